@@ -26,3 +26,4 @@ mod prepared;
 mod programs;
 mod statements;
 mod tracking;
+mod xa;
