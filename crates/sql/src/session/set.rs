@@ -52,7 +52,8 @@ impl SqlSession {
         let mut outcome = Outcome::default();
         if !was_autocommit && self.cx.settings.autocommit {
             if let Err(error) = self.check_no_branch() {
-                self.set_unchecked("autocommit", "OFF");
+                let (at, _) = vars::entry("autocommit")?;
+                self.cx.values.set(at, VarValue::Bool(false));
                 self.apply_settings()?;
                 return Err(error);
             }
