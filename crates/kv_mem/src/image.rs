@@ -6,7 +6,7 @@
 
 use crate::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::record::InlineKey;
-use crate::validate::{Extent, Tracked};
+use crate::validate::{Extent, Tracked, Tracking};
 use porpoise_kv::{Check, Key, LockMode, SpaceId};
 
 /// Version of the format.
@@ -169,8 +169,10 @@ pub(crate) fn read_item<'a>(reader: &mut Reader<'a>) -> Result<Option<Item<'a>>,
                 space: key.space,
                 start: InlineKey::from_slice(key.bytes),
                 extent,
-                since: 0,
-                validate: true,
+                tracking: Tracking {
+                    since: 0,
+                    validate: true,
+                },
             })
         }
         PUT => Item::Write(key, Some(reader.bytes()?), check()?),
@@ -189,8 +191,10 @@ mod tests {
             space: SpaceId(300),
             start: InlineKey::from_slice(start),
             extent,
-            since: 0,
-            validate: true,
+            tracking: Tracking {
+                since: 0,
+                validate: true,
+            },
         }
     }
 

@@ -51,16 +51,16 @@ fn branch(engine: &KvMem, n: usize) -> Result<Box<dyn Txn>, Error> {
 }
 
 /// Runs the script until it ends or the disk does.
-fn run(options: KvMemOptions, told: &mut BTreeMap<usize, Progress>) -> Result<(), Error> {
+fn run(options: KvMemOptions, progress: &mut BTreeMap<usize, Progress>) -> Result<(), Error> {
     let engine = KvMem::open(options)?;
     let mut kept = Vec::new();
     for n in 1..=BRANCHES {
         set(&engine, "other", &n.to_string())?;
         let txn = branch(&engine, n)?;
-        told.insert(n, Progress::Preparing);
+        progress.insert(n, Progress::Preparing);
         let mut prepared = txn.prepare(n.to_string().as_bytes(), b"note")?;
         engine.wait_durable(prepared.position())?;
-        told.insert(n, Progress::Prepared);
+        progress.insert(n, Progress::Prepared);
         if n % 5 == 0 {
             engine.checkpoint()?;
         }
@@ -68,19 +68,19 @@ fn run(options: KvMemOptions, told: &mut BTreeMap<usize, Progress>) -> Result<()
             kept.push(prepared);
             continue;
         };
-        told.insert(n, Progress::Ending);
+        progress.insert(n, Progress::Ending);
         let done = if commits {
             prepared.commit()?
         } else {
             prepared.rollback()?
         };
         engine.wait_durable(done.position)?;
-        told.insert(n, Progress::Ended);
+        progress.insert(n, Progress::Ended);
     }
     engine.shutdown()
 }
 
-fn check(options: KvMemOptions, told: &BTreeMap<usize, Progress>, at: &str) {
+fn check(options: KvMemOptions, progress: &BTreeMap<usize, Progress>, at: &str) {
     let engine = KvMem::open(options.clone()).unwrap_or_else(|e| panic!("{at}: {e}"));
     engine.verify().unwrap();
     let restored = engine.take_restored().unwrap();
@@ -95,7 +95,7 @@ fn check(options: KvMemOptions, told: &BTreeMap<usize, Progress>, at: &str) {
         assert_eq!(applied, rows.contains_key(&format!("blind{n}")), "{at}");
         let prepared = names.contains(&n);
         assert!(!(applied && prepared), "{at}");
-        match told.get(&n) {
+        match progress.get(&n) {
             None => assert!(!applied && !prepared, "{at}"),
             Some(Progress::Preparing) => assert!(!applied, "{at}"),
             Some(Progress::Prepared) => assert!(prepared, "{at}"),
@@ -130,20 +130,20 @@ fn check(options: KvMemOptions, told: &BTreeMap<usize, Progress>, at: &str) {
 
 fn every_cut(with: impl Fn(&MemDisk) -> KvMemOptions, step: usize) {
     let whole = MemDisk::new();
-    let mut told = BTreeMap::new();
-    run(with(&whole), &mut told).unwrap();
+    let mut progress = BTreeMap::new();
+    run(with(&whole), &mut progress).unwrap();
     let operations = whole.operations();
     assert!(operations > 100, "{operations}");
     for cut in (1..=operations).step_by(step) {
         let disk = MemDisk::new();
         disk.stop_after(Some(cut));
-        let mut told = BTreeMap::new();
-        let _ = run(with(&disk), &mut told);
+        let mut progress = BTreeMap::new();
+        let _ = run(with(&disk), &mut progress);
         let after = disk.after_power_cut(cut * 7);
-        check(with(&after), &told, &format!("cut at {cut}"));
+        check(with(&after), &progress, &format!("cut at {cut}"));
     }
     // Not cut off at all.
-    check(with(&whole.after_power_cut(1)), &told, "no cut");
+    check(with(&whole.after_power_cut(1)), &progress, "no cut");
 }
 
 #[test]
