@@ -88,7 +88,10 @@ pub fn guarantee_15_a_prepared_transaction_keeps_its_locks(new: EngineFactory<'_
         assert_eq!(fixture.get("blind").is_some(), commits);
         let mut other = fixture.begin();
         for key in ["a", "gone", "shared"] {
-            assert!(fixture.try_lock(&mut *other, key, LockMode::Exclusive), "{key}");
+            assert!(
+                fixture.try_lock(&mut *other, key, LockMode::Exclusive),
+                "{key}"
+            );
         }
         assert!(matches!(prepared.commit(), Err(Error::Ended)));
         assert!(matches!(prepared.rollback(), Err(Error::Ended)));
@@ -117,7 +120,8 @@ pub fn guarantee_15_preparing_checks_what_a_commit_would(new: EngineFactory<'_>)
     assert!(matches!(refused, Some(Error::Conflict)), "{refused:?}");
     let mut prepared = prepare(&fixture, compared(&fixture), "x");
     assert!(!fixture.try_lock(&mut *fixture.begin(), "a", LockMode::Update));
-    fixture.engine
+    fixture
+        .engine
         .wait_durable(prepared.commit().unwrap().position)
         .unwrap();
     assert_eq!(fixture.get("a").as_deref(), Some("mine"));
@@ -137,7 +141,8 @@ pub fn guarantee_15_names_are_unique(new: EngineFactory<'_>) {
     longer.rollback().unwrap();
     first.rollback().unwrap();
     let mut again = prepare(&fixture, writer(&fixture, "a", Some("2")), "x");
-    fixture.engine
+    fixture
+        .engine
         .wait_durable(again.commit().unwrap().position)
         .unwrap();
     assert_eq!(fixture.get("a").as_deref(), Some("2"));
@@ -183,7 +188,8 @@ pub fn capability_prepared_transactions_keep_validated_ranges(new: EngineFactory
     // Nor is a transaction prepared that would have to change it.
     let refused = writer(&fixture, "c", Some("1")).prepare(&name_of(&fixture, "y"), b"");
     assert!(matches!(refused.err(), Some(Error::Conflict)));
-    fixture.engine
+    fixture
+        .engine
         .wait_durable(prepared.commit().unwrap().position)
         .unwrap();
     insert("c").unwrap();
@@ -211,11 +217,15 @@ pub fn guarantee_15_large_transactions_are_whole(new: EngineFactory<'_>) {
     }
     let mut prepared = prepare(&fixture, txn, "x");
     assert_eq!(fixture.get("k000"), None);
-    fixture.engine
+    fixture
+        .engine
         .wait_durable(prepared.commit().unwrap().position)
         .unwrap();
     for n in [0, 50, 99] {
-        assert_eq!(fixture.get(&format!("k{n:03}")).map(|v| v.len()), Some(30_000));
+        assert_eq!(
+            fixture.get(&format!("k{n:03}")).map(|v| v.len()),
+            Some(30_000)
+        );
     }
 }
 
@@ -228,7 +238,12 @@ pub fn guarantee_15_prepared_transactions_survive(open: EngineFactory<'_>) {
         fixture.set("r", "old");
         for (key, name) in [("p", "commit"), ("r", "rollback"), ("d", "done")] {
             let mut txn = writer(&fixture, key, Some("new"));
-            lock_one(&mut *txn, fixture.key(&format!("{key}-share")), LockMode::Share).unwrap();
+            lock_one(
+                &mut *txn,
+                fixture.key(&format!("{key}-share")),
+                LockMode::Share,
+            )
+            .unwrap();
             txn.put(fixture.key(&format!("{key}-blind")), b"new", Check::Blind)
                 .unwrap();
             let mut prepared = prepare(&fixture, txn, name);
