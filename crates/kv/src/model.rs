@@ -48,6 +48,8 @@ struct State {
     spaces: BTreeMap<SpaceId, SpaceSpec>,
     counters: BTreeMap<CounterId, u64>,
     locks: Locks,
+    /// Whether [`Capabilities::prepare`] is missing.
+    refuses_preparation: bool,
     /// Prepared transactions by name.
     prepared: BTreeMap<Vec<u8>, Stored>,
     listeners: Vec<Arc<dyn DurableListener>>,
@@ -146,6 +148,12 @@ impl Model {
         self
     }
 
+    /// Removes [`Capabilities::prepare`] from the store, as if it were an engine without it.
+    pub fn without_preparation(self) -> Model {
+        self.shared.state().refuses_preparation = true;
+        self
+    }
+
     fn open_state(&self) -> Result<MutexGuard<'_, State>> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Unavailable("the engine is shut down".to_owned()));
@@ -166,7 +174,7 @@ impl Engine for Model {
             share_locks: true,
             nowait: true,
             skip_locked: true,
-            prepare: true,
+            prepare: !self.shared.state().refuses_preparation,
         }
     }
 

@@ -22,3 +22,13 @@ fn restart_guarantees() {
         function(&|| Arc::new(store.reopen()));
     }
 }
+
+#[test]
+fn an_engine_without_preparation_says_so() {
+    let prepared = contract::ALL
+        .iter()
+        .filter(|function| function.name.starts_with("prepared::"));
+    for function in prepared {
+        (function.run)(&|| Arc::new(Model::new().without_preparation()));
+    }
+}

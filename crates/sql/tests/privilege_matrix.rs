@@ -118,6 +118,7 @@ fn check(kind: StatementKind, example: &Example, failures: &mut Vec<String>) {
                     | StatementKind::Execute
                     | StatementKind::Deallocate
                     | StatementKind::LoadData
+                    | StatementKind::Xa
             );
             if mode != Mode::Text && unpreparable {
                 continue;

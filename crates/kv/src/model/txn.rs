@@ -498,6 +498,9 @@ impl Txn for ModelTxn {
 
     fn prepare(mut self: Box<Self>, name: &[u8], note: &[u8]) -> Result<Box<dyn PreparedTxn>> {
         self.check_not_ended()?;
+        if self.shared.state().refuses_preparation {
+            return Err(Error::Unsupported("prepared transactions"));
+        }
         let has_writes = !self.writes.is_empty();
         let prepared = self.with_cancel_waker(|txn, shared| {
             let (mut state, writes) = txn.check_writes(shared)?;

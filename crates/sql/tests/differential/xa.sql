@@ -5,6 +5,7 @@ XA END 'x';
 XA PREPARE 'x';
 XA COMMIT 'x';
 XA ROLLBACK 'x';
+-- differs: MariaDB 1398, MySQL 1397
 XA COMMIT 'x' ONE PHASE;
 XA START 'x' JOIN;
 XA START 'x' RESUME;
@@ -72,6 +73,7 @@ XA END 'x';
 XA PREPARE 'x';
 XA RECOVER;
 XA COMMIT 'x';
+SET autocommit = 1;
 XA RECOVER;
 XA COMMIT 'x';
 SELECT * FROM t ORDER BY id;
