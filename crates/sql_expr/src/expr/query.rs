@@ -163,7 +163,8 @@ pub trait RunQueries {
     fn each_value<'a>(
         &self,
         test: &'a QueryTest,
-        at: (&[Slot<'a>], &EvalCx<'a>),
+        row: &[Slot<'a>],
+        cx: &EvalCx<'a>,
         most: usize,
         visit: &mut dyn FnMut(ValueRef<'_>),
     ) -> Result<bool>;

@@ -162,8 +162,8 @@ fn reads(plan: &QueryPlan) -> Option<Reads<'_>> {
 }
 
 /// Whether an expression has the same value for all rows whose columns have the same index keys.
-/// Texts that are equal under their collation have the same key, so that no function may tell them
-/// apart, nor 0 from -0.
+/// Texts that are equal under their collation have the same key, so that no function may distinguish
+/// them, nor 0 from -0.
 fn reads_by_key(e: &Expr, table: &Table) -> bool {
     let compared = |column: &Expr, how: CompareAs, value: &Expr| {
         bare_column(column, 0).is_some()

@@ -59,7 +59,8 @@ pub(super) struct IntegerInputs<'t> {
 impl<'t> IntegerInputs<'t> {
     /// Compiles the expressions of a query.
     pub(super) fn of(
-        (plan, is_consecutive): (&'t GroupBy, bool),
+        plan: &'t GroupBy,
+        is_consecutive: bool,
         sources: &'t [Source],
         cx: &EvalCx<'_>,
     ) -> IntegerInputs<'t> {
