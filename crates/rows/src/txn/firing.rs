@@ -171,7 +171,7 @@ impl FiringTxn<'_> {
         self.atomic(|this| {
             let mut done = InsertOutcome::default();
             for (n, row) in rows.into_iter().enumerate() {
-                this.insert_row(table, row, mode, (ids, n), &mut done)?;
+                this.insert_row(table, row, mode, ids, n, &mut done)?;
             }
             Ok(done)
         })
@@ -183,7 +183,8 @@ impl FiringTxn<'_> {
         table: &Arc<Table>,
         mut row: Vec<Value>,
         mode: InsertMode,
-        (ids, n): (&mut GeneratedIds, usize),
+        ids: &mut GeneratedIds,
+        n: usize,
         done: &mut InsertOutcome,
     ) -> Result<()> {
         self.before_insert(table, &mut row, ids.is_generated(n))?;

@@ -88,7 +88,8 @@ impl Statement<'_> {
         rows: &mut [Vec<Value>],
         mode: InsertMode,
         refused: Refused,
-        (ids, first): (&mut GeneratedIds, usize),
+        ids: &mut GeneratedIds,
+        first: usize,
     ) -> Result<InsertOutcome> {
         let catalog = self.txn.db.catalog_guard();
         let constraints = if self.txn.foreign_key_checks {

@@ -596,7 +596,7 @@ impl Txn {
         self.accesses.inserted += rows.len() as u64;
         let refused = self.evaluator().prepare_new(table, rows, mode);
         self.statement(table, runner, |statement| {
-            statement.insert_rows(table, rows, mode, refused, (ids, first))
+            statement.insert_rows(table, rows, mode, refused, ids, first)
         })
     }
 

@@ -137,7 +137,7 @@ impl Statement<'_> {
             if !moved.is_empty()
                 && let Some(now) = moved.reapply(self.txn.kv.as_mut(), table, &change)?
             {
-                (change, step) = self.replan(table, now, (n, mode), &constraints, &referrers)?;
+                (change, step) = self.replan(table, now, n, mode, &constraints, &referrers)?;
             }
             let result = match step {
                 RowAction::Unchanged => continue,
@@ -168,7 +168,8 @@ impl Statement<'_> {
         &mut self,
         table: &Arc<Table>,
         mut now: RowChange,
-        (n, mode): (usize, UpdateMode),
+        n: usize,
+        mode: UpdateMode,
         constraints: &[Constraint<'_>],
         referrers: &[Referrer],
     ) -> Result<(Cow<'static, RowChange>, RowAction)> {
