@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_goes_away_or_adds_bytes_is_one_line() {
+    fn a_lost_server_and_excess_bytes_are_one_error_line_each() {
         let (port, server) = serve(b"VALUE k 0 5\r\nab".to_vec());
         let error = get(port).0.unwrap_err();
         // The rest of the request may make the kernel reset the connection.

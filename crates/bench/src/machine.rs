@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_and_last_mount_point_tells_the_file_system() {
+    fn the_longest_and_last_mount_point_determines_the_file_system() {
         let mounts = "/dev/a / ext4 rw 0 0\nproc /proc proc rw 0 0\n\
                       tmpfs /data tmpfs rw 0 0\n/dev/b /data xfs rw 0 0\n";
         for (directory, expected) in [

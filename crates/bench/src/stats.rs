@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_covers_the_truth_as_often_as_it_says() {
+    fn confidence_intervals_have_their_nominal_coverage() {
         // 2,000 samples of five near-normal values of mean 10: about 95 % cover it.
         let mut random = fastrand::Rng::with_seed(7);
         let mut normal = || (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;

@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_four_columns_are_told_from_broken_ones() {
+    fn values_of_four_columns_are_distinguished_from_damaged_ones() {
         let item_set = item_set(Layout::Mapped(4));
         let mut call = Call::default();
         call.begin(Verb::Set);

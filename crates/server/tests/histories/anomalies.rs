@@ -1,13 +1,13 @@
-//! That the judgement catches: faults planted into recorded histories, and anomalies that a level
-//! allows, provoked on the running server.
+//! Tests of the history checker: it finds faults that are planted into recorded histories, and
+//! anomalies that an isolation level allows, provoked on the running server.
 
 use crate::support::{Sql, server};
 use porpoise_sim::history::{Allowed, Op, Outcome, Transaction, check_history};
 
-/// Takes a sound history, a list and its last number; gives a faulty one.
+/// Makes a faulty history from a correct one, a list and its last number.
 type Fault = fn(Vec<Transaction>, u64, u64) -> Vec<Transaction>;
 
-/// Plants faults into a sound history; each must be found.
+/// Plants faults into a correct history; each must be found.
 pub fn still_found(history: &[Transaction], allowed: Allowed) {
     let Some(Op::Read(list, numbers)) = longest_read(history) else {
         panic!("no list was read");
@@ -88,7 +88,7 @@ fn read_stale(mut history: Vec<Transaction>, list: u64, number: u64) -> Vec<Tran
     history
 }
 
-/// Two sessions and what they did, one line of time for both.
+/// Two sessions and their operations, in one order of time.
 struct Two {
     sessions: [Sql; 2],
     ops: [Vec<Op>; 2],
@@ -145,7 +145,7 @@ impl Two {
         }
     }
 
-    /// The judgement on both, with a last look at the lists.
+    /// The anomalies of both, after a last read of the lists.
     fn judged(mut self, allowed: Allowed) -> String {
         let mut history: Vec<Transaction> = Vec::new();
         for ops in std::mem::take(&mut self.ops) {

@@ -64,7 +64,7 @@ impl Run {
         self.numbers.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// A transaction whose operations and outcome `work` tells.
+    /// Records a transaction, whose operations and outcome `work` returns.
     fn note(&self, work: impl FnOnce(&mut Vec<Op>) -> Outcome) -> Transaction {
         let began = self.now();
         let mut ops = Vec::new();
@@ -257,7 +257,7 @@ fn read(sql: &mut Sql, select: &str) -> Result<Vec<u64>, Failure> {
     Ok(numbers(answer.rows[0][0].as_deref().unwrap()))
 }
 
-/// How a transaction ended that answered so; other errors are not expected.
+/// Outcome of a transaction by its reply; other errors are not expected.
 fn outcome(answer: Result<bool, Failure>) -> Outcome {
     match answer {
         Ok(true) => Outcome::Committed,
@@ -343,7 +343,7 @@ fn expect(level: Level, seed: u64) {
 }
 
 #[test]
-fn read_committed_excludes_dirty_reads_and_half_seen_writes() {
+fn read_committed_excludes_dirty_and_partial_reads() {
     expect(READ_COMMITTED, 1);
 }
 

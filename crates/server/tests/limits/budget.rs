@@ -66,7 +66,7 @@ const LARGE: &[&str] = &[
 ];
 
 #[test]
-fn statements_beyond_their_limit_fail_and_return_everything() {
+fn statements_beyond_their_memory_limit_fail_and_release_memory() {
     let (server, mut sql) = start();
     sql.run("SET group_concat_max_len = 100000000");
     let before = metric(&server, "porpoise_client_memory_refused_statement_total");
@@ -88,7 +88,7 @@ fn statements_beyond_their_limit_fail_and_return_everything() {
 }
 
 #[test]
-fn limits_of_connection_and_server_are_settable_and_hold() {
+fn limits_of_connections_and_the_server_are_settable_and_enforced() {
     let (server, mut sql) = start();
     let set = "SELECT COUNT(DISTINCT v) FROM d.t";
     sql.run("SET connection_memory_limit = 2097152");

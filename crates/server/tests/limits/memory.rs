@@ -1,4 +1,5 @@
-//! The memory limit: what grows is refused with 1114, the rest goes on, and room comes back.
+//! The memory limit: writes that need memory are refused with 1114, others continue, and deletions
+//! release memory.
 
 use crate::metric;
 use crate::support::{Cache, Failure, Sql, server};

@@ -1,5 +1,5 @@
-//! Old versions go: what was created less what was reclaimed is what lives, and a snapshot that is
-//! over holds nothing back.
+//! Reclamation of old versions: the numbers of created and reclaimed versions agree with those in
+//! memory, and a closed snapshot keeps none.
 
 use crate::metric;
 use crate::support::{Sql, server};

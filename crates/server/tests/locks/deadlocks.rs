@@ -1,4 +1,4 @@
-//! A broken circle of waits is kept, with the statements of both sides.
+//! Deadlock reports, with the statements of both transactions.
 
 use crate::support::{Cache, Failure};
 use crate::{await_waits, session, start};
@@ -8,7 +8,7 @@ fn id(sql: &mut crate::support::Sql) -> String {
 }
 
 #[test]
-fn both_statements_and_locks_of_a_deadlock_are_told() {
+fn a_deadlock_report_has_both_statements_and_their_locks() {
     let (server, mut sql) = start();
     let (mut a, mut b) = (session(&server), session(&server));
     let (a_id, b_id) = (id(&mut a), id(&mut b));
@@ -56,7 +56,7 @@ fn both_statements_and_locks_of_a_deadlock_are_told() {
 }
 
 #[test]
-fn a_circle_of_three_with_children_and_a_reader_is_told() {
+fn a_cycle_of_three_transactions_with_foreign_keys_is_described() {
     let (server, mut sql) = start();
     sql.run(
         "CREATE TABLE c (n INT PRIMARY KEY, t INT, name VARCHAR(9) COLLATE utf8mb4_general_ci, \

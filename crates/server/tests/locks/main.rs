@@ -1,4 +1,4 @@
-//! Waits for row locks through the running server: how they are told of, and how they end.
+//! Waits for row locks through the running server: how they are reported, and how they end.
 
 #![allow(
     clippy::unwrap_used,

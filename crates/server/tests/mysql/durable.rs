@@ -1,4 +1,4 @@
-//! Replies and the log: nothing of a commit is told before it is durable.
+//! Replies and durability: no reply reveals a commit before it is durable.
 
 use crate::client::Client;
 use porpoise_testkit::Porpoise;

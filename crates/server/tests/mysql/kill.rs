@@ -1,5 +1,4 @@
-//! Statements and sessions that end from outside: KILL, clients gone,
-//! shutdown, idleness.
+//! Statements and sessions that are ended by KILL, lost clients, shutdown or idleness.
 
 use crate::client::{Client, How};
 use porpoise_testkit::{Porpoise, PorpoiseBuilder};
@@ -110,7 +109,7 @@ fn an_idle_session_ends_after_wait_timeout() {
 }
 
 #[test]
-fn a_shutdown_tells_idle_sessions_and_keeps_what_was_committed() {
+fn a_shutdown_notifies_idle_sessions_and_keeps_commits() {
     let mut server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     c.good("CREATE DATABASE d");

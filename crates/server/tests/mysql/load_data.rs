@@ -1,4 +1,4 @@
-//! LOAD DATA: files of clients and of the server, MariaDB as the judge of formats, interruptions.
+//! LOAD DATA: files of clients and of the server, formats compared with MariaDB, interruptions.
 
 use crate::client::{Answer, Client, How};
 use porpoise_testkit::{Mariadb, Porpoise, PorpoiseBuilder, Random};
@@ -352,7 +352,7 @@ fn until_loading(watcher: &mut Client, id: u32) {
 }
 
 #[test]
-fn kill_query_undoes_what_has_arrived_and_the_session_lives() {
+fn kill_query_rolls_back_received_rows_and_keeps_the_session() {
     let (server, mut c) = allowing(Porpoise::builder());
     c.good("CREATE TABLE t (id INT PRIMARY KEY)");
     request(&mut c, "LOAD DATA LOCAL INFILE 'f' INTO TABLE t").unwrap();
@@ -375,7 +375,7 @@ fn kill_query_undoes_what_has_arrived_and_the_session_lives() {
 }
 
 #[test]
-fn a_client_that_goes_away_or_is_silent_loses_its_rows() {
+fn load_data_of_a_lost_or_silent_client_is_rolled_back() {
     let (server, mut c) = allowing(Porpoise::builder().arg("--net-read-timeout", "1s"));
     c.good("CREATE TABLE t (id INT PRIMARY KEY)");
     request(&mut c, "LOAD DATA LOCAL INFILE 'f' INTO TABLE t").unwrap();
@@ -394,7 +394,7 @@ fn a_client_that_goes_away_or_is_silent_loses_its_rows() {
 }
 
 #[test]
-fn commands_behind_a_file_are_answered_over_every_channel() {
+fn commands_after_a_local_file_are_answered_over_every_transport() {
     let (server, mut first) = allowing(Porpoise::builder());
     first.good("CREATE TABLE t (id INT PRIMARY KEY)");
     for (n, (tls, with)) in [

@@ -182,7 +182,7 @@ fn long_data_comes_in_pieces() {
 }
 
 #[test]
-fn long_data_longer_than_a_packet_is_told_of_at_the_execution() {
+fn too_much_long_data_is_an_error_of_the_execution() {
     let server = Porpoise::builder().start();
     Client::root(server.mysql_addr).good("SET GLOBAL max_allowed_packet = 100000");
     let mut c = Client::root(server.mysql_addr);
@@ -270,7 +270,7 @@ fn end_of_rows(packet: &[u8], caps: Capabilities) -> Status {
 }
 
 #[test]
-fn cursors_end_with_their_statement_and_with_a_reset() {
+fn cursors_are_closed_with_their_statement_and_by_a_reset() {
     let (_server, mut c) = ready();
     c.good("CREATE TABLE t (id INT PRIMARY KEY)");
     c.good("INSERT INTO t VALUES (1), (2), (3)");
@@ -371,7 +371,7 @@ fn open_cursor(c: &mut Client, id: u32, param: i64) {
 
 #[test]
 #[ignore = "long: gigabytes of rows"]
-fn what_all_cursors_of_a_connection_keep_is_bounded() {
+fn the_memory_of_all_cursors_of_a_connection_is_bounded() {
     let (_server, mut c) = ready();
     let rows = "WITH RECURSIVE n AS (SELECT 1 a UNION ALL SELECT a + 1 FROM n WHERE a < 100) \
                 SELECT REPEAT('x', 8000000) FROM n WHERE a > ?";

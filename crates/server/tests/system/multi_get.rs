@@ -217,7 +217,7 @@ fn a_set_that_violates_a_constraint_is_refused_with_the_reason() {
 }
 
 #[test]
-fn keys_without_a_prefix_go_to_a_table_that_sql_sees() {
+fn keys_without_a_prefix_are_rows_of_the_default_table() {
     let server = server().start();
     let mut cache = Cache::connect(server.memcached_addr);
     assert_eq!(cache.run("set greeting 7 0 5\r\nhello\r\n"), "STORED");

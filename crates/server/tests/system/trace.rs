@@ -1,6 +1,6 @@
 //! By the trace of system calls: no reply to a write leaves before the sync that covers it is done.
 //!
-//! One connection asks and waits for its answer, so that between a request's arrival and the first
+//! One connection sends a request and waits for its reply, so that between a request's arrival and the first
 //! byte of its reply there must be: a write to a log file, then the beginning and the end of a sync
 //! of a log file.
 

@@ -1,7 +1,7 @@
-//! Crashes: the server dies amid eight connections that write through both protocols, by SIGKILL or by
-//! a power cut (what was not synced is dropped, all of it or part), again and again on the same
-//! data. After each start every acknowledged write is there, no transaction is half there, indexes,
-//! foreign keys and protocols agree with the rows, and no id or version is given twice.
+//! Crashes: the server is killed while eight connections write through both protocols, by SIGKILL or
+//! by a simulated power failure (unsynced data are dropped, all or part), repeatedly on the same data.
+//! After each start every acknowledged write exists, no transaction is partial, indexes, foreign keys
+//! and protocols agree with the rows, and no id or version is used twice.
 
 mod keys;
 mod orders;

@@ -1,5 +1,5 @@
-//! Writers of orders over SQL: an order and its items appear in one transaction, change in one
-//! statement and go by a cascade. All items of an order always say the same.
+//! Writers of orders over SQL: an order and its items are inserted in one transaction, changed by one
+//! statement and deleted by a cascade. All items of an order always have the same state.
 
 use std::collections::{HashMap, HashSet};
 

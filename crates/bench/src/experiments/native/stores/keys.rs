@@ -369,7 +369,7 @@ mod tests {
     use crate::peers::Durability;
 
     #[test]
-    fn what_is_in_memory_is_known_and_comes_back_after_a_start() {
+    fn memory_is_accounted_and_rows_survive_a_restart() {
         let home = tempfile::tempdir().unwrap();
         let setup = Setup {
             rows: 3000,
