@@ -1,8 +1,8 @@
 //! A connection: a socket, its buffers and the codec of its protocol.
 //!
-//! Both shapes of client use the same one: a thread that owns it calls
-//! [`Connection::exchange`] and waits; a thread that serves many starts a
-//! call, and takes bytes as the kernel has them.
+//! Both kinds of client use it: a thread with one connection calls
+//! [`Connection::exchange`] and waits; a thread that multiplexes many starts a
+//! call, and reads bytes as they arrive.
 //!
 //! 1. One call is outstanding at a time (a closed loop).
 //! 2. Each system's connection costs the same calls of the kernel: one write

@@ -1,9 +1,9 @@
 //! The head of every result: the machine, and its state while the
 //! experiment ran.
 //!
-//! The calibration loop is arithmetic alone and tells how fast the processor
-//! was just then; the median of a write and fsync tells what a durable commit
-//! costs at least.
+//! The calibration loop is pure arithmetic and measures the speed of the processor
+//! at that time; the median of a write and fsync is the least cost of a durable
+//! commit.
 
 use crate::error::Result;
 use crate::procfs::cpu_pressure;

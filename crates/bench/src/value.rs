@@ -1,4 +1,4 @@
-//! Keys and values whose reading back can be judged without remembering what
+//! Keys and values that can be verified when read without remembering what
 //! was written: a value names its key, a version and a check over both, so any
 //! mixture of two writes, or the value of another key, is seen.
 //!

@@ -144,7 +144,7 @@ impl<R: Rows> Worker for Loader<'_, R> {
         true
     }
 
-    fn judge(&mut self, answer: &Answer) -> Result<()> {
+    fn verify(&mut self, answer: &Answer) -> Result<()> {
         if answer.affected == self.expected {
             self.of.stored.fetch_add(self.expected, Ordering::Relaxed);
             return Ok(());

@@ -100,7 +100,7 @@ impl Worker for Reader<'_> {
         true
     }
 
-    fn judge(&mut self, answer: &Answer) -> Result<()> {
+    fn verify(&mut self, answer: &Answer) -> Result<()> {
         if self.of.pretends {
             return Ok(());
         }
@@ -261,7 +261,7 @@ mod tests {
                 crate::proto::Argument::Int(_) => panic!("a key is text"),
             })
             .collect();
-        let mut judge = |keys: &[u64]| {
+        let mut verify = |keys: &[u64]| {
             let (mut answer, mut text) = (Answer::default(), Vec::new());
             for key in keys {
                 value::write(&mut text, *key, 7, 40);
@@ -269,12 +269,12 @@ mod tests {
                 answer.push(Some(format!("kv:{key}").as_bytes()));
                 answer.push(Some(&text));
             }
-            worker.judge(&answer)
+            worker.verify(&answer)
         };
-        judge(&[keys[2], keys[0], keys[1]]).unwrap();
-        judge(&keys).unwrap();
-        assert!(judge(&keys[..2]).is_err(), "one is missing");
-        assert!(judge(&[keys[0], keys[1], keys[1]]).is_err(), "one twice");
-        assert!(judge(&[keys[0], keys[1], keys[2] + 1]).is_err(), "another");
+        verify(&[keys[2], keys[0], keys[1]]).unwrap();
+        verify(&keys).unwrap();
+        assert!(verify(&keys[..2]).is_err(), "one is missing");
+        assert!(verify(&[keys[0], keys[1], keys[1]]).is_err(), "one twice");
+        assert!(verify(&[keys[0], keys[1], keys[2] + 1]).is_err(), "another");
     }
 }

@@ -1,5 +1,5 @@
-//! `auto_increment_prefetch` of a Porpoise: global, and so set back to what it
-//! was when an experiment that sets it is over.
+//! `auto_increment_prefetch` of a Porpoise: a global variable, which is restored
+//! after an experiment that sets it.
 
 use super::Route;
 use crate::connect::Admin;

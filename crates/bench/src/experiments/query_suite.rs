@@ -1,9 +1,9 @@
 //! Query suites: the same queries of several systems, one statement at a time.
 //!
 //! Every query is executed by every system in turn, round after round, and the
-//! answers are compared value by value: a system that answers otherwise than
-//! the first ends the experiment. Answers whose order the query leaves open are
-//! compared as sets: each row is hashed and the hashes are added up.
+//! answers are compared value by value: a system whose result differs
+//! from that of the first ends the experiment. Results without a defined order are
+//! compared as multisets: each row is hashed and the hashes are added up.
 
 use super::{Bench, Route};
 use crate::connect::{Access, Admin};

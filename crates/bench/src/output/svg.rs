@@ -1,8 +1,7 @@
 //! Charts as SVG: lines with error bars over a numeric axis.
 //!
-//! Colours are Okabe and Ito's, which people of all kinds of colour vision can
-//! tell apart, and each system has a shape of point and a dash of line
-//! besides. Colours of text and grid come from the page's style, so that one
+//! Colours are those of Okabe and Ito, which people with any colour vision can
+//! distinguish; each system also has its own point shape and line dash. Colours of text and grid come from the page's style, so that one
 //! chart serves light and dark.
 
 use super::short;

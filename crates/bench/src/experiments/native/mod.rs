@@ -1,5 +1,5 @@
-//! `bench native`: operations in this process, without protocols and network:
-//! what the rows and the engine beneath them can do.
+//! `bench native`: operations on rows and on the engine in this process, without protocols and
+//! network.
 //!
 //! The stores ([`stores`]) are opened by the server's own functions. What is
 //! measured here is how often their workers can be called, by how many threads

@@ -1,4 +1,4 @@
-//! A space of the engine alone: eight bytes of key, the value's bytes. Inserts
+//! A space of the engine without the row layer: keys of eight bytes, and values. Inserts
 //! go to a second space, which begins empty in each run.
 
 use super::super::{Memory, ScanVisitor, Setup, Start, Store, Visitor, Work, Worker};
