@@ -803,7 +803,7 @@ impl Txn {
     }
 }
 
-/// A writing statement: its transaction, and the keys that it locks and judges by.
+/// A writing statement: its transaction, and the keys that it locks and checks by.
 struct Statement<'t> {
     txn: &'t mut Txn,
     keys: KeySet,

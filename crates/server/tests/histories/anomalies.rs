@@ -146,7 +146,7 @@ impl Two {
     }
 
     /// The anomalies of both, after a last read of the lists.
-    fn judged(mut self, allowed: Allowed) -> String {
+    fn anomalies_found(mut self, allowed: Allowed) -> String {
         let mut history: Vec<Transaction> = Vec::new();
         for ops in std::mem::take(&mut self.ops) {
             history.push(Transaction {
@@ -179,7 +179,7 @@ fn lost_update(level: &str) -> Result<String, ()> {
     let (a, b) = (two.read(0, 1), two.read(1, 1));
     assert!(two.write(0, 1, &a, 1) && two.commit(0));
     if two.write(1, 1, &b, 2) && two.commit(1) {
-        Ok(two.judged(Allowed::READ_COMMITTED))
+        Ok(two.anomalies_found(Allowed::READ_COMMITTED))
     } else {
         Err(())
     }
@@ -202,7 +202,7 @@ fn read_skew(level: &str) -> String {
     assert!(two.write(1, 1, "", 1) && two.write(1, 2, "", 2) && two.commit(1));
     two.read(0, 2);
     assert!(two.commit(0));
-    two.judged(Allowed::SNAPSHOT)
+    two.anomalies_found(Allowed::SNAPSHOT)
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn write_skew(level: &str) -> Result<String, ()> {
     two.read(1, 2);
     assert!(two.write(0, 2, "", 1) && two.commit(0));
     if two.write(1, 1, "", 2) && two.commit(1) {
-        Ok(two.judged(Allowed::SERIALIZABLE))
+        Ok(two.anomalies_found(Allowed::SERIALIZABLE))
     } else {
         Err(())
     }

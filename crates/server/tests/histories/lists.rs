@@ -366,7 +366,7 @@ fn histories_are_in_order_for_long() {
     let end = Instant::now() + Duration::from_secs(seconds);
     let levels = [READ_COMMITTED, REPEATABLE_READ, SERIALIZABLE];
     let mut runs = levels.map(start);
-    let (mut seed, mut judged) = (std::process::id().into(), 0);
+    let (mut seed, mut checked) = (std::process::id().into(), 0);
     while Instant::now() < end {
         for run in &mut runs {
             seed += 1;
@@ -378,8 +378,8 @@ fn histories_are_in_order_for_long() {
             let found = check_history(&history, run.level.allowed);
             let level = run.level.name;
             assert!(found.is_empty(), "{level}, seed {seed}: {found:?}");
-            judged += history.len();
+            checked += history.len();
         }
     }
-    println!("{judged} transactions judged");
+    println!("{checked} transactions checked");
 }

@@ -204,8 +204,8 @@ const ALIKE: &[(&str, &str)] = &[
 
 fn pair() -> (Porpoise, Client, Mariadb, Client) {
     let (server, mut ours) = allowing(Porpoise::builder());
-    let judge = Mariadb::builder().start();
-    let mut theirs = Client::connect_unix(&judge.socket, &LOCAL).unwrap();
+    let mariadb = Mariadb::builder().start();
+    let mut theirs = Client::connect_unix(&mariadb.socket, &LOCAL).unwrap();
     theirs.good("CREATE DATABASE d CHARACTER SET utf8mb4");
     theirs.good("USE d");
     for c in [&mut ours, &mut theirs] {
@@ -217,12 +217,12 @@ fn pair() -> (Porpoise, Client, Mariadb, Client) {
         c.good("INSERT INTO other VALUES (1), (2)");
         c.good("SET NAMES utf8mb4");
     }
-    (server, ours, judge, theirs)
+    (server, ours, mariadb, theirs)
 }
 
 #[test]
 fn formats_are_read_as_by_mariadb() {
-    let (_server, mut ours, _judge, mut theirs) = pair();
+    let (_server, mut ours, _mariadb, mut theirs) = pair();
     for mode in ["''", "'STRICT_ALL_TABLES'", "'NO_BACKSLASH_ESCAPES'"] {
         for c in [&mut ours, &mut theirs] {
             c.good(&format!("SET sql_mode = {mode}"));
@@ -261,7 +261,7 @@ fn formats_are_read_as_by_mariadb() {
 
 #[test]
 fn random_files_are_read_as_by_mariadb() {
-    let (_server, mut ours, _judge, mut theirs) = pair();
+    let (_server, mut ours, _mariadb, mut theirs) = pair();
     for c in [&mut ours, &mut theirs] {
         c.good("SET sql_mode = ''");
     }

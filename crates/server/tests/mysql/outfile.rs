@@ -65,10 +65,10 @@ const FORMATS: &[&str] = &[
 
 #[test]
 fn files_are_those_of_mariadb_byte_by_byte() {
-    let directory = Directory::new("outfile-judge");
+    let directory = Directory::new("outfile-mariadb");
     let (_server, mut ours) = exporting(&directory.0);
-    let judge = Mariadb::builder().start();
-    let mut theirs = Client::connect_unix(&judge.socket, &How::default()).unwrap();
+    let mariadb = Mariadb::builder().start();
+    let mut theirs = Client::connect_unix(&mariadb.socket, &How::default()).unwrap();
     theirs.good("CREATE DATABASE d");
     theirs.good("USE d");
     for statement in ROWS {

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn automata_find_what_the_library_finds() {
+    fn automata_and_the_regex_library_find_the_same_matches() {
         let patterns = [
             "a",
             "",

@@ -25,7 +25,7 @@ use crate::expr::{Expr, ExprKind};
 pub(super) fn add_window_functions(
     input: RowOperator,
     windows: Windows,
-    items: &mut Vec<Item>,
+    items: &mut [Item],
     order_by: &mut Vec<OrderKey>,
     distinct: bool,
 ) -> RowOperator {
