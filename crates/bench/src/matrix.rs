@@ -4,7 +4,7 @@
 //! machine affects all alike.
 //!
 //! A system that fails is marked in that run and tried again in the next
-//! round; the others go on.
+//! round; the others continue.
 
 use crate::connect::Endpoint;
 use crate::error::{Error, Kind, Result};

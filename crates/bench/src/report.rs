@@ -170,7 +170,7 @@ pub struct Ratio<'a> {
 }
 
 impl Run {
-    /// A run from what the generator counted, on so many cores.
+    /// A run from the counts of the generator, on a number of cores.
     pub fn of(outcome: &Outcome, cores: usize) -> Run {
         let each = |seconds: Option<f64>| {
             let seconds = seconds?;

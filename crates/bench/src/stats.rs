@@ -122,7 +122,7 @@ pub fn fit_line(points: &[(f64, f64)]) -> Option<Line> {
     })
 }
 
-/// Two-sided 95 % quantile of Student's t with so many degrees of freedom,
+/// Two-sided 95 % quantile of Student's t with a number of degrees of freedom,
 /// from the usual table; between its entries the next smaller one holds.
 fn student_t95(freedom: usize) -> f64 {
     const TABLE: [f64; 30] = [

@@ -52,7 +52,7 @@ pub fn append(out: &mut Vec<u8>, key: u64, version: u64, length: usize) {
     out.resize(out.len() + length.saturating_sub(SHORTEST), filler);
 }
 
-/// The version that `value` tells, if it is a whole value of `key` of this
+/// The version in `value`, if it is a whole value of `key` of this
 /// length.
 pub fn read(value: &[u8], key: u64, length: usize) -> Option<u64> {
     if value.len() != length.max(SHORTEST) {

@@ -49,7 +49,7 @@ fn null_and_zero_generate_ids_and_explicit_values_raise_the_counter() {
     let o = AutoIncOptions::default();
     let (first, ids) = assign(&db, "posts", &[Value::Null, Value::Int(0)], o);
     assert_eq!((first, ids), (Some(1), numbers(&[1, 2])));
-    // Mixed: as MySQL, ids after an explicit value go on above it.
+    // Mixed: as in MySQL, ids after an explicit value continue above it.
     let given = [
         Value::Null,
         Value::Int(100),

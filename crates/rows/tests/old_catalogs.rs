@@ -182,7 +182,7 @@ fn insert(db: &Arc<Db>, name: &str, row: [i64; 2]) -> porpoise_rows::Result<()> 
     Ok(db.engine().wait_durable(done.position)?)
 }
 
-/// Adds a column, which writes the table's row anew, in the present version.
+/// Adds a column, which rewrites the table's record in the present version.
 fn change(db: &Arc<Db>) -> porpoise_rows::Result<CommitPosition> {
     let added = ColumnSpec {
         name: "b".to_owned(),

@@ -17,7 +17,7 @@ pub enum Operation {
     Update,
     /// A row's value, which is verified.
     Select,
-    /// A row taken away.
+    /// A deleted row.
     Delete,
     /// A sysbench-like mixture: of 18 operations 14 reads and 4 writes.
     Mix,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Rows to insert.
 pub trait Rows: Sync {
-    /// The statement for so many rows.
+    /// The statement for this number of rows.
     fn statement(&self, rows: usize) -> String;
 
     /// Adds the parameters of the n-th row.

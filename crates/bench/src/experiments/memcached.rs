@@ -88,7 +88,7 @@ pub enum Layout {
     Items,
     /// Porpoise's table of keys of no prefix.
     Default,
-    /// A table with so many value columns.
+    /// A table with this number of value columns.
     Mapped(usize),
 }
 
@@ -272,7 +272,7 @@ impl ItemSet {
             && value::read(scratch, key, value::USUAL).is_some()
     }
 
-    /// Sees to so many items that can be deleted.
+    /// Ensures that this many items can be deleted.
     ///
     /// # Errors
     /// The system failed or refused.
@@ -302,7 +302,7 @@ pub fn layouts(system: System) -> &'static [Layout] {
     }
 }
 
-/// One operation on a set of items, so many of them in a write.
+/// One operation on a set of items, with a number of them in each write.
 pub struct Commands<'a> {
     item_set: &'a ItemSet,
     operation: Operation,

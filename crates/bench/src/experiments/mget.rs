@@ -19,7 +19,7 @@ const ROWS: u64 = 160_000;
 const USUAL: &[usize] = &[1, 2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 200];
 const QUICK: &[usize] = &[1, 10, 25, 50];
 
-/// Reads so many keys at once.
+/// Reads this number of keys in one request.
 struct Many<'a> {
     store: &'a Store,
     access: Access,
@@ -56,7 +56,7 @@ struct Reader<'a> {
     /// They are `start`, `start + stride`, ...
     stride: u64,
     start: u64,
-    /// Which of them were in the answer.
+    /// Whether each of them was in the reply.
     is_seen: Vec<bool>,
 }
 
@@ -139,7 +139,7 @@ impl Worker for Reader<'_> {
     }
 }
 
-/// Every route to every filled store, at so many keys.
+/// Every protocol to every filled store, at this number of keys.
 fn group(filled_stores: &[FilledStore], clients: usize, keys: usize, seed: u64) -> Group<'_> {
     let mut entries = Vec::new();
     for filled in filled_stores {
@@ -189,7 +189,7 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
     let sizes = if bench.options.is_quick { QUICK } else { USUAL };
     let mut groups = Vec::new();
     for clients in bench.clients(&[1]) {
-        // A table of fewer rows has not so many different keys.
+        // A table of fewer rows does not have that many different keys.
         for keys in sizes.iter().filter(|keys| **keys as u64 <= rows) {
             groups.push(group(&filled_stores, clients, *keys, bench.options.seed));
         }

@@ -72,7 +72,7 @@ impl Store {
         format!("select {value} from {} where id = ?", self.table())
     }
 
-    /// SELECT of so many keys in one IN list.
+    /// SELECT of this number of keys in one IN list.
     pub fn select_in(&self, keys: usize) -> String {
         let marks = vec!["?"; keys].join(", ");
         format!(
@@ -176,7 +176,7 @@ impl Store {
         rows.load(&endpoint)
     }
 
-    /// Adds rows until so many inserted ones are there to be deleted.
+    /// Inserts rows until this number can be deleted.
     ///
     /// # Errors
     /// The system failed or refused.

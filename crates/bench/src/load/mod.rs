@@ -160,7 +160,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// The phases of a run by so many threads against the server of process `pid`.
+    /// The phases of a run by a number of threads against the server of process `pid`.
     pub fn new(threads: usize, pid: Option<u32>, warm_up: Duration, time: Duration) -> Stage {
         let is_cold = warm_up.is_zero();
         let stage = Stage {

@@ -23,7 +23,7 @@ pub struct Point {
 /// A line of the chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Which of the page's systems, for colour and shape.
+    /// Position among the systems of the page, for colour and shape.
     pub index: usize,
     /// Name, for the tooltip.
     pub name: String,

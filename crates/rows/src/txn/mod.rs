@@ -94,7 +94,7 @@ impl Default for BeginOptions {
     }
 }
 
-/// What a runner of triggers keeps until the end of a transaction, such as metadata locks.
+/// Resources of a runner of triggers until the end of a transaction, such as metadata locks.
 pub type Lease = Box<dyn Any + Send>;
 
 /// A transaction on rows. Dropping it rolls it back.

@@ -37,8 +37,8 @@ mod watch;
 
 use std::time::Duration;
 
-/// How long a test of `make test` may take.
+/// Duration of a test of `make test`.
 const SHORT: Duration = Duration::from_secs(4);
 
-/// How long one of `make soak` takes.
+/// Duration of a test of `make soak`.
 const LONG: Duration = Duration::from_secs(150);

@@ -49,7 +49,7 @@ fn lose(mut history: Vec<Transaction>, list: u64, number: u64) -> Vec<Transactio
     history
 }
 
-/// Its writer is told that it was rolled back.
+/// Its transaction is recorded as rolled back.
 fn abort(mut history: Vec<Transaction>, list: u64, number: u64) -> Vec<Transaction> {
     let wrote = |t: &&mut Transaction| t.ops.contains(&Op::Append(list, number));
     history.iter_mut().find(wrote).unwrap().outcome = Outcome::Aborted;

@@ -11,7 +11,7 @@ const LISTS: u64 = 6;
 const SQL_CLIENTS: u64 = 4;
 const MEMCACHED_CLIENTS: u64 = 2;
 
-/// How the transactions of a run are made.
+/// Form of the transactions of a run.
 #[derive(Clone, Copy)]
 struct Level {
     name: &'static str,

@@ -164,8 +164,8 @@ fn prepared_statements_are_counted_over_all_sessions() {
     assert_eq!(sql.number("SELECT 1"), 1);
 }
 
-/// Looks at the server while clients that do not read wait: memory stays below so many bytes more
-/// than before, and others are served.
+/// Checks the server while clients do not read: memory grows by less than a number of bytes, and
+/// other clients are served.
 fn watch(server: &Porpoise, before: u64, bound: u64) {
     for _ in 0..10 {
         std::thread::sleep(Duration::from_millis(300));

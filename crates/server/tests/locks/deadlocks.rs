@@ -81,7 +81,7 @@ fn a_cycle_of_three_transactions_with_foreign_keys_is_described() {
         await_waits(&mut sql, 2);
         let error = a.refused("UPDATE c SET t = 2 WHERE name = 'x'");
         assert_eq!(error.code, 1213);
-        // The child's parent is there again, so its insert goes on; the parent is wanted still.
+        // The child's parent exists again, so its insert continues; the lock on the parent is still awaited.
         child.join().unwrap().unwrap();
         delete.join().unwrap().unwrap();
     });
@@ -95,7 +95,7 @@ fn a_cycle_of_three_transactions_with_foreign_keys_is_described() {
     );
 }
 
-/// A session that waits is the victim, and the one that closed the circle goes on.
+/// The victim is a waiting session, and the one that closed the cycle continues.
 #[test]
 fn the_session_with_the_least_work_is_the_victim() {
     let (server, mut sql) = start();

@@ -6,7 +6,7 @@ use porpoise_wire::mysql::client;
 use porpoise_wire::mysql::command::code;
 use std::time::{Duration, Instant};
 
-/// How long a sync takes in these tests.
+/// Duration of a sync in these tests.
 const SYNC: Duration = Duration::from_millis(300);
 
 fn slow_disk() -> Porpoise {

@@ -76,7 +76,7 @@ fn a_client_that_is_gone_leaves_no_locks() {
     c.send(&bytes);
     drop(holder);
     assert_eq!(c.answers(false)[0].affected, 1);
-    // One that waits and is gone waits no longer.
+    // The wait of a disconnected client ends.
     c.good("BEGIN");
     c.good(WAITING.replace("= 2", "= 3").as_str());
     let mut gone = Client::connect_unix(&socket, &How::default()).unwrap();

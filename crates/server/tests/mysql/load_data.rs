@@ -363,7 +363,7 @@ fn kill_query_rolls_back_received_rows_and_keeps_the_session() {
     let mut watcher = Client::root(server.mysql_addr);
     until_loading(&mut watcher, c.id);
     watcher.good(&format!("KILL QUERY {}", c.id));
-    // Its locks are free although the client goes on sending.
+    // Its locks are free although the client continues to send.
     watcher.good("SET innodb_lock_wait_timeout = 20");
     watcher.good("INSERT INTO d.t VALUES (1)");
     out.clear();

@@ -172,7 +172,7 @@ fn long_data_comes_in_pieces() {
     assert_eq!(c.execute(insert.id, &next, &[]).error, None);
     let body = c.good("SELECT body FROM t WHERE id = 2");
     assert_eq!(body.texts(), [["NULL"]]);
-    // A reset drops it, and one for a parameter that is not there is told of.
+    // A reset drops it; long data for a parameter that does not exist is an error.
     out.clear();
     client::long_data(&mut out, insert.id, 7, b"lost");
     c.send(&out);
@@ -246,7 +246,7 @@ fn fetch_bytes(out: &mut Vec<u8>, id: u32, rows: u32) {
     frame::packet(out, &mut 0, &body);
 }
 
-/// Fetches, and checks that so many rows come.
+/// Fetches, and checks the number of rows.
 fn fetch(c: &mut Client, id: u32, wanted: u32, rows: u32) -> Status {
     let mut out = Vec::new();
     fetch_bytes(&mut out, id, wanted);
@@ -294,7 +294,7 @@ fn cursors_are_closed_with_their_statement_and_by_a_reset() {
     assert_eq!(fetched(&mut c), 1421);
     open_cursor(&mut c, select.id, 0);
     assert_eq!(fetched(&mut c), 0);
-    // A new execution begins anew, with a cursor or without.
+    // Another execution starts from the first row, with a cursor or without.
     open_cursor(&mut c, select.id, 0);
     assert_eq!(fetched(&mut c), 0);
     assert_eq!(

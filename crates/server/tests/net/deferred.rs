@@ -61,7 +61,7 @@ fn deferred_replies_report_an_unknown_outcome_after_a_log_failure() {
     assert_eq!(client.line(), "end UnknownOutcome");
     assert_eq!(client.line(), "");
     assert!(server.seen.ended(End::UnknownOutcome));
-    // Reads go on; what could never become durable is unknown at once.
+    // Reads continue; commits that cannot become durable are unknown at once.
     let mut client = server.connect();
     assert_eq!(client.ask("echo 3"), "3");
     assert_eq!(client.ask("commit 6"), "end UnknownOutcome");

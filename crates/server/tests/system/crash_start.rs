@@ -28,7 +28,7 @@ fn contents(server: &Porpoise) -> Vec<Vec<String>> {
     let mut sql = Sql::connect(server.mysql_addr);
     let mut all = sql.rows("show databases");
     for table in sql.rows("show tables from ndbmemcache") {
-        // Says when a server last came up, which it tells in its own time.
+        // Time of the server's last start, by its own clock.
         if table[0] == "last_memcached_signon" {
             continue;
         }

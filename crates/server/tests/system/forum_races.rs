@@ -8,7 +8,7 @@ const POSTERS: u64 = 6;
 /// Few, so that inserts and deletes meet.
 const HOT_USERS: u64 = 40;
 
-/// Inserts until every hot user is gone; gives how often a post was taken, and refused.
+/// Inserts until all hot users are deleted. Returns the numbers of accepted and refused posts.
 fn post_until_refused(sql: &mut Sql, seed: u64) -> (u64, u64) {
     let mut random = Random::new(seed);
     let (mut taken, mut refused) = (0, 0);

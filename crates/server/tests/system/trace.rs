@@ -15,7 +15,7 @@ use crate::support::{Cache, Sql, server};
 const CALLS: &str = "recvfrom,recvmsg,read,readv,sendto,sendmsg,write,writev,\
     pwrite64,pwritev,pwritev2,fdatasync,fsync";
 
-/// How far a write had come when its reply left.
+/// Progress of a write when its reply was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// The request was read.

@@ -114,7 +114,7 @@ pub struct WindowCall {
     pub window: usize,
 }
 
-/// What a window function is computed over.
+/// The rows over which a window function is computed.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// Its name; `None` if it is not in the WINDOW clause.
@@ -166,7 +166,7 @@ pub struct RangeLimit {
     pub key: Expr,
     /// The limit for the current row's sort key.
     pub limit: Expr,
-    /// How the two are compared.
+    /// The comparison of the two.
     pub how: CompareAs,
 }
 

@@ -135,7 +135,7 @@ fn merges(set: &SetOperation) -> bool {
         .any(|term| !term.all || term.op != SetOp::Union)
 }
 
-/// Where a condition becomes part of a query.
+/// The clause of a query that a condition becomes part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Where,

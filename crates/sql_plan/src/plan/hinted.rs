@@ -13,7 +13,7 @@ use super::select::PlanCx;
 use crate::bind::optimizer_hints::{Hint, HintKind, of_block};
 use crate::parse::ast::Select;
 
-/// What the hints of a block ask for.
+/// Requirements of the hints of a block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JoinHints {
     /// QB_NAME.

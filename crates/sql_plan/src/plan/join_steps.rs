@@ -94,7 +94,7 @@ struct TableSteps<'s> {
     slot: usize,
     source: &'s Source,
     conditions: Vec<&'s Expr>,
-    /// What the search needs of each condition.
+    /// When each condition is usable.
     usable: Vec<Usable>,
     /// Number of classes.
     classes: usize,
@@ -326,8 +326,8 @@ fn bit(slot: usize) -> u64 {
     1u64 << (slot & 63)
 }
 
-/// What makes two equalities with columns of other tables give the same access path: the column,
-/// and the way and type of the comparison.
+/// Properties of an equality with a column of another table that determine its access path: the
+/// column, and the way and type of the comparison.
 type Class<'e> = (usize, CompareAs, &'e ColumnType);
 
 fn class_of(condition: &Expr, slot: usize) -> Option<Class<'_>> {

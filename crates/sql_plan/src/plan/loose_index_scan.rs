@@ -29,7 +29,7 @@ use porpoise_rows::catalog::{Index, IndexState, Table};
 use porpoise_types::{CompareAs, Kind, is_decodable};
 use std::sync::Arc;
 
-/// What a query reads of its table.
+/// The columns that a query reads of its table.
 struct Reads<'p> {
     source: &'p Source,
     table: &'p Arc<Table>,
@@ -108,7 +108,7 @@ fn best(plan: &QueryPlan, statistics: &dyn StatisticsSource) -> Option<Candidate
     (best.cost < read * each).then_some(best)
 }
 
-/// What a query reads; `None` if the number of equal rows makes a difference, or the scan is no
+/// The columns that a query reads; `None` if the number of equal rows makes a difference, or the scan is no
 /// plain scan of one table.
 fn reads(plan: &QueryPlan) -> Option<Reads<'_>> {
     let [source] = plan.sources.as_slice() else {

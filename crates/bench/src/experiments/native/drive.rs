@@ -20,7 +20,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// One call in so many is timed.
+/// One call of this many is timed.
 const SAMPLE: u64 = 16;
 
 /// The row that all change.

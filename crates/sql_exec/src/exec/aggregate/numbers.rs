@@ -27,7 +27,7 @@ const MAX_CACHED_KEYS: usize = 1 << 20;
 /// An integer group key; with one expression the second number is 0.
 type Key = (i64, i64);
 
-/// How an aggregate reads its argument from a row.
+/// Method by which an aggregate reads its argument from a row.
 #[derive(Debug)]
 pub(super) enum AggregateInput<'t> {
     /// The row itself: COUNT(*).
