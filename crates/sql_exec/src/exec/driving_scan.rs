@@ -175,15 +175,8 @@ impl<'p> Stored<'p> {
         }
         let cx = cx_of(exec, arena);
         let Some((conditions, pruning)) = &mut self.in_place else {
-            let slots = fetch_slots(
-                scan,
-                table,
-                &mut self.cursor,
-                Some(empty),
-                limit,
-                exec,
-                arena,
-            )?;
+            let cursor = &mut self.cursor;
+            let slots = fetch_slots(scan, table, cursor, Some(empty), limit, exec, arena)?;
             let Some(slots) = slots else {
                 return Ok(None);
             };

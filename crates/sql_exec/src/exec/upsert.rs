@@ -76,18 +76,12 @@ fn insert_or_update(
     };
     let before = old.row(&plan.table)?.values();
     let converter = ValueConverter::new(exec, plan.mode == InsertMode::Ignore, 1);
-    let new = assign_in_slot(
-        &plan.table,
-        &plan.on_duplicate,
-        before,
-        &converter,
-        number,
-        JoinedRow {
-            changed: 0,
-            slots: &slots,
-        },
-        &cx,
-    )?;
+    let joined = JoinedRow {
+        changed: 0,
+        slots: &slots,
+    };
+    let (table, set) = (&plan.table, &plan.on_duplicate);
+    let new = assign_in_slot(table, set, before, &converter, number, joined, &cx)?;
     if let Some(check) = &plan.check {
         let ignore = plan.mode == InsertMode::Ignore;
         if !satisfies_check_option(check, &plan.table, &new, ignore, exec)? {
