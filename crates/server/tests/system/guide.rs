@@ -1,5 +1,5 @@
-//! The commands of the README and of the guide are run as they are written there, and what they
-//! print is what stands below them.
+//! The commands of the README and of the guide are run as they are written there, and their
+//! output is compared with the text below them.
 //!
 //! A block fenced as `sh` is a script; a `text` block behind it is what it prints, and a script
 //! without one prints nothing. `make serve` stands for starting the server, which the test does.
