@@ -239,7 +239,7 @@ Try:
 
 The same rows over memcached, from another terminal:
   {program} mc -P {memcached} get user:1 post:7
-  {program} mc -P {memcached} set user:7 \"Alan\\tManchester\\t2025-06-23\"
+  {program} mc -P {memcached} set user:7 $'Alan\\tManchester\\t2025-06-23'
 
 MySQL protocol on port {mysql} (user root, no password), memcached on {memcached}.
 

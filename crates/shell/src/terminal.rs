@@ -18,8 +18,8 @@ struct Silence {
 
 impl Drop for Silence {
     fn drop(&mut self) {
-        // There is nothing to do about a failure.
-        let _ = tcsetattr(&self.terminal, SetArg::TCSAFLUSH, &self.before);
+        // What has been typed behind the password stays. There is nothing to do about a failure.
+        let _ = tcsetattr(&self.terminal, SetArg::TCSADRAIN, &self.before);
     }
 }
 
@@ -45,14 +45,13 @@ pub fn read_password(prompt: &str) -> Result<String, Failure> {
         before,
     };
     tcsetattr(&terminal, SetArg::TCSAFLUSH, &silent).map_err(|error| failed(error.to_string()))?;
-    let ask = || -> io::Result<String> {
+    let mut ask = || -> io::Result<String> {
         terminal.write_all(prompt.as_bytes())?;
         let mut line = String::new();
         BufReader::new(&terminal).read_line(&mut line)?;
         (&terminal).write_all(b"\n")?;
         Ok(line.trim_end_matches(['\r', '\n']).to_owned())
     };
-    let mut ask = ask;
     let password = ask().map_err(|error| failed(error.to_string()));
     drop(silence);
     password

@@ -441,6 +441,15 @@ fn the_demonstration_leaves_nothing_behind() {
         (said.as_str(), status),
         ("VALUE user:1 0 21\nAda\\tLondon\\t2024-01-10\nEND\n", 0)
     );
+    let alan = [
+        "mc",
+        "-P",
+        &port,
+        "set",
+        "user:7",
+        "Alan\tManchester\t2025-06-23",
+    ];
+    assert_eq!(text(&run(self::command(&alan), "")), ("STORED\n".into(), 0));
     let signal = Command::new("kill").arg(child.id().to_string()).status();
     assert!(signal.unwrap().success());
     assert!(!child.wait().unwrap().success());

@@ -33,7 +33,10 @@ A word with spaces stands in "quotes", in which \n, \t, \r, \0, \\, \" and \xHH 
 pub fn words(line: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();
-    while !rest.is_empty() && !(words.is_empty() && rest.starts_with('#')) {
+    if rest.starts_with('#') {
+        return Ok(words);
+    }
+    while !rest.is_empty() {
         let (word, after) = match rest.strip_prefix('"') {
             Some(quoted) => quoted_word(quoted)?,
             None => {

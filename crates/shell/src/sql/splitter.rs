@@ -243,7 +243,8 @@ impl Splitter {
                 let delimiter = String::from_utf8_lossy(&self.delimiter).into_owned();
                 let is_alone = argument.is_empty() || argument == delimiter;
                 let takes = WITH_ARGUMENT.contains(&word.as_str()) && !is_alone;
-                if !takes && !(ALONE.contains(&word.as_str()) && is_alone) {
+                let stands_alone = ALONE.contains(&word.as_str()) && is_alone;
+                if !takes && !stands_alone {
                     return None;
                 }
                 (word, if is_alone { "" } else { argument })
