@@ -19,7 +19,8 @@ if [ ! -x "$ROOT/usr/bin/dpkg" ]; then
     mkdir -p "$ROOT"
     debootstrap --variant=minbase --include=adduser,logrotate bookworm "$ROOT" "$MIRROR"
 fi
-rm -rf "$ROOT/opt/dist"
+# What an earlier run has left: the data outlive the package.
+rm -rf "$ROOT/opt/dist" "$ROOT/opt/alone" "$ROOT/var/lib/porpoise" "$ROOT/var/log/porpoise"
 mkdir -p "$ROOT/opt/dist"
 cp "$DIST"/*.deb "$DIST"/*.tar.gz "$ROOT/opt/dist/"
 cp scripts/dist-steps.sh "$ROOT/opt/dist/"
