@@ -149,7 +149,7 @@ pub(super) fn visit_rows(
                 })?;
             visitor.outcome(false)
         }
-        Cursor::IndexMerge(_) | Cursor::Loose(_) => {
+        Cursor::IndexMerge(_) | Cursor::Loose(_) | Cursor::Ranked(_) => {
             Err(SqlError::internal("rows of such a path are not visited in place").into())
         }
         Cursor::Scan { spec, position } => {
