@@ -77,6 +77,12 @@ impl TextMatches {
         &self.frequencies
     }
 
+    /// Allocated bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.keys.capacity() + self.rows.capacity() * size_of::<(usize, f32)>()
+    }
+
     /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -341,7 +347,7 @@ impl Search<'_> {
                 matches.push(postings.key(first), rank);
             }
         }
-        charge((matches.keys.capacity() + matches.rows.capacity() * 16) as u64)?;
+        charge(matches.memory() as u64)?;
         Ok(matches)
     }
 

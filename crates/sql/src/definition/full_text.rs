@@ -21,11 +21,11 @@ const BATCH: usize = 1000;
 /// # Errors
 /// 1128 for an unknown parser; 1221 for the order of a part; those of the table of stopwords.
 pub fn settings(cx: &StatementContext, def: &IndexDef<'_>) -> Result<Option<FullText>> {
-    let parsers = def.options.iter().filter_map(|option| match option {
+    let mut parsers = def.options.iter().filter_map(|option| match option {
         IndexOption::Parser(name) => Some(name.name),
         _ => None,
     });
-    let parser = parsers.last();
+    let parser = parsers.next_back();
     if def.kind != IndexKind::Fulltext {
         return match parser {
             Some(_) => {

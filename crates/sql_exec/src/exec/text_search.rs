@@ -134,7 +134,9 @@ impl Shared<'_> {
             shared: self,
             validate: by_text && self.validate,
         };
+        let before = self.states.used();
         let (query, matches) = run.run(&mut txn, *mode, &same.4)?;
+        self.states.release_since(before, matches.memory() as u64);
         let found = Rc::new(FoundTexts {
             query,
             matches,
