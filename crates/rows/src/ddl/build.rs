@@ -12,6 +12,7 @@ use crate::fk;
 use crate::overflow;
 use crate::row::RowRef;
 use crate::table::Table;
+use porpoise_base::sorting;
 use porpoise_kv::{self as kv, Check, Key, Read, TxnOptions};
 use std::collections::HashSet;
 
@@ -42,6 +43,13 @@ impl Db {
                     None => after.whole_entries(position, &row, primary)?,
                 };
                 entries.extend(found.into_iter().map(|entry| (row, entry)));
+            }
+            if index.is_full_text() {
+                // A word's entries are neighbours; those of a row are not.
+                sorting::sort_by(&mut entries, sorting::RUN_CHEAP, |(_, a), (_, b)| {
+                    a.key.cmp(&b.key)
+                })
+                .map_err(|ended| Error::Kv(kv::Error::Cancelled(ended.0)))?;
             }
             let unique = entries.iter().filter(|(_, entry)| entry.exclusive);
             let key = |entry| Key::new(after.space(position, entry), entry);
