@@ -197,6 +197,7 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> TableDef {
             implicit: false,
             comment: String::new(),
             invisible: false,
+            full_text: None,
         })
         .collect();
     TableDef {

@@ -498,6 +498,7 @@ fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Valu
             Some(queries) => queries.test(test, row, cx),
             None => Err(SqlError::internal("a subquery where none can run")),
         },
+        ExprKind::TextMatch(found) => found.eval(row, cx),
         ExprKind::Stored(function, args) => {
             let queries = cx.queries;
             let queries =

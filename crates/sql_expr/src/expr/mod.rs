@@ -29,6 +29,7 @@ pub mod query;
 mod rewrite;
 pub mod same;
 pub mod stored;
+pub mod text_search;
 pub mod types;
 mod user_variables;
 
@@ -285,6 +286,8 @@ pub enum ExprKind {
     ArrayTest(Box<ArrayTest>),
     /// The encoded array of the keys to look up for a test with this operand ([`array::keys`]).
     ArrayKeys(ArrayTestKind, Box<Expr>),
+    /// `MATCH (columns) AGAINST (text)`: the relevance, 0 for a row that does not match.
+    TextMatch(Box<text_search::TextMatch>),
     /// `expr + INTERVAL n unit` (or minus).
     DateAdd {
         /// The date and the amount.
@@ -530,6 +533,10 @@ impl Expr {
                     keys,
                 } = test.as_ref();
                 [condition, column, keys].into_iter().for_each(f);
+            }
+            ExprKind::TextMatch(found) => {
+                found.columns.iter().for_each(&mut *f);
+                f(&found.against);
             }
             ExprKind::In { arg, list, .. } => {
                 f(arg);

@@ -15,11 +15,13 @@
 
 use super::eval::{EvalCx, Slot};
 use super::stored::StoredFunction;
+use super::text_search::{FoundTexts, TextMatch};
 use super::{CmpOp, Expr, Load};
 use crate::error::Result;
 use porpoise_types::{ColumnType, CompareAs, Value, ValueRef};
 use std::any::Any;
 use std::fmt::Debug;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Pseudo-slot whose columns are the results of a query's aggregates, for nested queries.
@@ -143,6 +145,12 @@ pub trait RunQueries {
         function: &StoredFunction,
         args: Vec<(Value, ColumnType)>,
     ) -> Result<Value>;
+
+    /// The result of a search, which runs once for an execution.
+    ///
+    /// # Errors
+    /// 1064 for a malformed boolean search; those of the engine.
+    fn search(&self, search: &TextMatch, cx: &EvalCx<'_>) -> Result<Rc<FoundTexts>>;
 
     /// Evaluates a test of a subquery for this row.
     ///

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::catalog::Catalog;
 use crate::db::Db;
-use crate::definition::{ColumnId, Index, TableDef, TableId};
+use crate::definition::{ColumnId, Index, IndexKind, TableDef, TableId};
 use crate::error::Result;
 use crate::overflow;
 use crate::progress::Stage;
@@ -190,6 +190,10 @@ impl Db {
     ) -> Result<(Arc<Table>, u64)> {
         if ops.iter().any(|op| matches!(op, AlterOp::AddForeignKey(_))) {
             return Err(errors::temporary_foreign_key());
+        }
+        let full_text = |op: &AlterOp| matches!(op, AlterOp::AddIndex(spec) if spec.kind == IndexKind::FullText);
+        if ops.iter().any(full_text) {
+            return Err(errors::full_text_of_temporary());
         }
         // Names of its constraints cannot collide with those of other tables, and it has no foreign
         // keys.
