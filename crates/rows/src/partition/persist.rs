@@ -133,7 +133,9 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Result<Option<Partitioning>> {
     let count = by.sub.as_ref().map_or(0, |sub| sub.count);
     let complete = |p: &Partition| p.subpartitions.len() == count;
     if !by.partitions.iter().all(complete) {
-        return Err(Error::corrupt("a partition with another number of subpartitions"));
+        return Err(Error::corrupt(
+            "a partition with another number of subpartitions",
+        ));
     }
     Ok(Some(by))
 }

@@ -171,7 +171,10 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> TableDef {
     if hidden_key {
         keys.insert(0, (IndexKind::Primary, "PRIMARY".into(), Vec::new()));
     }
-    let partitions = def.partitioning.as_ref().map_or(1, Partitioning::leaf_count);
+    let partitions = def
+        .partitioning
+        .as_ref()
+        .map_or(1, Partitioning::leaf_count);
     let spaces = engine
         .create_spaces(&vec![SpaceSpec::default(); (keys.len() + 1) * partitions])
         .unwrap();

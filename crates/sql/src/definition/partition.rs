@@ -116,9 +116,7 @@ fn scheme(columns: &Columns<'_>, scheme: &PartitionScheme<'_>) -> Result<Scheme>
         algorithm: None,
     };
     Ok(match scheme {
-        PartitionScheme::Hash { linear, expr } => {
-            by_expr(Method::Hash { linear: *linear }, expr)?
-        }
+        PartitionScheme::Hash { linear, expr } => by_expr(Method::Hash { linear: *linear }, expr)?,
         PartitionScheme::Key {
             linear,
             algorithm,

@@ -185,9 +185,17 @@ pub(super) fn partitions(cx: &StatementContext) -> Vec<Vec<Value>> {
                 sub.map_or(Value::Null, |_| position(at % each)),
                 text(by.method.sql_keywords()),
                 sub_by.map_or(Value::Null, |sub| text(sub.method.sql_keywords())),
-                text(show::quoted_expression(table, &by.columns, by.expr.as_ref())),
+                text(show::quoted_expression(
+                    table,
+                    &by.columns,
+                    by.expr.as_ref(),
+                )),
                 sub_by.map_or(Value::Null, |sub| {
-                    text(show::quoted_expression(table, &sub.columns, sub.expr.as_ref()))
+                    text(show::quoted_expression(
+                        table,
+                        &sub.columns,
+                        sub.expr.as_ref(),
+                    ))
                 }),
                 show::description(table, by, partition).map_or(Value::Null, text),
             ]);

@@ -30,6 +30,7 @@ mod finish;
 mod hint;
 mod histogram;
 mod host;
+mod host_functions;
 mod into;
 mod key_prefix;
 mod load;
@@ -207,6 +208,7 @@ impl SqlSession {
                 binds_variables: Cell::new(false),
                 parameters: RefCell::default(),
                 calls_functions: Cell::new(false),
+                partial_plans: Cell::new(0),
                 explaining: Cell::new(false),
                 temporary: Temporary::default(),
                 last_insert_id: 0,

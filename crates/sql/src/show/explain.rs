@@ -231,8 +231,8 @@ fn partition_names(table: &Table, positions: Option<&[usize]>) -> Value {
     let Some(by) = &table.partitioning else {
         return Value::Null;
     };
-    let leaves = (0..by.leaf_count())
-        .filter(|n| positions.is_none_or(|positions| positions.contains(n)));
+    let leaves =
+        (0..by.leaf_count()).filter(|n| positions.is_none_or(|positions| positions.contains(n)));
     let name = |leaf: usize| match by.leaf(leaf)? {
         (partition, None) => Some(partition.name.clone()),
         (partition, Some(sub)) => Some(format!("{}_{}", partition.name, sub.name)),

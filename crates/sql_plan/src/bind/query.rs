@@ -16,6 +16,7 @@ use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef, QueryTest, Subquery, SubqueryPlan, TestKind};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, Load, load_of};
 use crate::parse::ast::{self, BinaryOp, ColumnName, Query};
+use porpoise_types::ColumnType;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -98,6 +99,38 @@ impl<'a> Enclosing<'a> {
             enclosing.note_reference(free);
         }
     }
+}
+
+/// Records all columns that an expression of the query `level` levels out reads.
+fn note_references(e: &Expr, level: usize, nearest: &Enclosing<'_>) {
+    let note = |level, slot, column, load, ty: &ColumnType| {
+        let ty = ty.clone();
+        nearest.note_reference(FreeRef {
+            level,
+            slot,
+            column,
+            load,
+            ty,
+        });
+    };
+    e.walk(&mut |e| match &e.kind {
+        ExprKind::Column { slot, column, load } => note(level, *slot, *column, *load, &e.ty),
+        ExprKind::Outer {
+            level: further,
+            slot,
+            column,
+            load,
+        } => note(level + further, *slot, *column, *load, &e.ty),
+        ExprKind::Aggregate(at) => note(level, AGGREGATES, *at, Load::Plain, &e.ty),
+        ExprKind::Query(test) => {
+            for free in &test.query.free {
+                let out = level + free.level - 1;
+                note(out, free.slot, free.column, free.load, &free.ty);
+            }
+        }
+        ExprKind::Enclosing(further, e) => note_references(e, level + further, nearest),
+        _ => {}
+    });
 }
 
 /// The planner as binding sees it: the enclosing queries, and planning of subqueries.
@@ -202,12 +235,13 @@ impl Binder<'_> {
             return Ok(None);
         };
         let mut value = self.without_window(e.clone(), name)?;
+        let mut grouped = value.has_aggregate();
         if value.has_subquery() {
-            return Err(SqlError::not_supported(
-                "an alias of a subquery in a subquery",
-            ));
+            note_references(&value, level, nearest);
+            let (ty, coercibility) = (value.ty.clone(), value.coercibility);
+            value = node(ExprKind::Enclosing(level, Box::new(value)), ty, true);
+            value.coercibility = coercibility;
         }
-        let mut grouped = false;
         value.rewrite(&mut |e| {
             let (level, slot, column, load) = match e.kind {
                 ExprKind::Column { slot, column, load } => (level, slot, column, load),

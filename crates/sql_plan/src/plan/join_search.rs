@@ -85,6 +85,8 @@ impl JoinSearch<'_> {
         if many {
             self.search_sets((tables, &steps), outside, (before, first), &mut best);
         }
+        let statistics = self.requirements.statistics;
+        statistics.note_partial_plans(steps.partial_plans());
         best.order
     }
 
@@ -96,6 +98,7 @@ impl JoinSearch<'_> {
         (before, steps): (PartialJoin, &JoinSteps<'_>),
         out: &mut Vec<Step>,
     ) {
+        steps.count_partial_plan();
         if joined != 0 {
             out.push(Step {
                 slot,
