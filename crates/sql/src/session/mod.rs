@@ -179,7 +179,6 @@ impl SqlSession {
             cancel.clone(),
             metadata_locks.progress().clone(),
         ));
-        let counters = process.counters.clone();
         let mut session = SqlSession {
             metadata_locks,
             limited_usage: account::LimitedUsage::connect(&server, &client)?,
@@ -188,7 +187,7 @@ impl SqlSession {
             statements: HashMap::new(),
             named: HashMap::new(),
             next_statement: 1,
-            process,
+            process: process.clone(),
             arena: Bump::new(),
             plans: PlanCache::default(),
             has_more_statements: false,
@@ -217,7 +216,7 @@ impl SqlSession {
                 explaining: Cell::new(false),
                 temporary: Temporary::default(),
                 last_insert_id: 0,
-                counters,
+                counters: process.counters.clone(),
                 server,
                 client,
                 encryption: Encryption::default(),
