@@ -11,6 +11,7 @@
 
 use super::nodes::{comparison_operator, node};
 use super::types::comparison;
+use super::window::window_alias;
 use super::{Aggregates, Binder, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef, QueryTest, Subquery, SubqueryPlan, TestKind};
@@ -234,6 +235,10 @@ impl Binder<'_> {
         let Some((_, e)) = list.find(|(alias, _)| alias.eq_ignore_ascii_case(name)) else {
             return Ok(None);
         };
+        if aliases.is_select_list && e.has_window() {
+            // Windows are computed after all subqueries of the select list.
+            return Err(window_alias(name));
+        }
         let mut value = self.without_window(e.clone(), name)?;
         let mut grouped = value.has_aggregate();
         if value.has_subquery() {
