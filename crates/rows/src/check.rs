@@ -337,8 +337,8 @@ impl Checker<'_> {
             || table.partition_of(0, key) != partition
         {
             let name = table.partitioning.as_ref();
-            let name = name.and_then(|by| by.partitions.get(partition));
-            let name = name.map_or("", |p| p.name.as_str());
+            let name = name.and_then(|by| by.leaf_name(partition));
+            let name = name.unwrap_or_default();
             self.report(format!(
                 "row {} is in the wrong partition `{name}`",
                 hex(key)

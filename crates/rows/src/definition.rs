@@ -478,9 +478,9 @@ impl TableDef {
         self.checks.iter().filter(|c| c.enforced)
     }
 
-    /// Number of partitions; 1 for a table that is not partitioned.
-    pub fn partition_count(&self) -> usize {
-        self.partitioning.as_ref().map_or(1, |p| p.partitions.len())
+    /// Number of leaves, partitions or subpartitions; 1 for a table that is not partitioned.
+    pub fn leaf_count(&self) -> usize {
+        self.partitioning.as_ref().map_or(1, |p| p.leaf_count())
     }
 
     /// All spaces of the table: of indexes and of overflow values.

@@ -478,6 +478,15 @@ fn literal_default(
             "BLOB, TEXT, GEOMETRY or JSON column '{}' can't have a default value",
             spec.name
         );
+        let is_empty = matches!(value, porpoise_types::ValueRef::Bytes([]));
+        if is_empty && !cx.settings.mode.is_strict() {
+            cx.env.warn(porpoise_types::Warning {
+                level: Level::Warning,
+                code: 1101,
+                message: text,
+            });
+            return Ok(ColumnDefault::None);
+        }
         return Err(SqlError::new(1101, "42000", text));
     }
     let mut changed = false;

@@ -31,6 +31,7 @@ mod global_locks;
 mod hint;
 mod histogram;
 mod host;
+mod host_functions;
 mod into;
 mod key_prefix;
 mod load;
@@ -181,7 +182,6 @@ impl SqlSession {
             cancel.clone(),
             metadata_locks.progress().clone(),
         ));
-        let counters = process.counters.clone();
         let mut session = SqlSession {
             metadata_locks,
             limited_usage: account::LimitedUsage::connect(&server, &client)?,
@@ -191,7 +191,7 @@ impl SqlSession {
             statements: HashMap::new(),
             named: HashMap::new(),
             next_statement: 1,
-            process,
+            process: process.clone(),
             arena: Bump::new(),
             plans: PlanCache::default(),
             has_more_statements: false,
@@ -216,10 +216,11 @@ impl SqlSession {
                 binds_variables: Cell::new(false),
                 parameters: RefCell::default(),
                 calls_functions: Cell::new(false),
+                partial_plans: Cell::new(0),
                 explaining: Cell::new(false),
                 temporary: Temporary::default(),
                 last_insert_id: 0,
-                counters,
+                counters: process.counters.clone(),
                 server,
                 client,
                 encryption: Encryption::default(),

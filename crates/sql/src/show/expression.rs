@@ -195,6 +195,11 @@ impl Printer<'_> {
             },
             ExprKind::Column { slot, column, .. } => self.column(*slot, *column),
             ExprKind::Outer { .. } => "<outer column>".to_owned(),
+            ExprKind::Benchmark(args) => {
+                let [count, e] = &**args;
+                format!("benchmark({},{})", self.expr(count), self.expr(e))
+            }
+            ExprKind::Enclosing(..) => "<outer expression>".to_owned(),
             ExprKind::Query(test) => self.test(test),
             ExprKind::Stored(function, args) => {
                 format!(

@@ -114,15 +114,20 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The storage value of a column `level` levels out, 1 being this frame.
-    pub fn get(&self, level: usize, slot: usize, column: usize) -> ValueRef<'a> {
+    /// The frame `level` levels out, 1 being this one.
+    pub(super) fn at(&self, level: usize) -> Option<Frame<'a>> {
         let mut frame = *self;
         for _ in 1..level {
-            match frame.outer {
-                Some(outer) => frame = *outer,
-                None => return ValueRef::Null,
-            }
+            frame = *frame.outer?;
         }
+        Some(frame)
+    }
+
+    /// The storage value of a column `level` levels out, 1 being this frame.
+    pub fn get(&self, level: usize, slot: usize, column: usize) -> ValueRef<'a> {
+        let Some(frame) = self.at(level) else {
+            return ValueRef::Null;
+        };
         if slot == AGGREGATES {
             let found = frame.aggregates.get(column);
             return found.copied().unwrap_or(ValueRef::Null);

@@ -16,6 +16,7 @@ impl Expr {
             | ExprKind::Param(_)
             | ExprKind::Column { .. }
             | ExprKind::Outer { .. }
+            | ExprKind::Enclosing(..)
             | ExprKind::Aggregate(_)
             | ExprKind::Window(_)
             | ExprKind::UserVariable(_)
@@ -29,6 +30,7 @@ impl Expr {
             | ExprKind::Coalesce(args) => args.iter_mut().for_each(f),
             ExprKind::Compare(_, _, args)
             | ExprKind::Xor(args)
+            | ExprKind::Benchmark(args)
             | ExprKind::NullIf(_, args)
             | ExprKind::Arith(_, args)
             | ExprKind::Bit(_, args)

@@ -236,6 +236,14 @@ pub trait SystemVariables: crate::statistics::StatisticsSource {
         Ok(None)
     }
 
+    /// The function of this name, in capitals, that the session itself evaluates.
+    fn host_function(
+        &self,
+        _name: &str,
+    ) -> Option<std::sync::Arc<crate::expr::stored::StoredFunction>> {
+        None
+    }
+
     /// Adds a warning about an optimizer hint to those of the statement.
     fn warn(&self, _code: u16, _message: String) {}
 

@@ -129,7 +129,7 @@ fn reads(plan: &QueryPlan) -> Option<Reads<'_>> {
         (None, _) => return None,
     };
     let plain = scan.lock().is_none() && !plan.has_subqueries && plan.is_fixed();
-    if !plain || table.partition_count() > 1 {
+    if !plain || table.leaf_count() > 1 {
         return None;
     }
     let calls = aggregate.map_or(&[][..], |aggregate| &aggregate.calls);

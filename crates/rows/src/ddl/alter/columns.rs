@@ -254,7 +254,7 @@ fn refuse_partitioning_column(before: &Table, name: &str) -> Result<()> {
     let by = before.partitioning.as_ref();
     let uses = by
         .zip(before.column(name))
-        .is_some_and(|(by, at)| by.columns.contains(&at));
+        .is_some_and(|(by, at)| by.all_columns().any(|c| c == at));
     if uses {
         Err(errors::partitioning_column(name))
     } else {

@@ -260,14 +260,14 @@ impl Db {
         // The statement may have added a column whose values may overflow.
         let overflow = table.may_overflow() && (*rewrite || table.overflow_spaces.is_empty());
         if overflow {
-            let partitions = 0..table.partition_count();
+            let partitions = 0..table.leaf_count();
             specs.extend(partitions.map(|p| spaces::overflow_space(table, p)));
         }
         if specs.is_empty() {
             return Ok(Vec::new());
         }
         let made = self.engine().create_spaces(&specs)?;
-        let mut given = made.chunks(table.partition_count().max(1));
+        let mut given = made.chunks(table.leaf_count().max(1));
         for index in table.indexes.iter_mut().filter(|i| wanted(i)) {
             index.spaces = given.next().unwrap_or(&[]).to_vec();
         }
