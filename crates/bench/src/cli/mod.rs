@@ -5,8 +5,8 @@ mod options;
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, contention, fk, inserts, kv_runs, memcached_runs, mget, native, sysbench,
-    tpch,
+    Bench, analytics, contention, fk, inserts, kv_runs, memcached_runs, mget, native, programs,
+    sysbench, tpch,
 };
 use crate::machine::Machine;
 use crate::noop;
@@ -69,6 +69,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Transactions that lock a few rows in random order and deadlock",
     ),
     (
+        "programs",
+        "Procedures, cursors, functions and triggers beside plain statements",
+    ),
+    (
         "analytics",
         "Groups, joins and sorts of a million rows; answers are compared",
     ),
@@ -78,7 +82,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "all",
-        "All of these; memcached, sysbench, contention, analytics and tpch not with --quick",
+        "All of these; memcached, sysbench, contention, programs, analytics and tpch not with --quick",
     ),
 ];
 
@@ -247,6 +251,7 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         "blob" => inserts::blob(bench),
         "sysbench" => sysbench::sysbench(bench),
         "contention" => contention::contention(bench),
+        "programs" => programs::programs(bench),
         "analytics" => analytics::analytics(bench),
         "tpch" => tpch::tpch(bench),
         "connections" if is_quick => kv_runs::connections(bench, &[8, 64, 512]),
@@ -279,6 +284,7 @@ fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> 
         "native",
         "sysbench",
         "contention",
+        "programs",
         "analytics",
         "tpch",
     ] {
@@ -289,7 +295,7 @@ fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> 
             }
             "connections" if bench.options.is_quick => kv_runs::connections(bench, &[8, 64]),
             "native" => run_native(bench),
-            "memcached" | "sysbench" | "contention" | "analytics" | "tpch"
+            "memcached" | "sysbench" | "contention" | "programs" | "analytics" | "tpch"
                 if bench.options.is_quick =>
             {
                 continue;
