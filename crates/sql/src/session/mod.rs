@@ -80,6 +80,7 @@ use transaction::{OpenTxn, TxnCharacteristics};
 pub use crate::client::{ClientInfo, Encryption};
 pub use crate::results::Outcome;
 pub use prepared::{Param, PreparedInfo};
+pub use server_triggers::TriggerSessions;
 pub use track::SessionChange;
 
 /// Capability bit of the handshake: affected rows are the rows found, not the rows changed.
