@@ -62,10 +62,12 @@ impl Db {
             match catalog.trigger(database, &trigger.name) {
                 None => Ok(false),
                 Some((other, _)) if if_not_exists && other.id == id => Ok(true),
-                Some((other, _)) if if_not_exists => {
-                    Err(errors::trigger_of_other_table(&other.name))
-                }
-                Some(_) => Err(errors::trigger_exists()),
+                Some((other, existing)) if if_not_exists => Err(errors::trigger_of_other_table(
+                    database,
+                    &existing.name,
+                    &other.name,
+                )),
+                Some((_, existing)) => Err(errors::trigger_exists(database, &existing.name)),
             }
         };
         if exists(&self.catalog())? {
