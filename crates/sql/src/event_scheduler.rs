@@ -230,7 +230,9 @@ impl Inner {
                 0 => String::new(),
                 n => format!(" ({n} failures before it were not reported)"),
             };
-            (self.report)(&format!("event `{database}`.`{name}` failed: {error}{more}"));
+            (self.report)(&format!(
+                "event `{database}`.`{name}` failed: {error}{more}"
+            ));
         }
     }
 }

@@ -88,7 +88,10 @@ fn programs_that_call_themselves_end() {
         "CREATE FUNCTION again(n INT) RETURNS INT RETURN again(n + 1)",
     ]);
     assert_eq!(sql.refused("INSERT INTO a VALUES (1)").code, 1442);
-    assert_eq!(sql.rows("SELECT * FROM a UNION ALL SELECT * FROM b").len(), 0);
+    assert_eq!(
+        sql.rows("SELECT * FROM a UNION ALL SELECT * FROM b").len(),
+        0
+    );
     assert_eq!(sql.refused("CALL down(1)").code, 1456);
     sql.run("SET max_sp_recursion_depth = 255");
     assert!(matches!(sql.refused("CALL down(1)").code, 1436 | 1456));

@@ -220,7 +220,11 @@ impl SqlSession {
                         Flow::Jump(target) => target,
                         _ => at + 1,
                     };
-                    let known = if instruction.keeps_conditions() { known } else { 0 };
+                    let known = if instruction.keeps_conditions() {
+                        known
+                    } else {
+                        0
+                    };
                     self.catch_warning(program, frame, (at, next), known)
                 }
                 // A client that has a part of a result gets the error behind it.
