@@ -27,6 +27,7 @@ mod evaluate;
 mod events;
 mod explain;
 mod finish;
+mod handlers;
 mod hint;
 mod histogram;
 mod host;
