@@ -538,6 +538,7 @@ impl SqlSession {
         self.note_revealed(&result);
         if self.programs.nested == 0 {
             self.cx.env.memory.end_statement();
+            self.metadata_locks.end_statement();
             if self.open.is_none() {
                 self.metadata_locks.release();
             }
@@ -666,8 +667,11 @@ impl SqlSession {
         })?;
         let mut one = SingleValue::default();
         let done = self.run_plan(&planned, values, &mut one);
-        if self.programs.nested == 0 && self.open.is_none() {
-            self.metadata_locks.release();
+        if self.programs.nested == 0 {
+            self.metadata_locks.end_statement();
+            if self.open.is_none() {
+                self.metadata_locks.release();
+            }
         }
         self.note_revealed(&done);
         done?;

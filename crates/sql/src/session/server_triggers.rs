@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::interrupt::Scope;
 use porpoise_base::memory::ConnectionMemory;
+use porpoise_rows::metadata_lock::Activity;
 use porpoise_rows::{Error, FireTriggers, Firing, Txn};
 use porpoise_sql_exec::exec::RunPrograms;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -72,7 +73,8 @@ impl Drop for LentSession {
         let Some(session) = self.session.take() else {
             return;
         };
-        session.metadata_locks.release();
+        session.metadata_locks.end();
+        session.metadata_locks.finish(Activity::HeldWrites);
         session.cx.server.processes.remove(&session.process);
         let Some(idle) = self.idle.upgrade() else {
             return;
@@ -122,6 +124,8 @@ impl ServerTriggers {
             }
             None => self.open()?,
         };
+        // The writer has waited for locks of the whole server.
+        session.metadata_locks.inherit_writes();
         Ok(Box::new(LentSession {
             session: Some(session),
             idle: self.idle.clone(),

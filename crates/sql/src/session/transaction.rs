@@ -6,6 +6,7 @@ use crate::server::Counters;
 use crate::status::Counter;
 use crate::vars::settings::{self, IsolationLevel};
 use porpoise_kv::{CommitPosition, Isolation, StatementMark};
+use porpoise_rows::metadata_lock::Activity;
 use porpoise_rows::{BeginOptions, Txn};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
@@ -143,7 +144,19 @@ impl SqlSession {
             self.metadata_locks.release();
             return Ok(CommitPosition::NONE);
         };
-        let done = open.txn.into_inner().commit();
+        let txn = open.txn.into_inner();
+        let writes = txn.has_writes();
+        if writes && let Err(mut error) = self.begin_commit() {
+            self.cx.counters.add(Counter::HandlerRollback, 1);
+            txn.rollback();
+            self.metadata_locks.release();
+            error.rolled_back = true;
+            return Err(error);
+        }
+        let done = txn.commit();
+        if writes {
+            self.metadata_locks.finish(Activity::Commit);
+        }
         self.metadata_locks.release();
         match done {
             Ok(commit) => {
