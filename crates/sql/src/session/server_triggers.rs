@@ -171,7 +171,8 @@ impl FireTriggers for ServerTriggers {
 
 /// The error of a body as a rows error.
 fn row_error(error: &SqlError) -> Error {
-    if error.rolled_back {
+    // A killed session has rolled nothing back, and the command is not repeated.
+    if error.rolled_back && !error.fatal {
         return Error::SnapshotConflict;
     }
     Error::Trigger {
