@@ -10,6 +10,7 @@ use crate::definition::{
 use crate::fk;
 use crate::partition::expr::{PartitionExpr, PartitionOp};
 use crate::partition::{Method, Partition, PartitionBound, Partitioning};
+use porpoise_types::full_text::TextParser;
 use porpoise_types::{ColumnType, Kind, Value, write_text};
 
 /// The text of SHOW CREATE TABLE. `next_id` is the next auto-increment value,
@@ -184,6 +185,7 @@ fn index(table: &TableDef, index: &Index) -> Option<String> {
         IndexKind::Primary => format!("PRIMARY KEY ({parts})"),
         IndexKind::Unique => format!("UNIQUE KEY {} ({parts})", quote(&index.name)),
         IndexKind::Plain => format!("KEY {} ({parts})", quote(&index.name)),
+        IndexKind::FullText => format!("FULLTEXT KEY {} ({parts})", quote(&index.name)),
     };
     if index.using_hash {
         text.push_str(" USING HASH");
@@ -193,6 +195,10 @@ fn index(table: &TableDef, index: &Index) -> Option<String> {
     }
     if index.invisible {
         text.push_str(" /*!80000 INVISIBLE */");
+    }
+    let parser = index.full_text.as_ref().map(|settings| settings.parser);
+    if let Some(TextParser::Ngrams(_)) = parser {
+        text.push_str(" /*!50100 WITH PARSER `ngram` */ ");
     }
     Some(text)
 }

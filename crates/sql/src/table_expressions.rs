@@ -262,6 +262,9 @@ fn check_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
         ExprKind::UserVariable(_) | ExprKind::AssignVariable(..) => {
             refused.get_or_insert_with(|| owner.variables_disallowed());
         }
+        ExprKind::TextMatch(_) => {
+            refused.get_or_insert_with(|| owner.disallowed(Some("match")));
+        }
         ExprKind::Query(_) | ExprKind::Param(_) => {
             refused.get_or_insert_with(|| owner.disallowed(None));
         }

@@ -126,7 +126,7 @@ fn functions_of_a_view_are_called_by_its_definer_or_invoker() {
 }
 
 #[test]
-fn who_creates_a_routine_may_use_and_drop_it() {
+fn the_creator_of_a_routine_may_use_and_drop_it() {
     let server = server();
     let mut root = open(&server, "root", "localhost");
     good(&mut root, "CREATE DATABASE shop");

@@ -1,4 +1,4 @@
-//! Options of the subcommands, and what they say.
+//! Options of the subcommands, with their help texts.
 
 use super::DEFAULT_PEERS;
 use crate::error::{Error, Result};
@@ -196,6 +196,7 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("contention", &["ops", "shape"]),
     ("programs", &["ops", "rows"]),
     ("analytics", &["ops", "shape", "clients", "time", "warm-up"]),
+    ("fulltext", &["ops", "shape", "clients", "time", "warm-up"]),
     ("tpch", &["ops", "shape", "clients", "time", "warm-up"]),
 ];
 

@@ -4,7 +4,7 @@
 //! All spaces of a partition have the same co-location group and partition number, so that an
 //! engine can store them together.
 
-use crate::definition::{Index, IndexKind, TableDef};
+use crate::definition::{Index, TableDef};
 use porpoise_kv::{SpaceDurability, SpaceId, SpaceSpec};
 
 fn spec(table: &TableDef, partition: usize, point_lookups: bool) -> SpaceSpec {
@@ -22,7 +22,7 @@ fn spec(table: &TableDef, partition: usize, point_lookups: bool) -> SpaceSpec {
 
 /// Specification of the space of an index in a partition.
 pub(super) fn partition_space(table: &TableDef, index: &Index, partition: usize) -> SpaceSpec {
-    spec(table, partition, index.kind != IndexKind::Plain)
+    spec(table, partition, index.kind.is_unique())
 }
 
 /// Specification of the space of overflow values in a partition.

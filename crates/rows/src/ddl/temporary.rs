@@ -7,7 +7,7 @@
 use super::{DdlCx, TableSpec, check_name, errors, tables};
 use crate::catalog::{Catalog, persist};
 use crate::db::Db;
-use crate::definition::TableId;
+use crate::definition::{IndexKind, TableId};
 use crate::error::Result;
 use crate::table::Table;
 use std::sync::Arc;
@@ -28,12 +28,15 @@ impl Db {
         if !spec.foreign_keys.is_empty() {
             return Err(errors::temporary_foreign_key());
         }
+        if spec.indexes.iter().any(|i| i.kind == IndexKind::FullText) {
+            return Err(errors::full_text_of_temporary());
+        }
         if spec.placement.partitioning.is_some() {
             return Err(errors::temporary_partitions());
         }
         let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
         // Names of its CHECK constraints cannot collide with those of other tables.
-        let mut table = tables::draft_table((self, &Catalog::default()), cx, spec, id)?;
+        let mut table = tables::draft_table(self, &Catalog::default(), cx, spec, id)?;
         table.options.memory = true;
         self.check_expressions(&table)?;
         self.create_spaces_for(&mut table)?;

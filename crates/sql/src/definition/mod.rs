@@ -7,6 +7,7 @@
 pub mod alter;
 pub mod copy;
 pub mod expressions;
+pub mod full_text;
 mod indexes;
 pub mod partition;
 
@@ -94,7 +95,7 @@ pub fn table(
                 spec.indexes.extend(resolved.index);
                 spec.checks.extend(resolved.checks);
             }
-            TableElement::Index(def) => spec.indexes.push(index(def)?),
+            TableElement::Index(def) => spec.indexes.push(index(cx, def)?),
             TableElement::ForeignKey(def) => spec.foreign_keys.push(foreign_key(def)?),
             TableElement::Check(def) => {
                 spec.checks.push(expressions::check(def, None)?);
@@ -329,6 +330,7 @@ fn column(
         using_hash: false,
         comment: String::new(),
         invisible: false,
+        full_text: None,
     });
     Ok(ResolvedColumn {
         spec,

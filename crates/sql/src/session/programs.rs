@@ -76,7 +76,7 @@ pub(crate) struct Programs {
     pub(super) running: Vec<Arc<Routine>>,
     /// Whether the time of the current statement has not been set.
     has_old_time: bool,
-    /// Grows when plans are no longer valid that no version of the catalog tells from others.
+    /// Grows when plans become invalid although the catalog version stays the same.
     pub(super) plan_epoch: u64,
     /// Tables of the statements that run these functions and triggers.
     pub(super) outer_tables: Vec<TableId>,
@@ -99,7 +99,7 @@ pub(crate) struct Ran {
     pub position: CommitPosition,
 }
 
-/// Where execution goes on.
+/// The instruction at which execution continues.
 pub(super) enum Flow {
     Next,
     Jump(usize),

@@ -404,7 +404,9 @@ fn extra(scan: &Scan, join: Option<&Join>, sorted: bool, temporary: bool) -> Str
         Some(JoinKind::Anti) => parts.push("Not exists"),
         Some(JoinKind::Inner | JoinKind::Left) | None => {}
     }
-    if matches!(scan.access, Access::LooseScan(_)) {
+    if matches!(scan.access, Access::TextSearch { .. }) {
+        parts.push("Ft_hints: sorted");
+    } else if matches!(scan.access, Access::LooseScan(_)) {
         parts.push("Using index for group-by");
     } else if scan.is_covering() {
         parts.push("Using index");
@@ -454,6 +456,8 @@ fn scan_line(kind: &str, source: &Source, scan: &Scan, extra: &str) -> Vec<Value
     if let Some([key]) = scan.access.keys() {
         let refs: Vec<&str> = key.iter().map(reference).collect();
         set(cell::REF, text(refs.join(",")));
+    } else if matches!(scan.access, Access::TextSearch { .. }) {
+        set(cell::REF, text("const"));
     }
     set(
         cell::ROWS,

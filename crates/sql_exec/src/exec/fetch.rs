@@ -5,6 +5,7 @@ use super::index_merge::IndexMerge;
 use super::keys;
 use super::loose_scan::LooseCursor;
 use super::pruning::Pruning;
+use super::text_search::RankedRows;
 use super::{Exec, ExecError, ExecResult};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot};
@@ -12,7 +13,7 @@ use crate::expr::{Expr, ExprKind};
 use crate::plan::scan::Access;
 use bumpalo::Bump;
 use porpoise_kv::Read;
-use porpoise_rows::catalog::{IndexKind, Table};
+use porpoise_rows::catalog::Table;
 use porpoise_rows::{FoundRow, KeyRange, Lookup, RowRef, ScanPosition, ScanSpec};
 use porpoise_types::ValueRef;
 use std::ops::ControlFlow;
@@ -51,6 +52,17 @@ pub enum Cursor {
     IndexMerge(IndexMerge),
     /// A few rows of each group of a loose index scan.
     Loose(LooseCursor),
+    /// Rows that a search of a FULLTEXT index found.
+    Ranked(RankedRows),
+}
+
+/// The rows that one call reads of a cursor.
+#[derive(Clone, Copy)]
+pub struct Batch<'p> {
+    /// The partitions that are read.
+    pub pruning: &'p Pruning,
+    /// Number of rows at most.
+    pub limit: usize,
 }
 
 impl Cursor {
@@ -85,12 +97,13 @@ impl Cursor {
                 None => Cursor::table(),
             },
             Access::IndexMergeUnion { arms, most } => {
-                IndexMerge::cursor(table, (arms, *most), row, cx)?
+                IndexMerge::cursor(table, arms, *most, row, cx)?
             }
             Access::FullScan { index, reverse } => {
                 Cursor::scan(*index, vec![KeyRange::ALL], *reverse)
             }
             Access::LooseScan(scan) => Cursor::Loose(LooseCursor::open(table, scan, row, cx)?),
+            Access::TextSearch { search, .. } => Cursor::Ranked(RankedRows::open(search, cx)?),
             Access::SubqueryLookup { index, test } => set_cursor(table, *index, test, row, cx)?,
             Access::VirtualScan => Cursor::scan(0, Vec::new(), false),
         })
@@ -123,22 +136,23 @@ impl Cursor {
         match self {
             Cursor::Keys { index, .. } => *index,
             Cursor::Scan { spec, .. } => spec.index,
-            Cursor::IndexMerge(_) => 0,
+            Cursor::IndexMerge(_) | Cursor::Ranked(_) => 0,
             Cursor::Loose(loose) => loose.index,
         }
     }
 
-    /// Returns the next rows, at most `limit`, with their keys if `keyed`; `None` at the end. Rows
-    /// come in index order, those of whole keys in key order.
+    /// Returns the next rows, at most the batch's limit; `None` at the end. Rows come in index
+    /// order, those of whole keys in key order. The key of a row is empty unless `with_keys`.
     pub fn next<'a>(
         &mut self,
-        (read, keyed): (Read, bool),
+        read: Read,
+        with_keys: bool,
         table: &'a Table,
-        pruning: &Pruning,
+        batch: Batch<'_>,
         exec: &mut Exec<'_>,
-        limit: usize,
         arena: &'a Bump,
     ) -> ExecResult<Option<Vec<Fetched<'a>>>> {
+        let Batch { pruning, limit } = batch;
         if let Cursor::IndexMerge(merge) = self
             && !merge.collect(table, pruning, read, exec)?
         {
@@ -150,14 +164,20 @@ impl Cursor {
         let mut out: Vec<Fetched<'a>> = Vec::new();
         let mut bad = None;
         let mut keep =
-            |key: &[u8], row: RowRef<'_>| match copy_row(table, key_if(key, keyed), row, arena) {
+            |key: &[u8], row: RowRef<'_>| match copy_row(table, key_if(key, with_keys), row, arena)
+            {
                 Ok(row) => out.push(row),
                 Err(error) => bad = Some(error),
             };
         match self {
             Cursor::IndexMerge(merge) => {
+                if !merge.next(table, read, pruning, limit.max(1), exec, &mut keep)? {
+                    return Ok(None);
+                }
+            }
+            Cursor::Ranked(ranked) => {
                 let how = (read, pruning, limit.max(1));
-                if !merge.next(table, how, exec, &mut keep)? {
+                if !ranked.next(table, how, exec, &mut keep)? {
                     return Ok(None);
                 }
             }
@@ -165,25 +185,13 @@ impl Cursor {
             Cursor::Keys { index, keys, done } => {
                 *done = true;
                 keys.retain(|key| pruning.allows(table, *index, key));
-                let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-                let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
-                let visit = &mut |at: usize, found_row: Option<FoundRow<'_>>| {
-                    let Some(FoundRow { primary, row }) = found_row else {
-                        return;
-                    };
-                    match (
-                        copy_row(table, key_if(primary, keyed), row, arena),
-                        found.get_mut(at),
-                    ) {
-                        (Ok(row), Some(place)) => *place = Some(row),
-                        (Err(error), _) => bad = Some(error),
-                        _ => {}
-                    }
+                let lookup = KeyLookup {
+                    index: *index,
+                    keys,
+                    read,
+                    with_keys,
                 };
-                let lookup = Lookup::unique(table, *index, &wanted);
-                let lookup = lookup.overflow(pruning.overflow());
-                exec.txn().look_up(&lookup, read, visit)?;
-                out.extend(found.into_iter().flatten());
+                return look_up_keys(table, &lookup, pruning, exec, arena).map(Some);
             }
             Cursor::Scan { spec, position } => {
                 if position.done() || spec.ranges.is_empty() {
@@ -208,7 +216,9 @@ impl Cursor {
         }
         match self {
             Cursor::Scan { spec, position } => Some((spec, position)),
-            Cursor::Keys { .. } | Cursor::IndexMerge(_) | Cursor::Loose(_) => None,
+            Cursor::Keys { .. } | Cursor::IndexMerge(_) | Cursor::Loose(_) | Cursor::Ranked(_) => {
+                None
+            }
         }
     }
 
@@ -217,11 +227,12 @@ impl Cursor {
     pub fn next_entries<'a>(
         &mut self,
         table: &'a Table,
-        (pruning, width): (&Pruning, usize),
+        batch: Batch<'_>,
+        width: usize,
         exec: &mut Exec<'_>,
-        limit: usize,
         arena: &'a Bump,
     ) -> ExecResult<Option<Vec<Entry<'a>>>> {
+        let Batch { pruning, limit } = batch;
         if let Cursor::Loose(loose) = self {
             return loose.next_entries(table, width, exec, limit, arena);
         }
@@ -320,6 +331,47 @@ impl Cursor {
     }
 }
 
+/// A look-up of rows by whole keys of an index.
+struct KeyLookup<'k> {
+    index: usize,
+    keys: &'k [Vec<u8>],
+    read: Read,
+    /// Whether the rows are returned with their keys.
+    with_keys: bool,
+}
+
+/// Returns the rows of a look-up, in the order of its keys.
+fn look_up_keys<'a>(
+    table: &'a Table,
+    wanted: &KeyLookup<'_>,
+    pruning: &Pruning,
+    exec: &Exec<'_>,
+    arena: &'a Bump,
+) -> ExecResult<Vec<Fetched<'a>>> {
+    let keys: Vec<&[u8]> = wanted.keys.iter().map(Vec::as_slice).collect();
+    let mut found: Vec<Option<Fetched<'a>>> = vec![None; keys.len()];
+    let mut bad = None;
+    let visit = &mut |at: usize, found_row: Option<FoundRow<'_>>| {
+        let Some(FoundRow { primary, row }) = found_row else {
+            return;
+        };
+        match (
+            copy_row(table, key_if(primary, wanted.with_keys), row, arena),
+            found.get_mut(at),
+        ) {
+            (Ok(row), Some(place)) => *place = Some(row),
+            (Err(error), _) => bad = Some(error),
+            _ => {}
+        }
+    };
+    let lookup = Lookup::unique(table, wanted.index, &keys).overflow(pruning.overflow());
+    exec.txn().look_up(&lookup, wanted.read, visit)?;
+    match bad {
+        Some(error) => Err(ExecError::Error(error)),
+        None => Ok(found.into_iter().flatten().collect()),
+    }
+}
+
 /// Entries counted in one call.
 const COUNT_BATCH: usize = 4096;
 
@@ -341,7 +393,7 @@ fn set_cursor<'a>(
         return Err(SqlError::internal("a set without a column").into());
     };
     let mut encoded = Vec::new();
-    let few = queries.each_value(test, (row, cx), MAX_SET, &mut |value| {
+    let few = queries.each_value(test, row, cx, MAX_SET, &mut |value| {
         encoded.extend(keys::of_value(table, index, value, &item.ty, cx));
     })?;
     if !few {
@@ -352,7 +404,7 @@ fn set_cursor<'a>(
     let whole = table
         .indexes
         .get(index)
-        .is_some_and(|i| i.parts.len() == 1 && i.kind != IndexKind::Plain);
+        .is_some_and(|i| i.parts.len() == 1 && i.kind.is_unique());
     Ok(if whole {
         Cursor::Keys {
             index,
@@ -384,9 +436,9 @@ pub(super) fn encode_distinct_keys<'a>(
     Ok(encoded)
 }
 
-/// The key of a row if `keyed`, else an empty one.
-fn key_if(key: &[u8], keyed: bool) -> &[u8] {
-    if keyed { key } else { &[] }
+/// The key of a row if `with_keys`, else an empty one.
+fn key_if(key: &[u8], with_keys: bool) -> &[u8] {
+    if with_keys { key } else { &[] }
 }
 
 /// Copies a row into the arena.

@@ -20,6 +20,7 @@ use crate::expr::comparable::append_comparable;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::query::{Frame, FreeRef, QueryTest, RunQueries, Subquery, TestKind};
 use crate::expr::stored::StoredFunction;
+use crate::expr::text_search::{FoundTexts, TextMatch};
 use crate::expr::{CmpOp, convert, logic};
 use crate::plan::{QueryPlan, plan_of};
 use porpoise_types::{ColumnType, Value, ValueRef};
@@ -72,6 +73,10 @@ impl RunQueries for Shared<'_> {
         programs.call(function, args, self.txn, self.env)
     }
 
+    fn search(&self, search: &TextMatch, cx: &EvalCx<'_>) -> Result<Rc<FoundTexts>> {
+        self.run_search(search, false, cx)
+    }
+
     fn test<'a>(
         &self,
         test: &'a QueryTest,
@@ -114,7 +119,8 @@ impl RunQueries for Shared<'_> {
     fn each_value<'a>(
         &self,
         test: &'a QueryTest,
-        (row, cx): (&[Slot<'a>], &EvalCx<'a>),
+        row: &[Slot<'a>],
+        cx: &EvalCx<'a>,
         most: usize,
         visit: &mut dyn FnMut(ValueRef<'_>),
     ) -> Result<bool> {

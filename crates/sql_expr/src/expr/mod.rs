@@ -29,6 +29,7 @@ pub mod query;
 mod rewrite;
 pub mod same;
 pub mod stored;
+pub mod text_search;
 pub mod types;
 mod user_variables;
 
@@ -283,9 +284,10 @@ pub enum ExprKind {
     CastArray(Box<Expr>),
     /// The test of a JSON array, and the look-up that finds the rows for which it may be true.
     ArrayTest(Box<ArrayTest>),
-    /// The encoded array of the elements, of the node's type, one of which an array has that passes
-    /// a test with this operand; NULL if that is not known.
+    /// The encoded array of the keys to look up for a test with this operand ([`array::keys`]).
     ArrayKeys(ArrayTestKind, Box<Expr>),
+    /// `MATCH (columns) AGAINST (text)`: the relevance, 0 for a row that does not match.
+    TextMatch(Box<text_search::TextMatch>),
     /// `expr + INTERVAL n unit` (or minus).
     DateAdd {
         /// The date and the amount.
@@ -531,6 +533,10 @@ impl Expr {
                     keys,
                 } = test.as_ref();
                 [condition, column, keys].into_iter().for_each(f);
+            }
+            ExprKind::TextMatch(found) => {
+                found.columns.iter().for_each(&mut *f);
+                f(&found.against);
             }
             ExprKind::In { arg, list, .. } => {
                 f(arg);

@@ -15,11 +15,13 @@
 
 use super::eval::{EvalCx, Slot};
 use super::stored::StoredFunction;
+use super::text_search::{FoundTexts, TextMatch};
 use super::{CmpOp, Expr, Load};
 use crate::error::Result;
 use porpoise_types::{ColumnType, CompareAs, Value, ValueRef};
 use std::any::Any;
 use std::fmt::Debug;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Pseudo-slot whose columns are the results of a query's aggregates, for nested queries.
@@ -96,7 +98,7 @@ pub struct QueryTest {
     pub kind: TestKind,
     /// The left operand, one expression for each column; empty for Scalar, Column and Exists.
     pub left: Vec<Expr>,
-    /// How each left value is compared with its column.
+    /// The comparison of each left value with its column.
     pub compare_as: Vec<CompareAs>,
 }
 
@@ -144,6 +146,12 @@ pub trait RunQueries {
         args: Vec<(Value, ColumnType)>,
     ) -> Result<Value>;
 
+    /// The result of a search, which runs once for an execution.
+    ///
+    /// # Errors
+    /// 1064 for a malformed boolean search; those of the engine.
+    fn search(&self, search: &TextMatch, cx: &EvalCx<'_>) -> Result<Rc<FoundTexts>>;
+
     /// Evaluates a test of a subquery for this row.
     ///
     /// # Errors
@@ -163,7 +171,8 @@ pub trait RunQueries {
     fn each_value<'a>(
         &self,
         test: &'a QueryTest,
-        at: (&[Slot<'a>], &EvalCx<'a>),
+        row: &[Slot<'a>],
+        cx: &EvalCx<'a>,
         most: usize,
         visit: &mut dyn FnMut(ValueRef<'_>),
     ) -> Result<bool>;

@@ -49,6 +49,10 @@ impl Expr {
                 f(&mut test.column);
                 f(&mut test.keys);
             }
+            ExprKind::TextMatch(found) => {
+                found.columns.iter_mut().for_each(&mut *f);
+                f(&mut found.against);
+            }
             ExprKind::In { arg, list, .. } => {
                 f(arg);
                 list.iter_mut().for_each(|(_, item)| f(item));

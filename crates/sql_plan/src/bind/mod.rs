@@ -23,6 +23,7 @@ mod rows;
 mod source;
 mod special;
 pub mod table_expression;
+mod text_match;
 pub mod types;
 pub mod window;
 

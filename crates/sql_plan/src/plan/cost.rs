@@ -3,7 +3,7 @@
 //! The unit of cost is the next row of a scan in primary key order. The weights
 //! are rounded measurements of the embedded engine, made by
 //! `cargo run --release -p porpoise-sql --example plan_costs`, of 200,000 rows
-//! whose index order is unrelated to row order, on two cores with builds held back:
+//! whose index order is unrelated to row order, on two idle cores:
 //!
 //! | step | ns | rows |
 //! |---|---|---|
@@ -64,6 +64,9 @@ pub(super) const MAX_MATERIALIZED_ROWS: f64 = 2_000_000.0;
 
 /// Selectivity of a range with both bounds.
 pub(super) const BETWEEN_SELECTIVITY: f64 = 1.0 / 9.0;
+
+/// Selectivity of a search for words.
+pub(super) const SEARCH_SELECTIVITY: f64 = 0.01;
 
 /// Selectivity of an index range with one bound.
 const ONE_BOUND_SELECTIVITY: f64 = 0.2;

@@ -74,8 +74,8 @@ use super::scan::{LockSpec, Scan, ScanMode};
 use crate::bind::window::{FrameBound, Window as BoundWindow, WindowCall, WindowFunction};
 use crate::bind::{Aggregate as AggregateCall, OrderKey, Origin, Source};
 use crate::error::SqlError;
-use crate::expr::Expr;
 use crate::expr::query::{Subquery, SubqueryPlan};
+use crate::expr::{Expr, ExprKind};
 use porpoise_rows::catalog::Table;
 use porpoise_types::CompareAs;
 use std::sync::Arc;
@@ -97,6 +97,8 @@ pub struct QueryPlan {
     pub is_mergeable: bool,
     /// Whether expressions of this query contain subqueries.
     pub has_subqueries: bool,
+    /// Whether they contain searches of FULLTEXT indexes.
+    pub has_searches: bool,
     /// Stored tables that nested queries read; only for the outermost query.
     pub nested_tables: Vec<Arc<Table>>,
     /// Whether a nested query locks rows; only for the outermost query.
@@ -139,13 +141,13 @@ pub struct PointLookup {
 /// DISTINCT without ORDER BY.
 #[derive(Clone, Debug)]
 pub struct Distinct {
-    /// How equal rows are found.
+    /// The method by which equal rows are found.
     pub method: DistinctMethod,
     /// The rows.
     pub input: RowOperator,
 }
 
-/// How DISTINCT finds rows that it has seen.
+/// Method by which DISTINCT finds rows that it has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DistinctMethod {
     /// By a hash table.
@@ -209,7 +211,7 @@ pub enum RowOperator {
 pub struct Join {
     /// The kind of join.
     pub kind: JoinKind,
-    /// How matching rows are found.
+    /// The method by which matching rows are found.
     pub method: JoinMethod,
     /// The rows so far.
     pub left: RowOperator,
@@ -234,7 +236,7 @@ pub enum JoinKind {
     Anti,
 }
 
-/// How a join finds the rows of its right side.
+/// Method by which a join finds the rows of its right side.
 #[derive(Clone, Debug)]
 pub enum JoinMethod {
     /// Nested loop with batched key access: the index keys of a whole batch are
@@ -255,7 +257,7 @@ pub struct HashKey {
     pub probe: Expr,
     /// The build side: an expression over its row.
     pub build: Expr,
-    /// How the two are compared.
+    /// The comparison of the two.
     pub compare_as: CompareAs,
 }
 
@@ -282,7 +284,7 @@ pub struct Filter {
 /// GROUP BY and aggregates.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
-    /// How groups and results are computed.
+    /// The method by which groups and results are computed.
     pub method: AggregateMethod,
     /// The keys; without any there is exactly one group, even if there are no rows.
     pub group_by: Vec<Expr>,
@@ -296,7 +298,7 @@ pub struct Aggregate {
     pub input: RowOperator,
 }
 
-/// How groups and the results of aggregates are computed.
+/// Method by which groups and the results of aggregates are computed.
 #[derive(Clone, Debug)]
 pub enum AggregateMethod {
     /// Hash aggregate: groups are found in a hash table.
@@ -400,6 +402,7 @@ impl QueryPlan {
             root,
             is_mergeable: false,
             has_subqueries: false,
+            has_searches: false,
             nested_tables: Vec::new(),
             has_nested_locks: false,
             bound: None,
@@ -556,9 +559,12 @@ impl QueryPlan {
 
     /// Notes whether its expressions hold subqueries.
     pub(super) fn find_subqueries(&mut self) {
-        let mut found = false;
-        self.expressions(&mut |e| found |= e.has_subquery());
-        self.has_subqueries = found;
+        let (mut found, mut searches) = (false, false);
+        self.expressions(&mut |e| {
+            found |= e.has_subquery();
+            e.walk(&mut |e| searches |= matches!(e.kind, ExprKind::TextMatch(_)));
+        });
+        (self.has_subqueries, self.has_searches) = (found, searches);
     }
 
     /// Whether the result is deterministic.

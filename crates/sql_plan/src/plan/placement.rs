@@ -181,6 +181,9 @@ struct NeededColumns {
     columns: Vec<Option<Vec<usize>>>,
     /// Slot, column, counts of characters.
     prefix_columns: Vec<(usize, usize, Vec<Expr>)>,
+    /// Searches: slot, whether rows have a hidden key, columns. They read the columns of rows that
+    /// are locked, or whose key is not at hand.
+    searches: Vec<(usize, bool, Vec<usize>)>,
 }
 
 impl NeededColumns {
@@ -189,6 +192,7 @@ impl NeededColumns {
         NeededColumns {
             columns: sources.iter().map(|s| large(s).then(Vec::new)).collect(),
             prefix_columns: Vec::new(),
+            searches: Vec::new(),
         }
     }
 
@@ -205,6 +209,13 @@ impl NeededColumns {
         match &e.kind {
             ExprKind::Column { slot, column, .. } => self.add(*slot, *column),
             _ if needs_only_length(e) => {}
+            ExprKind::TextMatch(search) => self.searches.extend(search.slot().map(|slot| {
+                let columns = search.columns.iter().filter_map(|e| match e.kind {
+                    ExprKind::Column { column, .. } => Some(column),
+                    _ => None,
+                });
+                (slot, search.searched.table.hidden_key, columns.collect())
+            })),
             ExprKind::Call(f, args) => match prefix_read_by(f.name, args) {
                 Some((slot, column, counts)) => self.prefix_columns.push((slot, column, counts)),
                 None => args.iter().for_each(|arg| self.visit(arg)),
@@ -215,6 +226,13 @@ impl NeededColumns {
 
     fn apply_to(&self, scan: &mut Scan) {
         if let Some(Some(columns)) = self.columns.get(scan.slot) {
+            let mut columns = columns.clone();
+            let searches = self.searches.iter().filter(|(slot, ..)| *slot == scan.slot);
+            for (_, hidden_key, searched) in searches {
+                if *hidden_key || scan.lock().is_some() {
+                    columns.extend(searched);
+                }
+            }
             scan.placement.whole_columns = Some(columns.as_slice().into());
             let starts = self
                 .prefix_columns

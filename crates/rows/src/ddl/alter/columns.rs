@@ -27,7 +27,8 @@ use porpoise_types::{CastCx, ColumnType, Kind, Value};
 ///
 /// Returns the clauses in which the functional key parts of indexes are columns.
 pub(super) fn apply(
-    (db, catalog): (&Db, &Catalog),
+    db: &Db,
+    catalog: &Catalog,
     before: &Table,
     plan: &mut Plan,
     ops: &[AlterOp],
@@ -90,7 +91,7 @@ pub(super) fn apply(
     let ops = key_parts(db, plan, &mut columns, ops)?;
     check_names(&columns)?;
     set_columns(plan, columns);
-    refuse_json_keys(&plan.table)?;
+    check_key_types(&plan.table)?;
     Ok(ops)
 }
 
@@ -158,8 +159,13 @@ fn key_parts(
     Ok(resolved)
 }
 
-/// 3152: a column that an index refers to has become JSON.
-fn refuse_json_keys(table: &TableDef) -> Result<()> {
+/// 3152: a column that an index refers to has become JSON. 1283: one of a FULLTEXT index has become
+/// unsuitable.
+fn check_key_types(table: &TableDef) -> Result<()> {
+    let texts = table.indexes.iter().filter(|index| index.is_full_text());
+    texts
+        .into_iter()
+        .try_for_each(|index| indexes::check_text_parts(&table.columns, index))?;
     let parts = table.indexes.iter().flat_map(|index| &index.parts);
     let mut columns = parts.filter_map(|part| table.columns.get(part.column));
     match columns.find(|c| c.ty.kind == Kind::Json) {
@@ -203,6 +209,7 @@ fn primary_columns(before: &Table, ops: &[AlterOp]) -> Vec<IndexSpec> {
         using_hash: false,
         comment: String::new(),
         invisible: false,
+        full_text: None,
     });
     added.chain(kept).collect()
 }

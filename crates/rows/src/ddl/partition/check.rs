@@ -1,7 +1,7 @@
 //! The rules of MySQL's PARTITION BY (manual, "Restrictions and Limitations on
 //! Partitioning", and the error reference for the texts).
 
-use crate::definition::{IndexKind, TableDef};
+use crate::definition::{Index, IndexKind, TableDef};
 use crate::error::{Error, Result};
 use crate::partition::expr::{MAX_DEPTH, PartitionExpr};
 use crate::partition::{MAX_PARTITIONS, Method, PartitionBound, Partitioning};
@@ -29,6 +29,10 @@ pub(crate) fn check(table: &TableDef) -> Result<()> {
             1499,
             "Too many partitions (including subpartitions) were defined",
         ));
+    }
+    if table.indexes.iter().any(Index::is_full_text) {
+        let text = "The used table type doesn't support FULLTEXT indexes";
+        return Err(refuse(1214, text));
     }
     check_columns(table, by)?;
     unique_keys(table, by)?;
@@ -163,7 +167,7 @@ fn check_date_argument(
 
 fn unique_keys(table: &TableDef, by: &Partitioning) -> Result<()> {
     for (n, index) in table.indexes.iter().enumerate() {
-        if index.kind == IndexKind::Plain || (n == 0 && table.hidden_key) {
+        if !index.kind.is_unique() || (n == 0 && table.hidden_key) {
             continue;
         }
         let has = |c: &usize| {
