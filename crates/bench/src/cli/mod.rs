@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
     Bench, analytics, contention, fk, fulltext, inserts, kv_runs, memcached_runs, mget, native,
-    sysbench, tpch,
+    programs, sysbench, tpch,
 };
 use crate::machine::Machine;
 use crate::noop;
@@ -69,6 +69,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Transactions that lock a few rows in random order and deadlock",
     ),
     (
+        "programs",
+        "Procedures, cursors, functions and triggers beside plain statements",
+    ),
+    (
         "analytics",
         "Groups, joins and sorts of a million rows; answers are compared",
     ),
@@ -82,7 +86,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "all",
-        "All of these; memcached, sysbench, contention, analytics, fulltext and tpch not with --quick",
+        "All of these; memcached, sysbench, contention, programs, analytics, fulltext and tpch not with --quick",
     ),
 ];
 
@@ -251,6 +255,7 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         "blob" => inserts::blob(bench),
         "sysbench" => sysbench::sysbench(bench),
         "contention" => contention::contention(bench),
+        "programs" => programs::programs(bench),
         "analytics" => analytics::analytics(bench),
         "fulltext" => fulltext::fulltext(bench),
         "tpch" => tpch::tpch(bench),
@@ -284,6 +289,7 @@ fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> 
         "native",
         "sysbench",
         "contention",
+        "programs",
         "analytics",
         "fulltext",
         "tpch",
@@ -295,7 +301,8 @@ fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> 
             }
             "connections" if bench.options.is_quick => kv_runs::connections(bench, &[8, 64]),
             "native" => run_native(bench),
-            "memcached" | "sysbench" | "contention" | "analytics" | "fulltext" | "tpch"
+            "memcached" | "sysbench" | "contention" | "programs" | "analytics" | "fulltext"
+            | "tpch"
                 if bench.options.is_quick =>
             {
                 continue;

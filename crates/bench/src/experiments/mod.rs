@@ -17,6 +17,7 @@ pub mod memcached_runs;
 pub mod mget;
 pub mod native;
 mod prefetch;
+pub mod programs;
 mod query_suite;
 pub mod store;
 pub mod sysbench;

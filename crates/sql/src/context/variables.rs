@@ -8,7 +8,7 @@ use porpoise_rows::catalog::{RoutineKind, Table};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::Expr;
 use porpoise_sql_expr::expr::eval::{EvalCx, eval};
-use porpoise_sql_expr::expr::stored::StoredFunction;
+use porpoise_sql_expr::expr::stored::{Definition, FunctionName, StoredFunction};
 use porpoise_sql_parser::ast;
 use porpoise_sql_plan::bind::types::is_text;
 use porpoise_sql_plan::bind::{BindEnv, Binder, Scope, SystemVariables};
@@ -30,8 +30,10 @@ fn host_function(name: &str) -> Option<StoredFunction> {
     Some(StoredFunction {
         database: String::new(),
         name: name.to_owned(),
+        invoker: None,
         parameters,
         returns,
+        definition: Definition(Arc::new(())),
     })
 }
 
@@ -82,9 +84,12 @@ impl SystemVariables for StatementContext {
         Ok(self.session_value(at, variable.name).expr())
     }
 
-    fn stored_function(&self, database: &str, name: &str) -> Result<Option<Arc<StoredFunction>>> {
+    fn stored_function(&self, name: &FunctionName<'_>) -> Result<Option<Arc<StoredFunction>>> {
+        let Some(database) = name.database() else {
+            return Ok(None);
+        };
         let catalog = self.server.db.catalog();
-        let Some(routine) = catalog.routine(database, RoutineKind::Function, name) else {
+        let Some(routine) = catalog.routine(database, RoutineKind::Function, name.name) else {
             return Ok(None);
         };
         let program = self.compile_routine(routine)?;
@@ -92,12 +97,14 @@ impl SystemVariables for StatementContext {
         Ok(Some(Arc::new(StoredFunction {
             database: routine.database.clone(),
             name: routine.name.clone(),
+            invoker: name.invoker.map(str::to_owned),
             parameters: program.parameters.len(),
             returns: program
                 .returns
                 .as_ref()
                 .map(sql_type)
                 .unwrap_or_else(ColumnType::null),
+            definition: Definition(routine.clone()),
         })))
     }
 

@@ -28,6 +28,7 @@ mod events;
 mod explain;
 mod finish;
 mod global_locks;
+mod handlers;
 mod hint;
 mod histogram;
 mod host;
@@ -84,6 +85,7 @@ use transaction::{OpenTxn, TxnCharacteristics};
 pub use crate::client::{ClientInfo, Encryption};
 pub use crate::results::Outcome;
 pub use prepared::{Param, PreparedInfo};
+pub use server_triggers::TriggerSessions;
 pub use track::SessionChange;
 
 /// Capability bit of the handshake: affected rows are the rows found, not the rows changed.

@@ -56,6 +56,7 @@ pub mod profile;
 mod project;
 pub mod pruning;
 mod query;
+pub mod row_queue;
 mod row_set;
 mod rows;
 mod rowstore;

@@ -5,6 +5,7 @@ use super::nodes::{cast_to, node};
 use super::special::text_literal;
 use super::types::{collation_of_two, comparison, is_text, merged_type};
 use crate::error::{Result, SqlError};
+use crate::expr::stored::FunctionName;
 use crate::expr::{Coercibility, Expr, ExprKind, Truth, Unit, When};
 use crate::functions::{self, Function, Nullable};
 use crate::parse::ast::{self, BinaryOp, Func};
@@ -117,13 +118,16 @@ impl Binder<'_> {
         name: &str,
         args: &[ast::Expr<'_>],
     ) -> Result<Expr> {
-        let database = schema.or(self.env.database.as_deref());
-        let found = match database {
-            Some(database) => self.system.stored_function(database, name)?,
-            None => None,
+        let named = FunctionName {
+            schema,
+            default_database: self.env.database.as_deref(),
+            name,
+            invoker: self.plan.and_then(|plan| plan.invoker()),
         };
-        let Some(function) = found else {
-            let full = database.map(|database| format!("{database}.{name}"));
+        let Some(function) = self.system.stored_function(&named)? else {
+            let full = named
+                .database()
+                .map(|database| format!("{database}.{name}"));
             return Err(SqlError::unknown_function(full.as_deref().unwrap_or(name)));
         };
         if args.len() != function.parameters {

@@ -230,8 +230,7 @@ pub trait SystemVariables: crate::statistics::StatisticsSource {
     /// Those of its definition.
     fn stored_function(
         &self,
-        _database: &str,
-        _name: &str,
+        _name: &crate::expr::stored::FunctionName<'_>,
     ) -> Result<Option<std::sync::Arc<crate::expr::stored::StoredFunction>>> {
         Ok(None)
     }

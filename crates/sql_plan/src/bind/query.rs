@@ -152,6 +152,9 @@ pub trait SubqueryPlanner {
     /// The planner of the query `level` levels out, if there is one.
     fn outer_planner(&self, level: usize) -> Option<Box<dyn SubqueryPlanner + '_>>;
 
+    /// The account with whose rights stored functions are called; `None` for that of the session.
+    fn invoker(&self) -> Option<&str>;
+
     /// Records that a column of a table is read; `used` is the table's position among the uses of
     /// the statement.
     fn note_read(&self, used: usize, column: usize);
