@@ -245,7 +245,17 @@ impl MetadataLocks {
 
     /// Registers a session.
     pub fn session(self: &Arc<Self>) -> MetadataLockSession {
-        let slot = Arc::new(Slot::default());
+        self.session_with(&[])
+    }
+
+    /// Registers a session that writes to tables from the beginning. For tables that another session
+    /// publishes meanwhile, or that no barrier can cover yet.
+    pub(crate) fn session_with(self: &Arc<Self>, tables: &[TableId]) -> MetadataLockSession {
+        let uses: Uses = tables.iter().map(|table| (*table, Access::Write)).collect();
+        let slot = Arc::new(Slot {
+            tables: Mutex::new(uses),
+            activities: AtomicU8::default(),
+        });
         self.shared.lock().slots.push(slot.clone());
         MetadataLockSession {
             metadata_locks: self.clone(),
@@ -515,6 +525,12 @@ impl MetadataLockSession {
             }
         }
         self.notify();
+    }
+
+    /// The tables that it publishes.
+    pub(crate) fn tables(&self) -> Vec<TableId> {
+        let uses = self.slot.tables.lock();
+        uses.iter().map(|(table, _)| *table).collect()
     }
 
     fn notify(&self) {

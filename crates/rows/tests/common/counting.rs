@@ -3,8 +3,8 @@
 
 use porpoise_kv::{
     Capabilities, Check, Commit, CommitPosition, CounterId, DurableListener, Engine, Error, Key,
-    Limits, LockRequest, Locked, Read, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, SpaceSpec,
-    Stat, StatementMark, Txn, TxnOptions, Wait,
+    Limits, LockRequest, Locked, PreparedTxn, Read, Result, ScanEnd, ScanRange, ScanVisitor,
+    SpaceId, SpaceSpec, Stat, StatementMark, Txn, TxnOptions, Wait,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -87,6 +87,9 @@ impl Engine for Counting {
     }
     fn drop_spaces(&self, spaces: &[SpaceId]) -> Result<()> {
         self.inner.drop_spaces(spaces)
+    }
+    fn take_restored(&self) -> Result<Vec<Box<dyn PreparedTxn>>> {
+        self.inner.take_restored()
     }
     fn spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>> {
         self.inner.spaces()
@@ -198,5 +201,8 @@ impl Txn for CountingTxn {
     }
     fn rollback(self: Box<Self>) {
         self.inner.rollback();
+    }
+    fn prepare(self: Box<Self>, name: &[u8], note: &[u8]) -> Result<Box<dyn PreparedTxn>> {
+        self.inner.prepare(name, note)
     }
 }

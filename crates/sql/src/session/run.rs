@@ -177,6 +177,9 @@ impl SqlSession {
         let (plan, tables) = (&planned.plan, &planned.tables);
         let inside = self.open.is_some();
         let has_effect = !tables.is_empty() || planned.runs_programs;
+        if has_effect {
+            self.check_branch(tables)?;
+        }
         let keep = inside || (!self.cx.settings.autocommit && has_effect);
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -215,6 +218,16 @@ impl SqlSession {
                 Err(error)
             }
         }
+    }
+
+    /// Fails if the session's XA transaction branch does not allow a statement on these tables.
+    fn check_branch(&self, tables: &[(Arc<Table>, bool)]) -> Result<()> {
+        self.check_branch_accepts_work()?;
+        let mut tables = tables.iter();
+        if tables.any(|(table, _)| self.cx.temporary.contains_id(table.id)) {
+            self.check_no_branch_for_temporary()?;
+        }
+        Ok(())
     }
 
     /// Waits for the session's own commits. A snapshot shows only what is durable, but a client
