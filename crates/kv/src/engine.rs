@@ -317,6 +317,12 @@ pub trait Engine: Send + Sync {
     /// Position up to which all commits are durable. An atomic load.
     fn durable_position(&self) -> CommitPosition;
 
+    /// Position of the newest commit, durable or not. A snapshot taken once it is durable shows
+    /// every commit that had returned before this call.
+    fn newest_position(&self) -> CommitPosition {
+        self.durable_position()
+    }
+
     /// Waits until `position` is durable. For callers that cannot defer a reply.
     fn wait_durable(&self, position: CommitPosition) -> Result<()>;
 

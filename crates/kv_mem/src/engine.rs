@@ -502,6 +502,10 @@ impl Engine for KvMem {
         CommitPosition(self.state.pipeline.watermark.position())
     }
 
+    fn newest_position(&self) -> CommitPosition {
+        CommitPosition(self.state.pipeline.lock().last_ts)
+    }
+
     fn wait_durable(&self, position: CommitPosition) -> Result<()> {
         self.state.wait_durable(position.0)
     }

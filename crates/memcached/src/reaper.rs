@@ -214,13 +214,13 @@ fn delete(
     let db = &listener.db;
     let metadata_locks = db.metadata_locks().session();
     let deadline = db.clock().now() + Duration::from_secs(1);
-    let locked = metadata_locks.share(&container.write_set, deadline, &Cancel::new());
+    let locked = metadata_locks.share_for_writing(&container.write_set, deadline, &Cancel::new());
     if locked.is_err() || db.catalog_version() != catalog_version {
-        metadata_locks.release();
+        metadata_locks.end();
         return Err(Error::DefinitionChanged);
     }
     let deleted = delete_in_transaction(listener, container, keys);
-    metadata_locks.release();
+    metadata_locks.end();
     deleted
 }
 

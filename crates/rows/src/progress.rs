@@ -22,6 +22,12 @@ pub enum Stage {
     Validating = 4,
     /// The new definition is committed.
     Committing = 5,
+    /// Waits for FLUSH TABLES WITH READ LOCK, or as that for writers.
+    WaitingForReadLock = 6,
+    /// Waits for commits to be allowed, or for commits.
+    WaitingForCommitLock = 7,
+    /// Waits for LOCK INSTANCE FOR BACKUP, or as that for definitions.
+    WaitingForBackupLock = 8,
 }
 
 impl Stage {
@@ -34,6 +40,9 @@ impl Stage {
             Stage::BuildingIndex => "altering table",
             Stage::Validating => "checking table",
             Stage::Committing => "committing alter table to storage engine",
+            Stage::WaitingForReadLock => "Waiting for global read lock",
+            Stage::WaitingForCommitLock => "Waiting for commit lock",
+            Stage::WaitingForBackupLock => "Waiting for backup lock",
         }
     }
 
@@ -45,6 +54,9 @@ impl Stage {
             Stage::BuildingIndex,
             Stage::Validating,
             Stage::Committing,
+            Stage::WaitingForReadLock,
+            Stage::WaitingForCommitLock,
+            Stage::WaitingForBackupLock,
         ];
         let found = all.into_iter().find(|s| *s as u8 == code);
         found.unwrap_or(Stage::None)

@@ -32,7 +32,8 @@ use crate::mapping::mapping_cache::CurrentMapping;
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{self as kv, CommitPosition, Read};
-use porpoise_rows::metadata_lock::{MetadataLockError, MetadataLockSession};
+use porpoise_rows::ddl::metadata_lock_error;
+use porpoise_rows::metadata_lock::MetadataLockSession;
 use porpoise_rows::{BeginOptions, Error, Txn};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -326,7 +327,7 @@ impl CommandContext {
         loop {
             tries += 1;
             let ended = attempt(self, current);
-            self.metadata_locks.release();
+            self.metadata_locks.end();
             match ended {
                 Attempt::Done(done) => {
                     let retryable =
@@ -397,21 +398,19 @@ impl CommandContext {
         Attempt::end(txn, outcome)
     }
 
-    /// Takes shared metadata locks on tables until [`CommandContext::unshare`].
+    /// Takes shared metadata locks on tables that a command writes to, until
+    /// [`CommandContext::unshare`]. Waits while FLUSH TABLES WITH READ LOCK holds writes off.
     pub(crate) fn share(&self, tables: &[porpoise_rows::catalog::TableId]) -> Result<(), Error> {
         let lock_wait = BeginOptions::default().lock_wait;
         let deadline = self.shared.db.clock().now() + lock_wait;
         self.metadata_locks
-            .share(tables, deadline, &self.cancel)
-            .map_err(|error| match error {
-                MetadataLockError::Timeout => Error::Kv(kv::Error::LockTimeout),
-                MetadataLockError::Cancelled(reason) => Error::Kv(kv::Error::Cancelled(reason)),
-            })
+            .share_for_writing(tables, deadline, &self.cancel)
+            .map_err(metadata_lock_error)
     }
 
     /// Releases the metadata locks.
     pub(crate) fn unshare(&self) {
-        self.metadata_locks.release();
+        self.metadata_locks.end();
     }
 }
 

@@ -47,7 +47,7 @@ use crate::catalog::{Catalog, persist};
 use crate::db::Db;
 use crate::definition::{ColumnDefault, TableDef, TableId};
 use crate::error::{Error, Result};
-use crate::metadata_lock::{MetadataBarrier, MetadataLockError, MetadataLockSession};
+use crate::metadata_lock::{Exclusion, MetadataBarrier, MetadataLockError, MetadataLockSession};
 use crate::partition::Partitioning;
 use crate::table::Table;
 use parking_lot::MutexGuard;
@@ -267,9 +267,10 @@ impl Db {
             let mut tables = choose(&self.catalog())?;
             tables.sort_unstable();
             tables.dedup();
+            let everyone = tables.iter().map(|table| (*table, Exclusion::Everyone));
             let barrier = cx
                 .metadata_locks
-                .exclude(&tables, cx.deadline, cx.cancel)
+                .exclude(&everyone.collect::<Vec<_>>(), cx.deadline, cx.cancel)
                 .map_err(metadata_lock_error)?;
             let mut again = choose(&self.catalog())?;
             again.sort_unstable();
@@ -295,6 +296,7 @@ impl Db {
 pub fn metadata_lock_error(error: MetadataLockError) -> Error {
     match error {
         MetadataLockError::Timeout => Error::Kv(porpoise_kv::Error::LockTimeout),
+        MetadataLockError::Deadlock => Error::Kv(porpoise_kv::Error::Deadlock),
         MetadataLockError::Cancelled(reason) => Error::Kv(porpoise_kv::Error::Cancelled(reason)),
     }
 }

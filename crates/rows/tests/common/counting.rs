@@ -110,6 +110,9 @@ impl Engine for Counting {
     fn durable_position(&self) -> CommitPosition {
         self.inner.durable_position()
     }
+    fn newest_position(&self) -> CommitPosition {
+        self.inner.newest_position()
+    }
     fn wait_durable(&self, position: CommitPosition) -> Result<()> {
         self.inner.wait_durable(position)
     }

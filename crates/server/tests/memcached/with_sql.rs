@@ -1,6 +1,7 @@
 //! The same rows through SQL and memcached; the configuration through SQL.
 
 use porpoise_testkit::Porpoise;
+use std::time::Duration;
 
 pub fn sql(server: &Porpoise, statements: &str) -> String {
     let done = server.sql(statements);
@@ -64,6 +65,34 @@ fn a_mapping_made_with_sql_serves_the_same_rows_through_both_listeners() {
         "DELETE FROM ndbmemcache.key_prefixes WHERE key_prefix = 'u:'",
     );
     assert_eq!(server.memcached("get u:8\r\n"), "END\r\n");
+}
+
+#[test]
+fn commands_wait_for_the_global_read_lock_until_its_session_ends() {
+    let server = Porpoise::builder().start();
+    assert_eq!(server.memcached("set a 0 0 1\r\n1\r\n"), "STORED\r\n");
+    std::thread::scope(|scope| {
+        let locked = scope.spawn(|| {
+            sql(
+                &server,
+                "FLUSH TABLES WITH READ LOCK;
+                 SELECT SLEEP(1);
+                 SELECT mkey FROM ndbmemcache.kv",
+            )
+        });
+        let held = || {
+            let list = "SELECT COUNT(*) FROM information_schema.PROCESSLIST
+                        WHERE info LIKE 'SELECT SLEEP%'";
+            (sql(&server, list) == "1\n").then_some(())
+        };
+        server.wait_for("the lock", Duration::from_secs(10), held);
+        // Reads go on; the second command waits for the lock.
+        assert_eq!(server.memcached("get a\r\n"), "VALUE a 0 1\r\n1\r\nEND\r\n");
+        assert_eq!(server.memcached("set b 0 0 1\r\n2\r\n"), "STORED\r\n");
+        assert_eq!(locked.join().unwrap(), "0\na\n");
+    });
+    let rows = "SELECT mkey FROM ndbmemcache.kv ORDER BY mkey";
+    assert_eq!(sql(&server, rows), "a\nb\n");
 }
 
 #[test]

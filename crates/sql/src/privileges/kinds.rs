@@ -254,7 +254,18 @@ kinds! {
         example("CHECK TABLE shop.goods", &[&["SELECT ON shop.goods"]]),
         example("CHECKSUM TABLE shop.goods", &[&["SELECT ON shop.goods"]]),
     ],
-    Flush(Statement::Flush(_)) => &[example("FLUSH PRIVILEGES", &[&["RELOAD ON *.*"]])],
+    Flush(Statement::Flush(_)) => &[
+        example("FLUSH PRIVILEGES", &[&["RELOAD ON *.*"]]),
+        example("FLUSH STATUS", &[&["RELOAD ON *.*"], &["FLUSH_STATUS ON *.*"], &["SUPER ON *.*"]]),
+        example(
+            "FLUSH TABLES WITH READ LOCK",
+            &[&["RELOAD ON *.*"], &["FLUSH_TABLES ON *.*"], &["SUPER ON *.*"]],
+        ),
+        example(
+            "FLUSH TABLES shop.goods WITH READ LOCK",
+            &[&["RELOAD ON *.*", "LOCK TABLES ON shop.*", "SELECT ON shop.goods"]],
+        ),
+    ],
     Reset(Statement::Reset(_)) => &[example("RESET MASTER", &[&["RELOAD ON *.*"]])],
     Binlog(Statement::Binlog(_)) => &[example("BINLOG 'AA=='", &[&["SUPER ON *.*"]])],
     ImportTable(Statement::ImportTable(_)) => &[

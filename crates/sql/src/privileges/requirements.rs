@@ -12,9 +12,9 @@ use crate::context::StatementContext;
 use porpoise_access::{AuthId, Privileges};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
-    Account, AlterAction, AlterTable, CreateTable, CreateView, ForeignKeyDef, HandlerAction, Into,
-    Maintain, MaintainKind, PartitionMaintenance, ProgramKind, Query, ShowWhat, Statement,
-    TableElement, TableName, VarScope, Xa,
+    Account, AlterAction, AlterTable, CreateTable, CreateView, Flush, FlushWhat, ForeignKeyDef,
+    HandlerAction, Into, Maintain, MaintainKind, PartitionMaintenance, ProgramKind, Query,
+    ShowWhat, Statement, TableElement, TableName, VarScope, Xa,
 };
 
 /// Privileges on one object.
@@ -153,12 +153,53 @@ impl StatementContext {
             | S::SetPassword(_)
             | S::Role { .. }
             | S::SetRole(_) => self.account_requirements(statement),
-            S::Flush(_) | S::Reset(_) => vec![Global(Privileges::RELOAD, "RELOAD")],
+            S::Flush(flush) => self.flush_requirements(flush)?,
+            S::Reset(_) => vec![Global(Privileges::RELOAD, "RELOAD")],
             S::Shutdown | S::Restart => vec![Global(Privileges::SHUTDOWN, "SHUTDOWN")],
             S::ImportTable(_) => vec![Global(Privileges::FILE, "FILE")],
             S::LockInstance(_) => vec![Global(Privileges::BACKUP_ADMIN, "BACKUP_ADMIN")],
             S::Plugin { .. } | S::Binlog(_) => vec![super_user()],
         })
+    }
+
+    /// RELOAD, or the privilege of the one thing that is flushed. Tables that are locked need LOCK
+    /// TABLES and SELECT, too.
+    fn flush_requirements(&self, flush: &Flush<'_>) -> Requirements {
+        let or_reload = |own: Privileges, text| OneOfGlobal(own.with(Privileges::RELOAD), text);
+        let (tables, locks) = match flush.what {
+            FlushWhat::Others(["STATUS"]) => {
+                let text = "RELOAD or FLUSH_STATUS";
+                return Ok(vec![or_reload(Privileges::FLUSH_STATUS, text)]);
+            }
+            FlushWhat::Others(["USER_RESOURCES"]) => {
+                let text = "RELOAD or FLUSH_USER_RESOURCES";
+                return Ok(vec![or_reload(Privileges::FLUSH_USER_RESOURCES, text)]);
+            }
+            FlushWhat::Others(_) => return Ok(vec![Global(Privileges::RELOAD, "RELOAD")]),
+            FlushWhat::Tables {
+                tables,
+                read_lock,
+                export,
+            } => (tables, read_lock || export),
+        };
+        let mut all = vec![or_reload(
+            Privileges::FLUSH_TABLES,
+            "RELOAD or FLUSH_TABLES",
+        )];
+        if locks {
+            for table in tables {
+                all.extend(self.lock_requirements(table)?);
+            }
+        }
+        Ok(all)
+    }
+
+    fn lock_requirements(&self, table: &TableName<'_>) -> Result<[Requirement; 2]> {
+        let (database, table) = self.qualified(table)?;
+        Ok([
+            Database(Privileges::LOCK_TABLES, database.clone()),
+            AnyColumn(Privileges::SELECT, database, table),
+        ])
     }
 
     /// Statements that access rows without a plan, and statements about the server's transactions.
@@ -193,9 +234,7 @@ impl StatementContext {
             S::LockTables(tables) => {
                 let mut all = Vec::new();
                 for lock in *tables {
-                    let (database, table) = self.qualified(&lock.table)?;
-                    all.push(Database(Privileges::LOCK_TABLES, database.clone()));
-                    all.push(AnyColumn(Privileges::SELECT, database, table));
+                    all.extend(self.lock_requirements(&lock.table)?);
                 }
                 all
             }

@@ -23,7 +23,7 @@ impl SqlSession {
         if let Some(done) = self.define_temporary(statement, text)? {
             return Ok(done);
         }
-        let before = self.commit_implicitly()?;
+        let before = self.begin_definition()?;
         let mut outcome = match statement {
             Statement::CreateDatabase(create) => {
                 let collation = self.database_collation(create.options, None)?;

@@ -6,9 +6,7 @@ use bumpalo::Bump;
 use porpoise_access::Privileges;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
-use porpoise_sql_parser::ast::{
-    Expr, Flush, FlushWhat, MaintainKind, ProgramKind, ShowWhat, Statement, TableName,
-};
+use porpoise_sql_parser::ast::{Expr, MaintainKind, ProgramKind, ShowWhat, Statement, TableName};
 use porpoise_sql_parser::{ParseErrorKind, ParseOptions, parse_one};
 use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_types::{ColumnType, ValueRef};
@@ -194,7 +192,8 @@ impl SqlSession {
             }
             Statement::Xa(xa) => self.xa(xa, sink),
             Statement::LockTables(tables) => self.lock_tables(tables),
-            Statement::UnlockTables => self.unlock_tables(),
+            Statement::UnlockTables => self.unlock_all_tables(),
+            Statement::LockInstance(locks) => self.lock_instance(*locks),
             Statement::Flush(flush) => self.flush(flush),
             Statement::CreateView(create) => self.create_view(create, text),
             Statement::DropView(drop) => self.drop_views(drop),
@@ -220,7 +219,7 @@ impl SqlSession {
         statement: &Statement<'_>,
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
-        let before = self.commit_implicitly()?;
+        let before = self.begin_definition()?;
         let cx = &mut self.cx;
         let mut outcome = match statement {
             Statement::User(user) => users::user_statement(cx, user, sink),
@@ -284,36 +283,6 @@ impl SqlSession {
         Err(SqlError::new(1095, "HY000", text))
     }
 
-    fn flush(&mut self, flush: &Flush<'_>) -> Result<Outcome> {
-        self.cx.server.access.reload()?;
-        if let FlushWhat::Others(words) = flush.what {
-            if words.contains(&"PRIVILEGES") {
-                self.cx.server.access.guard().unlock_all();
-            }
-            if words.contains(&"STATUS") {
-                self.cx.server.processes.flush_counters(&self.process);
-            }
-            if words.contains(&"PRIVILEGES") || words.contains(&"USER_RESOURCES") {
-                self.cx.server.access.reset_usage();
-            }
-        }
-        match flush.what {
-            FlushWhat::Tables {
-                read_lock: false,
-                export: false,
-                ..
-            }
-            | FlushWhat::Others(_) => {
-                let position = self.commit()?;
-                Ok(Outcome {
-                    position,
-                    ..Outcome::default()
-                })
-            }
-            FlushWhat::Tables { .. } => Err(SqlError::not_supported("FLUSH TABLES WITH READ LOCK")),
-        }
-    }
-
     /// DROP PROCEDURE, FUNCTION, EVENT and TRIGGER. There are no triggers.
     fn drop_program(
         &mut self,
@@ -353,7 +322,6 @@ impl SqlSession {
 fn unsupported(statement: &Statement<'_>) -> SqlError {
     let what = match statement {
         Statement::Handler(_) => "HANDLER",
-        Statement::LockInstance(_) => "LOCK INSTANCE",
         Statement::Reset(_) => "RESET",
         Statement::Binlog(_) => "BINLOG",
         Statement::ImportTable(_) => "IMPORT TABLE",

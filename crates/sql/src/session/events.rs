@@ -47,7 +47,7 @@ enum Passed {
 impl SqlSession {
     /// CREATE EVENT, ALTER EVENT.
     pub(super) fn event(&mut self, event: &EventStatement<'_>, source: &[u8]) -> Result<Outcome> {
-        let before = self.commit_implicitly()?;
+        let before = self.begin_definition()?;
         let (database, name) = self.cx.qualified(&event.name)?;
         let catalog = self.cx.server.db.catalog();
         let old = catalog.event(&database, &name).cloned();
@@ -294,7 +294,7 @@ impl SqlSession {
 
     /// DROP EVENT.
     pub(super) fn drop_event(&mut self, if_exists: bool, name: &TableName<'_>) -> Result<Outcome> {
-        let before = self.commit_implicitly()?;
+        let before = self.begin_definition()?;
         let (database, name) = self.cx.qualified(name)?;
         let db = self.cx.server.db.clone();
         let found = db.catalog().event(&database, &name).map(|e| e.key());

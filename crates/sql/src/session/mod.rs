@@ -27,6 +27,7 @@ mod evaluate;
 mod events;
 mod explain;
 mod finish;
+mod global_locks;
 mod hint;
 mod histogram;
 mod host;
@@ -58,6 +59,7 @@ use crate::server::{Counters, SqlServer};
 use crate::status::Counter;
 use crate::vars::Settings;
 use bumpalo::Bump;
+use global_locks::ServerLocks;
 use plan_cache::PlanCache;
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::interrupt::{self, Scope};
@@ -123,6 +125,8 @@ pub struct SqlSession {
     current_statement: hint::CurrentStatement,
     /// Tables locked by LOCK TABLES.
     table_locks: Option<table_locks::TableLocks>,
+    /// Locks of the whole server.
+    server_locks: ServerLocks,
     /// Changes to report to the client.
     tracker: Tracker,
     /// Start of the current statement.
@@ -193,6 +197,7 @@ impl SqlSession {
             has_more_statements: false,
             current_statement: hint::CurrentStatement::default(),
             table_locks: None,
+            server_locks: ServerLocks::default(),
             tracker: Tracker::new(client.capabilities),
             statement_start: now,
             revealed_position: CommitPosition::NONE,
@@ -250,9 +255,13 @@ impl SqlSession {
         }
     }
 
-    /// Whether other sessions may wait for this one: a transaction or LOCK TABLES is open.
+    /// Whether other sessions may wait for this one: a transaction is open, or tables or the server
+    /// are locked.
     pub fn holds_locks(&self) -> bool {
-        self.open.is_some() || self.is_in_branch() || self.table_locks.is_some()
+        self.open.is_some()
+            || self.is_in_branch()
+            || self.table_locks.is_some()
+            || self.server_locks.are_held()
     }
 
     /// The collation of the connection.
@@ -410,6 +419,7 @@ impl SqlSession {
         };
         self.cx.env.memory.end_statement();
         let result = result.map_err(|error| self.end_transaction_on_error(error));
+        self.metadata_locks.end_statement();
         let position = match &result {
             Ok(outcome) => outcome.position,
             Err(error) => error.position,

@@ -467,6 +467,7 @@ impl SqlSession {
         self.note_revealed(&result);
         if self.programs.nested == 0 {
             self.cx.env.memory.end_statement();
+            self.metadata_locks.end_statement();
             if self.open.is_none() {
                 self.metadata_locks.release();
             }

@@ -135,7 +135,7 @@ impl SqlSession {
         create: &CreateRoutine<'_>,
         source: &[u8],
     ) -> Result<Outcome> {
-        let before = self.commit_implicitly()?;
+        let before = self.begin_definition()?;
         let (database, name) = self.cx.qualified(&create.name)?;
         if name.chars().count() > 64 {
             let text = format!("Identifier name '{name}' is too long");
@@ -225,7 +225,7 @@ impl SqlSession {
 
     /// ALTER PROCEDURE, ALTER FUNCTION.
     pub(super) fn alter_routine(&mut self, alter: &AlterRoutine<'_>) -> Result<Outcome> {
-        let before = self.commit_implicitly()?;
+        let before = self.begin_definition()?;
         let (database, name) = self.cx.qualified(&alter.name)?;
         let key = RoutineKey::new(&database, kind_of(alter.kind), &name);
         let now = self.cx.env.now_utc.to_unix_micros();
@@ -260,7 +260,7 @@ impl SqlSession {
         if_exists: bool,
         name: &TableName<'_>,
     ) -> Result<Outcome> {
-        let before = self.commit_implicitly()?;
+        let before = self.begin_definition()?;
         let (database, name) = self.cx.qualified(name)?;
         let key = RoutineKey::new(&database, kind_of(kind), &name);
         let db = self.cx.server.db.clone();

@@ -146,11 +146,12 @@ impl SqlSession {
             .unwrap_or_else(|| now + day)
     }
 
-    /// Publishes the tables of a plan as in use.
+    /// Publishes the tables of a plan as in use, and that it writes.
     pub(crate) fn publish(&self, plan: &Planned, deadline: Instant) -> Result<()> {
         if plan.used_tables.is_empty() {
             return Ok(());
         }
+        self.begin_writes(plan, deadline)?;
         let shared = self
             .metadata_locks
             .share(&plan.used_tables, deadline, &self.cx.env.cancel);

@@ -18,6 +18,7 @@ use crate::vars::{self, VarValue};
 use parking_lot::Mutex;
 use porpoise_base::cancel::Cancel;
 use porpoise_base::memory::ConnectionMemory;
+use porpoise_rows::metadata_lock::Activity;
 use porpoise_rows::{Error, FireTriggers, Firing, Txn};
 use porpoise_sql_exec::exec::RunPrograms;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -51,7 +52,8 @@ impl Drop for LentSession {
         let Some(session) = self.session.take() else {
             return;
         };
-        session.metadata_locks.release();
+        session.metadata_locks.end();
+        session.metadata_locks.finish(Activity::HeldWrites);
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {
             idle.push(session);
@@ -83,6 +85,8 @@ impl ServerTriggers {
             Some(session) => session,
             None => self.open()?,
         };
+        // The writer has waited for locks of the whole server.
+        session.metadata_locks.inherit_writes();
         Ok(Box::new(LentSession {
             session: Some(session),
             idle: self.idle.clone(),

@@ -1,6 +1,7 @@
 //! Session state at login, between statements and after COM_RESET_CONNECTION: default database,
 //! settings, environment of expressions.
 
+use super::global_locks::ServerLocks;
 use super::track::Tracker;
 use super::transaction::TxnCharacteristics;
 use super::{ClientInfo, SqlSession};
@@ -8,6 +9,7 @@ use crate::context::Diagnostics;
 use crate::status::Counter;
 use crate::vars::Settings;
 use porpoise_base::cancel::Cancel;
+use porpoise_rows::metadata_lock::Activity;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::Env;
 use porpoise_sql_expr::expr::named_locks::NamedLocks;
@@ -68,6 +70,8 @@ impl SqlSession {
             .locks
             .release_all(self.cx.client.connection_id);
         self.table_locks = None;
+        self.metadata_locks.finish(Activity::HeldWrites);
+        self.server_locks = ServerLocks::default();
         self.statements.clear();
         self.named.clear();
         self.next = TxnCharacteristics::default();

@@ -6,6 +6,7 @@ use crate::server::Counters;
 use crate::status::Counter;
 use crate::vars::settings::{self, IsolationLevel};
 use porpoise_kv::{CommitPosition, Isolation, StatementMark};
+use porpoise_rows::metadata_lock::Activity;
 use porpoise_rows::{BeginOptions, Txn};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
@@ -144,20 +145,30 @@ impl SqlSession {
     /// 1399 if it is an XA transaction branch; errors of the commit.
     pub(crate) fn commit(&mut self) -> Result<CommitPosition> {
         self.check_no_branch()?;
-        self.commit_open().map_err(|error| {
-            let mut error = SqlError::from(error);
+        self.commit_open().map_err(|mut error| {
             error.rolled_back = true;
             error
         })
     }
 
     /// Commits the open transaction, also that of an XA transaction branch.
-    pub(super) fn commit_open(&mut self) -> porpoise_rows::Result<CommitPosition> {
+    pub(super) fn commit_open(&mut self) -> Result<CommitPosition> {
         let Some(open) = self.open.take() else {
             self.metadata_locks.release();
             return Ok(CommitPosition::NONE);
         };
-        let done = open.txn.into_inner().commit();
+        let txn = open.txn.into_inner();
+        let writes = txn.has_writes();
+        if writes && let Err(error) = self.begin_commit() {
+            self.cx.counters.add(Counter::HandlerRollback, 1);
+            txn.rollback();
+            self.metadata_locks.release();
+            return Err(error);
+        }
+        let done = txn.commit();
+        if writes {
+            self.metadata_locks.finish(Activity::Commit);
+        }
         self.metadata_locks.release();
         let counter = match &done {
             Ok(_) => Counter::HandlerCommit,

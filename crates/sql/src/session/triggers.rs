@@ -150,7 +150,7 @@ impl SqlSession {
         create: &CreateTrigger<'_>,
         source: &[u8],
     ) -> Result<Outcome> {
-        let before = self.commit_implicitly()?;
+        let before = self.begin_definition()?;
         let (database, table_name) = self.cx.qualified(&create.table)?;
         if let Some(schema) = create.name.schema
             && schema.name != database
@@ -210,7 +210,7 @@ impl SqlSession {
         if_exists: bool,
         name: &TableName<'_>,
     ) -> Result<Outcome> {
-        let before = self.commit_implicitly()?;
+        let before = self.begin_definition()?;
         let (database, name) = self.cx.qualified(name)?;
         let db = self.cx.server.db.clone();
         let catalog = db.catalog();

@@ -16,7 +16,7 @@ use porpoise_sql_plan::plan::views;
 impl SqlSession {
     /// CREATE [OR REPLACE] VIEW and ALTER VIEW.
     pub(super) fn create_view(&mut self, create: &CreateView<'_>, text: &[u8]) -> Result<Outcome> {
-        let position = self.commit_implicitly()?;
+        let position = self.begin_definition()?;
         let (database, name) = self.cx.qualified(&create.name)?;
         let view = self.view_definition(create, database, name, text)?;
         let mode = match (create.alter, create.or_replace) {
@@ -170,7 +170,7 @@ impl SqlSession {
 
     /// DROP VIEW.
     pub(super) fn drop_views(&mut self, drop: &DropTables<'_>) -> Result<Outcome> {
-        let position = self.commit_implicitly()?;
+        let position = self.begin_definition()?;
         let names = drop.names.iter().map(|n| self.cx.qualified(n));
         let names: Vec<(String, String)> = names.collect::<Result<_>>()?;
         let db = self.cx.server.db.clone();

@@ -26,7 +26,8 @@ use crate::results::table::{Rows, typed_column};
 use crate::status::Counter;
 use crate::xa::{PreparedBranch, Xid};
 use porpoise_base::blocking::blocking;
-use porpoise_kv::{self as kv, CommitPosition};
+use porpoise_kv::CommitPosition;
+use porpoise_rows::metadata_lock::Activity;
 use porpoise_rows::prepared::PreparedTxn;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -139,11 +140,9 @@ fn retry() -> SqlError {
     SqlError::new(3197, "HY000", text)
 }
 
-fn is_unknown(error: &porpoise_rows::Error) -> bool {
-    matches!(
-        error,
-        porpoise_rows::Error::Kv(kv::Error::UnknownOutcome(_))
-    )
+/// Whether the outcome of a commit is unknown.
+fn is_unknown(error: &SqlError) -> bool {
+    error.code == 1180
 }
 
 impl SqlSession {
@@ -313,17 +312,18 @@ impl SqlSession {
         let Some(open) = self.open.take() else {
             return Err(SqlError::internal("an idle branch without a transaction"));
         };
-        let prepared = open
-            .txn
-            .into_inner()
-            .prepare(&xid.to_name(), &self.metadata_locks);
+        let prepared = self.begin_commit().and_then(|()| {
+            let txn = open.txn.into_inner();
+            Ok(txn.prepare(&xid.to_name(), &self.metadata_locks)?)
+        });
+        self.metadata_locks.finish(Activity::Commit);
         self.metadata_locks.release();
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 self.leave_branch();
                 self.cx.counters.add(Counter::HandlerRollback, 1);
-                return Err(self.branch_error(error));
+                return Err(self.branch_error(&error));
             }
         };
         self.cx.counters.add(Counter::HandlerPrepare, 1);
@@ -361,7 +361,7 @@ impl SqlSession {
             State::Idle if one_phase => {
                 let done = self.commit_open();
                 self.leave_branch();
-                let position = done.map_err(|error| self.branch_error(error))?;
+                let position = done.map_err(|error| self.branch_error(&error))?;
                 Ok(Outcome {
                     position,
                     ..Outcome::default()
@@ -413,7 +413,8 @@ impl SqlSession {
         self.end_prepared(xid, Some(found), commits)
     }
 
-    /// Commits or rolls back a prepared branch. Waits for a session that is doing so.
+    /// Commits or rolls back a prepared branch. Waits for a session that is doing so, and for the end of
+    /// FLUSH TABLES WITH READ LOCK.
     fn end_prepared(
         &mut self,
         xid: &Xid,
@@ -421,32 +422,37 @@ impl SqlSession {
         commits: bool,
     ) -> Result<Outcome> {
         let found = found.ok_or_else(unknown_xid)?;
+        if let Err(cause) = self.begin_commit() {
+            self.warn_of_cause(&cause);
+            return Err(retry());
+        }
+        let done = self.end_locked(xid, &found, commits);
+        self.metadata_locks.finish(Activity::Commit);
+        done
+    }
+
+    fn end_locked(&mut self, xid: &Xid, found: &PreparedBranch, commits: bool) -> Result<Outcome> {
         let mut prepared = match found.try_lock() {
             Some(prepared) => prepared,
             None => blocking(|| found.lock()),
         };
         let txn: &mut PreparedTxn = prepared.as_mut().ok_or_else(unknown_xid)?;
-        let db = self.cx.server.db.clone();
-        let done = if commits {
-            txn.commit(&db)
+        let (done, counter) = if commits {
+            (txn.commit(&self.cx.server.db), Counter::HandlerCommit)
         } else {
-            txn.rollback()
+            (txn.rollback(), Counter::HandlerRollback)
         };
-        if let Err(error) = &done
-            && !is_unknown(error)
+        let done = done.map_err(SqlError::from);
+        if let Err(cause) = &done
+            && !is_unknown(cause)
         {
-            self.warn_of_cause(&SqlError::from(error.clone()));
+            self.warn_of_cause(cause);
             return Err(retry());
         }
-        let counter = if commits {
-            Counter::HandlerCommit
-        } else {
-            Counter::HandlerRollback
-        };
         self.cx.counters.add(counter, 1);
         *prepared = None;
         self.cx.server.branches.remove(xid);
-        let position = done.map_err(|error| self.branch_error(error))?;
+        let position = done.map_err(|error| self.branch_error(&error))?;
         Ok(Outcome {
             position,
             ..Outcome::default()
@@ -455,11 +461,9 @@ impl SqlSession {
 
     /// The error of a branch whose preparation or end failed: it was rolled back, or the outcome is
     /// unknown.
-    fn branch_error(&self, error: porpoise_rows::Error) -> SqlError {
-        let unknown = is_unknown(&error);
-        let cause = SqlError::from(error);
-        self.warn_of_cause(&cause);
-        if unknown {
+    fn branch_error(&self, cause: &SqlError) -> SqlError {
+        self.warn_of_cause(cause);
+        if is_unknown(cause) {
             return fatal_in_branch();
         }
         RollbackReason::of_code(cause.code).error()

@@ -124,11 +124,34 @@ fn empty_or_unsupported(what: &ShowWhat<'_>) -> Result<Rows> {
             text_column("Query", 300),
         ])),
         ShowWhat::Replicas | ShowWhat::ReplicaStatus => texts(&["Replica_IO_State"]),
-        ShowWhat::BinaryLogs | ShowWhat::BinaryLogStatus | ShowWhat::BinlogEvents(..) => Err(
-            SqlError::new(1381, "HY000", "You are not using binary logging"),
-        ),
+        // As of a MySQL server whose binary log is off.
+        ShowWhat::BinaryLogStatus => Ok(Rows::new(vec![
+            text_column("File", 256),
+            number_column("Position"),
+            text_column("Binlog_Do_DB", 256),
+            text_column("Binlog_Ignore_DB", 256),
+            text_column("Executed_Gtid_Set", 256),
+        ])),
+        ShowWhat::BinaryLogs | ShowWhat::BinlogEvents(..) => Err(SqlError::new(
+            1381,
+            "HY000",
+            "You are not using binary logging",
+        )),
         ShowWhat::Engine(..) => Err(SqlError::not_supported("SHOW ENGINE MUTEX and LOGS")),
-        ShowWhat::ProgramCode(..) => Err(SqlError::not_supported("SHOW PROCEDURE CODE")),
+        ShowWhat::ProgramCode(kind, _) => {
+            let statement = match kind {
+                ProgramKind::Function => "SHOW FUNCTION CODE",
+                _ => "SHOW PROCEDURE CODE",
+            };
+            Err(SqlError::new(
+                1289,
+                "HY000",
+                format!(
+                    "The '{statement}' feature is disabled; you need MySQL built with '--with-debug' \
+                     to have it working"
+                ),
+            ))
+        }
         _ => Err(SqlError::not_supported("this SHOW")),
     }
 }

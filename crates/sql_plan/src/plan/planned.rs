@@ -8,6 +8,7 @@ use super::{dml, insert, load, multi};
 use crate::error::Result;
 use crate::parse::ast::{DeleteTarget, Statement};
 use porpoise_rows::catalog::{Table, TableId};
+use porpoise_rows::metadata_lock::Access;
 use std::sync::Arc;
 
 /// Plans a statement that reads or changes rows; `None` for others, and for SELECT ... INTO,
@@ -41,8 +42,8 @@ pub struct Planned {
     pub plan: Plan,
     /// Its stored tables, and whether it writes to them.
     pub tables: Vec<(Arc<Table>, bool)>,
-    /// Tables that it publishes as used.
-    pub used_tables: Vec<TableId>,
+    /// Tables that it publishes as used, and how.
+    pub used_tables: Vec<(TableId, Access)>,
     /// Whether it reads more than whole unique keys of stored tables.
     pub scans_ranges: bool,
     /// Whether it reads stored rows without locking them.
@@ -60,12 +61,12 @@ impl Planned {
     /// Computes the properties of a plan.
     pub fn new(plan: Plan, uses: Box<[TableUse]>) -> Planned {
         let tables = plan.tables();
-        let mut used_tables: Vec<TableId> = Vec::with_capacity(8);
+        let mut used_tables: Vec<(TableId, Access)> = Vec::with_capacity(8);
         for (table, writes) in &tables {
             if *writes {
-                used_tables.extend(table.write_set.iter().copied())
+                used_tables.extend(table.write_set.iter().map(|id| (*id, Access::Write)))
             } else {
-                used_tables.push(table.id)
+                used_tables.push((table.id, Access::Read))
             }
         }
         Planned {
