@@ -181,7 +181,6 @@ impl SqlSession {
             cancel.clone(),
             metadata_locks.progress().clone(),
         ));
-        let counters = process.counters.clone();
         let mut session = SqlSession {
             metadata_locks,
             limited_usage: account::LimitedUsage::connect(&server, &client)?,
@@ -191,7 +190,6 @@ impl SqlSession {
             statements: HashMap::new(),
             named: HashMap::new(),
             next_statement: 1,
-            process,
             arena: Bump::new(),
             plans: PlanCache::default(),
             has_more_statements: false,
@@ -219,12 +217,13 @@ impl SqlSession {
                 explaining: Cell::new(false),
                 temporary: Temporary::default(),
                 last_insert_id: 0,
-                counters,
+                counters: process.counters.clone(),
                 server,
                 client,
                 encryption: Encryption::default(),
                 compression: crate::client::Compression::default(),
             },
+            process,
         };
         session.cx.env.memory = SessionMemory::new(memory);
         session.limit_memory();
