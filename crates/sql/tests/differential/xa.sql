@@ -81,6 +81,7 @@ SELECT * FROM t ORDER BY id;
 XA BEGIN 'g', 'b', 3;
 INSERT INTO t VALUES (7,7);
 XA END 'g', 'c', 3;
+XA END 'g', 'b', 3;
 XA COMMIT 'g', 'b', 3 ONE PHASE;
 XA START 0x6761;
 INSERT INTO t VALUES (8,8);
