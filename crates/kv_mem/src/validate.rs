@@ -37,7 +37,7 @@ pub(crate) enum Extent {
     All,
 }
 
-/// How a read is tracked.
+/// Tracking of a read.
 #[derive(Clone, Copy)]
 pub(crate) struct Tracking {
     /// Timestamp since which the data must be unchanged.

@@ -747,7 +747,7 @@ mod tests {
     }
 
     #[test]
-    fn users_wait_in_front_of_a_barrier_but_go_on_with_what_they_have() {
+    fn a_barrier_blocks_new_users_but_not_those_that_use_the_table() {
         let metadata_locks = MetadataLocks::new();
         let (a, b) = (metadata_locks.session(), metadata_locks.session());
         a.share(&[U], soon(), &Cancel::new()).unwrap();

@@ -111,7 +111,7 @@ pub struct SqlSession {
     statements: HashMap<u32, Prepared>,
     /// Prepared statements of PREPARE, by name in lower case.
     named: HashMap<String, Prepared>,
-    /// Where the search for a free statement id begins.
+    /// Start of the search for a free statement id.
     next_statement: u32,
     /// Entry of the process list.
     process: Arc<Process>,

@@ -8,7 +8,7 @@
 //!    it is restarted only if the snapshot can be refreshed: what the transaction has read so far
 //!    must be the same in the newer one (rule 3). A statement that has slept or taken a named lock
 //!    is not restarted.
-//! 2. READ COMMITTED takes a new snapshot for each statement, and goes on with newer rows.
+//! 2. READ COMMITTED takes a new snapshot for each statement, and uses newer rows.
 //! 3. In a REPEATABLE READ transaction, ranges scanned for rows to lock or change are validated at
 //!    commit; this replaces gap locks (rule 5). There is no validation of an autocommit statement,
 //!    because no later statement depends on its result, nor with
