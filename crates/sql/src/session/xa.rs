@@ -309,13 +309,16 @@ impl SqlSession {
             );
             return Err(SqlError::new(1235, "42000", text));
         }
+        // If it waits too long for the end of FLUSH TABLES WITH READ LOCK, the branch stays idle.
+        self.begin_commit()?;
         let Some(open) = self.open.take() else {
             return Err(SqlError::internal("an idle branch without a transaction"));
         };
-        let prepared = self.begin_commit().and_then(|()| {
-            let txn = open.txn.into_inner();
-            Ok(txn.prepare(&xid.to_name(), &self.metadata_locks)?)
-        });
+        let prepared = open
+            .txn
+            .into_inner()
+            .prepare(&xid.to_name(), &self.metadata_locks)
+            .map_err(SqlError::from);
         self.metadata_locks.finish(Activity::Commit);
         self.metadata_locks.release();
         let prepared = match prepared {
