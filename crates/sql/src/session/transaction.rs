@@ -163,7 +163,7 @@ impl SqlSession {
             self.cx.counters.add(Counter::HandlerRollback, 1);
             txn.rollback();
             self.metadata_locks.release();
-            return Err(error);
+            return Err(error.into());
         }
         let done = txn.commit();
         if writes {

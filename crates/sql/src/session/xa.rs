@@ -426,7 +426,7 @@ impl SqlSession {
     ) -> Result<Outcome> {
         let found = found.ok_or_else(unknown_xid)?;
         if let Err(cause) = self.begin_commit() {
-            self.warn_of_cause(&cause);
+            self.warn_of_cause(&cause.into());
             return Err(retry());
         }
         let done = self.end_locked(xid, &found, commits);
