@@ -190,7 +190,6 @@ impl SqlSession {
             statements: HashMap::new(),
             named: HashMap::new(),
             next_statement: 1,
-            process: process.clone(),
             arena: Bump::new(),
             plans: PlanCache::default(),
             has_more_statements: false,
@@ -225,6 +224,7 @@ impl SqlSession {
                 encryption: Encryption::default(),
                 compression: crate::client::Compression::default(),
             },
+            process,
         };
         session.cx.env.memory = SessionMemory::new(memory);
         session.limit_memory();
