@@ -15,6 +15,7 @@ pub mod arith;
 pub mod array;
 pub mod block_cipher;
 pub mod comparable;
+pub mod condition;
 pub mod convert;
 pub mod eval;
 pub mod function;
@@ -29,6 +30,7 @@ pub mod query;
 mod rewrite;
 pub mod same;
 pub mod stored;
+pub mod text;
 pub mod types;
 mod user_variables;
 
