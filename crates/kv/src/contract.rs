@@ -38,8 +38,8 @@ pub mod validation;
 pub mod waits;
 
 use crate::{
-    Check, CommitPosition, Engine, Error, Key, LockMode, LockRequest, Locked, Read, ScanEnd,
-    ScanRange, SpaceId, SpaceSpec, Txn, TxnOptions, Wait,
+    Check, CommitPosition, Engine, Error, Key, LockMode, LockRequest, Locked, Read, ReadMode,
+    ScanEnd, ScanRange, SpaceId, SpaceSpec, Txn, TxnOptions, Wait,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -389,6 +389,10 @@ pub fn scan_all(
             })
             .unwrap();
         assert!(out.len() - before <= batch, "more than the limit");
+        if how.mode == ReadMode::Snapshot {
+            let counted = txn.count(how, &[part], batch).unwrap();
+            assert_eq!(counted, (out.len() - before, stopped.clone()), "a count");
+        }
         match stopped {
             ScanEnd::Done => return out,
             ScanEnd::Stopped { range: index, key } => {

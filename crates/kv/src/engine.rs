@@ -362,6 +362,24 @@ pub trait Engine: Send + Sync {
 /// Visitor of [`Txn::scan`]: gets the range's index, key and value; may end the scan.
 pub type ScanVisitor<'v> = dyn FnMut(usize, &[u8], &[u8]) -> ControlFlow<()> + 'v;
 
+/// Implements [`Txn::count`] by a scan.
+///
+/// # Errors
+/// Those of the scan.
+pub fn count_by_scan<T: Txn + ?Sized>(
+    txn: &mut T,
+    read: Read,
+    ranges: &[ScanRange<'_>],
+    limit: usize,
+) -> Result<(usize, ScanEnd)> {
+    let mut counted = 0;
+    let end = txn.scan(read, ranges, limit, &mut |_, _, _| {
+        counted += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok((counted, end))
+}
+
 /// A transaction. Not shared between threads; may move between them.
 ///
 /// Visitors must not call the engine, wait, or keep references to their arguments.
@@ -406,6 +424,35 @@ pub trait Txn: Send {
         limit: usize,
         visit: &mut ScanVisitor<'_>,
     ) -> Result<ScanEnd>;
+
+    /// Visits the first entry, in the order of the scan, of each range that has one. The visitor's
+    /// result is ignored.
+    fn first_entries(
+        &mut self,
+        read: Read,
+        ranges: &[ScanRange<'_>],
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<()> {
+        let mut last = None;
+        self.scan(read, ranges, usize::MAX, &mut |range, key, value| {
+            if last.replace(range) != Some(range) {
+                let _ = visit(range, key, value);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(())
+    }
+
+    /// Counts the entries that [`Txn::scan`] would visit. Returns their number, and where the scan
+    /// would have ended.
+    fn count(
+        &mut self,
+        read: Read,
+        ranges: &[ScanRange<'_>],
+        limit: usize,
+    ) -> Result<(usize, ScanEnd)> {
+        count_by_scan(self, read, ranges, limit)
+    }
 
     /// Locks the keys in (space, key) order, whatever their order in the call, and passes each
     /// one's newest value to the visitor. After an error, locks granted by this call may stay held.

@@ -69,7 +69,7 @@ pub use engine::{
     Capabilities, Check, Commit, CommitPosition, CounterId, Durability, DurableListener, Engine,
     Isolation, Limits, LockRequest, Locked, MAX_PREPARED_NAME, PreparedTxn, Read, ReadMode,
     ScanEnd, ScanRange, ScanVisitor, SpaceDurability, SpaceSpec, Stat, StatementMark, Txn,
-    TxnOptions, Wait,
+    TxnOptions, Wait, count_by_scan,
 };
 pub use error::{Error, Resource, Result};
 pub use key::{Key, SpaceId, prefix_end};

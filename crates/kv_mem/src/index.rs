@@ -23,6 +23,7 @@ mod node;
 pub(crate) mod optimistic;
 mod tree;
 
+use crate::prefetch::Prefetched;
 use crate::record::{InlineKey, Pinned, RecordRef};
 use crossbeam_epoch::Guard;
 use hash::HashIndex;
@@ -79,7 +80,7 @@ impl Index {
             for (place, key) in found.iter_mut().zip(keys) {
                 *place = self.tree.find(key, guard);
                 if let Some(record) = place {
-                    record.prefetch_newest(ROW_LINES, guard);
+                    record.prefetch_newest(Prefetched::Lines(ROW_LINES), guard);
                 }
             }
             return;
@@ -98,7 +99,7 @@ impl Index {
         for (place, (hash, key)) in found.iter_mut().zip(wanted) {
             *place = path.find(*hash, key, guard);
             if let Some(record) = place {
-                record.prefetch_newest(ROW_LINES, guard);
+                record.prefetch_newest(Prefetched::Lines(ROW_LINES), guard);
             }
         }
     }
@@ -184,6 +185,22 @@ impl Index {
         guard: &'g Guard,
         visit: impl FnMut(Pinned<'g>) -> ControlFlow<()>,
     ) -> WalkOutcome {
+        // Versions of rows span several cache lines, those of index entries do not; spaces with a
+        // hash index usually hold rows.
+        let lines = if self.hash.is_some() { ROW_LINES } else { 1 };
+        let how = (reverse, step, Prefetched::Lines(lines));
+        self.walk_with(lower, upper, how, guard, visit)
+    }
+
+    /// As [`Index::walk`], with these versions prefetched.
+    pub(crate) fn walk_with<'g>(
+        &self,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        (reverse, step, prefetched): (bool, usize, Prefetched),
+        guard: &'g Guard,
+        visit: impl FnMut(Pinned<'g>) -> ControlFlow<()>,
+    ) -> WalkOutcome {
         if empty(lower, upper) {
             return WalkOutcome::Done;
         }
@@ -192,10 +209,7 @@ impl Index {
             upper,
             reverse,
         };
-        // Versions of rows span several cache lines, those of index entries do not; spaces with a
-        // hash index usually hold rows.
-        let lines = if self.hash.is_some() { ROW_LINES } else { 1 };
-        self.tree.walk(range, step, lines, guard, visit)
+        self.tree.walk(range, step, prefetched, guard, visit)
     }
 
     /// Number of keys, dead ones included.
@@ -221,7 +235,8 @@ impl Index {
             upper: Bound::Unbounded,
             reverse: false,
         };
-        self.tree.walk(all, usize::MAX, 0, &guard, |record| {
+        let nothing = Prefetched::Nothing;
+        self.tree.walk(all, usize::MAX, nothing, &guard, |record| {
             gone.push(record.to_counted());
             ControlFlow::Continue(())
         });

@@ -13,6 +13,7 @@
 
 mod checkpoint;
 mod codec;
+mod count;
 mod counters;
 mod deadlock;
 mod durability;

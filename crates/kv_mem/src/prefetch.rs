@@ -12,3 +12,14 @@ pub(crate) fn prefetch(address: usize) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
 }
+
+/// The versions that a walk prefetches, ahead of the visitor.
+#[derive(Clone, Copy)]
+pub(crate) enum Prefetched {
+    /// None.
+    Nothing,
+    /// So many cache lines of each record's newest version.
+    Lines(usize),
+    /// The first cache line of the newest version of each record that is not marked as settled.
+    Unsettled,
+}

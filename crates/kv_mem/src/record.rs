@@ -15,7 +15,9 @@
 //!    record.
 //! 4. A record that is `dead` has been or is about to be removed from the index; nothing is pushed to it
 //!    any more (transactions.md, 28).
-//! 5. A record is reference-counted: the index holds one count, and gives it up through the epoch after
+//! 5. The link to the newest version may be marked as settled ([`SETTLED`]), by any thread and without
+//!    the latch; pushing a version removes the mark.
+//! 6. A record is reference-counted: the index holds one count, and gives it up through the epoch after
 //!    it removed the record. So a record that was found in the index under a pin ([`Pinned`]) lives as
 //!    long as the pin.
 //!
@@ -29,7 +31,7 @@ mod version;
 mod word;
 
 use crate::lock::{LockCell, SPIN_LIMIT};
-use crate::prefetch::prefetch;
+use crate::prefetch::{Prefetched, prefetch};
 pub(crate) use counted::{Pinned, RecordAddress, RecordRef};
 use crossbeam_epoch::{Atomic, Guard, Pointer, Shared};
 use porpoise_base::sync::RawLatch as _;
@@ -62,6 +64,10 @@ pub(crate) struct Latched {
     /// Whether the reclaimer keeps the record until a snapshot ends.
     pub(crate) held_back: bool,
 }
+
+/// Tag of the link to the newest version if it is settled: a value that every snapshot sees, present
+/// or future.
+const SETTLED: usize = 1;
 
 const DEAD: u8 = 1;
 const QUEUED: u8 = 2;
@@ -138,10 +144,45 @@ impl Record {
         self.visible(u64::MAX, guard)
     }
 
+    /// Whether the newest version is marked as a value that all snapshots see.
+    #[inline]
+    pub(crate) fn is_settled(&self, guard: &Guard) -> bool {
+        self.head.load(Ordering::Relaxed, guard).tag() == SETTLED
+    }
+
+    /// Whether the newest version at or below `upto` is a value. Marks the newest version as settled
+    /// if it is a value at or below `settled_ts`, which is not above `upto` or any other snapshot,
+    /// present or future.
+    pub(crate) fn has_visible_value(&self, upto: u64, settled_ts: u64, guard: &Guard) -> bool {
+        let head = self.head.load(Ordering::Acquire, guard);
+        // SAFETY: as in `Record::visible`.
+        let newest = unsafe { head.as_ref() };
+        if newest.is_some_and(|version| version.ts <= settled_ts && version.value().is_some()) {
+            scheduling_point();
+            // A commit that pushes a version in between replaces the pointer, marked or not. The
+            // version cannot have been freed and allocated again, because the guard is pinned.
+            let _ = self.head.compare_exchange(
+                head,
+                head.with_tag(SETTLED),
+                Ordering::Release,
+                Ordering::Relaxed,
+                guard,
+            );
+            return true;
+        }
+        let visible = self.visible(upto, guard);
+        visible.is_some_and(|version| version.value().is_some())
+    }
+
     /// Prefetches the first cache lines of the newest version.
     #[inline]
-    pub(crate) fn prefetch_newest(&self, lines: usize, guard: &Guard) {
+    pub(crate) fn prefetch_newest(&self, prefetched: Prefetched, guard: &Guard) {
         let newest = self.head.load(Ordering::Relaxed, guard);
+        let lines = match prefetched {
+            Prefetched::Lines(lines) => lines,
+            Prefetched::Unsettled if newest.tag() != SETTLED => 1,
+            Prefetched::Unsettled | Prefetched::Nothing => 0,
+        };
         let address = newest.into_usize();
         for line in 0..lines {
             prefetch(address.wrapping_add(line * 64));
@@ -275,7 +316,8 @@ impl Latch<'_> {
         }
         let NewVersion(mut version) = version;
         version.ts = ts;
-        version.next.store(below, Ordering::Relaxed);
+        // Only the link to the newest version is marked.
+        version.next.store(below.with_tag(0), Ordering::Relaxed);
         let bytes = version.bytes();
         scheduling_point();
         link.store(version, Ordering::Release);

@@ -15,19 +15,20 @@ mod snapshot;
 
 pub(crate) use prepare::MemPrepared;
 
+use crate::count::RangeCount;
 use crate::index::BATCH;
 use crate::lock::TxnId;
-use crate::record::RecordRef;
+use crate::record::{InlineKey, RecordRef};
 use crate::scan::check_interrupt;
 use crate::state::EngineState;
-use crate::validate::{ReadSet, Tracked};
+use crate::validate::{ReadSet, Tracked, Tracking};
 use crate::writes::WriteSet;
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sync::atomic::{AtomicU64, Ordering};
 use porpoise_kv::{
     Check, Commit, CommitPosition, Error, Isolation, Key, LockRequest, Locked, PreparedTxn, Read,
     ReadMode, Resource, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, StatementMark, Txn,
-    TxnOptions, Wait,
+    TxnOptions, Wait, count_by_scan,
 };
 use prepare::Stage;
 use smallvec::SmallVec;
@@ -144,6 +145,35 @@ impl MemTxn {
     }
 }
 
+impl MemTxn {
+    /// Scans one range for at most `left` entries. Returns the last key if the scan ended early.
+    fn scan_range(
+        &mut self,
+        read: Read,
+        (upto, tracking): (u64, Option<Tracking>),
+        (index, range): (usize, &ScanRange<'_>),
+        left: &mut usize,
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<Option<InlineKey>> {
+        let mut scan = crate::scan::RangeScan {
+            number: index,
+            read_ts: upto,
+            updates_seen: read.mode == ReadMode::Current,
+            mark: read.mark,
+            seen: self.seen,
+            entries_left: *left,
+        };
+        let space = self.state.store.spaces.get(range.space)?;
+        let stopped = scan.run(space, &self.writes, range, visit)?;
+        (self.seen, *left) = (scan.seen, scan.entries_left);
+        if let Some(tracking) = tracking {
+            self.reads
+                .push(Tracked::range(range, stopped.as_deref(), tracking));
+        }
+        Ok(stopped)
+    }
+}
+
 impl Txn for MemTxn {
     fn refresh(&mut self) -> Result<()> {
         self.check_not_ended()?;
@@ -232,27 +262,13 @@ impl Txn for MemTxn {
         visit: &mut ScanVisitor<'_>,
     ) -> Result<ScanEnd> {
         self.check_not_ended()?;
-        let (upto, tracking) = self.read_bounds(read);
+        let bounds = self.read_bounds(read);
         let mut left = limit;
         for (index, range) in ranges.iter().enumerate() {
             if left == 0 {
                 break;
             }
-            let mut scan = crate::scan::RangeScan {
-                number: index,
-                read_ts: upto,
-                updates_seen: read.mode == ReadMode::Current,
-                mark: read.mark,
-                seen: self.seen,
-                entries_left: left,
-            };
-            let space = self.state.store.spaces.get(range.space)?;
-            let stopped = scan.run(space, &self.writes, range, visit)?;
-            (self.seen, left) = (scan.seen, scan.entries_left);
-            if let Some(tracking) = tracking {
-                self.reads
-                    .push(Tracked::range(range, stopped.as_deref(), tracking));
-            }
+            let stopped = self.scan_range(read, bounds, (index, range), &mut left, visit)?;
             if let Some(key) = stopped {
                 let key = key.to_vec();
                 self.check_snapshots()?;
@@ -261,6 +277,52 @@ impl Txn for MemTxn {
         }
         self.check_snapshots()?;
         Ok(ScanEnd::Done)
+    }
+
+    fn first_entries(
+        &mut self,
+        read: Read,
+        ranges: &[ScanRange<'_>],
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<()> {
+        self.check_not_ended()?;
+        let bounds = self.read_bounds(read);
+        let mut pacer = Pacer::new();
+        for range in ranges.iter().enumerate() {
+            pacer.tick().map_err(|ended| Error::Cancelled(ended.0))?;
+            self.scan_range(read, bounds, range, &mut 1, visit)?;
+        }
+        self.check_snapshots()
+    }
+
+    fn count(
+        &mut self,
+        read: Read,
+        ranges: &[ScanRange<'_>],
+        limit: usize,
+    ) -> Result<(usize, ScanEnd)> {
+        self.check_not_ended()?;
+        let (upto, tracking) = self.read_bounds(read);
+        if read.mode == ReadMode::Current || !self.writes.is_empty() {
+            return count_by_scan(self, read, ranges, limit);
+        }
+        let state = self.state.clone();
+        let mut count = RangeCount::new(&state, upto, limit);
+        for (index, range) in ranges.iter().enumerate() {
+            let space = state.store.spaces.get(range.space)?;
+            let stopped = count.run(space, range)?;
+            if let Some(tracking) = tracking {
+                self.reads
+                    .push(Tracked::range(range, stopped.as_deref(), tracking));
+            }
+            if let Some(key) = stopped {
+                let key = key.to_vec();
+                self.check_snapshots()?;
+                return Ok((count.counted, ScanEnd::Stopped { range: index, key }));
+            }
+        }
+        self.check_snapshots()?;
+        Ok((count.counted, ScanEnd::Done))
     }
 
     fn lock(

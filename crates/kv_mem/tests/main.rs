@@ -16,6 +16,7 @@ mod commit_races;
 mod common;
 mod contract;
 mod contract_durable;
+mod counts;
 mod deadlocks;
 mod ended_snapshots;
 mod full_disk_starts;

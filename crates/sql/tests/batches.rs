@@ -108,6 +108,40 @@ fn a_count_reads_entries_only() {
 }
 
 #[test]
+fn exists_reads_one_entry_of_each_key() {
+    let (mut session, calls) = session();
+    let mut read = |sql: &str, expected: &str| {
+        let entries = |session: &mut SqlSession| -> u64 {
+            let shown = crate::common::run(session, "SHOW SESSION STATUS LIKE 'Handler_read_next'");
+            shown[0].split_once('|').unwrap().1.parse().unwrap()
+        };
+        let before = entries(&mut session);
+        calls.take();
+        assert_eq!(crate::common::run(&mut session, sql), [expected], "{sql}");
+        assert_eq!(calls.take().scans, 2, "{sql}");
+        entries(&mut session) - before
+    };
+    // Of the 200 keys 20 have entries, 10 each; those of the driving scan are counted elsewhere.
+    let inner = "SELECT 1 FROM t FORCE INDEX (a) WHERE t.a = u.b";
+    let some = read(
+        &format!("SELECT COUNT(*) FROM u WHERE EXISTS ({inner})"),
+        "20",
+    );
+    assert_eq!(some, 20);
+    let none = read(
+        &format!("SELECT COUNT(*) FROM u WHERE NOT EXISTS ({inner})"),
+        "180",
+    );
+    assert_eq!(none, 20);
+    // Another condition may reject the first entry.
+    let all = read(
+        &format!("SELECT COUNT(*) FROM u WHERE EXISTS ({inner} AND t.id > 190 + u.id % 3)"),
+        "8",
+    );
+    assert_eq!(all, 200);
+}
+
+#[test]
 fn explain_names_the_operators_that_rules_choose() {
     let (mut session, _) = session();
     let mut tree = |sql: &str| run(&mut session, &format!("EXPLAIN FORMAT=TREE {sql}")).text;

@@ -8,7 +8,9 @@ use porpoise_sql::SqlSession;
 /// More rows than one engine call returns.
 const ROWS: u64 = 2600;
 
-const COLUMNS: &[&str] = &["i", "u", "b", "t", "d", "w", "day", "at", "n", "late"];
+const COLUMNS: &[&str] = &[
+    "i", "u", "b", "t", "d", "w", "day", "at", "n", "late", "ai", "gen", "bin", "lat", "raw", "fix",
+];
 
 fn run(session: &mut SqlSession, text: &str) {
     let done = session.query(text.as_bytes(), false, &mut Nothing);
@@ -116,7 +118,7 @@ fn filled() -> SqlSession {
 /// A query, with the columns in braces replaced by plain columns or, if `hidden`, by IFNULL.
 fn with_columns(template: &str, hidden: bool) -> String {
     let mut text = template.to_owned();
-    for table in ["", "r.", "s."] {
+    for table in ["", "r.", "s.", "y."] {
         for column in COLUMNS {
             let name = format!("{table}{column}");
             let replacement = if hidden {
@@ -196,6 +198,175 @@ fn conditions() {
         same(
             &mut session,
             &format!("SELECT id FROM r WHERE {condition} OR id = 1 ORDER BY id"),
+        );
+    }
+}
+
+/// A session with a table of texts in several collations.
+fn filled_with_texts() -> SqlSession {
+    let mut session = crate::common::session();
+    run(&mut session, "CREATE DATABASE d");
+    run(&mut session, "USE d");
+    run(
+        &mut session,
+        "CREATE TABLE x (id INT PRIMARY KEY, ai VARCHAR(40), gen VARCHAR(40) COLLATE utf8mb4_general_ci, \
+         bin VARCHAR(40) COLLATE utf8mb4_bin, lat VARCHAR(40) CHARACTER SET latin1, raw VARBINARY(40), \
+         fix CHAR(20), KEY (ai))",
+    );
+    let words = [
+        "special", "requests", "SPECIAL", "10%", "a_b", "é", "É", "ß", "", "Brand#12", "brand#12",
+        "x\ty", "13-abc", "31-abc", "1", "e", "ss", "special ",
+    ];
+    for from in (0..ROWS).step_by(200) {
+        let values = (from..(from + 200).min(ROWS)).map(|n| {
+            let word = |salt: u64| words[(mix(n, salt) % words.len() as u64) as usize];
+            let text = match mix(n, 50) % 4 {
+                0 => word(51).to_owned(),
+                1 => format!("{} {}", word(51), word(52)),
+                2 => format!("{}{}{}", word(51), word(52), word(53)),
+                _ => format!("{}  ", word(51)),
+            };
+            if mix(n, 54).is_multiple_of(30) {
+                format!("({n}, NULL, NULL, NULL, NULL, NULL, NULL)")
+            } else {
+                let fix: String = text.chars().take(20).collect();
+                format!("({n}, '{text}', '{text}', '{text}', '{text}', '{text}', '{fix}')")
+            }
+        });
+        let values: Vec<String> = values.collect();
+        run(
+            &mut session,
+            &format!("INSERT INTO x VALUES {}", values.join(", ")),
+        );
+    }
+    session
+}
+
+#[test]
+fn conditions_on_texts() {
+    let mut session = filled_with_texts();
+    for column in ["ai", "gen", "bin", "lat", "raw", "fix"] {
+        for condition in [
+            "{c} LIKE '%special%requests%'",
+            "{c} NOT LIKE '%special%requests%'",
+            "{c} LIKE 'special%'",
+            "{c} LIKE '%SPECIAL'",
+            "{c} LIKE '%e%s%'",
+            "{c} LIKE '_a%'",
+            "{c} LIKE '%\\%%'",
+            "{c} LIKE 'a|_b%' ESCAPE '|'",
+            "{c} LIKE '%é%'",
+            "{c} LIKE ''",
+            "{c} LIKE NULL",
+            "{c} = 'brand#12'",
+            "'special' = {c}",
+            "{c} <> 'special'",
+            "{c} = ''",
+            "{c} = 'é'",
+            "{c} <=> 'special'",
+            "{c} = 'special' COLLATE utf8mb4_0900_as_cs",
+            "{c} IN ('special', 'REQUESTS', '10%')",
+            "{c} NOT IN ('special', 'REQUESTS')",
+            "{c} NOT IN ('special', NULL)",
+            "{c} IN ('1', 'e', 'a', 'b', 'c', 'd', 'f', 'g', 'h', 'ss')",
+            "{c} IN ('special', 13)",
+            "SUBSTRING({c} FROM 1 FOR 2) IN ('13', '31', 'SP', 'é')",
+            "SUBSTRING({c}, 2, 3) = 'pec'",
+            "LEFT({c}, 1) = 'e' OR MID({c}, 4, 1) = 'c'",
+            "SUBSTRING({c}, 0, 2) = ''",
+            "SUBSTRING({c}, -2, 2) = 'al'",
+            "LEFT({c}, 3) LIKE 'SP%' AND {c} NOT LIKE '%x%'",
+        ] {
+            let condition = condition.replace("{c}", &format!("{{{column}}}"));
+            same(
+                &mut session,
+                &format!("SELECT COUNT(*), SUM(id), MIN(id) FROM x WHERE {condition}"),
+            );
+            same(
+                &mut session,
+                &format!(
+                    "SELECT x.id, y.id FROM x LEFT JOIN x y ON y.id = x.id + 1 AND {condition} \
+                     WHERE x.id < 150 ORDER BY x.id",
+                    condition = condition.replace('{', "{y.")
+                ),
+            );
+        }
+    }
+}
+
+#[test]
+fn counts_of_ranges() {
+    let mut session = filled();
+    run(&mut session, "CREATE INDEX by_nd ON r (n DESC)");
+    run(&mut session, "CREATE INDEX by_u ON r (u)");
+    for (column, index) in [("n", "by_n"), ("n", "by_nd"), ("u", "by_u"), ("i", "by_i")] {
+        for condition in [
+            "{c} BETWEEN 2 AND 5",
+            "{c} BETWEEN 5 AND 2",
+            "{c} > 3",
+            "3 > {c}",
+            "{c} >= 3 AND {c} < 6",
+            "{c} > 3 AND {c} > 4",
+            "{c} > 3 AND {c} + 1 < 6",
+            "{c} > 100000000000",
+            "{c} < 100000000000",
+            "{c} >= -100000000000",
+            "{c} < -100000000000",
+            "{c} < 18446744073709551615",
+            "{c} BETWEEN -7 AND 99999999999",
+            "{c} > 2.5 AND {c} <= 4",
+            "{c} > NULL",
+            "{c} < 4 AND id > 100",
+        ] {
+            let condition = condition.replace("{c}", &format!("{{{column}}}"));
+            let from = format!("r FORCE INDEX ({index})");
+            same(
+                &mut session,
+                &format!("SELECT COUNT(*) FROM {from} WHERE {condition}"),
+            );
+            let plain = with_columns(&condition, false);
+            run(
+                &mut session,
+                &format!("PREPARE p FROM 'SELECT COUNT(*) FROM {from} WHERE {plain}'"),
+            );
+            let direct = ask(
+                &mut session,
+                &format!("SELECT COUNT(*) FROM {from} WHERE {plain}"),
+            );
+            assert_eq!(ask(&mut session, "EXECUTE p"), direct, "{condition}");
+        }
+        run(
+            &mut session,
+            &format!(
+                "PREPARE p FROM 'SELECT COUNT(*) FROM r FORCE INDEX ({index}) WHERE {column} > ?'"
+            ),
+        );
+        for value in ["3", "-99999999999", "99999999999", "NULL", "2.5", "'4x'"] {
+            run(&mut session, &format!("SET @v = {value}"));
+            let found = ask(&mut session, "EXECUTE p USING @v");
+            let hidden = format!("SELECT COUNT(*) FROM r WHERE IFNULL({column}, NULL) > {value}");
+            assert_eq!(found, ask(&mut session, &hidden), "{column} > {value}");
+        }
+    }
+}
+
+#[test]
+fn conditions_beside_subqueries() {
+    let mut session = filled();
+    for condition in [
+        "{d} > (SELECT AVG(d) FROM s) AND {i} > 0",
+        "{i} > 0 AND {d} > (SELECT AVG(s.d) FROM s WHERE s.i = r.i)",
+        "{i} IN (SELECT i FROM s WHERE s.u > r.u) AND {t} > 5 AND {day} > DATE '2025-03-01'",
+        "{t} IS NULL AND (SELECT COUNT(*) FROM s WHERE s.k = r.u) = 1",
+        "({i} = 3 OR EXISTS (SELECT 1 FROM s WHERE s.u = r.u AND s.i < r.i)) AND {late} = 4",
+    ] {
+        same(
+            &mut session,
+            &format!("SELECT id, i FROM r WHERE {condition} ORDER BY id"),
+        );
+        same(
+            &mut session,
+            &format!("SELECT id, i FROM r WHERE {condition} ORDER BY id LIMIT 10"),
         );
     }
 }

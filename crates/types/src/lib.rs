@@ -45,7 +45,7 @@ pub use cast::{
     CastCx, JsonStoreError, round_f64, store, store_json_value, to_bool, to_date, to_datetime,
     to_decimal, to_f64, to_i64, to_text, to_time, to_u64,
 };
-pub use collation::{Charset, Collation};
+pub use collation::{AsciiEquality, Charset, Collation, LikePattern};
 pub use column_type::{ColumnType, Kind};
 pub use compare::{CompareAs, compare, comparison_type};
 pub use decimal::{Decimal, DecimalError};

@@ -7,7 +7,7 @@
 
 use super::{Bench, Route};
 use crate::connect::{Access, Admin};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::load::histogram;
 use crate::proto::Answer;
 use crate::report::{Axis, Cell, Experiment, Run};
@@ -17,31 +17,56 @@ use crate::value;
 use std::time::Instant;
 
 /// A query of a suite.
+#[derive(Clone, Copy)]
 pub(super) struct Question {
     /// Name in reports.
     pub(super) name: &'static str,
     /// The statement.
     pub(super) text: &'static str,
+    /// The same query for systems that refuse `text`.
+    pub(super) other_text: Option<&'static str>,
     /// Whether its ORDER BY determines the order of all rows.
     pub(super) is_ordered: bool,
+    /// Whether it runs with a quarter of the memory that its rows take, so that they go to files.
+    pub(super) is_spilled: bool,
+}
+
+impl Question {
+    const fn new(name: &'static str, text: &'static str, is_ordered: bool) -> Question {
+        Question {
+            name,
+            text,
+            other_text: None,
+            is_ordered,
+            is_spilled: false,
+        }
+    }
+
+    /// The same query for systems that refuse the first text.
+    pub(super) const fn or(self, text: &'static str) -> Question {
+        Question {
+            other_text: Some(text),
+            ..self
+        }
+    }
+
+    /// The query with little memory.
+    pub(super) const fn spilled(self) -> Question {
+        Question {
+            is_spilled: true,
+            ..self
+        }
+    }
 }
 
 /// A query whose ORDER BY determines the order of all rows.
 pub(super) const fn ordered(name: &'static str, text: &'static str) -> Question {
-    Question {
-        name,
-        text,
-        is_ordered: true,
-    }
+    Question::new(name, text, true)
 }
 
 /// A query that leaves the order of rows open.
 pub(super) const fn unordered(name: &'static str, text: &'static str) -> Question {
-    Question {
-        name,
-        text,
-        is_ordered: false,
-    }
+    Question::new(name, text, false)
 }
 
 /// Tables and the queries over them.
@@ -60,16 +85,60 @@ pub(super) struct Suite {
     pub(super) questions: &'static [Question],
 }
 
-/// Settings of a peer's session, so that it joins by hashing and has memory for
-/// sorts and groups: without them a join that no index serves takes it hours.
-const GENEROUS: &[&str] = &[
-    "join_cache_level = 4",
-    "join_buffer_space_limit = 268435456",
-    "join_buffer_size = 67108864",
-    "sort_buffer_size = 67108864",
-    "tmp_table_size = 268435456",
-    "max_heap_table_size = 268435456",
-];
+/// Memory of a session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    /// Enough for every query.
+    Plenty,
+    /// So many bytes for each sort, join and temporary table.
+    Limited(u64),
+}
+
+/// Bytes of memory for each row of the largest table with [`Memory::Limited`]: about a quarter of
+/// the row's size.
+const LIMIT_PER_ROW: u64 = 32;
+
+impl Memory {
+    fn of(question: &Question, suite: &Suite) -> Memory {
+        if question.is_spilled {
+            Memory::Limited(suite.rows * LIMIT_PER_ROW)
+        } else {
+            Memory::Plenty
+        }
+    }
+
+    /// Settings of a session. Peers join by hashing and have memory for sorts and groups: without
+    /// that a join that no index serves takes them hours.
+    fn settings(self, system: System) -> Vec<String> {
+        if system == System::Porpoise {
+            let limit = match self {
+                Memory::Plenty => "default".to_owned(),
+                Memory::Limited(bytes) => bytes.to_string(),
+            };
+            return vec![format!("statement_memory_limit = {limit}")];
+        }
+        let (buffer, table) = match self {
+            Memory::Plenty => (64 << 20, 256 << 20),
+            Memory::Limited(bytes) => (bytes, bytes),
+        };
+        vec![
+            "join_cache_level = 4".to_owned(),
+            format!("join_buffer_space_limit = {table}"),
+            format!("join_buffer_size = {buffer}"),
+            format!("sort_buffer_size = {buffer}"),
+            format!("tmp_table_size = {table}"),
+            format!("max_heap_table_size = {table}"),
+        ]
+    }
+
+    /// Puts the settings in force.
+    fn apply(self, admin: &mut Admin, system: System) {
+        for setting in self.settings(system) {
+            // MySQL knows only some of them, and has hash joins anyway.
+            let _ = admin.run(&format!("set session {setting}"));
+        }
+    }
+}
 
 /// A fingerprint of a result; equal for equal rows in the
 /// same order, or in any where the question leaves it open.
@@ -102,7 +171,12 @@ fn ask(
 ) -> Result<(Run, u64)> {
     let before = crate::procfs::Reading::now(target.pid);
     let begun = Instant::now();
-    let answer = admin.run(question.text)?;
+    let answer = match admin.run(question.text) {
+        Err(error) if error.kind == Kind::Refused && question.other_text.is_some() => {
+            return ask_otherwise(admin, target, question, cores);
+        }
+        answered => answered?,
+    };
     let took = begun.elapsed();
     let after = crate::procfs::Reading::now(target.pid);
     let found = fingerprint(answer, question.is_ordered);
@@ -118,6 +192,21 @@ fn ask(
         failure: None,
     };
     Ok((Run::of(&outcome, cores), found))
+}
+
+/// As [`ask`], with the other text.
+fn ask_otherwise(
+    admin: &mut Admin,
+    target: &Target,
+    question: &Question,
+    cores: usize,
+) -> Result<(Run, u64)> {
+    let other = Question {
+        text: question.other_text.unwrap_or(question.text),
+        other_text: None,
+        ..*question
+    };
+    ask(admin, target, &other, cores)
 }
 
 /// Runs a suite on all systems that speak SQL.
@@ -152,7 +241,8 @@ pub(super) fn run(bench: &mut Bench, suite: &Suite) -> Result<()> {
     }
     let mut experiment = describe(suite, &routes, notes);
     let done = rounds(bench, suite, &routes, &mut experiment.cells);
-    experiment.notes.extend(medians(suite, &experiment.cells));
+    let medians = medians(suite, &experiment);
+    experiment.notes.extend(medians);
     bench.keep(experiment);
     done
 }
@@ -183,8 +273,10 @@ fn describe(suite: &Suite, routes: &[Route], notes: Vec<String>) -> Experiment {
         about: format!(
             "One statement at a time over {}; the answers of all systems are compared. Latency is that of the whole answer; a first round is not \
              counted. Peers join by hashing (join_cache_level = 4) and have 64 MiB for a sort and a \
-             join, 256 MiB for a temporary table.",
-            suite.tables
+             join, 256 MiB for a temporary table. With a name that begins with \"spilled\", a \
+             statement has {} KiB: statement_memory_limit, or a peer's buffers.",
+            suite.tables,
+            (suite.rows * LIMIT_PER_ROW) >> 10
         ),
         axis: Axis {
             title: "rows".to_owned(),
@@ -197,15 +289,26 @@ fn describe(suite: &Suite, routes: &[Route], notes: Vec<String>) -> Experiment {
     }
 }
 
-/// A line for each question: the median time of each system.
-fn medians(suite: &Suite, cells: &[Cell]) -> Vec<String> {
+/// A line for each question: the median time of each system, and the ratio of each of our systems'
+/// to each peer's.
+fn medians(suite: &Suite, experiment: &Experiment) -> Vec<String> {
     let line = |question: &Question| {
-        let asked = cells.iter().filter(|c| c.operation == question.name);
-        let shown = asked.filter(|c| !c.runs.is_empty()).map(|cell| {
+        let asked = experiment.cells.iter();
+        let asked = asked.filter(|c| c.operation == question.name && !c.runs.is_empty());
+        let times = asked.map(|cell| {
             let times: Vec<f64> = cell.runs.iter().map(|r| r.seconds * 1e3).collect();
-            format!("{} {:.1} ms", cell.system, median(&times))
+            (cell.system.as_str(), median(&times))
         });
-        let shown: Vec<String> = shown.collect();
+        let times: Vec<(&str, f64)> = times.collect();
+        let of = |name: &str| times.iter().find(|(known, _)| *known == name);
+        let ratios = experiment.pairs.iter().filter_map(|(ours, theirs)| {
+            let ((_, ours), (peer, theirs)) = (of(ours)?, of(theirs)?);
+            Some(format!("{:.2} of {peer}'s time", ours / theirs))
+        });
+        let shown = times
+            .iter()
+            .map(|(name, time)| format!("{name} {time:.1} ms"));
+        let shown: Vec<String> = shown.chain(ratios).collect();
         format!("median, {}: {}", question.name, shown.join(", "))
     };
     suite.questions.iter().map(line).collect()
@@ -218,21 +321,22 @@ fn rounds(bench: &mut Bench, suite: &Suite, routes: &[Route], cells: &mut [Cell]
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut admins = Vec::with_capacity(routes.len());
     for route in routes {
-        let mut admin = Admin::connect(&route.endpoint.target)?;
-        if route.endpoint.target.system == System::Mysql {
-            for setting in GENEROUS {
-                // MySQL knows only some of them, and has hash joins anyway.
-                let _ = admin.run(&format!("set session {setting}"));
-            }
-        }
-        admins.push(admin);
+        admins.push(Admin::connect(&route.endpoint.target)?);
     }
     bench
         .progress
         .expect(cells.len() * (rounds + 1), std::time::Duration::ZERO);
     let mut first = 0;
+    let mut memory = None;
     for question in suite.questions {
         let mut known: Option<(u64, &str)> = None;
+        let wanted = Memory::of(question, suite);
+        if memory != Some(wanted) {
+            memory = Some(wanted);
+            for (route, admin) in routes.iter().zip(&mut admins) {
+                wanted.apply(admin, route.endpoint.target.system);
+            }
+        }
         for round in 0..=rounds {
             for step in 0..routes.len() {
                 let position = match round % 2 {

@@ -240,6 +240,16 @@ pub fn guarantee_9_random_ranges_against_a_sorted_map(new: EngineFactory<'_>) {
             batch,
         );
         assert_eq!(found, expected, "{start:?}..{end:?} reverse {reverse}");
+        let one = range(fixture.space, &start, end.as_deref(), reverse);
+        let mut first = Vec::new();
+        txn.first_entries(Read::SNAPSHOT, &[one, one], &mut |n, key, value| {
+            first.push((n, (key.to_vec(), value.to_vec())));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        let expected = expected.first().into_iter();
+        let expected = expected.flat_map(|e| [(0, e.clone()), (1, e.clone())]);
+        assert_eq!(first, expected.collect::<Vec<_>>());
     }
 }
 

@@ -504,6 +504,50 @@ impl Txn {
         Ok(!position.done())
     }
 
+    /// Visits entries of each range of a scan, in these partitions, in index order: at least the first
+    /// of each range.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn first_entries(
+        &mut self,
+        table: &Table,
+        spec: &ScanSpec,
+        partitions: Option<&[usize]>,
+        read: Read,
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<()> {
+        self.accesses.begin_scan(spec);
+        let spaces = scan::spaces_of(table, spec.index, partitions);
+        spec.first_entries(self.kv.as_mut(), &spaces, read, visit)
+    }
+
+    /// Counts the next entries of a scan, at most `limit` (at least 1), in these partitions, as
+    /// [`Txn::scan_entries`] would visit them.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn count_scan(
+        &mut self,
+        table: &Table,
+        spec: &ScanSpec,
+        partitions: Option<&[usize]>,
+        read: Read,
+        (position, limit): (&mut ScanPosition, usize),
+    ) -> Result<usize> {
+        if position.done() {
+            return Ok(0);
+        }
+        if position.is_at_start() {
+            self.accesses.begin_scan(spec);
+        }
+        let spaces = scan::spaces_of(table, spec.index, partitions);
+        let kv = self.kv.as_mut();
+        let counted = spec.count(kv, &spaces, read, position, limit.max(1))?;
+        self.accesses.add_scanned(spec, counted as u64, false);
+        Ok(counted)
+    }
+
     /// Counts entries that [`Txn::scan_entries`] visited for a statement.
     pub fn count_entries(&mut self, spec: &ScanSpec, visited: u64) {
         self.accesses.add_scanned(spec, visited, false);

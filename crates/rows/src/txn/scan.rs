@@ -255,6 +255,43 @@ impl ScanSpec {
         Ok(())
     }
 
+    /// Visits the first entry of each range, in one space; over several, all entries.
+    pub(super) fn first_entries(
+        &self,
+        kv: &mut dyn kv::Txn,
+        spaces: &[SpaceId],
+        read: Read,
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<()> {
+        let mut position = ScanPosition::default();
+        if let [space] = spaces {
+            return self.resume(*space, &mut position, |ranges| {
+                Ok((kv.first_entries(read, ranges, visit)?, ScanEnd::Done))
+            });
+        }
+        self.walk(kv, spaces, read, &mut position, usize::MAX, visit)
+    }
+
+    /// Counts the next entries from a position on, at most `limit`.
+    pub(super) fn count(
+        &self,
+        kv: &mut dyn kv::Txn,
+        spaces: &[SpaceId],
+        read: Read,
+        position: &mut ScanPosition,
+        limit: usize,
+    ) -> Result<usize> {
+        if let [space] = spaces {
+            return self.resume(*space, position, |ranges| kv.count(read, ranges, limit));
+        }
+        let mut counted = 0;
+        self.walk(kv, spaces, read, position, limit, &mut |_, _, _| {
+            counted += 1;
+            ControlFlow::Continue(())
+        })?;
+        Ok(counted)
+    }
+
     /// One engine scan of one space from a position on.
     fn walk_one(
         &self,
@@ -265,6 +302,19 @@ impl ScanSpec {
         limit: usize,
         visit: &mut ScanVisitor<'_>,
     ) -> Result<()> {
+        self.resume(space, position, |ranges| {
+            Ok(((), kv.scan(read, ranges, limit, visit)?))
+        })
+    }
+
+    /// Calls the engine for the rest of the ranges in one space, and moves the position to where the
+    /// call ended.
+    fn resume<T>(
+        &self,
+        space: SpaceId,
+        position: &mut ScanPosition,
+        call: impl FnOnce(&[ScanRange<'_>]) -> kv::Result<(T, ScanEnd)>,
+    ) -> Result<T> {
         let mut resume = position.after.take();
         if let (Some(key), false) = (&mut resume, self.reverse) {
             key.push(0);
@@ -274,7 +324,7 @@ impl ScanSpec {
             let resume = resume.as_deref().filter(|_| r == position.range);
             ranges.push(range.resumed(space, resume, self.reverse));
         }
-        let end = kv.scan(read, &ranges, limit, visit)?;
+        let (done, end) = call(&ranges)?;
         match end {
             ScanEnd::Done => position.done = true,
             ScanEnd::Stopped { range, key } => {
@@ -282,7 +332,7 @@ impl ScanSpec {
                 position.after = Some(key);
             }
         }
-        Ok(())
+        Ok(done)
     }
 }
 

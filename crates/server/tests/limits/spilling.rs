@@ -214,6 +214,78 @@ fn joins_spill() {
     }
 }
 
+/// Statements that are put together at random: joins, groups, windows, DISTINCT and sorts over keys of
+/// all types.
+fn random_statement(rng: &mut fastrand::Rng) -> String {
+    let keys = [
+        "small", "other", "big", "exact", "words", "general", "bytes", "day", "moment", "span",
+        "kind",
+    ];
+    let key = |rng: &mut fastrand::Rng| keys[rng.usize(..keys.len())];
+    let (k, l, m) = (key(rng), key(rng), key(rng));
+    let at_most = rng.u32(2000..ROWS);
+    match rng.u32(..9) {
+        0 => format!(
+            "SELECT a.id, b.id, b.words FROM t a JOIN t b ON b.other = a.other AND b.{k} = a.{k} \
+                      WHERE a.id < {at_most}"
+        ),
+        1 => format!(
+            "SELECT a.id, b.id, b.{l}, b.doc FROM t a LEFT JOIN t b ON b.other = a.id AND b.id <> {at_most}"
+        ),
+        2 => format!(
+            "SELECT a.id, a.{k} FROM t a WHERE NOT EXISTS (SELECT 1 FROM t b WHERE b.other = a.id \
+                      AND b.{k} >= a.{k})"
+        ),
+        3 => format!(
+            "SELECT a.id, b.{k}, c.id, c.{l} FROM t a JOIN t b ON b.other = a.id JOIN t c ON \
+                      c.exact = b.exact WHERE a.id < {at_most}"
+        ),
+        4 => format!(
+            "SELECT {k}, other, COUNT(*), MIN(id), SUM(exact), MAX({l}) FROM t GROUP BY {k}, other"
+        ),
+        5 => format!("SELECT DISTINCT {k}, other, {l} FROM t ORDER BY {l}, {k}, other"),
+        6 => format!("SELECT id, {k}, words, {l} FROM t ORDER BY {m} DESC, {l}"),
+        7 => format!(
+            "SELECT id, words, RANK() OVER (PARTITION BY {k} ORDER BY {l}), COUNT(*) OVER (PARTITION BY \
+                      {m} ORDER BY id ROWS 7 PRECEDING) FROM t"
+        ),
+        _ => format!(
+            "SELECT a.id, x.{k}, x.n FROM t a JOIN (SELECT other, {k}, COUNT(*) OVER (ORDER BY id) AS n, \
+                      words, doc FROM t WHERE id < {at_most} LIMIT 100000) x ON x.other = a.id"
+        ),
+    }
+}
+
+#[test]
+fn random_statements_answer_alike_with_little_memory() {
+    let (server, mut sql) = start();
+    let seed = std::env::var("PORPOISE_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let before = metric(&server, "porpoise_temporary_files_total");
+    for _ in 0..30 {
+        let statement = random_statement(&mut rng);
+        limit(&mut sql, 1024);
+        let expected = sql.rows(&statement);
+        // The order of rows is that of the driving scan, or the sort's, which is stable.
+        for mebibytes in [1, 3] {
+            limit(&mut sql, mebibytes);
+            let found = sql.rows(&statement);
+            assert!(
+                found == expected,
+                "PORPOISE_SEED={seed}: {statement}: {} rows, {} in memory",
+                found.len(),
+                expected.len()
+            );
+        }
+        assert_released(&server, &statement);
+    }
+    let after = metric(&server, "porpoise_temporary_files_total");
+    assert!(after > before + 20, "few statements were spilled");
+}
+
 #[test]
 fn materialized_rows_spill() {
     let (server, mut sql) = start();

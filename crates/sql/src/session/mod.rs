@@ -180,7 +180,6 @@ impl SqlSession {
         let progress = metadata_locks.progress().clone();
         let process = Process::new(&client, named_at, now, cancel.clone(), progress);
         let process = Arc::new(process);
-        let counters = process.counters.clone();
         let mut session = SqlSession {
             metadata_locks,
             limited_usage: account::LimitedUsage::connect(&server, &client)?,

@@ -392,7 +392,9 @@ fn table_function_extra(extra: &str) -> String {
 fn extra(scan: &Scan, join: Option<&Join>, sorted: bool, temporary: bool) -> String {
     let mut parts = Vec::new();
     let conditions = join.is_some_and(|j| !j.on.is_empty() || !j.filter.is_empty());
-    if conditions || !scan.filter.is_empty() {
+    // MySQL checks the conditions of a range on its rows, too.
+    let of_range = matches!(scan.access, Access::IndexRangeScan { .. }) && !scan.implied.is_empty();
+    if conditions || of_range || !scan.filter.is_empty() {
         parts.push("Using where");
     }
     if temporary {

@@ -9,8 +9,8 @@
 //! in their order.
 
 use super::ExecResult;
+use crate::expr::condition::{ConditionResult, Test};
 use crate::expr::eval::{EvalCx, Slot};
-use crate::expr::number::{ConditionResult, Test};
 use crate::expr::{Expr, logic};
 use porpoise_rows::catalog::Table;
 

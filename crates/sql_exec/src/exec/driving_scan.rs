@@ -1,6 +1,7 @@
 //! The driving scan of a join: yields the first table's rows in batches.
 //!
 //! Conditions on a stored table run on rows in place; only rows that pass are copied into the join.
+//! Conditions with subqueries, which read other rows, run on the copies.
 
 use super::conditions::Conditions;
 use super::derived;
@@ -15,9 +16,11 @@ use super::visit::{VisitOutcome, columns_of_entries, copied_slot, visit_entries,
 use super::{Exec, ExecResult};
 use crate::bind::Origin;
 use crate::error::SqlError;
-use crate::expr::eval::Slot;
+use crate::expr::Expr;
+use crate::expr::eval::{EvalCx, Slot};
+use crate::expr::logic;
 use crate::plan::QueryPlan;
-use crate::plan::scan::{Scan, ScanMode};
+use crate::plan::scan::{FilterPlace, Scan, ScanMode};
 use bumpalo::Bump;
 use porpoise_rows::catalog::Table;
 use porpoise_types::Value;
@@ -45,12 +48,34 @@ pub(super) struct Stored<'p> {
     batch: usize,
     /// Number of rows that the consumer wants.
     rows_wanted: u64,
-    /// Conditions and pruning of a scan whose rows are checked in place.
-    in_place: Option<(Conditions<'p>, Pruning)>,
+    /// The checks of a scan whose rows are checked in place.
+    in_place: Option<InPlace<'p>>,
     /// Columns that are read of the entries of a covering index.
     columns: Vec<usize>,
     /// Number of rows scanned, counted until the conditions are compiled.
     scanned_rows: usize,
+}
+
+/// The checks of rows in place.
+struct InPlace<'p> {
+    conditions: Conditions<'p>,
+    pruning: Pruning,
+    /// Conditions with subqueries, which are checked on copies of the rows that passed.
+    subqueries: Vec<&'p Expr>,
+}
+
+impl<'p> InPlace<'p> {
+    fn of(scan: &'p Scan, table: &'p Table, cx: &EvalCx<'_>) -> ExecResult<Option<InPlace<'p>>> {
+        if scan.filter_place == FilterPlace::Copies {
+            return Ok(None);
+        }
+        let (subqueries, plain) = scan.filter.iter().partition(|e| e.has_subquery());
+        Ok(Some(InPlace {
+            conditions: Conditions::of(plain),
+            pruning: Pruning::of(scan, table, cx)?,
+            subqueries,
+        }))
+    }
 }
 
 impl<'p> DrivingScan<'p> {
@@ -61,7 +86,8 @@ impl<'p> DrivingScan<'p> {
             return Ok(0);
         };
         match &stored.in_place {
-            Some((_, pruning)) if scan.filter.is_empty() => {
+            Some(in_place) if scan.filter.is_empty() => {
+                let pruning = &in_place.pruning;
                 let passed = stored.cursor.skip(stored.table, pruning, exec, most)?;
                 let left = stored.rows_wanted.saturating_sub(passed);
                 stored.batch = usize::try_from(left).map_or(BATCH, |n| n.clamp(1, BATCH));
@@ -102,14 +128,7 @@ impl<'p> DrivingScan<'p> {
         } else {
             BATCH
         };
-        let shown = if scan.filters_in_place {
-            Some((
-                Conditions::new(&scan.filter),
-                Pruning::of(scan, table, &cx)?,
-            ))
-        } else {
-            None
-        };
+        let in_place = InPlace::of(scan, table, &cx)?;
         let columns = if scan.mode == ScanMode::Covering {
             columns_of_entries(plan, scan.slot, table, cursor.index())
         } else {
@@ -120,7 +139,7 @@ impl<'p> DrivingScan<'p> {
             cursor,
             batch,
             rows_wanted,
-            in_place: shown,
+            in_place,
             columns,
             scanned_rows: 0,
         })))
@@ -173,22 +192,46 @@ impl<'p> Stored<'p> {
         if scan.lock().is_none() {
             self.batch = limit.saturating_mul(4).min(BATCH);
         }
-        let cx = cx_of(exec, arena);
-        let Some((conditions, pruning)) = &mut self.in_place else {
-            let cursor = &mut self.cursor;
-            let slots = fetch_slots(scan, table, cursor, Some(empty), limit, exec, arena)?;
-            let Some(slots) = slots else {
-                return Ok(None);
-            };
-            let mut out = Vec::with_capacity(slots.len());
-            for slot in slots {
-                let tuple = with_slot(empty, scan.slot, slot, arena);
-                if scan.lock().is_some() || all_true(&scan.filter, tuple, &cx)? {
-                    out.push(tuple);
-                }
-            }
-            return Ok(Some(out));
+        if self.in_place.is_some() {
+            return self.next_in_place((plan, scan), limit, exec, arena);
+        }
+        let cursor = &mut self.cursor;
+        let slots = fetch_slots(scan, table, cursor, Some(empty), limit, exec, arena)?;
+        let Some(slots) = slots else {
+            return Ok(None);
         };
+        let cx = cx_of(exec, arena);
+        let mut out = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let tuple = with_slot(empty, scan.slot, slot, arena);
+            if scan.lock().is_some() || all_true(&scan.filter, tuple, &cx)? {
+                out.push(tuple);
+            }
+        }
+        Ok(Some(out))
+    }
+
+    /// As [`Stored::next`], with rows checked in place.
+    fn next_in_place<'a, 'x: 'a>(
+        &mut self,
+        (plan, scan): (&'a QueryPlan, &'a Scan),
+        limit: usize,
+        exec: &mut Exec<'x>,
+        arena: &'a Bump,
+    ) -> ExecResult<Option<Vec<Tuple<'a>>>>
+    where
+        'p: 'a,
+    {
+        let table: &'p Table = self.table;
+        let cx = cx_of(exec, arena);
+        let Some(in_place) = &mut self.in_place else {
+            return Ok(None);
+        };
+        let InPlace {
+            conditions,
+            pruning,
+            subqueries,
+        } = in_place;
         if self.scanned_rows < INTERPRETED_ROWS && self.scanned_rows + limit >= INTERPRETED_ROWS {
             let tables: Vec<Option<&'p Table>> = tables_with_only(table, scan.slot);
             conditions.compile(&tables, &cx);
@@ -220,8 +263,33 @@ impl<'p> Stored<'p> {
         } else {
             visit_rows(table, cursor, batch, exec, &mut visit)?
         };
-        Ok((progress == VisitOutcome::More || shown > 0).then_some(out))
+        if progress != VisitOutcome::More && shown == 0 {
+            return Ok(None);
+        }
+        if !subqueries.is_empty() {
+            return passing(out, subqueries, &cx).map(Some);
+        }
+        Ok(Some(out))
     }
+}
+
+/// The rows for which all of these conditions are true.
+fn passing<'a>(
+    rows: Vec<Tuple<'a>>,
+    conditions: &[&'a Expr],
+    cx: &EvalCx<'a>,
+) -> ExecResult<Vec<Tuple<'a>>> {
+    let mut out = Vec::with_capacity(rows.len());
+    for row in rows {
+        let mut passes = true;
+        for condition in conditions {
+            passes = passes && logic::truth(condition, row, cx)? == Some(true);
+        }
+        if passes {
+            out.push(row);
+        }
+    }
+    Ok(out)
 }
 
 /// Tables by slot, with only this one filled in.

@@ -14,7 +14,7 @@ use crate::plan::scan::Access;
 use bumpalo::Bump;
 use porpoise_kv::Read;
 use porpoise_rows::catalog::Table;
-use porpoise_rows::{FoundRow, KeyRange, Lookup, RowRef, ScanPosition, ScanSpec};
+use porpoise_rows::{EntryVisitor, FoundRow, KeyRange, Lookup, RowRef, ScanPosition, ScanSpec};
 use porpoise_types::ValueRef;
 use std::ops::ControlFlow;
 
@@ -242,40 +242,39 @@ impl Cursor {
         if position.done() || spec.ranges.is_empty() {
             return Ok(None);
         }
-        let mut out: Vec<Entry<'a>> = Vec::new();
-        let mut bad = None;
         let read = exec.read();
-        let reader = match width {
-            0 => None,
-            _ => {
-                let held = table.columns_in_entries(spec.index);
-                Some(table.entry_reader(spec.index, &held)?)
-            }
-        };
-        let mut keep = |_: usize, key: &[u8], value: &[u8]| {
-            let key: &'a [u8] = arena.alloc_slice_copy(key);
-            let values = arena.alloc_slice_fill_copy(width, ValueRef::Null);
-            if let Some(reader) = &reader {
-                let value: &'a [u8] = arena.alloc_slice_copy(value);
-                let mut own = |bytes: Vec<u8>| -> &'a [u8] { arena.alloc_slice_copy(&bytes) };
-                let done = reader.read(key, value, values, &mut own);
-                bad = bad.take().or(done.err());
-            }
-            out.push(Entry {
-                key,
-                slot: Slot::Values(values),
-            });
-            ControlFlow::Continue(())
-        };
-        let at = (position, limit.max(1));
-        let partitions = pruning.partitions();
-        exec.txn()
-            .scan_entries(table, spec, partitions, read, at, &mut keep)?;
+        let out = read_entries(table, (spec.index, width), arena, |keep| {
+            let at = (position, limit.max(1));
+            let partitions = pruning.partitions();
+            exec.txn()
+                .scan_entries(table, spec, partitions, read, at, keep)?;
+            Ok(())
+        })?;
         exec.txn().count_entries(spec, out.len() as u64);
-        match bad {
-            Some(error) => Err(ExecError::from(error)),
-            None => Ok(Some(out)),
-        }
+        Ok(Some(out))
+    }
+
+    /// Returns at least the first entry of each range, and ends the cursor.
+    pub(super) fn first_entries<'a>(
+        &mut self,
+        table: &'a Table,
+        (pruning, width): (&Pruning, usize),
+        exec: &mut Exec<'_>,
+        arena: &'a Bump,
+    ) -> ExecResult<Vec<Entry<'a>>> {
+        let Some((spec, _)) = self.entries() else {
+            return Err(SqlError::internal("entries without a scan").into());
+        };
+        let read = exec.read();
+        let out = read_entries(table, (spec.index, width), arena, |keep| {
+            let partitions = pruning.partitions();
+            exec.txn()
+                .first_entries(table, spec, partitions, read, keep)?;
+            Ok(())
+        })?;
+        exec.txn().count_entries(spec, out.len() as u64);
+        spec.ranges.clear();
+        Ok(out)
     }
 
     /// Skips at most `most` entries. Returns the number skipped.
@@ -295,13 +294,8 @@ impl Cursor {
             exec.check_cancelled()?;
             let limit = usize::try_from(most - passed).map_or(COUNT_BATCH, |n| n.min(COUNT_BATCH));
             let at = (&mut *position, limit);
-            exec.txn()
-                .scan_entries(table, spec, partitions, read, at, &mut |_, _, _| {
-                    passed += 1;
-                    ControlFlow::Continue(())
-                })?;
+            passed += exec.txn().count_scan(table, spec, partitions, read, at)? as u64;
         }
-        exec.txn().count_entries(spec, passed);
         Ok(passed)
     }
 
@@ -318,16 +312,10 @@ impl Cursor {
         if position.done() || spec.ranges.is_empty() {
             return Ok(None);
         }
-        let mut rows = 0;
         let (read, partitions) = (exec.read(), pruning.partitions());
         let at = (position, COUNT_BATCH);
-        exec.txn()
-            .scan_entries(table, spec, partitions, read, at, &mut |_, _, _| {
-                rows += 1;
-                ControlFlow::Continue(())
-            })?;
-        exec.txn().count_entries(spec, rows);
-        Ok(Some(rows))
+        let rows = exec.txn().count_scan(table, spec, partitions, read, at)?;
+        Ok(Some(rows as u64))
     }
 }
 
@@ -372,8 +360,45 @@ fn look_up_keys<'a>(
     }
 }
 
-/// Entries counted in one call.
-const COUNT_BATCH: usize = 4096;
+/// Copies the entries of an index that a call visits, with the first `width` columns of their rows.
+fn read_entries<'a>(
+    table: &'a Table,
+    (index, width): (usize, usize),
+    arena: &'a Bump,
+    call: impl FnOnce(&mut EntryVisitor<'_>) -> ExecResult<()>,
+) -> ExecResult<Vec<Entry<'a>>> {
+    let mut out: Vec<Entry<'a>> = Vec::new();
+    let mut bad = None;
+    let reader = match width {
+        0 => None,
+        _ => {
+            let held = table.columns_in_entries(index);
+            Some(table.entry_reader(index, &held)?)
+        }
+    };
+    call(&mut |_: usize, key: &[u8], value: &[u8]| {
+        let key: &'a [u8] = arena.alloc_slice_copy(key);
+        let values = arena.alloc_slice_fill_copy(width, ValueRef::Null);
+        if let Some(reader) = &reader {
+            let value: &'a [u8] = arena.alloc_slice_copy(value);
+            let mut own = |bytes: Vec<u8>| -> &'a [u8] { arena.alloc_slice_copy(&bytes) };
+            let done = reader.read(key, value, values, &mut own);
+            bad = bad.take().or(done.err());
+        }
+        out.push(Entry {
+            key,
+            slot: Slot::Values(values),
+        });
+        ControlFlow::Continue(())
+    })?;
+    match bad {
+        Some(error) => Err(ExecError::from(error)),
+        None => Ok(out),
+    }
+}
+
+/// Entries counted in one call; the engine passes checkpoints meanwhile.
+const COUNT_BATCH: usize = 1 << 16;
 
 /// Larger key sets of a subquery are not looked up: the whole table is scanned instead.
 const MAX_SET: usize = 10_000;

@@ -30,6 +30,9 @@ use bumpalo::Bump;
 /// Rows visited in one engine call; the statement can be cancelled between two calls.
 const BATCH: usize = 1024;
 
+/// The same for the first call, after which the conditions are compiled.
+const FIRST_BATCH: usize = 128;
+
 /// The same, if rows are copied.
 const COPY_BATCH: usize = 256;
 
@@ -61,8 +64,10 @@ pub(super) fn run(
         let cx = cx_of(exec, &arena);
         let batch = if states.is_spilling() {
             COPY_BATCH
-        } else {
+        } else if compiled {
             BATCH
+        } else {
+            FIRST_BATCH
         };
         let mut copied = Vec::new();
         let mut visit = |slot: &Slot<'_>| -> ExecResult<bool> {

@@ -4,22 +4,23 @@
 //! found are distributed to the batch rows that requested them.
 
 use super::conditions::Conditions;
-use super::fetch::{Batch, Cursor};
+use super::fetch::{Batch, Cursor, Entry};
 use super::join::Tuple;
 use super::pruning::Pruning;
 use super::query::cx_of;
-use super::scan::{fetch_entries, fetch_rows, slot_of_row};
+use super::scan::{fetch_entries, fetch_first_entries, fetch_rows, slot_of_row};
 use super::visit::{VisitOutcome, visit_rows};
 use super::{Exec, ExecResult, keys};
 use crate::error::SqlError;
-use crate::expr::Expr;
 use crate::expr::eval::Slot;
+use crate::expr::{CmpOp, Expr, ExprKind};
+use crate::plan::physical::{Join, JoinKind};
 use crate::plan::scan::{Access, Scan, ScanMode};
 use bumpalo::Bump;
 use foldhash::fast::RandomState;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{FoundRow, KeyRange, Lookup, RowRef, ScanPosition, ScanSpec};
-use porpoise_types::ValueRef;
+use porpoise_types::{CompareAs, ValueRef};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
@@ -115,15 +116,40 @@ impl<'a> LookupResult<'a> {
     }
 }
 
+/// Whether any entry of a key decides about a match: the conditions are only equalities of integers
+/// that are parts of the key, and whether there is a match is all that is asked.
+fn one_entry_suffices(join: &Join, table: &Table, index: usize, parts: usize) -> bool {
+    let scan = &join.right;
+    if !matches!(join.kind, JoinKind::Semi | JoinKind::Anti) || !scan.is_covering() {
+        return false;
+    }
+    let key = table.indexes.get(index).map_or(&[][..], |i| &i.parts);
+    let is_key_column = |e: &Expr| match &e.kind {
+        ExprKind::Column { slot, column, .. } if *slot == scan.slot => {
+            let mut parts = key.iter().take(parts);
+            parts.any(|part| part.column == *column && part.prefix.is_none())
+        }
+        _ => false,
+    };
+    join.on.iter().all(|condition| match &condition.kind {
+        ExprKind::Compare(CmpOp::Eq, CompareAs::Int, sides) => {
+            let [a, b] = sides.as_ref();
+            let other = |e: &Expr| e.slots() & scan.slot_bit() == 0;
+            (is_key_column(a) && other(b)) || (is_key_column(b) && other(a))
+        }
+        _ => false,
+    })
+}
+
 /// Finds the rows of each tuple's key with one call for all of them.
 pub(super) fn lookup<'a, 'x: 'a>(
-    scan: &'a Scan,
-    on: &'a [Expr],
+    join: &'a Join,
     table: &'a Table,
     tuples: &[Tuple<'a>],
     exec: &mut Exec<'x>,
     arena: &'a Bump,
 ) -> ExecResult<LookupResult<'a>> {
+    let scan = &join.right;
     let (Some(index), Some(parts)) = (scan.access.index(), scan.access.keys()) else {
         return Err(SqlError::internal("a look-up without keys").into());
     };
@@ -138,9 +164,10 @@ pub(super) fn lookup<'a, 'x: 'a>(
         };
         if scan.mode == ScanMode::Row {
             let width = tuples.first().map_or(0, |tuple| tuple.len());
-            lookup_prefixes_in_place(scan, on, table, keys, width, exec, arena)?
+            lookup_prefixes_in_place(scan, &join.on, table, keys, width, exec, arena)?
         } else {
-            lookup_prefixes(scan, table, keys, exec, arena)?
+            let one = one_entry_suffices(join, table, index, keys.used);
+            lookup_prefixes(scan, one, table, keys, exec, arena)?
         }
     };
     Ok(LookupResult {
@@ -195,9 +222,11 @@ struct PrefixKeys<'k> {
     used: usize,
 }
 
-/// Scans the index entries of key prefixes: any number of rows for each key.
+/// Scans the index entries of key prefixes: any number of rows for each key, or at least the first if
+/// `one_suffices`.
 fn lookup_prefixes<'a, 'x: 'a>(
     scan: &'a Scan,
+    one_suffices: bool,
     table: &'a Table,
     keys: PrefixKeys<'_>,
     exec: &mut Exec<'x>,
@@ -213,17 +242,22 @@ fn lookup_prefixes<'a, 'x: 'a>(
     let mut found: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); positions.len()];
     if scan.is_covering() {
         let mut ends = Vec::new();
-        while let Some(batch) = fetch_entries(scan, table, &mut cursor, FETCH_BATCH, exec, arena)? {
-            for entry in batch {
-                ends.clear();
-                table.part_ends(index, entry.key, &mut ends);
-                let end = used.checked_sub(1).and_then(|last| ends.get(last));
-                let key = end.and_then(|end| entry.key.get(..*end));
-                let at = key.and_then(|key| positions.get(key));
-                if let Some(at) = at.and_then(|at| found.get_mut(*at)) {
-                    at.push(entry.slot);
-                }
+        let mut keep = |entry: Entry<'a>| {
+            ends.clear();
+            table.part_ends(index, entry.key, &mut ends);
+            let end = used.checked_sub(1).and_then(|last| ends.get(last));
+            let key = end.and_then(|end| entry.key.get(..*end));
+            let at = key.and_then(|key| positions.get(key));
+            if let Some(at) = at.and_then(|at| found.get_mut(*at)) {
+                at.push(entry.slot);
             }
+        };
+        if one_suffices {
+            let first = fetch_first_entries(scan, table, &mut cursor, exec, arena)?;
+            first.into_iter().for_each(&mut keep);
+        }
+        while let Some(batch) = fetch_entries(scan, table, &mut cursor, FETCH_BATCH, exec, arena)? {
+            batch.into_iter().for_each(&mut keep);
         }
     }
     while let Some(batch) = fetch_rows(scan, table, &mut cursor, None, FETCH_BATCH, exec, arena)? {

@@ -20,7 +20,7 @@ use super::query::{all_true, cx_of};
 use super::row_set::RowCursor;
 use super::rows::Demand;
 use super::scan::slot_of;
-use super::spilled_build::{Decision, SpilledBuild};
+use super::spilled_build::{BatchSize, Decision, SpilledBuild};
 use super::{Exec, ExecResult, derived};
 use crate::bind::{Origin, Source};
 use crate::error::SqlError;
@@ -137,19 +137,32 @@ fn run_pipeline(
         skip.set(skip.get() - driving.skip(first, skip.get(), exec)?);
     }
     let mut arena = Bump::new();
+    let mut size = BatchSize::new(BATCH);
     let mut loops = 1;
     loop {
         exec.check_cancelled()?;
         arena.reset();
         let since = exec.begin_part();
         let tuples = driving.next(plan, first, exec, &arena)?;
-        let rows = tuples.as_ref().map_or(0, Vec::len) as u64;
-        exec.end_part(first, Role::Scan, std::mem::take(&mut loops), rows, since);
-        let Some(tuples) = tuples else {
+        let Some(mut tuples) = tuples else {
+            exec.end_part(first, Role::Scan, loops, 0, since);
             return Ok(());
         };
+        let is_adaptive = first.lock().is_none() && inner.materialized.has_spilled_keys();
+        while is_adaptive && tuples.len() < size.rows() {
+            match driving.next(plan, first, exec, &arena)? {
+                Some(more) => tuples.extend(more),
+                None => break,
+            }
+        }
+        let rows = tuples.len();
+        let done = std::mem::take(&mut loops);
+        exec.end_part(first, Role::Scan, done, rows as u64, since);
         if !inner.run_joins(&joins, tuples, exec, &arena, consume)? {
             return Ok(());
+        }
+        if is_adaptive {
+            size.adapt(rows, exec, &arena)?;
         }
     }
 }
@@ -233,7 +246,7 @@ impl<'h> JoinState<'h> {
             }
             return Ok(true);
         };
-        for part in tuples.chunks(BATCH) {
+        for part in tuples.chunks(self.chunk_size(*join)) {
             exec.check_cancelled()?;
             let batch = part.iter().copied().enumerate().collect();
             let grown = self.join_batch(*join, batch, exec, arena)?;
@@ -243,6 +256,16 @@ impl<'h> JoinState<'h> {
             }
         }
         Ok(true)
+    }
+
+    /// Number of rows that a join extends at once.
+    fn chunk_size(&self, node: JoinNode<'h>) -> usize {
+        match node {
+            JoinNode::Table(join) if self.materialized.is_spilled_by_keys(join.right.slot) => {
+                usize::MAX
+            }
+            JoinNode::Table(_) | JoinNode::Nested(_) => BATCH,
+        }
     }
 
     /// Joins the batch with the right side of one join.
@@ -327,7 +350,7 @@ impl<'h> JoinState<'h> {
         match (&join.method, &source.origin) {
             (JoinMethod::IndexLookup, Origin::Stored(table)) => {
                 let tuples: Vec<Tuple<'a>> = batch.iter().map(|(_, tuple)| *tuple).collect();
-                let found = lookup(&join.right, &join.on, table, &tuples, exec, arena)?;
+                let found = lookup(join, table, &tuples, exec, arena)?;
                 return Ok(Candidates::LookupResult(found));
             }
             (JoinMethod::Lateral, Origin::Derived(derived)) => {

@@ -3,7 +3,8 @@
 //! A value is first converted to the type of its index column. If nothing is lost the key is exact.
 //! If no value of the column can be equal (5.5 in an integer column, text that is no number), there
 //! is no key and no row matches. A range bound that does not fit is dropped, and the condition is
-//! checked on the rows.
+//! checked on the rows; an integer beyond the range of an integer column gives the exact range: no row,
+//! or no bound.
 
 use super::ExecResult;
 use crate::expr::eval::{EvalCx, Slot, eval};
@@ -370,10 +371,10 @@ fn range<'a>(
     };
     let (mut low, mut high) = (EncodedBound::Open, EncodedBound::Open);
     if let Some(bound) = bounds.0 {
-        low = encode_bound(&column.ty, bound, &next, row, cx)?;
+        low = encode_bound((&column.ty, part.desc), bound, &next, row, cx)?;
     }
     if let Some(bound) = bounds.1 {
-        high = encode_bound(&column.ty, bound, &next, row, cx)?;
+        high = encode_bound((&column.ty, !part.desc), bound, &next, row, cx)?;
     }
     // NULL sorts first (last in a descending index), and no bound holds for it.
     let null = column.nullable && (bounds.0.is_some() || bounds.1.is_some());
@@ -404,7 +405,7 @@ fn range<'a>(
 }
 
 enum EncodedBound {
-    /// The bound is NULL: no value compares with it.
+    /// No value is within the bound: it is NULL, or beyond the column's range.
     Empty,
     /// The value does not fit the column: the range has no bound on this side.
     Open,
@@ -446,9 +447,10 @@ fn encode_like_prefix<'a>(
     Ok(EncodedBound::Key(key))
 }
 
-/// Converts a bound to a column of this type; `next` encodes a value's key.
+/// Converts a bound to a column of this type, whose values it limits from above or from below; `next`
+/// encodes a value's key.
 fn encode_bound<'a>(
-    ty: &ColumnType,
+    (ty, is_upper): (&ColumnType, bool),
     bound: &'a Bound,
     next: &impl Fn(Value) -> Vec<u8>,
     row: &[Slot<'a>],
@@ -460,6 +462,17 @@ fn encode_bound<'a>(
     }
     Ok(match convert_to_column(value, &bound.value.ty, ty, cx) {
         KeyValue::Exact(value) => EncodedBound::Key(next(value)),
+        // An integer beyond the column's range: above all values, or below.
+        KeyValue::NoMatch if is_plain_integer(ty) => match value {
+            ValueRef::Int(v) if (v < 0) == is_upper => EncodedBound::Empty,
+            ValueRef::UInt(_) if !is_upper => EncodedBound::Empty,
+            _ => EncodedBound::Open,
+        },
         KeyValue::NoMatch => EncodedBound::Open,
     })
+}
+
+/// Whether the type is one of the five integer types.
+fn is_plain_integer(ty: &ColumnType) -> bool {
+    ty.is_integer() && !matches!(ty.kind, Kind::Bit | Kind::Year)
 }

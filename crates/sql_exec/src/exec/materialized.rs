@@ -63,6 +63,12 @@ pub(super) enum Materialized<'h> {
     Spilled(SpilledBuild<'h>),
 }
 
+impl Materialized<'_> {
+    fn is_spilled_by_keys(&self) -> bool {
+        matches!(self, Materialized::Spilled(build) if build.has_keys())
+    }
+}
+
 /// The two sides of a join's only equality (the probe side's and this table's own) if both are
 /// plain integer columns of one unit.
 pub(super) fn number_key<'h>(
@@ -233,6 +239,19 @@ impl<'h> MaterializedTables<'h> {
         };
         exec.note_spilled(&join.right, Role::Scan, size);
         Ok(self.keep(scan.slot, Materialized::Spilled(build)))
+    }
+
+    /// Whether the input in a slot is in files, where rows are found by keys.
+    pub(super) fn is_spilled_by_keys(&self, slot: usize) -> bool {
+        let input = self.by_slot.get(&slot);
+        input.is_some_and(|input| input.is_spilled_by_keys())
+    }
+
+    /// Whether any input is in files, where rows are found by keys.
+    pub(super) fn has_spilled_keys(&self) -> bool {
+        self.by_slot
+            .values()
+            .any(|input| input.is_spilled_by_keys())
     }
 
     /// Records that the consumer receives rows.

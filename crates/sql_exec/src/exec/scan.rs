@@ -122,17 +122,35 @@ pub(super) fn fetch_entries<'a, 'x: 'a>(
 ) -> ExecResult<Option<Vec<Entry<'a>>>> {
     let cx = cx_of(exec, arena);
     let pruning = Pruning::of(scan, table, &cx)?;
-    // Columns after the last one of the entry read as NULL.
-    let width = match scan.mode {
-        ScanMode::CountOnly => 0,
-        _ => {
-            let held = table.columns_in_entries(cursor.index());
-            held.last().map_or(0, |last| last + 1)
-        }
-    };
+    let width = entry_width(scan, table, cursor);
     let batch = Batch {
         pruning: &pruning,
         limit,
     };
     cursor.next_entries(table, batch, width, exec, arena)
+}
+
+/// Fetches at least the first entry of each range of a scan's index.
+pub(super) fn fetch_first_entries<'a, 'x: 'a>(
+    scan: &'a Scan,
+    table: &'a Table,
+    cursor: &mut Cursor,
+    exec: &mut Exec<'x>,
+    arena: &'a Bump,
+) -> ExecResult<Vec<Entry<'a>>> {
+    let cx = cx_of(exec, arena);
+    let pruning = Pruning::of(scan, table, &cx)?;
+    let width = entry_width(scan, table, cursor);
+    cursor.first_entries(table, (&pruning, width), exec, arena)
+}
+
+/// Number of columns of a row that are read of its entry; columns behind them read as NULL.
+fn entry_width(scan: &Scan, table: &Table, cursor: &Cursor) -> usize {
+    match scan.mode {
+        ScanMode::CountOnly => 0,
+        _ => {
+            let held = table.columns_in_entries(cursor.index());
+            held.last().map_or(0, |last| last + 1)
+        }
+    }
 }

@@ -7,9 +7,11 @@
 //!          the first hash of each block is in memory
 //! ```
 //!
-//! A batch of the probe side is looked up in hash order, so that a block is read once for each
-//! batch. The rows found are copied and live as long as the batch. A join without equalities reads
-//! all rows for each row of the batch.
+//! A batch of the probe side is looked up in three steps: its hashes in ascending order give the
+//! positions of all rows found; these are read in the order of the file; and each is handed to the
+//! probe rows that it belongs to. So a block of either file is read at most once for each batch, and
+//! batches are as large as memory permits ([`BatchSize`]). The rows found are copied and live as long
+//! as the batch. A join without equalities reads all rows for each row of the batch.
 //!
 //! Invariants:
 //! 1. The index only narrows the candidates: the join's conditions reject rows of other keys with
@@ -20,12 +22,12 @@
 //! partition, but plans rely on the order of the driving scan, for example if an index saves a sort
 //! or makes the rows of a group consecutive.
 
-use super::join::{Candidates, Tuple};
+use super::join::{BATCH, Candidates, Tuple};
 use super::rowstore::{self, Values, values_of};
 use super::spill::records::{Position, RecordFile, RecordReader, RecordWriter};
 use super::spill::sorter::Sorter;
 use super::state::States;
-use super::{ExecError, ExecResult};
+use super::{Exec, ExecError, ExecResult};
 use crate::error::SqlError;
 use crate::expr::comparable::append_comparable;
 use crate::expr::eval::{EvalCx, Slot, eval};
@@ -33,13 +35,20 @@ use crate::plan::physical::HashKey;
 use bumpalo::Bump;
 use foldhash::fast::RandomState;
 use porpoise_base::interrupt::Pacer;
+use porpoise_base::sorting;
 use porpoise_rows::RowRef;
 use porpoise_rows::catalog::Table;
 use std::cmp::Ordering;
 use std::hash::BuildHasher;
 
-/// Block size in bytes: one block is read for each row that is looked up.
+/// Block size in bytes: where the rows found are far apart, one block is read for each.
 const BLOCK: usize = 4 << 10;
+
+/// Maximum number of rows of a batch; sorting their hashes takes about a millisecond.
+const MAX_BATCH: usize = 16 << 10;
+
+/// Least number of rows of a batch for which its memory is charged.
+const MIN_CHARGED_BATCH: usize = 1 << 10;
 
 /// The first byte of a row: stored as in the engine, or as serialized values.
 const STORED: u8 = 0;
@@ -191,24 +200,89 @@ impl Index {
         })
     }
 
-    /// The positions of the rows with a hash, in order.
-    fn find(&self, hash: u64, reader: &mut RecordReader) -> ExecResult<Vec<Position>> {
-        let mut found = Vec::new();
-        // Records with this hash may begin in the block before the first one that starts with it.
-        let at = self.blocks.partition_point(|(first, _)| *first < hash);
-        let Some((_, first)) = self.blocks.get(at.saturating_sub(1)) else {
-            return Ok(found);
-        };
-        let mut pacer = Pacer::new();
-        let mut more = reader.seek(*first).map(|()| true)?;
-        while more && hash_of(reader.key()) <= hash {
-            pacer.tick()?;
-            if hash_of(reader.key()) == hash {
-                found.push(Position::from_bytes(reader.value()).ok_or_else(damaged)?);
-            }
-            more = reader.advance()?;
+    /// A cursor before the first record.
+    fn cursor(&self) -> IndexCursor<'_> {
+        IndexCursor {
+            index: self,
+            reader: self.file.reader(),
+            block: None,
+            is_at_record: false,
+            pacer: Pacer::new(),
         }
-        Ok(found)
+    }
+}
+
+/// Looks up ascending hashes.
+struct IndexCursor<'i> {
+    index: &'i Index,
+    reader: RecordReader,
+    /// The block of the last seek.
+    block: Option<usize>,
+    /// Whether the reader is at a record, which no look-up has passed.
+    is_at_record: bool,
+    pacer: Pacer,
+}
+
+impl IndexCursor<'_> {
+    /// Calls a function with the positions of the rows with a hash, in order. No hash is less than one
+    /// looked up before.
+    fn find(&mut self, hash: u64, found: &mut impl FnMut(Position)) -> ExecResult<()> {
+        // Records with this hash may begin in the block before the first one that starts with it.
+        let blocks = &self.index.blocks;
+        let block = blocks
+            .partition_point(|(first, _)| *first < hash)
+            .saturating_sub(1);
+        let Some((_, first)) = blocks.get(block) else {
+            return Ok(());
+        };
+        if self.block.is_none_or(|known| known < block) {
+            self.reader.seek(*first)?;
+            (self.block, self.is_at_record) = (Some(block), true);
+        }
+        while self.is_at_record && hash_of(self.reader.key()) <= hash {
+            self.pacer.tick()?;
+            if hash_of(self.reader.key()) == hash {
+                found(Position::from_bytes(self.reader.value()).ok_or_else(damaged)?);
+            }
+            self.is_at_record = self.reader.advance()?;
+        }
+        Ok(())
+    }
+}
+
+/// Size of the batches of a join with spilled inputs: the more rows are looked up at once, the more
+/// of them share a block.
+#[derive(Debug)]
+pub(super) struct BatchSize {
+    rows: usize,
+    /// Bytes that a batch may take.
+    budget: Option<u64>,
+}
+
+impl BatchSize {
+    /// Begins with batches of this many rows.
+    pub(super) fn new(rows: usize) -> BatchSize {
+        BatchSize { rows, budget: None }
+    }
+
+    /// Number of rows of the next batch.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Adapts the size after a batch that took memory in an arena.
+    pub(super) fn adapt(&mut self, rows: usize, exec: &Exec<'_>, arena: &Bump) -> ExecResult<()> {
+        if self.rows >= MIN_CHARGED_BATCH {
+            exec.env.memory.note_arena(arena)?;
+        }
+        let states = exec.shared.states;
+        let budget = *self.budget.get_or_insert_with(|| states.batch_budget());
+        let bytes = (arena.allocated_bytes() as u64).max(1);
+        let fitting = (rows as u64).saturating_mul(budget) / bytes;
+        let fitting = usize::try_from(fitting).unwrap_or(MAX_BATCH);
+        let most = self.rows.saturating_mul(4).min(MAX_BATCH);
+        self.rows = fitting.clamp(BATCH, most.max(BATCH));
+        Ok(())
     }
 }
 
@@ -252,7 +326,9 @@ impl<'h> SpilledBuild<'h> {
         let mut key = Vec::new();
         let mut hashes: Vec<(u64, usize)> = Vec::new();
         let mut count = 0;
+        let mut pacer = Pacer::new();
         for (at, tuple) in batch.enumerate() {
+            pacer.tick()?;
             key.clear();
             let mut known = true;
             for part in keys {
@@ -268,24 +344,50 @@ impl<'h> SpilledBuild<'h> {
         // List 0 is empty.
         let mut lists: Vec<Vec<Slot<'a>>> = vec![Vec::new()];
         let mut of = vec![0; count];
-        let (mut index_reader, mut reader) = (index.file.reader(), self.rows.reader());
+        let mut wanted: Vec<(Position, usize, usize)> = Vec::new();
+        let mut cursor = index.cursor();
         let mut last = None;
         for (hash, at) in hashes {
             if last != Some(hash) {
-                let mut list = Vec::new();
-                for position in index.find(hash, &mut index_reader)? {
-                    reader.seek(position)?;
-                    let bytes: &'a [u8] = cx.arena.alloc_slice_copy(reader.value());
-                    list.push(decode(self.table, bytes, cx.arena)?);
-                }
-                lists.push(list);
+                let (list, mut rows) = (lists.len(), 0);
+                cursor.find(hash, &mut |position| {
+                    wanted.push((position, list, rows));
+                    rows += 1;
+                })?;
+                lists.push(vec![Slot::Null; rows]);
                 last = Some(hash);
             }
             if let Some(place) = of.get_mut(at) {
                 *place = lists.len() - 1;
             }
         }
+        self.read_rows(wanted, &mut lists, cx.arena)?;
         Ok(Candidates::SharedLists(lists, of))
+    }
+
+    /// Reads rows in the order of the file, each into its place in a list.
+    fn read_rows<'a>(
+        &self,
+        mut wanted: Vec<(Position, usize, usize)>,
+        lists: &mut [Vec<Slot<'a>>],
+        arena: &'a Bump,
+    ) -> ExecResult<()>
+    where
+        'h: 'a,
+    {
+        sorting::sort_by(&mut wanted, sorting::RUN_CHEAP, |(a, ..), (b, ..)| a.cmp(b))?;
+        let mut reader = self.rows.reader();
+        let mut pacer = Pacer::new();
+        for (position, list, at) in wanted {
+            pacer.tick()?;
+            reader.seek(position)?;
+            let bytes: &'a [u8] = arena.alloc_slice_copy(reader.value());
+            let row = decode(self.table, bytes, arena)?;
+            if let Some(place) = lists.get_mut(list).and_then(|list| list.get_mut(at)) {
+                *place = row;
+            }
+        }
+        Ok(())
     }
 
     /// Calls `decide` for each row until it wants no more. Matching rows are copied and passed to

@@ -160,6 +160,11 @@ impl States {
         self.used.set(self.used.get().saturating_add(bytes));
     }
 
+    /// Bytes that a batch of rows may take while operators spill.
+    pub(super) fn batch_budget(&self) -> u64 {
+        (self.headroom() / 4).min(MAX_SHARE)
+    }
+
     /// Whether this many more bytes belong in files rather than in memory.
     pub(super) fn exceeds(&self, bytes: u64) -> bool {
         bytes > self.headroom() && self.spill_dir().is_some()

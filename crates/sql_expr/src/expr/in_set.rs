@@ -157,6 +157,9 @@ fn encode(
         }
         (CompareAs::Decimal, ValueRef::Decimal(_) | ValueRef::Int(_)) => true,
         (CompareAs::Double, ValueRef::Double(_)) => true,
+        (CompareAs::Date, ValueRef::Date(_)) => true,
+        (CompareAs::DateTime, ValueRef::Date(_) | ValueRef::DateTime(_)) => true,
+        (CompareAs::Time, ValueRef::Time(_)) => true,
         _ => false,
     };
     Ok(plain && append_comparable(value, &e.ty, how, cx, key)?)

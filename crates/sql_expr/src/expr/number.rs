@@ -1,9 +1,8 @@
 //! Integer expressions, evaluated on rows without decoding them.
 //!
-//! Expressions that read columns of fixed width, and add, subtract, multiply and compare them, are
-//! compiled once for a scan of many rows to a small tree over `i64`: integers as they are, decimals
-//! as unscaled numbers, dates in their packed form. The cost is one load and one operation for each
-//! node and row.
+//! Expressions that read columns of fixed width, and add, subtract and multiply them, are compiled
+//! once for a scan of many rows to a small tree over `i64`: integers as they are, decimals as unscaled
+//! numbers, dates in their packed form. The cost is one load and one operation for each node and row.
 //!
 //! Invariants:
 //! 1. If the tree gives a value, [`eval`] gives the same one, without warnings or errors. In all
@@ -17,11 +16,11 @@
 //! once.
 
 use super::eval::{EvalCx, Slot, eval};
-use super::{ArithOp, CmpOp, Expr, ExprKind, Load, Truth};
+use super::{ArithOp, Expr, ExprKind, Load};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::number::{NUMBER_DIGITS, number_of};
 use porpoise_rows::{Number, NumberColumn};
-use porpoise_types::{ColumnType, CompareAs, Date, DateTime, Decimal, Kind, Time, Value, ValueRef};
+use porpoise_types::{ColumnType, Date, DateTime, Decimal, Kind, Time, Value, ValueRef};
 
 /// Unit of an integer expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,28 +116,6 @@ pub fn to_value(number: i64, unit: Unit, ty: &ColumnType) -> Option<Value> {
     })
 }
 
-/// Converts a constant to a number in its own unit.
-fn constant<'t>(e: &Expr, cx: &EvalCx<'_>) -> Option<NumberExpr<'t>> {
-    if !matches!(e.kind, ExprKind::Const(_) | ExprKind::Param(_)) {
-        return None;
-    }
-    let value = eval(e, &[], cx).ok()?;
-    let (number, unit) = match value {
-        ValueRef::Int(v) => (v, Unit::Integer),
-        ValueRef::UInt(v) => (i64::try_from(v).ok()?, Unit::Integer),
-        ValueRef::Decimal(v) => {
-            let (number, scale) = v.unscaled()?;
-            (i64::try_from(number).ok()?, Unit::Scaled(scale))
-        }
-        ValueRef::Date(v) => (i64::from(v.packed()), Unit::Date),
-        ValueRef::DateTime(v) => (i64::try_from(v.packed()).ok()?, Unit::DateTime),
-        ValueRef::Time(v) => (v.as_micros(), Unit::Time),
-        ValueRef::Null | ValueRef::Double(_) | ValueRef::Bytes(_) => return None,
-    };
-    let node = Node::Const(number);
-    Some(NumberExpr { node, unit })
-}
-
 impl<'t> Node<'t> {
     fn scaled(self, factor: i64) -> Node<'t> {
         match (self, factor) {
@@ -201,7 +178,7 @@ fn power_of_ten(scale: u8) -> Option<i64> {
 }
 
 /// Converts both to one unit, in which they compare as their values do.
-fn to_common_unit<'t>(
+pub(super) fn to_common_unit<'t>(
     a: NumberExpr<'t>,
     b: NumberExpr<'t>,
 ) -> Option<(NumberExpr<'t>, NumberExpr<'t>)> {
@@ -245,7 +222,37 @@ impl<'t> NumberExpr<'t> {
                 let (x, y) = (Self::of(a, tables, cx)?, Self::of(b, tables, cx)?);
                 arithmetic(*op, x, a, y, b, e)
             }
-            _ => constant(e, cx),
+            _ => Self::constant(e, cx),
+        }
+    }
+
+    /// Converts a constant to a number in its own unit.
+    pub(super) fn constant(e: &Expr, cx: &EvalCx<'_>) -> Option<Self> {
+        if !matches!(e.kind, ExprKind::Const(_) | ExprKind::Param(_)) {
+            return None;
+        }
+        let value = eval(e, &[], cx).ok()?;
+        let (number, unit) = match value {
+            ValueRef::Int(v) => (v, Unit::Integer),
+            ValueRef::UInt(v) => (i64::try_from(v).ok()?, Unit::Integer),
+            ValueRef::Decimal(v) => {
+                let (number, scale) = v.unscaled()?;
+                (i64::try_from(number).ok()?, Unit::Scaled(scale))
+            }
+            ValueRef::Date(v) => (i64::from(v.packed()), Unit::Date),
+            ValueRef::DateTime(v) => (i64::try_from(v.packed()).ok()?, Unit::DateTime),
+            ValueRef::Time(v) => (v.as_micros(), Unit::Time),
+            ValueRef::Null | ValueRef::Double(_) | ValueRef::Bytes(_) => return None,
+        };
+        let node = Node::Const(number);
+        Some(NumberExpr { node, unit })
+    }
+
+    /// The number of a constant.
+    pub(super) fn as_constant(&self) -> Option<i64> {
+        match self.node {
+            Node::Const(number) => Some(number),
+            Node::Column(..) | Node::Arith(..) => None,
         }
     }
 
@@ -317,186 +324,4 @@ impl NumberExpr<'_> {
             Unit::Date | Unit::DateTime | Unit::Time => None,
         }
     }
-}
-
-/// A compiled condition on integer expressions.
-#[derive(Clone, Debug)]
-pub enum Test<'t> {
-    /// A comparison.
-    Compare(CmpOp, NumberExpr<'t>, NumberExpr<'t>),
-    /// Conjunction.
-    And(Vec<Test<'t>>),
-    /// Disjunction.
-    Or(Vec<Test<'t>>),
-    /// Negation.
-    Not(Box<Test<'t>>),
-    /// IS NULL.
-    Null(NumberExpr<'t>),
-    /// IN: equal to one of these constants, in the expression's unit, ascending.
-    In(NumberExpr<'t>, Vec<i64>),
-}
-
-/// Result of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConditionResult {
-    /// True.
-    Yes,
-    /// False.
-    No,
-    /// NULL.
-    Unknown,
-    /// It has to be evaluated in full.
-    NotApplicable,
-}
-
-impl From<bool> for ConditionResult {
-    fn from(holds: bool) -> ConditionResult {
-        if holds {
-            ConditionResult::Yes
-        } else {
-            ConditionResult::No
-        }
-    }
-}
-
-/// Whether values with this kind of comparison can be compared as numbers of these units.
-fn comparable(how: CompareAs, a: Unit, b: Unit) -> bool {
-    match how {
-        CompareAs::Int => a == Unit::Integer && b == Unit::Integer,
-        CompareAs::Decimal => {
-            let exact = |unit| matches!(unit, Unit::Integer | Unit::Scaled(_));
-            exact(a) && exact(b)
-        }
-        CompareAs::Date | CompareAs::DateTime => a == b && matches!(a, Unit::Date | Unit::DateTime),
-        CompareAs::Time => a == Unit::Time && b == Unit::Time,
-        _ => false,
-    }
-}
-
-impl<'t> Test<'t> {
-    /// Compiles a condition over rows of these tables, by slot; `None` if it cannot be compiled.
-    pub fn of(e: &Expr, tables: &[Option<&'t Table>], cx: &EvalCx<'_>) -> Option<Self> {
-        let number = |e: &Expr| NumberExpr::of(e, tables, cx);
-        let compare = |op, how, a: &Expr, b: &Expr| {
-            let (a, b) = (number(a)?, number(b)?);
-            if !comparable(how, a.unit, b.unit) {
-                return None;
-            }
-            let (a, b) = to_common_unit(a, b)?;
-            Some(Test::Compare(op, a, b))
-        };
-        let not = |test, negated| {
-            if negated {
-                Test::Not(Box::new(test))
-            } else {
-                test
-            }
-        };
-        Some(match &e.kind {
-            ExprKind::Compare(op, how, args) => {
-                let [a, b] = args.as_ref();
-                compare(*op, *how, a, b)?
-            }
-            ExprKind::Between { args, how, negated } => {
-                let ([arg, low, high], [above, below]) = (args.as_ref(), *how);
-                let both = vec![
-                    compare(CmpOp::Ge, above, arg, low)?,
-                    compare(CmpOp::Le, below, arg, high)?,
-                ];
-                not(Test::And(both), *negated)
-            }
-            ExprKind::And(args) | ExprKind::Or(args) => {
-                let tests: Option<Vec<Test<'t>>> =
-                    args.iter().map(|arg| Test::of(arg, tables, cx)).collect();
-                match &e.kind {
-                    ExprKind::And(_) => Test::And(tests?),
-                    _ => Test::Or(tests?),
-                }
-            }
-            ExprKind::Not(arg) => Test::Not(Box::new(Test::of(arg, tables, cx)?)),
-            ExprKind::Is {
-                arg,
-                truth: Truth::Null,
-                negated,
-            } => not(Test::Null(number(arg)?), *negated),
-            ExprKind::In { arg, list, negated } => {
-                let arg = number(arg)?;
-                let mut items = Vec::with_capacity(list.len());
-                for (how, item) in list {
-                    let item = constant(item, cx)?;
-                    if !comparable(*how, arg.unit, item.unit) || arg.unit != item.unit {
-                        return None;
-                    }
-                    let Node::Const(v) = item.node else {
-                        return None;
-                    };
-                    items.push(v);
-                }
-                items.sort_unstable();
-                not(Test::In(arg, items), *negated)
-            }
-            _ => return None,
-        })
-    }
-
-    /// Evaluates the condition for a row.
-    #[inline]
-    pub fn holds(&self, row: &[Slot<'_>]) -> ConditionResult {
-        match self {
-            Test::Compare(op, a, b) => compared(*op, a.eval(row), b.eval(row)),
-            Test::And(tests) => {
-                let mut all = ConditionResult::Yes;
-                for test in tests {
-                    match test.holds(row) {
-                        ConditionResult::Yes => {}
-                        ConditionResult::Unknown => all = ConditionResult::Unknown,
-                        decided => return decided,
-                    }
-                }
-                all
-            }
-            Test::Or(tests) => {
-                let mut any = ConditionResult::No;
-                for test in tests {
-                    match test.holds(row) {
-                        ConditionResult::No => {}
-                        ConditionResult::Unknown => any = ConditionResult::Unknown,
-                        decided => return decided,
-                    }
-                }
-                any
-            }
-            Test::Not(test) => match test.holds(row) {
-                ConditionResult::Yes => ConditionResult::No,
-                ConditionResult::No => ConditionResult::Yes,
-                other => other,
-            },
-            Test::Null(number) => match number.eval(row) {
-                NumberResult::Null => ConditionResult::Yes,
-                NumberResult::Value(_) => ConditionResult::No,
-                NumberResult::NotApplicable => ConditionResult::NotApplicable,
-            },
-            Test::In(number, items) => match number.eval(row) {
-                NumberResult::Value(v) => items.binary_search(&v).is_ok().into(),
-                NumberResult::Null => ConditionResult::Unknown,
-                NumberResult::NotApplicable => ConditionResult::NotApplicable,
-            },
-        }
-    }
-}
-
-#[inline]
-fn compared(op: CmpOp, a: NumberResult, b: NumberResult) -> ConditionResult {
-    let order = match (a, b) {
-        (NumberResult::Value(a), NumberResult::Value(b)) => a.cmp(&b),
-        (NumberResult::NotApplicable, _) | (_, NumberResult::NotApplicable) => {
-            return ConditionResult::NotApplicable;
-        }
-        (NumberResult::Null, NumberResult::Null) if op == CmpOp::NullSafe => {
-            return ConditionResult::Yes;
-        }
-        _ if op == CmpOp::NullSafe => return ConditionResult::No,
-        _ => return ConditionResult::Unknown,
-    };
-    ConditionResult::from(op.accepts(order))
 }

@@ -21,7 +21,7 @@ use super::cost;
 use super::min_max::has_index_order;
 use super::physical::{Aggregate, AggregateMethod, DistinctMethod, RowOperator};
 use super::sargable::{bare_column, can_use_index, sargable_predicates};
-use super::scan::{Access, Estimate, LooseScan, Scan, ScanMode};
+use super::scan::{Access, Estimate, FilterPlace, LooseScan, Scan, ScanMode};
 use crate::bind::{Aggregate as AggregateCall, AggregateKind, Source};
 use crate::expr::{Expr, ExprKind, Truth};
 use crate::statistics::StatisticsSource;
@@ -71,7 +71,7 @@ pub(super) fn loose_index_scan(plan: &mut QueryPlan, statistics: &dyn Statistics
     scan.mode = best.mode;
     // The path of the keys that implied these conditions is not used.
     scan.filter.append(&mut scan.implied);
-    scan.filters_in_place = false;
+    scan.filter_place = FilterPlace::Copies;
     scan.estimate = Estimate {
         rows: best.rows,
         cost: best.cost,

@@ -21,6 +21,7 @@ pub mod derived;
 mod derived_pushdown;
 mod dml;
 mod equal_columns;
+mod exact_range;
 mod finish;
 mod from;
 mod generated;

@@ -14,7 +14,7 @@
 
 use super::QueryPlan;
 use super::sargable::{Sargable, sargable_predicates};
-use super::scan::{Bound, Scan};
+use super::scan::{Bound, FilterPlace, Scan};
 use super::sinks::Target;
 use crate::bind::{Origin, Source};
 use crate::error::{Result, SqlError};
@@ -129,9 +129,17 @@ fn place_partitions(scan: &mut Scan, on: &[Expr], sources: &[Source]) {
     };
     let narrowing: Vec<&Expr> = scan.implied.iter().chain(on).chain(&scan.filter).collect();
     scan.placement.partition_constants = partition_constants(table, scan.slot, &narrowing);
-    let simple = |e: &Expr| e.is_fixed() && !e.has_subquery();
     let reads = scan.lock().is_none() && scan.access.can_visit_in_place();
-    scan.filters_in_place = reads && scan.filter.iter().all(simple);
+    let subqueries = scan.filter.iter().filter(|e| e.has_subquery()).count();
+    scan.filter_place = if !reads || !scan.filter.iter().all(Expr::is_fixed) {
+        FilterPlace::Copies
+    } else if subqueries == 0 {
+        FilterPlace::InPlace
+    } else if subqueries < scan.filter.len() {
+        FilterPlace::Split
+    } else {
+        FilterPlace::Copies
+    };
 }
 
 /// Sets the placement of all scans of a query, and whether their conditions are

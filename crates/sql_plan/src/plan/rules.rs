@@ -15,6 +15,7 @@ use super::aggregate_joins::aggregate_joins;
 use super::constants::constants_through_equalities;
 use super::derived_pushdown::derived_pushdown;
 use super::equal_columns::equal_columns;
+use super::exact_range::drop_implied_conditions;
 use super::from::From;
 use super::loose_index_scan::loose_index_scan;
 use super::min_max::min_max_by_index;
@@ -22,10 +23,10 @@ use super::or_factors::{or_factors, or_parts_of_tables};
 use super::physical::{
     AggregateMethod, Filter, PointLookup, QueryPlan, ResultOperator, RowOperator,
 };
-use super::scan::{Scan, ScanMode};
+use super::scan::{FilterPlace, Scan, ScanMode};
 use super::semi::semi_joins;
 use super::top_n_per_group::top_n_per_group;
-use crate::bind::{Aggregate as AggregateCall, AggregateKind};
+use crate::bind::{Aggregate as AggregateCall, AggregateKind, Source};
 use crate::statistics::StatisticsSource;
 
 /// A rewrite rule for the FROM clause and its conditions.
@@ -126,17 +127,27 @@ fn point_lookup(plan: &mut QueryPlan, _: &dyn StatisticsSource) {
 
 /// COUNT(*) over index entries of which no column is read becomes a count in the engine.
 fn count_rows(plan: &mut QueryPlan, _: &dyn StatisticsSource) {
+    let table = plan.sources.first().and_then(Source::table).cloned();
     let Some(aggregate) = plan.aggregate_mut() else {
         return;
     };
-    let scan = aggregate.input.below_one_time_filter().as_scan();
     let counts = |call: &AggregateCall| call.kind == AggregateKind::CountRows;
-    if scan.is_some_and(|scan| scan.mode == ScanMode::CountOnly && scan.filter.is_empty())
-        && aggregate.group_by.is_empty()
-        && !aggregate.rollup
-        && matches!(aggregate.method, AggregateMethod::Hash)
-        && aggregate.calls.iter().all(counts)
+    if !aggregate.group_by.is_empty()
+        || aggregate.rollup
+        || !matches!(aggregate.method, AggregateMethod::Hash)
+        || !aggregate.calls.iter().all(counts)
     {
+        return;
+    }
+    let is_scan = aggregate.input.below_one_time_filter().as_scan().is_some();
+    if is_scan
+        && aggregate.first_row_columns.is_empty()
+        && let (Some(scan), Some(table)) = (aggregate.input.only_scan_mut(), &table)
+    {
+        drop_implied_conditions(scan, table);
+    }
+    let scan = aggregate.input.below_one_time_filter().as_scan();
+    if scan.is_some_and(|scan| scan.mode == ScanMode::CountOnly && scan.filter.is_empty()) {
         aggregate.method = AggregateMethod::CountRows;
     }
 }
@@ -173,7 +184,7 @@ fn fuse(rows: &mut RowOperator, keeps_all: bool) {
         }
         // A window writes temporary files while its input runs.
         RowOperator::Window(window) => fuse(&mut window.input, false),
-        RowOperator::Scan(scan) if keeps_all && scan.filters_in_place => {
+        RowOperator::Scan(scan) if keeps_all && scan.filter_place == FilterPlace::InPlace => {
             if let RowOperator::Scan(scan) = std::mem::replace(rows, RowOperator::SingleRow) {
                 *rows = RowOperator::FusedScan(scan);
             }

@@ -16,14 +16,26 @@ pub struct Scan {
     pub mode: ScanMode,
     /// Conditions on the rows; those on the right side of a join are in the join.
     pub filter: Vec<Expr>,
-    /// Whether conditions are checked in place, so that only rows that pass are copied.
-    pub filters_in_place: bool,
+    /// Where the conditions are checked.
+    pub filter_place: FilterPlace,
     /// Conditions that hold for every row of the access path, and are not checked.
     pub implied: Vec<Expr>,
     /// Partition pruning, and the overflow values to fetch.
     pub placement: Placement,
     /// The planner's estimate; zeros if it had no choice.
     pub estimate: Estimate,
+}
+
+/// The rows on which the conditions of a scan are checked: a row in place is not copied unless it
+/// passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterPlace {
+    /// All on copies.
+    Copies,
+    /// Those with subqueries on copies of the rows that pass the others in place.
+    Split,
+    /// All in place.
+    InPlace,
 }
 
 /// The part of a row that a scan reads.
@@ -183,7 +195,7 @@ impl Scan {
             access,
             mode: ScanMode::Row,
             filter: Vec::new(),
-            filters_in_place: false,
+            filter_place: FilterPlace::Copies,
             implied: Vec::new(),
             placement: Placement::default(),
             estimate: Estimate::default(),

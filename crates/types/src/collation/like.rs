@@ -8,14 +8,20 @@
 use super::{Charset, Collation};
 use porpoise_base::interrupt::Pacer;
 
-/// The next item of a pattern.
-enum Item {
+/// An item of a pattern.
+#[derive(Clone, Copy)]
+pub(super) enum Item {
     Any,
     One,
     Char(u32),
 }
 
-fn next_item(charset: Charset, pattern: &[u8], escape: Option<u32>) -> Option<(Item, usize)> {
+/// The first item of a pattern, and its length.
+pub(super) fn next_item(
+    charset: Charset,
+    pattern: &[u8],
+    escape: Option<u32>,
+) -> Option<(Item, usize)> {
     let (code, len) = charset.decode_char(pattern)?;
     if Some(code) == escape
         && let Some((next, more)) = pattern

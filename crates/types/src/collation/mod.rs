@@ -22,9 +22,11 @@
 //! `utf8mb4_unicode_520_ci` are those of their tables; MySQL forms no contractions there, but in the
 //! variants of languages (`uca_language`).
 
+mod ascii;
 mod charset;
 mod known;
 mod like;
+mod like_pattern;
 mod multi_byte;
 mod one_byte;
 mod order;
@@ -35,7 +37,9 @@ mod uca_levels;
 mod uca_pad;
 mod unicode_form;
 
+pub use ascii::AsciiEquality;
 pub use charset::Charset;
+pub use like_pattern::LikePattern;
 pub use multi_byte::MultiByteSet;
 pub use one_byte::OneByteSet;
 pub(crate) use order::{BINARY_END, escape_binary};
@@ -326,6 +330,12 @@ impl Collation {
         like::like(self, text, pattern, escape)
     }
 
+    /// Prepares a LIKE pattern for many texts.
+    #[must_use]
+    pub fn like_pattern(self, pattern: &[u8], escape: Option<char>) -> LikePattern {
+        LikePattern::new(self, pattern, escape)
+    }
+
     /// Returns the literal prefix of a LIKE pattern, with escapes resolved and without trailing
     /// spaces, which keys of matching texts may not have.
     #[must_use]
@@ -353,6 +363,15 @@ impl Collation {
             | Scheme::Uca(_)
             | Scheme::UcaLevels(_) => 1,
         }
+    }
+
+    /// Whether characters are equal only to themselves.
+    fn equals_by_code(self) -> bool {
+        let order = known(self.0).map_or(Order::Bytes, |known| known.order);
+        matches!(
+            order,
+            Order::Bytes | Order::PaddedBytes | Order::MultiByteBin(_)
+        )
     }
 
     /// Whether two characters (codes of [`Charset::decode_char`]) are equal.

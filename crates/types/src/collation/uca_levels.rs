@@ -55,6 +55,11 @@ impl Levels {
         self.tables().all(|table| table.same_char(a, b))
     }
 
+    /// Whether an ASCII character has exactly one weight on each level and begins no contraction.
+    pub(super) fn has_one_weight(self, byte: u8) -> bool {
+        self.tables().all(|table| table.ascii(byte) != 0)
+    }
+
     pub(super) fn begins_contraction(self, code: u32) -> bool {
         version_13(self.language, 0).begins_contraction(code)
     }

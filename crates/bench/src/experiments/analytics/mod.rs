@@ -1,5 +1,5 @@
 //! `bench analytics`: queries over a table of a million rows: groups, joins,
-//! sorts, counts, ranges, windows.
+//! sorts, counts, ranges, windows, JSON, and some of them with little memory.
 //!
 //! Sums are of integers and decimals, so that the order in which rows are
 //! added up changes nothing.
@@ -35,6 +35,7 @@ fn schema(system: System) -> Vec<String> {
     [
         "drop table if exists sale".to_owned(),
         "drop table if exists customer".to_owned(),
+        "drop table if exists document".to_owned(),
         format!(
             "create table customer (id bigint primary key, name varchar(40) not null, \
              region int not null, code int not null){tail}"
@@ -48,6 +49,51 @@ fn schema(system: System) -> Vec<String> {
         ),
     ]
     .to_vec()
+}
+
+/// Statements that make the table of documents, of which a system is given the first that it
+/// accepts: MariaDB has no indexes of array elements.
+fn document_schemas(system: System) -> [String; 2] {
+    let tail = match system {
+        System::Mysql => " engine=InnoDB",
+        _ => "",
+    };
+    [", key by_tag ((cast(tags as unsigned array)))", ""].map(|key| {
+        format!(
+            "create table document (id bigint primary key, body json not null, \
+             tags json not null{key}){tail}"
+        )
+    })
+}
+
+/// Documents with up to four items and three tags.
+struct Documents;
+
+impl Rows for Documents {
+    fn statement(&self, rows: usize) -> String {
+        let marks = vec!["(?, ?, ?)"; rows].join(", ");
+        format!("insert into document values {marks}")
+    }
+
+    fn add(&self, n: u64, call: &mut Call) {
+        let item = |i: u64| {
+            let (sku, quantity) = (part(n, 20 + i, 200), part(n, 30 + i, 10));
+            format!("{{\"sku\": \"sku {sku}\", \"quantity\": {quantity}}}")
+        };
+        let items: Vec<String> = (0..part(n, 11, 5)).map(item).collect();
+        let tags: Vec<String> = (0..3).map(|i| part(n, 40 + i, 500).to_string()).collect();
+        let body = format!(
+            "{{\"name\": \"name {}\", \"kind\": \"kind {}\", \"items\": [{}]}}",
+            part(n, 12, 1000),
+            part(n, 13, 20),
+            items.join(", ")
+        );
+        call.int(int(n));
+        call.bytes(body.as_bytes());
+        call.bytes(format!("[{}]", tags.join(", ")).as_bytes());
+    }
+
+    fn item(&self, _: u64, _: &mut Call) {}
 }
 
 struct Customers;
@@ -106,11 +152,16 @@ fn prepare(target: &Target, route: &Route, rows: u64) -> Result<()> {
     for statement in schema(target.system) {
         admin.run(&statement)?;
     }
+    let [with_key, without] = document_schemas(target.system);
+    if admin.run(&with_key).is_err() {
+        admin.run(&without)?;
+    }
     let customers = (rows / SHARE).max(1);
+    LoadRows::new(0..customers, Documents).load(&route.endpoint)?;
     LoadRows::new(0..customers, Customers).load(&route.endpoint)?;
     LoadRows::new(0..rows, Sales { customers }).load(&route.endpoint)?;
     // Both plan by what they know of their tables.
-    admin.run("analyze table sale, customer")?;
+    admin.run("analyze table sale, customer, document")?;
     Ok(())
 }
 
@@ -126,7 +177,7 @@ pub fn analytics(bench: &mut Bench) -> Result<()> {
     });
     let suite = Suite {
         name: "analytics",
-        title: "Groups, joins and sorts of many rows",
+        title: "Groups, joins, sorts, windows and documents of many rows",
         tables: format!("{rows} rows and a tenth as many beside them"),
         rows,
         prepare,

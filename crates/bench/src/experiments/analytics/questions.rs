@@ -133,4 +133,66 @@ pub(super) const QUESTIONS: &[Question] = &[
         "month",
         "select date_format(day, '%Y-%m') m, sum(amount) from sale group by m",
     ),
+    ordered(
+        "share of a group",
+        "select count(*), sum(p) from (select amount * 100 div sum(amount) over (partition by kind) p \
+         from sale) x",
+    ),
+    ordered(
+        "range of values",
+        "select count(*), sum(n) from (select count(*) over (partition by shop order by quantity range \
+         between 5 preceding and current row) n from sale) x",
+    ),
+    ordered(
+        "first and last of a group",
+        "select count(*), sum(a), sum(b) from (select first_value(quantity) over w a, last_value(quantity) \
+         over w b from sale window w as (partition by shop order by day, id rows between unbounded \
+         preceding and unbounded following)) x",
+    ),
+    unordered(
+        "json value",
+        "select json_value(body, '$.kind') k, count(*) from document group by k",
+    ),
+    ordered(
+        "json filter",
+        "select count(*), sum(id) from document where json_unquote(json_extract(body, '$.name')) = 'name 17'",
+    ),
+    unordered(
+        "json table",
+        "select t.sku, count(*), sum(t.quantity) from document, json_table(body, '$.items[*]' \
+         columns (sku varchar(20) path '$.sku', quantity int path '$.quantity')) t \
+         where t.quantity > 5 group by t.sku",
+    ),
+    ordered(
+        "member of",
+        "select count(*), sum(id) from document where 17 member of (tags)",
+    )
+    .or("select count(*), sum(id) from document where json_contains(tags, '17')"),
+    ordered(
+        "spilled sort",
+        "select id, city, label from sale order by city desc, label",
+    )
+    .spilled(),
+    unordered(
+        "spilled distinct",
+        "select distinct label, amount from sale",
+    )
+    .spilled(),
+    unordered(
+        "spilled groups",
+        "select label, count(*), sum(amount), max(quantity) from sale group by label, id",
+    )
+    .spilled(),
+    ordered(
+        "spilled join",
+        "select count(*), sum(a.quantity), sum(b.amount) from sale a join sale b \
+         on b.amount = a.amount and b.day = a.day",
+    )
+    .spilled(),
+    ordered(
+        "spilled window",
+        "select count(*), max(r) from (select row_number() over (partition by city order by label) r \
+         from sale) x",
+    )
+    .spilled(),
 ];

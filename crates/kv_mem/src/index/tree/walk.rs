@@ -15,7 +15,7 @@
 
 use super::super::WalkOutcome;
 use super::{Bounds, Target, Tree};
-use crate::prefetch::prefetch;
+use crate::prefetch::{Prefetched, prefetch};
 use crate::record::{InlineKey, Pinned};
 use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
@@ -68,12 +68,11 @@ impl<'k> RemainingRange<'k> {
 
 impl Tree {
     /// Calls the visitor for the records of a range, in order, for at most `step` of them.
-    /// Prefetches `lines` cache lines of each newest version.
     pub(in super::super) fn walk<'g>(
         &self,
         range: RemainingRange<'_>,
         step: usize,
-        lines: usize,
+        prefetched: Prefetched,
         guard: &'g Guard,
         mut visit: impl FnMut(Pinned<'g>) -> ControlFlow<()>,
     ) -> WalkOutcome {
@@ -84,10 +83,10 @@ impl Tree {
         };
         let mut rest = range.after_leaf(bounds);
         let mut left = step.max(1);
-        prefetch_first(&run, lines, guard);
+        prefetch_first(&run, prefetched, guard);
         loop {
             for (at, record) in run.iter().enumerate() {
-                prefetch_ahead_of(&run, &next, at, lines, guard);
+                prefetch_ahead_of(&run, &next, at, prefetched, guard);
                 if visit(*record).is_break() {
                     return WalkOutcome::Stopped;
                 }
@@ -105,7 +104,7 @@ impl Tree {
                     return WalkOutcome::Done;
                 };
                 rest = now.after_leaf(bounds);
-                prefetch_first(&run, lines, guard);
+                prefetch_first(&run, prefetched, guard);
             } else {
                 std::mem::swap(&mut run, &mut next);
             }
@@ -140,12 +139,12 @@ impl Tree {
 }
 
 /// Prefetches the first records of a run.
-fn prefetch_first(run: &LeafRecords<'_>, lines: usize, guard: &Guard) {
+fn prefetch_first(run: &LeafRecords<'_>, prefetched: Prefetched, guard: &Guard) {
     for record in run.iter().take(RECORDS_AHEAD) {
         prefetch(record.address().as_ptr().addr());
     }
     for record in run.iter().take(VERSIONS_AHEAD) {
-        record.prefetch_newest(lines, guard);
+        record.prefetch_newest(prefetched, guard);
     }
 }
 
@@ -155,7 +154,7 @@ fn prefetch_ahead_of(
     run: &LeafRecords<'_>,
     next: &LeafRecords<'_>,
     at: usize,
-    lines: usize,
+    prefetched: Prefetched,
     guard: &Guard,
 ) {
     let ahead = |by: usize| match (at + by).checked_sub(run.len()) {
@@ -166,7 +165,7 @@ fn prefetch_ahead_of(
         prefetch(record.address().as_ptr().addr());
     }
     if let Some(soon) = ahead(VERSIONS_AHEAD) {
-        soon.prefetch_newest(lines, guard);
+        soon.prefetch_newest(prefetched, guard);
     }
 }
 

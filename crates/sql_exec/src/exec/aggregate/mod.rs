@@ -309,6 +309,9 @@ impl<'p> Groups<'p> {
 
     /// Adds a joined row to its group and, with ROLLUP, to the group's super-aggregates.
     fn add(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> ExecResult<()> {
+        if self.numbers.is_some() && self.plan.group_by.is_empty() {
+            return self.accumulate(0, row, cx, states);
+        }
         if self.is_over_share && states.may_spill() {
             self.begin_spilling(cx, states)?;
         }

@@ -52,8 +52,8 @@ fn too_long() -> SqlError {
     SqlError::internal("a row is too long for a temporary file")
 }
 
-/// Position of a record.
-#[derive(Clone, Copy, Debug)]
+/// Position of a record; positions order as the records in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::exec) struct Position {
     block: u64,
     at: u32,
@@ -177,6 +177,7 @@ impl RecordWriter {
         self.flush()?;
         Ok(RecordFile {
             file: Rc::new(self.file),
+            read_size: BLOCK_HEADER + self.size + self.size / 8,
         })
     }
 }
@@ -185,6 +186,8 @@ impl RecordWriter {
 #[derive(Clone, Debug)]
 pub(in crate::exec) struct RecordFile {
     file: Rc<TempFile>,
+    /// Bytes that most blocks do not exceed; these are read in one call.
+    read_size: usize,
 }
 
 impl RecordFile {
@@ -202,10 +205,11 @@ impl RecordFile {
     pub(in crate::exec) fn run(&self, run: Range<u64>) -> RecordReader {
         RecordReader {
             file: self.file.clone(),
+            read_size: self.read_size,
             rest: run,
             block: Vec::new(),
             start: u64::MAX,
-            at: 0,
+            at: BLOCK_HEADER,
             key: 0..0,
             value: 0..0,
         }
@@ -216,9 +220,11 @@ impl RecordFile {
 #[derive(Debug)]
 pub(in crate::exec) struct RecordReader {
     file: Rc<TempFile>,
+    /// See [`RecordFile`].
+    read_size: usize,
     /// Range of the blocks not yet read.
     rest: Range<u64>,
-    /// Records of the current block.
+    /// The current block with its header; empty before the first one.
     block: Vec<u8>,
     /// Offset of the current block.
     start: u64,
@@ -241,7 +247,7 @@ impl RecordReader {
 
     /// Advances to the next record. Returns false at the end.
     pub(in crate::exec) fn advance(&mut self) -> Result<bool, SqlError> {
-        if self.at == self.block.len() {
+        if self.at >= self.block.len() {
             if self.rest.is_empty() {
                 return Ok(false);
             }
@@ -256,7 +262,7 @@ impl RecordReader {
         if self.start != position.block {
             self.rest.start = self.read_block(position.block)?;
         }
-        self.at = position.at as usize;
+        self.at = BLOCK_HEADER + position.at as usize;
         self.read_record()
     }
 
@@ -277,30 +283,18 @@ impl RecordReader {
     fn read_block(&mut self, offset: u64) -> Result<u64, SqlError> {
         check()?;
         self.start = u64::MAX;
-        let mut head = [0; BLOCK_HEADER];
-        let (file, block) = (&self.file, &mut self.block);
-        let length = blocking(|| {
-            file.read_at(offset, &mut head)?;
-            let [_, length, _] = fields(head);
-            // Checked before memory is allocated for the block.
-            if offset + u64::from(length) > file.length() {
-                return Err(io::Error::from(ErrorKind::UnexpectedEof));
-            }
-            block.clear();
-            block.resize(length as usize, 0);
-            file.read_at(offset + BLOCK_HEADER as u64, block)?;
-            Ok(length)
-        })
-        .map_err(|e| failed(file, 1024, "reading", &e))?;
+        let (file, block, read_size) = (&self.file, &mut self.block, self.read_size);
+        let head = blocking(|| read_block(file, offset, read_size, block))
+            .map_err(|e| failed(file, 1024, "reading", &e))?;
         let [format, _, sum] = fields(head);
         if format != FORMAT {
             return Err(self.damaged("format"));
         }
-        if sum != crc32c::crc32c(&self.block) {
+        if sum != crc32c::crc32c(self.block.get(BLOCK_HEADER..).unwrap_or_default()) {
             return Err(self.damaged("checksum"));
         }
-        (self.start, self.at) = (offset, 0);
-        Ok(offset + BLOCK_HEADER as u64 + u64::from(length))
+        (self.start, self.at) = (offset, BLOCK_HEADER);
+        Ok(offset + self.block.len() as u64)
     }
 
     fn damaged(&self, what: &str) -> SqlError {
@@ -308,6 +302,32 @@ impl RecordReader {
         let error = io::Error::new(ErrorKind::InvalidData, text);
         failed(&self.file, 1024, "reading", &error)
     }
+}
+
+/// Reads a block with its header, in one call unless it is larger than most. Returns the header.
+fn read_block(
+    file: &TempFile,
+    offset: u64,
+    read_size: usize,
+    block: &mut Vec<u8>,
+) -> io::Result<[u8; BLOCK_HEADER]> {
+    let end_of_file = || io::Error::from(ErrorKind::UnexpectedEof);
+    let left = file.length().checked_sub(offset).ok_or_else(end_of_file)?;
+    let read = usize::try_from(left).map_or(read_size, |left| left.min(read_size));
+    block.resize(read, 0);
+    file.read_at(offset, block)?;
+    let head = *block.first_chunk().ok_or_else(end_of_file)?;
+    let [_, length, _] = fields(head);
+    let whole = BLOCK_HEADER + length as usize;
+    // Checked before memory is allocated for the block.
+    if whole as u64 > left {
+        return Err(end_of_file());
+    }
+    block.resize(whole, 0);
+    if let Some(rest) = block.get_mut(read..) {
+        file.read_at(offset + read as u64, rest)?;
+    }
+    Ok(head)
 }
 
 /// The fields of a block header.

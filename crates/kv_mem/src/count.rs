@@ -1,0 +1,116 @@
+//! Counts the visible keys of a range.
+//!
+//! The newest version of most records is visible to all snapshots, present and future: it is *settled*.
+//! The first count that finds this marks the record ([`Record::has_visible_value`]), so that later
+//! counts read the record alone, and not its version: one cache miss for each key in place of two.
+//!
+//! Invariant: a mark lasts until another version is pushed. It is set only if the version is no
+//! deletion and not above the horizon, below which no snapshot begins; a snapshot that was expired is
+//! below it, but its transaction fails after the count.
+
+use crate::index::WalkOutcome;
+use crate::prefetch::Prefetched;
+use crate::record::{InlineKey, Record};
+use crate::scan::check_interrupt;
+use crate::space::Space;
+use crate::state::EngineState;
+use crossbeam_epoch::Guard;
+use porpoise_kv::{Result, ScanRange};
+use std::ops::{Bound, ControlFlow};
+
+/// Records visited in one step.
+const RECORDS_PER_STEP: usize = 4096;
+
+/// Number of records without a mark after which a count takes the horizon, to set marks from there on.
+const UNMARKED_BEFORE_HORIZON: usize = 32;
+
+/// Counts keys of ranges.
+pub(crate) struct RangeCount<'s> {
+    state: &'s EngineState,
+    /// Timestamp up to which versions are visible.
+    read_ts: u64,
+    /// Timestamp up to which versions are settled; 0 until it is known.
+    settled_ts: u64,
+    /// Number of records without a mark that were met before the horizon was taken.
+    unmarked: usize,
+    /// Number of keys counted.
+    pub(crate) counted: usize,
+    /// Number of keys at which the count ends.
+    limit: usize,
+}
+
+impl<'s> RangeCount<'s> {
+    /// Creates a count of at most `limit` keys at a snapshot.
+    pub(crate) fn new(state: &'s EngineState, read_ts: u64, limit: usize) -> RangeCount<'s> {
+        RangeCount {
+            state,
+            read_ts,
+            settled_ts: 0,
+            unmarked: 0,
+            counted: 0,
+            limit,
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, record: &Record, guard: &Guard) -> ControlFlow<()> {
+        if !record.is_settled(guard) {
+            if self.unmarked == UNMARKED_BEFORE_HORIZON {
+                let horizon = self.state.reclaimer.horizon().oldest();
+                self.settled_ts = horizon.min(self.read_ts);
+            }
+            self.unmarked = self.unmarked.saturating_add(1);
+            if !record.has_visible_value(self.read_ts, self.settled_ts, guard) {
+                return ControlFlow::Continue(());
+            }
+        }
+        self.counted += 1;
+        if self.counted == self.limit {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Counts the keys of a range in which the transaction has not written. Returns the last key if
+    /// the limit was reached.
+    ///
+    /// # Errors
+    /// [`porpoise_kv::Error::Cancelled`] if the statement was cancelled.
+    pub(crate) fn run(
+        &mut self,
+        space: &Space,
+        range: &ScanRange<'_>,
+    ) -> Result<Option<InlineKey>> {
+        let mut behind: Option<InlineKey> = None;
+        let mut guard = crossbeam_epoch::pin();
+        loop {
+            let end = range.end.map_or(Bound::Unbounded, Bound::Excluded);
+            let (lower, upper) = match (&behind, range.reverse) {
+                (None, _) => (Bound::Included(range.start), end),
+                (Some(key), false) => (Bound::Excluded(key.as_slice()), end),
+                (Some(key), true) => (
+                    Bound::Included(range.start),
+                    Bound::Excluded(key.as_slice()),
+                ),
+            };
+            let mut stopped = None;
+            let how = (range.reverse, RECORDS_PER_STEP, Prefetched::Unsettled);
+            let walk = space.index.walk_with(lower, upper, how, &guard, |record| {
+                let counted = self.add(&record, &guard);
+                if counted.is_break() {
+                    stopped = Some(InlineKey::from_slice(record.record().key()));
+                }
+                counted
+            });
+            match walk {
+                WalkOutcome::Done => return Ok(None),
+                WalkOutcome::Stopped => return Ok(stopped),
+                WalkOutcome::Paused(key) => {
+                    behind = Some(key);
+                    guard.repin();
+                    check_interrupt()?;
+                }
+            }
+        }
+    }
+}
