@@ -66,7 +66,7 @@ impl SqlSession {
             self.cx.counters.add(counter, 1);
         }
         self.check_account(statement)?;
-        self.cx.check_statement(statement)?;
+        self.check_requirements(statement)?;
         self.check_nested(statement)?;
         match statement {
             Statement::Query(query) if query.into.is_some() => match query.into {
@@ -190,6 +190,7 @@ impl SqlSession {
                     None => self.maintain(maintain, sink),
                 }
             }
+            Statement::Xa(xa) => self.xa(xa, sink),
             Statement::LockTables(tables) => self.lock_tables(tables),
             Statement::UnlockTables => self.unlock_all_tables(),
             Statement::LockInstance(locks) => self.lock_instance(*locks),
@@ -321,7 +322,6 @@ impl SqlSession {
 fn unsupported(statement: &Statement<'_>) -> SqlError {
     let what = match statement {
         Statement::Handler(_) => "HANDLER",
-        Statement::Xa(_) => "XA",
         Statement::Reset(_) => "RESET",
         Statement::Binlog(_) => "BINLOG",
         Statement::ImportTable(_) => "IMPORT TABLE",
