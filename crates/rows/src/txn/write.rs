@@ -89,7 +89,7 @@ impl Statement<'_> {
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             if let Some(words) = table.text_index(n) {
                 words.each_entry_of(values, primary, &mut |key, value| {
-                    self.write_entry(table, n, (key, Some(value)), false)
+                    self.write_entry(table, n, key, Some(value), false)
                 })?;
                 continue;
             }
@@ -156,7 +156,7 @@ impl Statement<'_> {
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             if let Some(words) = table.text_index(n) {
                 words.each_entry_of(&texts, primary, &mut |key, _| {
-                    self.write_entry(table, n, (key, None), false)
+                    self.write_entry(table, n, key, None, false)
                 })?;
                 continue;
             }
@@ -287,16 +287,16 @@ impl Statement<'_> {
         let mut before = before.into_iter().peekable();
         for entry in after {
             while let Some(gone) = before.next_if(|gone| gone.key < entry.key) {
-                self.write_entry(table, position, (&gone.key, None), false)?;
+                self.write_entry(table, position, &gone.key, None, false)?;
             }
             let known = before.next_if(|known| known.key == entry.key);
             if known.is_none_or(|known| known.value != entry.value) {
                 let value = Some(entry.value.as_slice());
-                self.write_entry(table, position, (&entry.key, value), false)?;
+                self.write_entry(table, position, &entry.key, value, false)?;
             }
         }
         for gone in before {
-            self.write_entry(table, position, (&gone.key, None), false)?;
+            self.write_entry(table, position, &gone.key, None, false)?;
         }
         Ok(())
     }
