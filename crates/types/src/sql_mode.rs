@@ -128,13 +128,15 @@ impl SqlMode {
     }
 
     /// Reads a comma-separated list of names, in any case; composite modes
-    /// set their parts too.
+    /// set their parts too. NO_AUTO_CREATE_USER, which dumps of MariaDB and of MySQL 5.7 set, is
+    /// dropped: accounts are never created without a statement of their own.
     ///
     /// # Errors
     /// The first unknown name.
     pub fn parse(list: &str) -> Result<SqlMode, String> {
         let mut mode = 0;
-        for name in list.split(',').map(str::trim).filter(|n| !n.is_empty()) {
+        let names = list.split(',').map(str::trim).filter(|n| !n.is_empty());
+        for name in names.filter(|n| !n.eq_ignore_ascii_case("NO_AUTO_CREATE_USER")) {
             let found = Self::NAMES
                 .iter()
                 .find(|(n, _)| n.eq_ignore_ascii_case(name));

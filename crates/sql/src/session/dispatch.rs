@@ -182,11 +182,9 @@ impl SqlSession {
                 self.kill(*query, id.as_ref())
             }
             Statement::Maintain(maintain) => {
-                if maintain.kind == MaintainKind::Checksum {
-                    return Err(SqlError::not_supported("CHECKSUM TABLE"));
-                }
                 match &maintain.histogram {
                     Some(clause) => self.histogram(maintain.tables, clause, sink),
+                    None if maintain.kind == MaintainKind::Checksum => self.checksum(maintain, sink),
                     None => self.maintain(maintain, sink),
                 }
             }

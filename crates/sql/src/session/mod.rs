@@ -20,6 +20,7 @@
 
 mod account;
 mod attributes;
+mod checksum;
 mod create;
 mod define;
 mod dispatch;
