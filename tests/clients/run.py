@@ -205,7 +205,8 @@ def applications_suite():
     return module, [str(python), "-m", "unittest", "-v", module], HERE
 
 
-SQL_SUITES = [python_suite("test_pymysql"), python_suite("test_mariadb_cli"), go_suite("go-sql-driver", ".")]
+SQL_SUITES = [python_suite(name) for name in ("test_pymysql", "test_programs", "test_mariadb_cli")]
+SQL_SUITES += [go_suite("go-sql-driver", ".")]
 MEMCACHED_SUITES = [python_suite(name) for name in ("test_pymemcache", "test_bmemcached", "test_pylibmc")]
 MEMCACHED_SUITES += [go_suite("gomemcache", "./gomemcache"), node_suite("memjs", "memjs.test.js")]
 OWN_SUITES = [
@@ -223,7 +224,8 @@ def plan(arguments):
     binary = arguments.binary
     if not binary or not os.access(binary, os.X_OK):
         raise Failed(f"no server binary at {binary}; build it with `cargo build -p porpoise`")
-    more = [node_suite("mysql2", "first_steps.test.js"), java_suite("connector-j", "FirstSteps")]
+    more = [node_suite("mysql2", "first_steps.test.js"), node_suite("mysql2-programs", "programs.test.js")]
+    more += [java_suite("connector-j", "FirstSteps"), java_suite("connector-j-programs", "Programs")]
     more += [applications_suite(), java_suite("process-engines", "ProcessEngines")]
     own = OWN_SUITES + (more if arguments.all else [])
     return [

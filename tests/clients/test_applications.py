@@ -2,6 +2,7 @@
 application itself writes and reads. Runs in an environment of its own (applications.txt)."""
 
 import getpass
+import logging
 import os
 import pathlib
 import subprocess
@@ -186,6 +187,63 @@ class Keystone(Application):
         self.assertEqual([one["id"] for one in found], [created.json["user"]["id"]])
         self.assertEqual(token("Zoë", "another password").status_code, 201)
         self.assertEqual(token("Zoë", "wrong").status_code, 401)
+
+
+class MLflow(Application):
+    def test_migrations_run_and_runs_are_tracked_and_found(self):
+        import mlflow
+        from mlflow.entities import Metric, Param, RunTag, ViewType
+
+        logging.getLogger("mlflow").setLevel(logging.ERROR)
+        logging.getLogger("alembic").setLevel(logging.ERROR)
+        url = create_database("mlflow")
+        client = mlflow.MlflowClient(tracking_uri=url, registry_uri=url)
+        experiment = client.create_experiment("Prüfung", self.folder.as_uri(), tags={"team": "a"})
+        with self.assertRaises(mlflow.MlflowException):
+            client.create_experiment("Prüfung")
+        self.assertEqual([e.name for e in client.search_experiments(filter_string="tags.team = 'a'")], ["Prüfung"])
+
+        runs = [client.create_run(experiment, run_name=f"run {n}").info.run_id for n in range(4)]
+        for n, run in enumerate(runs):
+            metrics = [Metric("loss", (n + 1) / (step + 1), 1000 * step, step) for step in range(20)]
+            client.log_batch(run, metrics, [Param("rate", str(n / 10)), Param("kind", "ab"[n % 2])], [RunTag("n", str(n))])
+            client.set_terminated(run, "FINISHED" if n else "FAILED")
+        with self.assertRaises(mlflow.MlflowException):
+            client.log_param(runs[0], "rate", "another")
+        self.assertEqual([m.step for m in client.get_metric_history(runs[3], "loss")], list(range(20)))
+
+        def search(filter_string, order="metrics.loss DESC", **options):
+            found = client.search_runs([experiment], filter_string, order_by=[order], **options)
+            return [runs.index(run.info.run_id) for run in found]
+
+        self.assertEqual(search("metrics.loss > 0.06 AND params.kind = 'b'"), [3, 1])
+        self.assertEqual(search("attributes.status = 'FINISHED' AND tags.n != '2'", "tags.n ASC"), [1, 3])
+        self.assertEqual(search("params.rate LIKE '0.%'", "params.rate ASC", max_results=2), [0, 1])
+        client.delete_run(runs[3])
+        self.assertEqual(search("", run_view_type=ViewType.ACTIVE_ONLY), [2, 1, 0])
+        client.restore_run(runs[3])
+        self.assertEqual(search(""), [3, 2, 1, 0])
+        self.use_registry(client, runs[0])
+
+        # A trigger of the migrations refuses to rename a secret.
+        columns = "secret_id, secret_name, encrypted_value, wrapped_dek, kek_version, masked_value, created_at, last_updated_at"
+        with where.mysql(database="mlflow", autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(f"INSERT INTO secrets ({columns}) VALUES ('1', 'a', 'x', 'y', 1, '{{}}', 1, 1)")
+            cursor.execute("UPDATE secrets SET last_updated_at = 2")
+            with self.assertRaisesRegex(pymysql.MySQLError, "immutable"):
+                cursor.execute("UPDATE secrets SET secret_name = 'b'")
+
+    def use_registry(self, client, run):
+        client.create_registered_model("model", description="first")
+        versions = [client.create_model_version("model", self.folder.as_uri(), run).version for _ in range(3)]
+        self.assertEqual([int(version) for version in versions], [1, 2, 3])
+        client.set_registered_model_alias("model", "best", versions[1])
+        self.assertEqual(client.get_model_version_by_alias("model", "best").run_id, run)
+        client.rename_registered_model("model", "renamed")
+        found = client.search_model_versions("name = 'renamed'", order_by=["version_number DESC"])
+        self.assertEqual([int(version.version) for version in found], [3, 2, 1])
+        client.delete_registered_model("renamed")
+        self.assertEqual(rows("mlflow", "SELECT COUNT(*) FROM model_versions"), [(0,)])
 
 
 class DjangoCms(Application):

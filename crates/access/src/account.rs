@@ -14,8 +14,8 @@ pub const DEFAULT_PLUGIN: &str = "caching_sha2_password";
 /// The second supported plugin.
 pub const NATIVE_PLUGIN: &str = "mysql_native_password";
 
-/// A stored secret of `caching_sha2_password` that no password has: the salt and hash of
-/// accounts that cannot log in by a password (as MySQL gives its own).
+/// A stored secret of `caching_sha2_password` that matches no password, for accounts that cannot
+/// log in with one (MySQL's system accounts have the same).
 pub const UNUSABLE_SECRET: &[u8] =
     b"$A$005$THISISACOMBINATIONOFINVALIDSALTANDPASSWORDTHATMUSTNEVERBRBEUSED";
 

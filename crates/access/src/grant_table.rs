@@ -119,10 +119,12 @@ fn print(grant: &Grant) -> String {
     let name = |name: &'static str| {
         let privilege = Privileges::named(name).unwrap_or_default();
         let passes_on = grant.grantable.has(privilege);
-        match Privileges::DYNAMIC.has(privilege) && passes_on != for_all {
-            true if passes_on => format!("{name}{WITH}"),
-            true => format!("{name}{WITHOUT}"),
-            false => name.to_owned(),
+        if !Privileges::DYNAMIC.has(privilege) || passes_on == for_all {
+            name.to_owned()
+        } else if passes_on {
+            format!("{name}{WITH}")
+        } else {
+            format!("{name}{WITHOUT}")
         }
     };
     let names: Vec<String> = grant.privileges.names().map(name).collect();
@@ -148,8 +150,7 @@ pub(crate) fn load(db: &Arc<Db>) -> Result<Vec<Grant>> {
     GRANTS.rows(db, from_row)
 }
 
-/// The change that puts grants in place of those of the same account and object, and
-/// removes others.
+/// Table change that inserts or replaces the grants `put` and deletes the grants `remove`.
 pub(crate) fn change(put: &[Grant], remove: &[Grant]) -> TableChange {
     let rows = |grants: &[Grant]| grants.iter().map(to_row).collect();
     TableChange {
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_one_grant_option_keep_their_meaning() {
+    fn rows_with_one_grant_option_keep_their_meaning() {
         let backup = Privileges::BACKUP_ADMIN;
         let old = "SELECT,GRANT OPTION,BACKUP_ADMIN,LATER_ADMIN";
         let all = Privileges::SELECT
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn grant_options_of_dynamic_privileges_read_back() {
+    fn grant_options_of_dynamic_privileges_round_trip() {
         let (backup, user) = (Privileges::BACKUP_ADMIN, Privileges::SYSTEM_USER);
         for option in [Privileges::NONE, Privileges::GRANT_OPTION] {
             for grantable in [Privileges::NONE, backup, user, backup.with(user)] {

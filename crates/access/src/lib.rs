@@ -18,7 +18,7 @@
 //! * [`Restrictions`]: databases on which global privileges do not hold.
 //! * [`Rights`]: the effective privileges of one account.
 //! * [`ndbmemcache`]: the mapping of memcached keys to tables, and its changes.
-//! * [`administration`]: what changing a table of the server's configuration needs.
+//! * [`administration`]: the privilege that a change of the server's configuration tables requires.
 //!
 //! Invariants:
 //! 1. An account without grants may connect but do nothing else.

@@ -80,10 +80,10 @@ impl AccessControl {
         decoy
     }
 
-    /// Whether `password` is that of `account`, or its second one; `account` is that of the
+    /// Whether `password` is that of `account`, or its second one; `account` is the account of the
     /// name `user`. An account that does not exist, or has no password, takes the time of the
     /// decoy. A wrong password takes a second hash where any account has a second password.
-    pub fn proves(&self, user: &str, account: Option<&Account>, password: &[u8]) -> bool {
+    pub fn is_password(&self, user: &str, account: Option<&Account>, password: &[u8]) -> bool {
         let Some(account) = account.filter(|a| !a.secret.is_empty()) else {
             let proved = self.verify_both(&self.decoy(user), password);
             return !proved && account.is_some() && password.is_empty();

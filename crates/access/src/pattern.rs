@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_any_one_never_contains_an_any_many() {
+    fn an_underscore_never_contains_a_percent_sign() {
         for (outer, inner, expected) in [
             ("m_l", "m%l", false),
             ("m_l", "m_l", true),

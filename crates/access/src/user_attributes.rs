@@ -86,7 +86,7 @@ mod tests {
     use crate::privileges::Privileges;
 
     #[test]
-    fn the_column_reads_back_as_it_was_written() {
+    fn the_column_round_trips() {
         let mut all = UserAttributes {
             metadata: Some("{\"Restrictions\": []}".to_owned()),
             ..UserAttributes::default()

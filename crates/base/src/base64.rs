@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_is_refused() {
+    fn invalid_base64_is_refused() {
         let bad: [&[u8]; 7] = [
             b"Zg",
             b"Zg=",

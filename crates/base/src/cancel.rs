@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_hears_of_reasons_that_end_the_session_only() {
+    fn the_owner_is_called_only_for_reasons_that_end_the_session() {
         let told = Arc::new(AtomicUsize::new(0));
         let t = told.clone();
         let c = Cancel::owned(Arc::new(move || {

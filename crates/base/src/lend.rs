@@ -101,7 +101,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_value_comes_back_once_and_is_dropped_with_the_cell() {
+    fn a_value_is_taken_once_and_is_dropped_with_the_cell() {
         let value = Arc::new(());
         let cell = LendCell::default();
         assert!(cell.take().is_none());
@@ -149,12 +149,12 @@ mod schedules {
     const CALLS: usize = 6;
 
     /// An event loop that counts its calls.
-    struct Core {
+    struct EventLoop {
         calls: usize,
         owners: Arc<AtomicUsize>,
     }
 
-    impl Core {
+    impl EventLoop {
         /// Runs one call and asserts that the event loop has one owner. False after the last
         /// call.
         fn next(&mut self) -> bool {
@@ -168,49 +168,49 @@ mod schedules {
     /// Model of the worker pool: event loops without a worker, and each worker's cell.
     #[derive(Default)]
     struct Workers {
-        queue: Mutex<VecDeque<Box<Core>>>,
-        came: Condvar,
-        cells: [LendCell<Core>; 2],
+        queue: Mutex<VecDeque<Box<EventLoop>>>,
+        queued: Condvar,
+        cells: [LendCell<EventLoop>; 2],
         returned: AtomicUsize,
         served: AtomicUsize,
         over: AtomicBool,
     }
 
     impl Workers {
-        fn give(&self, core: Box<Core>) {
-            self.queue.lock().push_back(core);
-            self.came.notify_one();
+        fn queue_for_worker(&self, event_loop: Box<EventLoop>) {
+            self.queue.lock().push_back(event_loop);
+            self.queued.notify_one();
         }
 
-        fn stand_by(&self) -> Option<Box<Core>> {
+        fn next_event_loop(&self) -> Option<Box<EventLoop>> {
             let mut queue = self.queue.lock();
             loop {
                 if self.over.load(Ordering::SeqCst) {
                     return None;
                 }
-                if let Some(core) = queue.pop_front() {
-                    return Some(core);
+                if let Some(event_loop) = queue.pop_front() {
+                    return Some(event_loop);
                 }
-                self.came.wait(&mut queue);
+                self.queued.wait(&mut queue);
             }
         }
 
-        /// Runs worker `me` until the core has ended.
+        /// Runs worker `me` until the event_loop has ended.
         fn work(&self, me: usize) {
-            while let Some(mut core) = self.stand_by() {
+            while let Some(mut event_loop) = self.next_event_loop() {
                 loop {
-                    if !core.next() {
+                    if !event_loop.next() {
                         self.over.store(true, Ordering::SeqCst);
                         drop(self.queue.lock());
-                        self.came.notify_all();
+                        self.queued.notify_all();
                         return;
                     }
-                    self.cells[me].lend(core);
+                    self.cells[me].lend(event_loop);
                     self.served.fetch_add(1, Ordering::SeqCst);
                     match self.cells[me].take() {
-                        Some(mine) => core = mine,
+                        Some(mine) => event_loop = mine,
                         None => {
-                            // The connection goes back through the inbox.
+                            // Retaken: the worker hands its connection back through the inbox.
                             self.returned.fetch_add(1, Ordering::SeqCst);
                             break;
                         }
@@ -225,9 +225,9 @@ mod schedules {
             let mut retaken = 0;
             for _ in 0..4 {
                 for cell in &self.cells {
-                    if let Some(core) = cell.take() {
+                    if let Some(event_loop) = cell.take() {
                         retaken += 1;
-                        self.give(core);
+                        self.queue_for_worker(event_loop);
                     }
                 }
             }
@@ -236,10 +236,10 @@ mod schedules {
     }
 
     #[test]
-    fn a_core_has_one_owner_and_a_retaken_worker_always_learns_of_it() {
+    fn an_event_loop_has_one_owner_and_a_retaken_worker_always_detects_it() {
         explore(3000, 4, || {
             let workers = Arc::new(Workers::default());
-            workers.give(Box::new(Core {
+            workers.give(Box::new(EventLoop {
                 calls: 0,
                 owners: Arc::default(),
             }));

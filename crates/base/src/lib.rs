@@ -16,6 +16,7 @@
 //! * [`sleeper`]: parks a worker without losing wake-ups (an event count).
 //! * [`sorting`]: a stable sort that a KILL or a deadline can end.
 //! * [`stack`]: remaining stack space, for code that recurses on input.
+//! * [`statement_file`]: files that a statement names, within one directory.
 //! * [`sync`]: mutexes, atomics and threads, replaceable by ones that a test
 //!   schedules.
 //! * [`temp_files`]: temporary files within a limit.

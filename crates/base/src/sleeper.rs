@@ -53,9 +53,9 @@ impl Sleeper {
         self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether the caller must wake the worker; call it after storing the durable LSN `mark`.
-    pub fn wake_for(&self, mark: u64) -> bool {
-        self.lowest.load(Ordering::SeqCst) <= mark && self.wake()
+    /// Whether the caller must wake the worker; call it after storing the durable LSN `lsn`.
+    pub fn wake_for(&self, lsn: u64) -> bool {
+        self.lowest.load(Ordering::SeqCst) <= lsn && self.wake()
     }
 
     /// Whether the worker waited for a durable LSN when it last fell asleep.
@@ -71,76 +71,76 @@ mod schedules {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    /// Model of a worker group and the log; `alarms` and `rung` stand for the eventfd.
+    /// Model of a worker group and the log; `signals` and `signalled` stand for the eventfd.
     #[derive(Default)]
     struct Group {
         sleeper: Sleeper,
-        mark: AtomicU64,
+        lsn: AtomicU64,
         dirty: AtomicBool,
-        /// Replies that came from elsewhere, by the commit position that each waits for.
+        /// Replies that other threads handed over, by the commit position that each waits for.
         inbox: Mutex<Vec<u64>>,
-        alarms: Mutex<u32>,
-        rung: Condvar,
+        signals: Mutex<u32>,
+        signalled: Condvar,
     }
 
     impl Group {
-        fn ring(&self) {
-            *self.alarms.lock() += 1;
-            self.rung.notify_one();
+        fn signal(&self) {
+            *self.signals.lock() += 1;
+            self.signalled.notify_one();
         }
 
         /// Sleeps until the eventfd is signalled; returns at once if it already was.
         fn sleep(&self) {
-            let mut alarms = self.alarms.lock();
-            while *alarms == 0 {
-                self.rung.wait(&mut alarms);
+            let mut signals = self.signals.lock();
+            while *signals == 0 {
+                self.signalled.wait(&mut signals);
             }
-            *alarms = 0;
+            *signals = 0;
         }
 
-        /// The log's thread: one sync after the other.
+        /// The log thread: one sync after the other.
         fn sync_up_to(&self, last: u64) {
-            for mark in 1..=last {
-                self.mark.fetch_max(mark, Ordering::SeqCst);
-                if self.sleeper.wake_for(mark) {
-                    self.ring();
+            for lsn in 1..=last {
+                self.lsn.fetch_max(lsn, Ordering::SeqCst);
+                if self.sleeper.wake_for(lsn) {
+                    self.signal();
                 }
             }
         }
 
-        fn leave(&self, position: u64) {
+        fn hand_over(&self, position: u64) {
             self.inbox.lock().push(position);
             self.dirty.store(true, Ordering::SeqCst);
             if self.sleeper.wake() {
-                self.ring();
+                self.signal();
             }
         }
 
         /// The worker: sends `count` replies, each after its sync.
         fn serve(&self, count: usize) -> Vec<u64> {
-            let mut held: BTreeMap<u64, ()> = BTreeMap::new();
+            let mut deferred: BTreeMap<u64, ()> = BTreeMap::new();
             let mut sent = Vec::new();
             loop {
                 if self.dirty.load(Ordering::SeqCst) {
                     self.dirty.store(false, Ordering::SeqCst);
-                    let came = std::mem::take(&mut *self.inbox.lock());
-                    held.extend(came.into_iter().map(|position| (position, ())));
+                    let handed_over = std::mem::take(&mut *self.inbox.lock());
+                    deferred.extend(handed_over.into_iter().map(|position| (position, ())));
                 }
-                let mark = self.mark.load(Ordering::SeqCst);
-                while let Some((position, ())) = held.first_key_value().map(|(t, u)| (*t, *u)) {
-                    if position > mark {
+                let lsn = self.lsn.load(Ordering::SeqCst);
+                while let Some((position, ())) = deferred.first_key_value().map(|(t, u)| (*t, *u)) {
+                    if position > lsn {
                         break;
                     }
-                    held.remove(&position);
+                    deferred.remove(&position);
                     sent.push(position);
                 }
                 if sent.len() >= count {
                     return sent;
                 }
-                let lowest = held.keys().next().copied().unwrap_or(u64::MAX);
+                let lowest = deferred.keys().next().copied().unwrap_or(u64::MAX);
                 self.sleeper.prepare_to_sleep(lowest);
                 let stirred =
-                    self.dirty.load(Ordering::SeqCst) || self.mark.load(Ordering::SeqCst) >= lowest;
+                    self.dirty.load(Ordering::SeqCst) || self.lsn.load(Ordering::SeqCst) >= lowest;
                 if !stirred {
                     self.sleep();
                 }
@@ -150,7 +150,7 @@ mod schedules {
     }
 
     #[test]
-    fn no_deferred_reply_is_forgotten_and_none_goes_out_twice() {
+    fn every_deferred_reply_is_sent_exactly_once() {
         explore(3000, 4, || {
             let group = Arc::new(Group::default());
             let worker = {
@@ -162,11 +162,11 @@ mod schedules {
                 thread::spawn(move || group.sync_up_to(4))
             };
             for position in [1, 3] {
-                group.leave(position);
+                group.hand_over(position);
             }
             let other = {
                 let group = group.clone();
-                thread::spawn(move || [2, 4].map(|position| group.leave(position)))
+                thread::spawn(move || [2, 4].map(|position| group.hand_over(position)))
             };
             let mut sent = worker.join().unwrap();
             log.join().unwrap();

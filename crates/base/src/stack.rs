@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figure_follows_the_thread_and_the_frame() {
+    fn the_result_depends_on_the_thread_and_the_frame() {
         let check = || {
             let here = ask();
             assert!(

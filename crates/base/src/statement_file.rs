@@ -20,7 +20,7 @@ pub fn open_within(directory: &Path, name: &Path) -> io::Result<Option<File>> {
     let directory = directory.canonicalize()?;
     let path = match directory.join(name).canonicalize() {
         Ok(path) => path,
-        // Nothing outside of the directory is told about, not even that it does not exist.
+        // The error reveals nothing about files outside of the directory, not even their absence.
         Err(_) if may_lead_outside(name, &directory) => return Ok(None),
         Err(error) => return Err(error),
     };

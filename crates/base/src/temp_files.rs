@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn files_lose_their_name_where_the_file_system_wants_one() {
+    fn named_files_are_unlinked_where_unnamed_ones_are_not_supported() {
         let test_dir = TestDir::new("named");
         let dir = TempDir::open(&test_dir.0, None).unwrap();
         let file = dir.open_named().unwrap();

@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Factory of an engine for one function of the suite.
-pub type New<'a> = &'a dyn Fn() -> Arc<dyn Engine>;
+pub type EngineFactory<'a> = &'a dyn Fn() -> Arc<dyn Engine>;
 
 /// Time after which a call without a result counts as waiting.
 pub const PAUSE: Duration = Duration::from_millis(80);
@@ -59,7 +59,7 @@ pub struct Guarantee {
     /// Module and function.
     pub name: &'static str,
     /// The test, which panics if the guarantee is violated.
-    pub run: fn(New<'_>),
+    pub run: fn(EngineFactory<'_>),
 }
 
 /// Passes the list of the suite to another macro.
@@ -111,7 +111,7 @@ macro_rules! contract_list {
             locks {
                 guarantee_6_modes_exclude_as_stated,
                 guarantee_6_absent_keys_are_locked,
-                guarantee_6_reentrant_and_upgrades,
+                guarantee_6_locks_are_reentrant_and_upgrade,
                 guarantee_6_a_grant_shows_the_newest_value,
                 guarantee_6_a_grant_shows_what_is_newer_than_the_snapshot,
                 guarantee_6_released_by_commit_rollback_and_drop,
@@ -150,13 +150,13 @@ macro_rules! contract_list {
             }
             advance {
                 guarantee_14_an_advanced_snapshot_is_a_later_state,
-                guarantee_14_a_snapshot_stays_where_what_was_read_has_changed,
-                guarantee_14_a_snapshot_stays_where_not_all_is_known,
+                guarantee_14_advance_is_refused_after_a_change_of_what_was_read,
+                guarantee_14_advance_is_refused_after_untracked_reads,
             }
             validation {
                 capability_validated_ranges_refuse_phantoms,
                 capability_validated_keys_refuse_changes,
-                capability_forgotten_reads_refuse_nothing,
+                capability_untracked_reads_are_not_validated,
                 capability_serializable_refuses_write_skew,
             }
         }
@@ -211,7 +211,7 @@ pub struct Fixture {
 
 impl Fixture {
     /// A new engine and a new space.
-    pub fn new(new: New<'_>) -> Fixture {
+    pub fn new(new: EngineFactory<'_>) -> Fixture {
         Fixture::on(new())
     }
 
@@ -306,7 +306,7 @@ pub fn read(txn: &mut dyn Txn, read: Read, key: Key<'_>) -> Option<String> {
         out = value.map(text);
     })
     .unwrap();
-    assert_eq!(calls, 1, "a key is shown once");
+    assert_eq!(calls, 1, "a key is visited once");
     out
 }
 

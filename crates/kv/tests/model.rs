@@ -11,7 +11,7 @@ fn new_engine() -> Arc<dyn Engine> {
 porpoise_kv::contract_suite!(new_engine);
 
 #[test]
-fn what_a_restart_keeps() {
+fn restart_guarantees() {
     for function in [
         contract::restart::guarantee_11_commits_and_spaces_survive,
         contract::restart::guarantee_10_counters_are_exact_after_a_clean_shutdown,

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_and_cut_bytes_are_refused() {
+    fn numbers_round_trip_and_truncated_bytes_are_refused() {
         for n in [0, 1, 127, 128, 300, 1 << 35, u64::MAX] {
             let mut out = Vec::new();
             put_varint(&mut out, n);

@@ -75,15 +75,15 @@ impl Counter {
 
 /// Counters and the next space id.
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct CounterTable {
     pub(crate) counters: BTreeMap<CounterId, Counter>,
     pub(crate) next_space: u64,
     /// Whether the exact counters were written, after which nothing may change.
     pub(crate) frozen: bool,
 }
 
-impl Table {
-    fn open(&self) -> Result<()> {
+impl CounterTable {
+    fn check_open(&self) -> Result<()> {
         if self.frozen {
             return Err(Error::Unavailable("the engine is shut down".to_owned()));
         }
@@ -99,7 +99,7 @@ impl Table {
 
 /// Counters and space ids of an engine.
 pub(crate) struct Counters {
-    table: Mutex<Table>,
+    table: Mutex<CounterTable>,
     store: Arc<RecordStore>,
     pipeline: Arc<CommitPipeline>,
     log: Option<Arc<Log>>,
@@ -107,7 +107,7 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn new(
-        mut table: Table,
+        mut table: CounterTable,
         store: Arc<RecordStore>,
         pipeline: Arc<CommitPipeline>,
         log: Option<Arc<Log>>,
@@ -121,7 +121,7 @@ impl Counters {
         }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Table> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, CounterTable> {
         self.table.lock()
     }
 
@@ -136,7 +136,7 @@ impl Counters {
     pub(crate) fn reserve(&self, id: CounterId, count: u64, at_least: u64) -> Result<Range<u64>> {
         loop {
             let mut table = self.lock();
-            table.open()?;
+            table.check_open()?;
             let counter = table.counter(id);
             let start = counter.next.max(at_least);
             let end = start
@@ -171,7 +171,7 @@ impl Counters {
 
     pub(crate) fn give_back(&self, id: CounterId, unused: &Range<u64>) -> Result<bool> {
         let mut table = self.lock();
-        table.open()?;
+        table.check_open()?;
         let counter = table.counter(id);
         let last = counter.next == unused.end && !unused.is_empty();
         if last {
@@ -200,7 +200,7 @@ impl Counters {
     pub(crate) fn set(&self, id: CounterId, next: u64) -> Result<()> {
         let next = next.max(1);
         let mut table = self.lock();
-        table.open()?;
+        table.check_open()?;
         let counter = table.counter(id);
         let Some(log) = &self.log else {
             *counter = Counter::from_recovered_limit(next);
@@ -217,7 +217,7 @@ impl Counters {
     /// Creates spaces; they are on disk when this returns.
     pub(crate) fn create_spaces(&self, specs: &[SpaceSpec]) -> Result<Vec<SpaceId>> {
         let mut table = self.lock();
-        table.open()?;
+        table.check_open()?;
         if let Some(log) = &self.log {
             log.check_writable()?;
         }
@@ -250,7 +250,7 @@ impl Counters {
 
     /// Drops spaces; they are gone from disk when this returns.
     pub(crate) fn drop_spaces(&self, ids: &[SpaceId]) -> Result<()> {
-        self.lock().open()?;
+        self.lock().check_open()?;
         if let Some(log) = &self.log {
             log.check_writable()?;
         }

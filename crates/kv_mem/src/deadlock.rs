@@ -46,6 +46,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// A lock that a transaction requests: a record and a mode.
+#[derive(Clone, Copy)]
+pub(crate) struct WantedLock<'r> {
+    pub(crate) space: SpaceId,
+    pub(crate) record: &'r RecordRef,
+    pub(crate) mode: LockMode,
+}
+
 /// A wait of a transaction.
 pub(crate) struct Waiting {
     pub(crate) space: SpaceId,
@@ -62,15 +70,15 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// Creates the node of a wait for a lock whose queue `waiter` has joined.
     pub(crate) fn new(
-        (space, record, mode): (SpaceId, &RecordRef, LockMode),
+        lock: WantedLock<'_>,
         waiter: &Arc<Waiter>,
         since: Instant,
         weight: usize,
     ) -> Waiting {
         Waiting {
-            space,
-            record: record.clone(),
-            mode,
+            space: lock.space,
+            record: lock.record.clone(),
+            mode: lock.mode,
             since,
             waiter: waiter.clone(),
             weight,

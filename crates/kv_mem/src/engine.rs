@@ -2,7 +2,7 @@
 //! contract.
 
 use crate::checkpoint::Checkpoints;
-use crate::counters::{Counters, Table};
+use crate::counters::{CounterTable, Counters};
 use crate::deadlock::DeadlockDetector;
 use crate::heartbeat::Heartbeats;
 use crate::log::{Log, LogConfig, LogWriter, SegmentStart, head, io_error, write_log};
@@ -134,7 +134,7 @@ impl KvMem {
                 let (table, manifest, start) = recover_into(store, log)?;
                 (table, manifest, Some(start))
             }
-            None => (Table::default(), Manifest::default(), None),
+            None => (CounterTable::default(), Manifest::default(), None),
         };
         let pipeline = state.pipeline.clone();
         let counters = Counters::new(table, store.clone(), pipeline, state.log.clone());
@@ -349,7 +349,7 @@ enum LogStart {
 }
 
 /// Recovers a store and begins a new segment after the end of its log.
-fn recover_into(store: &RecordStore, log: &Log) -> Result<(Table, Manifest, LogStart)> {
+fn recover_into(store: &RecordStore, log: &Log) -> Result<(CounterTable, Manifest, LogStart)> {
     let found = recover(store, &*log.disk, &log.dir)?;
     if found.rows && !log.logs_rows() {
         return Err(Error::Io(format!(

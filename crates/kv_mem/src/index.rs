@@ -27,7 +27,7 @@ use crate::record::{InlineKey, Pinned, RecordRef};
 use crossbeam_epoch::Guard;
 use hash::HashIndex;
 use std::ops::{Bound, ControlFlow};
-use tree::Tree;
+use tree::{RemainingRange, Tree};
 
 /// Outcome of a walk.
 pub(crate) enum WalkOutcome {
@@ -187,11 +187,15 @@ impl Index {
         if empty(lower, upper) {
             return WalkOutcome::Done;
         }
-        let bounds = (lower, upper);
+        let range = RemainingRange {
+            lower,
+            upper,
+            reverse,
+        };
         // Versions of rows span several cache lines, those of index entries do not; spaces with a
         // hash index usually hold rows.
         let lines = if self.hash.is_some() { ROW_LINES } else { 1 };
-        self.tree.walk(bounds, reverse, (step, lines), guard, visit)
+        self.tree.walk(range, step, lines, guard, visit)
     }
 
     /// Number of keys, dead ones included.
@@ -202,7 +206,7 @@ impl Index {
     /// Bytes of the tree's nodes and of the hash index. Walks the tree's nodes.
     pub(crate) fn bytes(&self) -> usize {
         let guard = crossbeam_epoch::pin();
-        let hashed = self.hash.as_ref().map_or(0, |path| path.bytes(&guard));
+        let hashed = self.hash.as_ref().map_or(0, |hash| hash.bytes(&guard));
         let writing = self.tree.write();
         self.tree.bytes(&writing, &guard) + hashed
     }
@@ -212,14 +216,17 @@ impl Index {
         let guard = crossbeam_epoch::pin();
         let mut writing = self.tree.write();
         let mut gone = Vec::with_capacity(self.tree.len());
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        self.tree
-            .walk(all, false, (usize::MAX, 0), &guard, |record| {
-                gone.push(record.to_counted());
-                ControlFlow::Continue(())
-            });
-        if let Some(path) = &self.hash {
-            path.clear(&guard);
+        let all = RemainingRange {
+            lower: Bound::Unbounded,
+            upper: Bound::Unbounded,
+            reverse: false,
+        };
+        self.tree.walk(all, usize::MAX, 0, &guard, |record| {
+            gone.push(record.to_counted());
+            ControlFlow::Continue(())
+        });
+        if let Some(hash) = &self.hash {
+            hash.clear(&guard);
         }
         writing.clear(&guard);
         gone

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn compatible_newcomers_pass_a_queue_that_they_do_not_hinder() {
+    fn newcomers_overtake_a_queue_with_which_they_are_compatible() {
         let mut cell = LockCell::default();
         assert!(granted(&mut cell, 1, Update));
         let _waits = cell.enqueue(2, Update);
@@ -435,28 +435,31 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_is_called_and_passed_once_at_most() {
+    fn a_sleeping_waiter_is_called_and_overtaken_at_most_once() {
         let mut cell = LockCell::default();
         assert!(granted(&mut cell, 1, Exclusive));
         let sleeper = cell.enqueue(2, Exclusive);
         sleeper.set_asleep();
-        assert!(!granted(&mut cell, 3, KeyShare), "the holder is there yet");
+        assert!(!granted(&mut cell, 3, KeyShare), "still held by 1");
         cell.release(1);
         assert!(sleeper.is_called() && !sleeper.is_granted());
-        assert!(granted(&mut cell, 3, Exclusive), "while it wakes up");
+        assert!(
+            granted(&mut cell, 3, Exclusive),
+            "a newcomer overtakes while the waiter wakes up"
+        );
         cell.check().unwrap();
-        assert!(!cell.claim(&sleeper), "somebody was faster");
+        assert!(!cell.claim(&sleeper), "the newcomer holds the lock");
         sleeper.set_asleep();
         assert!(!granted(&mut cell, 4, KeyShare));
         cell.release(3);
-        assert!(sleeper.is_granted(), "not passed again, though asleep");
+        assert!(sleeper.is_granted(), "granted directly, although asleep");
         assert!(!granted(&mut cell, 4, KeyShare));
         cell.release(2);
         assert!(cell.is_free());
     }
 
     #[test]
-    fn a_call_that_is_given_up_goes_to_the_next() {
+    fn after_a_called_waiter_leaves_the_next_one_is_called() {
         let mut cell = LockCell::default();
         assert!(granted(&mut cell, 1, Exclusive));
         let [first, second] = [2, 3].map(|txn| cell.enqueue(txn, Exclusive));
@@ -482,10 +485,13 @@ mod tests {
                 assert!(victim.is_called());
             }
             assert!(cell.choose_victim(&victim));
-            assert!(!cell.choose_victim(&victim), "it is chosen once");
+            assert!(!cell.choose_victim(&victim), "a victim is chosen once");
             cell.release(1);
             assert!(victim.is_victim() && !behind.is_granted());
-            assert!(!granted(&mut cell, 4, KeyShare), "not past those behind");
+            assert!(
+                !granted(&mut cell, 4, KeyShare),
+                "the waiters behind still hold off newcomers"
+            );
             assert!(!cell.claim(&victim));
             let mut blockers = Vec::new();
             cell.blockers(2, &mut blockers);
@@ -493,7 +499,10 @@ mod tests {
             cell.check().unwrap();
             assert!(cell.leave_queue(&victim));
             assert!(behind.is_granted());
-            assert!(!cell.choose_victim(&behind), "it has the lock");
+            assert!(
+                !cell.choose_victim(&behind),
+                "a granted waiter is no victim"
+            );
             cell.release(3);
             assert!(cell.is_free());
         }
@@ -520,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn unlock_takes_back_one_call() {
+    fn unlock_undoes_one_lock_call() {
         let mut cell = LockCell::default();
         assert!(granted(&mut cell, 1, Update));
         assert!(granted(&mut cell, 1, KeyShare));

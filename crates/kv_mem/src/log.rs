@@ -106,12 +106,18 @@ pub(crate) struct SegmentStart {
     pub(crate) first_group: u64,
 }
 
+/// The file of a spare segment: zeroes, synced.
+pub(crate) struct SpareFile {
+    pub(crate) file: Box<dyn File>,
+    pub(crate) path: PathBuf,
+}
+
 /// State of the spare segment.
 #[derive(Default)]
 pub(crate) enum Spare {
     #[default]
     Wanted,
-    Ready(Box<dyn File>, PathBuf),
+    Ready(SpareFile),
     /// The disk is full; creation is retried periodically.
     Full,
     /// The engine is being closed.
@@ -201,7 +207,7 @@ impl Log {
         &self,
         seq: &mut Sequencer,
         at: SegmentStart,
-        spare: (Box<dyn File>, PathBuf),
+        spare: SpareFile,
     ) -> Result<LogWriter> {
         let position = at.position;
         self.head.create(&*self.disk, &self.dir)?;

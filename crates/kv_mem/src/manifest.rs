@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_comes_back_and_flipped_bits_are_noticed() {
+    fn a_manifest_round_trips_and_flipped_bits_are_detected() {
         let manifest = Manifest {
             checkpoint: 7,
             ts: 1 << 40,

@@ -43,8 +43,9 @@ pub(crate) struct Item {
     pub(crate) record: RecordRef,
 }
 
+/// Records that could not be pruned completely, by the reason.
 #[derive(Default)]
-struct Waiting {
+struct Retained {
     /// Records with versions above the watermark, or locked: processed in every pass.
     pending: Vec<Item>,
     /// Records by the snapshot that needs one of their versions.
@@ -54,7 +55,7 @@ struct Waiting {
     last_age_update: Option<Instant>,
 }
 
-impl Waiting {
+impl Retained {
     /// Updates `since` from the active snapshots.
     fn record_ages(&mut self, active: &[u64], now: Instant) {
         if self
@@ -88,15 +89,17 @@ pub(crate) struct Reclaimer {
     pipeline: Arc<CommitPipeline>,
     clock: Arc<dyn Clock>,
     queue: Mutex<Vec<Item>>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Retained>,
     pub(crate) snapshots_ended: Count,
 }
 
+/// Outcome of pruning a record: what remains to be done with it.
 enum Verdict {
     Nothing,
     Unlink,
     Pending,
-    Held(u64),
+    /// Kept until this snapshot ends.
+    HeldBack(u64),
 }
 
 /// Prefetches the data of the next items, one pointer level at a time, so that several cache misses
@@ -175,7 +178,7 @@ impl Reclaimer {
         items: Vec<Item>,
         was_held: bool,
         horizon: &Horizon,
-        waiting: &mut Waiting,
+        waiting: &mut Retained,
     ) {
         let mut guard = crossbeam_epoch::pin();
         let mut items = items.into_iter();
@@ -185,7 +188,7 @@ impl Reclaimer {
             match self.prune_record(&item, was_held, horizon, &guard) {
                 Verdict::Nothing => {}
                 Verdict::Pending => waiting.pending.push(item),
-                Verdict::Held(ts) => waiting.by_snapshot.entry(ts).or_default().push(item),
+                Verdict::HeldBack(ts) => waiting.by_snapshot.entry(ts).or_default().push(item),
                 Verdict::Unlink => {
                     if let Some(space) = self.store.spaces.find(item.space) {
                         self.store.unlink(space, &item.record);
@@ -233,7 +236,7 @@ impl Reclaimer {
             }
             (_, Some((ts, _))) if ts > horizon.watermark => Verdict::Pending,
             _ => match pruned.blocker.or(horizon.active.first().copied()) {
-                Some(ts) => Verdict::Held(ts),
+                Some(ts) => Verdict::HeldBack(ts),
                 None => Verdict::Pending,
             },
         };
@@ -241,8 +244,8 @@ impl Reclaimer {
             Verdict::Nothing => {}
             Verdict::Unlink => latch.dead = true,
             Verdict::Pending => latch.queued = true,
-            Verdict::Held(_) if latch.held_back => return Verdict::Nothing,
-            Verdict::Held(_) => latch.held_back = true,
+            Verdict::HeldBack(_) if latch.held_back => return Verdict::Nothing,
+            Verdict::HeldBack(_) => latch.held_back = true,
         }
         verdict
     }

@@ -235,10 +235,10 @@ pub(crate) struct Latch<'r> {
 
 impl Drop for Latch<'_> {
     fn drop(&mut self) {
-        let mark = |is_set: bool, mark: u8| if is_set { mark } else { 0 };
-        let flags = mark(self.latched.dead, DEAD)
-            | mark(self.latched.queued, QUEUED)
-            | mark(self.latched.held_back, HELD_BACK);
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        let flags = flag(self.latched.dead, DEAD)
+            | flag(self.latched.queued, QUEUED)
+            | flag(self.latched.held_back, HELD_BACK);
         let lock = pack(std::mem::take(&mut self.latched.lock));
         self.record.lock.store(lock, Ordering::Relaxed);
         self.record.flags.store(flags, Ordering::Relaxed);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_comes_back_from_its_word() {
+    fn a_lock_round_trips_through_its_word() {
         let record = RecordRef::new(b"k");
         let free = |record: &Record| record.lock.load(Ordering::Relaxed) == 0;
         for (txn, calls) in [(1, 1), ((1 << 48) - 1, 4095), (1 << 48, 1), (7, 5000)] {
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_stand_in_order_whatever_the_order_of_their_coming() {
+    fn versions_are_in_timestamp_order_whatever_the_insertion_order() {
         let record = with(&[5, 9, 7, 3]);
         assert_eq!(chain(&record), [9, 7, 5, 3]);
         let guard = crossbeam_epoch::pin();
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn pruning_keeps_what_a_snapshot_lies_on_and_no_more() {
+    fn pruning_keeps_only_versions_that_a_snapshot_sees() {
         let guard = crossbeam_epoch::pin();
         let record = with(&[1, 3, 5, 7, 9]);
         let pruned = record.latch().prune(9, &[4], &guard);

@@ -21,7 +21,7 @@ use crate::checkpoint::{
     BLOCK_HEADER, BLOCK_MAGIC, CHECKPOINT_PREFIX, FILE_HEADER, file_header, file_name,
 };
 use crate::codec::{Malformed, Reader};
-use crate::counters::{Counter, Table};
+use crate::counters::{Counter, CounterTable};
 use crate::log::head::{self, FoundHead, Head};
 use crate::log::{io_error, segment_number};
 use crate::manifest::{self, CheckpointFile, Manifest, Unit};
@@ -43,7 +43,7 @@ pub(crate) struct Recovered {
     pub(crate) head: Option<FoundHead>,
     /// Initial entry of a new head file.
     pub(crate) first_entry: Head,
-    pub(crate) table: Table,
+    pub(crate) table: CounterTable,
     /// Number and start position of the existing segments.
     pub(crate) segments: Vec<(u64, u64)>,
     /// Log position after the last record.
@@ -71,9 +71,9 @@ pub(crate) fn recover(store: &RecordStore, disk: &dyn Disk, dir: &Path) -> Resul
     let manifest = manifest.unwrap_or_default();
     let mut recovery = Recovery {
         store,
-        table: Table {
+        table: CounterTable {
             next_space: manifest.next_space,
-            ..Table::default()
+            ..CounterTable::default()
         },
         chunks: HashMap::new(),
         next_ts: manifest.ts_limit.max(manifest.ts + 1),

@@ -23,8 +23,8 @@ pub(crate) struct RangeScan {
     pub(crate) number: usize,
     /// Timestamp up to which versions are visible.
     pub(crate) read_ts: u64,
-    /// Whether shown versions count towards `seen`.
-    pub(crate) current: bool,
+    /// Whether shown versions count towards `seen` (a current read).
+    pub(crate) updates_seen: bool,
     /// Statement mark below which own writes are visible.
     pub(crate) mark: StatementMark,
     /// Timestamp of the newest version visited so far.
@@ -95,7 +95,7 @@ impl RangeScan {
         let Some(version) = record.visible(self.read_ts, guard) else {
             return ControlFlow::Continue(());
         };
-        if self.current {
+        if self.updates_seen {
             self.seen = self.seen.max(version.ts());
         }
         match version.value() {
@@ -153,7 +153,7 @@ impl RangeScan {
                 WalkOutcome::Paused(key) => {
                     behind = Some(key);
                     guard.repin();
-                    check()?;
+                    check_interrupt()?;
                 }
             }
         }
@@ -176,6 +176,6 @@ impl RangeScan {
 ///
 /// # Errors
 /// [`Error::Cancelled`] if it was.
-pub(crate) fn check() -> Result<()> {
+pub(crate) fn check_interrupt() -> Result<()> {
     interrupt::check().map_err(|ended| Error::Cancelled(ended.0))
 }

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_snapshot_is_found_also_beyond_the_slots() {
+    fn the_horizon_has_every_snapshot_including_those_without_a_slot() {
         let snapshots = Snapshots::new();
         let watermark = DurabilityWatermark::new(1);
         let mut taken = Vec::new();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_ended_from_outside_but_for_the_one_that_is_kept() {
+    fn the_oldest_snapshots_expire_except_a_protected_one() {
         let snapshots = Snapshots::new();
         let watermark = DurabilityWatermark::new(3);
         let (old, slot) = snapshots.take(&watermark);

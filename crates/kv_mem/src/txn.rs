@@ -15,7 +15,7 @@ mod snapshot;
 use crate::index::BATCH;
 use crate::lock::TxnId;
 use crate::record::RecordRef;
-use crate::scan::check;
+use crate::scan::check_interrupt;
 use crate::state::EngineState;
 use crate::validate::{ReadSet, Tracked};
 use crate::writes::WriteSet;
@@ -175,7 +175,7 @@ impl Txn for MemTxn {
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         self.check_not_ended()?;
-        let (upto, since) = self.bounds(read);
+        let (upto, tracking) = self.read_bounds(read);
         let current = read.mode == ReadMode::Current;
         // Borrowed, not cloned: a count of the Arc would write a cache line that all threads share.
         let state = &*self.state;
@@ -190,7 +190,7 @@ impl Txn for MemTxn {
             for some in run.chunks(BATCH) {
                 if at / KEYS_PER_PIN != (at + some.len()) / KEYS_PER_PIN {
                     guard.repin();
-                    check()?;
+                    check_interrupt()?;
                 }
                 let mut found = [None; BATCH];
                 let mut bytes = some.iter().map(|key| key.bytes);
@@ -198,8 +198,8 @@ impl Txn for MemTxn {
                 for (key, record) in some.iter().zip(found) {
                     let index = at;
                     at += 1;
-                    if let Some(since) = since {
-                        self.reads.push(Tracked::key(*key, since));
+                    if let Some(tracking) = tracking {
+                        self.reads.push(Tracked::key(*key, tracking));
                     }
                     if !self.writes.is_empty()
                         && let Some(own) = self.writes.find(*key, read.mark)
@@ -226,7 +226,7 @@ impl Txn for MemTxn {
         visit: &mut ScanVisitor<'_>,
     ) -> Result<ScanEnd> {
         self.check_not_ended()?;
-        let (upto, since) = self.bounds(read);
+        let (upto, tracking) = self.read_bounds(read);
         let mut left = limit;
         for (index, range) in ranges.iter().enumerate() {
             if left == 0 {
@@ -235,7 +235,7 @@ impl Txn for MemTxn {
             let mut scan = crate::scan::RangeScan {
                 number: index,
                 read_ts: upto,
-                current: read.mode == ReadMode::Current,
+                updates_seen: read.mode == ReadMode::Current,
                 mark: read.mark,
                 seen: self.seen,
                 entries_left: left,
@@ -243,9 +243,9 @@ impl Txn for MemTxn {
             let space = self.state.store.spaces.get(range.space)?;
             let stopped = scan.run(space, &self.writes, range, visit)?;
             (self.seen, left) = (scan.seen, scan.entries_left);
-            if let Some(since) = since {
+            if let Some(tracking) = tracking {
                 self.reads
-                    .push(Tracked::range(range, stopped.as_deref(), since));
+                    .push(Tracked::range(range, stopped.as_deref(), tracking));
             }
             if let Some(key) = stopped {
                 let key = key.to_vec();

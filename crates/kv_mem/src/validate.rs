@@ -36,25 +36,31 @@ pub(crate) enum Extent {
     All,
 }
 
+/// How a read is tracked.
+#[derive(Clone, Copy)]
+pub(crate) struct Tracking {
+    /// Timestamp since which the data must be unchanged.
+    pub(crate) since: u64,
+    /// Whether the commit validates the read; otherwise it is tracked only for a snapshot refresh.
+    pub(crate) validate: bool,
+}
+
 /// A key or range that was read and must not have changed.
 pub(crate) struct Tracked {
     pub(crate) space: SpaceId,
     pub(crate) start: InlineKey,
     pub(crate) extent: Extent,
-    pub(crate) since: u64,
-    /// Whether the commit validates it; otherwise it is tracked only for a snapshot refresh.
-    pub(crate) validate: bool,
+    pub(crate) tracking: Tracking,
 }
 
 impl Tracked {
     /// A key that was read, present or absent.
-    pub(crate) fn key(key: Key<'_>, (since, validate): (u64, bool)) -> Tracked {
+    pub(crate) fn key(key: Key<'_>, tracking: Tracking) -> Tracked {
         Tracked {
             space: key.space,
             start: InlineKey::from_slice(key.bytes),
             extent: Extent::Key,
-            since,
-            validate,
+            tracking,
         }
     }
 
@@ -62,7 +68,7 @@ impl Tracked {
     pub(crate) fn range(
         range: &ScanRange<'_>,
         stopped: Option<&[u8]>,
-        (since, validate): (u64, bool),
+        tracking: Tracking,
     ) -> Tracked {
         let end = || {
             range
@@ -78,20 +84,19 @@ impl Tracked {
             space: range.space,
             start: InlineKey::from_slice(start),
             extent,
-            since,
-            validate,
+            tracking,
         }
     }
 
-    /// Whether no key in it has a version above `since` and up to `upto`.
+    /// Whether no key in it has a version above `tracking.since` and up to `upto`.
     fn unchanged(&self, space: &Space, upto: u64, guard: &Guard) -> bool {
-        if space.last_commit.load(Ordering::Acquire) <= self.since {
+        if space.last_commit.load(Ordering::Acquire) <= self.tracking.since {
             return true;
         }
         let old = |record: &Record| {
             record
                 .visible(upto, guard)
-                .is_none_or(|version| version.ts() <= self.since)
+                .is_none_or(|version| version.ts() <= self.tracking.since)
         };
         let upper = match &self.extent {
             Extent::Key => {
@@ -153,12 +158,12 @@ impl ReadSet {
     }
 
     pub(crate) fn push(&mut self, one: Tracked) {
-        if one.validate {
+        if one.tracking.validate {
             self.validated += 1;
         } else if self.all.len() - self.validated >= MAX_TRACKED {
             (self.tracking, self.is_incomplete) = (false, true);
         }
-        if one.validate || self.tracking {
+        if one.tracking.validate || self.tracking {
             self.all.push(one);
         }
     }
@@ -166,14 +171,14 @@ impl ReadSet {
     /// Forgets the reads from an index on.
     pub(crate) fn truncate(&mut self, from: usize) {
         let gone = self.all.get(from..).unwrap_or_default();
-        self.validated -= gone.iter().filter(|one| one.validate).count();
+        self.validated -= gone.iter().filter(|one| one.tracking.validate).count();
         self.all.truncate(from);
     }
 
     /// Fails if a read that the commit validates has changed. The caller holds the sequencer, and
     /// all earlier commits are installed.
     pub(crate) fn validate(&self, spaces: &Spaces, guard: &Guard) -> Result<()> {
-        let tracked = self.all.iter().filter(|one| one.validate);
+        let tracked = self.all.iter().filter(|one| one.tracking.validate);
         for one in tracked {
             if !one.unchanged(spaces.get(one.space)?, u64::MAX, guard) {
                 return Err(Error::Conflict);
@@ -193,15 +198,15 @@ impl ReadSet {
 
     /// Forgets the reads that were tracked only for a refresh of the snapshot, which was replaced.
     pub(crate) fn detach_from_snapshot(&mut self) {
-        for one in self.all.iter_mut().filter(|one| !one.validate) {
-            one.since = u64::MAX;
+        for one in self.all.iter_mut().filter(|one| !one.tracking.validate) {
+            one.tracking.since = u64::MAX;
         }
     }
 
     /// Records that all tracked reads are unchanged at a later snapshot.
     pub(crate) fn advance_to(&mut self, snapshot: u64) {
         for one in &mut self.all {
-            one.since = one.since.max(snapshot);
+            one.tracking.since = one.tracking.since.max(snapshot);
         }
     }
 }

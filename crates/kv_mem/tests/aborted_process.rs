@@ -1,5 +1,5 @@
-//! A process of its own loses power amid commits on a real disk with faults,
-//! and the next one finds what was acknowledged.
+//! A simulated power cut ends a child process during commits on a real disk; the next process
+//! finds every acknowledged commit.
 
 use crate::common::{all, set};
 use porpoise_base::disk::{Faults, FaultyDisk};
@@ -28,14 +28,14 @@ fn child() {
     .unwrap();
     for n in 0..100_000 {
         set(&engine, &format!("k{n}"), &"v".repeat(n % 300)).unwrap();
-        // The reply to the client: a file that no power cut takes back, and that is whole.
-        std::fs::write(dir.join("telling"), n.to_string()).unwrap();
-        std::fs::rename(dir.join("telling"), dir.join("told")).unwrap();
+        // The reply to the client: a file outside of the faulty disk, replaced atomically.
+        std::fs::write(dir.join("acknowledged.tmp"), n.to_string()).unwrap();
+        std::fs::rename(dir.join("acknowledged.tmp"), dir.join("acknowledged")).unwrap();
     }
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_power_cut() {
+fn acknowledged_commits_survive_a_power_cut() {
     for round in 1..=8u64 {
         let dir = tempfile::tempdir().unwrap();
         let faults = format!("seed={},cut_at={}", round / 2, 40 + round * 211);
@@ -46,8 +46,8 @@ fn what_was_acknowledged_survives_a_power_cut() {
             .output()
             .unwrap()
             .status;
-        assert!(!status.success(), "it was to be cut off");
-        let told = std::fs::read_to_string(dir.path().join("told"));
+        assert!(!status.success(), "the child must end by the power cut");
+        let told = std::fs::read_to_string(dir.path().join("acknowledged"));
         let told: usize = told.map_or(0, |n| n.parse().unwrap());
         let engine = KvMem::open(KvMemOptions {
             dir: Some(dir.path().join("data")),

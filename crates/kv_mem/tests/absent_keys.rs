@@ -1,13 +1,12 @@
-//! Absent keys under contention: rows that come and go while others validate
-//! that they are absent, and keys are unlinked and made anew all the time.
+//! Absent keys under contention: keys are inserted, deleted, unlinked and created again while
+//! concurrent transactions validate that they are absent.
 //!
-//! Every transaction reads a key for validation and puts a value of its own
-//! when it finds none, or deletes what it finds. So the commits on a key, in
-//! the order of their positions, put and delete in turns, and each deletes what
-//! the one before it put: a key of which two records were in use, or an
-//! absence that was validated beside an insert, breaks the chain.
+//! Every transaction reads a key with validation. It inserts a value of its own if the key is
+//! absent, and deletes the key otherwise. So the commits to one key, in the order of their
+//! positions, insert and delete alternately, and each deletion finds the value inserted before it.
+//! Two records in use for one key, or an insertion that validation missed, break this order.
 //!
-//! `STRESS_SECONDS` makes it last longer than a fraction of a second.
+//! `STRESS_SECONDS` sets the duration; the default is a fraction of a second.
 
 use porpoise_kv::{
     Check, Engine, Error, Isolation, Key, LockMode, LockRequest, Read, ReadMode, ScanRange,
@@ -21,12 +20,12 @@ use std::time::{Duration, Instant};
 const KEYS: u64 = 12;
 const THREADS: u64 = 4;
 
-/// One commit: its position, the key, what was put or deleted.
+/// One commit: the key, the position, the value found, and the value that an insertion wrote.
 type Event = (u64, u64, Option<u64>, u64);
 
-/// How a transaction looks at its key.
+/// How a transaction reads its key, and how it writes.
 #[derive(Clone, Copy)]
-enum Way {
+enum AccessKind {
     /// A read that is validated, and a blind write.
     Read(ReadMode),
     /// A range around the key, and a blind write.
@@ -41,8 +40,14 @@ fn key_of(n: u64) -> Vec<u8> {
     key
 }
 
-/// Reads a key in its way; puts when it is absent, deletes when not.
-fn turn(engine: &KvMem, space: SpaceId, n: u64, mine: u64, way: Way) -> Result<Event, Error> {
+/// Reads a key; inserts it if it is absent, deletes it otherwise.
+fn insert_or_delete(
+    engine: &KvMem,
+    space: SpaceId,
+    n: u64,
+    mine: u64,
+    kind: AccessKind,
+) -> Result<Event, Error> {
     let name = key_of(n);
     let key = Key::new(space, &name);
     let mut txn = engine.begin(TxnOptions {
@@ -51,8 +56,8 @@ fn turn(engine: &KvMem, space: SpaceId, n: u64, mine: u64, way: Way) -> Result<E
     })?;
     let mut found = None;
     let number = |value: &[u8]| u64::from_be_bytes(value.try_into().unwrap());
-    match way {
-        Way::Read(mode) => {
+    match kind {
+        AccessKind::Read(mode) => {
             let read = Read {
                 mode,
                 validate: true,
@@ -60,7 +65,7 @@ fn turn(engine: &KvMem, space: SpaceId, n: u64, mine: u64, way: Way) -> Result<E
             };
             txn.get(read, &[key], &mut |_, value| found = value.map(number))?;
         }
-        Way::Scan => {
+        AccessKind::Scan => {
             let end = key_of(n + 1);
             let range = ScanRange {
                 space,
@@ -75,12 +80,12 @@ fn turn(engine: &KvMem, space: SpaceId, n: u64, mine: u64, way: Way) -> Result<E
             };
             txn.scan(read, &[range], usize::MAX, &mut |_, k, value| {
                 assert_eq!(k, name);
-                assert!(found.is_none(), "a key is shown twice");
+                assert!(found.is_none(), "a key is visited twice");
                 found = Some(number(value));
                 ControlFlow::Continue(())
             })?;
         }
-        Way::Lock => {
+        AccessKind::Lock => {
             let request = LockRequest {
                 key,
                 mode: LockMode::Exclusive,
@@ -91,8 +96,8 @@ fn turn(engine: &KvMem, space: SpaceId, n: u64, mine: u64, way: Way) -> Result<E
             })?;
         }
     }
-    let check = match way {
-        Way::Lock => Check::Locked,
+    let check = match kind {
+        AccessKind::Lock => Check::Locked,
         _ => Check::Blind,
     };
     match found {
@@ -103,7 +108,7 @@ fn turn(engine: &KvMem, space: SpaceId, n: u64, mine: u64, way: Way) -> Result<E
     Ok((n, position.0, found, mine))
 }
 
-fn contend(point_lookups: bool, ways: &[Way]) {
+fn contend(point_lookups: bool, kinds: &[AccessKind]) {
     let engine = KvMem::open(KvMemOptions::default()).unwrap();
     let spec = SpaceSpec {
         point_lookups,
@@ -117,13 +122,13 @@ fn contend(point_lookups: bool, ways: &[Way]) {
     let mut events = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let (engine, next, way) = (&engine, &next, ways[thread as usize % ways.len()]);
+                let (engine, next, kind) = (&engine, &next, kinds[thread as usize % kinds.len()]);
                 scope.spawn(move || {
                     let mut rng = fastrand::Rng::with_seed(thread);
                     let mut events: Vec<Event> = Vec::new();
                     while Instant::now() < end || events.len() < 100 {
                         let mine = next.fetch_add(1, Ordering::Relaxed);
-                        match turn(engine, space, rng.u64(..KEYS), mine, way) {
+                        match insert_or_delete(engine, space, rng.u64(..KEYS), mine, kind) {
                             Ok(event) => events.push(event),
                             Err(Error::Conflict) => {}
                             Err(error) => panic!("{error}"),
@@ -164,25 +169,31 @@ fn contend(point_lookups: bool, ways: &[Way]) {
 }
 
 #[test]
-fn by_hash_and_by_order_with_reads_that_are_validated() {
+fn validated_reads_of_absent_keys_exclude_insertions() {
     for point_lookups in [true, false] {
         contend(
             point_lookups,
-            &[Way::Read(ReadMode::Current), Way::Read(ReadMode::Snapshot)],
+            &[
+                AccessKind::Read(ReadMode::Current),
+                AccessKind::Read(ReadMode::Snapshot),
+            ],
         );
     }
 }
 
 #[test]
-fn with_ranges_beside_keys() {
+fn validated_ranges_exclude_insertions() {
     for point_lookups in [true, false] {
-        contend(point_lookups, &[Way::Scan, Way::Read(ReadMode::Current)]);
+        contend(
+            point_lookups,
+            &[AccessKind::Scan, AccessKind::Read(ReadMode::Current)],
+        );
     }
 }
 
 #[test]
-fn with_locks_alone() {
+fn locks_on_absent_keys_exclude_insertions() {
     for point_lookups in [true, false] {
-        contend(point_lookups, &[Way::Lock]);
+        contend(point_lookups, &[AccessKind::Lock]);
     }
 }

@@ -1,5 +1,5 @@
 //! Random interleavings of several transactions, run on the engine and on the
-//! model side by side: every answer must be the same.
+//! reference model: every result must be the same.
 
 use porpoise_kv::model::Model;
 use porpoise_kv::{
@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 const SPACES: [SpaceId; 2] = [SpaceId(1), SpaceId(2)];
 
-/// An answer, as text, so that two can be compared and printed.
+/// Formats a result as text, so that two can be compared and printed.
 fn name(outcome: Result<String, Error>) -> String {
     match outcome {
         Ok(text) => text,
@@ -215,7 +215,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn the_engine_answers_as_the_model_does() {
+fn the_engine_agrees_with_the_model() {
     for seed in 0..600 {
         run(seed);
     }

@@ -43,7 +43,7 @@ fn a_flipped_bit_in_the_middle_of_the_log_stops_the_start() {
 }
 
 #[test]
-fn the_last_group_is_vouched_for_after_a_moment() {
+fn an_empty_group_confirms_the_last_group() {
     let disk = MemDisk::new();
     let engine = KvMem::open(options(&disk)).unwrap();
     set(&engine, "a", "first").unwrap();
@@ -51,7 +51,10 @@ fn the_last_group_is_vouched_for_after_a_moment() {
     set(&engine, "b", "last").unwrap();
     let before = stat(&engine, "log_syncs_total");
     std::thread::sleep(Duration::from_millis(400));
-    assert!(stat(&engine, "log_syncs_total") > before, "an empty group");
+    assert!(
+        stat(&engine, "log_syncs_total") > before,
+        "no empty group was synced"
+    );
     let segment = files(&disk, "log-0").pop().unwrap();
     let path = Path::new("/data").join(&segment);
     let bytes = disk.open(&path).unwrap().read_all().unwrap();
@@ -121,33 +124,33 @@ fn a_real_directory_is_kept_and_locked() {
 }
 
 #[derive(Default)]
-struct Heard(Mutex<(CommitPosition, Option<String>)>);
+struct Notifications(Mutex<(CommitPosition, Option<String>)>);
 
-impl DurableListener for Heard {
-    fn durable(&self, mark: CommitPosition) {
-        self.0.lock().0 = mark;
+impl DurableListener for Notifications {
+    fn durable(&self, position: CommitPosition) {
+        self.0.lock().0 = position;
     }
     fn failed(&self, error: &Error) {
         self.0.lock().1 = Some(error.to_string());
     }
 }
 
-/// The log syncs for itself, too, as when it reserves timestamps: a failure
-/// that it meets there leaves no commit unknown.
+/// The log also syncs on its own, for instance when it reserves timestamps. If that sync fails
+/// first, no commit has an unknown outcome, so the test is repeated.
 #[test]
-fn after_a_failed_sync_commits_are_unknown_reads_go_on_and_writes_are_refused() {
-    assert!((0..50).any(|_| a_commit_meets_a_failed_sync()));
+fn after_a_failed_sync_outcomes_are_unknown_reads_continue_and_writes_are_refused() {
+    assert!((0..50).any(|_| commit_during_failing_sync()));
 }
 
-/// False if the log met the failure before the commit.
-fn a_commit_meets_a_failed_sync() -> bool {
+/// Returns false if another sync failed before that of the commit.
+fn commit_during_failing_sync() -> bool {
     let disk = MemDisk::new();
     let engine = KvMem::open(options(&disk)).unwrap();
-    let heard = Arc::new(Heard::default());
-    engine.subscribe(heard.clone());
+    let notified = Arc::new(Notifications::default());
+    engine.subscribe(notified.clone());
     let position = write(&engine, &[("a", Some("1"))]).unwrap();
     engine.wait_durable(position).unwrap();
-    while heard.0.lock().0 < position {
+    while notified.0.lock().0 < position {
         std::thread::yield_now();
     }
     disk.fail_syncs(true);
@@ -159,12 +162,12 @@ fn a_commit_meets_a_failed_sync() -> bool {
         engine.wait_durable(lost),
         Err(Error::UnknownOutcome(_))
     ));
-    let heard = heard.0.lock().clone();
-    assert!(heard.0 < lost && heard.1.is_some());
+    let notified = notified.0.lock().clone();
+    assert!(notified.0 < lost && notified.1.is_some());
     assert_eq!(
         get(&engine, "a").as_deref(),
         Some("1"),
-        "the mark stands still"
+        "the durable position stays"
     );
     let refused = write(&engine, &[("b", Some("1"))]);
     assert!(matches!(refused, Err(Error::ReadOnly(_))), "{refused:?}");
@@ -200,14 +203,18 @@ fn a_full_disk_refuses_before_the_commit_point_and_recovers_when_there_is_room()
         matches!(refused, Error::Full(Resource::Disk)),
         "{refused:?}"
     );
-    assert_eq!(all(&engine).len(), acknowledged + 1, "nothing half done");
+    assert_eq!(
+        all(&engine).len(),
+        acknowledged + 1,
+        "a refused commit left rows"
+    );
     assert_eq!(get(&engine, "first").as_deref(), Some("1"));
     disk.set_capacity(None);
     let began = Instant::now();
     while set(&engine, "again", "1").is_err() {
         assert!(
             began.elapsed() < Duration::from_secs(20),
-            "it did not recover"
+            "writes are still refused"
         );
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -1,42 +1,42 @@
-//! Checkpoints beside commits on their way, and checkpoints that fail half-way.
+//! Checkpoints concurrent with commits that are not durable yet, and checkpoints that fail.
 
-#[path = "common/seam.rs"]
-mod seam;
+#[path = "common/controlled_disk.rs"]
+mod controlled_disk;
 
 use crate::common::{SPACE, all, get, options, set};
+use controlled_disk::ControlledDisk;
 use porpoise_base::disk::{Disk, MemDisk};
 use porpoise_kv::{Check, Engine, Key, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use seam::Seam;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-fn on(seam: &Seam) -> KvMemOptions {
+fn options_on(disk: &ControlledDisk) -> KvMemOptions {
     KvMemOptions {
-        disk: Arc::new(seam.clone()),
+        disk: Arc::new(disk.clone()),
         checkpoint_bytes: u64::MAX,
-        ..options(&seam.disk)
+        ..options(&disk.disk)
     }
 }
 
-/// Until the log has vouched for its last group.
-fn rest() {
+/// Waits until an empty group has confirmed the last group, so that the log thread is idle.
+fn wait_for_idle_log() {
     std::thread::sleep(Duration::from_millis(350));
 }
 
 #[test]
 fn a_checkpoint_keeps_the_chunks_of_a_commit_that_is_not_durable_yet() {
-    let seam = Seam::new();
+    let disk = ControlledDisk::new();
     let engine = KvMem::open(KvMemOptions {
         segment_bytes: 24 << 20,
-        ..on(&seam)
+        ..options_on(&disk)
     })
     .unwrap();
     set(&engine, "first", "1").unwrap();
-    rest();
-    seam.close();
+    wait_for_idle_log();
+    disk.block_syncs();
     let mut txn = engine.begin(Default::default()).unwrap();
     let value = [b'v'; 4096];
     for n in 0..2048u32 {
@@ -45,18 +45,18 @@ fn a_checkpoint_keeps_the_chunks_of_a_commit_that_is_not_durable_yet() {
             .unwrap();
     }
     let position = txn.commit().unwrap().position;
-    seam.wait_blocked();
+    disk.wait_blocked();
     // The first chunks are on disk, the commit is not.
-    seam.pass_one();
-    seam.wait_blocked();
+    disk.pass_one();
+    disk.wait_blocked();
     std::thread::scope(|s| {
         let checkpoint = s.spawn(|| engine.checkpoint());
         std::thread::sleep(Duration::from_millis(300));
-        seam.open_all();
+        disk.unblock_syncs();
         checkpoint.join().unwrap().unwrap();
     });
     engine.wait_durable(position).unwrap();
-    let after = seam.disk.after_power_cut(0);
+    let after = disk.disk.after_power_cut(0);
     drop(engine);
     let engine = KvMem::open(options(&after)).unwrap();
     assert_eq!(all(&engine).len(), 2049);
@@ -64,31 +64,31 @@ fn a_checkpoint_keeps_the_chunks_of_a_commit_that_is_not_durable_yet() {
 
 #[test]
 fn a_manifest_that_may_be_in_place_keeps_its_files() {
-    let seam = Seam::new();
-    let engine = KvMem::open(on(&seam)).unwrap();
+    let disk = ControlledDisk::new();
+    let engine = KvMem::open(options_on(&disk)).unwrap();
     for n in 0..50 {
         set(&engine, &format!("k{n}"), "some value").unwrap();
     }
-    seam.fail_syncs_of_manifest(true);
+    disk.fail_syncs_of_manifest(true);
     engine.checkpoint().unwrap_err();
-    let first = seam.disk.after_power_cut(u64::MAX);
+    let first = disk.disk.after_power_cut(u64::MAX);
     engine.checkpoint().unwrap_err();
-    let disks: Vec<MemDisk> = (0..20).map(|s| seam.disk.after_power_cut(s)).collect();
+    let disks: Vec<MemDisk> = (0..20).map(|s| disk.disk.after_power_cut(s)).collect();
     for disk in disks.iter().chain([&first]) {
         assert_eq!(all(&KvMem::open(options(disk)).unwrap()).len(), 50);
     }
-    seam.fail_syncs_of_manifest(false);
+    disk.fail_syncs_of_manifest(false);
     engine.checkpoint().unwrap();
     engine.checkpoint().unwrap();
     drop(engine);
-    let engine = KvMem::open(options(&seam.disk)).unwrap();
+    let engine = KvMem::open(options(&disk.disk)).unwrap();
     assert_eq!(all(&engine).len(), 50);
 }
 
 #[test]
-fn segments_that_could_not_be_removed_do_not_stand_alone() {
-    let seam = Seam::new();
-    let engine = KvMem::open(on(&seam)).unwrap();
+fn segments_whose_removal_failed_leave_no_gap_in_the_log() {
+    let disk = ControlledDisk::new();
+    let engine = KvMem::open(options_on(&disk)).unwrap();
     let value = "v".repeat(2000);
     let fill = |round: u32| {
         for n in 0..30 {
@@ -96,35 +96,35 @@ fn segments_that_could_not_be_removed_do_not_stand_alone() {
         }
     };
     fill(0);
-    seam.fail_removals_of(Some("log-0"));
+    disk.fail_removals_of(Some("log-0"));
     engine.checkpoint().unwrap_err();
-    seam.fail_removals_of(None);
+    disk.fail_removals_of(None);
     fill(1);
     engine.checkpoint().unwrap();
     fill(2);
     drop(engine);
-    let engine = KvMem::open(options(&seam.disk)).unwrap();
+    let engine = KvMem::open(options(&disk.disk)).unwrap();
     assert_eq!(all(&engine).len(), 90);
     assert!(get(&engine, "k7-2").is_some());
 }
 
 #[test]
 fn a_space_whose_drop_is_not_durable_is_whole_after_a_crash() {
-    let seam = Seam::new();
-    let engine = KvMem::open(on(&seam)).unwrap();
+    let disk = ControlledDisk::new();
+    let engine = KvMem::open(options_on(&disk)).unwrap();
     let space = engine.create_spaces(&[SpaceSpec::default()]).unwrap()[0];
     let mut txn = engine.begin(Default::default()).unwrap();
     txn.put(Key::new(space, b"k"), b"v", Check::Blind).unwrap();
     engine.wait_durable(txn.commit().unwrap().position).unwrap();
-    rest();
-    seam.close();
+    wait_for_idle_log();
+    disk.block_syncs();
     std::thread::scope(|s| {
         let dropping = s.spawn(|| engine.drop_spaces(&[space]));
-        seam.wait_blocked();
+        disk.wait_blocked();
         let checkpoint = s.spawn(|| engine.checkpoint());
         std::thread::sleep(Duration::from_millis(300));
-        let after = seam.disk.synced();
-        seam.open_all();
+        let after = disk.disk.synced();
+        disk.unblock_syncs();
         checkpoint.join().unwrap().unwrap();
         dropping.join().unwrap().unwrap();
         let engine = KvMem::open(options(&after)).unwrap();
@@ -136,12 +136,12 @@ fn a_space_whose_drop_is_not_durable_is_whole_after_a_crash() {
             found = v.is_some()
         })
         .unwrap();
-        assert!(found, "a drop that nobody was told of has half happened");
+        assert!(found, "an unacknowledged drop has taken effect in part");
     });
 }
 
 #[test]
-fn nothing_goes_before_the_name_of_the_manifest_is_synced() {
+fn no_file_is_removed_before_the_name_of_the_manifest_is_synced() {
     let disk = MemDisk::new();
     let engine = KvMem::open(KvMemOptions {
         checkpoint_bytes: u64::MAX,
@@ -172,6 +172,9 @@ fn nothing_goes_before_the_name_of_the_manifest_is_synced() {
     assert!(gone.len() > 1, "{gone:?}");
     for path in gone {
         let at = seen.iter().rposition(|p| p == path).unwrap();
-        assert!(at > named.unwrap() + synced, "{path:?} goes too early");
+        assert!(
+            at > named.unwrap() + synced,
+            "{path:?} was removed too early"
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! Commits, the durable LSN and deferred replies under threads that stumble: the
-//! disk stands still for random moments, threads give way at random. What the
-//! rules promise is checked from the outside (transactions.md, 19 and 20).
+//! Commits, the durable LSN and deferred replies with random delays: disk operations pause, and
+//! threads yield, at random. Checks the guarantees of transactions.md, 19 and 20, through the
+//! engine's public functions.
 
 use parking_lot::Mutex;
 use porpoise_base::disk::MemDisk;
@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 
 const ACCOUNTS: u8 = 6;
 const START: u64 = 1_000;
-/// Commits of one writer, at least.
-const COMMITS: u32 = 15;
+/// Minimum number of commits of one writer.
+const MIN_COMMITS: u32 = 15;
 
-fn stumble(rng: &mut fastrand::Rng) {
+/// Pauses or yields at random.
+fn delay_randomly(rng: &mut fastrand::Rng) {
     match rng.u8(0..20) {
         0 => std::thread::sleep(Duration::from_micros(rng.u64(0..200))),
         1..6 => std::thread::yield_now(),
@@ -27,22 +28,23 @@ fn stumble(rng: &mut fastrand::Rng) {
     }
 }
 
-/// Hears of the mark, as the listener does that holds replies.
+/// Records the notified positions, as a server does that defers replies.
 #[derive(Default)]
-struct Marks {
-    reached: AtomicU64,
+struct Watermarks {
+    notified: AtomicU64,
     /// The newest commit whose reply waits for the listener.
     wanted: AtomicU64,
+    /// Whether a position was notified before it was durable.
     ahead: AtomicBool,
     engine: OnceLock<Weak<KvMem>>,
 }
 
-impl DurableListener for Marks {
-    fn durable(&self, mark: CommitPosition) {
-        // Several threads may tell, in any order; but never of what is not durable.
-        self.reached.fetch_max(mark.0, Ordering::SeqCst);
+impl DurableListener for Watermarks {
+    fn durable(&self, position: CommitPosition) {
+        // Several threads may notify, in any order, but only of durable positions.
+        self.notified.fetch_max(position.0, Ordering::SeqCst);
         let engine = self.engine.get().and_then(Weak::upgrade);
-        if engine.is_some_and(|engine| engine.durable_position() < mark) {
+        if engine.is_some_and(|engine| engine.durable_position() < position) {
             self.ahead.store(true, Ordering::SeqCst);
         }
     }
@@ -65,8 +67,7 @@ fn balances(txn: &mut dyn Txn, read: Read) -> Vec<u64> {
     found
 }
 
-/// Moves one unit between two locked accounts, and counts itself in a third
-/// place; gives the position.
+/// Moves one unit between two locked accounts. Returns the commit position.
 fn transfer(engine: &KvMem, rng: &mut fastrand::Rng) -> Result<CommitPosition, Error> {
     let (from, to) = (rng.u8(0..ACCOUNTS), rng.u8(0..ACCOUNTS));
     if from == to {
@@ -84,25 +85,26 @@ fn transfer(engine: &KvMem, rng: &mut fastrand::Rng) -> Result<CommitPosition, E
     txn.lock(&requests, wait, &mut |at, found| {
         values[at] = number(found.value);
     })?;
-    stumble(rng);
+    delay_randomly(rng);
     let [old, new] = values;
     txn.put(keys[0], &(old - 1).to_be_bytes(), Check::Locked)?;
     txn.put(keys[1], &(new + 1).to_be_bytes(), Check::Locked)?;
     Ok(txn.commit()?.position)
 }
 
-struct Bed {
+/// An engine on a disk with random delays.
+struct Fixture {
     engine: Arc<KvMem>,
-    marks: Arc<Marks>,
+    watermarks: Arc<Watermarks>,
 }
 
-impl Bed {
-    fn open(seed: u64) -> Bed {
+impl Fixture {
+    fn open(seed: u64) -> Fixture {
         let disk = MemDisk::new();
         let rng = Mutex::new(fastrand::Rng::with_seed(seed));
         disk.watch(Some(Arc::new(move |_: u64, _: &Path| {
             let mut rng = rng.lock().fork();
-            stumble(&mut rng);
+            delay_randomly(&mut rng);
         })));
         let engine = KvMem::open(KvMemOptions {
             dir: Some("/data".into()),
@@ -111,9 +113,9 @@ impl Bed {
             checkpoint_bytes: 1 << 16,
             ..KvMemOptions::default()
         });
-        let (engine, marks) = (engine.unwrap(), Arc::new(Marks::default()));
-        marks.engine.set(Arc::downgrade(&engine)).unwrap();
-        engine.subscribe(marks.clone());
+        let (engine, watermarks) = (engine.unwrap(), Arc::new(Watermarks::default()));
+        watermarks.engine.set(Arc::downgrade(&engine)).unwrap();
+        engine.subscribe(watermarks.clone());
         let mut txn = engine.begin(Default::default()).unwrap();
         for name in 0..ACCOUNTS {
             let name = [name];
@@ -123,22 +125,24 @@ impl Bed {
         }
         let position = txn.commit().unwrap().position;
         engine.wait_durable(position).unwrap();
-        Bed { engine, marks }
+        Fixture { engine, watermarks }
     }
 
-    /// Transfers until the time is over, and at least [`COMMITS`] times on a slow machine.
+    /// Transfers until the time is over, and at least [`MIN_COMMITS`] times on a slow machine.
     fn writer(&self, rng: &mut fastrand::Rng, until: Instant) {
         let mut commits = 0;
-        while Instant::now() < until || commits < COMMITS {
+        while Instant::now() < until || commits < MIN_COMMITS {
             let position = match transfer(&self.engine, rng) {
                 Ok(position) => position,
                 Err(Error::Deadlock) => continue,
                 Err(other) => panic!("{other}"),
             };
-            self.marks.wanted.fetch_max(position.0, Ordering::SeqCst);
-            stumble(rng);
+            self.watermarks
+                .wanted
+                .fetch_max(position.0, Ordering::SeqCst);
+            delay_randomly(rng);
             if rng.bool() {
-                // A client that got its reply: whoever begins now sees it.
+                // The reply was sent: every later snapshot sees the commit.
                 self.engine.wait_durable(position).unwrap();
                 assert!(self.engine.durable_position() >= position);
                 let mut later = self.engine.begin(Default::default()).unwrap();
@@ -153,12 +157,12 @@ impl Bed {
     fn reader(&self, rng: &mut fastrand::Rng, until: Instant) {
         let all = u64::from(ACCOUNTS) * START;
         while Instant::now() < until {
-            // A snapshot shows whole transactions, and the same ones again.
+            // A snapshot shows whole transactions, and the same state twice.
             let mut txn = self.engine.begin(Default::default()).unwrap();
             txn.pin().unwrap();
             let first = balances(&mut *txn, Read::SNAPSHOT);
             assert_eq!(first.iter().sum::<u64>(), all);
-            stumble(rng);
+            delay_randomly(rng);
             assert_eq!(balances(&mut *txn, Read::SNAPSHOT), first);
             drop(txn);
             // Once the position returned by `seen` is durable, so is all that the current read saw.
@@ -168,37 +172,40 @@ impl Bed {
             drop(now);
             self.engine.wait_durable(seen).unwrap();
             assert!(self.engine.durable_position() >= seen);
-            stumble(rng);
+            delay_randomly(rng);
         }
     }
 }
 
 #[test]
-fn replies_and_snapshots_agree_with_the_log_however_threads_stumble() {
+fn replies_and_snapshots_agree_with_the_log_under_random_delays() {
     for seed in 0..4 {
-        let bed = Bed::open(seed);
+        let fixture = Fixture::open(seed);
         let until = Instant::now() + Duration::from_millis(400);
         std::thread::scope(|scope| {
-            let bed = &bed;
+            let fixture = &fixture;
             for n in 0..4 {
                 scope.spawn(move || {
-                    bed.writer(&mut fastrand::Rng::with_seed(seed * 100 + n), until)
+                    fixture.writer(&mut fastrand::Rng::with_seed(seed * 100 + n), until)
                 });
             }
             for n in 4..6 {
                 scope.spawn(move || {
-                    bed.reader(&mut fastrand::Rng::with_seed(seed * 100 + n), until)
+                    fixture.reader(&mut fastrand::Rng::with_seed(seed * 100 + n), until)
                 });
             }
         });
-        assert!(!bed.marks.ahead.load(Ordering::SeqCst), "told too early");
-        // Every reply that is held is let go without anybody asking again.
-        let wanted = bed.marks.wanted.load(Ordering::SeqCst);
+        assert!(
+            !fixture.watermarks.ahead.load(Ordering::SeqCst),
+            "notified before the sync"
+        );
+        // Every deferred reply is released without another request.
+        let wanted = fixture.watermarks.wanted.load(Ordering::SeqCst);
         let end = Instant::now() + Duration::from_secs(10);
-        while bed.marks.reached.load(Ordering::SeqCst) < wanted {
-            assert!(Instant::now() < end, "a reply is held for ever");
+        while fixture.watermarks.notified.load(Ordering::SeqCst) < wanted {
+            assert!(Instant::now() < end, "a deferred reply is never released");
             std::thread::yield_now();
         }
-        bed.engine.shutdown().unwrap();
+        fixture.engine.shutdown().unwrap();
     }
 }

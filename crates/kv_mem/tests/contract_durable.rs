@@ -55,12 +55,12 @@ fn restarts(durability: Durability) {
 }
 
 #[test]
-fn what_a_restart_keeps_in_sync_mode() {
+fn restart_guarantees_in_sync_mode() {
     restarts(Durability::Sync);
 }
 
 #[test]
-fn what_a_restart_keeps_in_interval_mode() {
+fn restart_guarantees_in_interval_mode() {
     restarts(Durability::Interval(Duration::from_millis(50)));
 }
 

@@ -19,7 +19,7 @@ fn lock(txn: &mut dyn Txn, name: &str) -> Result<()> {
 }
 
 #[test]
-fn one_of_a_circle_is_told_whatever_its_length() {
+fn a_cycle_of_any_length_has_one_victim() {
     for length in 2..=5 {
         let engine = KvMem::open(KvMemOptions::default()).unwrap();
         let holding = Barrier::new(length);
@@ -37,16 +37,16 @@ fn one_of_a_circle_is_told_whatever_its_length() {
                 .collect();
             threads.into_iter().map(|t| t.join().unwrap()).collect()
         });
-        let told = outcomes
+        let reports = outcomes
             .iter()
             .filter(|o| matches!(o, Err(Error::Deadlock)));
-        assert_eq!(told.count(), 1, "of {length}: {outcomes:?}");
+        assert_eq!(reports.count(), 1, "of {length}: {outcomes:?}");
         let granted = outcomes.iter().filter(|o| o.is_ok()).count();
         assert_eq!(granted, length - 1, "of {length}: {outcomes:?}");
     }
 }
 
-/// Waits until so many transactions wait.
+/// Waits until `count` transactions wait for locks.
 fn await_waits(engine: &KvMem, count: usize) {
     let end = Instant::now() + Duration::from_secs(30);
     loop {
@@ -70,30 +70,30 @@ fn holding(engine: &KvMem, names: &[&str]) -> Box<dyn Txn> {
     txn
 }
 
-/// The waits of every deadlock, as the listener was told.
+/// The reported deadlocks.
 #[derive(Default)]
-struct Told(Mutex<Vec<Vec<LockWait>>>);
+struct Reports(Mutex<Vec<Vec<LockWait>>>);
 
-impl DeadlockListener for Told {
-    fn deadlock(&self, circle: &[LockWait]) {
-        self.0.lock().unwrap().push(circle.to_vec());
+impl DeadlockListener for Reports {
+    fn deadlock(&self, cycle: &[LockWait]) {
+        self.0.lock().unwrap().push(cycle.to_vec());
     }
 }
 
-fn listened() -> (Arc<KvMem>, Arc<Told>) {
+fn engine_with_listener() -> (Arc<KvMem>, Arc<Reports>) {
     let engine = KvMem::open(KvMemOptions::default()).unwrap();
-    let told = Arc::new(Told::default());
-    engine.subscribe_deadlocks(told.clone());
-    (engine, told)
+    let reports = Arc::new(Reports::default());
+    engine.subscribe_deadlocks(reports.clone());
+    (engine, reports)
 }
 
-/// The victim is the one with the least work, wherever it waits; the one that
-/// closes the cycle goes on, and every other, too.
+/// The victim is the transaction with the least work, wherever it is in the cycle; all others
+/// get their locks.
 #[test]
-fn the_lightest_of_three_is_the_victim() {
+fn of_three_the_one_with_least_work_is_the_victim() {
     // Keys held and keys written by the transaction that began to wait first.
     for (held, written, is_first) in [(1, 0, true), (2, 9, false)] {
-        let (engine, told) = listened();
+        let (engine, reports) = engine_with_listener();
         let names: Vec<String> = (0..held).map(|n| format!("a{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut first = holding(&engine, &names);
@@ -108,7 +108,7 @@ fn the_lightest_of_three_is_the_victim() {
             let second = scope.spawn(move || (lock(&mut *second, "c0"), second));
             await_waits(&engine, 2);
             let third = scope.spawn(move || (lock(&mut *third, "a0"), third));
-            // The victim ends; the one that waits for it is granted its lock, and so on.
+            // The victim ends; the transaction that waits for it gets its lock, and so on.
             let (victim, next, last) = if is_first {
                 (first, third, second)
             } else {
@@ -124,25 +124,25 @@ fn the_lightest_of_three_is_the_victim() {
             last.rollback();
             drop(victim);
         });
-        let told = told.0.lock().unwrap();
-        assert_eq!(told.len(), 1, "{told:?}");
-        let keys: Vec<&[u8]> = told[0].iter().map(|wait| wait.key.as_slice()).collect();
+        let reports = reports.0.lock().unwrap();
+        assert_eq!(reports.len(), 1, "{reports:?}");
+        let keys: Vec<&[u8]> = reports[0].iter().map(|wait| wait.key.as_slice()).collect();
         let expected = if is_first {
             [b"b0", b"c0", b"a0"]
         } else {
             [b"c0", b"a0", b"b0"]
         };
         assert_eq!(keys, expected, "the victim's wait is first");
-        for (n, wait) in told[0].iter().enumerate() {
-            assert_eq!(wait.blocker, told[0][(n + 1) % told[0].len()].txn);
+        for (n, wait) in reports[0].iter().enumerate() {
+            assert_eq!(wait.blocker, reports[0][(n + 1) % reports[0].len()].txn);
         }
     }
 }
 
-/// Of transactions with as much work, the one that closes the cycle is ended.
+/// Among transactions with equal work, the one that closes the cycle is the victim.
 #[test]
-fn of_equals_the_searching_transaction_is_the_victim() {
-    let (engine, told) = listened();
+fn with_equal_work_the_searching_transaction_is_the_victim() {
+    let (engine, reports) = engine_with_listener();
     let mut first = holding(&engine, &["a"]);
     let mut second = holding(&engine, &["b"]);
     std::thread::scope(|scope| {
@@ -151,14 +151,14 @@ fn of_equals_the_searching_transaction_is_the_victim() {
         assert!(matches!(lock(&mut *second, "a"), Err(Error::Deadlock)));
         waits.join().unwrap().unwrap();
     });
-    assert_eq!(told.0.lock().unwrap().len(), 1);
+    assert_eq!(reports.0.lock().unwrap().len(), 1);
 }
 
-/// Two that share a lock and wait for the third, which wants it alone: both
-/// cycles are broken, each by the lighter.
+/// Two transactions share a lock and wait for a third one, which requests the lock exclusively:
+/// two cycles. In each the transaction with less work is the victim.
 #[test]
 fn one_request_may_close_two_cycles() {
-    let (engine, told) = listened();
+    let (engine, reports) = engine_with_listener();
     let mut heavy = holding(&engine, &["a", "b", "c"]);
     std::thread::scope(|scope| {
         let mut lighter = Vec::new();
@@ -178,14 +178,14 @@ fn one_request_may_close_two_cycles() {
             assert!(matches!(txn.join().unwrap(), Err(Error::Deadlock)));
         }
     });
-    assert_eq!(told.0.lock().unwrap().len(), 2);
+    assert_eq!(reports.0.lock().unwrap().len(), 2);
 }
 
-/// Two readers of a row that both want to change it: one is ended, though each
-/// holds as much, and the other's upgrade is granted.
+/// Two holders of a share lock that both request an upgrade: one is the victim, and the other's
+/// upgrade is granted.
 #[test]
 fn one_of_two_upgrades_is_granted() {
-    let (engine, told) = listened();
+    let (engine, reports) = engine_with_listener();
     let share = |txn: &mut dyn Txn| {
         let request = LockRequest {
             key: key("row"),
@@ -203,5 +203,5 @@ fn one_of_two_upgrades_is_granted() {
         lock(&mut *two, "row").unwrap();
         assert!(matches!(waits.join().unwrap(), Err(Error::Deadlock)));
     });
-    assert_eq!(told.0.lock().unwrap().len(), 1);
+    assert_eq!(reports.0.lock().unwrap().len(), 1);
 }

@@ -1,5 +1,5 @@
-//! At the memory limit the oldest long snapshot is ended, when that makes room: its transaction is
-//! told, never shown a state that was not.
+//! At the memory limit the oldest long snapshot is expired, if that frees memory. Its transaction
+//! gets an error, and never sees a state that did not exist.
 
 use crate::common::{get, key, set, stat};
 use porpoise_base::clock::ManualClock;
@@ -18,7 +18,7 @@ fn names() -> Vec<String> {
     (0..KEYS).map(|n| format!("k{n:03}")).collect()
 }
 
-/// A store whose time is the test's, with a limit of a megabyte.
+/// Opens a store with a clock that the test advances, and a memory limit of 1 MiB.
 fn store(background: Background) -> (Arc<KvMem>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
     let engine = KvMem::open(KvMemOptions {
@@ -44,7 +44,7 @@ fn write_some(engine: &KvMem, names: &[String], letter: &str) -> Result<(), Erro
     txn.commit().map(|_| ())
 }
 
-/// Inserts until there is no room.
+/// Inserts rows until the memory limit refuses one. Returns their number.
 fn fill(engine: &KvMem) -> usize {
     let value = "n".repeat(1_000);
     let full = (0..2_000).find(|n| match set(engine, &format!("new{n}"), &value) {
@@ -57,7 +57,7 @@ fn fill(engine: &KvMem) -> usize {
     full.unwrap()
 }
 
-/// A store that is full, half of it of old versions that `holder` holds back.
+/// Opens a store at its memory limit: half of it is old versions that a snapshot needs.
 fn full_store() -> (Arc<KvMem>, Arc<ManualClock>, Box<dyn Txn>) {
     let (engine, clock) = store(Background::Callers);
     write_all(&engine, "a").unwrap();
@@ -78,10 +78,10 @@ fn letter(txn: &mut dyn Txn, name: &str) -> Result<Option<u8>, Error> {
 }
 
 #[test]
-fn the_oldest_makes_room_once_it_is_long() {
+fn the_oldest_snapshot_is_expired_once_it_is_long() {
     let (engine, clock, mut holder) = full_store();
     assert_eq!(letter(&mut *holder, "k007").unwrap(), Some(b'a'));
-    // It may end by itself at any moment.
+    // A young snapshot is not expired: it may end at any moment.
     assert!(set(&engine, "more", &"m".repeat(1_000)).is_err());
     assert_eq!(stat(&engine, "snapshots_ended_total"), 0);
     clock.advance(Duration::from_millis(1_100));
@@ -93,18 +93,18 @@ fn the_oldest_makes_room_once_it_is_long() {
     assert!(matches!(gone, Error::SnapshotGone) && gone.ends_transaction());
     assert_eq!(letter(&mut *young, "k007").unwrap(), Some(b'b'));
     assert_eq!(letter(&mut *young, "more").unwrap(), None);
-    // There is room for much more now.
+    // The old versions were freed.
     assert!(fill(&engine) > 200);
     drop((holder, young));
     engine.reclaim();
     engine.verify().unwrap();
 }
 
-/// A call that looks at versions.
-type Look = fn(&mut dyn Txn, &ScanRange<'_>) -> Result<(), Error>;
+/// A call that reads versions.
+type ReadCall = fn(&mut dyn Txn, &ScanRange<'_>) -> Result<(), Error>;
 
 #[test]
-fn whatever_rests_on_an_ended_snapshot_is_refused() {
+fn every_use_of_an_expired_snapshot_is_refused() {
     let validated = Read {
         validate: true,
         ..Read::SNAPSHOT
@@ -115,7 +115,7 @@ fn whatever_rests_on_an_ended_snapshot_is_refused() {
         end: None,
         reverse: false,
     };
-    let kinds: [Look; 3] = [
+    let kinds: [ReadCall; 3] = [
         |txn, _| letter(txn, "k001").map(|_| ()),
         |txn, all| {
             let visit = &mut |_: usize, _: &[u8], _: &[u8]| ControlFlow::Continue(());
@@ -161,7 +161,7 @@ fn whatever_rests_on_an_ended_snapshot_is_refused() {
 }
 
 #[test]
-fn a_transaction_does_not_end_its_own_snapshot() {
+fn a_transaction_does_not_expire_its_own_snapshot() {
     let (engine, clock, mut holder) = full_store();
     clock.advance(Duration::from_secs(2));
     let refused = holder.put(key("more"), &[b'm'; 1_000], Check::Blind);
@@ -170,9 +170,9 @@ fn a_transaction_does_not_end_its_own_snapshot() {
     assert_eq!(stat(&engine, "snapshots_ended_total"), 0);
 }
 
-/// Snapshots that hold nothing back stay, however old.
+/// A snapshot that holds back no version is kept, however old it is.
 #[test]
-fn a_snapshot_whose_end_frees_nothing_stays() {
+fn a_snapshot_that_holds_nothing_back_is_not_expired() {
     let (engine, clock) = store(Background::Callers);
     write_all(&engine, "a").unwrap();
     let mut old = engine.begin(Default::default()).unwrap();
@@ -185,9 +185,9 @@ fn a_snapshot_whose_end_frees_nothing_stays() {
     assert_eq!(get(&engine, "k007").map(|v| v.len()), Some(1_000));
 }
 
-/// Readers see one letter in all keys, or are told that their snapshot is gone.
+/// Readers see one letter in all keys, or get [`Error::SnapshotGone`].
 #[test]
-fn readers_see_whole_states_while_snapshots_are_ended() {
+fn readers_see_one_state_or_an_error_while_snapshots_expire() {
     let (engine, clock) = store(Background::Threads);
     write_all(&engine, "a").unwrap();
     let (over, gone) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -221,7 +221,7 @@ fn readers_see_whole_states_while_snapshots_are_ended() {
             });
         }
     });
-    assert!(gone.load(Ordering::Relaxed) > 0, "none was ended");
+    assert!(gone.load(Ordering::Relaxed) > 0, "no snapshot was expired");
     engine.reclaim();
     engine.verify().unwrap();
 }
@@ -238,7 +238,11 @@ fn read_slowly(engine: &KvMem, names: &[String]) -> Result<(), Error> {
         })?;
         for letter in seen {
             assert!(letter.is_some(), "a key is missing");
-            assert_eq!(*first.get_or_insert(letter), letter, "two states in one");
+            assert_eq!(
+                *first.get_or_insert(letter),
+                letter,
+                "a read mixed two states"
+            );
         }
         std::thread::sleep(Duration::from_millis(1));
     }

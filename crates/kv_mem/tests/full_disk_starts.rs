@@ -1,4 +1,4 @@
-//! Starts on a disk that has no room left.
+//! Starts on a full disk.
 
 use crate::common::{all, get, options, set, stat, write};
 use porpoise_base::disk::{Disk, MemDisk};
@@ -28,13 +28,13 @@ fn until_written(engine: &KvMem) {
     let end = Instant::now() + Duration::from_secs(20);
     while let Err(error) = set(engine, "after", "1") {
         assert!(is_full(&error), "{error}");
-        assert!(Instant::now() < end, "writes are refused for ever");
+        assert!(Instant::now() < end, "writes are still refused");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
-fn reads_are_served_and_writes_refused_until_there_is_room() {
+fn on_a_full_disk_reads_are_served_and_writes_refused() {
     for seed in 0..10 {
         let disk = MemDisk::new();
         let engine = filled(&disk, 40);
@@ -73,8 +73,8 @@ fn reads_are_served_and_writes_refused_until_there_is_room() {
     }
 }
 
-/// Many segments and a reserve: the start's own checkpoint frees what the log
-/// took.
+/// With many segments and a reserve, the checkpoint at the start removes segments and so frees
+/// space.
 #[test]
 fn a_checkpoint_at_the_start_makes_room() {
     let disk = MemDisk::new();

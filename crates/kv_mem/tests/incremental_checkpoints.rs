@@ -1,5 +1,5 @@
-//! Checkpoints that write what has changed, and go on using the files of what
-//! has not.
+//! Incremental checkpoints: only changed spaces are written, and the files of unchanged ones are
+//! reused.
 
 use crate::common::{options, stat};
 use porpoise_base::disk::{Disk, MemDisk};
@@ -62,7 +62,7 @@ fn rows(engine: &KvMem, space: SpaceId) -> Rows {
 }
 
 #[test]
-fn files_of_what_did_not_change_are_taken_over_also_after_a_restart() {
+fn files_of_unchanged_spaces_are_reused_also_after_a_restart() {
     let disk = MemDisk::new();
     let engine = open(&disk);
     let made = spaces(&engine, 2);
@@ -76,7 +76,7 @@ fn files_of_what_did_not_change_are_taken_over_also_after_a_restart() {
     engine.checkpoint().unwrap();
     let second = files(&disk);
     assert_eq!(first.intersection(&second).count(), 1, "{second:?}");
-    // Nothing new: nothing is written.
+    // Nothing has changed: no file is written.
     engine.checkpoint().unwrap();
     assert_eq!(files(&disk), second);
     engine.shutdown().unwrap();
@@ -90,9 +90,9 @@ fn files_of_what_did_not_change_are_taken_over_also_after_a_restart() {
     assert_eq!(
         first.intersection(&third).count(),
         1,
-        "the large one's, still"
+        "the file of the large space is reused"
     );
-    // A row of the large one: its files are written anew, the small one's stay.
+    // A change in the large space: its files are written again, those of the small one are reused.
     fill(&engine, large, 7..8, b"fourth");
     engine.checkpoint().unwrap();
     let fourth = files(&disk);
@@ -107,14 +107,14 @@ fn files_of_what_did_not_change_are_taken_over_also_after_a_restart() {
 }
 
 #[test]
-fn spaces_that_change_do_not_drag_along_those_that_rest() {
+fn a_changed_space_does_not_cause_unchanged_ones_to_be_written() {
     let disk = MemDisk::new();
     let engine = open(&disk);
     let made = spaces(&engine, 6);
     made.iter()
         .for_each(|space| fill(&engine, *space, 0..100, b"first"));
     engine.checkpoint().unwrap();
-    assert_eq!(files(&disk).len(), 1, "small ones share a file");
+    assert_eq!(files(&disk).len(), 1, "small spaces share a file");
     for round in 0..3 {
         fill(&engine, made[0], 0..10, b"again");
         engine.checkpoint().unwrap();
@@ -137,7 +137,7 @@ fn spaces_that_change_do_not_drag_along_those_that_rest() {
 
 /// Random changes of several spaces, checkpoints, drops of spaces, power cuts.
 #[test]
-fn whatever_is_taken_over_the_rows_are_the_same() {
+fn recovery_from_reused_files_agrees_with_a_model() {
     for seed in 0..40 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut disk = MemDisk::new();
@@ -195,7 +195,7 @@ fn whatever_is_taken_over_the_rows_are_the_same() {
 }
 
 #[test]
-fn a_checkpoint_on_a_full_disk_takes_its_reserve() {
+fn a_checkpoint_on_a_full_disk_uses_its_reserve() {
     let disk = MemDisk::new();
     let engine = open(&disk);
     let space = spaces(&engine, 1)[0];
@@ -213,7 +213,7 @@ fn a_checkpoint_on_a_full_disk_takes_its_reserve() {
     assert_eq!(
         before.intersection(&files(&disk)).count(),
         0,
-        "written anew"
+        "all files were written again"
     );
     assert_eq!(stat(&engine, "checkpoints_total"), 2);
     disk.set_capacity(None);
@@ -224,7 +224,7 @@ fn a_checkpoint_on_a_full_disk_takes_its_reserve() {
 }
 
 #[test]
-fn a_checkpoint_without_room_leaves_the_one_before() {
+fn a_checkpoint_that_fails_on_a_full_disk_leaves_the_previous_one() {
     let disk = MemDisk::new();
     let engine = open(&disk);
     let space = spaces(&engine, 1)[0];

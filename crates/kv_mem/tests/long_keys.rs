@@ -1,4 +1,4 @@
-//! Keys beyond the limit: never there, whoever asks, and however long.
+//! Keys beyond the length limit: every read finds them absent, and every lock is granted.
 
 use porpoise_kv::{
     Check, Engine, Error, Key, LockMode, LockRequest, Read, ScanRange, SpaceId, SpaceSpec,
@@ -54,7 +54,7 @@ fn a_lock_on_a_key_that_cannot_be_written_is_granted_and_leaves_nothing() {
 }
 
 #[test]
-fn what_is_too_long_is_not_there_and_bounds_nothing_wrongly() {
+fn keys_beyond_the_limit_are_absent_and_valid_as_bounds() {
     for point_lookups in [false, true] {
         let (engine, space) = engine_and_space(point_lookups);
         let limit = engine.limits().key;

@@ -1,4 +1,4 @@
-//! Many threads add to the same rows under locks: every addition counts.
+//! Many threads increment the same rows under locks: no update is lost.
 
 use porpoise_kv::{Check, Engine, Error, Key, LockMode, LockRequest, Read, SpaceId, Txn, Wait};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
@@ -34,7 +34,7 @@ fn add(engine: &KvMem, row: u64) -> Result<(), Error> {
 }
 
 #[test]
-fn no_addition_under_a_lock_is_lost() {
+fn no_increment_under_a_lock_is_lost() {
     let engine = KvMem::open(KvMemOptions::default()).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {

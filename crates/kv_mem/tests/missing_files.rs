@@ -1,5 +1,5 @@
-//! A store whose files are not all there, or not whole, is refused or loses
-//! nothing: it never opens with acknowledged commits missing.
+//! A store with missing or truncated files is refused, or opens without loss: it never opens with
+//! acknowledged commits missing.
 
 use crate::common::{all, options, set};
 use porpoise_base::disk::{Disk, MemDisk};
@@ -19,7 +19,7 @@ fn large(disk: &MemDisk) -> KvMemOptions {
     }
 }
 
-/// The files after a kill -9: all that was written, synced or not.
+/// The files after a kill -9: everything written, synced or not.
 fn files(disk: &MemDisk) -> Files {
     let dir = Path::new(DIR);
     let names = disk.list(dir).unwrap();
@@ -67,8 +67,8 @@ fn fill(engine: &KvMem, from: usize, to: usize) {
     }
 }
 
-/// Waits until the head file has all that is durable: it is written right
-/// after the commits are acknowledged.
+/// Waits until the head file records the durable position: it is written right after the commits
+/// are acknowledged.
 fn settle() {
     std::thread::sleep(std::time::Duration::from_millis(50));
 }
@@ -106,7 +106,7 @@ fn every_combination_of_missing_files_is_refused() {
             let mut left = store.clone();
             left.retain(|name, _| !gone.contains(name));
             match open(&left) {
-                // Nothing is left that a store could be told from.
+                // Without any file the directory looks like a new one.
                 Ok(rows) if gone.len() == names.len() => assert!(rows.is_empty()),
                 Ok(rows) => panic!("{} rows without {gone:?}", rows.len()),
                 Err(message) => {
@@ -120,7 +120,7 @@ fn every_combination_of_missing_files_is_refused() {
 }
 
 #[test]
-fn what_holds_no_data_may_be_missing() {
+fn files_without_data_may_be_missing() {
     for (store, rows) in stores() {
         let mut left = store.clone();
         left.retain(|name, _| is_data(name));
@@ -129,8 +129,8 @@ fn what_holds_no_data_may_be_missing() {
     }
 }
 
-/// Commits acknowledged before the last entry of the head file are never cut
-/// off silently, wherever a file is cut.
+/// Wherever a file is truncated, commits acknowledged before the last entry of the head file are
+/// never lost silently.
 #[test]
 fn a_truncated_file_is_refused_or_loses_nothing() {
     for (store, rows) in stores() {
@@ -155,7 +155,7 @@ fn a_truncated_file_is_refused_or_loses_nothing() {
 
 /// Truncation at the end of each group: the log looks as if it ended there.
 #[test]
-fn a_log_cut_at_a_group_is_told_from_a_torn_tail() {
+fn a_log_truncated_at_a_group_is_refused_a_torn_tail_is_not() {
     let disk = MemDisk::new();
     let engine = KvMem::open(large(&disk)).unwrap();
     fill(&engine, 0, 8);
@@ -182,9 +182,9 @@ fn a_log_cut_at_a_group_is_told_from_a_torn_tail() {
 }
 
 /// The head file is durable after each segment switch and each checkpoint, so that a missing
-/// file is noticed after a power cut, too.
+/// file is detected after a power cut, too.
 #[test]
-fn after_a_power_cut_a_missing_segment_is_noticed() {
+fn after_a_power_cut_a_missing_segment_is_detected() {
     let disk = MemDisk::new();
     let engine = KvMem::open(large(&disk)).unwrap();
     for round in 0..3 {
@@ -244,7 +244,7 @@ fn an_older_manifest_is_refused() {
 }
 
 #[test]
-fn a_store_with_every_file_of_an_earlier_time_but_the_head_is_refused() {
+fn an_earlier_copy_of_all_files_but_the_head_file_is_refused() {
     let disk = MemDisk::new();
     let engine = KvMem::open(large(&disk)).unwrap();
     fill(&engine, 0, 10);

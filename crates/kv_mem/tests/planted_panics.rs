@@ -1,5 +1,5 @@
-//! A panic in a background thread of the engine ends the process, and a stuck disk shows in
-//! [`Engine::stalled`].
+//! A panic in a background thread of the engine ends the process, and [`Engine::stalled`] reports
+//! a disk that hangs.
 //!
 //! Panics are planted beneath the engine, by a disk and a clock that panic on a thread of the
 //! wanted name. Each runs in a process of its own: this test binary, started again.
@@ -126,8 +126,8 @@ fn eventually(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// The disk stands still beneath a thread: it is told after `limit` of the engine's clock, not
-/// before, and no longer once the disk goes on.
+/// The disk hangs under a thread: [`Engine::stalled`] reports the thread after `limit` of the
+/// engine's clock, not before, and no longer once the disk responds again.
 fn stuck_disk(name: &'static str, limit: Duration) {
     let (disk, clock) = (MemDisk::new(), Arc::new(ManualClock::default()));
     let engine = KvMem::open(KvMemOptions {
@@ -152,7 +152,7 @@ fn stuck_disk(name: &'static str, limit: Duration) {
     eventually("the thread reaches the disk", || {
         gate.reached.load(Ordering::SeqCst)
     });
-    // One that is not stuck notes a step meanwhile.
+    // The other threads record steps meanwhile.
     clock.advance(limit.mul_f64(0.8));
     assert!(!engine.stalled().iter().any(|s| s.starts_with(name)));
     clock.advance(limit.mul_f64(0.4));
@@ -160,18 +160,18 @@ fn stuck_disk(name: &'static str, limit: Duration) {
     assert!(stalled.iter().any(|s| s.starts_with(name)), "{stalled:?}");
     gate.open();
     writer.join().unwrap();
-    eventually("it goes on", || engine.stalled().is_empty());
+    eventually("the thread continues", || engine.stalled().is_empty());
     engine.shutdown().unwrap();
     clock.advance(Duration::from_secs(100));
     assert_eq!(engine.stalled(), Vec::<String>::new());
 }
 
 #[test]
-fn a_disk_stuck_beneath_the_log_is_told() {
+fn a_disk_that_hangs_under_the_log_thread_is_reported() {
     stuck_disk("log", Duration::from_secs(1));
 }
 
 #[test]
-fn a_disk_stuck_beneath_the_checkpointer_is_told() {
+fn a_disk_that_hangs_under_the_checkpointer_is_reported() {
     stuck_disk("checkpointer", Duration::from_secs(30));
 }

@@ -1,5 +1,5 @@
-//! A scripted workload is cut off at every operation of the disk; after each
-//! cut the store comes up with every acknowledged commit, and each one whole.
+//! Power cuts at every disk operation of a scripted workload: after each, the store opens with
+//! every acknowledged commit, and no commit is there in part.
 
 use crate::common::{all, options, write};
 use porpoise_base::disk::MemDisk;
@@ -13,7 +13,7 @@ const COUNTER: CounterId = CounterId(5);
 
 /// Acknowledgements that a run received before the power cut.
 #[derive(Default)]
-struct Told {
+struct Acknowledged {
     /// The last commit that was reported durable; 0 for none.
     durable: usize,
     /// The last commit that was tried.
@@ -24,7 +24,7 @@ struct Told {
     spaces: Vec<porpoise_kv::SpaceId>,
 }
 
-/// The state after so many commits.
+/// The rows after a number of commits.
 fn state(commits: usize) -> BTreeMap<String, String> {
     let mut rows = BTreeMap::new();
     for n in 1..=commits {
@@ -54,8 +54,8 @@ fn apply(n: usize, mut write: impl FnMut(String, Option<String>)) {
     }
 }
 
-/// Runs the script until it ends or the disk does.
-fn run(options: KvMemOptions, told: &mut Told) {
+/// Runs the script until it ends or the disk fails.
+fn run(options: KvMemOptions, acknowledged: &mut Acknowledged) {
     let wait = options.durability == Durability::Sync;
     let Ok(engine) = KvMem::open(options) else {
         return;
@@ -67,7 +67,7 @@ fn run(options: KvMemOptions, told: &mut Told) {
             .iter()
             .map(|(k, v)| (k.as_str(), v.as_deref()))
             .collect();
-        told.tried = n;
+        acknowledged.tried = n;
         let Ok(position) = write(&engine, &borrowed) else {
             return;
         };
@@ -75,17 +75,17 @@ fn run(options: KvMemOptions, told: &mut Told) {
             return;
         }
         if wait {
-            told.durable = n;
+            acknowledged.durable = n;
         }
         if n % 6 == 0 {
             match engine.reserve_ids(COUNTER, 30_000, 1) {
-                Ok(ids) => told.id = ids.end - 1,
+                Ok(ids) => acknowledged.id = ids.end - 1,
                 Err(_) => return,
             }
         }
         if n % 10 == 0 {
             match engine.create_spaces(&[SpaceSpec::default()]) {
-                Ok(ids) => told.spaces.extend(ids),
+                Ok(ids) => acknowledged.spaces.extend(ids),
                 Err(_) => return,
             }
         }
@@ -96,33 +96,40 @@ fn run(options: KvMemOptions, told: &mut Told) {
     let _ = engine.shutdown();
 }
 
-fn check(disk: &MemDisk, options: KvMemOptions, told: &Told, at: &str) {
+fn check(disk: &MemDisk, options: KvMemOptions, acknowledged: &Acknowledged, at: &str) {
     // Recovery itself must not depend on the survival of unsynced writes, either.
     let engine = KvMem::open(options.clone()).unwrap_or_else(|e| panic!("{at}: {e}"));
     let rows = all(&engine);
     let commits = rows.get("left").map_or(0, |n| n.parse().unwrap());
     assert!(
-        commits >= told.durable,
+        commits >= acknowledged.durable,
         "{at}: {commits} of {} commits",
-        told.durable
+        acknowledged.durable
     );
-    assert!(commits <= told.tried, "{at}");
+    assert!(commits <= acknowledged.tried, "{at}");
     assert!(
         rows == state(commits),
         "{at}: commit {commits} is not whole"
     );
     engine.verify().unwrap();
     let next = engine.reserve_ids(COUNTER, 1, 1).unwrap();
-    assert!(next.start > told.id, "{at}: id {next:?} after {}", told.id);
+    assert!(
+        next.start > acknowledged.id,
+        "{at}: id {next:?} after {}",
+        acknowledged.id
+    );
     let spaces = engine.spaces().unwrap();
-    for space in &told.spaces {
+    for space in &acknowledged.spaces {
         assert!(spaces.iter().any(|(id, _)| id == space), "{at}: {space:?}");
     }
     let fresh = engine.create_spaces(&[SpaceSpec::default()]).unwrap()[0];
-    assert!(told.spaces.iter().all(|space| *space < fresh), "{at}");
+    assert!(
+        acknowledged.spaces.iter().all(|space| *space < fresh),
+        "{at}"
+    );
     crate::common::set(&engine, "after", "1").unwrap();
     drop(engine);
-    // And once more, cut off right after: what was served is still there.
+    // A second power cut right after the recovery: rows that were served are still there.
     let disk = disk.after_power_cut(1);
     let engine = KvMem::open(KvMemOptions {
         disk: std::sync::Arc::new(disk),
@@ -134,22 +141,22 @@ fn check(disk: &MemDisk, options: KvMemOptions, told: &Told, at: &str) {
 
 fn every_cut(with: impl Fn(&MemDisk) -> KvMemOptions, step: usize) {
     let whole = MemDisk::new();
-    let mut told = Told::default();
-    run(with(&whole), &mut told);
-    assert_eq!(told.tried, STEPS);
+    let mut acknowledged = Acknowledged::default();
+    run(with(&whole), &mut acknowledged);
+    assert_eq!(acknowledged.tried, STEPS);
     let operations = whole.operations();
     assert!(operations > 100);
     for cut in (1..=operations).step_by(step) {
         let disk = MemDisk::new();
         disk.stop_after(Some(cut));
-        let mut told = Told::default();
-        run(with(&disk), &mut told);
+        let mut acknowledged = Acknowledged::default();
+        run(with(&disk), &mut acknowledged);
         for seed in 0..2 {
             let after = disk.after_power_cut(cut * 7 + seed);
             check(
                 &after,
                 with(&after),
-                &told,
+                &acknowledged,
                 &format!("cut at {cut}, seed {seed}"),
             );
         }
@@ -157,7 +164,7 @@ fn every_cut(with: impl Fn(&MemDisk) -> KvMemOptions, step: usize) {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_at_any_cut() {
+fn no_acknowledged_commit_is_lost_at_any_power_cut() {
     every_cut(options, 2);
 }
 

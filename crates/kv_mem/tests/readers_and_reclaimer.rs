@@ -1,7 +1,6 @@
-//! A reader walks a chain of versions while the reclaimer takes out what lies
-//! between the newest and the one that it looks for: what is unlinked stays
-//! readable until the reader is done (the epoch's promise, invariant 3 of
-//! records).
+//! A reader walks a chain of versions while the reclaimer unlinks versions between the newest and
+//! the one that the reader needs. An unlinked version stays readable until the reader has released
+//! its epoch pin (invariant 3 of `record`).
 
 use crate::common::{get, key, set, write};
 use porpoise_kv::{Engine, Read};
@@ -12,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const BETWEEN: usize = 400;
 
 #[test]
-fn an_old_snapshot_reads_its_version_while_those_above_are_reclaimed() {
+fn an_old_snapshot_reads_its_version_while_newer_ones_are_reclaimed() {
     let engine = KvMem::open(KvMemOptions::default()).unwrap();
     // Long enough that memory freed and used again would show.
     let first = "first".repeat(20);

@@ -1,4 +1,4 @@
-//! Versions and keys go when nobody needs them; limits on memory.
+//! Reclamation of versions and keys that no snapshot needs; the memory limit.
 
 use crate::common::{all, get, key, set, stat, write};
 use porpoise_kv::{Check, Engine, Error, Key, Read, Resource, SpaceSpec};
@@ -124,7 +124,7 @@ fn at_the_memory_limit_growth_is_refused_and_deletion_makes_room() {
 }
 
 #[test]
-fn commits_that_are_refused_leave_no_keys_behind() {
+fn refused_commits_leave_no_keys_behind() {
     let engine = KvMem::open(KvMemOptions::default()).unwrap();
     set(&engine, "read", "0").unwrap();
     engine.reclaim();
@@ -147,7 +147,7 @@ fn commits_that_are_refused_leave_no_keys_behind() {
 }
 
 #[test]
-fn versions_of_a_dropped_space_are_counted_out_once() {
+fn versions_of_a_dropped_space_are_subtracted_once() {
     let engine = KvMem::open(KvMemOptions::default()).unwrap();
     let space = engine.create_spaces(&[SpaceSpec::default()]).unwrap()[0];
     let put = |value: &[u8]| {

@@ -1,5 +1,5 @@
-//! Segments that a checkpoint made needless go in whatever order the disk
-//! likes: a store with some of them left is a whole one.
+//! Power cuts while a checkpoint removes log segments: any subset of the removals may be on disk,
+//! and the store opens with all rows.
 
 use crate::common::{all, options, set};
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ fn segments(disk: &MemDisk) -> usize {
 }
 
 #[test]
-fn a_power_cut_amid_the_removal_of_segments_loses_nothing() {
+fn a_power_cut_during_the_removal_of_segments_loses_nothing() {
     let disk = MemDisk::new();
     let options = |disk: &MemDisk| KvMemOptions {
         checkpoint_bytes: 1 << 30,

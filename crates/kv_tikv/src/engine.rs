@@ -76,7 +76,10 @@ async fn clients(options: &KvTikvOptions) -> tikv_client::Result<Vec<Transaction
 }
 
 /// Retries until a connection succeeds. `last` gets the last error.
-async fn keep_trying(options: &KvTikvOptions, last: &mut String) -> Vec<TransactionClient> {
+async fn connect_with_retries(
+    options: &KvTikvOptions,
+    last: &mut String,
+) -> Vec<TransactionClient> {
     loop {
         match clients(options).await {
             Ok(clients) => return clients,
@@ -103,7 +106,7 @@ impl KvTikv {
         let never = Cancel::new();
         let named = options.endpoints.join(", ");
         let mut last = String::from("no answer");
-        let connecting = keep_trying(&options, &mut last);
+        let connecting = connect_with_retries(&options, &mut last);
         let clients = match io.wait(&never, Some(deadline), connecting) {
             WaitOutcome::Done(clients) => clients,
             WaitOutcome::Deadline | WaitOutcome::Cancelled(_) => {

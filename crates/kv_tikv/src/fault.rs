@@ -7,12 +7,12 @@
 //! | fault | reading | locking | committing |
 //! |---|---|---|---|
 //! | `Deadlock` | unavailable | `Deadlock` | `Deadlock` |
-//! | `Gone`: the transaction or its lock is no longer there | unavailable | `Conflict` | `Conflict` |
+//! | `Gone`: the transaction or its lock no longer exists | unavailable | `Conflict` | `Conflict` |
 //! | `Conflict`: newer than the lock's timestamp | unavailable | again, at a new timestamp | `Conflict` |
 //! | `Busy`: locked by a live transaction, or by one that is not found | unavailable | again, until the deadline | `UnknownOutcome` |
 //! | `TooLarge`: an answer beyond the message limit | again, in smaller batches | unavailable | `UnknownOutcome` |
 //! | `Undetermined` | unavailable | unavailable | `UnknownOutcome` |
-//! | `Away`: everything else: no region, no leader, no connection, a time-out | unavailable | unavailable | `UnknownOutcome` |
+//! | `Unreachable`: everything else: no region, no leader, no connection, a time-out | unavailable | unavailable | `UnknownOutcome` |
 //!
 //! The library reports a commit that timed out as a plain gRPC error, so at commit only the store's
 //! own errors about keys count as a refusal.
@@ -26,7 +26,7 @@ const MESSAGE_TOO_LARGE: [i32; 2] = [8, 11];
 /// Kinds of failure, in order of increasing specificity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
-    Away,
+    Unreachable,
     TooLarge,
     Busy,
     Conflict,
@@ -60,7 +60,7 @@ fn key_fault(e: &ProtoKeyError) -> Fault {
     {
         Fault::Gone
     } else {
-        Fault::Away
+        Fault::Unreachable
     }
 }
 
@@ -70,7 +70,7 @@ fn fault_of(e: &TikvError) -> Fault {
         TikvError::KeyError(k) => key_fault(k),
         TikvError::PessimisticLockError { inner, .. } => fault_of(inner),
         TikvError::MultipleKeyErrors(all) | TikvError::ExtractedErrors(all) => {
-            all.iter().map(fault_of).max().unwrap_or(Fault::Away)
+            all.iter().map(fault_of).max().unwrap_or(Fault::Unreachable)
         }
         // `TxnNotFound`: the owner of a conflicting lock does not exist.
         TikvError::ResolveLockError(_) | TikvError::TxnNotFound(_) => Fault::Busy,
@@ -78,7 +78,7 @@ fn fault_of(e: &TikvError) -> Fault {
         TikvError::GrpcAPI(status) if MESSAGE_TOO_LARGE.contains(&(status.code() as i32)) => {
             Fault::TooLarge
         }
-        _ => Fault::Away,
+        _ => Fault::Unreachable,
     }
 }
 
@@ -138,7 +138,9 @@ impl Failure {
             Fault::Deadlock => Error::Deadlock,
             Fault::Busy => Error::LockTimeout,
             Fault::Conflict | Fault::Gone => Error::Conflict,
-            Fault::Away | Fault::TooLarge | Fault::Undetermined => Error::Unavailable(self.text),
+            Fault::Unreachable | Fault::TooLarge | Fault::Undetermined => {
+                Error::Unavailable(self.text)
+            }
         }
     }
 
@@ -152,7 +154,7 @@ impl Failure {
         match self.fault {
             Fault::Deadlock => Error::Deadlock,
             Fault::Conflict | Fault::Gone => Error::Conflict,
-            Fault::Busy | Fault::Away | Fault::TooLarge | Fault::Undetermined => {
+            Fault::Busy | Fault::Unreachable | Fault::TooLarge | Fault::Undetermined => {
                 Error::UnknownOutcome(self.text)
             }
         }
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_above_is_what_happens() {
+    fn faults_become_the_errors_of_the_table() {
         let deadlock = || key_error(|k| k.deadlock = Some(Default::default()));
         let conflict = || key_error(|k| k.conflict = Some(Default::default()));
         let locked = || key_error(|k| k.locked = Some(Default::default()));

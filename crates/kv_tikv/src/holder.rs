@@ -45,7 +45,7 @@ pub(crate) enum Call {
     Write(Vec<Mutation>),
 }
 
-/// Framed values of the existing keys; for [`Call::Lock`] only.
+/// Framed values of the existing keys for [`Call::Lock`]; empty for [`Call::Write`].
 pub(crate) type Outcome = Result<HashMap<Vec<u8>, Vec<u8>>, Failure>;
 
 /// A guard in the task of a call. Counts calls that were abandoned by their callers and still wait
@@ -71,14 +71,14 @@ pub(crate) struct Holder {
     running: Weak<Running>,
     started: Instant,
     dead: Arc<AtomicBool>,
-    beat: AbortHandle,
+    heartbeat: AbortHandle,
 }
 
 async fn heartbeats(slot: Arc<Mutex<Transaction>>, dead: Arc<AtomicBool>) {
     loop {
         tokio::time::sleep(HEARTBEAT).await;
-        let beat = slot.lock().await.send_heart_beat().await;
-        match beat {
+        let heartbeat = slot.lock().await.send_heart_beat().await;
+        match heartbeat {
             Ok(_) | Err(tikv_client::Error::NoPrimaryKey) => {}
             Err(e) => {
                 tracing::warn!("heartbeat failed: the transaction cannot commit any more: {e}");
@@ -103,7 +103,7 @@ impl Holder {
         let transaction = client.begin_with_options(options).await?;
         let slot = Arc::new(Mutex::new(transaction));
         let dead = Arc::new(AtomicBool::new(false));
-        let beat = tokio::spawn(heartbeats(slot.clone(), dead.clone())).abort_handle();
+        let heartbeat = tokio::spawn(heartbeats(slot.clone(), dead.clone())).abort_handle();
         Ok(Holder {
             client,
             slot,
@@ -111,7 +111,7 @@ impl Holder {
             running: Weak::new(),
             started,
             dead,
-            beat,
+            heartbeat,
         })
     }
 
@@ -170,7 +170,7 @@ impl Holder {
 
     /// Rolls back in the background.
     pub(crate) fn release(self, handle: &Handle) -> JoinHandle<()> {
-        self.beat.abort();
+        self.heartbeat.abort();
         handle.spawn(async move {
             if let Some(pending) = self.pending {
                 let _ = pending.await;
@@ -183,7 +183,7 @@ impl Holder {
 
     /// Commits the buffered writes. `keys` are all keys that it locked.
     pub(crate) async fn commit(self, keys: Vec<Vec<u8>>) -> Result<(), Failure> {
-        self.beat.abort();
+        self.heartbeat.abort();
         let mut transaction = self.slot.lock().await;
         let Err(e) = transaction.commit().await else {
             return Ok(());
@@ -213,6 +213,6 @@ async fn remove_prewrites(client: &TransactionClient, owner: u64, keys: &[Vec<u8
 pub(crate) fn outcome(joined: Result<Outcome, tokio::task::JoinError>) -> Outcome {
     joined.unwrap_or_else(|e| {
         let text = format!("the TiKV client failed: {e}");
-        Err(Failure::new(Fault::Away, text))
+        Err(Failure::new(Fault::Unreachable, text))
     })
 }

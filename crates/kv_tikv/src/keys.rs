@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_sort_and_come_back() {
+    fn numbers_sort_and_round_trip() {
         let ns = [0, 1, 255, 256, 65_535, 65_536, 1 << 40, u64::MAX];
         let keys: Vec<Vec<u8>> = ns
             .iter()
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn specifications_come_back_and_nonsense_is_refused() {
+    fn specifications_round_trip_and_malformed_ones_are_refused() {
         let spec = SpaceSpec {
             group: 9,
             partition: 1,

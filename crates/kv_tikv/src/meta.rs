@@ -49,8 +49,11 @@ async fn change_once<T>(
     keys: &[Vec<u8>],
     decide: &mut impl FnMut(&[Option<Vec<u8>>]) -> Result<(Vec<Mutation>, T)>,
 ) -> std::result::Result<T, std::result::Result<Failure, Error>> {
-    let away = |e: tikv_client::Error| Err(Failure::from(e).into_read_error());
-    let mut txn = client.begin_with_options(options()).await.map_err(away)?;
+    let read_error = |e: tikv_client::Error| Err(Failure::from(e).into_read_error());
+    let mut txn = client
+        .begin_with_options(options())
+        .await
+        .map_err(read_error)?;
     let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
     let found = match txn.batch_get(keys.to_vec()).await {
         Ok(found) => found,
@@ -75,7 +78,7 @@ async fn change_once<T>(
         let _ = txn.rollback().await;
         return Ok(result);
     }
-    txn.batch_mutate(mutations).await.map_err(away)?;
+    txn.batch_mutate(mutations).await.map_err(read_error)?;
     let Err(e) = txn.commit().await else {
         return Ok(result);
     };
@@ -151,15 +154,16 @@ pub(crate) async fn open(client: &TransactionClient, layout: &Layout, tenant: u3
 async fn specs(
     client: &TransactionClient,
     layout: &Layout,
-    (mut start, end): (Vec<u8>, Vec<u8>),
+    mut start: Vec<u8>,
+    end: Vec<u8>,
 ) -> Result<Vec<(SpaceId, SpaceSpec)>> {
-    let away = |f: Failure| f.into_read_error();
+    let read_error = |f: Failure| f.into_read_error();
     let ts = client.current_timestamp().await;
     let ts = ts.map_err(|e| Failure::from(e).into_read_error())?;
     let mut out = Vec::new();
     loop {
         let found = page(client, &ts, start.clone(), end.clone(), PAGE, false).await;
-        let found = found.map_err(away)?;
+        let found = found.map_err(read_error)?;
         let full = found.len() == PAGE as usize;
         for (key, value) in found {
             let Some(space) = layout.space_of_meta(&key) else {
@@ -244,7 +248,8 @@ impl Cluster {
 
     pub(crate) fn all_spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>> {
         let client = self.client();
-        let found = self.meta(specs(&client, &self.layout, self.layout.specs()))?;
+        let (start, end) = self.layout.specs();
+        let found = self.meta(specs(&client, &self.layout, start, end))?;
         for (space, spec) in &found {
             self.spaces.insert(*space, spec.clone(), &self.layout);
         }
@@ -338,8 +343,8 @@ pub(crate) async fn spec(
     layout: &Layout,
     space: SpaceId,
 ) -> Result<Option<SpaceSpec>> {
-    let away = |e: tikv_client::Error| Failure::from(e).into_read_error();
-    let ts = client.current_timestamp().await.map_err(away)?;
+    let read_error = |e: tikv_client::Error| Failure::from(e).into_read_error();
+    let ts = client.current_timestamp().await.map_err(read_error)?;
     let key = layout.spec(space);
     let found = crate::reads::get_many(client, &ts, vec![key.clone()]).await;
     let found = found.map_err(Failure::into_read_error)?;
@@ -348,7 +353,8 @@ pub(crate) async fn spec(
 
 /// Deletes the rows of all dropped spaces.
 pub(crate) async fn sweep(client: &TransactionClient, layout: &Layout) -> Result<()> {
-    for (space, spec) in specs(client, layout, layout.all_dropped()).await? {
+    let (start, end) = layout.all_dropped();
+    for (space, spec) in specs(client, layout, start, end).await? {
         let start = layout.rows(space, &spec);
         delete_range(client, &start).await?;
         let note = layout.dropped(space);
@@ -362,24 +368,27 @@ pub(crate) async fn sweep(client: &TransactionClient, layout: &Layout) -> Result
 
 async fn delete_range(client: &TransactionClient, prefix: &[u8]) -> Result<()> {
     let end = end_of(prefix);
-    let away = |e: tikv_client::Error| Failure::from(e).into_read_error();
+    let read_error = |e: tikv_client::Error| Failure::from(e).into_read_error();
     let give_up = Instant::now() + RETRY_TIME;
     loop {
-        let ts = client.current_timestamp().await.map_err(away)?;
+        let ts = client.current_timestamp().await.map_err(read_error)?;
         let keys = page_of_keys(client, &ts, prefix.to_vec(), end.clone(), DELETE_BATCH).await;
         let keys = keys.map_err(Failure::into_read_error)?;
         if keys.is_empty() {
             return Ok(());
         }
-        let mut txn = client.begin_with_options(options()).await.map_err(away)?;
+        let mut txn = client
+            .begin_with_options(options())
+            .await
+            .map_err(read_error)?;
         let deletes: Vec<Mutation> = keys.into_iter().map(delete).collect();
-        txn.batch_mutate(deletes).await.map_err(away)?;
+        txn.batch_mutate(deletes).await.map_err(read_error)?;
         if let Err(e) = txn.commit().await {
             let failure = Failure::from(e);
             let _ = txn.rollback().await;
             // A transaction that began before the drop still locks rows: try again later.
-            let passing = matches!(failure.fault, Fault::Busy | Fault::Conflict | Fault::Gone);
-            if !passing || Instant::now() > give_up {
+            let is_temporary = matches!(failure.fault, Fault::Busy | Fault::Conflict | Fault::Gone);
+            if !is_temporary || Instant::now() > give_up {
                 return Err(failure.into_read_error());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

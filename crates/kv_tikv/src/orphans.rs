@@ -19,7 +19,7 @@ use tikv_client::{Timestamp, TimestampExt, TransactionClient};
 /// Age from which a lock has certainly expired. Locks live for 20 s from the start of their
 /// transaction unless its primary lock is prolonged, which an orphan's is not.
 const EXPIRED: Duration = Duration::from_secs(30);
-/// Pause between two checks until then.
+/// Pause between two checks of an orphan that has not expired yet.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Number of locks that one request scans.
 const BATCH: u32 = 1024;

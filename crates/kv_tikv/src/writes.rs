@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_hides_later_writes_and_taking_back_removes_exactly_those() {
+    fn a_mark_hides_later_writes_and_rollback_removes_exactly_those() {
         let mut w = Writes::default();
         put(&mut w, b"a", b"1");
         let m1 = w.mark();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strictest_check_of_the_writes_that_stand_is_made() {
+    fn the_strictest_check_of_the_remaining_writes_is_made() {
         let mut w = Writes::default();
         let key = b"k".to_vec();
         w.push(S, key.clone(), Some(b"1"), Check::FirstCommitter, Some(9));

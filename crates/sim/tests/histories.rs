@@ -1,5 +1,5 @@
-//! Histories of threads on the embedded engine, by list-append, judged for
-//! the anomalies that each isolation excludes.
+//! List-append histories of concurrent clients of the embedded engine, checked for the anomalies
+//! that each isolation level excludes.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

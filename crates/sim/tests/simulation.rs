@@ -1,7 +1,7 @@
-//! Runs of a store by seed, on disks that fail: each answer and each start
-//! after a crash is compared with the reference model.
+//! Simulated runs of a store on faulty disks: each result, and each start after a crash, is compared
+//! with the reference model.
 //!
-//! `SEED` is one run; `SEEDS` so many of them, `SECONDS` as many as fit.
+//! `SEED` selects one run, `SEEDS` sets the number of runs, `SECONDS` their duration.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use porpoise_sim::engine::{Faults, Plan, Report, simulate};
@@ -29,13 +29,13 @@ fn simulate_runs(first: u64, enough: impl Fn(u64, Duration) -> bool) -> (u64, Re
 }
 
 #[test]
-fn runs_by_seed_end_well() {
+fn simulated_runs_pass_all_checks() {
     if let Some(seed) = number("SEED") {
         simulate_runs(seed, |runs, _| runs > 0);
         return;
     }
     let (_, all) = simulate_runs(0, |runs, _| runs >= 250);
-    // The runs have really seen what they are to show.
+    // The runs must have covered every kind of fault.
     assert!(all.commits > 2_500 && all.answers > 30_000, "{all:?}");
     assert!(all.crashes > 300 && all.copies > 5_000, "{all:?}");
     assert!(all.refused > 5 && all.checkpoints > 300, "{all:?}");
@@ -59,8 +59,8 @@ fn a_seed_always_leads_to_the_same_run() {
 }
 
 #[test]
-#[ignore = "as many runs as SEEDS or SECONDS say, two minutes without them"]
-fn runs_by_seed_end_well_for_long() {
+#[ignore = "runs for two minutes, unless SEEDS or SECONDS is set"]
+fn simulated_runs_pass_all_checks_for_minutes() {
     let (seeds, seconds) = (number("SEEDS"), number("SECONDS"));
     let time = Duration::from_secs(seconds.unwrap_or(120));
     let first = number("FIRST_SEED").unwrap_or(1_000_000);

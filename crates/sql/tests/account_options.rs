@@ -284,11 +284,11 @@ fn names_without_an_account_have_decoys_of_the_plugins_in_use() {
         ["caching_sha2_password", "mysql_native_password"]
     );
     let access = server.access();
-    let proves = |user: &str, password: &[u8]| {
+    let is_password = |user: &str, password: &[u8]| {
         let account = access.find(user, "localhost").unwrap();
-        access.proves(user, account.as_ref(), password)
+        access.is_password(user, account.as_ref(), password)
     };
-    assert!(proves("old", b"x") && proves("open", b""));
+    assert!(is_password("old", b"x") && is_password("open", b""));
     for (user, password) in [
         ("old", &b"y"[..]),
         ("old", b""),
@@ -296,7 +296,7 @@ fn names_without_an_account_have_decoys_of_the_plugins_in_use() {
         ("u1", b""),
         ("u1", b"x"),
     ] {
-        assert!(!proves(user, password), "{user}");
+        assert!(!is_password(user, password), "{user}");
     }
 }
 fn secrets(server: &Arc<SqlServer>, user: &str) -> (String, Option<String>) {

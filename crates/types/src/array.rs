@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_count_what_exceeds_them() {
+    fn limits_report_the_exceeding_count() {
         let many: Vec<i64> = (0..MAX_ELEMENTS as i64).collect();
         assert!(encoded(&many).is_ok());
         let more: Vec<i64> = (0..MAX_ELEMENTS as i64 + 3).collect();

@@ -486,7 +486,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_first_row_has_a_word_for_each_column_of_a_defined_table() {
+    fn every_default_row_has_a_word_for_each_column_of_a_defined_table() {
         let tables = configuration_tables();
         for (name, columns, rows) in DEFAULT_ROWS {
             let table = tables.iter().find(|t| t.name == *name).unwrap();

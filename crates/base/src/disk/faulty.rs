@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_synced_is_taken_back() {
+    fn a_power_cut_undoes_unsynced_operations() {
         let dir = std::env::temp_dir().join(format!("porpoise-faulty-{}", std::process::id()));
         let disk = FaultyDisk::new(Faults::default());
         disk.create_dir(&dir).unwrap();

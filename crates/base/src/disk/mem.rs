@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_hit_the_operation_they_are_meant_for() {
+    fn a_fault_affects_the_operation_that_it_was_injected_into() {
         let disk = MemDisk::new();
         let numbers = Arc::new(Mutex::new(Vec::new()));
         let told = numbers.clone();
@@ -438,7 +438,7 @@ mod tests {
             let file = after.open(Path::new("/d/f")).unwrap();
             file.read_all().unwrap().is_empty()
         });
-        assert!(lost, "the sync did what it only claims");
+        assert!(lost, "a lying sync made the write durable");
         disk.inject(5, DiskFault::Error);
         assert!(file.sync_data().is_err());
         file.sync_data().unwrap();

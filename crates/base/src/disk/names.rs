@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_another_file_has_by_now_is_not_taken_from_it() {
+    fn an_operation_keeps_a_name_that_another_file_has_taken_over() {
         let path = PathBuf::from("/d/f");
         let mut names = Names::from([(path.clone(), 2)]);
         NameOp::Unlink(path.clone(), 1).apply(&mut names);

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_seen_above_and_not_beneath() {
+    fn changes_are_visible_in_the_overlay_and_not_beneath() {
         let dir = std::env::temp_dir().join(format!("porpoise-overlay-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("a"), b"hello").unwrap();

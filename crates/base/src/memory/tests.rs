@@ -53,7 +53,7 @@ fn each_limit_refuses_and_changes_nothing() {
 }
 
 #[test]
-fn small_statements_go_on_when_the_budget_is_used_up() {
+fn small_statements_continue_when_the_budget_is_used_up() {
     let server = Arc::new(MemoryBudget::new(1 << 20));
     let large = tracker(&server);
     large.hold(1 << 20).unwrap();

@@ -1,6 +1,6 @@
 //! Guarantee 8: statement marks and savepoints.
 
-use super::{Fixture, New, lock_one, read, scan_all, text};
+use super::{EngineFactory, Fixture, lock_one, read, scan_all, text};
 use crate::{Check, LockMode, Read, ScanRange, StatementMark};
 
 fn at(mark: StatementMark) -> Read {
@@ -11,17 +11,18 @@ fn at(mark: StatementMark) -> Read {
 }
 
 /// The same key before, between and after two writes.
-pub fn guarantee_8_reads_see_own_writes_below_the_mark(new: New<'_>) {
-    let bed = Fixture::new(new);
-    bed.set("a", "0");
-    let mut txn = bed.begin();
+pub fn guarantee_8_reads_see_own_writes_below_the_mark(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    fixture.set("a", "0");
+    let mut txn = fixture.begin();
     let before = txn.mark();
-    txn.put(bed.key("a"), b"1", Check::FirstCommitter).unwrap();
+    txn.put(fixture.key("a"), b"1", Check::FirstCommitter)
+        .unwrap();
     let between = txn.mark();
-    txn.delete(bed.key("a"), Check::FirstCommitter).unwrap();
+    txn.delete(fixture.key("a"), Check::FirstCommitter).unwrap();
     let after = txn.mark();
     assert!(before < between && between < after && after < StatementMark::ALL);
-    let key = bed.key("a");
+    let key = fixture.key("a");
     assert_eq!(read(&mut *txn, at(before), key).as_deref(), Some("0"));
     assert_eq!(read(&mut *txn, at(between), key).as_deref(), Some("1"));
     assert_eq!(read(&mut *txn, at(after), key), None);
@@ -34,22 +35,22 @@ pub fn guarantee_8_reads_see_own_writes_below_the_mark(new: New<'_>) {
 }
 
 /// A scan that writes into its own range ends.
-pub fn guarantee_8_scans_see_own_writes_below_the_mark(new: New<'_>) {
-    let bed = Fixture::new(new);
+pub fn guarantee_8_scans_see_own_writes_below_the_mark(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
     for key in ["b", "d"] {
-        bed.set(key, key);
+        fixture.set(key, key);
     }
-    let mut txn = bed.begin();
-    txn.put(bed.key("c"), b"own", Check::Blind).unwrap();
-    txn.delete(bed.key("b"), Check::Blind).unwrap();
+    let mut txn = fixture.begin();
+    txn.put(fixture.key("c"), b"own", Check::Blind).unwrap();
+    txn.delete(fixture.key("b"), Check::Blind).unwrap();
     let mark = txn.mark();
-    txn.put(bed.key("e"), b"later", Check::Blind).unwrap();
-    txn.put(bed.key("b"), b"later", Check::Blind).unwrap();
-    txn.delete(bed.key("c"), Check::Blind).unwrap();
-    txn.put(bed.key("d"), b"later", Check::Blind).unwrap();
+    txn.put(fixture.key("e"), b"later", Check::Blind).unwrap();
+    txn.put(fixture.key("b"), b"later", Check::Blind).unwrap();
+    txn.delete(fixture.key("c"), Check::Blind).unwrap();
+    txn.put(fixture.key("d"), b"later", Check::Blind).unwrap();
     for reverse in [false, true] {
         let range = ScanRange {
-            space: bed.space,
+            space: fixture.space,
             start: b"",
             end: None,
             reverse,
@@ -71,26 +72,31 @@ pub fn guarantee_8_scans_see_own_writes_below_the_mark(new: New<'_>) {
 }
 
 /// Savepoints: the earlier own write is visible again, the later ones are gone.
-pub fn guarantee_8_rollback_to_takes_back_exactly_the_later_writes(new: New<'_>) {
-    let bed = Fixture::new(new);
-    bed.set("a", "0");
-    let mut txn = bed.begin();
+pub fn guarantee_8_rollback_to_takes_back_exactly_the_later_writes(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    fixture.set("a", "0");
+    let mut txn = fixture.begin();
     let start = txn.mark();
-    txn.put(bed.key("a"), b"1", Check::FirstCommitter).unwrap();
-    txn.put(bed.key("b"), b"1", Check::FirstCommitter).unwrap();
+    txn.put(fixture.key("a"), b"1", Check::FirstCommitter)
+        .unwrap();
+    txn.put(fixture.key("b"), b"1", Check::FirstCommitter)
+        .unwrap();
     let savepoint = txn.mark();
-    txn.put(bed.key("a"), b"2", Check::FirstCommitter).unwrap();
-    txn.delete(bed.key("b"), Check::FirstCommitter).unwrap();
-    txn.put(bed.key("c"), b"2", Check::FirstCommitter).unwrap();
+    txn.put(fixture.key("a"), b"2", Check::FirstCommitter)
+        .unwrap();
+    txn.delete(fixture.key("b"), Check::FirstCommitter).unwrap();
+    txn.put(fixture.key("c"), b"2", Check::FirstCommitter)
+        .unwrap();
     txn.rollback_to(savepoint);
     assert_eq!(txn.mark(), savepoint);
     assert!(txn.has_writes());
-    assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("1"));
-    assert_eq!(bed.at_snapshot(&mut *txn, "b").as_deref(), Some("1"));
-    assert_eq!(bed.at_snapshot(&mut *txn, "c"), None);
-    txn.put(bed.key("d"), b"3", Check::FirstCommitter).unwrap();
-    bed.commit(txn);
-    let all = ["a", "b", "c", "d"].map(|key| bed.get(key));
+    assert_eq!(fixture.at_snapshot(&mut *txn, "a").as_deref(), Some("1"));
+    assert_eq!(fixture.at_snapshot(&mut *txn, "b").as_deref(), Some("1"));
+    assert_eq!(fixture.at_snapshot(&mut *txn, "c"), None);
+    txn.put(fixture.key("d"), b"3", Check::FirstCommitter)
+        .unwrap();
+    fixture.commit(txn);
+    let all = ["a", "b", "c", "d"].map(|key| fixture.get(key));
     assert_eq!(
         all,
         [
@@ -100,22 +106,23 @@ pub fn guarantee_8_rollback_to_takes_back_exactly_the_later_writes(new: New<'_>)
             Some("3".to_owned())
         ]
     );
-    let mut txn = bed.begin();
-    txn.put(bed.key("a"), b"9", Check::FirstCommitter).unwrap();
+    let mut txn = fixture.begin();
+    txn.put(fixture.key("a"), b"9", Check::FirstCommitter)
+        .unwrap();
     txn.rollback_to(start);
     assert!(!txn.has_writes());
-    bed.commit(txn);
-    assert_eq!(bed.get("a").as_deref(), Some("1"));
+    fixture.commit(txn);
+    assert_eq!(fixture.get("a").as_deref(), Some("1"));
 }
 
 /// MySQL's savepoints keep locks, too.
-pub fn guarantee_8_rollback_to_keeps_locks(new: New<'_>) {
-    let bed = Fixture::new(new);
-    let mut txn = bed.begin();
+pub fn guarantee_8_rollback_to_keeps_locks(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    let mut txn = fixture.begin();
     let mark = txn.mark();
-    lock_one(&mut *txn, bed.key("a"), LockMode::Exclusive).unwrap();
-    txn.put(bed.key("a"), b"1", Check::Locked).unwrap();
+    lock_one(&mut *txn, fixture.key("a"), LockMode::Exclusive).unwrap();
+    txn.put(fixture.key("a"), b"1", Check::Locked).unwrap();
     txn.rollback_to(mark);
-    let mut other = bed.begin();
-    assert!(!bed.try_lock(&mut *other, "a", LockMode::Exclusive));
+    let mut other = fixture.begin();
+    assert!(!fixture.try_lock(&mut *other, "a", LockMode::Exclusive));
 }

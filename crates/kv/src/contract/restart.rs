@@ -1,36 +1,38 @@
 //! Guarantees across a restart. These functions take one that opens the same store again; the
 //! previous engine was shut down and dropped.
 
-use super::{Fixture, New};
+use super::{EngineFactory, Fixture};
 use crate::{Check, CounterId, SpaceSpec};
 
 /// Committed rows, and spaces with their specifications, survive.
-pub fn guarantee_11_commits_and_spaces_survive(open: New<'_>) {
+pub fn guarantee_11_commits_and_spaces_survive(open: EngineFactory<'_>) {
     let spec = SpaceSpec {
         group: 9,
         partition: 4,
         ..SpaceSpec::default()
     };
-    let (bed, dropped, kept) = {
-        let bed = Fixture::new(open);
+    let (fixture, dropped, kept) = {
+        let fixture = Fixture::new(open);
         for n in 0..200 {
-            bed.set(&format!("k{n:03}"), &n.to_string());
+            fixture.set(&format!("k{n:03}"), &n.to_string());
         }
-        bed.delete("k007");
-        let made = bed
+        fixture.delete("k007");
+        let made = fixture
             .engine
             .create_spaces(&[spec.clone(), spec.clone()])
             .unwrap();
-        bed.engine.drop_spaces(&made[..1]).unwrap();
-        let mut open_one = bed.begin();
-        open_one.put(bed.key("never"), b"x", Check::Blind).unwrap();
+        fixture.engine.drop_spaces(&made[..1]).unwrap();
+        let mut open_one = fixture.begin();
+        open_one
+            .put(fixture.key("never"), b"x", Check::Blind)
+            .unwrap();
         drop(open_one);
-        bed.engine.shutdown().unwrap();
-        (bed.space, made[0], made[1])
+        fixture.engine.shutdown().unwrap();
+        (fixture.space, made[0], made[1])
     };
     let again = Fixture {
         engine: open(),
-        space: bed,
+        space: fixture,
     };
     assert_eq!(again.get("k000").as_deref(), Some("0"));
     assert_eq!(again.get("k199").as_deref(), Some("199"));
@@ -40,18 +42,18 @@ pub fn guarantee_11_commits_and_spaces_survive(open: New<'_>) {
     assert!(listed.contains(&(kept, spec)));
     assert!(!listed.iter().any(|(id, _)| *id == dropped));
     let fresh = again.engine.create_spaces(&[SpaceSpec::default()]).unwrap()[0];
-    assert!(fresh != dropped && fresh > kept.max(bed));
+    assert!(fresh != dropped && fresh > kept.max(fixture));
     again.set("after", "1");
     again.engine.shutdown().unwrap();
 }
 
 /// A clean shutdown neither loses nor repeats an id.
-pub fn guarantee_10_counters_are_exact_after_a_clean_shutdown(open: New<'_>) {
+pub fn guarantee_10_counters_are_exact_after_a_clean_shutdown(open: EngineFactory<'_>) {
     let id = {
-        let bed = Fixture::new(open);
-        let id = CounterId(bed.space.0);
-        assert_eq!(bed.engine.reserve_ids(id, 3, 1).unwrap(), 1..4);
-        bed.engine.shutdown().unwrap();
+        let fixture = Fixture::new(open);
+        let id = CounterId(fixture.space.0);
+        assert_eq!(fixture.engine.reserve_ids(id, 3, 1).unwrap(), 1..4);
+        fixture.engine.shutdown().unwrap();
         id
     };
     {
@@ -67,7 +69,7 @@ pub fn guarantee_10_counters_are_exact_after_a_clean_shutdown(open: New<'_>) {
 }
 
 /// Without a shutdown, as after a crash, ids may be lost but are never repeated.
-pub fn guarantee_10_ids_never_repeat_without_a_shutdown(open: New<'_>) {
+pub fn guarantee_10_ids_never_repeat_without_a_shutdown(open: EngineFactory<'_>) {
     let mut last = 0;
     let mut id = None;
     for _ in 0..4 {

@@ -1,6 +1,6 @@
 //! Guarantee 9: scans are exact, ordered both ways, and resumable.
 
-use super::{Fixture, New, Rng, dump, scan_all, text};
+use super::{EngineFactory, Fixture, Rng, dump, scan_all, text};
 use crate::{Check, LockMode, Read, ScanEnd, ScanRange, SpaceId, SpaceSpec};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -25,18 +25,18 @@ fn names(found: &[(Vec<u8>, Vec<u8>)]) -> Vec<String> {
 }
 
 /// Fills the space by blind writes in one transaction.
-fn fill(bed: &Fixture, keys: &[&[u8]]) {
-    let mut txn = bed.begin();
+fn fill(fixture: &Fixture, keys: &[&[u8]]) {
+    let mut txn = fixture.begin();
     for key in keys {
-        txn.put(crate::Key::new(bed.space, key), key, Check::Blind)
+        txn.put(crate::Key::new(fixture.space, key), key, Check::Blind)
             .unwrap();
     }
-    bed.commit(txn);
+    fixture.commit(txn);
 }
 
 /// Bytewise order, shorter before longer.
-pub fn guarantee_9_in_order_both_ways(new: New<'_>) {
-    let bed = Fixture::new(new);
+pub fn guarantee_9_in_order_both_ways(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
     let sorted: [&[u8]; 8] = [
         b"",
         b"\0",
@@ -50,29 +50,29 @@ pub fn guarantee_9_in_order_both_ways(new: New<'_>) {
     let mut mixed = sorted;
     mixed.reverse();
     mixed.swap(1, 5);
-    fill(&bed, &mixed);
-    let mut txn = bed.begin();
+    fill(&fixture, &mixed);
+    let mut txn = fixture.begin();
     for how in [Read::SNAPSHOT, Read::CURRENT] {
-        let found = scan_all(&mut *txn, how, range(bed.space, b"", None, false), 100);
+        let found = scan_all(&mut *txn, how, range(fixture.space, b"", None, false), 100);
         assert_eq!(found.len(), sorted.len());
         assert!(found.iter().zip(sorted).all(|((k, v), s)| k == s && v == s));
-        let mut back = scan_all(&mut *txn, how, range(bed.space, b"", None, true), 100);
+        let mut back = scan_all(&mut *txn, how, range(fixture.space, b"", None, true), 100);
         back.reverse();
         assert_eq!(back, found);
     }
 }
 
 /// Empty and inverted ranges contain nothing.
-pub fn guarantee_9_bounds_are_start_included_end_excluded(new: New<'_>) {
-    let bed = Fixture::new(new);
-    fill(&bed, &[b"a", b"b", b"c", b"d"]);
-    let mut txn = bed.begin();
+pub fn guarantee_9_bounds_are_start_included_end_excluded(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    fill(&fixture, &[b"a", b"b", b"c", b"d"]);
+    let mut txn = fixture.begin();
     for reverse in [false, true] {
         let mut of = |start: &[u8], end: Option<&[u8]>| {
             let mut found = names(&scan_all(
                 &mut *txn,
                 Read::SNAPSHOT,
-                range(bed.space, start, end, reverse),
+                range(fixture.space, start, end, reverse),
                 100,
             ));
             if reverse {
@@ -90,20 +90,20 @@ pub fn guarantee_9_bounds_are_start_included_end_excluded(new: New<'_>) {
 }
 
 /// Every batch size gives the same result.
-pub fn guarantee_9_resumes_without_gap_or_repetition(new: New<'_>) {
-    let bed = Fixture::new(new);
+pub fn guarantee_9_resumes_without_gap_or_repetition(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
     let keys: Vec<Vec<u8>> = (0..60u8)
         .map(|n| vec![b'k', n, 0][..2 + usize::from(n % 2)].to_vec())
         .collect();
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    fill(&bed, &refs);
-    let mut txn = bed.begin();
+    fill(&fixture, &refs);
+    let mut txn = fixture.begin();
     txn.pin().unwrap();
     for reverse in [false, true] {
         let whole = scan_all(
             &mut *txn,
             Read::SNAPSHOT,
-            range(bed.space, b"", None, reverse),
+            range(fixture.space, b"", None, reverse),
             1000,
         );
         assert_eq!(whole.len(), keys.len());
@@ -111,7 +111,7 @@ pub fn guarantee_9_resumes_without_gap_or_repetition(new: New<'_>) {
             let parts = scan_all(
                 &mut *txn,
                 Read::SNAPSHOT,
-                range(bed.space, b"", None, reverse),
+                range(fixture.space, b"", None, reverse),
                 batch,
             );
             assert_eq!(parts, whole, "batches of {batch}");
@@ -120,10 +120,10 @@ pub fn guarantee_9_resumes_without_gap_or_repetition(new: New<'_>) {
 }
 
 /// Own insertions, changes and deletions are merged in.
-pub fn guarantee_9_own_writes_are_merged_in(new: New<'_>) {
-    let bed = Fixture::new(new);
-    fill(&bed, &[b"b", b"d", b"f"]);
-    let mut txn = bed.begin();
+pub fn guarantee_9_own_writes_are_merged_in(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    fill(&fixture, &[b"b", b"d", b"f"]);
+    let mut txn = fixture.begin();
     for (key, value) in [
         ("a", Some("A")),
         ("d", Some("D")),
@@ -133,19 +133,24 @@ pub fn guarantee_9_own_writes_are_merged_in(new: New<'_>) {
     ] {
         match value {
             Some(value) => txn
-                .put(bed.key(key), value.as_bytes(), Check::Blind)
+                .put(fixture.key(key), value.as_bytes(), Check::Blind)
                 .unwrap(),
-            None => txn.delete(bed.key(key), Check::Blind).unwrap(),
+            None => txn.delete(fixture.key(key), Check::Blind).unwrap(),
         }
     }
-    txn.delete(bed.key("absent"), Check::Blind).unwrap();
+    txn.delete(fixture.key("absent"), Check::Blind).unwrap();
     let expected = [("a", "A"), ("b", "b"), ("d", "D"), ("e", "E"), ("g", "G")]
         .map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec()));
     for how in [Read::SNAPSHOT, Read::CURRENT] {
         for batch in [1, 2, 3, 100] {
-            let found = scan_all(&mut *txn, how, range(bed.space, b"", None, false), batch);
+            let found = scan_all(
+                &mut *txn,
+                how,
+                range(fixture.space, b"", None, false),
+                batch,
+            );
             assert_eq!(found, expected);
-            let mut back = scan_all(&mut *txn, how, range(bed.space, b"", None, true), batch);
+            let mut back = scan_all(&mut *txn, how, range(fixture.space, b"", None, true), batch);
             back.reverse();
             assert_eq!(back, expected);
         }
@@ -153,15 +158,15 @@ pub fn guarantee_9_own_writes_are_merged_in(new: New<'_>) {
 }
 
 /// The entry on which it breaks counts as visited.
-pub fn guarantee_9_the_visitor_may_break_off(new: New<'_>) {
-    let bed = Fixture::new(new);
-    fill(&bed, &[b"a", b"b", b"c"]);
-    let mut txn = bed.begin();
+pub fn guarantee_9_the_visitor_may_break_off(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    fill(&fixture, &[b"a", b"b", b"c"]);
+    let mut txn = fixture.begin();
     let mut seen = Vec::new();
     let end = txn
         .scan(
             Read::SNAPSHOT,
-            &[range(bed.space, b"", None, false)],
+            &[range(fixture.space, b"", None, false)],
             100,
             &mut |_, key, _| {
                 seen.push(text(key));
@@ -184,8 +189,8 @@ pub fn guarantee_9_the_visitor_may_break_off(new: New<'_>) {
 }
 
 /// Two hundred random ranges, compared with a sorted map.
-pub fn guarantee_9_random_ranges_against_a_sorted_map(new: New<'_>) {
-    let bed = Fixture::new(new);
+pub fn guarantee_9_random_ranges_against_a_sorted_map(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
     let mut rng = Rng::new(7);
     let mut map = BTreeMap::new();
     let random_key = |rng: &mut Rng| -> Vec<u8> {
@@ -193,19 +198,19 @@ pub fn guarantee_9_random_ranges_against_a_sorted_map(new: New<'_>) {
             .map(|_| [0, 1, b'a', 0xff][rng.below(4) as usize])
             .collect()
     };
-    let mut txn = bed.begin();
+    let mut txn = fixture.begin();
     for n in 0..150u32 {
         let key = random_key(&mut rng);
         let value = n.to_string().into_bytes();
-        txn.put(crate::Key::new(bed.space, &key), &value, Check::Blind)
+        txn.put(crate::Key::new(fixture.space, &key), &value, Check::Blind)
             .unwrap();
         map.insert(key, value);
     }
-    bed.commit(txn);
-    let mut txn = bed.begin();
+    fixture.commit(txn);
+    let mut txn = fixture.begin();
     for n in 0..60u32 {
         let key = random_key(&mut rng);
-        let k = crate::Key::new(bed.space, &key);
+        let k = crate::Key::new(fixture.space, &key);
         if rng.below(2) == 0 {
             txn.delete(k, Check::Blind).unwrap();
             map.remove(&key);
@@ -231,7 +236,7 @@ pub fn guarantee_9_random_ranges_against_a_sorted_map(new: New<'_>) {
         let found = scan_all(
             &mut *txn,
             Read::SNAPSHOT,
-            range(bed.space, &start, end.as_deref(), reverse),
+            range(fixture.space, &start, end.as_deref(), reverse),
             batch,
         );
         assert_eq!(found, expected, "{start:?}..{end:?} reverse {reverse}");
@@ -239,30 +244,30 @@ pub fn guarantee_9_random_ranges_against_a_sorted_map(new: New<'_>) {
 }
 
 /// One writer moves a token from key to key; every scan finds it once.
-pub fn guarantee_9_a_snapshot_scans_one_state_beside_writers(new: New<'_>) {
-    let bed = Fixture::new(new);
-    bed.set("t00", "token");
+pub fn guarantee_9_a_snapshot_scans_one_state_beside_writers(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    fixture.set("t00", "token");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for n in 0..150u32 {
                 let (from, to) = (format!("t{:02}", n % 20), format!("t{:02}", (n + 1) % 20));
-                let mut txn = bed.begin();
-                super::lock_one(&mut *txn, bed.key(&from), LockMode::Exclusive).unwrap();
-                super::lock_one(&mut *txn, bed.key(&to), LockMode::Exclusive).unwrap();
-                txn.delete(bed.key(&from), Check::Locked).unwrap();
-                txn.put(bed.key(&to), b"token", Check::Locked).unwrap();
-                bed.commit(txn);
+                let mut txn = fixture.begin();
+                super::lock_one(&mut *txn, fixture.key(&from), LockMode::Exclusive).unwrap();
+                super::lock_one(&mut *txn, fixture.key(&to), LockMode::Exclusive).unwrap();
+                txn.delete(fixture.key(&from), Check::Locked).unwrap();
+                txn.put(fixture.key(&to), b"token", Check::Locked).unwrap();
+                fixture.commit(txn);
             }
             stop.store(true, Ordering::Release);
         });
         while !stop.load(Ordering::Acquire) {
-            let mut txn = bed.begin();
-            assert_eq!(dump(&mut *txn, Read::SNAPSHOT, bed.space).len(), 1);
+            let mut txn = fixture.begin();
+            assert_eq!(dump(&mut *txn, Read::SNAPSHOT, fixture.space).len(), 1);
             let back = scan_all(
                 &mut *txn,
                 Read::SNAPSHOT,
-                range(bed.space, b"", None, true),
+                range(fixture.space, b"", None, true),
                 1,
             );
             assert_eq!(back.len(), 1);
@@ -271,20 +276,23 @@ pub fn guarantee_9_a_snapshot_scans_one_state_beside_writers(new: New<'_>) {
 }
 
 /// Ranges are walked in the order given, each tagged with its index.
-pub fn guarantee_9_several_ranges_and_spaces(new: New<'_>) {
-    let bed = Fixture::new(new);
-    fill(&bed, &[b"a", b"b", b"c"]);
-    let second = bed.engine.create_spaces(&[SpaceSpec::default()]).unwrap()[0];
+pub fn guarantee_9_several_ranges_and_spaces(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    fill(&fixture, &[b"a", b"b", b"c"]);
+    let second = fixture
+        .engine
+        .create_spaces(&[SpaceSpec::default()])
+        .unwrap()[0];
     let other = Fixture {
-        engine: bed.engine.clone(),
+        engine: fixture.engine.clone(),
         space: second,
     };
     fill(&other, &[b"x", b"y"]);
-    let mut txn = bed.begin();
+    let mut txn = fixture.begin();
     let ranges = [
         range(second, b"y", None, false),
-        range(bed.space, b"b", None, true),
-        range(bed.space, b"q", None, false),
+        range(fixture.space, b"b", None, true),
+        range(fixture.space, b"q", None, false),
         range(second, b"", Some(b"y"), false),
     ];
     let mut seen = Vec::new();

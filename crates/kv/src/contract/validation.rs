@@ -1,6 +1,6 @@
 //! Optional capabilities: validated reads and SERIALIZABLE.
 
-use super::{Fixture, New, scan_all};
+use super::{EngineFactory, Fixture, scan_all};
 use crate::{Check, Error, Isolation, Read, ReadMode, ScanRange, TxnOptions};
 use std::ops::ControlFlow;
 
@@ -13,17 +13,17 @@ fn validated(mode: ReadMode) -> Read {
 }
 
 /// A key inserted into a range that was scanned with validation fails the commit.
-pub fn capability_validated_ranges_refuse_phantoms(new: New<'_>) {
-    let bed = Fixture::new(new);
-    bed.set("b", "1");
+pub fn capability_validated_ranges_refuse_phantoms(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    fixture.set("b", "1");
     let range = ScanRange {
-        space: bed.space,
+        space: fixture.space,
         start: b"a",
         end: Some(b"m"),
         reverse: false,
     };
-    if !bed.engine.capabilities().range_validation {
-        let outcome = bed.begin().scan(
+    if !fixture.engine.capabilities().range_validation {
+        let outcome = fixture.begin().scan(
             validated(ReadMode::Snapshot),
             &[range],
             10,
@@ -34,22 +34,22 @@ pub fn capability_validated_ranges_refuse_phantoms(new: New<'_>) {
     }
     for mode in [ReadMode::Snapshot, ReadMode::Current] {
         for (key, refused) in [("c", true), ("z", false)] {
-            let mut txn = bed.begin();
+            let mut txn = fixture.begin();
             assert_eq!(scan_all(&mut *txn, validated(mode), range, 10).len(), 1);
-            bed.set(key, "new");
-            txn.put(bed.key("result"), b"1", Check::Blind).unwrap();
+            fixture.set(key, "new");
+            txn.put(fixture.key("result"), b"1", Check::Blind).unwrap();
             let outcome = txn.commit();
             if refused {
                 assert!(matches!(outcome, Err(Error::Conflict)), "{outcome:?}");
-                bed.delete(key);
+                fixture.delete(key);
             } else {
                 outcome.unwrap();
             }
         }
     }
     // A scan that stopped early has read only the keys that it visited.
-    bed.set("c", "2");
-    let mut txn = bed.begin();
+    fixture.set("c", "2");
+    let mut txn = fixture.begin();
     txn.scan(
         validated(ReadMode::Snapshot),
         &[range],
@@ -57,98 +57,101 @@ pub fn capability_validated_ranges_refuse_phantoms(new: New<'_>) {
         &mut |_, _, _| ControlFlow::Continue(()),
     )
     .unwrap();
-    bed.set("d", "3");
-    txn.put(bed.key("result"), b"2", Check::Blind).unwrap();
+    fixture.set("d", "3");
+    txn.put(fixture.key("result"), b"2", Check::Blind).unwrap();
     txn.commit().unwrap();
 }
 
 /// Reads of a restarted statement's discarded run do not count.
-pub fn capability_forgotten_reads_refuse_nothing(new: New<'_>) {
-    let bed = Fixture::new(new);
-    if !bed.engine.capabilities().range_validation {
-        let mut txn = bed.begin();
+pub fn capability_untracked_reads_are_not_validated(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    if !fixture.engine.capabilities().range_validation {
+        let mut txn = fixture.begin();
         txn.untrack_reads(0);
         assert_eq!(txn.tracked_reads(), 0);
         return;
     }
     for (forgets, key) in [(true, "b"), (false, "c")] {
-        let mut txn = bed.begin();
-        super::read(&mut *txn, validated(ReadMode::Snapshot), bed.key("a"));
+        let mut txn = fixture.begin();
+        super::read(&mut *txn, validated(ReadMode::Snapshot), fixture.key("a"));
         let kept = txn.tracked_reads();
-        super::read(&mut *txn, validated(ReadMode::Snapshot), bed.key(key));
-        bed.set(key, "1");
+        super::read(&mut *txn, validated(ReadMode::Snapshot), fixture.key(key));
+        fixture.set(key, "1");
         if forgets {
             txn.untrack_reads(kept);
         }
         txn.refresh().unwrap();
-        super::read(&mut *txn, validated(ReadMode::Snapshot), bed.key(key));
-        txn.put(bed.key("result"), b"1", Check::Blind).unwrap();
+        super::read(&mut *txn, validated(ReadMode::Snapshot), fixture.key(key));
+        txn.put(fixture.key("result"), b"1", Check::Blind).unwrap();
         assert_eq!(txn.commit().is_ok(), forgets);
     }
     // Earlier reads stay tracked.
-    let mut txn = bed.begin();
-    super::read(&mut *txn, validated(ReadMode::Snapshot), bed.key("a"));
+    let mut txn = fixture.begin();
+    super::read(&mut *txn, validated(ReadMode::Snapshot), fixture.key("a"));
     txn.untrack_reads(txn.tracked_reads());
-    bed.set("a", "1");
-    txn.put(bed.key("result"), b"2", Check::Blind).unwrap();
+    fixture.set("a", "1");
+    txn.put(fixture.key("result"), b"2", Check::Blind).unwrap();
     let outcome = txn.commit();
     assert!(matches!(outcome, Err(Error::Conflict)), "{outcome:?}");
 }
 
 /// Changes of present and of absent keys fail the commit.
-pub fn capability_validated_keys_refuse_changes(new: New<'_>) {
-    let bed = Fixture::new(new);
-    bed.set("a", "1");
-    if !bed.engine.capabilities().range_validation {
-        let outcome = bed.begin().get(
+pub fn capability_validated_keys_refuse_changes(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    fixture.set("a", "1");
+    if !fixture.engine.capabilities().range_validation {
+        let outcome = fixture.begin().get(
             validated(ReadMode::Snapshot),
-            &[bed.key("a")],
+            &[fixture.key("a")],
             &mut |_, _| {},
         );
         assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
         return;
     }
     for key in ["a", "absent"] {
-        let mut txn = bed.begin();
-        super::read(&mut *txn, validated(ReadMode::Snapshot), bed.key(key));
-        bed.set(key, "2");
-        txn.put(bed.key("result"), b"1", Check::Blind).unwrap();
+        let mut txn = fixture.begin();
+        super::read(&mut *txn, validated(ReadMode::Snapshot), fixture.key(key));
+        fixture.set(key, "2");
+        txn.put(fixture.key("result"), b"1", Check::Blind).unwrap();
         let outcome = txn.commit();
         assert!(matches!(outcome, Err(Error::Conflict)), "{key} {outcome:?}");
     }
-    assert_eq!(bed.get("result"), None);
-    let mut txn = bed.begin();
-    super::read(&mut *txn, validated(ReadMode::Snapshot), bed.key("a"));
-    txn.put(bed.key("a"), b"3", Check::FirstCommitter).unwrap();
-    bed.commit(txn);
+    assert_eq!(fixture.get("result"), None);
+    let mut txn = fixture.begin();
+    super::read(&mut *txn, validated(ReadMode::Snapshot), fixture.key("a"));
+    txn.put(fixture.key("a"), b"3", Check::FirstCommitter)
+        .unwrap();
+    fixture.commit(txn);
 }
 
 /// Two transactions each read what the other writes.
-pub fn capability_serializable_refuses_write_skew(new: New<'_>) {
-    let bed = Fixture::new(new);
+pub fn capability_serializable_refuses_write_skew(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
     let options = || TxnOptions {
         isolation: Isolation::Serializable,
         ..TxnOptions::default()
     };
-    if !bed.engine.capabilities().serializable {
-        let outcome = bed.engine.begin(options()).map(|_| ());
+    if !fixture.engine.capabilities().serializable {
+        let outcome = fixture.engine.begin(options()).map(|_| ());
         assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
         return;
     }
-    bed.set("x", "1");
-    bed.set("y", "1");
-    let mut one = bed.engine.begin(options()).unwrap();
-    let mut two = bed.engine.begin(options()).unwrap();
-    let mut reader = bed.engine.begin(options()).unwrap();
+    fixture.set("x", "1");
+    fixture.set("y", "1");
+    let mut one = fixture.engine.begin(options()).unwrap();
+    let mut two = fixture.engine.begin(options()).unwrap();
+    let mut reader = fixture.engine.begin(options()).unwrap();
     for txn in [&mut one, &mut two, &mut reader] {
-        assert_eq!(bed.at_snapshot(&mut **txn, "x").as_deref(), Some("1"));
-        assert_eq!(bed.at_snapshot(&mut **txn, "y").as_deref(), Some("1"));
+        assert_eq!(fixture.at_snapshot(&mut **txn, "x").as_deref(), Some("1"));
+        assert_eq!(fixture.at_snapshot(&mut **txn, "y").as_deref(), Some("1"));
     }
-    one.put(bed.key("x"), b"0", Check::FirstCommitter).unwrap();
-    two.put(bed.key("y"), b"0", Check::FirstCommitter).unwrap();
-    bed.commit(one);
+    one.put(fixture.key("x"), b"0", Check::FirstCommitter)
+        .unwrap();
+    two.put(fixture.key("y"), b"0", Check::FirstCommitter)
+        .unwrap();
+    fixture.commit(one);
     let outcome = two.commit();
     assert!(matches!(outcome, Err(Error::Conflict)), "{outcome:?}");
-    bed.commit(reader);
-    assert_eq!(bed.get("y").as_deref(), Some("1"));
+    fixture.commit(reader);
+    assert_eq!(fixture.get("y").as_deref(), Some("1"));
 }

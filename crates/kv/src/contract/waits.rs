@@ -1,41 +1,42 @@
 //! Guarantee 12: waits end at their deadline and on cancellation.
 
-use super::{Fixture, New, PATIENCE, PAUSE, lock_one, lock_until};
+use super::{EngineFactory, Fixture, PATIENCE, PAUSE, lock_one, lock_until};
 use crate::{Error, LockMode, TxnOptions};
 use porpoise_base::cancel::{Cancel, Reason};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Neither before it nor long after it; the transaction keeps its locks and continues.
-pub fn guarantee_12_a_wait_ends_at_its_deadline(new: New<'_>) {
-    let bed = Fixture::new(new);
-    let mut holder = bed.begin();
-    lock_one(&mut *holder, bed.key("a"), LockMode::Exclusive).unwrap();
-    let mut txn = bed.begin();
-    lock_one(&mut *txn, bed.key("mine"), LockMode::Exclusive).unwrap();
+pub fn guarantee_12_a_wait_ends_at_its_deadline(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    let mut holder = fixture.begin();
+    lock_one(&mut *holder, fixture.key("a"), LockMode::Exclusive).unwrap();
+    let mut txn = fixture.begin();
+    lock_one(&mut *txn, fixture.key("mine"), LockMode::Exclusive).unwrap();
     let began = Instant::now();
     let deadline = began + Duration::from_millis(200);
-    let outcome = lock_until(&mut *txn, bed.key("a"), LockMode::Exclusive, deadline);
+    let outcome = lock_until(&mut *txn, fixture.key("a"), LockMode::Exclusive, deadline);
     assert!(matches!(outcome, Err(Error::LockTimeout)), "{outcome:?}");
     assert!(Instant::now() >= deadline);
     assert!(began.elapsed() < Duration::from_secs(5));
-    assert!(!bed.try_lock(&mut *holder, "mine", LockMode::Exclusive));
-    lock_one(&mut *txn, bed.key("b"), LockMode::Exclusive).unwrap();
-    txn.put(bed.key("b"), b"1", crate::Check::Locked).unwrap();
-    bed.commit(txn);
-    assert_eq!(bed.get("b").as_deref(), Some("1"));
+    assert!(!fixture.try_lock(&mut *holder, "mine", LockMode::Exclusive));
+    lock_one(&mut *txn, fixture.key("b"), LockMode::Exclusive).unwrap();
+    txn.put(fixture.key("b"), b"1", crate::Check::Locked)
+        .unwrap();
+    fixture.commit(txn);
+    assert_eq!(fixture.get("b").as_deref(), Some("1"));
 }
 
 /// A cancellation before the wait, and one during it.
-pub fn guarantee_12_a_wait_ends_on_cancel(new: New<'_>) {
-    let bed = Fixture::new(new);
-    let mut holder = bed.begin();
-    lock_one(&mut *holder, bed.key("a"), LockMode::Exclusive).unwrap();
+pub fn guarantee_12_a_wait_ends_on_cancel(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    let mut holder = fixture.begin();
+    lock_one(&mut *holder, fixture.key("a"), LockMode::Exclusive).unwrap();
     for early in [true, false] {
         let cancel = Cancel::new();
         let (send, receive) = mpsc::channel();
         std::thread::scope(|scope| {
-            let (bed, cancel) = (&bed, &cancel);
+            let (fixture, cancel) = (&fixture, &cancel);
             if early {
                 cancel.cancel(Reason::Query);
             }
@@ -44,11 +45,11 @@ pub fn guarantee_12_a_wait_ends_on_cancel(new: New<'_>) {
                     cancel: cancel.clone(),
                     ..TxnOptions::default()
                 };
-                let mut txn = bed.engine.begin(options).unwrap();
+                let mut txn = fixture.engine.begin(options).unwrap();
                 let deadline = Instant::now() + PATIENCE;
                 send.send(lock_until(
                     &mut *txn,
-                    bed.key("a"),
+                    fixture.key("a"),
                     LockMode::Update,
                     deadline,
                 ))
@@ -68,25 +69,30 @@ pub fn guarantee_12_a_wait_ends_on_cancel(new: New<'_>) {
 }
 
 /// A waiter that gave up does not block the waiters behind it.
-pub fn guarantee_12_a_timed_out_waiter_leaves_the_queue(new: New<'_>) {
-    let bed = Fixture::new(new);
-    let mut holder = bed.begin();
-    lock_one(&mut *holder, bed.key("a"), LockMode::KeyShare).unwrap();
-    let mut impatient = bed.begin();
+pub fn guarantee_12_a_timed_out_waiter_leaves_the_queue(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    let mut holder = fixture.begin();
+    lock_one(&mut *holder, fixture.key("a"), LockMode::KeyShare).unwrap();
+    let mut impatient = fixture.begin();
     let deadline = Instant::now() + Duration::from_millis(300);
     let (send, receive) = mpsc::channel();
     std::thread::scope(|scope| {
-        let bed = &bed;
+        let fixture = &fixture;
         scope.spawn(move || {
             std::thread::sleep(PAUSE);
-            let mut txn = bed.begin();
-            let outcome = lock_one(&mut *txn, bed.key("a"), LockMode::KeyShare);
+            let mut txn = fixture.begin();
+            let outcome = lock_one(&mut *txn, fixture.key("a"), LockMode::KeyShare);
             drop(txn);
             send.send(outcome).unwrap();
         });
-        let outcome = lock_until(&mut *impatient, bed.key("a"), LockMode::Exclusive, deadline);
+        let outcome = lock_until(
+            &mut *impatient,
+            fixture.key("a"),
+            LockMode::Exclusive,
+            deadline,
+        );
         assert!(matches!(outcome, Err(Error::LockTimeout)), "{outcome:?}");
-        if bed.engine.capabilities().share_locks {
+        if fixture.engine.capabilities().share_locks {
             receive.recv_timeout(PATIENCE).unwrap().unwrap();
             drop(holder);
         } else {
@@ -94,30 +100,30 @@ pub fn guarantee_12_a_timed_out_waiter_leaves_the_queue(new: New<'_>) {
             receive.recv_timeout(PATIENCE).unwrap().unwrap();
         }
     });
-    let mut after = bed.begin();
-    assert!(bed.try_lock(&mut *after, "a", LockMode::Exclusive));
+    let mut after = fixture.begin();
+    assert!(fixture.try_lock(&mut *after, "a", LockMode::Exclusive));
 }
 
 /// Reads, other locks and commits continue while a transaction waits.
-pub fn guarantee_12_waiting_does_not_stop_others(new: New<'_>) {
-    let bed = Fixture::new(new);
-    bed.set("a", "0");
-    let mut holder = bed.begin();
-    lock_one(&mut *holder, bed.key("a"), LockMode::Exclusive).unwrap();
+pub fn guarantee_12_waiting_does_not_stop_others(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    fixture.set("a", "0");
+    let mut holder = fixture.begin();
+    lock_one(&mut *holder, fixture.key("a"), LockMode::Exclusive).unwrap();
     let (send, receive) = mpsc::channel();
     std::thread::scope(|scope| {
-        let bed = &bed;
+        let fixture = &fixture;
         scope.spawn(move || {
-            let mut txn = bed.begin();
-            let outcome = lock_one(&mut *txn, bed.key("a"), LockMode::Exclusive);
+            let mut txn = fixture.begin();
+            let outcome = lock_one(&mut *txn, fixture.key("a"), LockMode::Exclusive);
             send.send(outcome.map(|_| ())).unwrap();
         });
         std::thread::sleep(PAUSE);
         for n in 0..20 {
             let key = format!("k{n}");
-            bed.set(&key, "1");
-            assert_eq!(bed.get(&key).as_deref(), Some("1"));
-            assert_eq!(bed.get("a").as_deref(), Some("0"));
+            fixture.set(&key, "1");
+            assert_eq!(fixture.get(&key).as_deref(), Some("1"));
+            assert_eq!(fixture.get("a").as_deref(), Some("0"));
         }
         assert!(receive.try_recv().is_err());
         drop(holder);

@@ -45,7 +45,7 @@ impl Model {
     }
 
     /// Returns a separate store with all commits up to one, all durable, and without transactions.
-    pub fn cut_back_to(&self, commit: CommitPosition) -> Model {
+    pub fn truncated_at(&self, commit: CommitPosition) -> Model {
         let state = self.shared.state();
         let mut data = state.data.clone();
         for versions in data.values_mut() {
@@ -95,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_lag_behind_and_a_store_is_cut_back() {
+    fn snapshots_lag_behind_and_a_store_is_truncated() {
         let model = Model::new().with_late_durability();
         let first = set(&model, b"1");
         assert_eq!(get(&model), None);
         model.set_durable(first);
         set(&model, b"2");
         assert_eq!(get(&model).as_deref(), Some(&b"1"[..]));
-        let cut = model.cut_back_to(first);
+        let cut = model.truncated_at(first);
         assert_eq!(cut.rows_after(cut.last_commit()).len(), 1);
         set(&cut, b"3");
         cut.set_durable(cut.last_commit());

@@ -29,7 +29,7 @@ const SHARDS: usize = 128;
 /// Number of words of a new table.
 const MIN_WORDS: usize = 16;
 
-const FREED: u64 = 1;
+const TOMBSTONE: u64 = 1;
 const ADDRESS: u64 = (1 << 48) - 1;
 
 struct Table {
@@ -61,7 +61,7 @@ impl Table {
     fn store_word(&self, hash: u64, word: u64) -> bool {
         for place in self.probe(hash) {
             let old = place.load(Ordering::Relaxed);
-            if old <= FREED {
+            if old <= TOMBSTONE {
                 place.store(word, Ordering::Release);
                 return old == 0;
             }
@@ -177,7 +177,7 @@ impl HashIndex {
             if word == 0 {
                 return None;
             }
-            if tag_of(word) == tag_of(hash) && word & ADDRESS > FREED {
+            if tag_of(word) == tag_of(hash) && word & ADDRESS > TOMBSTONE {
                 // SAFETY: the slot was read under the pin, and leads to a record of the index (the
                 // contract of `insert`).
                 let found = unsafe { at_address((word & ADDRESS) as usize, guard) };
@@ -231,7 +231,7 @@ impl HashIndex {
         let new = Table::new(words);
         let words = old.map_or(&[][..], |old| &old.words);
         let words = words.iter().map(|word| word.load(Ordering::Relaxed));
-        for word in words.filter(|word| *word > FREED) {
+        for word in words.filter(|word| *word > TOMBSTONE) {
             // SAFETY: as in `find`.
             if let Some(record) = unsafe { at_address((word & ADDRESS) as usize, guard) } {
                 new.store_word(self.hash(record.key()), word);
@@ -275,7 +275,7 @@ impl HashIndex {
         if let Some((word, found)) = found
             && found == wanted
         {
-            word.store(FREED, Ordering::Release);
+            word.store(TOMBSTONE, Ordering::Release);
             used.live -= 1;
         }
     }
@@ -309,7 +309,7 @@ impl HashIndex {
             let words = || table.words.iter().map(|word| word.load(Ordering::Relaxed));
             let found = WordCounts {
                 words: words().filter(|word| *word != 0).count(),
-                live: words().filter(|word| *word > FREED).count(),
+                live: words().filter(|word| *word > TOMBSTONE).count(),
             };
             if found != used {
                 return Err(format!("found {found:?} used slots, counted {used:?}"));

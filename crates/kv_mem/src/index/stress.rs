@@ -291,12 +291,12 @@ fn run(point_lookups: bool, scale: u64, writers: u64) {
 }
 
 #[test]
-fn threads_agree_with_a_map_by_order() {
+fn threads_agree_with_a_map_without_a_hash_index() {
     run(false, 2000, 3);
 }
 
 #[test]
-fn threads_agree_with_a_map_by_hash() {
+fn threads_agree_with_a_map_with_a_hash_index() {
     run(true, 2000, 3);
 }
 

@@ -40,7 +40,7 @@ fn created_records_are_found_and_removed_ones_are_not() {
 }
 
 #[test]
-fn a_walk_pauses_and_goes_on() {
+fn a_walk_pauses_and_resumes() {
     let index = Index::new(false);
     for n in 0..10u8 {
         index.get_or_create(&[n]);
@@ -76,8 +76,8 @@ fn a_walk_pauses_and_goes_on() {
     }
 }
 
-/// Keys of several shapes: runs of numbers, long common beginnings, short
-/// texts, keys that begin others, the empty key, zero bytes at the end.
+/// Keys of several shapes: runs of numbers, long common prefixes, short texts, keys that are
+/// prefixes of others, the empty key, zero bytes at the end.
 fn some_key(rng: &mut fastrand::Rng, shape: u8, range: u64) -> Vec<u8> {
     let n = rng.u64(0..range);
     match shape {
@@ -156,7 +156,7 @@ fn random_changes_agree_with_an_ordered_map() {
 }
 
 #[test]
-fn records_put_in_together_are_as_if_one_by_one() {
+fn a_bulk_insert_equals_single_inserts() {
     for seed in 0..20 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let index = Index::new(seed % 2 == 0);
@@ -185,7 +185,7 @@ fn records_put_in_together_are_as_if_one_by_one() {
 }
 
 #[test]
-fn keys_in_order_fill_their_nodes_and_removed_ones_leave_none_behind() {
+fn ascending_keys_fill_their_nodes_and_removal_frees_all_nodes() {
     let guard = crossbeam_epoch::pin();
     for descending in [false, true] {
         let index = Index::new(false);
@@ -210,7 +210,7 @@ fn keys_in_order_fill_their_nodes_and_removed_ones_leave_none_behind() {
 /// Interleaved ascending runs, as when several threads load checkpoint files, or several sessions
 /// append rows to a table.
 #[test]
-fn runs_side_by_side_fill_their_nodes() {
+fn interleaved_ascending_runs_fill_their_nodes() {
     let guard = crossbeam_epoch::pin();
     let record = |n: u64| RecordRef::new(&n.to_be_bytes());
     let index = Index::new(false);
@@ -249,7 +249,7 @@ fn runs_side_by_side_fill_their_nodes() {
 /// One thread inserts and removes odd keys continuously. The even keys stay, and readers must find
 /// each of them, in order, in both directions.
 #[test]
-fn readers_beside_a_writer_miss_nothing() {
+fn concurrent_readers_miss_no_key() {
     const KEYS: u64 = 4000;
     for point_lookups in [false, true] {
         let index = Index::new(point_lookups);

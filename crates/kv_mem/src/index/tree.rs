@@ -33,6 +33,7 @@ use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use porpoise_base::sync::{Mutex, MutexGuard};
 use std::ops::{Bound, Range};
+pub(super) use walk::RemainingRange;
 
 /// Spins of a reader that meets a change, before it waits for the change to end.
 const SPIN_LIMIT: usize = 100;
@@ -324,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_that_is_always_disturbed_keeps_the_writer_out() {
+    fn a_reader_that_restarts_too_often_takes_the_writers_mutex() {
         let (tree, guard) = (Tree::new(), crossbeam_epoch::pin());
         let (made, _) = tree.write().get_or_insert(b"k", &guard);
         let mut tries = 0;

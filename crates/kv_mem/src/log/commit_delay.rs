@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_waits_for_those_just_answered() {
+    fn a_group_waits_for_the_clients_just_answered() {
         let (mut delay, now) = after(32, 32);
         let wait = delay.wait(now).unwrap();
         assert_eq!((wait.wanted, wait.until), (64, now + SYNC * 3 / 4));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_waited_for_without_need() {
+    fn there_is_no_wait_for_one_client_or_after_a_short_sync() {
         let (mut delay, now) = after(1, 0);
         assert_eq!(delay.wait(now), None, "a single client");
         let (mut delay, now) = after(8, 0);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_do_not_come_back_are_not_waited_for() {
+    fn there_is_no_wait_for_clients_that_do_not_return() {
         let (mut delay, now) = after(16, 4);
         let wait = delay.wait(now).unwrap();
         delay.record_wait(wait, 4 + 12);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_come_back_again_are_waited_for_again() {
+    fn the_wait_resumes_when_clients_return_again() {
         let (mut delay, now) = after(16, 0);
         let wait = delay.wait(now).unwrap();
         delay.record_wait(wait, 8);

@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_group_is_noticed() {
+    fn every_flipped_bit_of_a_group_is_detected() {
         let group = Group {
             number: 3,
             durable: 2,

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_an_entry_is_noticed() {
+    fn every_flipped_bit_of_an_entry_is_detected() {
         let head = Head {
             generation: 1,
             oldest: 2,

@@ -1,11 +1,9 @@
 //! The spare segment: a file of zeroes that is written and synced ahead of need.
 
-use super::{Log, Spare, io_error, spare_name};
-use porpoise_base::disk::File;
+use super::{Log, Spare, SpareFile, io_error, spare_name};
 use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::{Error, Resource};
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Interval of retries on a full disk.
@@ -13,7 +11,7 @@ pub(super) const RETRY: Duration = Duration::from_millis(200);
 
 impl Log {
     /// Creates the file of a spare segment.
-    pub(super) fn create_spare(&self) -> io::Result<(Box<dyn File>, PathBuf)> {
+    pub(super) fn create_spare(&self) -> io::Result<SpareFile> {
         let count = self.spares_created.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(spare_name(count));
         let file = self.disk.create(&path)?;
@@ -26,17 +24,17 @@ impl Log {
             let _ = self.disk.sync_dir(&self.dir);
             return Err(e);
         }
-        Ok((file, path))
+        Ok(SpareFile { file, path })
     }
 
     /// Takes the spare segment; waits until there is one.
-    pub(super) fn take_spare(&self) -> Result<(Box<dyn File>, PathBuf), Error> {
+    pub(super) fn take_spare(&self) -> Result<SpareFile, Error> {
         let mut spare = self.spare.lock();
         loop {
             match std::mem::take(&mut *spare) {
-                Spare::Ready(file, path) => {
+                Spare::Ready(taken) => {
                     self.spare_changed.notify_all();
-                    return Ok((file, path));
+                    return Ok(taken);
                 }
                 Spare::Full => {
                     *spare = Spare::Full;
@@ -103,7 +101,7 @@ impl Log {
         }
         let full = made.is_err();
         match made {
-            Ok((file, path)) => *spare = Spare::Ready(file, path),
+            Ok(created) => *spare = Spare::Ready(created),
             Err(error) => {
                 if !matches!(*spare, Spare::Full) {
                     tracing::error!(%error, "no disk space for a new log segment");

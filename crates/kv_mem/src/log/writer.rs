@@ -15,14 +15,13 @@ use super::commit_delay::CommitDelay;
 use super::format::{
     Group, LOG_FORMAT_VERSION, SEGMENT_HEADER, SegmentHeader, group_len, record_len,
 };
-use super::{Log, head, io_error, segment_name};
+use super::{Log, SpareFile, head, io_error, segment_name};
 use crate::pipeline::Sequencer;
 use porpoise_base::disk::File;
 use porpoise_base::sync::MutexGuard;
 use porpoise_base::sync::atomic::Ordering;
 use porpoise_base::sync::now;
 use porpoise_kv::{Durability, Error, Result};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Time without a record after which an empty group confirms the last group.
@@ -53,11 +52,8 @@ pub(crate) struct LogWriter {
 
 impl LogWriter {
     /// Begins a segment in a preallocated file. The log before it is on disk.
-    pub(crate) fn begin(
-        log: &Log,
-        (file, from): (Box<dyn File>, PathBuf),
-        header: SegmentHeader,
-    ) -> Result<LogWriter> {
+    pub(crate) fn begin(log: &Log, spare: SpareFile, header: SegmentHeader) -> Result<LogWriter> {
+        let SpareFile { file, path: from } = spare;
         let path = log.dir.join(segment_name(header.number));
         let failed = |e| io_error(&path, &e);
         file.write_at(0, &header.encode()).map_err(failed)?;

@@ -7,7 +7,7 @@
 use super::corrupt;
 use super::required::{self, read_header};
 use crate::codec::{Malformed, Reader};
-use crate::counters::{Counter, Table};
+use crate::counters::{Counter, CounterTable};
 use crate::log::format::{Group, LoggedWrite, Record, SEGMENT_HEADER, SegmentHeader, get_write};
 use crate::log::{io_error, segment_name};
 use crate::manifest::Manifest;
@@ -34,7 +34,7 @@ struct CommitWrites<'b> {
 pub(super) struct Recovery<'s> {
     pub(super) store: &'s RecordStore,
     /// Counters, and the id of the next space.
-    pub(super) table: Table,
+    pub(super) table: CounterTable,
     pub(super) chunks: HashMap<u64, Vec<Vec<u8>>>,
     pub(super) next_ts: u64,
     pub(super) commits: u64,

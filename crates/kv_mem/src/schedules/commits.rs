@@ -61,44 +61,45 @@ fn survives(disk: &MemDisk, value: &str) -> bool {
 /// Deferred replies of a server, in the order of their requests. Each is sent when the durable
 /// position has reached its commit position.
 #[derive(Default)]
-struct Held {
-    state: Mutex<Replies>,
-    moved: Condvar,
+struct DeferredReplies {
+    state: Mutex<Progress>,
+    changed: Condvar,
 }
 
 #[derive(Default)]
-struct Replies {
-    told: u64,
+struct Progress {
+    /// The newest position that the listener was notified of.
+    notified: u64,
     failed: bool,
 }
 
-impl DurableListener for Held {
+impl DurableListener for DeferredReplies {
     fn durable(&self, position: CommitPosition) {
         let mut state = self.state.lock();
-        state.told = state.told.max(position.0);
-        self.moved.notify_all();
+        state.notified = state.notified.max(position.0);
+        self.changed.notify_all();
     }
 
     fn failed(&self, _: &Error) {
         self.state.lock().failed = true;
-        self.moved.notify_all();
+        self.changed.notify_all();
     }
 }
 
-impl Held {
+impl DeferredReplies {
     /// Sleeps until a position is durable, as a worker does: it reads the engine's durable position
     /// before it sleeps, and waits for a notification.
     fn wait(&self, engine: &KvMem, position: CommitPosition) {
         let mut state = self.state.lock();
-        while state.told < position.0 && engine.durable_position() < position {
+        while state.notified < position.0 && engine.durable_position() < position {
             assert!(!state.failed);
-            self.moved.wait(&mut state);
+            self.changed.wait(&mut state);
         }
     }
 }
 
 #[test]
-fn nothing_is_told_before_it_is_on_the_disk() {
+fn nothing_is_acknowledged_before_it_is_on_disk() {
     explore(400, || {
         let disk = MemDisk::new();
         let engine = on_disk(&disk);
@@ -110,7 +111,10 @@ fn nothing_is_told_before_it_is_on_the_disk() {
                         let value = format!("{colour}-{n}");
                         let position = write(&engine, &["row"], &value);
                         engine.wait_durable(position).unwrap();
-                        assert!(survives(&disk, &value), "{value} was acknowledged");
+                        assert!(
+                            survives(&disk, &value),
+                            "{value} was acknowledged before it was on disk"
+                        );
                     }
                 })
             })
@@ -125,7 +129,10 @@ fn nothing_is_told_before_it_is_on_the_disk() {
                     };
                     engine.wait_durable(position).unwrap();
                     if let Some(value) = value {
-                        assert!(survives(&disk, &value), "{value} was shown");
+                        assert!(
+                            survives(&disk, &value),
+                            "{value} was shown before it was on disk"
+                        );
                     }
                 })
             })
@@ -137,23 +144,26 @@ fn nothing_is_told_before_it_is_on_the_disk() {
 }
 
 #[test]
-fn every_deferred_reply_goes_out_after_its_sync_and_in_order() {
+fn every_deferred_reply_is_sent_after_its_sync_and_in_order() {
     explore(400, || {
         let disk = MemDisk::new();
         let engine = on_disk(&disk);
-        let held = Arc::new(Held::default());
+        let held = Arc::new(DeferredReplies::default());
         engine.subscribe(held.clone());
         let connections: Vec<_> = ["red", "green"]
             .map(|colour| {
                 let (engine, held, disk) = (engine.clone(), held.clone(), disk.clone());
                 thread::spawn(move || {
-                    // Both requests run before the first reply goes out.
+                    // Both requests run before the first reply is sent.
                     let values = [0, 1].map(|n| format!("{colour}-{n}"));
                     let positions = values.each_ref().map(|v| write(&engine, &[colour], v));
                     assert!(positions.is_sorted());
                     for (value, position) in values.iter().zip(positions) {
                         held.wait(&engine, position);
-                        assert!(survives(&disk, value), "the reply of {value} went out");
+                        assert!(
+                            survives(&disk, value),
+                            "the reply for {value} was sent before its sync"
+                        );
                     }
                 })
             })
@@ -168,10 +178,10 @@ fn every_deferred_reply_goes_out_after_its_sync_and_in_order() {
 /// A commit of many keys is installed outside of the sequencer. Commits behind it are published
 /// when it is installed, even if no later commit comes.
 #[test]
-fn a_commit_behind_a_large_one_is_told_of() {
+fn a_commit_behind_a_large_one_is_published() {
     explore(1000, || {
         let engine = in_memory();
-        let held = Arc::new(Held::default());
+        let held = Arc::new(DeferredReplies::default());
         engine.subscribe(held.clone());
         let large = {
             let (engine, held) = (engine.clone(), held.clone());
@@ -195,7 +205,7 @@ fn a_commit_behind_a_large_one_is_told_of() {
                 })
                 .unwrap();
                 assert_eq!(found[0], found[1], "half of a commit is seen");
-                assert!(found[2], "what was told of is not seen");
+                assert!(found[2], "an acknowledged commit is not seen");
             })
         };
         large.join().unwrap();

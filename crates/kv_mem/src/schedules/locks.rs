@@ -164,7 +164,7 @@ impl DeadlockListener for Deadlocks {
 /// and the other is granted its lock. A third transaction wants the victim's key, and the victim's
 /// wait is cancelled: the victim fails once, with the deadlock or the cancellation.
 #[test]
-fn the_lighter_of_a_cycle_is_the_victim() {
+fn the_transaction_with_less_work_is_the_victim() {
     explore(2000, || {
         let engine = in_memory();
         let deadlocks = Arc::new(Deadlocks::default());
@@ -194,7 +194,7 @@ fn the_lighter_of_a_cycle_is_the_victim() {
 /// A cycle of three: the two that hold one key each may be victims, the one that holds two never
 /// is.
 #[test]
-fn a_ring_of_three_ends_with_its_heaviest() {
+fn in_a_cycle_of_three_the_one_with_most_work_survives() {
     explore(2000, || {
         let engine = in_memory();
         let run = |names: &'static [&'static str]| {
@@ -241,6 +241,6 @@ fn a_cycle_of_two_has_one_victim_and_one_winner() {
         let one = both(engine.clone(), ["a", "b"]);
         let two = both(engine.clone(), ["b", "a"]);
         let ends = [one.join().unwrap(), two.join().unwrap()];
-        assert!(ends.contains(&true), "both were told");
+        assert!(ends.contains(&true), "both were victims");
     });
 }

@@ -54,7 +54,10 @@ fn a_validated_read_is_one_state() {
             let second = node.2.load(Ordering::Relaxed);
             if node.0.is_unchanged(seen) {
                 assert_eq!(first, second, "half of a change was read");
-                assert!(first as u64 * 2 >= seen, "an older state than its version");
+                assert!(
+                    first as u64 * 2 >= seen,
+                    "a state older than its version was read"
+                );
             }
         }
         writer.join().unwrap();
@@ -179,7 +182,7 @@ impl Tree {
                 return found;
             }
         }
-        // Restart by one change more than once: no more than two descents can be.
+        // One change makes at most two descents restart.
         panic!("one change disturbed three descents");
     }
 

@@ -1,10 +1,10 @@
 //! Taking and releasing row locks for a transaction.
 
 use super::{Held, MemTxn, next_txn_id};
-use crate::deadlock::Waiting;
+use crate::deadlock::{Waiting, WantedLock};
 use crate::lock::{Request, WaitOutcome, Waiter};
 use crate::record::RecordRef;
-use crate::validate::Tracked;
+use crate::validate::{Tracked, Tracking};
 use porpoise_kv::{Error, Key, LockMode, Result, SpaceId, StatementMark, Wait};
 use std::sync::Arc;
 use std::time::Instant;
@@ -84,7 +84,12 @@ impl MemTxn {
                     let fresh = latch.lock.held_mode(self.id).is_none();
                     let waiter = latch.lock.enqueue(self.id, mode);
                     drop(latch);
-                    self.wait_in_queue((space, &record, mode), fresh, &waiter, deadline)?;
+                    let lock = WantedLock {
+                        space,
+                        record: &record,
+                        mode,
+                    };
+                    self.wait_in_queue(lock, fresh, &waiter, deadline)?;
                     return Ok(Some(record));
                 }
             }
@@ -94,13 +99,13 @@ impl MemTxn {
     /// Waits in the queue of a lock. `fresh`: the transaction had no lock on the record before.
     fn wait_in_queue(
         &mut self,
-        lock: (SpaceId, &RecordRef, LockMode),
+        lock: WantedLock<'_>,
         fresh: bool,
         waiter: &Arc<Waiter>,
         deadline: Instant,
     ) -> Result<()> {
         self.state.metrics.lock_waits.add(1);
-        let (space, record, _) = lock;
+        let WantedLock { space, record, .. } = lock;
         let failed = self.wait_for(lock, waiter, deadline);
         let left = failed.is_some() && record.latch().lock.leave_queue(waiter);
         if !left && fresh {
@@ -121,7 +126,7 @@ impl MemTxn {
     /// Waits for a lock whose queue was joined. Returns the error if it was not granted.
     fn wait_for(
         &self,
-        (space, record, mode): (SpaceId, &RecordRef, LockMode),
+        lock: WantedLock<'_>,
         waiter: &Arc<Waiter>,
         deadline: Instant,
     ) -> Option<Error> {
@@ -131,13 +136,13 @@ impl MemTxn {
         let graph = &self.state.deadlocks;
         let weight = self.writes.len() + self.held.len();
         let since = self.state.clock.now();
-        let wait = Waiting::new((space, record, mode), waiter, since, weight);
+        let wait = Waiting::new(lock, waiter, since, weight);
         graph.begin_wait(self.id, wait);
         let failed = loop {
             match waiter.wait(deadline, &self.options.cancel) {
                 WaitOutcome::Granted => break None,
                 WaitOutcome::Called => {
-                    if record.latch().lock.claim(waiter) || waiter.spin() {
+                    if lock.record.latch().lock.claim(waiter) || waiter.spin() {
                         break None;
                     }
                 }
@@ -171,7 +176,11 @@ impl MemTxn {
             if self.reads.is_tracking()
                 && let Some(snapshot) = self.snapshot_ts()
             {
-                self.reads.push(Tracked::key(key, (snapshot, false)));
+                let tracking = Tracking {
+                    since: snapshot,
+                    validate: false,
+                };
+                self.reads.push(Tracked::key(key, tracking));
             }
             let guard = crossbeam_epoch::pin();
             let store = &self.state.store;

@@ -10,6 +10,7 @@
 
 use super::MemTxn;
 use crate::snapshots::Slot;
+use crate::validate::Tracking;
 use porpoise_kv::{Error, Read, ReadMode, Resource, Result};
 
 /// A snapshot and its slot.
@@ -57,23 +58,29 @@ impl MemTxn {
         self.ensure_snapshot();
     }
 
-    /// Returns the newest timestamp that a read sees and, for a tracked read, the timestamp since
-    /// which the data must be unchanged and whether the commit validates it.
-    pub(super) fn bounds(&mut self, read: Read) -> (u64, Option<(u64, bool)>) {
+    /// Returns the newest timestamp that a read sees and, if it is tracked, how.
+    pub(super) fn read_bounds(&mut self, read: Read) -> (u64, Option<Tracking>) {
         let validate = read.validate || self.serializable();
         match read.mode {
             ReadMode::Snapshot => {
                 let ts = self.ensure_snapshot();
-                let keep = validate || self.reads.is_tracking();
-                (ts, keep.then_some((ts, validate)))
+                let is_tracked = validate || self.reads.is_tracking();
+                let tracking = Tracking {
+                    since: ts,
+                    validate,
+                };
+                (ts, is_tracked.then_some(tracking))
             }
             ReadMode::Current => {
                 if validate && self.snapshot.is_none() && self.anchor.is_none() {
                     let (ts, slot) = self.state.take_snapshot();
                     self.anchor = Some(HeldSnapshot { ts, slot });
                 }
-                let installed = || self.state.pipeline.installed();
-                (u64::MAX, validate.then(|| (installed(), true)))
+                let tracking = || Tracking {
+                    since: self.state.pipeline.installed(),
+                    validate,
+                };
+                (u64::MAX, validate.then(tracking))
             }
         }
     }

@@ -54,7 +54,7 @@ pub fn get(engine: &KvMem, name: &str) -> Option<String> {
     found
 }
 
-/// Everything in the space.
+/// All rows of the space.
 pub fn all(engine: &KvMem) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let Ok(mut txn) = engine.begin(Default::default()) else {

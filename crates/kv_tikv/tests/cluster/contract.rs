@@ -1,5 +1,4 @@
-//! The contract suite, all functions on one cluster, each with a server of its
-//! own.
+//! The contract suite: all functions use one cluster, each with its own server.
 
 use super::double::Double;
 use porpoise_kv::{Engine, contract};
@@ -13,7 +12,7 @@ fn new_engine() -> Arc<dyn Engine> {
 porpoise_kv::contract_suite!(new_engine);
 
 #[test]
-fn what_a_restart_of_the_server_keeps() {
+fn restart_guarantees() {
     for function in [
         contract::restart::guarantee_11_commits_and_spaces_survive,
         contract::restart::guarantee_10_counters_are_exact_after_a_clean_shutdown,

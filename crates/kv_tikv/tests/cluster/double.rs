@@ -1,8 +1,7 @@
-//! Starting, commanding and stopping the double of `tests/tikv-double`.
+//! Starts, controls and stops the test double of a cluster (`tests/tikv-double`).
 //!
-//! It ends when its standard input does, so it cannot outlive the test
-//! program, whatever happens to that; a [`Double`] that is dropped, also by a
-//! panic, ends its process by its id and waits for it.
+//! The process ends when its standard input is closed, so it cannot outlive the test program.
+//! Dropping a [`Double`], also in a panic, ends the process and waits for it.
 
 use porpoise_kv::{Engine, Key, LockMode, LockRequest, SpaceId, SpaceSpec, Txn, TxnOptions, Wait};
 use porpoise_kv_tikv::{KvTikv, KvTikvOptions};
@@ -54,7 +53,7 @@ impl Double {
                 break line;
             }
         };
-        // Nobody reads on, and the pipe must not fill up.
+        // Reads the rest of the output, so that the pipe does not fill up.
         std::thread::spawn(move || lines.for_each(drop));
         let field = |name: &str| {
             let mut words = ready.split_whitespace();
@@ -106,7 +105,7 @@ impl Double {
         }
     }
 
-    /// One more server of this cluster.
+    /// Connects another server to this cluster.
     pub fn server(&self) -> Arc<dyn Engine> {
         Arc::new(KvTikv::connect(self.options()).expect("connected"))
     }
@@ -129,7 +128,7 @@ pub fn begin(engine: &Arc<dyn Engine>) -> Box<dyn Txn> {
     engine.begin(TxnOptions::default()).unwrap()
 }
 
-/// Locks keys for at most so long, and shows their values.
+/// Locks keys, waiting for at most `patience`, and returns their values.
 pub fn lock(
     txn: &mut dyn Txn,
     space: SpaceId,

@@ -1,5 +1,5 @@
-//! A transaction that holds locks for long is kept alive, and one that cannot
-//! be is told so.
+//! Heartbeats prolong the locks of a long transaction; if one fails, the transaction ends with an
+//! error.
 
 use super::double::{Double, begin, get, lock, set, space};
 use porpoise_kv::{Check, Error, Key};
@@ -21,7 +21,7 @@ fn a_failed_heartbeat_ends_the_transaction() {
     lock(&mut *dead, space, &["a"], LONG).unwrap();
     dead.put(Key::new(space, b"a"), b"1", Check::Locked)
         .unwrap();
-    // Its lock vanishes; the heartbeat finds nothing to prolong.
+    // Its lock is lost: the heartbeat finds none to prolong.
     cluster.command("/forget-pessimistic-locks");
     std::thread::sleep(Duration::from_secs(6));
     assert!(matches!(dead.commit(), Err(Error::Conflict)));

@@ -1,6 +1,6 @@
-//! A held lock survives a lock call that fails. The library rolls back keys of
-//! a failing call that were held before it; another transaction then takes
-//! them, and both commit.
+//! A held lock survives a lock call that fails. The library rolls back all keys of a failing call,
+//! also those held before: without the engine's precautions another transaction would get them, and
+//! both would commit.
 
 use super::double::{Double, begin, get, hex, lock, prefix, set, space};
 use porpoise_kv::{Check, Error, Key};
@@ -14,8 +14,7 @@ fn a_held_lock_survives_a_failing_lock_of_another_key() {
     let cluster = Double::start();
     let server = cluster.server();
     let space = space(&server);
-    // Two regions: a call over both half succeeds, which is when the library
-    // rolls back.
+    // Keys in two regions: a call for both succeeds in one of them, and the library rolls back.
     cluster.command(&format!(
         "/split?key={}",
         hex(&[&prefix(space)[..], b"m"].concat())
@@ -28,7 +27,7 @@ fn a_held_lock_survives_a_failing_lock_of_another_key() {
     lock(&mut *holder, space, &["a"], LONG).unwrap();
     let refused = lock(&mut *holder, space, &["a", "b", "z"], SOON);
     assert!(matches!(refused, Err(Error::LockTimeout)), "{refused:?}");
-    // The store waits longer than the deadline; only then the call fails.
+    // The store waits longer than the deadline, and the call fails only then.
     std::thread::sleep(Duration::from_millis(1500));
 
     let mut thief = begin(&server);

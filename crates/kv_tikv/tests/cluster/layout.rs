@@ -1,5 +1,5 @@
-//! The key layout in a cluster: its version is checked, tenants do not mix,
-//! drops leave nothing behind.
+//! The key layout in a cluster: its version is checked, tenants are separate, and dropped spaces
+//! leave no rows.
 
 use super::double::{Double, begin, get, prefix, set, space};
 use porpoise_kv::{Check, Engine, Error, Key, Read, SpaceId};
@@ -7,7 +7,7 @@ use porpoise_kv_tikv::{KEY_FORMAT_VERSION, KvTikv, KvTikvOptions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Writes a key of the cluster past the engine.
+/// Writes a key of the cluster, bypassing the engine.
 fn write_raw(cluster: &Double, key: Vec<u8>, value: Vec<u8>) {
     let endpoints = cluster.options().endpoints;
     tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -20,7 +20,7 @@ fn write_raw(cluster: &Double, key: Vec<u8>, value: Vec<u8>) {
     });
 }
 
-/// Keys of the cluster that begin so.
+/// Number of keys of the cluster with this prefix.
 fn count_raw(cluster: &Double, prefix: Vec<u8>) -> usize {
     let endpoints = cluster.options().endpoints;
     let end = porpoise_kv::prefix_end(&prefix).unwrap();
@@ -64,7 +64,9 @@ fn a_value_in_an_unknown_frame_is_corrupt_not_data() {
     write_raw(&cluster, key, b"\x09???".to_vec());
     let mut txn = begin(&server);
     let keys = [Key::new(space, b"k")];
-    let outcome = txn.get(Read::CURRENT, &keys, &mut |_, _| panic!("shown"));
+    let outcome = txn.get(Read::CURRENT, &keys, &mut |_, _| {
+        panic!("a corrupt value was visited")
+    });
     assert!(matches!(outcome, Err(Error::Corrupt(_))), "{outcome:?}");
 }
 

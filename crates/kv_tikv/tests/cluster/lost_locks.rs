@@ -1,5 +1,5 @@
-//! Pessimistic locks that vanish (a change of leader drops them) lose no
-//! update: the commit notices.
+//! The loss of pessimistic locks (a change of leader may drop them) loses no update: the commit
+//! detects it.
 
 use super::double::{Double, begin, get, lock, set, space};
 use porpoise_kv::{Check, Error, Key};
@@ -8,7 +8,7 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_secs(20);
 
 #[test]
-fn a_write_under_a_vanished_lock_is_refused_when_another_came_between() {
+fn a_write_under_a_lost_lock_is_refused_after_another_write() {
     let cluster = Double::start();
     let server = cluster.server();
     let space = space(&server);
@@ -24,7 +24,7 @@ fn a_write_under_a_vanished_lock_is_refused_when_another_came_between() {
 }
 
 #[test]
-fn a_vanished_lock_that_was_not_taken_does_no_harm() {
+fn a_lost_lock_that_no_other_took_is_harmless() {
     let cluster = Double::start();
     let server = cluster.server();
     let space = space(&server);
@@ -37,7 +37,7 @@ fn a_vanished_lock_that_was_not_taken_does_no_harm() {
 }
 
 #[test]
-fn a_key_that_was_locked_and_not_written_still_guards_at_commit() {
+fn a_key_that_was_only_locked_is_checked_at_commit() {
     let cluster = Double::start();
     let server = cluster.server();
     let space = space(&server);

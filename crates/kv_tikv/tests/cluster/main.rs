@@ -1,6 +1,5 @@
-//! The distributed engine against the test double of a TiKV cluster: the
-//! contract suite, and what only this engine can get wrong. One program, so
-//! that the client library is linked once.
+//! Tests of the distributed engine on the test double of a TiKV cluster: the contract suite, and
+//! faults of a cluster. One program, so that the client library is linked once.
 
 #![expect(
     clippy::unwrap_used,

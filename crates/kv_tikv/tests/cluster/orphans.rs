@@ -1,5 +1,5 @@
-//! A server that dies with locks stops the others for as long as its locks
-//! live, and no longer, whether or not its primary lock can still be found.
+//! A dead server's locks block other servers until they expire, and no longer, whether or not the
+//! primary lock still exists.
 
 use super::double::{Double, begin, get, hex, lock, prefix, set, space};
 use porpoise_kv::{Engine, Error, SpaceId};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_millis(400);
 
-/// Leaves two pessimistic locks behind, or two prewritten ones.
+/// Ends a server that holds two locks: pessimistic ones, or prewritten ones.
 fn die_with_locks(cluster: &Double, space: SpaceId, prewritten: bool) {
     let server = cluster.server();
     let mut txn = begin(&server);
@@ -31,7 +31,7 @@ fn die_with_locks(cluster: &Double, space: SpaceId, prewritten: bool) {
     cluster.command("/reset");
 }
 
-fn others_go_on(cluster: &Double, server: &Arc<dyn Engine>, space: SpaceId) {
+fn others_continue(cluster: &Double, server: &Arc<dyn Engine>, space: SpaceId) {
     let mut early = begin(server);
     let refused = lock(&mut *early, space, &["b"], SOON);
     assert!(matches!(refused, Err(Error::LockTimeout)), "{refused:?}");
@@ -45,13 +45,13 @@ fn others_go_on(cluster: &Double, server: &Arc<dyn Engine>, space: SpaceId) {
 }
 
 #[test]
-fn locks_of_the_dead_expire() {
+fn locks_of_a_dead_server_expire() {
     let cluster = Double::start();
     let server = cluster.server();
     let space = space(&server);
     set(&server, space, &[("a", "0"), ("b", "0")]);
     die_with_locks(&cluster, space, false);
-    others_go_on(&cluster, &server, space);
+    others_continue(&cluster, &server, space);
 }
 
 #[test]
@@ -64,6 +64,6 @@ fn locks_whose_primary_is_gone_expire_too() {
         die_with_locks(&cluster, space, prewritten);
         let primary = [&prefix(space)[..], b"a"].concat();
         cluster.command(&format!("/forget-lock?key={}", hex(&primary)));
-        others_go_on(&cluster, &server, space);
+        others_continue(&cluster, &server, space);
     }
 }

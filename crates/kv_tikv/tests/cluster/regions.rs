@@ -74,7 +74,7 @@ fn a_scan_sees_every_row_once_both_ways() {
 }
 
 #[test]
-fn a_split_in_the_middle_of_a_transaction_does_no_harm() {
+fn a_region_split_during_a_transaction_is_harmless() {
     let cluster = Double::start();
     let server = cluster.server();
     let space = space(&server);
@@ -106,7 +106,7 @@ fn a_batch_get_costs_one_request() {
         .iter()
         .map(|n| Key::new(space, n.as_bytes()))
         .collect();
-    // The fill's last locks are resolved by whoever reads first.
+    // The first reader resolves the last locks of the fill.
     assert_eq!(walk(&server, space, false, usize::MAX).len(), ROWS);
     let mut txn = begin(&server);
     txn.pin().unwrap();

@@ -102,7 +102,7 @@ fn ids_and_spaces_are_given_out_once() {
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 60);
     assert_eq!(*ids.iter().max().unwrap(), 60);
     assert_eq!(spaces.iter().collect::<BTreeSet<_>>().len(), 10);
-    // A space made by one is known to the other.
+    // A space that one server creates is known to the other.
     for &space in &spaces {
         set(&servers[0], space, &[("k", "v")]);
         assert_eq!(get(&servers[1], space, "k").as_deref(), Some("v"));

@@ -1,5 +1,5 @@
-//! A commit whose answer is lost has an unknown outcome; other faults do not
-//! make one of what is known.
+//! A commit whose answer is lost has an unknown outcome. Faults before the commit leave a known
+//! outcome.
 
 use super::double::{Double, begin, get, lock, set, space};
 use porpoise_kv::{Check, Error, Key};
@@ -22,13 +22,13 @@ fn a_commit_without_an_answer_is_unknown_and_the_transaction_over() {
         "{outcome:?}"
     );
     cluster.command("/reset");
-    // It was applied, whole; nobody was told so.
+    // The commit was applied completely, although no answer arrived.
     assert_eq!(get(&server, space, "a").as_deref(), Some("1"));
     assert_eq!(get(&server, space, "b").as_deref(), Some("1"));
 }
 
 #[test]
-fn an_answer_lost_once_is_asked_for_again() {
+fn a_lost_answer_is_requested_again() {
     let cluster = Double::start();
     let server = cluster.server();
     let space = space(&server);
@@ -59,7 +59,7 @@ fn a_store_that_cannot_be_reached_before_the_commit_changes_nothing() {
 }
 
 #[test]
-fn secondaries_that_are_committed_late_are_seen_at_once() {
+fn writes_are_visible_before_their_secondary_keys_are_committed() {
     let cluster = Double::start();
     let server = cluster.server();
     let space = space(&server);

@@ -1,4 +1,4 @@
-//! No cluster, no cluster any more: clear errors in bounded time.
+//! A cluster that does not respond, or no longer responds: clear errors in bounded time.
 
 use super::double::{Double, begin, lock, space};
 use porpoise_base::cancel::{Cancel, Reason};
@@ -7,7 +7,7 @@ use porpoise_kv_tikv::{KvTikv, KvTikvOptions};
 use std::time::{Duration, Instant};
 
 #[test]
-fn connecting_to_nothing_names_the_address_and_ends() {
+fn connecting_without_a_cluster_fails_and_names_the_address() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
@@ -18,7 +18,7 @@ fn connecting_to_nothing_names_the_address_and_ends() {
         ..KvTikvOptions::default()
     });
     let Err(Error::Unavailable(text)) = outcome.map(|_| ()) else {
-        panic!("connected to nothing");
+        panic!("connected without a cluster");
     };
     assert!(text.contains(&address), "{text}");
     assert!(began.elapsed() < Duration::from_secs(10));
@@ -45,7 +45,7 @@ fn after_shutdown_nothing_begins() {
 }
 
 #[test]
-fn a_slow_store_does_not_hold_up_a_wait_beyond_its_deadline() {
+fn a_slow_store_does_not_prolong_a_wait_beyond_its_deadline() {
     let cluster = Double::start();
     let server = cluster.server();
     let space = space(&server);

@@ -172,7 +172,7 @@ impl Identity {
         // An account without a password is accepted only from this machine, as over MySQL's
         // protocol.
         let account = account.filter(|a| local || !a.secret.is_empty());
-        let is_correct = blocking(|| control.proves(&user, account.as_ref(), password));
+        let is_correct = blocking(|| control.is_password(&user, account.as_ref(), password));
         let granted = account.and_then(|account| {
             if !is_correct {
                 control.password_failed(&account, now);

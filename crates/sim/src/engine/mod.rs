@@ -18,10 +18,10 @@
 //!    after some commit, or its start is refused; it is never wrong.
 //!
 //! Rejected: threads with a random scheduler (a seed would not replay); a
-//! crash only at the end of a run (it finds less per second than judging a
+//! crash only at the end of a run (it finds less per second than checking a
 //! copy at many operations of one run).
 
-mod judge;
+mod oracle;
 mod plan;
 mod report;
 mod simulation;

@@ -1,12 +1,12 @@
 //! The main loop of a run: the next step, and the disk's callbacks.
 
-use super::judge::{
+use super::oracle::{
     COUNTER, ExpectedState, RecoveredStore, SpacePair, check_nothing_repeats, recover_and_check,
 };
 use super::plan::{Faults, Plan};
 use super::report::Report;
 use super::steps::is_disk_error;
-use super::transactions::{RunningStore, note};
+use super::transactions::{RunningStore, StepContext, note};
 use parking_lot::Mutex;
 use porpoise_base::clock::ManualClock;
 use porpoise_base::disk::{Disk, DiskFault, MemDisk};
@@ -28,7 +28,7 @@ pub(super) struct Observer {
     /// Whether the last start recovered a store that can no longer be compared with the model.
     is_incomparable: bool,
     /// Whether a copy is being checked.
-    judging: bool,
+    checking_copy: bool,
 }
 
 struct Simulation {
@@ -54,7 +54,7 @@ pub fn simulate(plan: &Plan) -> Result<Report, String> {
             failure: None,
             report: Report::default(),
             is_incomparable: false,
-            judging: false,
+            checking_copy: false,
         }),
         store: Mutex::new(None),
     });
@@ -272,7 +272,7 @@ impl Simulation {
             _ => {
                 let mut store = self.store.lock();
                 if let Some(store) = store.as_mut() {
-                    store.step(&self.plan, &self.observer, None)?;
+                    store.step(&self.plan, &self.observer, StepContext::Idle)?;
                 }
             }
         }
@@ -293,7 +293,9 @@ impl Simulation {
             }
             Faults::LyingSyncs if rng.u8(0..30) == 0 => {
                 self.observer.lock().known.has_lied = true;
-                self.note(&format!("a sync at operation {soon} will be a lie"));
+                self.note(&format!(
+                    "a sync at operation {soon} will be reported as done but is not"
+                ));
                 disk.inject(soon, DiskFault::LyingSync);
             }
             Faults::Full if rng.u8(0..25) == 0 => {
@@ -378,7 +380,7 @@ impl Simulation {
             let Some(pair) = known.spaces.get(at).copied() else {
                 return Ok(());
             };
-            if at < super::judge::BUILT_IN.len() || pair.dropped || known.dropping.is_some() {
+            if at < super::oracle::BUILT_IN.len() || pair.dropped || known.dropping.is_some() {
                 return Ok(());
             }
             known.dropping = Some(at);
@@ -444,10 +446,14 @@ impl Simulation {
         {
             // A checkpoint or an iteration of the log is in progress, not on behalf of a
             // transaction: other transactions continue.
-            let checkpoint = is_checkpoint(path);
+            let context = if is_checkpoint(path) {
+                StepContext::Checkpoint
+            } else {
+                StepContext::LogWrite
+            };
             let steps = store.rng.usize(0..3);
             for _ in 0..steps {
-                let outcome = store.step(&self.plan, &self.observer, Some(checkpoint));
+                let outcome = store.step(&self.plan, &self.observer, context);
                 if let Err(what) = outcome {
                     self.observer.lock().failure.get_or_insert(what);
                 }
@@ -460,7 +466,7 @@ impl Simulation {
     fn check_copy(&self, disk: &MemDisk, operation: u64) {
         let (known, seed) = {
             let mut observer = self.observer.lock();
-            if observer.judging || observer.rng.u32(0..self.plan.crash_one_in) > 0 {
+            if observer.checking_copy || observer.rng.u32(0..self.plan.crash_one_in) > 0 {
                 return;
             }
             if let Some(engine) = observer.engine.as_ref().and_then(Weak::upgrade) {
@@ -468,7 +474,7 @@ impl Simulation {
                     .known
                     .note_durable(engine.durable_position(), &self.plan);
             }
-            observer.judging = true;
+            observer.checking_copy = true;
             observer.report.copies += 1;
             (observer.known.copy(), observer.rng.u64(..))
         };
@@ -487,7 +493,7 @@ impl Simulation {
             _ => Ok(()),
         });
         let mut observer = self.observer.lock();
-        observer.judging = false;
+        observer.checking_copy = false;
         if let Err(what) = outcome {
             let what = format!("after a crash before operation {operation}: {what}");
             observer.failure.get_or_insert(what);

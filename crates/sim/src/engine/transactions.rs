@@ -1,6 +1,6 @@
 //! The open transactions of a run, in the engine and in the model.
 
-use super::judge::SpacePair;
+use super::oracle::SpacePair;
 use super::plan::{Faults, Plan};
 use super::simulation::Observer;
 use super::steps::{Step, is_disk_error, perform, random, text};
@@ -18,6 +18,17 @@ const MAX_TRACE_STEPS: usize = 120;
 pub(super) struct TxnPair {
     engine: Box<dyn Txn>,
     model: Box<dyn Txn>,
+}
+
+/// Work of the store during which a transaction makes a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum StepContext {
+    /// None.
+    Idle,
+    /// A disk operation of a checkpoint.
+    Checkpoint,
+    /// A disk operation of the log. A commit might wait for it, so none is made.
+    LogWrite,
 }
 
 /// State of one start of the store.
@@ -83,13 +94,12 @@ impl RunningStore {
         Ok(pair)
     }
 
-    /// Makes one step of one transaction. `amid` is `Some` during an operation of the disk, and
-    /// `Some(false)` during one of the log, for which a commit might wait.
+    /// Makes one step of one transaction.
     pub(super) fn step(
         &mut self,
         plan: &Plan,
         observer: &Mutex<Observer>,
-        amid: Option<bool>,
+        context: StepContext,
     ) -> Result<(), String> {
         let (model, spaces, dropping) = {
             let known = &mut observer.lock().known;
@@ -107,7 +117,7 @@ impl RunningStore {
         let step = random(&mut self.rng, mark.0, spaces.len());
         let concerned = step.space() == dropping || matches!(step, Step::Advance);
         let avoided = dropping.is_some() && concerned;
-        if avoided || amid == Some(false) && matches!(step, Step::Commit) {
+        if avoided || context == StepContext::LogWrite && matches!(step, Step::Commit) {
             return Ok(());
         }
         note(&mut self.trace, format!("{at}: {step:?}"));

@@ -70,11 +70,11 @@ impl Graph {
     pub(super) fn anomalies(&self, allowed: Allowed) -> Vec<String> {
         use Edge::{RealTime, Rw, Wr, Ww};
         let mut found = Vec::new();
-        let mut circle = |name: &str, first: Option<Edge>, kinds: &[Edge]| {
+        let mut find_cycle = |name: &str, first: Option<Edge>, kinds: &[Edge]| {
             for (from, next) in self.next.iter().enumerate() {
                 for (to, edge) in next {
-                    let begins = first.map_or(kinds.contains(edge), |first| first == *edge);
-                    if !begins {
+                    let may_be_first = first.map_or(kinds.contains(edge), |first| first == *edge);
+                    if !may_be_first {
                         continue;
                     }
                     if let Some(shortest_path) = self.shortest_path(*to, from, kinds) {
@@ -85,19 +85,19 @@ impl Graph {
             }
             false
         };
-        if circle("G0 or G1c", None, &[Ww, Wr])
-            || circle("G1 against real time", None, &[Ww, Wr, RealTime])
+        if find_cycle("G0 or G1c", None, &[Ww, Wr])
+            || find_cycle("G1 against real time", None, &[Ww, Wr, RealTime])
         {
             return found;
         }
         if !allowed.g_single
-            && (circle("G-single", Some(Rw), &[Ww, Wr])
-                || circle("G-single against real time", Some(Rw), &[Ww, Wr, RealTime]))
+            && (find_cycle("G-single", Some(Rw), &[Ww, Wr])
+                || find_cycle("G-single against real time", Some(Rw), &[Ww, Wr, RealTime]))
         {
             return found;
         }
         if !allowed.g2 {
-            circle("G2", Some(Rw), &[Ww, Wr, Rw, RealTime]);
+            find_cycle("G2", Some(Rw), &[Ww, Wr, Rw, RealTime]);
         }
         found
     }

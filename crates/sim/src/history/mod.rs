@@ -12,7 +12,7 @@
 //! A cycle is an anomaly, named by its edges; names are those of Adya's thesis:
 //! G0 (only ww), G1c (ww and wr), G-single (one rw), G2 (several rw). Anomalies
 //! without a cycle: aborted and intermediate reads (G1a, G1b),
-//! lists of which neither is a beginning of the other, lost updates (an
+//! lists of which neither is a prefix of the other, lost updates (an
 //! acknowledged number that the last read lacks), reads that contradict the
 //! transaction's own appends.
 //!
@@ -24,7 +24,7 @@
 //!
 //! Rejected: a search for a whole order (exponential in the number of
 //! transactions); registers of transactions (they show no order of writes; single
-//! calls on one are judged by [`register`]).
+//! calls on one are checked by [`register`]).
 
 mod graph;
 pub mod register;
@@ -206,9 +206,9 @@ fn check_reads(
                 for number in numbers {
                     let writer = writers.get(&(*list, *number)).copied();
                     match writer.and_then(|w| history.get(w)) {
-                        None => {
-                            found.push(format!("transaction {n} read {number}, which nobody wrote"))
-                        }
+                        None => found.push(format!(
+                            "transaction {n} read {number}, which no transaction wrote"
+                        )),
                         Some(w) if w.outcome == Outcome::Aborted => {
                             found.push(format!(
                                 "G1a: transaction {n} read {number} of an aborted one"
@@ -223,7 +223,7 @@ fn check_reads(
     }
 }
 
-/// G1b: the list ends amid another transaction's appends to it.
+/// G1b: the list ends between another transaction's appends to it.
 fn check_intermediate_read(
     n: usize,
     list: u64,
@@ -245,7 +245,7 @@ fn check_intermediate_read(
     });
     if final_one != Some(*last) {
         found.push(format!(
-            "G1b: transaction {n} read list {list} amid the appends of {writer}"
+            "G1b: transaction {n} read list {list} between the appends of {writer}"
         ));
     }
 }

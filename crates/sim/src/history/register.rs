@@ -52,11 +52,12 @@ fn value_after(value: u64, access: Access) -> Option<u64> {
     }
 }
 
+/// A state of the search: the calls that have happened, and the value after them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
-    /// So many of the first calls have happened,
+    /// Number of calls, in the order of sending, that have all happened.
     first: usize,
-    /// and these beyond them.
+    /// Indexes of later calls that have happened, too.
     later_calls: Vec<usize>,
     value: u64,
 }
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn long_histories_are_judged() {
+    fn long_histories_are_checked() {
         let calls: Vec<Call> = (0..5_000)
             .map(|n| call(n * 2, n * 2 + 5, Access::Write(n)))
             .collect();

@@ -24,7 +24,7 @@ fn anomalies(history: &[Transaction], allowed: Allowed) -> String {
 }
 
 #[test]
-fn an_order_that_explains_everything_is_no_anomaly() {
+fn a_serial_history_has_no_anomaly() {
     let history = [
         txn(0, 1, &[append(1, 1)]),
         txn(2, 5, &[read(1, &[1]), append(1, 2)]),

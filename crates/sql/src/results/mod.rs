@@ -129,7 +129,7 @@ impl ResultSink for RecodingSink<'_> {
             row.push(match (value, recoding) {
                 (ValueRef::Bytes(text), Some((from, to))) => {
                     let (text, _) = from.convert(*to, text);
-                    ValueRef::Bytes(self.arena.alloc_slice_copy(&to.own_bytes(&text)))
+                    ValueRef::Bytes(self.arena.alloc_slice_copy(&to.encoded(&text)))
                 }
                 (value, _) => *value,
             });

@@ -332,7 +332,7 @@ impl SqlSession {
             let rest = outcome.rest.and_then(|at| text.get(at..));
             let length_at_client = |rest| {
                 client
-                    .own_bytes(&Charset::Utf8mb4.convert(client, rest).0)
+                    .encoded(&Charset::Utf8mb4.convert(client, rest).0)
                     .len()
             };
             let rest = rest.map(length_at_client);
@@ -357,7 +357,7 @@ impl SqlSession {
             Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Ascii | Charset::Binary => {
                 Cow::Borrowed(text)
             }
-            other => match other.text_of_own_bytes(text).0 {
+            other => match other.decoded(text).0 {
                 Cow::Borrowed(text) => other.convert(Charset::Utf8mb4, text).0,
                 converted => converted,
             },

@@ -166,9 +166,9 @@ fn write_value(value: ValueRef<'_>, ty: &ColumnType, charset: Option<Charset>, o
     match charset {
         Some(to) if to != Charset::Binary => {
             let (converted, _) = from.convert(to, &text);
-            out.extend_from_slice(&to.own_bytes(&converted));
+            out.extend_from_slice(&to.encoded(&converted));
         }
-        _ => out.extend_from_slice(&from.own_bytes(&text)),
+        _ => out.extend_from_slice(&from.encoded(&text)),
     }
 }
 

@@ -305,7 +305,7 @@ impl SqlSession {
         }
         let text = |p: &Param<'_>| match p.value {
             ValueRef::Bytes(bytes) if p.ty.collation != Collation::BINARY => {
-                Some(client.text_of_own_bytes(bytes).0.into_owned())
+                Some(client.decoded(bytes).0.into_owned())
             }
             _ => None,
         };

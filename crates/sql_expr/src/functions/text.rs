@@ -233,7 +233,7 @@ fn ord<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     };
     let end = bounds(text, c.collation(0)).get(1).copied().unwrap_or(0);
     let first = text.get(..end).unwrap_or_default();
-    let first = c.collation(0).charset().own_bytes(first);
+    let first = c.collation(0).charset().encoded(first);
     let code = first.iter().fold(0i64, |n, b| n << 8 | i64::from(*b));
     Ok(ValueRef::Int(code))
 }

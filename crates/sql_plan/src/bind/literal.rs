@@ -89,7 +89,7 @@ fn introduced(charset: &str, bytes: &[u8]) -> Result<Expr> {
         SqlError::new(1115, "42000", text)
     };
     let charset = Charset::by_name(charset).ok_or_else(unknown)?;
-    let (text, invalid) = charset.text_of_own_bytes(bytes);
+    let (text, invalid) = charset.decoded(bytes);
     if invalid.is_some() {
         let shown = bytes.iter().take(6).map(|b| format!("{b:02X}"));
         let text = format!(

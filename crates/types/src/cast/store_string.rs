@@ -75,7 +75,7 @@ fn target_text<'a>(
 /// Returns the text from the first character that `to` lacks.
 fn first_unconvertible(from: Charset, to: Charset, text: &[u8]) -> Cow<'_, [u8]> {
     if from == Charset::Binary {
-        let at = to.text_of_own_bytes(text).1.unwrap_or(0);
+        let at = to.decoded(text).1.unwrap_or(0);
         return Cow::Borrowed(text.get(at..).unwrap_or_default());
     }
     let mut rest = text;
@@ -86,7 +86,7 @@ fn first_unconvertible(from: Charset, to: Charset, text: &[u8]) -> Cow<'_, [u8]>
         }
         rest = after;
     }
-    from.own_bytes(rest)
+    from.encoded(rest)
 }
 
 /// Formats bytes for "Incorrect string value": ASCII unchanged, others as `\xNN`, at most six and
@@ -170,7 +170,7 @@ fn kept_chars(charset: Charset, text: &[u8], limit: usize) -> usize {
     while let Some(rest) = text.get(len..)
         && let Some((_, width)) = charset.decode_char(rest)
     {
-        own += charset.own_bytes(rest.get(..width).unwrap_or(rest)).len();
+        own += charset.encoded(rest.get(..width).unwrap_or(rest)).len();
         if own > limit {
             break;
         }

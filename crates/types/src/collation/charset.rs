@@ -229,9 +229,9 @@ impl Charset {
         !matches!(self, Charset::Unicode(_))
     }
 
-    /// The bytes that a text has in the character set itself.
+    /// Encodes a text: its bytes in the character set itself.
     #[must_use]
-    pub fn own_bytes(self, text: &[u8]) -> Cow<'_, [u8]> {
+    pub fn encoded(self, text: &[u8]) -> Cow<'_, [u8]> {
         match self {
             Charset::Unicode(form) => Cow::Owned(form.bytes_of(text)),
             Charset::MultiByte(set) => Cow::Owned(set.bytes_of(text)),
@@ -239,10 +239,10 @@ impl Charset {
         }
     }
 
-    /// The text of bytes of the character set, and the position of the first invalid byte. Invalid
+    /// Decodes bytes of the character set. Returns the text, and the position of the first invalid byte. Invalid
     /// bytes of sets that are kept as UTF-8 become `?`.
     #[must_use]
-    pub fn text_of_own_bytes(self, bytes: &[u8]) -> (Cow<'_, [u8]>, Option<usize>) {
+    pub fn decoded(self, bytes: &[u8]) -> (Cow<'_, [u8]>, Option<usize>) {
         match self {
             Charset::Unicode(form) => {
                 let (text, invalid) = form.text_of(bytes);
@@ -265,10 +265,10 @@ impl Charset {
         }
         match (self, to) {
             (Charset::Binary, _) if to.is_kept_as_utf8() => {
-                let (text, invalid) = to.text_of_own_bytes(text);
+                let (text, invalid) = to.decoded(text);
                 return (text, invalid.is_some());
             }
-            (_, Charset::Binary) if self.is_kept_as_utf8() => return (self.own_bytes(text), false),
+            (_, Charset::Binary) if self.is_kept_as_utf8() => return (self.encoded(text), false),
             _ => {}
         }
         let same = self == Charset::Binary

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_tell_how_texts_begin() {
+    fn patterns_have_a_literal_prefix() {
         let of = |p: &str| {
             let start = start(Collation::UTF8MB4_GENERAL_CI, p.as_bytes(), Some('\\'));
             String::from_utf8(start).unwrap()
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_matching_texts_begin_alike() {
+    fn keys_of_matching_texts_share_the_prefix_key() {
         let texts = [
             "ab",
             "AB",

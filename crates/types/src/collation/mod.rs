@@ -299,8 +299,8 @@ impl Collation {
         }
     }
 
-    /// The collation of which the sort key of a text begins with those of the text's beginnings:
-    /// that of the first level, where there are several.
+    /// The collation of the first level of weights, of which a text's sort key begins with the sort
+    /// key of each prefix of the text. With further levels that does not hold.
     pub(crate) fn first_level(self) -> Collation {
         let Scheme::UcaLevels(levels) = self.scheme() else {
             return self;

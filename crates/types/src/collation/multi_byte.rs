@@ -44,7 +44,7 @@ const COUNT: usize = 4;
 
 const DATA: &[u8] = include_bytes!("../../data/multi_byte.bin");
 
-static MADE: [OnceLock<Tables>; COUNT] = [const { OnceLock::new() }; COUNT];
+static LOADED: [OnceLock<Tables>; COUNT] = [const { OnceLock::new() }; COUNT];
 
 /// The tables of a set, each with an entry for every 16-bit number; 0 stands for none.
 pub(super) struct Tables {
@@ -133,7 +133,7 @@ impl MultiByteSet {
     }
 
     fn tables(self) -> &'static Tables {
-        MADE[usize::from(self.0)].get_or_init(|| {
+        LOADED[usize::from(self.0)].get_or_init(|| {
             let pairs = DATA.as_chunks::<2>().0.iter();
             let mut numbers = pairs.map(|pair| u16::from_be_bytes(*pair));
             let mut tables = Tables::read(&mut numbers);

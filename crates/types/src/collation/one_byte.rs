@@ -67,7 +67,7 @@ pub(super) static SETS: [Set; COUNT] = [
 
 const COUNT: usize = 22;
 
-/// What data/one_byte.bin has of a set, in parts of 256 bytes: code points (two parts), upper case, lower case.
+/// The tables of a set in data/one_byte.bin, of 256 bytes each: code points (two tables), upper case, lower case.
 type Parts = [[u8; 256]; 4];
 
 static TABLES: &[Parts] = {

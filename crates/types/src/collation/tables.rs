@@ -55,7 +55,10 @@ static GENERAL_PAGES: ([u8; 256], [[u16; 256]; PAGES]) = {
         pages[index[high] as usize][GENERAL[at + 1] as usize] = weight;
         at += 4;
     }
-    assert!(used == PAGES, "PAGES must tell the pages that the data has");
+    assert!(
+        used == PAGES,
+        "PAGES must equal the number of pages in the data"
+    );
     (index, pages)
 };
 

@@ -260,14 +260,15 @@ impl Uca {
     }
 }
 
-/// Number of weights that [`Weights`] can be given.
+/// Maximum number of weights that [`Weights`] holds itself.
 const GIVEN: usize = 4;
 
-/// Iterator over the weights of one character or contraction: given ones, or those of the table.
+/// Iterator over the weights of one character or contraction: weights that it holds itself
+/// (`computed`), or those of the table.
 #[derive(Clone, Copy)]
 struct Weights {
     uca: &'static Uca,
-    /// Given weights; those from `at` on remain.
+    /// Weights that are not in the table; those from `at` on remain.
     computed: [u16; GIVEN],
     at: u8,
     /// Number of remaining weights in the table, and their position.

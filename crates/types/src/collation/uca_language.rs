@@ -25,14 +25,14 @@ const DATA: &[u8] = include_bytes!("../../data/uca_languages.bin");
 
 const DATA_13: &[u8] = include_bytes!("../../data/uca_0900_languages.bin");
 
-static MADE: [OnceLock<Uca>; LANGUAGES] = [const { OnceLock::new() }; LANGUAGES];
+static LOADED: [OnceLock<Uca>; LANGUAGES] = [const { OnceLock::new() }; LANGUAGES];
 
-static MADE_13: [[OnceLock<Uca>; LEVELS]; LANGUAGES_13] =
+static LOADED_13: [[OnceLock<Uca>; LEVELS]; LANGUAGES_13] =
     [const { [const { OnceLock::new() }; LEVELS] }; LANGUAGES_13];
 
 /// The weights of the language at this position of the data for version 4.0.0.
 pub(super) fn language(at: u8) -> &'static Uca {
-    match MADE.get(usize::from(at)) {
+    match LOADED.get(usize::from(at)) {
         Some(made) => made.get_or_init(|| make(&V400, DATA, usize::from(at))),
         None => &V400,
     }
@@ -49,7 +49,7 @@ pub(super) fn version_13(language: Option<u8>, level: usize) -> &'static Uca {
     let Some(at) = language.map(usize::from) else {
         return base;
     };
-    match MADE_13.get(at).and_then(|levels| levels.get(level)) {
+    match LOADED_13.get(at).and_then(|levels| levels.get(level)) {
         Some(made) => made.get_or_init(|| make(base, DATA_13, at * LEVELS + level)),
         None => base,
     }

@@ -19,7 +19,7 @@ impl Decimal {
     /// the 30th of the fraction are rounded away.
     ///
     /// # Errors
-    /// `Invalid` for anything else in the text; `Overflow` past 65 digits.
+    /// `Invalid` for anything else in the text; `Overflow` past 65 digits before the point.
     pub fn parse(text: &[u8]) -> Result<Decimal, DecimalError> {
         let prefix = Decimal::parse_prefix(text);
         if prefix.read == 0 || prefix.read != text.len() {
@@ -140,7 +140,7 @@ impl Decimal {
     /// Converts a double by its shortest decimal text.
     ///
     /// # Errors
-    /// `Invalid` for NaN and infinities, `Overflow` past 65 digits.
+    /// `Invalid` for NaN and infinities, `Overflow` past 65 digits before the point.
     pub fn from_f64(v: f64) -> Result<Decimal, DecimalError> {
         if !v.is_finite() {
             return Err(DecimalError::Invalid);

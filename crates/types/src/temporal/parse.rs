@@ -18,7 +18,7 @@ use super::{Date, DateRules, DateTime, MAX_TIME_MICROS, MICROS_PER_SECOND, Time}
 pub struct ParsedDateTime {
     /// The value, rounded to microseconds.
     pub value: DateTime,
-    /// There was text after the value.
+    /// Whether text follows the value.
     pub truncated: bool,
     /// Whether there was no time of day.
     pub date_only: bool,
@@ -31,7 +31,7 @@ pub struct ParsedDateTime {
 pub struct ParsedTime {
     /// The value, rounded to microseconds and clipped to the range.
     pub value: Time,
-    /// There was text after the value.
+    /// Whether text follows the value.
     pub truncated: bool,
     /// Whether the value was clipped.
     pub clipped: bool,

@@ -1,4 +1,4 @@
-//! As what operands are compared, and how.
+//! The domain in which operands are compared, and the comparison.
 
 use std::cmp::Ordering;
 

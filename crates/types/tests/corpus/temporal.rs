@@ -62,7 +62,7 @@ fn offsets_are_read() {
 }
 
 #[test]
-fn packed_forms_come_back() {
+fn packed_forms_round_trip() {
     let d = DateTime::from_parts(9999, 12, 31, 23, 59, 59, 999_999).unwrap();
     assert_eq!(d, DateTime::MAX);
     assert_eq!(DateTime::from_packed(d.packed()), Some(d));

@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn text_and_bytes_come_back(d in decimal(65, 30)) {
+    fn text_and_bytes_round_trip(d in decimal(65, 30)) {
         prop_assert_eq!(Decimal::parse(d.to_string().as_bytes()), Ok(d));
         let mut bytes = Vec::new();
         d.encode(65, 30, &mut bytes);
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn integers_come_back(v: i64, u: u64) {
+    fn integers_round_trip(v: i64, u: u64) {
         prop_assert_eq!(Decimal::from_i64(v).to_i64(), Some(v));
         prop_assert_eq!(Decimal::from_u64(u).to_u64(), Some(u));
         prop_assert_eq!(Decimal::from_i64(v).to_string(), v.to_string());

@@ -1,4 +1,4 @@
-//! Keys order as values do, and come back.
+//! Keys order as values do, and decode to the same values.
 
 use std::cmp::Ordering;
 
@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn decodable_keys_come_back((ty, a, b) in pair(), desc: bool) {
+    fn decodable_keys_round_trip((ty, a, b) in pair(), desc: bool) {
         let mut bytes = key(&a, &ty, true, desc);
         bytes.extend(key(&b, &ty, true, desc));
         let mut rest = bytes.as_slice();

@@ -30,12 +30,12 @@ const VERSIONS_AHEAD: usize = 10;
 /// The records of a leaf that lie between the bounds, in the walk's order.
 type LeafRecords<'g> = SmallVec<[Pinned<'g>; 64]>;
 
-/// The rest of a walk.
+/// The range of a walk: at first the whole range, then the part that was not visited yet.
 #[derive(Clone, Copy)]
-struct RemainingRange<'k> {
-    lower: Bound<&'k [u8]>,
-    upper: Bound<&'k [u8]>,
-    reverse: bool,
+pub(in super::super) struct RemainingRange<'k> {
+    pub(in super::super) lower: Bound<&'k [u8]>,
+    pub(in super::super) upper: Bound<&'k [u8]>,
+    pub(in super::super) reverse: bool,
 }
 
 impl<'k> RemainingRange<'k> {
@@ -67,27 +67,22 @@ impl<'k> RemainingRange<'k> {
 }
 
 impl Tree {
-    /// Calls the visitor for the records between two bounds, in order, for at most `step` of them.
+    /// Calls the visitor for the records of a range, in order, for at most `step` of them.
     /// Prefetches `lines` cache lines of each newest version.
     pub(in super::super) fn walk<'g>(
         &self,
-        (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        (step, lines): (usize, usize),
+        range: RemainingRange<'_>,
+        step: usize,
+        lines: usize,
         guard: &'g Guard,
         mut visit: impl FnMut(Pinned<'g>) -> ControlFlow<()>,
     ) -> WalkOutcome {
-        let first = RemainingRange {
-            lower,
-            upper,
-            reverse,
-        };
         let (mut run, mut next): (LeafRecords<'g>, LeafRecords<'g>) =
             (LeafRecords::new(), LeafRecords::new());
-        let Some(bounds) = self.read_run(first, guard, &mut run) else {
+        let Some(bounds) = self.read_run(range, guard, &mut run) else {
             return WalkOutcome::Done;
         };
-        let mut rest = first.after_leaf(bounds);
+        let mut rest = range.after_leaf(bounds);
         let mut left = step.max(1);
         prefetch_first(&run, lines, guard);
         loop {

@@ -125,7 +125,7 @@ impl<'f> LineReader<'f> {
                 .map_or(0, |at| at + 1)
         };
         let bytes = self.raw.get(..end).unwrap_or_default();
-        let (text, _) = self.charset.text_of_own_bytes(bytes);
+        let (text, _) = self.charset.decoded(bytes);
         self.buffer.extend_from_slice(&text);
         self.raw.drain(..end);
         Ok(())

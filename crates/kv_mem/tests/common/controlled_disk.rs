@@ -1,4 +1,4 @@
-//! A disk in memory whose operations a test can hold up or let fail.
+//! A disk in memory whose operations a test can block or make fail.
 
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::disk::{Disk, DiskLock, File, MemDisk};
@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 #[derive(Default)]
 struct State {
-    /// Syncs of log files wait, save for so many.
-    closed: Option<usize>,
+    /// Number of syncs of log files that may still pass; `None`: all.
+    passes: Option<usize>,
+    /// Syncs that wait.
     blocked: usize,
     fail_syncs_of_manifest: bool,
     /// The manifest was renamed, and its directory not synced since.
@@ -18,72 +19,73 @@ struct State {
 }
 
 #[derive(Clone)]
-pub struct Seam {
+pub struct ControlledDisk {
     pub disk: MemDisk,
     state: Arc<(Mutex<State>, Condvar)>,
 }
 
-struct SeamFile {
+struct ControlledFile {
     file: Box<dyn File>,
-    log: bool,
-    seam: Seam,
+    is_log: bool,
+    controls: ControlledDisk,
 }
 
-impl Seam {
-    pub fn new() -> Seam {
-        Seam {
+impl ControlledDisk {
+    pub fn new() -> ControlledDisk {
+        ControlledDisk {
             disk: MemDisk::new(),
             state: Arc::default(),
         }
     }
 
-    /// Lets syncs of log files wait from now on.
-    pub fn close(&self) {
-        self.state.0.lock().closed = Some(0);
+    /// Blocks syncs of log files from now on.
+    pub fn block_syncs(&self) {
+        self.state.0.lock().passes = Some(0);
     }
 
-    /// Lets one sync through.
+    /// Lets one sync pass.
     pub fn pass_one(&self) {
-        if let Some(passes) = &mut self.state.0.lock().closed {
+        if let Some(passes) = &mut self.state.0.lock().passes {
             *passes += 1;
         }
         self.state.1.notify_all();
     }
 
-    pub fn open_all(&self) {
-        self.state.0.lock().closed = None;
+    /// Lets all syncs pass.
+    pub fn unblock_syncs(&self) {
+        self.state.0.lock().passes = None;
         self.state.1.notify_all();
     }
 
     /// Waits until a sync waits.
     pub fn wait_blocked(&self) {
         let mut state = self.state.0.lock();
-        while state.blocked == 0 || state.closed != Some(0) {
+        while state.blocked == 0 || state.passes != Some(0) {
             self.state.1.wait(&mut state);
         }
     }
 
-    /// The first sync of the directory after the manifest was renamed fails.
+    /// Makes the first sync of the directory after a rename of the manifest fail.
     pub fn fail_syncs_of_manifest(&self, fail: bool) {
         self.state.0.lock().fail_syncs_of_manifest = fail;
     }
 
-    /// Removals of files whose names begin so fail.
+    /// Makes removals of files with this name prefix fail.
     pub fn fail_removals_of(&self, prefix: Option<&'static str>) {
         self.state.0.lock().fail_removals_of = prefix;
     }
 
     fn wrap(&self, path: &Path, file: Box<dyn File>) -> Box<dyn File> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        Box::new(SeamFile {
+        Box::new(ControlledFile {
             file,
-            log: name.starts_with("log-"),
-            seam: self.clone(),
+            is_log: name.starts_with("log-"),
+            controls: self.clone(),
         })
     }
 }
 
-impl File for SeamFile {
+impl File for ControlledFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         self.file.read_at(offset, buffer)
     }
@@ -94,15 +96,15 @@ impl File for SeamFile {
         self.file.len()
     }
     fn sync_data(&self) -> io::Result<()> {
-        if self.log {
-            let (state, changed) = &*self.seam.state;
+        if self.is_log {
+            let (state, changed) = &*self.controls.state;
             let mut state = state.lock();
             state.blocked += 1;
             changed.notify_all();
-            while state.closed == Some(0) {
+            while state.passes == Some(0) {
                 changed.wait(&mut state);
             }
-            if let Some(passes) = &mut state.closed {
+            if let Some(passes) = &mut state.passes {
                 *passes -= 1;
             }
             state.blocked -= 1;
@@ -111,7 +113,7 @@ impl File for SeamFile {
     }
 }
 
-impl Disk for Seam {
+impl Disk for ControlledDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
         Ok(self.wrap(path, self.disk.create(path)?))
     }

@@ -75,15 +75,15 @@ impl ExpectedState {
     }
 
     /// Returns the model's number of the newest commit up to a commit position of the engine.
-    pub(super) fn commit_at(&self, mark: CommitPosition) -> u64 {
-        let upto = self.commits.partition_point(|(ts, _)| *ts <= mark.0);
+    pub(super) fn commit_at(&self, position: CommitPosition) -> u64 {
+        let upto = self.commits.partition_point(|(ts, _)| *ts <= position.0);
         let last = upto.checked_sub(1).and_then(|n| self.commits.get(n));
         last.map_or(self.floor, |(_, commit)| *commit)
     }
 
     /// Records a durable LSN that the store has shown: commits below it may be known to clients.
-    pub(super) fn note_durable(&mut self, mark: CommitPosition, plan: &Plan) {
-        let upto = self.commit_at(mark);
+    pub(super) fn note_durable(&mut self, position: CommitPosition, plan: &Plan) {
+        let upto = self.commit_at(position);
         self.model.set_durable(CommitPosition(upto));
         if plan.durability == Durability::Sync {
             self.floor = self.floor.max(upto);
@@ -112,7 +112,7 @@ impl ExpectedState {
 
     /// Records that a store recovered to a commit, which must survive from then on.
     pub(super) fn note_recovered(&mut self, commit: u64, dropped: bool) {
-        self.model = Arc::new(self.model.cut_back_to(CommitPosition(commit)));
+        self.model = Arc::new(self.model.truncated_at(CommitPosition(commit)));
         match self.dropping.take() {
             Some(at) if dropped => self.note_space_dropped(at),
             _ => {}
@@ -232,7 +232,9 @@ fn find_commit(
         .rev()
         .find(|n| known.rows_after(*n, gone) == *rows);
     Err(match old {
-        Some(commit) => format!("commit {commit} of {lowest} that were told of"),
+        Some(commit) => {
+            format!("commit {commit}, although commits up to {lowest} were acknowledged")
+        }
         None => format!(
             "rows of no commit from {lowest} to {last}: {}",
             difference(&known.rows_after(last, gone), rows)
