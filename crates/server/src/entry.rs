@@ -6,6 +6,7 @@
 use crate::check;
 use crate::cli::{self, CliCommand};
 use crate::config::{Config, StartError};
+use crate::import;
 use crate::serve;
 use porpoise_base::disk::Disk;
 use porpoise_base::threads::{self, Role};
@@ -48,6 +49,7 @@ fn run(
             serve::run(&config, disk)
         }
         CliCommand::Check(data_dir) => check::run(&data_dir),
+        CliCommand::Import(options) => import::run(&options),
         CliCommand::Bench(arguments) => Err(execute_bench(&arguments)),
     }
 }

@@ -3,6 +3,7 @@
 //! * [`entry`]: entry point of the binaries; [`cli`], [`config`]: command line and configuration.
 //! * [`serve`]: starts and stops the server; [`services`]: the components behind the listeners;
 //!   [`engine`]: opens the storage engine, the only module that names one.
+//! * [`import`]: loads dumps of MySQL Shell.
 //! * [`net`]: connections, worker groups, deferred replies; independent of protocols.
 //! * [`mysql`]: the MySQL listener.
 //! * [`memcached`]: the memcached listener.
@@ -21,6 +22,7 @@ pub mod datadir;
 pub mod engine;
 pub mod entry;
 pub mod http;
+pub mod import;
 pub mod memcached;
 pub mod metrics;
 pub mod mysql;

@@ -7,10 +7,11 @@
 //! flags of NULL columns | column | column | ...
 //! ```
 //!
-//! A table without columns of variable length has a flag of its own before those of the columns; it
-//! and the unused bits of the last byte are 1. VARCHAR, TEXT, BLOB, JSON and BIT columns count with
-//! the bytes of their value, others with those of their field. A column that is NULL counts with the
-//! bytes of its default, or of an empty field (MariaDB leaves it out).
+//! A table without columns of variable length, and without ROW_FORMAT = DYNAMIC, has a flag of its
+//! own before those of the columns; it and the unused bits of the last byte are 1. VARCHAR, TEXT,
+//! BLOB, JSON and BIT columns count with the bytes of their value, others with those of their field.
+//! A column that is NULL counts with the bytes of its default, or of an empty field (MariaDB leaves
+//! it out).
 //!
 //! The rows come from a SELECT of the table, so that snapshots, locks and KILL apply to it.
 
@@ -36,10 +37,7 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         let quick = maintain.options.contains(&"QUICK");
-        let mut rows = Rows::new(vec![
-            text_column("Table", 128),
-            number_column("Checksum"),
-        ]);
+        let mut rows = Rows::new(vec![text_column("Table", 128), number_column("Checksum")]);
         let mut position = porpoise_kv::CommitPosition::NONE;
         for name in maintain.tables {
             let (database, name) = self.cx.qualified(name)?;
@@ -129,7 +127,11 @@ impl<'t> RecordFormat<'t> {
             absent: absent_field(c),
         });
         let fields: Vec<RecordField<'_>> = fields.collect();
-        let has_row_flag = !fields.iter().any(|f| is_variable(f.ty.kind));
+        let dynamic = |(name, value): &(String, String)| {
+            name == "ROW_FORMAT" && value.eq_ignore_ascii_case("DYNAMIC")
+        };
+        let is_dynamic = table.options.other.iter().any(dynamic);
+        let has_row_flag = !is_dynamic && !fields.iter().any(|f| is_variable(f.ty.kind));
         let flags = usize::from(has_row_flag) + fields.iter().filter(|f| f.nullable).count();
         RecordFormat {
             has_row_flag,
@@ -272,7 +274,11 @@ fn append_field(ty: &ColumnType, value: ValueRef<'_>, out: &mut Vec<u8>) {
             append_fraction(u64::from(v.micros()), ty.decimals, out);
         }
         (Kind::Timestamp, ValueRef::DateTime(v)) => {
-            let micros = if v.is_zero_date() { 0 } else { v.to_unix_micros() };
+            let micros = if v.is_zero_date() {
+                0
+            } else {
+                v.to_unix_micros()
+            };
             let seconds = u64::try_from(micros.div_euclid(1_000_000)).unwrap_or_default();
             append_high(seconds, 4, out);
             append_fraction(u64::from(v.micros()), ty.decimals, out);
@@ -286,13 +292,17 @@ fn append_field(ty: &ColumnType, value: ValueRef<'_>, out: &mut Vec<u8>) {
             append_high(integer_bits(value), ty.length.div_ceil(8) as usize, out);
         }
         (kind, ValueRef::UInt(_) | ValueRef::Int(_)) => {
-            append_low(integer_bits(value), integer_bytes(kind, ty.members.len()), out);
+            append_low(
+                integer_bits(value),
+                integer_bytes(kind, ty.members.len()),
+                out,
+            );
         }
         (Kind::Enum | Kind::Set, ValueRef::Double(v)) => {
             append_low(v as u64, integer_bytes(ty.kind, ty.members.len()), out);
         }
         (Kind::Char | Kind::Binary, ValueRef::Bytes(v)) => append_padded(ty, v, out),
-        (_, ValueRef::Bytes(v)) => out.extend_from_slice(&ty.collation.charset().own_bytes(v)),
+        (_, ValueRef::Bytes(v)) => out.extend_from_slice(&ty.collation.charset().encoded(v)),
         _ => {}
     }
 }
@@ -328,7 +338,12 @@ fn append_low(value: u64, bytes: usize, out: &mut Vec<u8>) {
 
 /// Appends the low bytes of a number, the highest of them first.
 fn append_high(value: u64, bytes: usize, out: &mut Vec<u8>) {
-    out.extend(value.to_be_bytes().into_iter().skip(8_usize.saturating_sub(bytes)));
+    out.extend(
+        value
+            .to_be_bytes()
+            .into_iter()
+            .skip(8_usize.saturating_sub(bytes)),
+    );
 }
 
 /// Appends the fraction of a second: two digits a byte.
@@ -342,9 +357,8 @@ fn append_fraction(micros: u64, decimals: u8, out: &mut Vec<u8>) {
 /// negative times in order.
 fn append_time(time: Time, decimals: u8, out: &mut Vec<u8>) {
     let bytes = usize::from(decimals.div_ceil(2));
-    let whole = u64::from(time.hour()) << 12
-        | u64::from(time.minute()) << 6
-        | u64::from(time.second());
+    let whole =
+        u64::from(time.hour()) << 12 | u64::from(time.minute()) << 6 | u64::from(time.second());
     let unit = 10_u64.pow(6 - 2 * bytes.min(3) as u32);
     let packed = whole << (8 * bytes) | u64::from(time.micros()) / unit;
     let offset = 0x80_0000_u64 << (8 * bytes);
@@ -360,13 +374,13 @@ fn append_time(time: Time, decimals: u8, out: &mut Vec<u8>) {
 fn append_padded(ty: &ColumnType, value: &[u8], out: &mut Vec<u8>) {
     let charset = ty.collation.charset();
     let start = out.len();
-    out.extend_from_slice(&charset.own_bytes(value));
+    out.extend_from_slice(&charset.encoded(value));
     if ty.kind == Kind::Binary || ty.is_binary() {
         out.resize(start + ty.length as usize, 0);
         return;
     }
     let size = ty.length as usize * charset.max_len() as usize;
-    let space = charset.own_bytes(b" ");
+    let space = charset.encoded(b" ");
     while out.len() - start + space.len() <= size {
         out.extend_from_slice(&space);
     }

@@ -29,6 +29,7 @@ mod events;
 mod explain;
 mod finish;
 mod global_locks;
+mod handler;
 mod hint;
 mod histogram;
 mod host;
@@ -123,6 +124,8 @@ pub struct SqlSession {
     current_statement: hint::CurrentStatement,
     /// Tables locked by LOCK TABLES.
     table_locks: Option<table_locks::TableLocks>,
+    /// Tables opened by HANDLER.
+    handlers: Vec<handler::OpenHandler>,
     /// Locks of the whole server.
     server_locks: ServerLocks,
     /// Changes to report to the client.
@@ -179,7 +182,6 @@ impl SqlSession {
             cancel.clone(),
             metadata_locks.progress().clone(),
         ));
-        let counters = process.counters.clone();
         let mut session = SqlSession {
             metadata_locks,
             limited_usage: account::LimitedUsage::connect(&server, &client)?,
@@ -188,13 +190,13 @@ impl SqlSession {
             statements: HashMap::new(),
             named: HashMap::new(),
             next_statement: 1,
-            process,
             arena: Bump::new(),
             plans: PlanCache::default(),
             has_more_statements: false,
             current_statement: hint::CurrentStatement::default(),
             table_locks: None,
             server_locks: ServerLocks::default(),
+            handlers: Vec::new(),
             tracker: Tracker::new(client.capabilities),
             statement_start: now,
             revealed_position: CommitPosition::NONE,
@@ -216,12 +218,13 @@ impl SqlSession {
                 explaining: Cell::new(false),
                 temporary: Temporary::default(),
                 last_insert_id: 0,
-                counters,
+                counters: process.counters.clone(),
                 server,
                 client,
                 encryption: Encryption::default(),
                 compression: crate::client::Compression::default(),
             },
+            process,
         };
         session.cx.env.memory = SessionMemory::new(memory);
         session.limit_memory();
