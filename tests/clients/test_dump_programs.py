@@ -13,7 +13,7 @@ MORE_SETS = [
     ["--lock-tables", "--add-locks", *PROGRAMS],
     ["--skip-opt", "--complete-insert", "--hex-blob"],
     ["--skip-extended-insert", "--order-by-primary", "--skip-tz-utc"],
-    ["--add-drop-database", "--insert-ignore", "--skip-quote-names"],
+    ["--add-drop-database", "--insert-ignore", "--no-autocommit"],
     ["--replace", "--net-buffer-length=4096", "--skip-triggers"],
     ["--no-data", *PROGRAMS],
 ]
@@ -36,7 +36,8 @@ class DumpPrograms(DumpCase):
                 self.check_round_trip(options)
 
     def test_mydumper_and_myloader(self):
-        self.server.sql(SCHEMA)
+        # mydumper does not quote backquotes in names.
+        self.server.sql(SCHEMA + "DROP TABLE dump_shop.`we``ird name`;")
         host, port = mysql_address()
         login = [f"--host={host}", f"--port={port}", "--user=root"]
         with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +58,7 @@ class DumpPrograms(DumpCase):
         self.assertIn("dump_shop.types.sql", names(folder / "first"))
         for name in names(folder / "first"):
             with self.subTest(file=name):
-                first, second = ((folder / part / name).read_text() for part in ("first", "second"))
+                first, second = ((folder / part / name).read_bytes() for part in ("first", "second"))
                 self.assertEqual(second, first)
 
     def test_tab_separated_files(self):

@@ -137,7 +137,10 @@ impl<'t> RecordFormat<'t> {
             has_row_flag,
             flag_bytes: flags.div_ceil(8),
             // With a multiple of 8 flags all of them, as MySQL computes it.
-            unused: u8::MAX << (flags % 8),
+            unused: match flags % 8 {
+                0 => 0,
+                used => u8::MAX << used,
+            },
             fields,
         }
     }
