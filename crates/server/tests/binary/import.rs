@@ -31,7 +31,7 @@ fn write_dump(folder: &Path) {
     write(
         "shop.sql",
         "CREATE DATABASE /*!32312 IF NOT EXISTS*/ `shop` /*!40100 DEFAULT CHARACTER SET utf8mb4 */;\n\
-         USE `shop`;\nDELIMITER ;;\nCREATE DEFINER=`root`@`%` PROCEDURE `p`()\nBEGIN\n  SELECT 'in p';\n\
+         USE `shop`;\nDELIMITER ;;\nCREATE DEFINER=`root`@`localhost` PROCEDURE `p`()\nBEGIN\n  SELECT 'in p';\n\
          END ;;\nDELIMITER ;\n",
     );
     let options = |columns: &str, decode: &str| {
@@ -142,7 +142,7 @@ fn a_dump_of_mysql_shell_is_loaded() {
     let text = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{text}");
     assert!(text.contains("import: 3 tables"), "{text}");
-    let rows = "0\ttab\\tand \\\\\t00007F\t2024-01-01 00:00:00\n1\tünï\tNULL\tNULL\n\
+    let rows = "0\ttab\\tand \\\\\t0001FF\t2024-01-01 00:00:00\n1\tünï\tNULL\tNULL\n\
                 7\tNULL\t\t2024-06-01 12:00:00\n1\tfirst\n2\tsecond\n";
     assert_eq!(sql(&server, GOODS), rows);
     let rest = "SELECT COUNT(*) FROM shop.list; CALL shop.p(); SELECT COUNT(*) FROM shop.odd;
