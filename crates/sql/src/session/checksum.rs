@@ -363,7 +363,7 @@ fn append_time(time: Time, decimals: u8, out: &mut Vec<u8>) {
     let whole =
         u64::from(time.hour()) << 12 | u64::from(time.minute()) << 6 | u64::from(time.second());
     let unit = 10_u64.pow(6 - 2 * bytes.min(3) as u32);
-    let packed = whole << (8 * bytes) | u64::from(time.micros()) / unit;
+    let packed = (whole << (8 * bytes)) | (u64::from(time.micros()) / unit);
     let offset = 0x80_0000_u64 << (8 * bytes);
     let packed = if time.is_negative() {
         offset.wrapping_sub(packed)

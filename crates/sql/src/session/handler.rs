@@ -289,7 +289,7 @@ impl Reading {
                 return Ok(reading);
             }
             HandlerStep::Key(op, values) => {
-                reading.from_key(op, values, order)?;
+                reading.begin_at_key(op, values, order)?;
                 return Ok(reading);
             }
             HandlerStep::Next => true,
@@ -309,7 +309,7 @@ impl Reading {
                     reading.skipped = *equal_rows;
                 }
                 let inclusive = forward && !identified;
-                reading.from_position((key, types), order, inclusive);
+                reading.continue_behind((key, types), order, inclusive);
             }
             Position::End { after_last } if *after_last == forward => {
                 reading.conditions.push("FALSE".to_owned());
@@ -320,7 +320,7 @@ impl Reading {
     }
 
     /// Rows by a comparison with values for the leading parts of the order.
-    fn from_key(&mut self, op: BinaryOp, values: &[Expr<'_>], order: &[OrderPart]) -> Result<()> {
+    fn begin_at_key(&mut self, op: BinaryOp, values: &[Expr<'_>], order: &[OrderPart]) -> Result<()> {
         if values.len() > order.len() {
             let most = order.len();
             let text = format!("Too many key parts specified; max {most} parts allowed");
@@ -363,7 +363,7 @@ impl Reading {
     }
 
     /// Rows behind the row with this key, in the direction of the reading.
-    fn from_position(
+    fn continue_behind(
         &mut self,
         (key, types): (&[Value], &[ColumnType]),
         order: &[OrderPart],
