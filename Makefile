@@ -1,6 +1,6 @@
 # What people and CI run. Everything that a command needs is installed by it (scripts/need.sh).
 
-.PHONY: help serve quick test soak bench clients needs fmt check clean
+.PHONY: help serve quick test soak bench clients dist needs fmt check clean
 
 help:
 	@echo "make serve   build the server and run it on ./data; ARGS='...' adds options"
@@ -9,6 +9,7 @@ help:
 	@echo "make soak    the long tests"
 	@echo "make bench   load against the server and its peers; ARGS='...' adds options"
 	@echo "make clients tests with drivers of every language and with applications"
+	@echo "make dist    the release: tarball and Debian package in target/dist"
 	@echo "make needs   install what the others need, and nothing else"
 	@echo "make fmt     format the code"
 	@echo "make check   formatting, rules and clippy only"
@@ -32,8 +33,11 @@ bench:
 clients:
 	@scripts/clients.sh --all
 
+dist:
+	@scripts/dist.sh
+
 needs:
-	@scripts/need.sh rust cc base mariadb postgresql memcached netcat strace memcached-tools go python applications node sysbench java valgrind cargo-deny
+	@scripts/need.sh rust cc base mariadb postgresql memcached netcat strace memcached-tools go python applications mediawiki node sysbench java valgrind cargo-deny
 
 fmt:
 	@cargo fmt

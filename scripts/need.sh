@@ -15,6 +15,7 @@
 #   go               go, 1.25 or newer
 #   python           python3, and the modules of tests/clients/requirements.txt
 #   applications     python3, and the applications of tests/clients/applications.txt
+#   mediawiki        php, and the files of MediaWiki
 #   node             node, npm, and the modules of tests/clients/node
 #   sysbench         sysbench
 #   java             javac, mvn
@@ -64,6 +65,8 @@ is_there() {
         memcached-tools) has memccat ;;
         go) has_go || has go ;;
         python | applications) "$(python)" -c 'import venv, ensurepip' 2>/dev/null ;;
+        # Its files are unpacked below, without the web server that the package asks for.
+        mediawiki) has php && php -r 'exit(extension_loaded("mysqli") && extension_loaded("intl") && extension_loaded("mbstring") && extension_loaded("xml") ? 0 : 1);' ;;
         node) has node && has npm ;;
         sysbench) has sysbench ;;
         java) has javac && has mvn ;;
@@ -89,6 +92,7 @@ packages() {
         memcached-tools) echo libmemcached-tools ;;
         go) echo golang-go ca-certificates ;;
         python | applications) echo python3 python3-venv ;;
+        mediawiki) echo php-cli php-mysql php-mbstring php-xml php-intl ;;
         node) echo nodejs npm ;;
         sysbench) echo sysbench ;;
         java) echo default-jdk-headless maven ;;
@@ -165,6 +169,24 @@ make_venv() {
     cp "$list" "$stamp"
 }
 
+# Unpacks MediaWiki's packages in $TOOLS/mediawiki, once.
+make_mediawiki() {
+    local folder=$TOOLS/mediawiki log
+    if [ -f "$folder/.made" ]; then return 0; fi
+    echo "unpacking: MediaWiki in $folder"
+    log=$(mktemp)
+    rm -rf "$folder"
+    mkdir -p "$folder/packages"
+    if ! { (cd "$folder/packages" && apt-get download mediawiki mediawiki-classes) &&
+        for file in "$folder"/packages/*.deb; do dpkg-deb -x "$file" "$folder"; done; } >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        die "need.sh: cannot fetch the packages mediawiki and mediawiki-classes; is the mirror reachable?"
+    fi
+    # Links to /etc, which the package's own installation would fill.
+    rm -f "$folder/usr/share/mediawiki/LocalSettings.php"
+    touch "$folder/.made"
+}
+
 # Installs the Node modules of the drivers, again when their list has changed.
 make_node_modules() {
     local folder=tests/clients/node log
@@ -232,6 +254,7 @@ for capability in "$@"; do
             ;;
         python) make_venv venv tests/clients/requirements.txt ;;
         applications) make_venv applications tests/clients/applications.txt ;;
+        mediawiki) make_mediawiki ;;
         node) make_node_modules ;;
         cargo-deny) make_deny ;;
     esac

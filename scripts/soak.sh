@@ -62,6 +62,8 @@ threads_sanitized() {
 stage "ThreadSanitizer" threads_sanitized
 
 stage "dependencies" scripts/deny.sh
+stage "release" scripts/dist.sh
+stage "release in a fresh root" scripts/dist-test.sh
 stage "minimal root" scripts/minimal.sh
 
 print_stages

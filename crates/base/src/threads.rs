@@ -74,6 +74,8 @@ macro_rules! roles {
 roles! {
     Main: "main", EndProcess, "Start and shutdown.";
     Signals: "signals", EndProcess, "Waits for a second signal during a shutdown.";
+    Interrupt: "interrupt", EndProcess, "Ends the statement of `porpoise sql` at Ctrl-C.";
+    DemoLoad: "demo-load", EndProcess, "Reads and writes in `porpoise demo --with-load`.";
     Acceptor: "accept", EndProcess, "Accepts connections.";
     Worker: "worker", EndProcess, "Runs a group's event loop; a panic of a session ends that session only.";
     Supervisor: "supervisor", EndProcess, "Retakes event loops from workers that compute for long.";

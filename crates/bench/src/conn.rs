@@ -1,8 +1,8 @@
 //! A connection: a socket, its buffers and the codec of its protocol.
 //!
-//! Both shapes of client use the same one: a thread that owns it calls
-//! [`Connection::exchange`] and waits; a thread that serves many starts a
-//! call, and takes bytes as the kernel has them.
+//! Both kinds of client use it: a thread with one connection calls
+//! [`Connection::exchange`] and waits; a thread that multiplexes many starts a
+//! call, and reads bytes as they arrive.
 //!
 //! 1. One call is outstanding at a time (a closed loop).
 //! 2. Each system's connection costs the same calls of the kernel: one write
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_goes_away_or_adds_bytes_is_one_line() {
+    fn a_lost_server_and_excess_bytes_are_one_error_line_each() {
         let (port, server) = serve(b"VALUE k 0 5\r\nab".to_vec());
         let error = get(port).0.unwrap_err();
         // The rest of the request may make the kernel reset the connection.

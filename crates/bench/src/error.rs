@@ -1,8 +1,7 @@
-//! Errors of experiments, in one clear line.
+//! Errors of experiments, each a message of one line.
 //!
-//! Three kinds matter to whoever runs an experiment: the command was wrong
-//! (exit status 2), something outside failed (a refused connection, a peer
-//! that died), or a server answered wrongly, which fails the run for good.
+//! There are three kinds: a wrong command (exit status 2), an external failure (a refused
+//! connection, a peer that crashed), and a wrong reply of a server, which fails the experiment.
 
 use std::fmt;
 

@@ -7,11 +7,11 @@
 //!
 //! - [`url`], [`proto`], [`connect`], [`conn`]: targets, and thin clients of
 //!   equal cost for every protocol.
-//! - [`value`]: values whose reading back can be judged.
-//! - [`machine`], [`peers`]: the machine as it was; servers started and stopped.
-//! - [`load`]: closed-loop load by both shapes of client.
-//! - [`noop`]: the server's network layer with nothing behind it.
-//! - [`procfs`], [`stats`]: what a run cost; intervals and ratios.
+//! - [`value`]: values that can be verified when read.
+//! - [`machine`], [`peers`]: state of the machine; starting and stopping servers.
+//! - [`load`]: closed-loop load by both kinds of client.
+//! - [`noop`]: the server's network layer without storage.
+//! - [`procfs`], [`stats`]: costs of a run; intervals and ratios.
 //!
 //! Unsafe code is in [`sys`] alone.
 

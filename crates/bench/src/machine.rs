@@ -1,9 +1,9 @@
 //! The head of every result: the machine, and its state while the
 //! experiment ran.
 //!
-//! The calibration loop is arithmetic alone and tells how fast the processor
-//! was just then; the median of a write and fsync tells what a durable commit
-//! costs at least.
+//! The calibration loop is pure arithmetic and measures the speed of the processor
+//! at that time; the median of a write and fsync is the least cost of a durable
+//! commit.
 
 use crate::error::Result;
 use crate::procfs::cpu_pressure;
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_and_last_mount_point_tells_the_file_system() {
+    fn the_longest_and_last_mount_point_determines_the_file_system() {
         let mounts = "/dev/a / ext4 rw 0 0\nproc /proc proc rw 0 0\n\
                       tmpfs /data tmpfs rw 0 0\n/dev/b /data xfs rw 0 0\n";
         for (directory, expected) in [

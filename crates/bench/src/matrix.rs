@@ -1,10 +1,10 @@
 //! Runs of an experiment, interleaved: in each round every group (one
 //! operation at one size) is measured by all its systems one after the other,
-//! in an order that turns round from round to round, so that drift of the
-//! machine falls on all alike.
+//! in an order that rotates from round to round, so that drift of the
+//! machine affects all alike.
 //!
 //! A system that fails is marked in that run and tried again in the next
-//! round; the others go on.
+//! round; the others continue.
 
 use crate::connect::Endpoint;
 use crate::error::{Error, Kind, Result};

@@ -1,5 +1,5 @@
 //! Results of an experiment: cells of runs, with all that is needed to
-//! judge them, in the form in which it is written to a file.
+//! verify them, in the form in which it is written to a file.
 //!
 //! A cell is one operation at one size by one system; it has a run for each
 //! round. Ratios are made from cells whose operation and size agree, in the
@@ -170,7 +170,7 @@ pub struct Ratio<'a> {
 }
 
 impl Run {
-    /// A run from what the generator counted, on so many cores.
+    /// A run from the counts of the generator, on a number of cores.
     pub fn of(outcome: &Outcome, cores: usize) -> Run {
         let each = |seconds: Option<f64>| {
             let seconds = seconds?;

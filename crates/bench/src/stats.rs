@@ -122,7 +122,7 @@ pub fn fit_line(points: &[(f64, f64)]) -> Option<Line> {
     })
 }
 
-/// Two-sided 95 % quantile of Student's t with so many degrees of freedom,
+/// Two-sided 95 % quantile of Student's t with a number of degrees of freedom,
 /// from the usual table; between its entries the next smaller one holds.
 fn student_t95(freedom: usize) -> f64 {
     const TABLE: [f64; 30] = [
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_covers_the_truth_as_often_as_it_says() {
+    fn confidence_intervals_have_their_nominal_coverage() {
         // 2,000 samples of five near-normal values of mean 10: about 95 % cover it.
         let mut random = fastrand::Rng::with_seed(7);
         let mut normal = || (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;

@@ -272,7 +272,7 @@ impl Counter {
             )
         };
         match RawFd::try_from(fd) {
-            // SAFETY: a descriptor that was made just now, and is nobody else's.
+            // SAFETY: the descriptor was created just now and has no other owner.
             Ok(fd) if fd >= 0 => Ok(Counter(unsafe { OwnedFd::from_raw_fd(fd) })),
             _ => Err(std::io::Error::last_os_error()),
         }

@@ -29,6 +29,7 @@ pub mod commits;
 pub mod ids;
 pub mod locks;
 pub mod marks;
+pub mod prepared;
 pub mod reads;
 pub mod restart;
 pub mod scans;
@@ -152,6 +153,13 @@ macro_rules! contract_list {
                 guarantee_14_an_advanced_snapshot_is_a_later_state,
                 guarantee_14_advance_is_refused_after_a_change_of_what_was_read,
                 guarantee_14_advance_is_refused_after_untracked_reads,
+            }
+            prepared {
+                guarantee_15_a_prepared_transaction_keeps_its_locks,
+                guarantee_15_preparing_checks_what_a_commit_would,
+                guarantee_15_names_are_unique,
+                guarantee_15_large_transactions_are_whole,
+                capability_prepared_transactions_keep_validated_ranges,
             }
             validation {
                 capability_validated_ranges_refuse_phantoms,

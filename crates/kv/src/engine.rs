@@ -219,6 +219,8 @@ pub struct Capabilities {
     pub nowait: bool,
     /// [`Wait::Skip`].
     pub skip_locked: bool,
+    /// [`Txn::prepare`].
+    pub prepare: bool,
 }
 
 /// Sizes an engine accepts, in bytes.
@@ -287,6 +289,12 @@ pub trait Engine: Send + Sync {
     /// Drops spaces with their contents. Transactions that still use them get
     /// [`crate::Error::NoSuchSpace`]. Dropping an absent space is not an error.
     fn drop_spaces(&self, spaces: &[SpaceId]) -> Result<()>;
+
+    /// Returns the prepared transactions that the engine found when it was opened, each once. Their
+    /// locks are held from the opening on.
+    fn take_restored(&self) -> Result<Vec<Box<dyn PreparedTxn>>> {
+        Ok(Vec::new())
+    }
 
     /// All spaces from [`SpaceId::FIRST_FREE`] on.
     fn spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>>;
@@ -451,4 +459,39 @@ pub trait Txn: Send {
 
     /// Rolls the transaction back.
     fn rollback(self: Box<Self>);
+
+    /// Prepares the transaction: the first phase of a two-phase commit. Whatever can refuse its
+    /// commit is checked now, and its writes and locks are stored with `name` (at most
+    /// [`MAX_PREPARED_NAME`] bytes) and `note`, in every durability mode that writes commits to
+    /// disk. After an error nothing has changed, except after [`crate::Error::UnknownOutcome`], and
+    /// the transaction is rolled back. [`crate::Error::LockBusy`] if a prepared transaction has
+    /// this name. Needs [`Capabilities::prepare`].
+    fn prepare(self: Box<Self>, name: &[u8], note: &[u8]) -> Result<Box<dyn PreparedTxn>>;
+}
+
+/// Longest name of a prepared transaction, in bytes.
+pub const MAX_PREPARED_NAME: usize = 1024;
+
+/// A prepared transaction. It keeps its locks, and no commit of another transaction changes the keys
+/// and ranges that it validated, until it is committed or rolled back, also across restarts.
+///
+/// Dropping it releases its locks; what is stored remains, and is found when the engine is opened
+/// again. So a server holds it until the engine is shut down.
+pub trait PreparedTxn: Send {
+    /// The name given to [`Txn::prepare`].
+    fn name(&self) -> &[u8];
+
+    /// The note given to [`Txn::prepare`].
+    fn note(&self) -> &[u8];
+
+    /// A reply that reveals that the transaction is prepared waits until this position is durable.
+    fn position(&self) -> CommitPosition;
+
+    /// Commits it, synced as its preparation was. After an error it is still prepared, except after
+    /// [`crate::Error::UnknownOutcome`].
+    fn commit(&mut self) -> Result<Commit>;
+
+    /// Rolls it back, synced as its preparation was. After an error it is still prepared, except
+    /// after [`crate::Error::UnknownOutcome`].
+    fn rollback(&mut self) -> Result<Commit>;
 }

@@ -8,6 +8,9 @@ pub struct SpaceId(pub u64);
 impl SpaceId {
     /// The first id that [`crate::Engine::create_spaces`] may give out.
     pub const FIRST_FREE: SpaceId = SpaceId(64);
+
+    /// Where an engine stores prepared transactions; nothing else writes to it.
+    pub const PREPARED: SpaceId = SpaceId(62);
 }
 
 /// A borrowed key, cheap to copy.

@@ -46,6 +46,9 @@
 //! 13. A dropped [`Txn`] is rolled back and releases everything.
 //! 14. **An advanced snapshot** ([`Txn::advance`]) is a later committed state in which all tracked
 //!     reads have unchanged results. An engine may refuse to advance at any time.
+//! 15. **A prepared transaction** ([`Txn::prepare`], a capability) keeps its locks, can be committed
+//!     or rolled back whatever others do, and survives a restart in every durability mode that
+//!     writes commits to disk.
 //!
 //! # Capabilities
 //!
@@ -64,8 +67,9 @@ pub mod model;
 
 pub use engine::{
     Capabilities, Check, Commit, CommitPosition, CounterId, Durability, DurableListener, Engine,
-    Isolation, Limits, LockRequest, Locked, Read, ReadMode, ScanEnd, ScanRange, ScanVisitor,
-    SpaceDurability, SpaceSpec, Stat, StatementMark, Txn, TxnOptions, Wait,
+    Isolation, Limits, LockRequest, Locked, MAX_PREPARED_NAME, PreparedTxn, Read, ReadMode,
+    ScanEnd, ScanRange, ScanVisitor, SpaceDurability, SpaceSpec, Stat, StatementMark, Txn,
+    TxnOptions, Wait,
 };
 pub use error::{Error, Resource, Result};
 pub use key::{Key, SpaceId, prefix_end};

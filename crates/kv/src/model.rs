@@ -14,14 +14,16 @@
 //! to both.
 
 mod locks;
+mod prepared;
 mod replay;
 mod txn;
 
 use crate::{
     Capabilities, CommitPosition, CounterId, DurableListener, Engine, Error, Isolation, Limits,
-    Resource, Result, SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
+    PreparedTxn, Resource, Result, SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
 };
 use locks::Locks;
+use prepared::{ModelPrepared, Stored};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +48,10 @@ struct State {
     spaces: BTreeMap<SpaceId, SpaceSpec>,
     counters: BTreeMap<CounterId, u64>,
     locks: Locks,
+    /// Whether [`Capabilities::prepare`] is missing.
+    refuses_preparation: bool,
+    /// Prepared transactions by name.
+    prepared: BTreeMap<Vec<u8>, Stored>,
     listeners: Vec<Arc<dyn DurableListener>>,
 }
 
@@ -61,6 +67,22 @@ impl State {
     /// The newest version of a key.
     fn newest(&self, key: &FullKey) -> Option<&(u64, Option<Vec<u8>>)> {
         self.data.get(key).and_then(|versions| versions.last())
+    }
+
+    /// Applies writes as one commit. Deletions of absent keys change nothing.
+    fn install(&mut self, writes: BTreeMap<FullKey, Option<Vec<u8>>>) -> CommitPosition {
+        self.last_commit += 1;
+        let commit = self.last_commit;
+        for (key, value) in writes {
+            let present = self.newest(&key).is_some_and(|(_, value)| value.is_some());
+            if value.is_some() || present {
+                self.data.entry(key).or_default().push((commit, value));
+            }
+        }
+        for listener in &self.listeners {
+            listener.durable(CommitPosition(commit));
+        }
+        CommitPosition(commit)
     }
 
     /// Commit number of the newest version; 0 for a key that never existed.
@@ -86,6 +108,8 @@ pub struct Model {
     shared: Arc<Shared>,
     closed: Arc<AtomicBool>,
     commit_wait: Duration,
+    /// Prepared transactions that this engine found.
+    restored: Mutex<Vec<Box<dyn PreparedTxn>>>,
 }
 
 /// Maximum time that a commit waits for locks on keys that it compares.
@@ -97,6 +121,7 @@ impl Default for Model {
             shared: Arc::default(),
             closed: Arc::default(),
             commit_wait: COMMIT_WAIT,
+            restored: Mutex::default(),
         }
     }
 }
@@ -113,12 +138,19 @@ impl Model {
             shared: self.shared.clone(),
             closed: Arc::default(),
             commit_wait: self.commit_wait,
+            restored: Mutex::new(ModelPrepared::restore(&self.shared)),
         }
     }
 
     /// Sets the maximum time that commits wait for locks of others.
     pub fn with_commit_wait(mut self, wait: Duration) -> Model {
         self.commit_wait = wait;
+        self
+    }
+
+    /// Removes [`Capabilities::prepare`] from the store, as if it were an engine without it.
+    pub fn without_preparation(self) -> Model {
+        self.shared.state().refuses_preparation = true;
         self
     }
 
@@ -142,6 +174,7 @@ impl Engine for Model {
             share_locks: true,
             nowait: true,
             skip_locked: true,
+            prepare: !self.shared.state().refuses_preparation,
         }
     }
 
@@ -186,6 +219,11 @@ impl Engine for Model {
             }
         }
         Ok(())
+    }
+
+    fn take_restored(&self) -> Result<Vec<Box<dyn PreparedTxn>>> {
+        let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::take(&mut *restored))
     }
 
     fn spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>> {

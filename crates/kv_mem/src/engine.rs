@@ -14,7 +14,7 @@ use crate::recovery::{is_store, recover};
 use crate::snapshots::Snapshots;
 use crate::state::EngineState;
 use crate::store::RecordStore;
-use crate::txn::MemTxn;
+use crate::txn::{MemPrepared, MemTxn};
 use porpoise_base::clock::{self, Clock};
 use porpoise_base::disk::{self, Disk, DiskLock};
 use porpoise_base::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,8 @@ use porpoise_base::sync::{Condvar, Mutex};
 use porpoise_base::threads::{self, Role};
 use porpoise_kv::{
     Capabilities, CommitPosition, CounterId, DeadlockListener, Durability, DurableListener, Engine,
-    Error, Limits, LockWait, Resource, Result, SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
+    Error, Limits, LockWait, PreparedTxn, Resource, Result, SpaceId, SpaceSpec, Stat, Txn,
+    TxnOptions,
 };
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -112,6 +113,8 @@ pub struct KvMem {
     stop: Arc<Stop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lock: Mutex<Option<Box<dyn DiskLock>>>,
+    /// Prepared transactions found when the store was opened.
+    restored: Mutex<Vec<MemPrepared>>,
 }
 
 impl KvMem {
@@ -150,6 +153,7 @@ impl KvMem {
                 counters,
             ))
         });
+        let restored = MemPrepared::restore_all(&state)?;
         let engine = KvMem {
             state,
             counters,
@@ -157,6 +161,7 @@ impl KvMem {
             stop: Arc::default(),
             threads: Mutex::default(),
             lock: Mutex::new(lock),
+            restored: Mutex::new(restored),
         };
         if driven_by_callers {
             if let (Some(start), Some(log)) = (start, &engine.state.log) {
@@ -436,6 +441,7 @@ impl Engine for KvMem {
             share_locks: true,
             nowait: true,
             skip_locked: true,
+            prepare: true,
         }
     }
 
@@ -456,6 +462,13 @@ impl Engine for KvMem {
     fn drop_spaces(&self, spaces: &[SpaceId]) -> Result<()> {
         self.state.check_open()?;
         self.counters.drop_spaces(spaces)
+    }
+
+    fn take_restored(&self) -> Result<Vec<Box<dyn PreparedTxn>>> {
+        self.state.check_open()?;
+        let restored = std::mem::take(&mut *self.restored.lock());
+        let boxed = |prepared| -> Box<dyn PreparedTxn> { Box::new(prepared) };
+        Ok(restored.into_iter().map(boxed).collect())
     }
 
     fn spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>> {

@@ -18,6 +18,7 @@
 //!    record latch held.
 
 use crate::durability::DurabilityWatermark;
+use crate::protected::ProtectedReads;
 use porpoise_base::blocking::blocking;
 use porpoise_base::sync::atomic::{AtomicU64, Ordering};
 use porpoise_base::sync::{Condvar, Mutex, MutexGuard};
@@ -67,6 +68,8 @@ pub(crate) struct Sequencer {
     pub(crate) durable_ts: u64,
     /// Records that wait for the disk.
     pub(crate) log: LogBuffer,
+    /// What prepared transactions have validated.
+    pub(crate) protected: ProtectedReads,
 }
 
 /// The pipeline of an engine.

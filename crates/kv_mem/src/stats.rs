@@ -39,6 +39,7 @@ const GAUGES: &[StatDefinition] = &[
     ("snapshot_lag_commits", "Commits since the oldest active snapshot.", lag),
     ("log_waiting_bytes", "Bytes of log records not synced yet.", waiting),
     ("log_full", "1 if the disk has no space for another log segment.", |s| u64::from(s.log.as_ref().is_some_and(|log| log.is_disk_full()))),
+    ("prepared_transactions", "Transactions prepared for a two-phase commit that have not ended.", |s| s.pipeline.lock().protected.len() as u64),
     ("read_only", "1 if writes are refused after a failed write or sync of the log.", |s| u64::from(s.pipeline.watermark.failure().is_some())),
 ];
 

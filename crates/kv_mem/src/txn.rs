@@ -10,7 +10,10 @@
 
 mod commit;
 mod locks;
+mod prepare;
 mod snapshot;
+
+pub(crate) use prepare::MemPrepared;
 
 use crate::index::BATCH;
 use crate::lock::TxnId;
@@ -22,10 +25,11 @@ use crate::writes::WriteSet;
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sync::atomic::{AtomicU64, Ordering};
 use porpoise_kv::{
-    Check, Commit, CommitPosition, Error, Isolation, Key, LockRequest, Locked, Read, ReadMode,
-    Resource, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, StatementMark, Txn, TxnOptions,
-    Wait,
+    Check, Commit, CommitPosition, Error, Isolation, Key, LockRequest, Locked, PreparedTxn, Read,
+    ReadMode, Resource, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, StatementMark, Txn,
+    TxnOptions, Wait,
 };
+use prepare::Stage;
 use smallvec::SmallVec;
 use snapshot::HeldSnapshot;
 use std::cell::Cell;
@@ -75,6 +79,7 @@ pub(crate) struct MemTxn {
     pub(crate) reads: ReadSet,
     pub(crate) seen: u64,
     ended: bool,
+    stage: Stage,
 }
 
 impl MemTxn {
@@ -91,6 +96,7 @@ impl MemTxn {
             reads: ReadSet::default(),
             seen: 0,
             ended: false,
+            stage: Stage::Active,
         }
     }
 
@@ -364,10 +370,23 @@ impl Txn for MemTxn {
     }
 
     fn rollback(self: Box<Self>) {}
+
+    fn prepare(self: Box<Self>, name: &[u8], note: &[u8]) -> Result<Box<dyn PreparedTxn>> {
+        self.check_not_ended()?;
+        let state = self.state.clone();
+        let prepared = (*self).prepare_now(name, note);
+        if let Err(error) = &prepared {
+            state.metrics.count_refusal(error);
+        }
+        Ok(Box::new(prepared?))
+    }
 }
 
 impl Drop for MemTxn {
     fn drop(&mut self) {
+        if matches!(self.stage, Stage::Prepared) {
+            self.state.pipeline.lock().protected.remove(self.id);
+        }
         self.release_all();
         self.end_snapshot();
         self.end_anchor();

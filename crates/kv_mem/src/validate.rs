@@ -25,6 +25,7 @@ use std::ops::{Bound, ControlFlow};
 const MAX_TRACKED: usize = 1024;
 
 /// The end of a tracked range.
+#[derive(Clone)]
 pub(crate) enum Extent {
     /// A single key.
     Key,
@@ -36,7 +37,7 @@ pub(crate) enum Extent {
     All,
 }
 
-/// How a read is tracked.
+/// Tracking of a read.
 #[derive(Clone, Copy)]
 pub(crate) struct Tracking {
     /// Timestamp since which the data must be unchanged.
@@ -46,6 +47,7 @@ pub(crate) struct Tracking {
 }
 
 /// A key or range that was read and must not have changed.
+#[derive(Clone)]
 pub(crate) struct Tracked {
     pub(crate) space: SpaceId,
     pub(crate) start: InlineKey,
@@ -86,6 +88,18 @@ impl Tracked {
             extent,
             tracking,
         }
+    }
+
+    /// Whether a key is in it.
+    pub(crate) fn contains(&self, key: Key<'_>) -> bool {
+        let (start, bytes) = (self.start.as_slice(), key.bytes);
+        self.space == key.space
+            && match &self.extent {
+                Extent::Key => bytes == start,
+                Extent::Below(end) => bytes >= start && bytes < end.as_slice(),
+                Extent::Through(end) => bytes >= start && bytes <= end.as_slice(),
+                Extent::All => bytes >= start,
+            }
     }
 
     /// Whether no key in it has a version above `tracking.since` and up to `upto`.
@@ -175,11 +189,15 @@ impl ReadSet {
         self.all.truncate(from);
     }
 
+    /// The reads that the commit validates.
+    pub(crate) fn validated(&self) -> impl Iterator<Item = &Tracked> {
+        self.all.iter().filter(|one| one.tracking.validate)
+    }
+
     /// Fails if a read that the commit validates has changed. The caller holds the sequencer, and
     /// all earlier commits are installed.
     pub(crate) fn validate(&self, spaces: &Spaces, guard: &Guard) -> Result<()> {
-        let tracked = self.all.iter().filter(|one| one.tracking.validate);
-        for one in tracked {
+        for one in self.validated() {
             if !one.unchanged(spaces.get(one.space)?, u64::MAX, guard) {
                 return Err(Error::Conflict);
             }

@@ -23,7 +23,7 @@ const THREADS: u64 = 4;
 /// One commit: the key, the position, the value found, and the value that an insertion wrote.
 type Event = (u64, u64, Option<u64>, u64);
 
-/// How a transaction reads its key, and how it writes.
+/// Method by which a transaction reads its key and writes it.
 #[derive(Clone, Copy)]
 enum AccessKind {
     /// A read that is validated, and a blind write.

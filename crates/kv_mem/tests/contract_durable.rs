@@ -46,6 +46,7 @@ mod memory {
 fn restarts(durability: Durability) {
     for function in [
         contract::restart::guarantee_11_commits_and_spaces_survive,
+        contract::prepared::guarantee_15_prepared_transactions_survive,
         contract::restart::guarantee_10_counters_are_exact_after_a_clean_shutdown,
         contract::restart::guarantee_10_ids_never_repeat_without_a_shutdown,
     ] {

@@ -1,5 +1,5 @@
 //! A deadlock cycle of any length is broken at once: the transaction with the least work is rolled
-//! back, the others go on.
+//! back, the others continue.
 
 use crate::common::key;
 use porpoise_kv::{

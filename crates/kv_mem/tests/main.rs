@@ -26,6 +26,7 @@ mod missing_files;
 mod old_formats;
 mod planted_panics;
 mod power_cuts;
+mod prepared_crashes;
 mod readers_and_reclaimer;
 mod reclaiming;
 mod removed_segments;

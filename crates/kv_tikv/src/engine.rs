@@ -176,6 +176,7 @@ impl Engine for KvTikv {
             share_locks: false,
             nowait: false,
             skip_locked: false,
+            prepare: false,
         }
     }
 

@@ -13,8 +13,9 @@ use crate::reads::get_many;
 use crate::scan::{KeyRange, Source};
 use crate::writes::Writes;
 use porpoise_kv::{
-    Check, Commit, CommitPosition, Error, Isolation, Key, LockRequest, Locked, Read, ReadMode,
-    Resource, Result, ScanEnd, ScanRange, ScanVisitor, StatementMark, Txn, TxnOptions, Wait,
+    Check, Commit, CommitPosition, Error, Isolation, Key, LockRequest, Locked, PreparedTxn, Read,
+    ReadMode, Resource, Result, ScanEnd, ScanRange, ScanVisitor, StatementMark, Txn, TxnOptions,
+    Wait,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -386,6 +387,11 @@ impl Txn for TikvTxn {
         }
         self.end();
         result.map(|()| done)
+    }
+
+    fn prepare(self: Box<Self>, _name: &[u8], _note: &[u8]) -> Result<Box<dyn PreparedTxn>> {
+        self.rollback();
+        Err(Error::Unsupported("prepared transactions"))
     }
 
     fn rollback(mut self: Box<Self>) {

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_watched_tables_count_and_a_dropped_watch_is_forgotten() {
+    fn commits_to_subscribed_tables_are_counted_until_the_subscription_is_dropped() {
         let notifier = ChangeNotifier::default();
         let one = notifier.subscribe(&[TableId(7), TableId(3)]);
         let two = notifier.subscribe(&[TableId(4)]);

@@ -151,7 +151,7 @@ impl Checker<'_> {
     }
 
     /// Checks that each row can be decoded, is stored under its primary key, and has all its
-    /// index entries. Returns the number of rows. Returns their number.
+    /// index entries. Returns the number of rows.
     fn check_rows(&mut self) -> Result<u64> {
         let table = self.table;
         let auto = table.auto_increment();

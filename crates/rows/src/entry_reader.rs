@@ -102,15 +102,16 @@ fn read<'a>(
                 take_key_part(part.ty, part.nullable, part.desc, &mut key, &mut skipped)?;
             }
             PartAction::Read(column) => {
-                let value = match part.desc {
-                    false => match decode_key_borrowed(part.ty, part.nullable, &mut key)? {
-                        Decoded::Borrowed(value) => value,
-                        Decoded::Unescaped(bytes) => ValueRef::Bytes(keep(bytes)),
-                    },
-                    true => match decode_key_part(part.ty, part.nullable, true, &mut key)? {
+                let value = if part.desc {
+                    match decode_key_part(part.ty, part.nullable, true, &mut key)? {
                         Value::Bytes(bytes) => ValueRef::Bytes(keep(bytes)),
                         value => without_bytes(&value)?,
-                    },
+                    }
+                } else {
+                    match decode_key_borrowed(part.ty, part.nullable, &mut key)? {
+                        Decoded::Borrowed(value) => value,
+                        Decoded::Unescaped(bytes) => ValueRef::Bytes(keep(bytes)),
+                    }
                 };
                 if let Some(place) = out.get_mut(column) {
                     *place = value;

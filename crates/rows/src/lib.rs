@@ -29,6 +29,7 @@ pub mod metadata_lock;
 pub mod number;
 pub mod overflow;
 pub mod partition;
+pub mod prepared;
 pub mod progress;
 pub mod routing;
 pub mod row;

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_keys_are_cut_and_unknown_spaces_are_no_table_s() {
+    fn long_keys_are_cut_and_unknown_spaces_have_no_table() {
         let found = LockDescription::of(&Catalog::default(), SpaceId(7), &[0xab; 70]);
         assert!(found.table.is_none() && found.index_name().is_empty());
         assert!(found.values.starts_with("0xABAB") && found.values.ends_with("..."));

@@ -180,7 +180,8 @@ fn run(
     txn: &mut Txn,
     table: &Table,
     spec: &ScanSpec,
-    (usual, most): (u64, u64),
+    usual: u64,
+    most: u64,
     observations: &mut RunObservations,
 ) -> Result<(bool, Option<Vec<u8>>)> {
     let mut position = ScanPosition::default();
@@ -224,13 +225,13 @@ fn sample_index(
 ) -> Result<(u64, Vec<u64>)> {
     let parts = table.indexes.get(index).map_or(0, |i| i.parts.len());
     let counted = db.engine().approximate_keys(table.index_spaces(index));
-    let most = match counted {
+    let (usual, most) = match counted {
         Some(n) if n > effort.whole => (effort.length, effort.longest),
         _ => (effort.whole, effort.whole),
     };
     let mut observations = RunObservations::new(parts);
     let all = spec(index, KeyRange::ALL, false);
-    let (more, end_of_first) = run(txn, table, &all, most, &mut observations)?;
+    let (more, end_of_first) = run(txn, table, &all, usual, most, &mut observations)?;
     if !more {
         let entries = observations.entries;
         let distinct = observations.distinct(entries, true);
@@ -238,7 +239,7 @@ fn sample_index(
     }
     let mut ignored = RunObservations::new(0);
     let backwards = spec(index, KeyRange::ALL, true);
-    let (_, highest) = run(txn, table, &backwards, (1, 1), &mut ignored)?;
+    let (_, highest) = run(txn, table, &backwards, 1, 1, &mut ignored)?;
     let (Some(low), Some(high)) = (end_of_first, highest) else {
         let entries = counted.unwrap_or(observations.entries);
         return Ok((entries, observations.distinct(entries, false)));
@@ -255,7 +256,8 @@ fn sample_index(
             txn,
             table,
             &spec,
-            (effort.length, effort.longest),
+            effort.length,
+            effort.longest,
             &mut observations,
         )?;
         if let Some(last) = last {
@@ -321,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_lie_between_the_ends_in_order() {
+    fn interpolated_keys_lie_in_order_between_the_ends() {
         let line = KeyInterpolation::new(b"user0001", b"user9999");
         let keys: Vec<Vec<u8>> = (0..10).map(|n| line.key_at(n, 10)).collect();
         assert!(keys.windows(2).all(|w| w[0] < w[1]));
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_between_foreign_key_relatives_tell_how_many_values_there_are() {
+    fn distinct_values_are_estimated_from_changes_between_adjacent_keys() {
         let mut observations = RunObservations::new(1);
         for n in 0..100u8 {
             observations.add(&[n / 10, n], &[1]);

@@ -44,12 +44,12 @@ fn numbers(values: &[i64]) -> Vec<Value> {
 }
 
 #[test]
-fn null_and_zero_generate_and_explicit_values_push() {
+fn null_and_zero_generate_ids_and_explicit_values_raise_the_counter() {
     let db = model_database(&[posts()]);
     let o = AutoIncOptions::default();
     let (first, ids) = assign(&db, "posts", &[Value::Null, Value::Int(0)], o);
     assert_eq!((first, ids), (Some(1), numbers(&[1, 2])));
-    // Mixed: as MySQL, ids after an explicit value go on above it.
+    // Mixed: as in MySQL, ids after an explicit value continue above it.
     let given = [
         Value::Null,
         Value::Int(100),
@@ -72,7 +72,7 @@ fn null_and_zero_generate_and_explicit_values_push() {
 }
 
 #[test]
-fn ids_of_one_statement_are_consecutive_across_ranges_and_follow_the_increment() {
+fn ids_of_one_statement_are_consecutive_across_reserved_ranges() {
     let db = model_database(&[posts()]);
     let o = AutoIncOptions {
         prefetch: 4,
@@ -98,7 +98,7 @@ fn ids_of_one_statement_are_consecutive_across_ranges_and_follow_the_increment()
 }
 
 #[test]
-fn ids_are_handed_out_without_a_call_until_the_range_is_used_up() {
+fn ids_cost_no_engine_call_until_the_range_is_used_up() {
     let counting = Counting::new(Arc::new(Model::new()));
     let calls = counting.calls.clone();
     let db = database(Arc::new(counting), &[posts()]);
@@ -114,7 +114,7 @@ fn ids_are_handed_out_without_a_call_until_the_range_is_used_up() {
 }
 
 #[test]
-fn a_clean_shutdown_loses_nothing_and_a_crash_repeats_nothing() {
+fn a_clean_shutdown_loses_no_id_and_a_crash_repeats_none() {
     let model = Model::new();
     let engine: Arc<dyn Engine> = Arc::new(model.reopen());
     let db = database(engine.clone(), &[posts()]);
@@ -142,7 +142,7 @@ fn a_clean_shutdown_loses_nothing_and_a_crash_repeats_nothing() {
 }
 
 #[test]
-fn the_end_of_the_columns_range_is_a_duplicate_and_the_counters_1467() {
+fn ids_beyond_the_columns_range_are_1062_and_beyond_the_counters_1467() {
     let db = model_database(&[table("t")
         .column("id", ColumnType::int(Kind::TinyInt))
         .auto()
@@ -185,7 +185,7 @@ fn the_end_of_the_columns_range_is_a_duplicate_and_the_counters_1467() {
 }
 
 #[test]
-fn threads_never_get_the_same_id_and_an_update_pushes_the_counter() {
+fn threads_never_get_the_same_id_and_an_update_raises_the_counter() {
     let db = model_database(&[posts()]);
     let o = AutoIncOptions {
         prefetch: 8,
@@ -219,7 +219,7 @@ fn threads_never_get_the_same_id_and_an_update_pushes_the_counter() {
 }
 
 #[test]
-fn explicit_values_at_the_very_end_are_stored_and_nothing_comes_after_them() {
+fn explicit_values_at_the_end_of_the_range_are_stored_and_no_id_follows() {
     let mut ty = ColumnType::int(Kind::BigInt);
     ty.unsigned = true;
     for explicit in [u64::MAX - 1, u64::MAX] {

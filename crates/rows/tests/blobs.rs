@@ -1,5 +1,5 @@
-//! Values outside of their rows: written, read, changed, moved and deleted
-//! with them, and nothing left over.
+//! Overflow values: they are written, read, changed, moved and deleted with their rows, and no
+//! chunks are left over.
 
 use crate::common::counting::Counting;
 use crate::common::{Def, all, begin, by_key, database, engines, get, ids, int};
@@ -44,8 +44,8 @@ fn row(id: i64, n: i64, a: Vec<u8>, b: Option<Vec<u8>>) -> Vec<Value> {
     ]
 }
 
-/// Keys in the spaces of parts.
-fn parts(db: &Db, table: &Table) -> Vec<Vec<u8>> {
+/// Keys of all chunks.
+fn chunks(db: &Db, table: &Table) -> Vec<Vec<u8>> {
     let mut txn = db.engine().begin(TxnOptions::default()).unwrap();
     let mut keys = Vec::new();
     for space in &table.overflow_spaces {
@@ -109,7 +109,7 @@ fn change(db: &Arc<Db>, id: i64, set: impl Fn(&mut Vec<Value>), mode: UpdateMode
 }
 
 #[test]
-fn values_of_any_size_come_back_and_leave_nothing_behind() {
+fn values_of_any_size_round_trip_and_leave_no_chunks_when_deleted() {
     let sizes = [
         0,
         1,
@@ -152,19 +152,19 @@ fn values_of_any_size_come_back_and_leave_nothing_behind() {
         for (size, row) in sizes.into_iter().zip(&rows) {
             assert!(row[2] == Value::Bytes(filled(size, 1)));
         }
-        assert!(!parts(&db, &table).is_empty());
+        assert!(!chunks(&db, &table).is_empty());
         let ids: Vec<i64> = (0..sizes.len())
             .map(|n| i64::try_from(n).unwrap())
             .collect();
         let mut txn = begin(&db);
         crate::common::delete(&mut txn, &table, &ids).unwrap();
         txn.commit().unwrap();
-        assert!(parts(&db, &table).is_empty());
+        assert!(chunks(&db, &table).is_empty());
     }
 }
 
 #[test]
-fn only_what_changes_is_written_and_the_version_moves() {
+fn an_update_writes_only_the_chunks_of_changed_values() {
     let db = database(engines().swap_remove(1), &[papers()]);
     let table = get(&db, "t");
     let size = 600_000;
@@ -183,14 +183,14 @@ fn only_what_changes_is_written_and_the_version_moves() {
             .unwrap();
         version
     };
-    let (first, v1) = (parts(&db, &table), version(&db));
+    let (first, v1) = (chunks(&db, &table), version(&db));
     assert_eq!(first.len(), 6);
-    // Another column: the parts stay.
+    // Another column: the chunks stay.
     change(&db, 1, |row| row[1] = int(5), UpdateMode::Plain);
-    assert_eq!(parts(&db, &table), first);
+    assert_eq!(chunks(&db, &table), first);
     let v2 = version(&db);
     assert!(v2 > v1);
-    // One of two values: half of the parts are new.
+    // One of two values: half of the chunks are new.
     let new = filled(size, 3);
     change(
         &db,
@@ -198,7 +198,7 @@ fn only_what_changes_is_written_and_the_version_moves() {
         |row| row[2] = Value::Bytes(new.clone()),
         UpdateMode::Plain,
     );
-    let second = parts(&db, &table);
+    let second = chunks(&db, &table);
     assert_eq!(second.iter().filter(|k| first.contains(k)).count(), 3);
     assert!(version(&db) > v2);
     assert!(all(&db, "t")[0][2] == Value::Bytes(new));
@@ -209,14 +209,14 @@ fn only_what_changes_is_written_and_the_version_moves() {
         |row| row[2] = Value::Bytes(b"short".to_vec()),
         UpdateMode::Plain,
     );
-    assert_eq!(parts(&db, &table).len(), 3);
+    assert_eq!(chunks(&db, &table).len(), 3);
     change(&db, 1, |row| row[3] = Value::Null, UpdateMode::Plain);
-    assert!(parts(&db, &table).is_empty());
+    assert!(chunks(&db, &table).is_empty());
     assert_eq!(all(&db, "t")[0], row(1, 5, b"short".to_vec(), None));
 }
 
 #[test]
-fn a_batch_of_rows_costs_one_call_more_and_ends_of_values_read_no_middle() {
+fn overflow_values_of_a_batch_cost_one_call_and_a_range_reads_its_chunks_only() {
     let counting = Arc::new(Counting::new(Arc::new(Model::new())));
     let db = database(counting.clone(), &[papers()]);
     let table = get(&db, "t");
@@ -260,7 +260,7 @@ fn a_batch_of_rows_costs_one_call_more_and_ends_of_values_read_no_middle() {
     )
     .unwrap();
     assert_eq!((starts, calls(&counting)), (5, 1));
-    // The first part of two, then the other one.
+    // The first chunk of two, then the other one.
     let upto = [(2, PREFIX + 5)];
     let mut more = Vec::new();
     txn.look_up(
@@ -281,7 +281,7 @@ fn a_batch_of_rows_costs_one_call_more_and_ends_of_values_read_no_middle() {
 }
 
 #[test]
-fn a_snapshot_keeps_its_values_while_others_change_them() {
+fn a_snapshot_reads_old_overflow_values() {
     for engine in engines() {
         let db = database(engine, &[papers()]);
         let table = get(&db, "t");
@@ -313,11 +313,11 @@ fn a_snapshot_keeps_its_values_while_others_change_them() {
 }
 
 #[test]
-fn a_found_duplicate_comes_whole_and_a_rolled_back_write_leaves_no_parts() {
+fn a_duplicate_row_is_returned_whole_and_a_rollback_leaves_no_chunks() {
     let db = database(engines().swap_remove(1), &[papers()]);
     let table = get(&db, "t");
     insert(&db, vec![row(1, 0, filled(100_000, 1), None)]);
-    let before = parts(&db, &table);
+    let before = chunks(&db, &table);
     let mut txn = begin(&db);
     let found = txn
         .insert_or_find(&table, &row(1, 9, vec![], None))
@@ -334,12 +334,12 @@ fn a_found_duplicate_comes_whole_and_a_rolled_back_write_leaves_no_parts() {
     let replaced = vec![row(1, 2, filled(50_000, 4), None)];
     txn.insert(&table, replaced, InsertMode::Replace).unwrap();
     txn.commit().unwrap();
-    let after = parts(&db, &table);
+    let after = chunks(&db, &table);
     assert_eq!(after.len(), 1);
     assert!(after.iter().all(|k| !before.contains(k)));
 }
 
-/// Random statements against a map; then CHECK TABLE's own look at the parts.
+/// Compares random statements with a map, then checks the chunks by CHECK TABLE.
 #[test]
 fn random_changes_agree_with_a_model() {
     for partitions in [None, Some(by_key(3))] {
@@ -392,8 +392,8 @@ fn random_changes_agree_with_a_model() {
         crate::common::verify::verify(&db);
         let check = || db.define(|cx| db.check_table(cx, &table)).unwrap().1;
         assert_eq!(check(), vec![]);
-        // A part taken away, and one that belongs to nobody, are found.
-        let spare = parts(&db, &table)[0].clone();
+        // A missing chunk and one that belongs to no row are found.
+        let spare = chunks(&db, &table)[0].clone();
         let mut kv = db.engine().begin(TxnOptions::default()).unwrap();
         for space in &table.overflow_spaces {
             let key = porpoise_kv::Key::new(*space, &spare);
@@ -419,7 +419,7 @@ fn random_changes_agree_with_a_model() {
 }
 
 #[test]
-fn a_scan_without_values_makes_no_second_call() {
+fn a_scan_without_overflow_values_makes_no_second_call() {
     let counting = Arc::new(Counting::new(Arc::new(Model::new())));
     let db = database(counting.clone(), &[papers()]);
     let table = get(&db, "t");

@@ -1,5 +1,5 @@
-//! How many engine calls statements cost: a constant, whatever the number of
-//! rows, keys and constraints.
+//! Number of engine calls of statements: it does not depend on the number of rows, keys and
+//! constraints.
 
 use crate::common::counting::{Counting, Taken};
 use crate::common::{N, begin, database, delete, get, ids, insert, update};
@@ -8,7 +8,7 @@ use porpoise_rows::catalog::FkAction;
 use std::sync::Arc;
 
 #[test]
-fn an_insert_is_one_lock_call_with_no_one_or_two_foreign_keys_and_any_number_of_rows() {
+fn an_insert_costs_one_lock_call_for_any_number_of_rows_and_foreign_keys() {
     let counting = Counting::new(Arc::new(Model::new()));
     let calls = counting.calls.clone();
     let db = database(
@@ -74,7 +74,7 @@ fn an_insert_is_one_lock_call_with_no_one_or_two_foreign_keys_and_any_number_of_
         insert(&mut txn, &get(&db, name), &rows).unwrap();
         assert_eq!(calls.take(), one_lock, "{name}, {} rows", rows.len());
     }
-    // The caller's lock is all that an UPDATE of other columns needs.
+    // An UPDATE of other columns needs only the caller's lock.
     update(&mut txn, &get(&db, "none"), &[1, 10, 11], |r| {
         r[1] = crate::common::int(7)
     })
@@ -82,7 +82,7 @@ fn an_insert_is_one_lock_call_with_no_one_or_two_foreign_keys_and_any_number_of_
     assert_eq!(calls.take(), one_lock);
     update(&mut txn, &get(&db, "none"), &[], |_| ()).unwrap();
     calls.take();
-    // Rows nothing refers to: the caller's lock, the statement's, one scan.
+    // Rows without references: the caller's lock, the statement's, one scan.
     txn.rollback();
     let mut txn = begin(&db);
     insert(&mut txn, &get(&db, "p"), &[&[1], &[2], &[3]]).unwrap();
@@ -92,7 +92,7 @@ fn an_insert_is_one_lock_call_with_no_one_or_two_foreign_keys_and_any_number_of_
     assert_eq!((found.scans, found.gets), (1, 0));
     assert_eq!(found.locks, 2);
     assert_eq!(calls.take(), no_call);
-    // Nothing refers to this one: the caller's lock is all.
+    // No table references this one: only the caller's lock.
     insert(&mut txn, &get(&db, "none"), &[&[1, 1], &[2, 1]]).unwrap();
     calls.take();
     delete(&mut txn, &get(&db, "none"), &[1, 2]).unwrap();
@@ -100,7 +100,7 @@ fn an_insert_is_one_lock_call_with_no_one_or_two_foreign_keys_and_any_number_of_
 }
 
 #[test]
-fn a_cascade_costs_three_calls_a_level_whatever_its_width() {
+fn a_cascade_costs_three_calls_a_level_for_any_number_of_rows() {
     let counting = Counting::new(Arc::new(Model::new()));
     let calls = counting.calls.clone();
     let level = |name: &str, parent: &str| {

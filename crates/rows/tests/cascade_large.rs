@@ -1,5 +1,5 @@
-//! Cascades over many rows: they finish, they can be ended from outside, and
-//! then nothing of them is left. `PORPOISE_CASCADE_ROWS` makes them larger.
+//! Cascades over many rows: they finish, or are killed and leave no change.
+//! `PORPOISE_CASCADE_ROWS` sets the number of rows.
 
 use crate::common::{begin, delete, get, ids, insert, ints, update};
 use porpoise_base::cancel::{Cancel, Reason};
@@ -44,7 +44,7 @@ fn family(count: i64) -> Arc<Db> {
     db
 }
 
-fn sound(db: &Arc<Db>) {
+fn check_consistency(db: &Arc<Db>) {
     for name in ["a", "b", "c"] {
         let table = get(db, name);
         let (_, problems) = db.define(|cx| db.check_table(cx, &table)).unwrap();
@@ -53,7 +53,7 @@ fn sound(db: &Arc<Db>) {
 }
 
 #[test]
-fn a_large_cascade_finishes_and_one_rolled_back_leaves_nothing() {
+fn a_large_cascade_finishes_and_its_rollback_leaves_no_change() {
     let count = rows();
     let db = family(count);
     let mut txn = begin(&db);
@@ -61,19 +61,19 @@ fn a_large_cascade_finishes_and_one_rolled_back_leaves_nothing() {
     assert_eq!((done.changed, done.cascaded), (1, count.cast_unsigned()));
     txn.rollback();
     assert_eq!(ints(&db, "b")[0], [1, 1]);
-    sound(&db);
+    check_consistency(&db);
     let mut txn = begin(&db);
     assert_eq!(delete(&mut txn, &get(&db, "a"), &[1]).unwrap(), 1);
     txn.commit().unwrap();
     for name in ["a", "b", "c"] {
         assert!(ints(&db, name).is_empty());
     }
-    sound(&db);
+    check_consistency(&db);
     assert_eq!(db.fk_counters().deleted(), 2 * count.cast_unsigned());
 }
 
 #[test]
-fn a_large_cascade_ends_when_it_is_killed_and_leaves_nothing() {
+fn a_killed_large_cascade_leaves_no_change() {
     let count = rows();
     let db = family(count);
     let mut refused = 0;
@@ -101,5 +101,5 @@ fn a_large_cascade_ends_when_it_is_killed_and_leaves_nothing() {
     for name in ["b", "c"] {
         assert_eq!(ints(&db, name).len() as i64, count);
     }
-    sound(&db);
+    check_consistency(&db);
 }

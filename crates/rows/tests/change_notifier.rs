@@ -1,4 +1,4 @@
-//! Watches of tables, and updates that always or never give a new version.
+//! Subscriptions to changes of tables, and row versions by update mode.
 
 use crate::common::{get, ids, model_database};
 use porpoise_kv::{LockMode, Read};
@@ -61,7 +61,7 @@ fn update(db: &Arc<Db>, table: &Arc<Table>, v: i64, mode: UpdateMode) -> u64 {
 }
 
 #[test]
-fn commits_to_watched_tables_are_counted_and_rollbacks_are_not() {
+fn commits_to_subscribed_tables_are_counted_and_rollbacks_are_not() {
     let (db, a, b) = open();
     let watch = db.subscribe(&[a.id]);
     insert(&db, &b, 1, true);
@@ -84,7 +84,7 @@ fn commits_to_watched_tables_are_counted_and_rollbacks_are_not() {
 }
 
 #[test]
-fn an_update_gives_a_new_version_where_something_changed_or_always_or_never() {
+fn update_modes_decide_whether_a_row_gets_a_new_version() {
     let (db, a, _) = open();
     insert(&db, &a, 1, true);
     let first = update(&db, &a, 5, UpdateMode::Plain);

@@ -1,5 +1,4 @@
-//! The check of a table finds what does not fit: rows, entries, parents
-//! planted or taken away behind the back of the constraints.
+//! CHECK TABLE finds rows, entries and parents that were added or deleted past the constraints.
 
 use crate::common::{begin, get, ids, insert, model_database};
 use porpoise_kv::{Check, Key, TxnOptions};
@@ -34,8 +33,8 @@ fn problems(db: &Arc<Db>, name: &str) -> Vec<String> {
     found.into_iter().map(|p| p.description).collect()
 }
 
-/// Deletes a key of an index straight from the engine, or puts it.
-fn plant(db: &Arc<Db>, name: &str, index: usize, key: &[u8], value: Option<&[u8]>) {
+/// Deletes a key of an index in the engine, or writes it if there is a value.
+fn write_in_engine(db: &Arc<Db>, name: &str, index: usize, key: &[u8], value: Option<&[u8]>) {
     let space = get(db, name).space(index, key);
     let mut txn = db.engine().begin(TxnOptions::default()).unwrap();
     match value {
@@ -50,7 +49,7 @@ fn one(n: i64) -> Vec<ValueRef<'static>> {
 }
 
 #[test]
-fn nothing_is_found_where_all_is_well() {
+fn a_consistent_database_has_no_problems() {
     let db = family();
     assert_eq!(problems(&db, "p"), Vec::<String>::new());
     assert_eq!(problems(&db, "c"), Vec::<String>::new());
@@ -60,7 +59,7 @@ fn nothing_is_found_where_all_is_well() {
 fn a_child_without_its_parent_is_found() {
     let db = family();
     let key = get(&db, "p").key_prefix(0, &one(2));
-    plant(&db, "p", 0, &key, None);
+    write_in_engine(&db, "p", 0, &key, None);
     assert_eq!(
         problems(&db, "c"),
         ["row 80000002 has no parent under `cp`"]
@@ -68,12 +67,12 @@ fn a_child_without_its_parent_is_found() {
 }
 
 #[test]
-fn a_missing_entry_and_a_left_over_one_are_found() {
+fn missing_and_left_over_entries_are_found() {
     let db = family();
     let c = get(&db, "c");
     let mut entry = c.key_prefix(1, &one(1));
     entry.extend(c.key_prefix(0, &one(1)));
-    plant(&db, "c", 1, &entry, None);
+    write_in_engine(&db, "c", 1, &entry, None);
     let found = problems(&db, "c");
     assert!(
         found.contains(&"row 80000001 has no entry in `p`".to_owned()),
@@ -81,17 +80,17 @@ fn a_missing_entry_and_a_left_over_one_are_found() {
     );
     let mut other = c.key_prefix(1, &one(9));
     other.extend(c.key_prefix(0, &one(1)));
-    plant(&db, "c", 1, &entry, Some(&[4]));
-    plant(&db, "c", 1, &other, Some(&[4]));
+    write_in_engine(&db, "c", 1, &entry, Some(&[4]));
+    write_in_engine(&db, "c", 1, &other, Some(&[4]));
     let found = problems(&db, "c");
     assert_eq!(found, ["index `p` has 4 entries for 3 rows"]);
 }
 
 #[test]
-fn a_row_that_cannot_be_read_or_stands_elsewhere_is_found() {
+fn unreadable_and_misplaced_rows_are_found() {
     let db = family();
     let p = get(&db, "p");
-    plant(&db, "p", 0, &p.key_prefix(0, &one(7)), Some(b"nonsense"));
+    write_in_engine(&db, "p", 0, &p.key_prefix(0, &one(7)), Some(b"nonsense"));
     let found = problems(&db, "p");
     assert!(
         found[0].starts_with("row 80000007 cannot be read"),

@@ -94,7 +94,7 @@ fn child_inserts_neither_wait_for_nor_deadlock_with_other_updates_of_the_parent(
         let mut setup = begin(&db);
         insert(&mut setup, &get(&db, "p"), &[&[1, 0], &[2, 0]]).unwrap();
         setup.commit().unwrap();
-        // Not at all: the parent's update is not even committed.
+        // The parent's update is not committed, and the insertion does not wait for it.
         let mut holder = begin(&db);
         update(&mut holder, &get(&db, "p"), &[1, 2], |r| r[1] = int(1)).unwrap();
         let mut child = db
@@ -138,7 +138,7 @@ fn child_inserts_neither_wait_for_nor_deadlock_with_other_updates_of_the_parent(
 }
 
 #[test]
-fn a_unique_value_is_given_to_one_of_many() {
+fn one_of_several_concurrent_inserts_of_a_unique_value_succeeds() {
     for engine in engines() {
         let db = database(engine, &[ids("t").int("u").unique("u", &["u"])]);
         let wins = AtomicU64::new(0);
@@ -166,7 +166,7 @@ fn a_unique_value_is_given_to_one_of_many() {
 }
 
 #[test]
-fn a_parents_key_cannot_move_away_from_a_child_about_to_be_committed() {
+fn a_parents_key_cannot_change_while_a_child_is_uncommitted() {
     for engine in engines() {
         let db = family(engine, FkAction::Restrict);
         let mut setup = begin(&db);
@@ -191,10 +191,10 @@ fn a_parents_key_cannot_move_away_from_a_child_about_to_be_committed() {
     }
 }
 
-/// A child that moves names its parent from another place; whoever deletes the
-/// parent meanwhile must find it there.
+/// A child whose primary key changes has a new index entry; a concurrent deletion of the parent must
+/// find that entry.
 #[test]
-fn a_child_that_moves_is_not_missed_by_the_delete_of_its_parent() {
+fn the_delete_of_a_parent_finds_a_child_whose_key_changes() {
     for engine in engines() {
         for on_delete in [FkAction::Restrict, FkAction::Cascade, FkAction::SetNull] {
             let db = family(engine.clone(), on_delete);
@@ -221,10 +221,10 @@ fn a_child_that_moves_is_not_missed_by_the_delete_of_its_parent() {
     }
 }
 
-/// The scan for children is no snapshot: an entry that goes from behind it to
-/// before it is kept still by the parent's lock.
+/// The scan for children does not read a snapshot: the parent's lock keeps entries from moving from
+/// behind the scan's position to before it.
 #[test]
-fn a_childs_entry_stays_in_its_place_while_its_parent_is_being_deleted() {
+fn a_childs_entry_cannot_move_while_its_parent_is_being_deleted() {
     for engine in engines() {
         let child = ids("c").int("p").int("x");
         let child = child.int("v").key("p", &["p", "x"]);
@@ -251,9 +251,9 @@ fn a_childs_entry_stays_in_its_place_while_its_parent_is_being_deleted() {
     }
 }
 
-/// Rows may be locked for any change: the deletion itself asks for what holds off a child's check.
+/// Rows may be locked in any mode: the deletion itself locks the keys that a child's check needs.
 #[test]
-fn a_deletion_waits_for_childrens_checks_whatever_lock_its_row_has() {
+fn a_deletion_waits_for_the_parent_checks_of_children() {
     for engine in engines() {
         let db = family(engine, FkAction::Restrict);
         let mut setup = begin(&db);

@@ -1,7 +1,6 @@
-//! Threads change tables under random graphs of foreign keys (cycles, self
-//! references, diamonds, mixed actions, NULLs) at once, on a disk whose power
-//! goes off in the middle: afterwards no row lacks its parent, every index
-//! entry has its row, and every acknowledged transaction is there whole.
+//! Concurrent changes of tables under random graphs of foreign keys (cycles, self references,
+//! diamonds, mixed actions, NULLs) until the power fails: afterwards no row lacks its parent, every
+//! index entry has its row, and every acknowledged transaction is complete.
 
 use crate::common::verify::verify;
 use crate::common::{Def, N, all, database, delete, get, ids, insert, table, update};
@@ -18,9 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const THREADS: i64 = 3;
-/// Transactions of a thread, where the power stays on.
+/// Transactions of a thread, if the power does not fail.
 const STEPS: i64 = 60;
-/// Ids are drawn from so many.
+/// Number of different ids.
 const IDS: i64 = 12;
 /// Errors that a statement may fail with: a violated foreign key, a
 /// duplicate key (also from a cascade), a conflict, a lock wait timeout.
@@ -66,7 +65,7 @@ fn graph(rng: &mut fastrand::Rng) -> Vec<Def> {
     defs
 }
 
-/// One transaction of some statements, and a row that tells that it was done.
+/// One transaction of some statements, and a row that records it.
 fn transaction(
     db: &Arc<Db>,
     rng: &mut fastrand::Rng,
@@ -120,7 +119,7 @@ fn run(db: &Arc<Db>, seed: u64, tables: usize, refused: &AtomicU64) -> BTreeSet<
                 Err(e) if REFUSALS.contains(&e.code()) => {
                     refused.fetch_add(1, Ordering::Relaxed);
                 }
-                // The power is off.
+                // The power has failed.
                 Err(_) => break,
             }
         }
@@ -136,7 +135,7 @@ fn run(db: &Arc<Db>, seed: u64, tables: usize, refused: &AtomicU64) -> BTreeSet<
 }
 
 #[test]
-fn a_power_cut_amid_many_writers_leaves_no_orphan() {
+fn a_power_failure_during_concurrent_writes_leaves_no_orphan() {
     let (refused, mut done, mut cut) = (AtomicU64::new(0), 0, 0);
     for seed in 0..200u64 {
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -144,7 +143,7 @@ fn a_power_cut_amid_many_writers_leaves_no_orphan() {
         let disk = MemDisk::new();
         let db = database(open(&disk).unwrap(), &defs);
         let catalog = (*db.catalog()).clone();
-        // Every fourth disk goes on to the end.
+        // Every fourth disk does not fail.
         if seed % 4 != 0 {
             let stop = disk.operations() + rng.u64(1..150);
             disk.stop_after(Some(stop));
@@ -170,7 +169,7 @@ fn a_power_cut_amid_many_writers_leaves_no_orphan() {
         let lost: Vec<_> = told.difference(&there).collect();
         assert!(lost.is_empty(), "seed {seed}: {lost:?} were acknowledged");
     }
-    // The test tests something.
+    // Some statements succeed and some are refused.
     let refused = refused.into_inner();
     assert!(
         done > 500 && refused > 500 && cut > 20,

@@ -1,6 +1,5 @@
-//! Power goes off at any operation of the disk while ids are handed out: no
-//! id is handed out a second time, whether or not its row survived, with the
-//! log synced at every commit and with an interval between syncs.
+//! Power failures at any operation of the disk while ids are generated: no id is generated twice,
+//! whether or not its row survived, with the log synced at every commit and at intervals.
 
 use crate::common::{begin, get};
 use porpoise_base::disk::MemDisk;
@@ -26,7 +25,7 @@ fn open(disk: &MemDisk, durability: Durability) -> Arc<Db> {
     crate::common::open(engine.unwrap())
 }
 
-/// A disk with the table on it, its ids of a kind.
+/// A disk with the table, whose ids have a type.
 fn created(durability: Durability, kind: Kind) -> MemDisk {
     let disk = MemDisk::new();
     let db = open(&disk, durability);
@@ -46,7 +45,7 @@ fn created(durability: Durability, kind: Kind) -> MemDisk {
     disk.after_power_cut(0)
 }
 
-/// Inserts rows until the disk stops; every id that was handed out.
+/// Inserts rows until the disk fails, and adds every id that was generated to `used`.
 fn hand_out(db: &Arc<Db>, prefetch: u64, used: &mut BTreeSet<u64>) {
     let posts = get(db, "posts");
     let options = AutoIncOptions {
@@ -69,7 +68,7 @@ fn hand_out(db: &Arc<Db>, prefetch: u64, used: &mut BTreeSet<u64>) {
 }
 
 #[test]
-fn no_id_is_handed_out_again_after_a_power_cut() {
+fn no_id_is_generated_again_after_a_power_failure() {
     let interval = Durability::Interval(Duration::from_secs(60));
     for durability in [Durability::Sync, interval] {
         for prefetch in [1, 5, 256] {

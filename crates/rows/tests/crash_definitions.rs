@@ -1,6 +1,6 @@
-//! Power goes off at every operation of the disk while a definition changes:
-//! after the restart the table is as before or as after, whole, with all its
-//! index entries and parents, and nothing is left over.
+//! Power failures at every operation of the disk while a definition changes: after the restart the
+//! table is as before or as after, with all its index entries and parents, and no space is left
+//! over.
 
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::{CommitPosition, Durability, Engine};
@@ -133,7 +133,7 @@ const CHANGES: &[(&str, Change)] = &[
     }),
 ];
 
-/// The definition and the rows of what was `t`, as text.
+/// The definition and the rows of the table that was `t`, as text.
 fn picture(db: &Arc<Db>) -> String {
     let Some(table) = get(db, "t").or_else(|| get(db, "u")) else {
         return "none".to_owned();
@@ -150,8 +150,8 @@ fn picture(db: &Arc<Db>) -> String {
     format!("{} {rows:?} {more:?}", show::create_table(&table, None))
 }
 
-/// Everything fits together, and only what is named is there.
-fn sound(db: &Arc<Db>, what: &str) {
+/// Checks that rows, entries and constraints match, and that only referenced spaces exist.
+fn check_consistency(db: &Arc<Db>, what: &str) {
     let mut named = 0;
     for table in db.catalog().tables.values() {
         let (_, problems) = db.define(|cx| db.check_table(cx, table)).unwrap();
@@ -162,7 +162,7 @@ fn sound(db: &Arc<Db>, what: &str) {
 }
 
 /// Cuts the power at every operation of the disk while `change` runs.
-fn cut_off_anywhere(
+fn fail_at_every_operation(
     name: &str,
     family: &dyn Fn(&MemDisk) -> Arc<KvMem>,
     change: &dyn Fn(&Arc<Db>) -> porpoise_rows::Result<CommitPosition>,
@@ -196,7 +196,7 @@ fn cut_off_anywhere(
         let now = picture(&db);
         assert!(now == before || now == after, "{what}: {now}");
         assert!(now == after || !acknowledged, "{what} was lost");
-        sound(&db, &what);
+        check_consistency(&db, &what);
         old += usize::from(now == before);
         new += usize::from(now == after);
     }
@@ -204,9 +204,9 @@ fn cut_off_anywhere(
 }
 
 #[test]
-fn a_definition_cut_off_anywhere_is_as_before_or_as_after() {
+fn a_power_failure_leaves_a_definition_as_before_or_as_after() {
     for (name, change) in CHANGES {
-        cut_off_anywhere(name, &family, change, &picture);
+        fail_at_every_operation(name, &family, change, &picture);
     }
 }
 
@@ -263,7 +263,7 @@ fn exchangeable(disk: &MemDisk, has_key: bool) -> Arc<KvMem> {
 }
 
 #[test]
-fn an_exchange_of_a_partition_cut_off_anywhere_is_as_before_or_as_after() {
+fn a_power_failure_leaves_a_partition_exchange_as_before_or_as_after() {
     let named = |name: &str| ("d".to_owned(), name.to_owned());
     let change = |db: &Arc<Db>| {
         let exchange = Exchange {
@@ -287,6 +287,6 @@ fn an_exchange_of_a_partition_cut_off_anywhere_is_as_before_or_as_after() {
     // With keys the spaces change owners, without them the rows are copied.
     for (name, has_key) in [("exchange", true), ("exchange by copies", false)] {
         let family = |disk: &MemDisk| exchangeable(disk, has_key);
-        cut_off_anywhere(name, &family, &change, &picture);
+        fail_at_every_operation(name, &family, &change, &picture);
     }
 }

@@ -1,6 +1,5 @@
-//! Definitions: what is created is there after a restart, what is refused
-//! leaves nothing, and indexes and constraints added later are built from the
-//! rows that are there.
+//! Definitions: they survive a restart, refused ones leave no spaces, and indexes and constraints
+//! added later are built from the existing rows.
 
 use crate::common::{counting, open};
 use porpoise_kv::model::Model;
@@ -87,7 +86,7 @@ fn check(db: &Db, name: &str) -> u64 {
 }
 
 #[test]
-fn definitions_and_rows_are_there_after_a_restart() {
+fn definitions_and_rows_survive_a_restart() {
     let engine = Model::new();
     let db = family(Arc::new(engine.reopen()));
     add(&db, "parent", &[(1, 10), (2, 20)]).unwrap();
@@ -120,7 +119,7 @@ fn set_histogram(db: &Arc<Db>, column: &str) {
 }
 
 #[test]
-fn histograms_last_as_long_as_their_columns() {
+fn histograms_are_dropped_with_their_columns() {
     let engine = Model::new();
     let db = family(Arc::new(engine.reopen()));
     add(&db, "parent", &[(1, 10), (2, 20), (3, 20)]).unwrap();
@@ -148,7 +147,7 @@ fn histograms_last_as_long_as_their_columns() {
         db.define(|cx| db.drop_tables(cx, &name, false)).unwrap();
     }
     drop(db);
-    // Nothing is left of dropped histograms that a start would find.
+    // A start finds no dropped histogram.
     let db = open(Arc::new(engine.reopen()));
     assert!(db.catalog().histograms.is_empty());
 }
@@ -165,7 +164,7 @@ fn show_create_table_prints_what_mysql_prints() {
 }
 
 #[test]
-fn refusals_have_mysql_numbers_and_leave_nothing() {
+fn refused_definitions_have_mysql_error_numbers_and_leave_no_spaces() {
     let engine = Model::new();
     let db = family(Arc::new(engine.reopen()));
     let spaces = db.engine().spaces().unwrap().len();
@@ -195,7 +194,7 @@ fn refusals_have_mysql_numbers_and_leave_nothing() {
 }
 
 #[test]
-fn an_index_added_later_holds_the_rows_that_are_there() {
+fn an_index_added_later_has_the_existing_rows() {
     let db = family(Arc::new(Model::new()));
     let rows: Vec<(i64, i64)> = (0..2500).map(|n| (n, n / 2)).collect();
     add(&db, "parent", &rows).unwrap();
@@ -209,7 +208,7 @@ fn an_index_added_later_holds_the_rows_that_are_there() {
 }
 
 #[test]
-fn a_foreign_key_added_later_is_validated_and_an_index_it_needs_stays() {
+fn a_foreign_key_added_later_is_validated_and_keeps_its_index() {
     let db = family(Arc::new(Model::new()));
     add(&db, "parent", &[(1, 1)]).unwrap();
     create(&db, &table("late", &["id", "p"], Vec::new())).unwrap();
@@ -229,7 +228,7 @@ fn a_foreign_key_added_later_is_validated_and_an_index_it_needs_stays() {
 }
 
 #[test]
-fn truncate_empties_and_starts_ids_anew() {
+fn truncate_deletes_all_rows_and_resets_ids() {
     let db = family(Arc::new(Model::new()));
     add(&db, "parent", &[(1, 1)]).unwrap();
     add(&db, "child", &[(1, 1)]).unwrap();
@@ -254,7 +253,7 @@ fn a_definition_of_unknown_outcome_keeps_its_spaces() {
     let engine = Arc::new(counting::Counting::new(model.clone()));
     let db = family(engine.clone());
     add(&db, "parent", &[(1, 1)]).unwrap();
-    engine.lose_answers.store(true, Ordering::SeqCst);
+    engine.lose_outcomes.store(true, Ordering::SeqCst);
     create(&db, &table("late", &["id", "p"], Vec::new())).unwrap_err();
     truncate(&db, "child").unwrap_err();
     alter(&db, "parent", index(IndexKind::Unique, "a", &["a"])).unwrap_err();

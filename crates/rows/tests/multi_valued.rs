@@ -149,7 +149,7 @@ fn lock(txn: &mut Txn, table: &Table, id: i64) -> Option<(Vec<u8>, RowBuf)> {
     Some((key, old?))
 }
 
-/// One change of random kind; whether it was refused as a duplicate.
+/// Makes one random change. Returns whether it was refused as a duplicate.
 fn change(txn: &mut Txn, table: &Arc<Table>, rng: &mut Rng, rows: &mut Rows) -> bool {
     let id = rng.below(12) as i64;
     let count = rng.below(4);
@@ -217,7 +217,7 @@ fn change(txn: &mut Txn, table: &Arc<Table>, rng: &mut Rng, rows: &mut Rows) -> 
                 assert!(!rows.contains_key(&id));
                 return false;
             };
-            // It may move.
+            // The row's id may change.
             let to = if rng.below(3) == 0 { id + 40 } else { id };
             let mut others = rows.clone();
             others.remove(&id);
@@ -273,7 +273,8 @@ fn entries_follow_random_changes() {
 
 const STEPS: u64 = 30;
 
-/// Commits random changes; how many were acknowledged, and whether the table was made.
+/// Commits random changes. Returns whether the table was created, and the number of acknowledged
+/// changes.
 fn run(disk: &MemDisk) -> (bool, u64) {
     let engine = KvMem::open(KvMemOptions {
         dir: Some("/data".into()),
@@ -310,7 +311,7 @@ fn step(engine: &KvMem, db: &Arc<Db>, n: u64) -> Option<()> {
 }
 
 #[test]
-fn entries_are_whole_after_a_power_cut() {
+fn entries_match_their_rows_after_a_power_failure() {
     let whole = MemDisk::new();
     assert_eq!(run(&whole), (true, STEPS));
     for stop in (1..whole.operations()).step_by(5) {

@@ -1,5 +1,5 @@
-//! Catalogs of older format versions are read, changed, and survive power going off amid the change
-//! that brings them to the present version; later versions are refused.
+//! Catalogs of older format versions: they are read and changed, and survive a power failure during
+//! the change that rewrites them in the present version. Later versions are refused.
 
 use porpoise_base::cancel::Cancel;
 use porpoise_base::disk::MemDisk;
@@ -162,8 +162,8 @@ fn picture(db: &Arc<Db>) -> String {
     text
 }
 
-/// Everything fits together, and only what is named is there.
-fn sound(db: &Arc<Db>, what: &str) {
+/// Checks that rows, entries and constraints match, and that only referenced spaces exist.
+fn check_consistency(db: &Arc<Db>, what: &str) {
     let mut named = 0;
     for table in db.catalog().tables.values() {
         let (_, problems) = run(db, |cx| db.check_table(cx, table)).unwrap();
@@ -182,7 +182,7 @@ fn insert(db: &Arc<Db>, name: &str, row: [i64; 2]) -> porpoise_rows::Result<()> 
     Ok(db.engine().wait_durable(done.position)?)
 }
 
-/// Adds a column, which writes the table's row anew, in the present version.
+/// Adds a column, which rewrites the table's record in the present version.
 fn change(db: &Arc<Db>) -> porpoise_rows::Result<CommitPosition> {
     let added = ColumnSpec {
         name: "b".to_owned(),
@@ -219,12 +219,12 @@ fn every_older_catalog_is_read_and_its_constraints_hold() {
         insert(&db, "t", [50, 50]).unwrap();
         let orphan = insert(&db, "t", [51, 51]).unwrap_err();
         assert_eq!(orphan.code(), 1452, "{orphan}");
-        sound(&db, &format!("version {version}"));
+        check_consistency(&db, &format!("version {version}"));
     }
 }
 
 #[test]
-fn what_changes_an_old_catalog_cut_off_anywhere_is_as_before_or_as_after() {
+fn a_power_failure_leaves_an_old_catalog_as_before_or_as_after_the_change() {
     for version in 1..PRESENT {
         let rows = fixture(version);
         let disk = MemDisk::new();
@@ -236,7 +236,7 @@ fn what_changes_an_old_catalog_cut_off_anywhere_is_as_before_or_as_after() {
         whole.wait_durable(position).unwrap();
         let after = picture(&db);
         let table = get(&db, "t").id.0.to_be_bytes();
-        // Only what was changed is of the present version now.
+        // Only changed records have the present version now.
         for (key, found) in versions(&whole) {
             let changed = key == [0] || key[1..] == table;
             let expected = if changed { PRESENT } else { version };
@@ -262,7 +262,7 @@ fn what_changes_an_old_catalog_cut_off_anywhere_is_as_before_or_as_after() {
             let now = picture(&db);
             assert!(now == before || now == after, "{what}: {now}");
             assert!(now == after || told.is_err(), "{what} was lost");
-            sound(&db, &what);
+            check_consistency(&db, &what);
             if now == before {
                 old += 1;
                 let position = change(&db).expect(&what);

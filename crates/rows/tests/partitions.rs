@@ -1,5 +1,5 @@
-//! A partitioned table behaves as a plain one: the same random statements give
-//! the same results, the same errors and the same order of every index.
+//! Partitioned tables behave like plain ones: random statements have the same results, errors and
+//! order of every index on both.
 
 use crate::common::verify::verify;
 use crate::common::{NULL, all_in, begin, database, engines, get, ids, int, table, text};
@@ -131,7 +131,7 @@ fn outcome<T>(result: Result<T, Error>, counts: impl Fn(&T) -> u64) -> Result<u6
 }
 
 /// Rows of an index in order, as a scan in batches of some size shows them.
-/// Rows of a table with hidden keys are told apart by nothing else.
+/// Rows of a table with hidden keys differ only in these.
 fn scan(txn: &mut Txn, table: &Table, spec: &ScanSpec, batch: usize) -> Vec<(Vec<u8>, Vec<Value>)> {
     let mut position = ScanPosition::default();
     let mut rows = Vec::new();
@@ -282,7 +282,7 @@ fn run(db: &Arc<Db>, seed: u64, statements: usize) {
 }
 
 #[test]
-fn random_statements_do_the_same_to_a_partitioned_table_as_to_a_plain_one() {
+fn random_statements_have_equal_results_on_partitioned_and_plain_tables() {
     for engine in 0..2 {
         for (n, by) in schemes().into_iter().enumerate() {
             for hidden in [false, true] {
@@ -298,7 +298,7 @@ fn random_statements_do_the_same_to_a_partitioned_table_as_to_a_plain_one() {
 }
 
 #[test]
-fn a_row_that_belongs_nowhere_is_refused_and_skipped_by_ignore() {
+fn a_row_without_a_partition_is_refused_and_skipped_by_ignore() {
     let by = scheme(
         Method::Range,
         &[1],
@@ -388,7 +388,7 @@ fn foreign_keys_hold_from_and_to_partitioned_tables() {
 }
 
 #[test]
-fn pruning_leaves_out_no_partition_with_a_match() {
+fn pruning_excludes_no_partition_with_a_match() {
     let mut rng = fastrand::Rng::with_seed(5);
     for by in schemes() {
         let db = crate::common::model_database(&[def("t", Some(by), false)]);
@@ -442,7 +442,7 @@ fn pruning_leaves_out_no_partition_with_a_match() {
             }
         }
     }
-    // And it does leave some out.
+    // It does exclude some.
     let by = schemes().swap_remove(4);
     let db = crate::common::model_database(&[def("t", Some(by), false)]);
     let known = KnownCondition {

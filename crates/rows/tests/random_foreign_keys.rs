@@ -152,7 +152,7 @@ impl World {
         ids
     }
 
-    /// Runs one statement on both sides; says what it was.
+    /// Runs one statement on both sides. Returns its description.
     fn step(&mut self) -> String {
         let t = self.rng.usize(0..self.naive.tables.len());
         self.before = self.naive.clone();
@@ -171,7 +171,7 @@ impl World {
     ) {
         match (got, want) {
             (Ok(got), Ok(want)) => assert_eq!(got, want, "{what}"),
-            // In which order a deep cascade meets several obstacles is not fixed.
+            // The order in which a deep cascade finds several errors is not defined.
             (Err(e), Err(r)) if r.deep => {
                 assert!([1451, 1452, 1761].contains(&e.code()), "{what}: {e}");
             }
@@ -370,7 +370,7 @@ fn run(seed: u64, engine: Arc<dyn Engine>) {
 }
 
 #[test]
-fn statements_do_what_a_naive_database_does() {
+fn random_statements_agree_with_a_naive_database() {
     let only = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
     let count = std::env::var("SEEDS").ok().and_then(|s| s.parse().ok());
     let seeds: Vec<u64> = only.map_or_else(|| (0..count.unwrap_or(300)).collect(), |s| vec![s]);

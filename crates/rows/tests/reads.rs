@@ -70,7 +70,7 @@ fn ids(txn: &mut Txn, t: &Table, spec: &ScanSpec, batch: usize) -> Vec<i64> {
 }
 
 #[test]
-fn scans_go_both_ways_over_any_index_in_batches_of_any_size() {
+fn scans_in_batches_read_any_index_in_both_directions() {
     let db = filled();
     let t = get(&db, "t");
     let mut txn = begin(&db);
@@ -102,7 +102,7 @@ fn scans_go_both_ways_over_any_index_in_batches_of_any_size() {
 }
 
 #[test]
-fn entries_alone_name_primary_keys_in_one_call() {
+fn entries_give_primary_keys_in_one_call() {
     let counting = Counting::new(Arc::new(Model::new()));
     let calls = counting.calls.clone();
     let db = database(Arc::new(counting), &[things()]);
@@ -142,7 +142,7 @@ fn entries_alone_name_primary_keys_in_one_call() {
 }
 
 #[test]
-fn unique_look_ups_show_present_and_absent_keys_by_number() {
+fn unique_lookups_report_present_and_absent_keys_by_position() {
     let db = filled();
     let t = get(&db, "t");
     let mut txn = begin(&db);
@@ -195,7 +195,7 @@ fn unique_look_ups_show_present_and_absent_keys_by_number() {
 }
 
 #[test]
-fn a_locked_row_is_the_newest_one_and_says_so() {
+fn a_locked_row_is_the_newest_version_and_reported_as_newer() {
     let db = filled();
     let t = get(&db, "t");
     let mut reader = begin(&db);
@@ -234,7 +234,7 @@ fn a_locked_row_is_the_newest_one_and_says_so() {
         [Some((true, false, int(77))), Some((false, false, int(1)))]
     );
     assert_eq!(reader.check_newer(true).unwrap_err().code(), 1213);
-    // SKIP LOCKED passes over them.
+    // SKIP LOCKED skips them.
     let mut other = begin(&db);
     let mut granted = vec![true; 2];
     other
@@ -260,7 +260,7 @@ fn a_locked_row_is_the_newest_one_and_says_so() {
 }
 
 #[test]
-fn tables_without_a_primary_key_keep_equal_rows_in_order_of_insertion() {
+fn tables_without_a_primary_key_return_equal_rows_in_insertion_order() {
     let db = model_database(&[table("h")
         .int("a")
         .null()
@@ -279,7 +279,7 @@ fn tables_without_a_primary_key_keep_equal_rows_in_order_of_insertion() {
 }
 
 #[test]
-fn keys_compare_as_the_collation_says_and_messages_show_what_was_given() {
+fn keys_compare_by_collation_and_messages_show_the_given_text() {
     let db = model_database(&[table("t")
         .text("name", 20, Collation::UTF8MB4_GENERAL_CI)
         .int("n")
@@ -294,7 +294,7 @@ fn keys_compare_as_the_collation_says_and_messages_show_what_was_given() {
     let e = put("ADA").unwrap_err();
     assert_eq!(e.to_string(), "Duplicate entry 'ADA-1' for key 't.PRIMARY'");
     put("Adam").unwrap();
-    // A change of case changes the row and not its place.
+    // A change of case changes the row but not its key.
     let key = t.primary_key(&[text("ada"), int(1)]);
     let mut old = None;
     let wait = txn.wait();

@@ -1,5 +1,5 @@
-//! Any row comes back as it was written, column by column, and by other
-//! versions of its table's definition.
+//! Rows round-trip column by column, and are read under other versions of their table's
+//! definition.
 
 use crate::common::{get, ids, model_database};
 use porpoise_rows::catalog::{Column, ColumnId, LayoutDef, Table};
@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn every_column_reads_as_written(
+    fn every_column_round_trips(
         values in a_row(),
         version in 1u64..1 << 53,
         expiry in prop_oneof![Just(0u64), 1u64..u64::MAX],
@@ -208,7 +208,7 @@ fn a_row_is_read_by_later_definitions() {
 }
 
 #[test]
-fn the_bytes_of_a_row_are_as_documented() {
+fn the_bytes_of_a_row_match_the_documented_format() {
     let t = (*get(
         &model_database(&[ids("t")
             .text("a", 20, Collation::UTF8MB4_BIN)
@@ -244,7 +244,7 @@ fn the_bytes_of_a_row_are_as_documented() {
 }
 
 #[test]
-fn a_value_of_the_wrong_kind_is_named() {
+fn the_column_of_a_value_of_the_wrong_kind_is_reported() {
     let t = get(&model_database(&[ids("t")]), "t");
     let stamp = RowStamp {
         version: 1,

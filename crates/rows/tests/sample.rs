@@ -18,7 +18,7 @@ fn things() -> crate::common::Def {
 }
 
 #[test]
-fn small_tables_are_counted_and_long_ones_guessed() {
+fn small_tables_are_counted_and_large_ones_estimated() {
     let db = model_database(&[things()]);
     let mut txn = begin(&db);
     let rows: Vec<[i64; 3]> = (0..6000).map(|n| [n, n / 100, n]).collect();
@@ -38,7 +38,7 @@ fn small_tables_are_counted_and_long_ones_guessed() {
 }
 
 #[test]
-fn few_values_of_a_long_table_are_seen_to_be_few() {
+fn few_distinct_values_of_a_large_table_are_estimated_as_few() {
     let db = model_database(&[things()]);
     let mut txn = begin(&db);
     let rows: Vec<[i64; 3]> = (0..20_000).map(|n| [n, n % 4, n]).collect();
@@ -51,7 +51,7 @@ fn few_values_of_a_long_table_are_seen_to_be_few() {
 }
 
 #[test]
-fn an_empty_table_has_no_rows_and_one_value() {
+fn an_empty_table_has_no_rows_and_one_distinct_value() {
     let db = model_database(&[things()]);
     let sample = db.sample(&get(&db, "t"), Effort::QUICK).unwrap();
     assert_eq!(sample.rows, 0);
@@ -59,7 +59,7 @@ fn an_empty_table_has_no_rows_and_one_value() {
 }
 
 #[test]
-fn entries_hold_their_parts_and_the_primary_key() {
+fn entries_have_the_values_of_their_parts_and_the_primary_key() {
     let db = model_database(&[things()]);
     let t = get(&db, "t");
     let mut txn = begin(&db);

@@ -1,5 +1,5 @@
-//! Rows of a statement are judged one by one in its order, as MySQL does.
-//! The expectations marked "seen" were taken from a MySQL-compatible server.
+//! The rows of a statement are checked one by one in its order, as in MySQL. Expectations marked
+//! "seen" were observed on a MySQL-compatible server.
 
 use crate::common::verify::verify;
 use crate::common::{
@@ -21,7 +21,7 @@ fn self_referencing(on_delete: porpoise_rows::catalog::FkAction) -> Arc<Db> {
 }
 
 #[test]
-fn a_row_sees_parents_before_it_in_the_statement_and_itself_but_none_after() {
+fn a_row_may_reference_itself_and_earlier_rows_of_its_statement() {
     let db = self_referencing(NoAction);
     let s = get(&db, "s");
     let mut txn = begin(&db);
@@ -42,7 +42,7 @@ fn a_row_sees_parents_before_it_in_the_statement_and_itself_but_none_after() {
 }
 
 #[test]
-fn a_duplicate_key_wins_over_a_missing_parent() {
+fn a_duplicate_key_is_reported_before_a_missing_parent() {
     let db = self_referencing(NoAction);
     let s = get(&db, "s");
     let mut txn = begin(&db);
@@ -55,7 +55,7 @@ fn a_duplicate_key_wins_over_a_missing_parent() {
 }
 
 #[test]
-fn ignore_skips_row_by_row_and_reports_why() {
+fn ignore_skips_failing_rows_and_reports_their_errors() {
     let db = self_referencing(NoAction);
     let s = get(&db, "s");
     let mut txn = begin(&db);
@@ -82,7 +82,7 @@ fn a_null_in_a_not_null_column_is_reported_after_the_rows_before_it() {
 }
 
 #[test]
-fn shifting_keys_upwards_collides_unless_done_downwards() {
+fn incrementing_keys_conflicts_in_ascending_order_only() {
     let db = model_database(&[ids("t").int("u").null().unique("u", &["u"])]);
     let t = get(&db, "t");
     let mut txn = begin(&db);
@@ -104,7 +104,7 @@ fn shifting_keys_upwards_collides_unless_done_downwards() {
 
 #[test]
 fn restrict_within_one_table_depends_on_the_order_of_a_delete() {
-    // Seen: 1451 upwards, fine downwards; a row naming itself never goes.
+    // Seen: 1451 upwards, fine downwards; a row that references itself is never deleted.
     let db = self_referencing(Restrict);
     let s = get(&db, "s");
     let mut txn = begin(&db);
@@ -140,7 +140,7 @@ fn a_cycle_of_cascades_ends_and_counts_only_what_the_statement_found() {
 }
 
 #[test]
-fn a_chain_of_updates_may_come_back_to_its_table() {
+fn a_cascade_of_updates_may_return_to_its_table() {
     // InnoDB refuses it with 1451 when a child exists.
     let db = model_database(&[ids("u").int("p").null().key("p", &["p"]).fk_with(
         "fu",
@@ -174,7 +174,7 @@ fn a_chain_of_updates_may_come_back_to_its_table() {
 }
 
 #[test]
-fn a_restricted_grandchild_stops_a_cascade_that_reaches_its_parent_first() {
+fn a_restricted_grandchild_refuses_a_cascade_that_reaches_its_parent_first() {
     // Seen: the constraints are taken in order of their names; `ba` comes
     // before `ca`, so the row of c is still there when b's row goes.
     let defs = |first: &str| {
@@ -214,7 +214,7 @@ fn a_restricted_grandchild_stops_a_cascade_that_reaches_its_parent_first() {
 }
 
 #[test]
-fn set_null_and_cascade_meeting_in_one_row_delete_it_once() {
+fn a_row_under_set_null_and_cascade_is_deleted_once() {
     let db = model_database(&[
         ids("a"),
         ids("b")
@@ -300,7 +300,7 @@ fn composite_keys_follow_updates_and_shared_columns_are_checked() {
 }
 
 #[test]
-fn without_checks_nothing_is_asked_and_nothing_follows() {
+fn without_foreign_key_checks_no_parent_is_checked_and_no_cascade_runs() {
     let db = self_referencing(Cascade);
     let s = get(&db, "s");
     let mut txn = begin(&db);
@@ -314,7 +314,7 @@ fn without_checks_nothing_is_asked_and_nothing_follows() {
 }
 
 #[test]
-fn own_deleted_parents_are_missing_and_own_new_ones_are_there() {
+fn parent_checks_see_own_deletions_and_insertions() {
     let db = model_database(&[
         ids("p"),
         ids("c")
@@ -341,7 +341,7 @@ fn own_deleted_parents_are_missing_and_own_new_ones_are_there() {
 }
 
 #[test]
-fn replace_deletes_what_is_in_the_way_with_its_children() {
+fn replace_deletes_conflicting_rows_and_their_children() {
     let db = model_database(&[
         ids("p").int("u").null().unique("u", &["u"]),
         ids("c")
@@ -363,7 +363,7 @@ fn replace_deletes_what_is_in_the_way_with_its_children() {
 }
 
 #[test]
-fn insert_or_find_shows_the_row_in_the_way() {
+fn insert_or_find_returns_the_conflicting_row() {
     let db = model_database(&[ids("p").int("u").null().unique("u", &["u"])]);
     let p = get(&db, "p");
     let mut txn = begin(&db);
@@ -389,7 +389,7 @@ fn insert_or_find_shows_the_row_in_the_way() {
 }
 
 #[test]
-fn an_update_that_changes_nothing_writes_nothing_and_keeps_the_version() {
+fn an_update_without_changes_writes_nothing_and_keeps_the_version() {
     let db = self_referencing(NoAction);
     let s = get(&db, "s");
     let mut txn = begin(&db);
@@ -426,7 +426,7 @@ fn replacing_a_row_newer_than_a_pinned_snapshot_is_a_conflict() {
     let mut writer = begin(&db);
     insert(&mut writer, &s, &[&[1, N]]).unwrap();
     writer.commit().unwrap();
-    // Checks never conflict: a duplicate is a duplicate.
+    // Unique checks read the newest state: a duplicate is no snapshot conflict.
     assert_eq!(
         insert(&mut reader, &s, &[&[1, N]]).unwrap_err().code(),
         1062

@@ -1,6 +1,6 @@
-//! Power goes off at every operation of the disk while large values and
-//! partitions change: afterwards every acknowledged commit is there, rows lie
-//! in their partitions, and no part of a value is missing or left over.
+//! Power failures at every operation of the disk while overflow values and partitions change:
+//! afterwards every acknowledged commit exists, rows are in their partitions, and no chunk is missing
+//! or left over.
 
 use crate::common::by_key;
 use porpoise_base::clock;
@@ -89,7 +89,7 @@ fn table(db: &Db) -> Option<Arc<Table>> {
     db.catalog().table("d", "t").cloned()
 }
 
-/// One step; `None` when the disk failed it.
+/// Runs one step; `None` if the disk failed.
 fn step(engine: &KvMem, db: &Arc<Db>, n: i64) -> Option<()> {
     let table = table(db)?;
     let key = |id: i64| table.key_prefix(0, &[ValueRef::Int(id)]);
@@ -122,7 +122,7 @@ fn step(engine: &KvMem, db: &Arc<Db>, n: i64) -> Option<()> {
     let position = txn.commit().ok()?.position;
     engine.wait_durable(position).ok()?;
     if n % 8 == 5 {
-        // All rows are dealt out again, with their parts.
+        // All rows are redistributed, with their chunks.
         let count = u32::try_from(n % 5 + 2).unwrap();
         let change = PartitionChange::By(by_key(count));
         db.define(|cx| db.change_partitions(cx, "d", "t", &change))
@@ -131,7 +131,7 @@ fn step(engine: &KvMem, db: &Arc<Db>, n: i64) -> Option<()> {
     Some(())
 }
 
-/// Runs the script; how many steps were acknowledged, and whether the table was made.
+/// Runs all steps. Returns whether the table was created, and the number of acknowledged steps.
 fn run(disk: &MemDisk) -> (bool, i64) {
     let Some((engine, db)) = open(disk) else {
         return (false, 0);
@@ -188,7 +188,7 @@ fn check(disk: &MemDisk, told: (bool, i64), at: &str) {
         return;
     };
     let rows = rows_of(&db, &table);
-    // The step that was under way is there as a whole, or not at all.
+    // The interrupted step is complete, or has no effect.
     let found = (told.1..=told.1 + 1).find(|n| rows == state(*n));
     assert!(found.is_some(), "{at}: {:?}", rows.keys());
     let problems = db.define(|cx| db.check_table(cx, &table)).unwrap().1;
@@ -200,11 +200,11 @@ fn check(disk: &MemDisk, told: (bool, i64), at: &str) {
         .flat_map(|t| t.all_spaces().collect::<Vec<_>>())
         .collect();
     let spaces = db.engine().spaces().unwrap();
-    assert_eq!(spaces.len(), known.len(), "{at}: spaces that nothing names");
+    assert_eq!(spaces.len(), known.len(), "{at}: unreferenced spaces");
 }
 
 #[test]
-fn a_power_cut_at_any_moment_leaves_values_whole_and_partitions_in_order() {
+fn a_power_failure_leaves_overflow_values_and_partitions_consistent() {
     let whole = MemDisk::new();
     assert_eq!(run(&whole), (true, STEPS));
     let operations = whole.operations();

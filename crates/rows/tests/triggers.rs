@@ -1,4 +1,4 @@
-//! Triggers of rows: when they fire, what they may change, and what becomes of their writes.
+//! Triggers of rows: when they fire, what they may change, and the atomicity of their writes.
 //!
 //! A trigger here is a Rust closure behind [`FireTriggers`]; `log` has one entry for each firing.
 
@@ -220,7 +220,7 @@ fn each_row_fires_before_and_after_its_change() {
 }
 
 #[test]
-fn before_triggers_change_the_row_that_is_judged_and_written() {
+fn before_triggers_change_the_row_that_is_checked_and_written() {
     let db = database(
         Arc::new(Model::new()),
         &[ids("t").int("a").triggers(&all_triggers())],
@@ -255,7 +255,7 @@ fn before_triggers_change_the_row_that_is_judged_and_written() {
 }
 
 #[test]
-fn what_triggers_write_belongs_to_the_statement() {
+fn writes_of_triggers_are_rolled_back_with_the_statement() {
     let db = database(
         Arc::new(Model::new()),
         &[ids("t").int("a").triggers(&all_triggers()), ids("log")],
@@ -281,7 +281,7 @@ fn what_triggers_write_belongs_to_the_statement() {
     )
     .unwrap();
     assert_eq!(all_in(&mut txn, &log), [row(&[1]), row(&[2])]);
-    // The second row is a duplicate: the first row and both triggers' rows go with it.
+    // The second row is a duplicate: the first row and the rows of both triggers are rolled back.
     let e = insert_rows(
         &mut txn,
         &runner,
@@ -518,7 +518,7 @@ fn writers_without_a_runner_of_their_own_use_that_of_the_server() {
 
 fn created(db: &Db, name: &str, order: TriggerOrder) -> Result<bool, Error> {
     let trigger = trigger(name, TriggerTime::Before, TriggerEvent::Insert);
-    db.define(|cx| db.create_trigger(cx, ("test", "t"), &trigger, &order, false))
+    db.define(|cx| db.create_trigger(cx, "test", "t", &trigger, &order, false))
         .map(|done| done.is_note)
 }
 
@@ -529,7 +529,7 @@ fn names(db: &Db, table: &str) -> Vec<String> {
 }
 
 #[test]
-fn definitions_have_an_order_and_stay_with_their_table() {
+fn triggers_have_an_order_and_belong_to_their_table() {
     let engine: Arc<dyn porpoise_kv::Engine> = Arc::new(Model::new());
     let db = open(engine.clone());
     let collation = Collation::UTF8MB4_GENERAL_CI;
@@ -567,14 +567,14 @@ fn definitions_have_an_order_and_stay_with_their_table() {
     };
     assert_eq!(rename(("other", "t")).unwrap_err().code(), 1435);
     rename(("test", "u")).unwrap();
-    db.define(|cx| db.drop_trigger(cx, ("test", "C"), false))
+    db.define(|cx| db.drop_trigger(cx, "test", "C", false))
         .unwrap();
     let e = db
-        .define(|cx| db.drop_trigger(cx, ("test", "c"), false))
+        .define(|cx| db.drop_trigger(cx, "test", "c", false))
         .unwrap_err();
     assert_eq!(e.code(), 1360);
     assert!(
-        db.define(|cx| db.drop_trigger(cx, ("test", "c"), true))
+        db.define(|cx| db.drop_trigger(cx, "test", "c", true))
             .unwrap()
             .is_note
     );

@@ -1,8 +1,10 @@
 //! The command line, generated from the table of settings.
 
 use crate::config::{self, Config, StartError, Values, table::SETTINGS};
+use crate::demo;
 use crate::import::{Existing, ImportOptions, Target};
-use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
+use porpoise_shell::{mc, sql};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -15,6 +17,12 @@ pub enum CliCommand {
     Check(PathBuf),
     /// Load a dump into a server.
     Import(Box<ImportOptions>),
+    /// Run the shell for SQL.
+    Sql(Box<sql::Options>),
+    /// Run the shell for memcached commands.
+    Mc(Box<mc::Options>),
+    /// Run a server in memory with example data, and a shell.
+    Demo(demo::Options),
     /// Replace this process by the benchmark program, with these arguments.
     Bench(Vec<OsString>),
     /// Print this text and exit.
@@ -154,6 +162,38 @@ fn bench_command() -> Command {
         )
 }
 
+fn sql_command() -> Command {
+    let command = Command::new("sql")
+        .disable_help_flag(true)
+        .about("A shell for SQL, over the MySQL protocol")
+        .after_help(
+            "Without -e, statements are read from the terminal or from standard input. The password is \
+             asked for (-p), read from a file, or taken from PORPOISE_SHELL_PASSWORD. Exit status 1: a \
+             statement failed, 2: a wrong option. \\? in the shell lists its commands. The history is in \
+             $XDG_STATE_HOME/porpoise; statements that may hold passwords are not recorded.",
+        );
+    sql::Options::augment_args(command)
+}
+
+fn mc_command() -> Command {
+    let command = Command::new("mc")
+        .disable_help_flag(true)
+        .about("A shell for memcached commands")
+        .after_help(
+            "porpoise mc get KEY; porpoise mc set KEY VALUE. Without a command, commands are read from the \
+             terminal or from standard input, one a line; `help` lists them. Exit status 1: a command \
+             failed, 2: a wrong option.",
+        );
+    mc::Options::augment_args(command)
+}
+
+fn demo_command() -> Command {
+    let command = Command::new("demo").about(
+        "Runs a server in memory with a forum of example, and opens the shell; leaves nothing behind",
+    );
+    demo::Options::augment_args(command)
+}
+
 fn command() -> Command {
     Command::new("porpoise")
         .version(env!("CARGO_PKG_VERSION"))
@@ -161,6 +201,9 @@ fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve_command())
+        .subcommand(sql_command())
+        .subcommand(mc_command())
+        .subcommand(demo_command())
         .subcommand(check_command())
         .subcommand(import_command())
         .subcommand(bench_command())
@@ -193,6 +236,9 @@ pub fn parse(
             let options = import_options(given, variable)?;
             return Ok(CliCommand::Import(Box::new(options)));
         }
+        Some(("sql", given)) => return options(given).map(|o| CliCommand::Sql(Box::new(o))),
+        Some(("mc", given)) => return options(given).map(|o| CliCommand::Mc(Box::new(o))),
+        Some(("demo", given)) => return options(given).map(CliCommand::Demo),
         Some(("bench", given)) => {
             let arguments = given.get_many("arguments").unwrap_or_default().cloned();
             return Ok(CliCommand::Bench(arguments.collect()));
@@ -216,6 +262,11 @@ pub fn parse(
         .map(PathBuf::from);
     let config = config::resolve(&options, variable, file.as_deref())?;
     Ok(CliCommand::Serve(Box::new(config)))
+}
+
+/// Options of a command that has its own structure of options.
+fn options<O: FromArgMatches>(given: &clap::ArgMatches) -> Result<O, StartError> {
+    O::from_arg_matches(given).map_err(|error| StartError::usage(one_line(&error, NO_COMMAND)))
 }
 
 /// Error message for a command line without a command.

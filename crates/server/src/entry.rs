@@ -6,6 +6,7 @@
 use crate::check;
 use crate::cli::{self, CliCommand};
 use crate::config::{Config, StartError};
+use crate::demo;
 use crate::import;
 use crate::serve;
 use porpoise_base::disk::Disk;
@@ -27,7 +28,7 @@ const NOT_FOUND: u8 = 127;
 /// keeps its files on `disk`.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, disk: Arc<dyn Disk>) -> ExitCode {
     match threads::guard(Role::Main, || run(arguments, disk)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             eprintln!("porpoise: {error}");
             ExitCode::from(error.status)
@@ -38,18 +39,22 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, disk: Arc<dyn Disk>) 
 fn run(
     arguments: impl IntoIterator<Item = OsString>,
     disk: Arc<dyn Disk>,
-) -> Result<(), StartError> {
+) -> Result<ExitCode, StartError> {
+    let done = |()| ExitCode::SUCCESS;
     match cli::parse(arguments, &|name| std::env::var(name).ok())? {
         CliCommand::Print(text) => {
             print!("{text}");
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         }
         CliCommand::Serve(config) => {
             start_logging(&config)?;
-            serve::run(&config, disk)
+            serve::run(&config, disk).map(done)
         }
-        CliCommand::Check(data_dir) => check::run(&data_dir),
-        CliCommand::Import(options) => import::run(&options),
+        CliCommand::Sql(options) => Ok(porpoise_shell::sql::run(&options)),
+        CliCommand::Mc(options) => Ok(porpoise_shell::mc::run(&options)),
+        CliCommand::Demo(options) => demo::run(&options),
+        CliCommand::Check(data_dir) => check::run(&data_dir).map(done),
+        CliCommand::Import(options) => import::run(&options).map(done),
         CliCommand::Bench(arguments) => Err(execute_bench(&arguments)),
     }
 }

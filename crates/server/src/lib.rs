@@ -3,6 +3,8 @@
 //! * [`entry`]: entry point of the binaries; [`cli`], [`config`]: command line and configuration.
 //! * [`serve`]: starts and stops the server; [`services`]: the components behind the listeners;
 //!   [`engine`]: opens the storage engine, the only module that names one.
+//! * [`summary`], [`service_manager`]: what `serve` tells people and systemd once it is ready.
+//! * [`demo`]: `porpoise demo`, a server in memory with example data.
 //! * [`import`]: loads dumps of MySQL Shell.
 //! * [`net`]: connections, worker groups, deferred replies; independent of protocols.
 //! * [`mysql`]: the MySQL listener.
@@ -19,6 +21,7 @@ pub mod check;
 pub mod cli;
 pub mod config;
 pub mod datadir;
+pub mod demo;
 pub mod engine;
 pub mod entry;
 pub mod http;
@@ -29,6 +32,8 @@ pub mod mysql;
 pub mod net;
 pub mod rows;
 pub mod serve;
+pub mod service_manager;
 pub mod services;
+pub mod summary;
 pub mod sys;
 pub mod tls;

@@ -14,7 +14,9 @@ use crate::http::{Health, Http, Pages};
 use crate::net::{
     BoundSocket, DurabilityWatermark, Listener, Listening, Net, NetConfig, NetMonitor, Protocol,
 };
+use crate::service_manager;
 use crate::services::Services;
+use crate::summary;
 use crate::sys::{self, Signals};
 use crate::tls;
 use porpoise_base::disk::Disk;
@@ -215,9 +217,12 @@ pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
         Listeners::open(sockets, &services, pages.clone()).map_err(|e| failed("HTTP", e))?;
     net.serve(listeners.listeners)
         .map_err(|e| failed("cannot accept", e))?;
-    announce(&listeners.lines, config.pick_ports);
+    let screen = summary::render(config, &listeners.lines, services.root_has_password);
+    announce(&listeners.lines, &screen);
+    service_manager::ready();
 
     signals.next().map_err(|e| failed("signals", e))?;
+    service_manager::stopping();
     tracing::info!("shutting down; a second signal ends the server immediately");
     pages.ending.store(true, Ordering::Relaxed);
     let second_signal = threads::spawn(Role::Signals, move || {
@@ -297,37 +302,15 @@ fn address_text(at: &Listening) -> String {
     }
 }
 
-/// Prints the lines that announce readiness, for scripts and people.
-fn announce(lines: &[(&'static str, String)], with_hints: bool) {
+/// Prints the lines that announce readiness: for scripts, and between them a screen for people.
+fn announce(lines: &[(&'static str, String)], screen: &str) {
     let mut text = String::new();
     for (name, place) in lines {
         text.push_str(&format!("ready {name} {place}\n"));
     }
-    if with_hints {
-        text.push_str(&hints(lines));
-    }
+    text.push_str(screen);
     text.push_str("porpoise ready\n");
     let mut out = io::stdout().lock();
     // Standard output may be closed.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// Formats example commands for connecting, to be copied.
-fn hints(lines: &[(&'static str, String)]) -> String {
-    let mut text = String::from("\n");
-    for (name, place) in lines {
-        let parts = place.rsplit_once(':');
-        match (*name, parts) {
-            ("mysql", Some((host, port))) => {
-                text.push_str(&format!("  mariadb -h {host} -P {port} -u root\n"));
-            }
-            ("memcached", Some((host, port))) => text.push_str(&format!(
-                "  printf 'set greeting 0 0 5\\r\\nhello\\r\\nget greeting\\r\\n' | nc -N {host} {port}\n"
-            )),
-            ("http", Some(_)) => text.push_str(&format!("  curl http://{place}/metrics\n")),
-            _ => {}
-        }
-    }
-    text.push('\n');
-    text
 }

@@ -9,6 +9,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -191,21 +193,27 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// A signalfd: SIGTERM and SIGINT are read instead of interrupting a thread.
+/// A signalfd: signals like SIGTERM and SIGINT are read instead of interrupting a thread.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks SIGTERM and SIGINT for this thread and all threads that it starts from now on,
-    /// and opens a signalfd for them.
+    /// Takes SIGTERM and SIGINT, see [`Signals::of`].
     pub fn take() -> io::Result<Signals> {
+        Signals::of(&[libc::SIGTERM, libc::SIGINT])
+    }
+
+    /// Blocks these signals for this thread and all threads that it starts from now on, and opens a
+    /// signalfd for them.
+    pub fn of(signals: &[libc::c_int]) -> io::Result<Signals> {
         // SAFETY: an all-zero sigset_t is valid memory for sigemptyset, which
         // initialises it; the calls only read and write this live local.
         let fd = unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);
-            libc::sigaddset(&raw mut set, libc::SIGTERM);
-            libc::sigaddset(&raw mut set, libc::SIGINT);
+            for &signal in signals {
+                libc::sigaddset(&raw mut set, signal);
+            }
             let error =
                 libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
             if error != 0 {
@@ -219,19 +227,43 @@ impl Signals {
 
     /// Waits for the next signal.
     pub fn next(&self) -> io::Result<()> {
+        self.next_number().map(drop)
+    }
+
+    /// Waits for the next signal, and returns its number.
+    pub fn next_number(&self) -> io::Result<libc::c_int> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         loop {
             // SAFETY: the kernel writes at most `info.len()` bytes of a live
             // local byte array.
             let n = unsafe { libc::read(self.0.as_raw_fd(), info.as_mut_ptr().cast(), info.len()) };
             if n > 0 {
-                return Ok(());
+                // The structure begins with the number.
+                let number = info.first_chunk().copied().unwrap_or_default();
+                return Ok(u32::from_ne_bytes(number) as libc::c_int);
             }
             let error = io::Error::last_os_error();
             if error.kind() != io::ErrorKind::Interrupted {
                 return Err(error);
             }
         }
+    }
+}
+
+/// Makes the process that `command` starts end when the thread that starts it ends.
+pub fn end_with_parent(command: &mut Command) {
+    // SAFETY: the closure runs between fork and exec and makes one system call, which is
+    // async-signal-safe, passes no pointer and allocates nothing.
+    unsafe {
+        command.pre_exec(|| check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL)).map(drop));
+    }
+}
+
+/// Asks a child process that has not been waited for to end (SIGTERM).
+pub fn terminate(process: u32) {
+    if let Ok(process) = libc::pid_t::try_from(process) {
+        // SAFETY: no pointers are passed. A process that has ended is no error here.
+        unsafe { libc::kill(process, libc::SIGTERM) };
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs events at their times (manual, "Using the Event Scheduler").
 //!
 //! One thread looks twice a second which events are due. Each runs in a thread and a session of its
-//! own, with the rights of its definer, also while an earlier run of it goes on; at most
+//! own, with the rights of its definer, also while an earlier run of it continues; at most
 //! [`MAX_RUNNING`] run at a time, others wait. Of a recurring event, times that passed while the server
 //! was not running, or while `event_scheduler` was OFF, are left out; one that runs once is made up for.
 //!
@@ -27,7 +27,7 @@ use std::time::Duration;
 /// Maximum number of events that run at a time.
 const MAX_RUNNING: usize = 32;
 
-/// Pause between two looks at the events.
+/// Interval between two checks for due events.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Connection id of the first session of an event; clients have smaller ones.

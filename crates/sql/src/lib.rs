@@ -33,6 +33,7 @@ pub mod table_expressions;
 mod timer;
 pub mod users;
 pub mod vars;
+mod xa;
 
 pub use client::{ClientInfo, Encryption};
 pub use porpoise_sql_exec::exec::{ResultEnd, ResultSink};

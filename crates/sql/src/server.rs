@@ -6,6 +6,7 @@ use crate::status::Counter;
 use crate::table_expressions::ExpressionCompiler;
 use crate::timer::Timer;
 use crate::vars::{Settings, Values, VarValue};
+use crate::xa::Branches;
 use parking_lot::{Mutex, RwLock};
 use porpoise_access::{AccessControl, Account, Rights};
 use porpoise_base::memory::MemoryBudget;
@@ -125,6 +126,8 @@ pub struct SqlServer {
     pub(crate) memory: Arc<MemoryBudget>,
     /// Number of prepared statements of all sessions.
     pub(crate) prepared: Arc<AtomicU64>,
+    /// XA transaction branches.
+    pub(crate) branches: Branches,
     /// Database, table and source of rows of virtual tables outside of SQL.
     row_providers: RwLock<Vec<(String, String, RowsProvider)>>,
     key_provider: RwLock<Option<KeyProvider>>,
@@ -141,6 +144,8 @@ impl SqlServer {
         Settings::new(&globals)?;
         let memory = config.memory;
         memory.set_limit(globals.int("global_connection_memory_limit"));
+        // Before tables are used.
+        let branches = Branches::restore(&db)?;
         db.set_compiler(Arc::new(ExpressionCompiler::default()));
         let access = AccessControl::open(db.clone(), config.root_password.as_deref())?;
         if globals.bool("partial_revokes") {
@@ -167,6 +172,7 @@ impl SqlServer {
             access,
             memory,
             prepared: Arc::default(),
+            branches,
             row_providers: RwLock::new(Vec::new()),
             key_provider: RwLock::new(None),
             status_providers: RwLock::new(Vec::new()),

@@ -75,7 +75,7 @@ fn events_run_at_their_times() {
 }
 
 #[test]
-fn an_event_that_is_over_is_dropped_or_disabled() {
+fn an_ended_event_is_dropped_or_disabled() {
     let mut run = start();
     let root = &mut run.root;
     good(

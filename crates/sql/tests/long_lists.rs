@@ -84,7 +84,7 @@ fn lists() -> Vec<(&'static str, Vec<String>)> {
 }
 
 #[test]
-fn long_lists_answer_as_short_ones_do() {
+fn long_lists_have_the_results_of_short_ones() {
     let mut session = session();
     for (column, items) in lists() {
         // Short lists are compared item by item, long ones through a hash table.

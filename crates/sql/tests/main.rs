@@ -28,3 +28,4 @@ mod privileges;
 mod programs;
 mod roles;
 mod row_expressions;
+mod xa;

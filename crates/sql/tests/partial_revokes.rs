@@ -167,7 +167,7 @@ fn restrictions_keep_the_variable_on_and_outlive_a_restart() {
 }
 
 #[test]
-fn the_configuration_turns_it_on() {
+fn the_configuration_enables_partial_revokes() {
     let config = SqlConfig {
         variables: vec![("partial_revokes".to_owned(), "ON".to_owned())],
         ..SqlConfig::default()

@@ -176,7 +176,7 @@ fn compare(session: &mut SqlSession, template: &str, straight: bool) {
 }
 
 #[test]
-fn answers_do_not_depend_on_plans() {
+fn results_do_not_depend_on_plans() {
     let seed = std::env::var("PORPOISE_SEED")
         .ok()
         .and_then(|s| s.parse().ok());
@@ -232,7 +232,7 @@ fn grouped_query(rng: &mut Rng) -> String {
 }
 
 #[test]
-fn loose_scans_and_histograms_do_not_change_answers() {
+fn loose_scans_and_histograms_do_not_change_results() {
     let mut rng = Rng::new(11);
     let mut session = session();
     run(&mut session, "CREATE DATABASE d");
@@ -378,7 +378,7 @@ fn join_by_equalities(rng: &mut Rng) -> String {
 
 /// Compares plain equalities with equalities inside `IS TRUE`, from which the planner derives nothing.
 #[test]
-fn equal_columns_answer_as_single_equalities() {
+fn equal_columns_have_the_results_of_single_equalities() {
     let mut session = session();
     run(&mut session, "CREATE DATABASE d");
     run(&mut session, "USE d");
@@ -467,7 +467,7 @@ fn many_tables() -> SqlSession {
 }
 
 #[test]
-fn joins_of_many_tables_answer_as_in_textual_order() {
+fn joins_of_many_tables_have_the_results_of_textual_order() {
     let mut session = many_tables();
     for shape in ["chain", "star", "clique", "equal"] {
         for count in [9, 11, 14, 24] {

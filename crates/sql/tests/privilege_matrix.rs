@@ -9,7 +9,7 @@ use porpoise_sql::session::{ClientInfo, SqlSession};
 use std::sync::Arc;
 
 /// Errors of statements that lack a privilege.
-const DENIED: &[u16] = &[1044, 1045, 1095, 1142, 1143, 1227, 1345, 1356, 1370];
+const DENIED: &[u16] = &[1044, 1045, 1095, 1142, 1143, 1227, 1345, 1356, 1370, 1401];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
@@ -118,6 +118,7 @@ fn check(kind: StatementKind, example: &Example, failures: &mut Vec<String>) {
                     | StatementKind::Execute
                     | StatementKind::Deallocate
                     | StatementKind::LoadData
+                    | StatementKind::Xa
             );
             if mode != Mode::Text && unpreparable {
                 continue;

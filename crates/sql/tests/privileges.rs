@@ -80,7 +80,7 @@ fn without_grants_nothing_is_allowed() {
 }
 
 #[test]
-fn grants_hold_at_once_and_end_at_once() {
+fn grants_and_revokes_apply_at_once() {
     let (_server, mut root, mut ann) = server();
     good(&mut root, "GRANT SELECT, INSERT ON shop.goods TO ann");
     let read = "SELECT n FROM shop.goods WHERE id = 1";
@@ -188,7 +188,7 @@ fn missing_accounts_and_grants_are_errors() {
 }
 
 #[test]
-fn grants_are_kept_and_go_with_the_account() {
+fn grants_survive_a_restart_and_are_dropped_with_the_account() {
     let model = Model::new();
     let again = model.reopen();
     let server = start(model);

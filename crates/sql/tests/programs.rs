@@ -63,7 +63,7 @@ fn routines_run_with_the_rights_of_their_definer_or_invoker() {
 }
 
 #[test]
-fn who_creates_a_routine_may_use_and_drop_it() {
+fn the_creator_of_a_routine_may_use_and_drop_it() {
     let server = server();
     let mut root = open(&server, "root", "localhost");
     good(&mut root, "CREATE DATABASE shop");

@@ -10,6 +10,7 @@
 //!   line, with `|` between the cells; NULL stands for NULL. For `query header`
 //!   the first line has the names of the columns.
 //! * `connection NAME`: the session of the following blocks (`a` at first)
+//! * `disconnect NAME`, `reset NAME`: ends a session, or resets it (COM_RESET_CONNECTION)
 //! * `background DIRECTIVE`: the statement runs while the following blocks
 //!   run, until `join NAME`, the name of its session
 //! * `prepared DIRECTIVE`: the statement is prepared and executed; lines
@@ -280,6 +281,14 @@ impl Runner {
     fn block(&mut self, block: &Block) {
         if let Some(name) = block.directive.strip_prefix("connection ") {
             self.current = name.to_owned();
+            return;
+        }
+        if let Some(name) = block.directive.strip_prefix("disconnect ") {
+            self.sessions.remove(name).unwrap();
+            return;
+        }
+        if let Some(name) = block.directive.strip_prefix("reset ") {
+            self.sessions.get_mut(name).unwrap().reset().unwrap();
             return;
         }
         if let Some(name) = block.directive.strip_prefix("join ") {

@@ -1,4 +1,4 @@
-//! The digest takes out exactly the literals that the parser makes parameters of.
+//! The digest removes exactly the literals that the parser turns into parameters.
 
 use std::collections::HashMap;
 
@@ -107,7 +107,7 @@ fn substituting_back_gives_the_original_tree() {
 }
 
 #[test]
-fn values_do_not_matter_and_types_do() {
+fn keys_depend_on_types_and_not_on_values() {
     let select = "SELECT a,b FROM t WHERE id = 12345";
     assert_eq!(key(select), key("SELECT a,b FROM t WHERE id = 7"));
     assert_eq!(
@@ -212,7 +212,7 @@ fn structural_literals_stay_in_the_key() {
 }
 
 #[test]
-fn literals_come_in_order_with_their_kinds() {
+fn literals_are_listed_in_order_with_their_kinds() {
     use LiteralKind::{Decimal, Float, Hex, Int, Limit, String};
     let (_, literals) = digest(
         "SELECT 1, a FROM t WHERE b = 'x' AND c IN (2, 3.5, 4e1, x'41') ORDER BY 2 LIMIT 10, 20",

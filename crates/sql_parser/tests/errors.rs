@@ -1,4 +1,4 @@
-//! Errors have MySQL's numbers and words, and several statements in one text are told apart.
+//! Errors have MySQL's numbers and texts, and several statements of one text are separated.
 
 use bumpalo::Bump;
 use porpoise_sql_parser::{ParseOptions, parse_one};

@@ -1,4 +1,4 @@
-//! Bytes become the tokens that MySQL sees in them.
+//! Texts are split into the same tokens as in MySQL.
 
 use TokenKind as K;
 use porpoise_sql_parser::keyword::Keyword;

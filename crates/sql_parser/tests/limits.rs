@@ -1,4 +1,4 @@
-//! Long statements parse, deep ones are refused, neither overflows the stack.
+//! Long statements parse and deeply nested ones are refused; neither overflows the stack.
 
 use bumpalo::Bump;
 use porpoise_sql_parser::{

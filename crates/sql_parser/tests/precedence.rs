@@ -137,7 +137,7 @@ fn modes_change_binding() {
 }
 
 #[test]
-fn what_is_no_expression_is_refused() {
+fn invalid_expressions_are_refused() {
     for text in [
         "a IS NULL + 1",
         "a OR b IS NULL + 1",

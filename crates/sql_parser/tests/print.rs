@@ -35,7 +35,7 @@ fn check(text: &str, mode: LexMode) -> Result<(), String> {
 }
 
 #[test]
-fn corpus_survives_printing() {
+fn printed_statements_parse_to_the_same_tree() {
     let failures: Vec<String> = CORPUS
         .lines()
         .chain(MORE.lines().filter(|line| !line.is_empty()))

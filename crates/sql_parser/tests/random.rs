@@ -1,4 +1,4 @@
-//! Random expressions survive printing, and random bytes never bring the parser down.
+//! Random expressions parse to the same tree after printing, and no random bytes make the parser panic.
 
 use bumpalo::Bump;
 use fastrand::Rng;
@@ -121,7 +121,7 @@ fn grow(rng: &mut Rng, depth: u32, out: &mut String) {
 }
 
 #[test]
-fn random_expressions_survive_printing() {
+fn printed_random_expressions_parse_to_the_same_tree() {
     let mut rng = Rng::with_seed(7);
     let mut accepted = 0;
     for _ in 0..20_000 {
@@ -194,7 +194,7 @@ fn mutate(rng: &mut Rng, lines: &[&[u8]]) -> Vec<u8> {
 }
 
 #[test]
-fn random_bytes_never_bring_the_parser_down() {
+fn random_bytes_never_make_the_parser_panic() {
     let run = || {
         let lines: Vec<&[u8]> = CORPUS
             .lines()

@@ -91,6 +91,11 @@ const MEMBERS: &[Member] = &[
         ],
     ),
     member("porpoise-wire", &["porpoise-base", "porpoise-types"]),
+    member("porpoise-client", &["porpoise-wire"]),
+    member(
+        "porpoise-shell",
+        &["porpoise-base", "porpoise-client", "porpoise-wire"],
+    ),
     member(
         "porpoise-memcached",
         &[
@@ -107,12 +112,14 @@ const MEMBERS: &[Member] = &[
         &[
             "porpoise-access",
             "porpoise-base",
+            "porpoise-client",
             "porpoise-types",
             "porpoise-kv",
             "porpoise-kv-mem",
             "porpoise-kv-tikv",
             "porpoise-memcached",
             "porpoise-rows",
+            "porpoise-shell",
             "porpoise-sql",
             "porpoise-wire",
         ],
@@ -122,6 +129,7 @@ const MEMBERS: &[Member] = &[
         &[
             "porpoise",
             "porpoise-base",
+            "porpoise-client",
             "porpoise-kv",
             "porpoise-rows",
             "porpoise-types",
@@ -155,7 +163,12 @@ const FOR_TESTS: &[&str] = &[
 ];
 
 /// Members that may not depend on an engine even in tests, because they use protocols only.
-const NEVER_AN_ENGINE: &[&str] = &["porpoise-bench", "porpoise-wire"];
+const NEVER_AN_ENGINE: &[&str] = &[
+    "porpoise-bench",
+    "porpoise-client",
+    "porpoise-shell",
+    "porpoise-wire",
+];
 
 const ENGINES: &[&str] = &["porpoise-kv-mem", "porpoise-kv-tikv"];
 
@@ -173,6 +186,8 @@ const SYNCHRONOUS: &[&str] = &[
     "porpoise-sql-exec",
     "porpoise-sql",
     "porpoise-wire",
+    "porpoise-client",
+    "porpoise-shell",
     "porpoise-memcached",
 ];
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 const SECTOR: usize = 512;
 const HIDDEN_PREFIX: &str = ".aside-";
 
-/// Which faults to inject.
+/// The faults to inject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Seed that decides which unsynced operations survive a power cut; 0: none survive.

@@ -54,7 +54,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ("blob", "BLOB and VARBINARY columns of several lengths"),
     (
         "connections",
-        "Throughput over connections, by both shapes of client",
+        "Throughput over connections, by both kinds of client",
     ),
     (
         "native",

@@ -1,4 +1,4 @@
-//! Options of the subcommands, and what they say.
+//! Options of the subcommands, with their help texts.
 
 use super::DEFAULT_PEERS;
 use crate::error::{Error, Result};

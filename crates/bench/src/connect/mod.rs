@@ -1,6 +1,5 @@
-//! Connecting: the login of each protocol, statements prepared, and a
-//! connection with its codec as the result. Blocking, and outside every
-//! measured time.
+//! Connecting: login by each protocol and preparation of statements, which give a
+//! connection with its codec. Blocking, and never measured.
 
 pub mod mysql;
 pub mod postgres;

@@ -59,7 +59,7 @@ impl Worker for Repeat<'_> {
         true
     }
 
-    fn judge(&mut self, answer: &Answer) -> Result<()> {
+    fn verify(&mut self, answer: &Answer) -> Result<()> {
         if (self.of.check)(answer) {
             return Ok(());
         }

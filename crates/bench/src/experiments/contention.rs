@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_are_commits_and_refusals_of_all_clients() {
+    fn attempts_are_the_commits_and_refusals_of_all_clients() {
         let mut outcome = Stage::new(0, None, Duration::ZERO, Duration::ZERO).conduct();
         let contention = sum_up(&[tally(5, 2, 0), tally(3, 1, 4)], &mut outcome);
         let expected = Contention {

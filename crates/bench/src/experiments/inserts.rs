@@ -1,4 +1,4 @@
-//! `bench autoinc`, `bench blob`: what an automatic id, and what a BLOB costs.
+//! `bench autoinc`, `bench blob`: cost of an auto-increment id, and of a BLOB, in inserts.
 
 use super::batch::{Statement, inserted};
 use super::prefetch::Kept;

@@ -15,9 +15,9 @@ pub enum Operation {
     Insert,
     /// Another value for a row.
     Update,
-    /// A row's value, which is judged.
+    /// A row's value, which is verified.
     Select,
-    /// A row taken away.
+    /// A deleted row.
     Delete,
     /// A sysbench-like mixture: of 18 operations 14 reads and 4 writes.
     Mix,
@@ -92,7 +92,7 @@ impl<'a> KvWorkload<'a> {
         }
     }
 
-    /// For the listener that stores nothing, whose values cannot be judged.
+    /// For the listener that stores nothing, whose values cannot be verified.
     pub fn pretending(mut self) -> KvWorkload<'a> {
         self.pretends = true;
         self
@@ -247,7 +247,7 @@ impl Worker for KvWorker<'_> {
         true
     }
 
-    fn judge(&mut self, answer: &Answer) -> Result<()> {
+    fn verify(&mut self, answer: &Answer) -> Result<()> {
         if self.of.pretends {
             return Ok(());
         }
@@ -318,16 +318,16 @@ mod tests {
         answer.rows = 1;
         answer.push(Some(key));
         answer.push(Some(&text));
-        worker.judge(&answer).unwrap();
+        worker.verify(&answer).unwrap();
         text[50] ^= 1;
         answer.clear();
         answer.rows = 1;
         answer.push(Some(key));
         answer.push(Some(&text));
-        let error = worker.judge(&answer).unwrap_err();
+        let error = worker.verify(&answer).unwrap_err();
         assert_eq!(error.kind, crate::error::Kind::Wrong);
         answer.clear();
-        assert!(worker.judge(&answer).is_err(), "a row that is missing");
+        assert!(worker.verify(&answer).is_err(), "a row that is missing");
     }
 
     #[test]
@@ -360,9 +360,9 @@ mod tests {
             answer.affected = 1;
             for step in 1..=17 {
                 assert!(worker.next(&mut call));
-                // The fifteenth inserts; a refusal is never judged.
+                // The fifteenth inserts; a refusal is never verified.
                 if step == 15 && !is_refused {
-                    worker.judge(&answer).unwrap();
+                    worker.verify(&answer).unwrap();
                 }
             }
             let is_delete = call.verb() == Verb::Statement(DELETE);

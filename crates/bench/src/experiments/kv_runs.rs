@@ -1,5 +1,5 @@
 //! `bench kv`, `bench connections`: operations by primary key over numbers of
-//! clients, and over numbers of connections with both shapes of client.
+//! clients, and over numbers of connections with both kinds of client.
 
 use super::kv::{KvWorkload, Operation};
 use super::store::{Layout, Store, check_reachable};

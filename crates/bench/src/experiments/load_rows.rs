@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Rows to insert.
 pub trait Rows: Sync {
-    /// The statement for so many rows.
+    /// The statement for this number of rows.
     fn statement(&self, rows: usize) -> String;
 
     /// Adds the parameters of the n-th row.
@@ -144,7 +144,7 @@ impl<R: Rows> Worker for Loader<'_, R> {
         true
     }
 
-    fn judge(&mut self, answer: &Answer) -> Result<()> {
+    fn verify(&mut self, answer: &Answer) -> Result<()> {
         if answer.affected == self.expected {
             self.of.stored.fetch_add(self.expected, Ordering::Relaxed);
             return Ok(());

@@ -1,13 +1,13 @@
 //! Item sets and operations of `bench memcached`: items in a cache, in Porpoise's default
 //! table, in a mapped table with one value column and in one with four.
 //!
-//! 1. Items 0 to `rows` - 1 are there from the start and stay; reads and sets
-//!    draw from them. Counters are items of their own, as many.
-//! 2. Deletes take ever new items in order, each once; they are put there
+//! 1. Items 0 to `rows` - 1 exist from the start and are never deleted; reads and sets
+//!    choose from them. There are as many further items for counters.
+//! 2. Deletes use other items in order, each once; they are stored
 //!    before each run.
-//! 3. Every value read is judged ([`crate::value`]). Four columns share the
-//!    value's bytes; the TABs between them are put in and taken out here, so
-//!    that all systems keep the same bytes but for those.
+//! 3. Every value read is verified ([`crate::value`]). Four columns share the
+//!    value's bytes; this module inserts and removes the TABs between them, so
+//!    that all systems store the same bytes except these.
 
 use crate::connect::{Access, Admin, Endpoint};
 use crate::error::{Error, Result};
@@ -88,7 +88,7 @@ pub enum Layout {
     Items,
     /// Porpoise's table of keys of no prefix.
     Default,
-    /// A table with so many value columns.
+    /// A table with this number of value columns.
     Mapped(usize),
 }
 
@@ -272,7 +272,7 @@ impl ItemSet {
             && value::read(scratch, key, value::USUAL).is_some()
     }
 
-    /// Sees to so many items that can be deleted.
+    /// Ensures that this many items can be deleted.
     ///
     /// # Errors
     /// The system failed or refused.
@@ -302,7 +302,7 @@ pub fn layouts(system: System) -> &'static [Layout] {
     }
 }
 
-/// One operation on a set of items, so many of them in a write.
+/// One operation on a set of items, with a number of them in each write.
 pub struct Commands<'a> {
     item_set: &'a ItemSet,
     operation: Operation,
@@ -386,7 +386,7 @@ impl Worker for Commander<'_> {
         true
     }
 
-    fn judge(&mut self, answer: &Answer) -> Result<()> {
+    fn verify(&mut self, answer: &Answer) -> Result<()> {
         let item_set = self.of.item_set;
         let is_read = matches!(self.of.operation, Operation::Get | Operation::Many(_));
         let came = if is_read {
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_four_columns_are_told_from_broken_ones() {
+    fn values_of_four_columns_are_distinguished_from_damaged_ones() {
         let item_set = item_set(Layout::Mapped(4));
         let mut call = Call::default();
         call.begin(Verb::Set);
@@ -474,19 +474,19 @@ mod tests {
             value::write(&mut text, number, 1, value::USUAL);
             pairs.push((key.to_vec(), text));
         }
-        let mut judge = |pairs: &[(Vec<u8>, Vec<u8>)]| {
+        let mut verify = |pairs: &[(Vec<u8>, Vec<u8>)]| {
             let mut answer = Answer::default();
             for (key, text) in pairs {
                 answer.rows += 1;
                 answer.push(Some(key));
                 answer.push(Some(text));
             }
-            worker.judge(&answer)
+            worker.verify(&answer)
         };
-        judge(&pairs).unwrap();
-        assert!(judge(&pairs[..1]).is_err(), "one is missing");
+        verify(&pairs).unwrap();
+        assert!(verify(&pairs[..1]).is_err(), "one is missing");
         pairs[0].1[40] ^= 1;
-        assert!(judge(&pairs).is_err(), "one is broken");
+        assert!(verify(&pairs).is_err(), "one is broken");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `bench memcached`: the memcached listener beside memcached, by both shapes of
 //! client, in every dialect, one request at a time and pipelined.
 //!
-//! Everything by everything would run for hours. Without a choice of protocol
+//! All combinations would run for hours. Without a choice of protocol
 //! or depth four series are run: operations over connections by both shapes,
 //! many keys in one request, the other dialects, pipelines.
 

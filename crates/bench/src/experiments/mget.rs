@@ -19,7 +19,7 @@ const ROWS: u64 = 160_000;
 const USUAL: &[usize] = &[1, 2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 200];
 const QUICK: &[usize] = &[1, 10, 25, 50];
 
-/// Reads so many keys at once.
+/// Reads this number of keys in one request.
 struct Many<'a> {
     store: &'a Store,
     access: Access,
@@ -56,7 +56,7 @@ struct Reader<'a> {
     /// They are `start`, `start + stride`, ...
     stride: u64,
     start: u64,
-    /// Which of them were in the answer.
+    /// Whether each of them was in the reply.
     is_seen: Vec<bool>,
 }
 
@@ -100,7 +100,7 @@ impl Worker for Reader<'_> {
         true
     }
 
-    fn judge(&mut self, answer: &Answer) -> Result<()> {
+    fn verify(&mut self, answer: &Answer) -> Result<()> {
         if self.of.pretends {
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl Worker for Reader<'_> {
     }
 }
 
-/// Every route to every filled store, at so many keys.
+/// Every protocol to every filled store, at this number of keys.
 fn group(filled_stores: &[FilledStore], clients: usize, keys: usize, seed: u64) -> Group<'_> {
     let mut entries = Vec::new();
     for filled in filled_stores {
@@ -189,7 +189,7 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
     let sizes = if bench.options.is_quick { QUICK } else { USUAL };
     let mut groups = Vec::new();
     for clients in bench.clients(&[1]) {
-        // A table of fewer rows has not so many different keys.
+        // A table of fewer rows does not have that many different keys.
         for keys in sizes.iter().filter(|keys| **keys as u64 <= rows) {
             groups.push(group(&filled_stores, clients, *keys, bench.options.seed));
         }
@@ -261,7 +261,7 @@ mod tests {
                 crate::proto::Argument::Int(_) => panic!("a key is text"),
             })
             .collect();
-        let mut judge = |keys: &[u64]| {
+        let mut verify = |keys: &[u64]| {
             let (mut answer, mut text) = (Answer::default(), Vec::new());
             for key in keys {
                 value::write(&mut text, *key, 7, 40);
@@ -269,12 +269,12 @@ mod tests {
                 answer.push(Some(format!("kv:{key}").as_bytes()));
                 answer.push(Some(&text));
             }
-            worker.judge(&answer)
+            worker.verify(&answer)
         };
-        judge(&[keys[2], keys[0], keys[1]]).unwrap();
-        judge(&keys).unwrap();
-        assert!(judge(&keys[..2]).is_err(), "one is missing");
-        assert!(judge(&[keys[0], keys[1], keys[1]]).is_err(), "one twice");
-        assert!(judge(&[keys[0], keys[1], keys[2] + 1]).is_err(), "another");
+        verify(&[keys[2], keys[0], keys[1]]).unwrap();
+        verify(&keys).unwrap();
+        assert!(verify(&keys[..2]).is_err(), "one is missing");
+        assert!(verify(&[keys[0], keys[1], keys[1]]).is_err(), "one twice");
+        assert!(verify(&[keys[0], keys[1], keys[2] + 1]).is_err(), "another");
     }
 }

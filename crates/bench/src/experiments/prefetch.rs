@@ -1,5 +1,5 @@
-//! `auto_increment_prefetch` of a Porpoise: global, and so set back to what it
-//! was when an experiment that sets it is over.
+//! `auto_increment_prefetch` of a Porpoise: a global variable, which is restored
+//! after an experiment that sets it.
 
 use super::Route;
 use crate::connect::Admin;
@@ -28,7 +28,7 @@ impl Kept<'_> {
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
         let setting = format!("set global auto_increment_prefetch = {}", self.value);
-        // A server that is gone by now has nothing to be set back.
+        // A server that has ended needs no restoring.
         let _ = Admin::connect(&self.route.endpoint.target)
             .and_then(|mut admin| admin.run(&setting).map(|_| ()));
     }

@@ -1,9 +1,9 @@
 //! Query suites: the same queries of several systems, one statement at a time.
 //!
 //! Every query is executed by every system in turn, round after round, and the
-//! answers are compared value by value: a system that answers otherwise than
-//! the first ends the experiment. Answers whose order the query leaves open are
-//! compared as sets: each row is hashed and the hashes are added up.
+//! answers are compared value by value: a system whose result differs
+//! from that of the first ends the experiment. Results without a defined order are
+//! compared as multisets: each row is hashed and the hashes are added up.
 
 use super::{Bench, Route};
 use crate::connect::{Access, Admin};
@@ -50,7 +50,7 @@ pub(super) struct Suite {
     pub(super) name: &'static str,
     /// Heading in reports.
     pub(super) title: &'static str,
-    /// What the tables contain, for reports.
+    /// Description of the tables, for reports.
     pub(super) tables: String,
     /// Rows of the largest table.
     pub(super) rows: u64,
@@ -71,7 +71,7 @@ const GENEROUS: &[&str] = &[
     "max_heap_table_size = 268435456",
 ];
 
-/// A number that tells one answer from others; equal for equal rows in the
+/// A fingerprint of a result; equal for equal rows in the
 /// same order, or in any where the question leaves it open.
 fn fingerprint(answer: &Answer, is_ordered: bool) -> u64 {
     let width = answer.cells().checked_div(answer.rows).unwrap_or(0);

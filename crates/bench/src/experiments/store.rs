@@ -3,12 +3,12 @@
 //!
 //! 1. Rows 0 to `rows` - 1 are there from the start and are never deleted; they
 //!    are what reads and updates draw from.
-//! 2. Inserts take ever new keys ([`crate::value::inserted_key`]); deletes take
+//! 2. Inserts use new keys ([`crate::value::inserted_key`]); deletes use
 //!    the same in the same order, so that each finds its row.
 //! 3. Protocols to the same rows share one store, and so its counters.
-//! 4. A key whose insert was refused, or whose answer never came, may have no
-//!    row. As soon as there is one, all keys taken so far are passed over by
-//!    deletes, which would otherwise be told of a wrong answer.
+//! 4. A key whose insert was refused, or whose reply was lost, may have no
+//!    row. After the first such key, deletes skip all keys used so far, because they
+//!    would report missing rows.
 
 use super::load_rows::{LoadRows, Rows};
 use crate::connect::{Access, Admin, Endpoint};
@@ -72,7 +72,7 @@ impl Store {
         format!("select {value} from {} where id = ?", self.table())
     }
 
-    /// SELECT of so many keys in one IN list.
+    /// SELECT of this number of keys in one IN list.
     pub fn select_in(&self, keys: usize) -> String {
         let marks = vec!["?"; keys].join(", ");
         format!(
@@ -176,7 +176,7 @@ impl Store {
         rows.load(&endpoint)
     }
 
-    /// Adds rows until so many inserted ones are there to be deleted.
+    /// Inserts rows until this number can be deleted.
     ///
     /// # Errors
     /// The system failed or refused.

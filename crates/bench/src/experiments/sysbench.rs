@@ -5,16 +5,16 @@
 //! `sysbench` drives; here its tables are made, its runs are interleaved
 //! between the systems, its closing report is read, and the server's processor
 //! time is taken around it. A script that uses up what it works on (deleted
-//! rows, rows inserted) finds its tables made anew before each run, outside of
+//! rows, rows inserted) gets new tables before each run, outside of
 //! measured time.
 //!
 //! 1. A transaction is what the script calls one: oltp_read_write's has 20
 //!    statements, oltp_point_select's is one SELECT, bulk_insert's one row.
 //! 2. `innodb_snapshot_isolation` decides whether a transaction waits for a row
-//!    that has changed or is begun anew, and its default is ON in Porpoise and
+//!    that has changed or is restarted, and its default is ON in Porpoise and
 //!    OFF in MariaDB 10.11: beside the defaults, oltp_read_write is run with
 //!    either on all.
-//! 3. Whatever `sysbench` refuses to go on with (a wrong answer, an error that
+//! 3. Whatever stops `sysbench` (a wrong reply, an error that
 //!    it does not repeat) fails the run; it is never left out of a mean.
 
 use super::Bench;

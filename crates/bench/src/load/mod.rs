@@ -1,17 +1,17 @@
 //! Closed-loop load: each connection sends its next request when it has the
-//! answer to the last one.
+//! reply to the last one.
 //!
-//! Two shapes of client, since servers differ in which they like: a thread for
-//! each connection, which waits for its answer, and a few threads that serve
-//! many connections through the kernel's readiness queue.
+//! There are two kinds of client, because servers differ in the one that suits them: a thread
+//! for each connection, which waits for its reply, and a few threads that multiplex
+//! many connections by epoll.
 //!
 //! 1. All connections are open, logged in and prepared before any request is
 //!    sent; nothing of that is measured.
 //! 2. A request counts if its answer came in the measured time; the warm-up
 //!    before it is the same load, not counted.
-//! 3. Every answer is judged. A wrong one ends the run as failed.
-//! 4. Latency is from just before a request is written to its answer's being
-//!    judged. At a multiplexing thread this includes the wait behind its other
+//! 3. Every answer is verified. A wrong one ends the run as failed.
+//! 4. Latency is the time from just before a request is written until its reply
+//!    is verified. At a multiplexing thread this includes the wait behind its other
 //!    connections, as it would for its users.
 
 mod multiplex;
@@ -42,11 +42,11 @@ pub trait Worker: Send {
     /// Fills in the next request; false when there is nothing left to do.
     fn next(&mut self, call: &mut Call) -> bool;
 
-    /// Judges the answer to it (which is no refusal).
+    /// Verifies the answer to it (which is no refusal).
     ///
     /// # Errors
     /// Description of the error.
-    fn judge(&mut self, answer: &Answer) -> Result<()>;
+    fn verify(&mut self, answer: &Answer) -> Result<()>;
 }
 
 /// Distribution of connections over the client's threads.
@@ -160,7 +160,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// The phases of a run by so many threads against the server of process `pid`.
+    /// The phases of a run by a number of threads against the server of process `pid`.
     pub fn new(threads: usize, pid: Option<u32>, warm_up: Duration, time: Duration) -> Stage {
         let is_cold = warm_up.is_zero();
         let stage = Stage {
@@ -299,11 +299,11 @@ impl Tally {
     }
 }
 
-/// Judges an answer: `Ok(true)` counts, `Ok(false)` is a refusal that a client
+/// Verifies an answer: `Ok(true)` counts, `Ok(false)` is a refusal that a client
 /// would answer by trying again.
-fn judge(worker: &mut dyn Worker, answer: &Answer) -> Result<bool> {
+fn verify(worker: &mut dyn Worker, answer: &Answer) -> Result<bool> {
     let Some(reason) = &answer.error else {
-        return worker.judge(answer).map(|()| true);
+        return worker.verify(answer).map(|()| true);
     };
     const AGAIN: &[&str] = &["1213 ", "1205 ", "40001 ", "40P01 "];
     if AGAIN.iter().any(|code| reason.starts_with(code)) {

@@ -1,7 +1,7 @@
-//! One thread for many connections: each that is ready is read, judged and
+//! One thread for many connections: each that is ready is read, verified and
 //! given its next request at once.
 
-use super::{Stage, Tally, Worker, judge};
+use super::{Stage, Tally, Worker, verify};
 use crate::conn::{Connection, SILENCE};
 use crate::error::{Error, Result};
 use crate::proto::{Answer, Call};
@@ -107,7 +107,7 @@ pub fn drive(
             }
             outstanding -= 1;
             lane.is_waiting = false;
-            if judge(lane.worker.as_mut(), &lane.answer)? {
+            if verify(lane.worker.as_mut(), &lane.answer)? {
                 tally.count(stage, lane.sent, Instant::now());
             } else {
                 tally.refused += 1;

@@ -1,6 +1,6 @@
-//! A thread for a connection: write, wait, judge, again.
+//! A thread for a connection: write, wait, verify, again.
 
-use super::{Stage, Tally, Worker, judge};
+use super::{Stage, Tally, Worker, verify};
 use crate::conn::Connection;
 use crate::error::Result;
 use crate::proto::{Answer, Call};
@@ -17,7 +17,7 @@ pub fn drive(
         while !stage.is_over() && worker.next(&mut call) {
             let sent = Instant::now();
             connection.exchange(&call, &mut answer)?;
-            if judge(worker.as_mut(), &answer)? {
+            if verify(worker.as_mut(), &answer)? {
                 tally.count(stage, sent, Instant::now());
             } else {
                 tally.refused += 1;

@@ -1,5 +1,5 @@
-//! Charts of one size: a bar for each system, its name before it and its
-//! figure behind it, since lines need a second size.
+//! Charts of a single size: a bar for each system between its name and its
+//! figure, because line charts need several sizes.
 
 use super::short;
 use super::svg::{Chart, colour, escape};

@@ -1,4 +1,4 @@
-//! Results as one page that needs nothing else: the machine, a chart for each
+//! Results as one self-contained page: the machine, a chart for each
 //! operation (and each machine, where several files are merged), tables of
 //! figures and of ratios.
 

@@ -1,8 +1,7 @@
 //! Charts as SVG: lines with error bars over a numeric axis.
 //!
-//! Colours are Okabe and Ito's, which people of all kinds of colour vision can
-//! tell apart, and each system has a shape of point and a dash of line
-//! besides. Colours of text and grid come from the page's style, so that one
+//! Colours are those of Okabe and Ito, which people with any colour vision can
+//! distinguish; each system also has its own point shape and line dash. Colours of text and grid come from the page's style, so that one
 //! chart serves light and dark.
 
 use super::short;
@@ -24,7 +23,7 @@ pub struct Point {
 /// A line of the chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Which of the page's systems, for colour and shape.
+    /// Position among the systems of the page, for colour and shape.
     pub index: usize,
     /// Name, for the tooltip.
     pub name: String,

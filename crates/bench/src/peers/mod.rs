@@ -1,11 +1,11 @@
-//! Servers for an experiment: what is installed, started on free loopback
-//! ports with files in a directory of their own, with settings that are
-//! stated and fair, and stopped again.
+//! Servers for an experiment: the installed ones are started on free loopback
+//! ports, with files in their own directories and comparable, reported settings, and
+//! stopped afterwards.
 //!
 //! 1. All are children of this process and share its session, so that the
 //!    kernel shares the processors among servers and generator as equals.
-//! 2. A server is stopped by its own process, never by name; what is killed
-//!    takes its servers with it.
+//! 2. A server is stopped by its process id, never by name; if this process is killed,
+//!    its servers are, too.
 //! 3. A system that is not installed is left out with a line that says so; one
 //!    that is installed and does not start is an error.
 

@@ -181,9 +181,9 @@ impl Answer {
 /// Progress of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// More bytes are needed; so many of those there are were dealt with.
+    /// More bytes are needed; this number of bytes was consumed.
     More(usize),
-    /// The answer is complete after so many bytes.
+    /// The answer is complete after this number of bytes.
     Done(usize),
 }
 

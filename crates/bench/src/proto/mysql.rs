@@ -60,7 +60,7 @@ impl Mysql {
         call: &Call,
         out: &mut Vec<u8>,
     ) {
-        // Up to so many parameters without an allocation.
+        // Up to this number of parameters without an allocation.
         const FEW: usize = 8;
         let param = |arg: Argument<'_>| match arg {
             Argument::Int(n) => Param {

@@ -106,7 +106,7 @@ pub fn simple(out: &mut Vec<u8>, statement: &[u8]) {
 }
 
 impl Postgres {
-    /// A codec for a connection on which so many statements were prepared.
+    /// A codec for a connection with this number of prepared statements.
     pub fn new(statements: usize) -> Postgres {
         Postgres { statements }
     }

@@ -1,4 +1,4 @@
-//! The same delay reaches the syncs of every system that keeps what it is told.
+//! The delay applies to the syncs of every durable system.
 
 use crate::support::{cells, home, run};
 

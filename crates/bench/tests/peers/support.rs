@@ -65,7 +65,7 @@ pub fn run(store: &Store, endpoint: &Endpoint, operation: Operation, shape: Shap
     load::run(&plan, &workload).unwrap()
 }
 
-/// Every operation by both shapes of client; each must do something, fail
+/// Every operation by both kinds of client; each must do something, fail
 /// nowhere and count the server's processor time.
 pub fn exercise(store: &Store, endpoint: &Endpoint) {
     exercise_with(store, endpoint, true);

@@ -182,7 +182,8 @@ pub fn guarantee_6_waiters_get_the_lock_one_after_the_other(new: EngineFactory<'
     });
 }
 
-/// Otherwise a stream of foreign-key checks would starve a delete.
+/// A waiting exclusive request precedes later key-share requests; otherwise a stream of foreign-key
+/// checks would starve a delete.
 pub fn guarantee_6_a_waiting_exclusive_holds_off_later_key_shares(new: EngineFactory<'_>) {
     let fixture = Fixture::new(new);
     if !fixture.engine.capabilities().share_locks {
@@ -278,7 +279,8 @@ pub fn guarantee_6_a_batch_is_locked_in_key_order(new: EngineFactory<'_>) {
     });
 }
 
-/// Ends a wait in a cycle: either transaction may be the victim, but one must be.
+/// Makes two transactions lock two keys in opposite orders: either may be the victim, and one must
+/// be.
 fn crosswise(fixture: &Fixture, first: LockMode, keys: [&str; 2]) {
     let deadline = Instant::now() + Duration::from_secs(3);
     let mut one = fixture.begin();

@@ -116,6 +116,13 @@ impl Locks {
             .retain(|_, lock| !lock.queue.is_empty() || !lock.holders.is_empty());
     }
 
+    /// The locks that `txn` holds.
+    pub(super) fn held_by(&self, txn: u64) -> Vec<(FullKey, LockMode)> {
+        let held = self.table.iter();
+        held.filter_map(|(key, lock)| Some((key.clone(), lock.held(txn)?)))
+            .collect()
+    }
+
     /// Whether a cycle of waits leads from `txn` back to it.
     pub(super) fn deadlocked(&self, txn: u64) -> bool {
         let mut seen = BTreeSet::new();

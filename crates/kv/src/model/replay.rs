@@ -67,6 +67,7 @@ impl Model {
             shared: Arc::new(shared),
             closed: Arc::default(),
             commit_wait: self.commit_wait,
+            restored: Default::default(),
         }
     }
 }

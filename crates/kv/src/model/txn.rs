@@ -2,10 +2,13 @@
 
 mod commit;
 
+pub(super) use commit::FinalWrites;
+
+use super::prepared::ModelPrepared;
 use super::{FullKey, Shared, State};
 use crate::{
-    Check, Commit, CommitPosition, Error, Key, LockMode, LockRequest, Locked, Read, ReadMode,
-    Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, StatementMark, Txn, Wait,
+    Check, Commit, CommitPosition, Error, Key, LockMode, LockRequest, Locked, PreparedTxn, Read,
+    ReadMode, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, StatementMark, Txn, Wait,
 };
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
@@ -53,8 +56,8 @@ enum Tracking {
 }
 
 pub(super) struct ModelTxn {
-    shared: Arc<Shared>,
-    id: u64,
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: u64,
     serializable: bool,
     cancel: Cancel,
     snapshot: Option<u64>,
@@ -62,7 +65,7 @@ pub(super) struct ModelTxn {
     tracking: Tracking,
     writes: Vec<Write>,
     tracked: Vec<Tracked>,
-    newest_seen: u64,
+    pub(super) newest_seen: u64,
     ended: bool,
     commit_wait: Duration,
 }
@@ -492,6 +495,25 @@ impl Txn for ModelTxn {
     }
 
     fn rollback(self: Box<Self>) {}
+
+    fn prepare(mut self: Box<Self>, name: &[u8], note: &[u8]) -> Result<Box<dyn PreparedTxn>> {
+        self.check_not_ended()?;
+        if self.shared.state().refuses_preparation {
+            return Err(Error::Unsupported("prepared transactions"));
+        }
+        let has_writes = !self.writes.is_empty();
+        let prepared = self.with_cancel_waker(|txn, shared| {
+            let (mut state, writes) = txn.check_writes(shared)?;
+            let validated = txn.tracked.iter().filter(|t| t.validate && has_writes);
+            let ranges = validated
+                .map(|t| (t.space, t.start.clone(), t.end.clone()))
+                .collect();
+            ModelPrepared::store(txn, &mut state, (name, note), &writes, ranges)
+        })?;
+        // The handle holds the locks from now on.
+        self.id = 0;
+        Ok(prepared)
+    }
 }
 
 impl Drop for ModelTxn {

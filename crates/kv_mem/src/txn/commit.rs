@@ -17,6 +17,7 @@
 //! 3. Locks are released after the versions are installed.
 
 use super::MemTxn;
+use super::prepare::Stage;
 use crate::log::Log;
 use crate::log::format::{
     COMMIT_HEAD, Record as LogRecord, begin_commit, end_commit, put_write, write_size,
@@ -64,19 +65,10 @@ impl MemTxn {
         if writes.iter().any(|w| w.value().is_some()) {
             self.make_room(grows)?;
         }
-        let mut installs = Installs::with_capacity(writes.len());
-        let sequenced = self.resolve_and_sequence(&state, writes, &mut installs);
-        if sequenced.is_err() {
-            // Removes keys that were created in vain; locked ones are removed with their locks.
-            let guard = crossbeam_epoch::pin();
-            for install in &installs {
-                let store = &state.store;
-                store.unlink_if_unused(install.space.id, &install.record, &guard);
-            }
-        }
-        let Some((ts, position)) = sequenced? else {
+        let (ts, position) = self.apply(&state, writes)?;
+        if ts == 0 {
             return Ok(self.read_only_outcome());
-        };
+        }
         let watermark = &state.pipeline.watermark;
         watermark.notify_requested();
         if let (true, Some(log)) = (self.options.sync, &state.log)
@@ -89,6 +81,22 @@ impl MemTxn {
         Ok(Commit { position })
     }
 
+    /// Runs the commit of these writes up to and including the installation. Returns the timestamp,
+    /// or 0 if nothing changes, and the position behind the record.
+    pub(super) fn apply(&mut self, state: &EngineState, writes: Writes) -> Result<(u64, u64)> {
+        let mut installs = Installs::with_capacity(writes.len());
+        let sequenced = self.resolve_and_sequence(state, writes, &mut installs);
+        if sequenced.is_err() {
+            // Removes keys that were created in vain; locked ones are removed with their locks.
+            let guard = crossbeam_epoch::pin();
+            for install in &installs {
+                let store = &state.store;
+                store.unlink_if_unused(install.space.id, &install.record, &guard);
+            }
+        }
+        sequenced
+    }
+
     fn read_only_outcome(&self) -> Commit {
         self.state.pipeline.watermark.request(self.seen);
         Commit {
@@ -96,20 +104,19 @@ impl MemTxn {
         }
     }
 
-    /// Runs the commit up to and including the installation. Returns `None` if nothing changes. The
-    /// resolved writes stay in `installs`.
+    /// As [`MemTxn::apply`]; the resolved writes stay in `installs`.
     fn resolve_and_sequence<'s>(
         &mut self,
         state: &'s EngineState,
         writes: Writes,
         installs: &mut Installs<'s>,
-    ) -> Result<Option<(u64, u64)>> {
+    ) -> Result<(u64, u64)> {
         self.resolve(state, writes, installs)?;
         if installs.is_empty() {
-            return self.validate_alone(state).map(|()| None);
+            return self.validate_alone(state).map(|()| (0, 0));
         }
         let mut logged = Logged::encode(state, installs)?;
-        self.sequence(state, installs, &mut logged).map(Some)
+        self.sequence(state, installs, &mut logged)
     }
 
     /// Locks and compares keys that were written without a lock, and finds the records. Drops
@@ -127,15 +134,7 @@ impl MemTxn {
                 Check::FirstCommitter => {
                     let until = || Wait::Until(state.clock.now() + state.lock_wait);
                     let wait = *wait.get_or_insert_with(until);
-                    let record = self.lock_key(space.id, &write.key, LockMode::Exclusive, wait)?;
-                    if let (Some(record), Some(snapshot)) = (&record, self.snapshot_ts()) {
-                        let guard = crossbeam_epoch::pin();
-                        if record.newest(&guard).is_some_and(|v| v.ts() > snapshot) {
-                            return Err(Error::Conflict);
-                        }
-                        self.check_snapshots()?;
-                    }
-                    record
+                    self.lock_and_compare(write.key(), wait)?
                 }
                 Check::Locked => self.find_held(write.key()),
                 Check::Blind => space.index.get(&write.key),
@@ -156,6 +155,23 @@ impl MemTxn {
             });
         }
         Ok(())
+    }
+
+    /// Locks a key that was written without a lock. Fails if it is newer than the snapshot.
+    pub(super) fn lock_and_compare(
+        &mut self,
+        key: Key<'_>,
+        wait: Wait,
+    ) -> Result<Option<RecordRef>> {
+        let record = self.lock_key(key.space, key.bytes, LockMode::Exclusive, wait)?;
+        if let (Some(record), Some(snapshot)) = (&record, self.snapshot_ts()) {
+            let guard = crossbeam_epoch::pin();
+            if record.newest(&guard).is_some_and(|v| v.ts() > snapshot) {
+                return Err(Error::Conflict);
+            }
+            self.check_snapshots()?;
+        }
+        Ok(record)
     }
 
     /// Validates reads when there is nothing to write: a deletion that turned out to have no effect
@@ -219,8 +235,10 @@ impl MemTxn {
             }
         }
         state.check_writable()?;
+        self.check_protected(&seq, installs)?;
         let ts = seq.last_ts + 1;
         let position = logged.append(&mut seq, ts);
+        self.pass_stage(&mut seq);
         seq.last_ts = ts;
         state.metrics.commits.add(1);
         state.store.versions_created.add(installs.len() as u64);
@@ -240,6 +258,36 @@ impl MemTxn {
         }
         pipeline.publish(&seq);
         Ok((ts, position))
+    }
+}
+
+impl MemTxn {
+    /// Fails if the commit would change what prepared transactions have validated.
+    fn check_protected(&self, seq: &Sequencer, installs: &[Install<'_>]) -> Result<()> {
+        if seq.protected.is_empty() {
+            return Ok(());
+        }
+        match &self.stage {
+            Stage::Active => {
+                let installs = installs.iter();
+                seq.protected
+                    .check_commit(installs.map(|i| Key::new(i.space.id, i.record.key())))
+            }
+            Stage::Preparing(protected) => seq.protected.check_prepare(protected),
+            Stage::Prepared => Ok(()),
+        }
+    }
+
+    /// Enters the next stage at the commit point.
+    fn pass_stage(&mut self, seq: &mut Sequencer) {
+        match std::mem::take(&mut self.stage) {
+            Stage::Active => {}
+            Stage::Preparing(protected) => {
+                seq.protected.add(*protected);
+                self.stage = Stage::Prepared;
+            }
+            Stage::Prepared => seq.protected.remove(self.id),
+        }
     }
 }
 

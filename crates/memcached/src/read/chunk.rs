@@ -25,7 +25,7 @@ use std::ops::{ControlFlow, Range};
 /// Target size of a chunk's replies, in bytes.
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 
-/// Where the item of a key is stored.
+/// Storage of the item of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ItemLocation {
     /// In a row of the container at this position; the range of its encoded key in the arena.

@@ -12,7 +12,7 @@ pub(super) struct Reserved {
 
 impl Reserved {
     /// Ensures that `next..next + needed` is reserved, where `next` is not below `at_least`.
-    /// Reserves `wished` ids if there are so many.
+    /// Reserves `wished` ids, or fewer if fewer are left.
     pub(super) fn refill(
         &mut self,
         engine: &dyn Engine,

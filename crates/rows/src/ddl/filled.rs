@@ -38,7 +38,7 @@ impl Db {
             };
         }
         let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
-        let mut table = draft_table((self, &self.catalog()), cx, spec, id)?;
+        let mut table = draft_table(self, &self.catalog(), cx, spec, id)?;
         self.check_expressions(&table)?;
         table.foreign_keys.clear();
         self.create_spaces_for(&mut table)?;
@@ -71,7 +71,7 @@ impl Db {
     fn name_filled(&self, cx: &DdlCx<'_>, spec: &TableSpec, filled: &Table) -> Result<DdlOutcome> {
         let _barrier = self.barrier(cx, |catalog| Ok(future_relatives(catalog, spec)))?;
         // Parents may have changed since; the rows' own definition has not.
-        let mut table = draft_table((self, &self.catalog()), cx, spec, filled.id)?;
+        let mut table = draft_table(self, &self.catalog(), cx, spec, filled.id)?;
         if spaces::table_spaces(&table).len() != filled.all_spaces().count() {
             return Err(crate::Error::DefinitionChanged);
         }

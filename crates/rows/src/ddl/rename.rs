@@ -18,7 +18,8 @@ impl Db {
     /// RENAME TABLE: all pairs, tables or views, from left to right, or none.
     ///
     /// # Errors
-    /// 1146, 1049, 1050, 1450 for a view that is to change its database, and those of constraints whose parent did not exist until now.
+    /// 1146, 1049, 1050, 1450 for a view that is to change its database, and those of constraints
+    /// whose parent did not exist until now.
     pub fn rename_tables(
         &self,
         cx: &DdlCx<'_>,
@@ -35,7 +36,7 @@ impl Db {
         let position = self.change_catalog(cx, |draft| {
             for ((database, name), (new_database, new_name)) in pairs {
                 if draft.catalog.view(database, name).is_some() {
-                    rename_view(draft, (database, name), (new_database, new_name))?;
+                    rename_view(draft, database, name, new_database, new_name)?;
                     continue;
                 }
                 let table = draft.catalog.table(database, name);
@@ -69,8 +70,10 @@ pub(super) fn unresolved_children<'a>(
 /// Renames one view of a draft.
 fn rename_view(
     draft: &mut CatalogDraft,
-    (database, name): (&str, &str),
-    (new_database, new_name): (&str, &str),
+    database: &str,
+    name: &str,
+    new_database: &str,
+    new_name: &str,
 ) -> Result<()> {
     check_name(new_name)?;
     if new_name.is_empty() || new_name.ends_with(' ') {

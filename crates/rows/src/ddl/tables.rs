@@ -39,7 +39,7 @@ impl Db {
         }
         let _barrier = self.barrier(cx, |catalog| Ok(future_relatives(catalog, spec)))?;
         let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
-        let mut table = draft_table((self, &self.catalog()), cx, spec, id)?;
+        let mut table = draft_table(self, &self.catalog(), cx, spec, id)?;
         self.check_expressions(&table)?;
         let spaces = self.create_spaces_for(&mut table)?;
         let result = self.commit_new_table(cx, spec, table);
@@ -229,7 +229,8 @@ pub(super) fn future_relatives(catalog: &Catalog, spec: &TableSpec) -> Vec<Table
 
 /// Creates the table as specified, without spaces.
 pub(super) fn draft_table(
-    (db, catalog): (&Db, &Catalog),
+    db: &Db,
+    catalog: &Catalog,
     cx: &DdlCx<'_>,
     spec: &TableSpec,
     id: TableId,

@@ -33,7 +33,7 @@ impl Db {
         }
         let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
         // Names of its CHECK constraints cannot collide with those of other tables.
-        let mut table = tables::draft_table((self, &Catalog::default()), cx, spec, id)?;
+        let mut table = tables::draft_table(self, &Catalog::default(), cx, spec, id)?;
         table.options.memory = true;
         self.check_expressions(&table)?;
         self.create_spaces_for(&mut table)?;

@@ -44,7 +44,8 @@ impl Db {
     pub fn create_trigger(
         &self,
         cx: &DdlCx<'_>,
-        (database, table): (&str, &str),
+        database: &str,
+        table: &str,
         trigger: &Trigger,
         order: &TriggerOrder,
         if_not_exists: bool,
@@ -102,7 +103,8 @@ impl Db {
     pub fn drop_trigger(
         &self,
         cx: &DdlCx<'_>,
-        (database, name): (&str, &str),
+        database: &str,
+        name: &str,
         if_exists: bool,
     ) -> Result<DdlOutcome> {
         let table = |catalog: &Catalog| catalog.trigger(database, name).map(|(table, _)| table.id);

@@ -306,10 +306,10 @@ fn read_buckets(
         let ascends = before.is_none_or(|before| {
             before.high.key < bucket.low.key && before.cumulative < bucket.cumulative
         });
-        let sound = bucket.low.key <= bucket.high.key
+        let is_valid = bucket.low.key <= bucket.high.key
             && bucket.distinct >= 1.0
             && (0.0..=1.0 + ROUNDING).contains(&bucket.cumulative);
-        if !ascends || !sound {
+        if !ascends || !is_valid {
             return invalid(wrong());
         }
         out.push(bucket);

@@ -245,7 +245,17 @@ impl MetadataLocks {
 
     /// Registers a session.
     pub fn session(self: &Arc<Self>) -> MetadataLockSession {
-        let slot = Arc::new(Slot::default());
+        self.session_with(&[])
+    }
+
+    /// Registers a session that writes to tables from the beginning. For tables that another session
+    /// publishes meanwhile, or that no barrier can cover yet.
+    pub(crate) fn session_with(self: &Arc<Self>, tables: &[TableId]) -> MetadataLockSession {
+        let uses: Uses = tables.iter().map(|table| (*table, Access::Write)).collect();
+        let slot = Arc::new(Slot {
+            tables: Mutex::new(uses),
+            activities: AtomicU8::default(),
+        });
         self.shared.lock().slots.push(slot.clone());
         MetadataLockSession {
             metadata_locks: self.clone(),
@@ -517,6 +527,12 @@ impl MetadataLockSession {
         self.notify();
     }
 
+    /// The tables that it publishes.
+    pub(crate) fn tables(&self) -> Vec<TableId> {
+        let uses = self.slot.tables.lock();
+        uses.iter().map(|(table, _)| *table).collect()
+    }
+
     fn notify(&self) {
         if self.metadata_locks.standing.load(Ordering::SeqCst) != 0 {
             let _shared = self.metadata_locks.shared.lock();
@@ -730,7 +746,7 @@ mod tests {
     }
 
     #[test]
-    fn users_wait_in_front_of_a_barrier_but_go_on_with_what_they_have() {
+    fn a_barrier_blocks_new_users_but_not_those_that_use_the_table() {
         let metadata_locks = MetadataLocks::new();
         let (a, b) = (metadata_locks.session(), metadata_locks.session());
         a.share(&[U], soon(), &Cancel::new()).unwrap();

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_become_numbers_as_in_sql() {
+    fn date_functions_give_the_numbers_of_sql() {
         let day = date(2024, 2, 29);
         assert_eq!(of(PartitionFunction::Year, day), Some(2024));
         assert_eq!(of(PartitionFunction::ToDays, day), Some(739_310));
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic_that_cannot_be_is_null_and_expressions_read_back() {
+    fn impossible_arithmetic_is_null_and_expressions_round_trip() {
         let e = PartitionExpr::Op(
             PartitionOp::Mod,
             Box::new(PartitionExpr::Column(3)),

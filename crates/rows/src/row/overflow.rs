@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_reads_back_and_refuses_nonsense() {
+    fn heads_round_trip_and_damaged_ones_are_refused() {
         let head = OverflowHead::new(77, 1_000_000, 900_000, 6);
         let mut data = Vec::new();
         head.append(&mut data);

@@ -2,7 +2,7 @@
 //!
 //! Rows and the unique entries that they remove are locked exclusively in one call *before* the
 //! scan for children, so that no child's parent check can be granted any more (transactions.md,
-//! rule 12). Then the children are found level by level ([`super::cascade`]), judged, and written.
+//! rule 12). Then the children are found level by level ([`super::cascade`]), checked, and written.
 
 use super::Statement;
 use super::cascade::Effects;

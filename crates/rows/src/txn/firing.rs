@@ -15,13 +15,13 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A BEFORE trigger runs before the row's keys are locked and its constraints are judged, an
+//! 1. A BEFORE trigger runs before the row's keys are locked and its constraints are checked, an
 //!    AFTER trigger after the row and its entries are written. Rows of a table with triggers are
 //!    written one by one, so that the trigger of a row sees all earlier rows of the statement.
 //! 2. What triggers write belongs to the statement that fired them: if it fails, their writes are
 //!    rolled back, too.
 //! 3. A trigger cannot write to a table that a statement around it is writing (error 1442), so
-//!    that nothing changes between the judgement and the write of a row.
+//!    that nothing changes between the check and the write of a row.
 //!
 //! Rejected: queueing AFTER triggers until the end of the statement (a trigger's error would be
 //! reported for the wrong row, and its effects would come in another order than in MySQL).
@@ -171,7 +171,7 @@ impl FiringTxn<'_> {
         self.atomic(|this| {
             let mut done = InsertOutcome::default();
             for (n, row) in rows.into_iter().enumerate() {
-                this.insert_row(table, row, mode, (ids, n), &mut done)?;
+                this.insert_row(table, row, mode, ids, n, &mut done)?;
             }
             Ok(done)
         })
@@ -183,7 +183,8 @@ impl FiringTxn<'_> {
         table: &Arc<Table>,
         mut row: Vec<Value>,
         mode: InsertMode,
-        (ids, n): (&mut GeneratedIds, usize),
+        ids: &mut GeneratedIds,
+        n: usize,
         done: &mut InsertOutcome,
     ) -> Result<()> {
         self.before_insert(table, &mut row, ids.is_generated(n))?;

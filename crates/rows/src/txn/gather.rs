@@ -1,4 +1,4 @@
-//! Gathers the keys of a statement's rows, to be locked in one engine call, and judges new rows by
+//! Gathers the keys of a statement's rows, to be locked in one engine call, and checks new rows by
 //! the result of the lock call.
 
 use super::keyset::{KeyId, KeySet};
@@ -243,8 +243,8 @@ pub(super) fn taken_keys<'a>(
     })
 }
 
-/// Judges a row against the present state: unique keys, then parents.
-pub(super) fn judge(
+/// Checks a row against the present state: unique keys, then parents.
+pub(super) fn check_keys(
     table: &Table,
     row: &[Value],
     plan: &Plan,

@@ -4,7 +4,7 @@
 //! A statement's keys are gathered first: each row's primary key and unique entries (exclusive),
 //! and the parents it references (key-share). They are locked in **one** engine call, in the
 //! engine's (space, key) order, whatever the number of rows, keys and constraints. Then rows are
-//! judged and written one by one, in the statement's order, against the result of the lock call and
+//! checked and written one by one, in the statement's order, against the result of the lock call and
 //! the writes of earlier rows (transactions.md, rule 13).
 //!
 //! Invariants:
@@ -25,7 +25,7 @@
 use super::Statement;
 use super::expressions::{Refused, refusal};
 use super::gather::{
-    Constraint, NO_KEY, Plan, check_not_null, constraints, gather_own, judge, taken_keys,
+    Constraint, NO_KEY, Plan, check_keys, check_not_null, constraints, gather_own, taken_keys,
 };
 use super::keyset::{KeyId, KeySet};
 use super::lookup::{Lookup, complete_rows};
@@ -88,7 +88,8 @@ impl Statement<'_> {
         rows: &mut [Vec<Value>],
         mode: InsertMode,
         refused: Refused,
-        (ids, first): (&mut GeneratedIds, usize),
+        ids: &mut GeneratedIds,
+        first: usize,
     ) -> Result<InsertOutcome> {
         let catalog = self.txn.db.catalog_guard();
         let constraints = if self.txn.foreign_key_checks {
@@ -122,11 +123,11 @@ impl Statement<'_> {
                     self.regather(row, n, &mut new)?;
                 }
             }
-            let judged = match refusal {
+            let checked = match refusal {
                 Some(e) => Err(e),
                 None => self.check_new_row(row, n, &new),
             };
-            match judged {
+            match checked {
                 Ok(replaced) => {
                     self.write_new(table, &new.plan.primary(n, &self.keys), row)?;
                     ids.note_inserted(first + n, row);
@@ -154,14 +155,14 @@ impl Statement<'_> {
         self.lock_keys()
     }
 
-    /// Judges a row; with REPLACE, deletes the conflicting rows first. Returns the number of rows
+    /// Checks a row; with REPLACE, deletes the conflicting rows first. Returns the number of rows
     /// deleted.
     fn check_new_row(&mut self, row: &[Value], n: usize, new: &NewRows<'_>) -> Result<u64> {
         let replaced = match new.mode {
             InsertMode::Replace => self.delete_conflicting(new.table, row, new.plan.own(n))?,
             InsertMode::Plain | InsertMode::Ignore => 0,
         };
-        judge(new.table, row, &new.plan, n, new.constraints, &self.keys)?;
+        check_keys(new.table, row, &new.plan, n, new.constraints, &self.keys)?;
         Ok(replaced)
     }
 
@@ -253,7 +254,7 @@ impl Statement<'_> {
             }
             plan.stride = plan.ids.len();
             self.lock_keys()?;
-            judge(table, row, &plan, 0, &constraints, &self.keys)?;
+            check_keys(table, row, &plan, 0, &constraints, &self.keys)?;
         }
         self.write_new(table, &plan.primary(0, &self.keys), row)?;
         Ok(Inserted::New)
@@ -307,7 +308,7 @@ struct NewRows<'a> {
 
 impl NewRows<'_> {
     /// Gathers the keys of all rows. Returns the errors of rows that do not fit the table, and how
-    /// many rows can be judged before one of them ends the statement.
+    /// many rows can be checked before one of them ends the statement.
     fn gather(
         &mut self,
         rows: &[Vec<Value>],
@@ -337,7 +338,7 @@ impl NewRows<'_> {
                 *place = Some(e);
             }
             if self.mode != InsertMode::Ignore {
-                // Earlier rows are judged first.
+                // Earlier rows are checked first.
                 usable = n;
                 break;
             }

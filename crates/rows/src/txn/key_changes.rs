@@ -90,7 +90,7 @@ pub(crate) fn gather_change(
             continue;
         }
         if table.array_column_of(*position).is_some() {
-            gather_array_change(table, *position, (old, new), moved, keys, &mut changes);
+            gather_array_change(table, *position, old, new, moved, keys, &mut changes);
             continue;
         }
         let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -133,7 +133,8 @@ pub(crate) fn gather_change(
 fn gather_array_change(
     table: &Table,
     position: usize,
-    (old, new): (&RowRef<'_>, &[Value]),
+    old: &RowRef<'_>,
+    new: &[Value],
     moved: bool,
     keys: &mut KeySet,
     changes: &mut KeyChanges,

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_keys_are_one_and_keep_the_stronger_mode() {
+    fn equal_keys_are_added_once_with_the_stronger_mode() {
         let mut set = KeySet::default();
         let a = set.add(SpaceId(1), b"a", LockMode::KeyShare);
         let b = set.add(SpaceId(2), b"a", LockMode::KeyShare);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn undo_takes_back_notes_in_reverse() {
+    fn undo_restores_earlier_presence_in_reverse_order() {
         let mut set = KeySet::default();
         let a = set.add(SpaceId(1), b"a", LockMode::Exclusive);
         let at = set.journal_position();

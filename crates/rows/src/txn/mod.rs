@@ -94,7 +94,7 @@ impl Default for BeginOptions {
     }
 }
 
-/// What a runner of triggers keeps until the end of a transaction, such as metadata locks.
+/// Resources of a runner of triggers until the end of a transaction, such as metadata locks.
 pub type Lease = Box<dyn Any + Send>;
 
 /// A transaction on rows. Dropping it rolls it back.
@@ -596,7 +596,7 @@ impl Txn {
         self.accesses.inserted += rows.len() as u64;
         let refused = self.evaluator().prepare_new(table, rows, mode);
         self.statement(table, runner, |statement| {
-            statement.insert_rows(table, rows, mode, refused, (ids, first))
+            statement.insert_rows(table, rows, mode, refused, ids, first)
         })
     }
 
@@ -803,7 +803,7 @@ impl Txn {
     }
 }
 
-/// A writing statement: its transaction, and the keys that it locks and judges by.
+/// A writing statement: its transaction, and the keys that it locks and checks by.
 struct Statement<'t> {
     txn: &'t mut Txn,
     keys: KeySet,

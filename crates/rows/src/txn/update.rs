@@ -2,7 +2,7 @@
 //!
 //! The keys of all rows are gathered and locked in one call: old and new values of changed unique
 //! keys (exclusive), old and new primary keys of moved rows (exclusive), newly referenced parents
-//! (key-share). Rows are then judged and written in the statement's order: `SET id = id + 1`
+//! (key-share). Rows are then checked and written in the statement's order: `SET id = id + 1`
 //! conflicts with the next row unless the statement runs in descending order (transactions.md, rule
 //! 13).
 //!
@@ -18,7 +18,7 @@
 //! 4. A row that a cascade of the same statement has changed is read again at its turn, and only
 //!    the columns that the caller changes are set.
 //!
-//! Rejected: judging unique keys at the end of the statement (accepts what
+//! Rejected: checking unique keys at the end of the statement (accepts what
 //! MySQL refuses).
 
 use super::Statement;
@@ -137,7 +137,7 @@ impl Statement<'_> {
             if !moved.is_empty()
                 && let Some(now) = moved.reapply(self.txn.kv.as_mut(), table, &change)?
             {
-                (change, step) = self.replan(table, now, (n, mode), &constraints, &referrers)?;
+                (change, step) = self.replan(table, now, n, mode, &constraints, &referrers)?;
             }
             let result = match step {
                 RowAction::Unchanged => continue,
@@ -168,7 +168,8 @@ impl Statement<'_> {
         &mut self,
         table: &Arc<Table>,
         mut now: RowChange,
-        (n, mode): (usize, UpdateMode),
+        n: usize,
+        mode: UpdateMode,
         constraints: &[Constraint<'_>],
         referrers: &[Referrer],
     ) -> Result<(Cow<'static, RowChange>, RowAction)> {
@@ -188,7 +189,7 @@ impl Statement<'_> {
         Ok((Cow::Owned(now), step))
     }
 
-    /// Judges and writes one row and its referential actions.
+    /// Checks and writes one row and its referential actions.
     fn change_row(
         &mut self,
         table: &Arc<Table>,

@@ -72,7 +72,7 @@ impl Statement<'_> {
                 let end = entry.len();
                 index.append_entry_value(primary, &mut entry);
                 let (key, value) = entry.split_at(end);
-                self.write_entry(table, n, (key, Some(value)), exclusive)?;
+                self.write_entry(table, n, key, Some(value), exclusive)?;
             }
         }
         self.txn.scratch.entry = entry;
@@ -85,7 +85,8 @@ impl Statement<'_> {
         &mut self,
         table: &Table,
         index: usize,
-        (key, value): (&[u8], Option<&[u8]>),
+        key: &[u8],
+        value: Option<&[u8]>,
         exclusive: bool,
     ) -> Result<()> {
         let space = table.space(index, key);
@@ -125,7 +126,7 @@ impl Statement<'_> {
             for row in table.entries(n, &old) {
                 entry.clear();
                 let exclusive = index.append_entry(table, &row, primary, &mut entry);
-                self.write_entry(table, n, (&entry, None), exclusive)?;
+                self.write_entry(table, n, &entry, None, exclusive)?;
             }
         }
         self.txn.scratch.entry = entry;
@@ -168,7 +169,7 @@ impl Statement<'_> {
                 continue;
             }
             if table.array_column_of(n).is_some() {
-                self.write_changed_array(table, n, (primary, &old), (new_primary, new))?;
+                self.write_changed_array(table, n, primary, &old, new_primary, new)?;
                 continue;
             }
             entry.clear();
@@ -184,12 +185,12 @@ impl Statement<'_> {
                 continue;
             }
             if !same {
-                self.write_entry(table, n, (before, None), had_exclusive)?;
+                self.write_entry(table, n, before, None, had_exclusive)?;
             }
             index.append_entry_value(new_primary, &mut entry);
             let (key, value) = entry.split_at(end);
             let key = key.get(middle..).unwrap_or(&[]);
-            self.write_entry(table, n, (key, Some(value)), exclusive)?;
+            self.write_entry(table, n, key, Some(value), exclusive)?;
         }
         self.txn.scratch.entry = entry;
         Ok(())
@@ -200,8 +201,10 @@ impl Statement<'_> {
         &mut self,
         table: &Table,
         index: usize,
-        (primary, old): (&[u8], &RowRef<'_>),
-        (new_primary, new): (&[u8], &[Value]),
+        primary: &[u8],
+        old: &RowRef<'_>,
+        new_primary: &[u8],
+        new: &[Value],
     ) -> Result<()> {
         let Some(definition) = table.indexes.get(index) else {
             return Ok(());
@@ -216,11 +219,11 @@ impl Statement<'_> {
             let known = before.remove(&key).is_some();
             // The value of an entry without the primary key in its key names the row.
             if !known || moved && exclusive {
-                self.write_entry(table, index, (&key, Some(&value)), exclusive)?;
+                self.write_entry(table, index, &key, Some(&value), exclusive)?;
             }
         }
         for (key, exclusive) in before {
-            self.write_entry(table, index, (&key, None), exclusive)?;
+            self.write_entry(table, index, &key, None, exclusive)?;
         }
         Ok(())
     }

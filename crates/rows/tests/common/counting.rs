@@ -1,10 +1,10 @@
-//! An engine that counts the calls that may cost a round trip, and whose
-//! answers to commits can get lost.
+//! An engine that counts the calls that may cost a round trip, and can report the outcome of
+//! commits as unknown.
 
 use porpoise_kv::{
     Capabilities, Check, Commit, CommitPosition, CounterId, DurableListener, Engine, Error, Key,
-    Limits, LockRequest, Locked, Read, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, SpaceSpec,
-    Stat, StatementMark, Txn, TxnOptions, Wait,
+    Limits, LockRequest, Locked, PreparedTxn, Read, Result, ScanEnd, ScanRange, ScanVisitor,
+    SpaceId, SpaceSpec, Stat, StatementMark, Txn, TxnOptions, Wait,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ impl Calls {
 pub struct Counting {
     inner: Arc<dyn Engine>,
     pub calls: Arc<Calls>,
-    /// Commits are made, and their outcome reported as unknown.
-    pub lose_answers: Arc<AtomicBool>,
+    /// Whether commits are made and their outcome is reported as unknown.
+    pub lose_outcomes: Arc<AtomicBool>,
 }
 
 impl Counting {
@@ -51,7 +51,7 @@ impl Counting {
         Counting {
             inner,
             calls: Arc::default(),
-            lose_answers: Arc::default(),
+            lose_outcomes: Arc::default(),
         }
     }
 }
@@ -59,7 +59,7 @@ impl Counting {
 struct CountingTxn {
     inner: Box<dyn Txn>,
     calls: Arc<Calls>,
-    lose_answers: Arc<AtomicBool>,
+    lose_outcomes: Arc<AtomicBool>,
 }
 
 impl Engine for Counting {
@@ -79,7 +79,7 @@ impl Engine for Counting {
         Ok(Box::new(CountingTxn {
             inner: self.inner.begin(options)?,
             calls: self.calls.clone(),
-            lose_answers: self.lose_answers.clone(),
+            lose_outcomes: self.lose_outcomes.clone(),
         }))
     }
     fn create_spaces(&self, specs: &[SpaceSpec]) -> Result<Vec<SpaceId>> {
@@ -87,6 +87,9 @@ impl Engine for Counting {
     }
     fn drop_spaces(&self, spaces: &[SpaceId]) -> Result<()> {
         self.inner.drop_spaces(spaces)
+    }
+    fn take_restored(&self) -> Result<Vec<Box<dyn PreparedTxn>>> {
+        self.inner.take_restored()
     }
     fn spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>> {
         self.inner.spaces()
@@ -191,12 +194,15 @@ impl Txn for CountingTxn {
     }
     fn commit(self: Box<Self>) -> Result<Commit> {
         let commit = self.inner.commit()?;
-        if self.lose_answers.load(Ordering::SeqCst) {
-            return Err(Error::UnknownOutcome("the answer was lost".to_owned()));
+        if self.lose_outcomes.load(Ordering::SeqCst) {
+            return Err(Error::UnknownOutcome("the reply was lost".to_owned()));
         }
         Ok(commit)
     }
     fn rollback(self: Box<Self>) {
         self.inner.rollback();
+    }
+    fn prepare(self: Box<Self>, name: &[u8], note: &[u8]) -> Result<Box<dyn PreparedTxn>> {
+        self.inner.prepare(name, note)
     }
 }

@@ -21,7 +21,7 @@ use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A constraint to be: name, columns, parent, its columns, actions.
+/// Definition of a foreign key: name, columns, parent, its columns, actions.
 #[derive(Clone)]
 pub struct FkDef {
     pub name: String,
@@ -32,7 +32,7 @@ pub struct FkDef {
     pub on_update: FkAction,
 }
 
-/// A table to be.
+/// Definition of a table.
 #[derive(Clone, Default)]
 pub struct Def {
     pub name: String,

@@ -1,6 +1,5 @@
-//! A naive database: rows in maps, constraints by looking at everything, one
-//! row after the other, recursively. What the crate does in batches is
-//! compared with it.
+//! A naive database, with which the crate is compared: rows are in maps, and constraints are checked
+//! row by row and recursively by searching all rows.
 
 use porpoise_rows::catalog::FkAction;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +28,7 @@ pub struct Naive {
     pub fks: Vec<Fk>,
 }
 
-/// Error code, and whether a cascade met it.
+/// Error code, and whether a cascade caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub code: u16,
@@ -94,7 +93,7 @@ impl Naive {
         Ok(())
     }
 
-    /// Deletes what is in the way, then inserts; how many were deleted.
+    /// Deletes conflicting rows, then inserts. Returns how many were deleted.
     pub fn replace(&mut self, table: usize, row: Row) -> Result<u64, Refused> {
         let mut deleted = 0;
         for pass in 0..2 {
@@ -158,7 +157,7 @@ impl Naive {
         Ok(())
     }
 
-    /// Changes a row named by the statement; whether it changed.
+    /// Changes a row named by the statement. Returns whether it changed.
     pub fn update(&mut self, table: usize, old: Row, new: Row) -> Result<bool, Refused> {
         if old == new {
             return Ok(false);
@@ -181,7 +180,7 @@ impl Naive {
         Ok(true)
     }
 
-    /// Does to the children what a changed key asks for.
+    /// Applies the referential actions of a changed key to the children.
     fn follow_key(&mut self, table: usize, old: Row, new: Row, deep: bool) -> Result<(), Refused> {
         for fk in self.referrers(table) {
             if fk.parent_columns.iter().all(|c| old[*c] == new[*c]) {

@@ -1,5 +1,4 @@
-//! A table of a few columns in memory that rewrites everything at once when it
-//! is altered.
+//! A naive table of a few columns in memory, which rewrites all rows when it is altered.
 
 use porpoise_rows::ddl::Position;
 use porpoise_types::{Collation, ColumnType, Kind, Value};
@@ -77,7 +76,7 @@ impl Naive {
     }
 
     /// Whether all unique keys hold.
-    pub fn sound(&self) -> bool {
+    pub fn is_consistent(&self) -> bool {
         let mut keys: Vec<Vec<usize>> = self
             .uniques
             .iter()

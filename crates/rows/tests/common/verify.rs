@@ -1,5 +1,5 @@
-//! Rows against entries both ways, and no orphans: read straight from the
-//! engine's spaces, with keys built from the documented format.
+//! Check that rows and entries match and no row lacks its parent. It reads the engine's spaces, and
+//! builds keys by the documented format.
 
 use super::{all_in, begin};
 use porpoise_kv::{Read, ScanRange, TxnOptions};

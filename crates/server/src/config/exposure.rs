@@ -8,7 +8,7 @@ use super::{Config, StartError, TlsMode};
 use std::net::SocketAddr;
 
 /// The address, if other machines can reach it.
-fn non_loopback(address: Option<SocketAddr>) -> Option<SocketAddr> {
+pub(crate) fn non_loopback(address: Option<SocketAddr>) -> Option<SocketAddr> {
     address.filter(|a| !a.ip().to_canonical().is_loopback())
 }
 

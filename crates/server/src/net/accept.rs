@@ -2,7 +2,7 @@
 //!
 //! One thread accepts for all listeners and gives each socket to the group with
 //! the fewest connections. No error stops it: without free file descriptors it
-//! accepts on one kept in reserve, sends a refusal, closes, and goes on. It logs
+//! accepts on one kept in reserve, sends a refusal, closes, and continues. It logs
 //! at most one line per second.
 //!
 //! Invariants:
@@ -12,7 +12,7 @@
 //! 2. Past `max_before_login` connections of one listener that have not logged
 //!    in, each new one evicts an older one. At twice as many (its groups do not
 //!    keep up) that listener pauses: its clients wait in the listen queue, and the
-//!    other listeners go on.
+//!    other listeners continue.
 
 use super::budget::Budget;
 use super::group::NewConnection;

@@ -73,7 +73,7 @@ fn attacker(
 
 #[test]
 #[ignore = "three minutes of attacks beside sixteen clients"]
-fn clients_that_behave_are_answered_beside_two_attackers() {
+fn normal_clients_are_served_during_two_attacks() {
     let server = server().start();
     let mut sql = Sql::connect(server.mysql_addr);
     let _snapshot = prepare(&server, &mut sql);

@@ -1,5 +1,5 @@
-//! `porpoise check`: silent where all is well, a line for each problem, and
-//! not a byte of the store is changed.
+//! `porpoise check`: no output for a consistent store, a line for each problem, and no byte of the
+//! store is changed.
 
 use porpoise_base::{cancel::Cancel, clock};
 use porpoise_kv::{Check, Engine, Key, TxnOptions};

@@ -1,5 +1,5 @@
 //! A data directory with missing or truncated files: `porpoise serve` and
-//! `porpoise check` refuse it, naming the file, or nothing is lost.
+//! `porpoise check` refuse it and name the file, or no row is lost.
 
 use crate::process::refusal;
 use porpoise_testkit::{Porpoise, PorpoiseBuilder};
@@ -117,7 +117,7 @@ fn truncate(path: &Path, len: u64) {
     file.set_len(len).unwrap();
 }
 
-/// Takes files away for the time of `run`.
+/// Removes files while `run` runs.
 fn without(dir: &Path, gone: &[&String], run: impl FnOnce()) {
     let aside = dir.join("aside");
     std::fs::create_dir_all(&aside).unwrap();

@@ -22,7 +22,7 @@ pub fn porpoise(data: &Path) -> Command {
     command
 }
 
-/// How a server that does not start ends: status and what it says.
+/// Exit status and output of a server that does not start.
 pub fn refusal(mut command: Command) -> (i32, String) {
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -61,7 +61,7 @@ impl Running {
         }
     }
 
-    /// The place that was announced for a listener.
+    /// The announced address of a listener.
     pub fn place(&self, listener: &str) -> &str {
         let begin = format!("ready {listener} ");
         self.announced

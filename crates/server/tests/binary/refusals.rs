@@ -88,7 +88,7 @@ fn bad_options_values_and_places_are_refused() {
 }
 
 #[test]
-fn the_memcached_listener_stays_on_this_machine_without_consent() {
+fn the_memcached_listener_binds_loopback_by_default() {
     let dir = tempfile::tempdir().unwrap();
     for tls in ["off", "allowed"] {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_porpoise"));

@@ -91,7 +91,7 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn ports_are_picked_where_taken_and_lines_to_connect_with_are_printed() {
+fn free_ports_are_chosen_and_connection_commands_are_printed() {
     let dir = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -150,7 +150,7 @@ fn served_again(place: &str) {
 }
 
 #[test]
-fn past_max_connections_clients_are_told_until_a_place_is_free() {
+fn connections_beyond_max_connections_get_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = porpoise(dir.path());
     command

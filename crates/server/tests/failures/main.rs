@@ -1,5 +1,5 @@
-//! Failing loudly: panics in sessions, workers and the acceptor, a stuck disk, a busy worker group,
-//! a clock before 1970.
+//! Failures: panics in sessions, workers and the acceptor, a hanging disk, a busy worker group, a
+//! clock before 1970.
 
 #![allow(
     clippy::unwrap_used,

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 #[test]
-fn health_tells_of_a_sync_that_never_returns_within_a_second() {
+fn health_reports_a_hanging_sync_within_a_second() {
     let mut server = Porpoise::builder().disk_faults("stuck_sync_at=300").start();
     assert_eq!(server.http("/health"), (200, "ok\n".to_owned()));
     let mut client = TcpStream::connect(server.memcached_addr).unwrap();

@@ -136,7 +136,7 @@ fn a_panic_outside_of_sessions_ends_the_process() {
 /// With a limit of one computing detached worker, the event loop of a second busy
 /// worker is not retaken, so its group does not answer.
 #[test]
-fn a_group_answers_while_one_worker_is_busy_and_not_while_all_are() {
+fn a_thread_group_serves_while_one_of_its_workers_is_free() {
     let busy = Arc::new(AtomicBool::new(true));
     let calls = Arc::new(AtomicUsize::new(0));
     let protocol = Planted {

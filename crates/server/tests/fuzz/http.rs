@@ -1,4 +1,4 @@
-//! Any bytes at the HTTP listener.
+//! Random bytes at the HTTP listener.
 
 use crate::talk::exchange;
 use crate::watch::Watched;

@@ -1,5 +1,5 @@
-//! Fuzzing of the real binary's listeners: random input from seeds, beside a connection that behaves
-//! and must not notice.
+//! Fuzzing of the real binary's listeners: random input from seeds, beside an ordinary connection that
+//! must not be affected.
 //!
 //! Each test draws its cases from consecutive seeds, on two connections at a time, until its time
 //! or its number of cases is over; a failure names the seed. `FUZZ_SEED=n` begins with another
@@ -37,8 +37,8 @@ mod watch;
 
 use std::time::Duration;
 
-/// How long a test of `make test` may take.
+/// Duration of a test of `make test`.
 const SHORT: Duration = Duration::from_secs(4);
 
-/// How long one of `make soak` takes.
+/// Duration of a test of `make soak`.
 const LONG: Duration = Duration::from_secs(150);

@@ -1,5 +1,5 @@
-//! Any requests of the three memcached dialects, on the default table and on tables behind
-//! prefixes of every kind: requests of the transcripts, mutated and in any split.
+//! Mutated requests of the transcripts in the three memcached dialects, sent in pieces of random
+//! lengths, on the default table and on tables of prefixes of every kind.
 
 use crate::client::Client;
 use crate::talk::{Ending, exchange};
@@ -109,7 +109,7 @@ fn case(random: &mut Random, server: &Porpoise) {
     assert_ne!(ending, Ending::Silent, "{}", bytes.escape_ascii());
 }
 
-/// After any of it: what can be set can be read, and the tables are sound.
+/// Checks that values can be set and read, and that the tables are consistent.
 fn ask(server: &Porpoise) {
     let answer = server.memcached("set last 0 0 2\r\nok\r\nget last\r\n");
     assert_eq!(answer, "STORED\r\nVALUE last 0 2\r\nok\r\nEND\r\n");

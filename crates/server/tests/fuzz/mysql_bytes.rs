@@ -1,4 +1,4 @@
-//! Any bytes before login, in any split.
+//! Random bytes before login, in pieces of random lengths.
 
 use crate::packets::{capabilities, error, login, put, split};
 use crate::talk::{Ending, exchange};
@@ -35,7 +35,7 @@ fn bytes(random: &mut Random) -> Vec<u8> {
             _ => payload,
         };
         match random.below(10) {
-            // Lengths that never come, and such as are too much.
+            // Lengths of data that never comes, and lengths beyond the maximum.
             0 => out.extend([0xff, 0xff, random.bits() as u8 % 3, sequence]),
             1 => out.extend([0xff, 0xff, 0xff, sequence]),
             2 => {
@@ -67,7 +67,7 @@ fn case(random: &mut Random, server: &Porpoise) {
             .any(|(_, payload)| payload.first() == Some(&0));
         assert!(left == 0 || alert || logged_in, "{}", got.escape_ascii());
         for (_, payload) in packets {
-            // No number that says the server was at fault.
+            // No error number of an internal error.
             assert_ne!(error(payload), Some(1815), "{}", sent.escape_ascii());
         }
     }

@@ -1,5 +1,5 @@
-//! Any order of commands after login, with any payloads and capabilities: each is answered once,
-//! or the connection is closed.
+//! Commands after login in random order, with random payloads and capabilities: each is answered
+//! once, or the connection is closed.
 
 use crate::packets::{answers, capabilities, error, login, put, split};
 use crate::requests::{Reply, command};

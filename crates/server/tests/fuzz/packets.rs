@@ -74,7 +74,7 @@ pub fn split(mut bytes: &[u8]) -> (Vec<Packet<'_>>, usize) {
     (all, bytes.len())
 }
 
-/// How many answers the packets are: one begins with the number 1. After the number 0 it may as
+/// Number of replies in the packets: a reply begins with the number 1. After the number 0 it may as
 /// well be one of very many packets going on, so there is a least and a greatest number.
 pub fn answers(packets: &[Packet<'_>]) -> RangeInclusive<usize> {
     let (mut least, mut most) = (0, 0);

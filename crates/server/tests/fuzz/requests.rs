@@ -1,4 +1,4 @@
-//! Commands of a logged-in session, well formed, nearly so, and not at all.
+//! Commands of a logged-in session: well formed, slightly malformed, and random.
 
 use crate::corpus;
 use crate::packets::capabilities;
@@ -44,7 +44,7 @@ const PREPARED: &[&str] = &[
     "DO ?",
 ];
 
-/// Statements that the commands around them make more of.
+/// Statements whose results the surrounding commands use.
 const TEXTS: &[&str] = &[
     "SELECT * FROM t",
     "SELECT 1; SELECT 2; SELECT 3",
@@ -267,7 +267,7 @@ fn init_db(random: &mut Random) -> Vec<u8> {
     with(code::INIT_DB, name)
 }
 
-/// Commands after which the session is another, or gone.
+/// Commands after which the session has another user, or is closed.
 fn rare(random: &mut Random) -> (Reply, Vec<u8>) {
     match random.below(4) {
         0 => (Reply::Last, vec![code::QUIT]),

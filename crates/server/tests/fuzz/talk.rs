@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Longest answer that is kept; the rest is read and dropped.
 const KEPT: usize = 64 << 20;
 
-/// How a conversation ended.
+/// End of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The server closed in order.

@@ -1,4 +1,4 @@
-//! The server under fuzzing, a neighbour that behaves, and what is asserted of both.
+//! The server under fuzzing, an ordinary client beside it, and the assertions about both.
 
 use crate::client::Client;
 use porpoise_testkit::{Porpoise, Random, wait_until};
@@ -13,7 +13,7 @@ const MOST_MEMORY: u64 = 1_500_000;
 /// Cases at a time.
 const AT_ONCE: usize = 2;
 
-/// The server and its neighbour.
+/// The server and the ordinary client.
 pub struct Watched {
     pub server: Porpoise,
     calm: Option<JoinHandle<u64>>,
@@ -59,7 +59,7 @@ impl Watched {
         self.run_and_ask(time, most, case, |_| {});
     }
 
-    /// As [`Watched::run`], and puts questions of its own to the server at the end.
+    /// As [`Watched::run`], and runs own checks of the server at the end.
     pub fn run_and_ask(
         mut self,
         time: Duration,
@@ -83,7 +83,7 @@ impl Watched {
                         }
                         let run = AssertUnwindSafe(|| case(&mut Random(seed), server));
                         assert!(catch_unwind(run).is_ok(), "the case of seed {seed} failed");
-                        // A case is worth little once its panic cannot be told from others'.
+                        // After a panic further cases are not run: their panics could not be attributed.
                         if seed.is_multiple_of(32) {
                             assert_eq!(panics(server), 0, "before seed {seed}");
                         }

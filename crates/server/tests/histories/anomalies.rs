@@ -1,13 +1,13 @@
-//! That the judgement catches: faults planted into recorded histories, and anomalies that a level
-//! allows, provoked on the running server.
+//! Tests of the history checker: it finds faults that are planted into recorded histories, and
+//! anomalies that an isolation level allows, provoked on the running server.
 
 use crate::support::{Sql, server};
 use porpoise_sim::history::{Allowed, Op, Outcome, Transaction, check_history};
 
-/// Takes a sound history, a list and its last number; gives a faulty one.
+/// Makes a faulty history from a correct one, a list and its last number.
 type Fault = fn(Vec<Transaction>, u64, u64) -> Vec<Transaction>;
 
-/// Plants faults into a sound history; each must be found.
+/// Plants faults into a correct history; each must be found.
 pub fn still_found(history: &[Transaction], allowed: Allowed) {
     let Some(Op::Read(list, numbers)) = longest_read(history) else {
         panic!("no list was read");
@@ -49,7 +49,7 @@ fn lose(mut history: Vec<Transaction>, list: u64, number: u64) -> Vec<Transactio
     history
 }
 
-/// Its writer is told that it was rolled back.
+/// Its transaction is recorded as rolled back.
 fn abort(mut history: Vec<Transaction>, list: u64, number: u64) -> Vec<Transaction> {
     let wrote = |t: &&mut Transaction| t.ops.contains(&Op::Append(list, number));
     history.iter_mut().find(wrote).unwrap().outcome = Outcome::Aborted;
@@ -88,7 +88,7 @@ fn read_stale(mut history: Vec<Transaction>, list: u64, number: u64) -> Vec<Tran
     history
 }
 
-/// Two sessions and what they did, one line of time for both.
+/// Two sessions and their operations, in one order of time.
 struct Two {
     sessions: [Sql; 2],
     ops: [Vec<Op>; 2],
@@ -145,8 +145,8 @@ impl Two {
         }
     }
 
-    /// The judgement on both, with a last look at the lists.
-    fn judged(mut self, allowed: Allowed) -> String {
+    /// The anomalies of both, after a last read of the lists.
+    fn anomalies_found(mut self, allowed: Allowed) -> String {
         let mut history: Vec<Transaction> = Vec::new();
         for ops in std::mem::take(&mut self.ops) {
             history.push(Transaction {
@@ -179,7 +179,7 @@ fn lost_update(level: &str) -> Result<String, ()> {
     let (a, b) = (two.read(0, 1), two.read(1, 1));
     assert!(two.write(0, 1, &a, 1) && two.commit(0));
     if two.write(1, 1, &b, 2) && two.commit(1) {
-        Ok(two.judged(Allowed::READ_COMMITTED))
+        Ok(two.anomalies_found(Allowed::READ_COMMITTED))
     } else {
         Err(())
     }
@@ -202,7 +202,7 @@ fn read_skew(level: &str) -> String {
     assert!(two.write(1, 1, "", 1) && two.write(1, 2, "", 2) && two.commit(1));
     two.read(0, 2);
     assert!(two.commit(0));
-    two.judged(Allowed::SNAPSHOT)
+    two.anomalies_found(Allowed::SNAPSHOT)
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn write_skew(level: &str) -> Result<String, ()> {
     two.read(1, 2);
     assert!(two.write(0, 2, "", 1) && two.commit(0));
     if two.write(1, 1, "", 2) && two.commit(1) {
-        Ok(two.judged(Allowed::SERIALIZABLE))
+        Ok(two.anomalies_found(Allowed::SERIALIZABLE))
     } else {
         Err(())
     }

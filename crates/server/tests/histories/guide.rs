@@ -1,8 +1,8 @@
-//! The examples of docs/guide/isolation.md do what stands there.
+//! The examples of docs/guide/isolation.md have the results that are written there.
 //!
 //! A block fenced as `session` is a line per statement, `a> ...` or `b> ...`; below it, behind `=`,
-//! what it answered: rows with cells between `|`, or an error's number. A query without such lines
-//! is not looked at, anything else succeeds. The first block makes the table and is run before each
+//! what it answered: rows with cells between `|`, or an error's number. The result of a
+//! query without such lines is not checked; any other statement must succeed. The first block makes the table and is run before each
 //! of the others, which have two fresh connections and a database of their own.
 
 use crate::support::{Failure, Sql, server};

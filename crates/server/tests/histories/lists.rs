@@ -11,7 +11,7 @@ const LISTS: u64 = 6;
 const SQL_CLIENTS: u64 = 4;
 const MEMCACHED_CLIENTS: u64 = 2;
 
-/// How the transactions of a run are made.
+/// Form of the transactions of a run.
 #[derive(Clone, Copy)]
 struct Level {
     name: &'static str,
@@ -64,7 +64,7 @@ impl Run {
         self.numbers.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// A transaction whose operations and outcome `work` tells.
+    /// Records a transaction, whose operations and outcome `work` returns.
     fn note(&self, work: impl FnOnce(&mut Vec<Op>) -> Outcome) -> Transaction {
         let began = self.now();
         let mut ops = Vec::new();
@@ -257,7 +257,7 @@ fn read(sql: &mut Sql, select: &str) -> Result<Vec<u64>, Failure> {
     Ok(numbers(answer.rows[0][0].as_deref().unwrap()))
 }
 
-/// How a transaction ended that answered so; other errors are not expected.
+/// Outcome of a transaction by its reply; other errors are not expected.
 fn outcome(answer: Result<bool, Failure>) -> Outcome {
     match answer {
         Ok(true) => Outcome::Committed,
@@ -343,7 +343,7 @@ fn expect(level: Level, seed: u64) {
 }
 
 #[test]
-fn read_committed_excludes_dirty_reads_and_half_seen_writes() {
+fn read_committed_excludes_dirty_and_partial_reads() {
     expect(READ_COMMITTED, 1);
 }
 
@@ -366,7 +366,7 @@ fn histories_are_in_order_for_long() {
     let end = Instant::now() + Duration::from_secs(seconds);
     let levels = [READ_COMMITTED, REPEATABLE_READ, SERIALIZABLE];
     let mut runs = levels.map(start);
-    let (mut seed, mut judged) = (std::process::id().into(), 0);
+    let (mut seed, mut checked) = (std::process::id().into(), 0);
     while Instant::now() < end {
         for run in &mut runs {
             seed += 1;
@@ -378,8 +378,8 @@ fn histories_are_in_order_for_long() {
             let found = check_history(&history, run.level.allowed);
             let level = run.level.name;
             assert!(found.is_empty(), "{level}, seed {seed}: {found:?}");
-            judged += history.len();
+            checked += history.len();
         }
     }
-    println!("{judged} transactions judged");
+    println!("{checked} transactions checked");
 }

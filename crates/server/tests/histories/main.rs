@@ -1,5 +1,5 @@
 //! Histories of transactions through the running server, by SQL and memcached connections on the
-//! same rows, judged for the anomalies that each isolation level excludes.
+//! same rows, checked for the anomalies that each isolation level excludes.
 
 #![allow(
     clippy::unwrap_used,

@@ -66,7 +66,7 @@ const LARGE: &[&str] = &[
 ];
 
 #[test]
-fn statements_beyond_their_limit_fail_and_return_everything() {
+fn statements_beyond_their_memory_limit_fail_and_release_memory() {
     let (server, mut sql) = start();
     sql.run("SET group_concat_max_len = 100000000");
     let before = metric(&server, "porpoise_client_memory_refused_statement_total");
@@ -88,7 +88,7 @@ fn statements_beyond_their_limit_fail_and_return_everything() {
 }
 
 #[test]
-fn limits_of_connection_and_server_are_settable_and_hold() {
+fn limits_of_connections_and_the_server_are_settable_and_enforced() {
     let (server, mut sql) = start();
     let set = "SELECT COUNT(DISTINCT v) FROM d.t";
     sql.run("SET connection_memory_limit = 2097152");
@@ -164,8 +164,8 @@ fn prepared_statements_are_counted_over_all_sessions() {
     assert_eq!(sql.number("SELECT 1"), 1);
 }
 
-/// Looks at the server while clients that do not read wait: memory stays below so many bytes more
-/// than before, and others are served.
+/// Checks the server while clients do not read: memory grows by less than a number of bytes, and
+/// other clients are served.
 fn watch(server: &Porpoise, before: u64, bound: u64) {
     for _ in 0..10 {
         std::thread::sleep(Duration::from_millis(300));

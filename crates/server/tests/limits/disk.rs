@@ -1,4 +1,4 @@
-//! A disk that is full, and one that fails to sync: through both protocols, and what a restart finds.
+//! A full disk, and one that fails to sync, through both protocols; state after a restart.
 
 use crate::metric;
 use crate::support::{Cache, Failure, Sql, server};
@@ -56,7 +56,7 @@ fn a_failed_sync_refuses_writes_of_both_protocols_and_reads_go_on() {
     assert!(reply.starts_with("SERVER_ERROR"), "{reply}");
     assert_eq!(cache.get("k"), None);
     assert_eq!(metric(&server, "porpoise_engine_read_only"), 1);
-    // After a restart on a sound disk: all that was acknowledged, perhaps the unknown one.
+    // After a restart on a working disk: all that was acknowledged, perhaps the unknown one.
     server.reconfigure(|b| b.disk_faults("seed=0"));
     server.restart();
     let mut sql = Sql::connect(server.mysql_addr);

@@ -1,4 +1,5 @@
-//! The memory limit: what grows is refused with 1114, the rest goes on, and room comes back.
+//! The memory limit: writes that need memory are refused with 1114, others continue, and deletions
+//! release memory.
 
 use crate::metric;
 use crate::support::{Cache, Failure, Sql, server};
@@ -37,7 +38,7 @@ fn a_full_memory_refuses_growth_and_nothing_else() {
     let (server, mut sql) = start();
     let rows = fill(&mut sql);
     assert!(rows > 5_000, "{rows}");
-    // Readers, the other protocol, and sessions that come go on.
+    // Readers, the other protocol and new sessions continue.
     let mut cache = Cache::connect(server.memcached_addr);
     assert_eq!(cache.get("none"), None);
     let long = "y".repeat(1_000);
@@ -126,7 +127,7 @@ fn at_the_limit_the_oldest_snapshot_makes_room() {
         "{}",
         told.message
     );
-    // The transaction is over, its change taken back, its lock free; the session goes on.
+    // The transaction is over, its change rolled back, its lock released; the session continues.
     assert_eq!(old.number("SELECT COUNT(*) FROM d.t WHERE v = 'own'"), 0);
     sql.run("DELETE FROM d.t WHERE id = 5000");
 }

@@ -1,5 +1,5 @@
-//! Old versions go: what was created less what was reclaimed is what lives, and a snapshot that is
-//! over holds nothing back.
+//! Reclamation of old versions: the numbers of created and reclaimed versions agree with those in
+//! memory, and a closed snapshot keeps none.
 
 use crate::metric;
 use crate::support::{Sql, server};
@@ -67,7 +67,7 @@ fn churn(server: &Porpoise, run: &Run) -> u64 {
     done.load(Ordering::Relaxed)
 }
 
-/// Every key has one version when nobody looks at old ones: created less reclaimed are the keys.
+/// Without snapshots every key has one version: created less reclaimed versions are the keys.
 fn settled(server: &Porpoise) -> bool {
     let created = metric(server, "porpoise_engine_versions_created_total");
     let reclaimed = metric(server, "porpoise_engine_versions_reclaimed_total");

@@ -174,7 +174,7 @@ fn windows_spill() {
 }
 
 #[test]
-fn the_first_rows_of_partitions_go_on_without_memory() {
+fn top_n_per_group_continues_when_memory_is_used_up() {
     let (server, mut sql) = start();
     for (function, keys, limit) in [
         // Partitions are small: all rows are passed on.
@@ -247,7 +247,7 @@ fn a_full_temporary_directory_fails_the_statement_alone() {
 }
 
 #[test]
-fn a_spilling_statement_ends_by_kill_and_leaves_nothing() {
+fn a_killed_spilling_statement_leaves_no_temporary_files() {
     let (server, mut sql) = start();
     let large = "SELECT a.words, b.words FROM t a JOIN t b ON b.small = a.small \
                  JOIN t c ON c.small = a.small ORDER BY b.words, a.words DESC";

@@ -1,4 +1,4 @@
-//! A broken circle of waits is kept, with the statements of both sides.
+//! Deadlock reports, with the statements of both transactions.
 
 use crate::support::{Cache, Failure};
 use crate::{await_waits, session, start};
@@ -8,7 +8,7 @@ fn id(sql: &mut crate::support::Sql) -> String {
 }
 
 #[test]
-fn both_statements_and_locks_of_a_deadlock_are_told() {
+fn a_deadlock_report_has_both_statements_and_their_locks() {
     let (server, mut sql) = start();
     let (mut a, mut b) = (session(&server), session(&server));
     let (a_id, b_id) = (id(&mut a), id(&mut b));
@@ -56,7 +56,7 @@ fn both_statements_and_locks_of_a_deadlock_are_told() {
 }
 
 #[test]
-fn a_circle_of_three_with_children_and_a_reader_is_told() {
+fn a_cycle_of_three_transactions_with_foreign_keys_is_described() {
     let (server, mut sql) = start();
     sql.run(
         "CREATE TABLE c (n INT PRIMARY KEY, t INT, name VARCHAR(9) COLLATE utf8mb4_general_ci, \
@@ -81,7 +81,7 @@ fn a_circle_of_three_with_children_and_a_reader_is_told() {
         await_waits(&mut sql, 2);
         let error = a.refused("UPDATE c SET t = 2 WHERE name = 'x'");
         assert_eq!(error.code, 1213);
-        // The child's parent is there again, so its insert goes on; the parent is wanted still.
+        // The child's parent exists again, so its insert continues; the lock on the parent is still awaited.
         child.join().unwrap().unwrap();
         delete.join().unwrap().unwrap();
     });
@@ -95,7 +95,7 @@ fn a_circle_of_three_with_children_and_a_reader_is_told() {
     );
 }
 
-/// A session that waits is the victim, and the one that closed the circle goes on.
+/// The victim is a waiting session, and the one that closed the cycle continues.
 #[test]
 fn the_session_with_the_least_work_is_the_victim() {
     let (server, mut sql) = start();

@@ -125,7 +125,7 @@ fn nowait_and_skip_locked_do_not_wait() {
     assert_eq!(sql.numbers(free), [[1]]);
 }
 
-/// Ten workers take jobs off a queue; none is taken twice, none is left, nobody is refused.
+/// Ten workers take jobs from a queue: none is taken twice, none is left, and no statement fails.
 #[test]
 fn a_queue_of_jobs_is_worked_off_by_skip_locked() {
     let (server, mut sql) = start();
@@ -170,8 +170,8 @@ fn a_queue_of_jobs_is_worked_off_by_skip_locked() {
     assert_eq!(sorted, (0..200).collect::<Vec<i64>>());
 }
 
-/// Statements that find their rows by a range begin anew when they meet a commit that is not yet
-/// durable, and are done all the same, however slow the disk.
+/// Statements that find their rows by a range restart at a commit that is not yet durable, and
+/// succeed on a slow disk, too.
 #[test]
 fn ranges_over_a_hot_row_are_changed_on_a_slow_disk() {
     let server = crate::support::server()

@@ -1,4 +1,4 @@
-//! Statements that compute for long, and clients of both protocols beside them.
+//! Fairness: long computations do not delay other clients of either protocol.
 
 use crate::support::{Cache, Sql};
 use crate::{session, start};

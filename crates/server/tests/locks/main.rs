@@ -1,4 +1,4 @@
-//! Waits for row locks through the running server: how they are told of, and how they end.
+//! Waits for row locks through the running server: how they are reported, and how they end.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ fn session(server: &Porpoise) -> Sql {
     sql
 }
 
-/// Waits until so many transactions wait for locks.
+/// Waits until this number of transactions waits for locks.
 fn await_waits(sql: &mut Sql, count: i64) {
     let reached = wait_until(Duration::from_secs(20), || {
         let waits = sql.number("SELECT COUNT(DISTINCT TRX_ID) FROM information_schema.LOCK_WAITS");

@@ -115,7 +115,7 @@ fn the_default_account_works_until_a_privilege_is_revoked() {
 }
 
 #[test]
-fn without_a_default_account_nothing_precedes_authentication() {
+fn without_a_default_account_commands_need_authentication() {
     let server = server("off");
     sql(&server, "GRANT SELECT ON app.t TO u@localhost");
     let refused = "CLIENT_ERROR unauthenticated\r\n";
@@ -295,7 +295,7 @@ fn every_command_needs_the_privileges_of_its_statement_in_every_dialect() {
 }
 
 #[test]
-fn grants_on_the_mapped_columns_take_the_place_of_grants_on_the_table() {
+fn grants_on_mapped_columns_replace_grants_on_the_table() {
     let server = server("off");
     sql(
         &server,

@@ -9,7 +9,7 @@ const USERS: &str = "CREATE DATABASE t; USE t;
     CREATE TABLE other (id INT PRIMARY KEY, v INT);";
 
 #[test]
-fn one_statement_maps_a_prefix_and_another_takes_it_away() {
+fn a_prefix_is_mapped_and_unmapped_by_one_statement_each() {
     let server = Porpoise::builder().start();
     sql(&server, USERS);
     sql(&server, "ALTER TABLE t.users MEMCACHED PREFIX 'u:'");
@@ -41,7 +41,7 @@ fn one_statement_maps_a_prefix_and_another_takes_it_away() {
 }
 
 #[test]
-fn of_two_tables_that_ask_for_a_prefix_at_once_one_gets_it() {
+fn one_of_two_concurrent_mappings_of_a_prefix_succeeds() {
     let server = Porpoise::builder().start();
     sql(&server, USERS);
     for round in 0..20 {
@@ -64,7 +64,7 @@ fn of_two_tables_that_ask_for_a_prefix_at_once_one_gets_it() {
 }
 
 #[test]
-fn what_cannot_be_served_is_refused_and_nothing_is_written() {
+fn invalid_mappings_are_refused_without_writes() {
     let server = Porpoise::builder().start();
     sql(&server, USERS);
     sql(

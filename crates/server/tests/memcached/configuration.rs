@@ -1,4 +1,4 @@
-//! The configuration is live at commit, and a bad row disables only itself.
+//! The configuration applies at commit, and an invalid row disables only its own prefix.
 
 use crate::in_process::{InProcess, column, required, varchar};
 use porpoise_types::{ColumnType, Kind};
@@ -18,7 +18,7 @@ fn table(server: &InProcess, name: &str) {
 const COLUMNS: &[(&str, &str)] = &[("key_columns", "id"), ("value_columns", "v")];
 
 #[test]
-fn a_committed_change_is_live_for_the_next_command_of_an_open_connection() {
+fn a_committed_mapping_change_applies_to_open_connections() {
     let server = InProcess::open();
     table(&server, "t");
     let mut stream = TcpStream::connect(server.address).unwrap();
@@ -53,7 +53,7 @@ fn a_committed_change_is_live_for_the_next_command_of_an_open_connection() {
 }
 
 #[test]
-fn a_table_that_is_dropped_and_made_again_is_followed() {
+fn a_mapping_follows_a_table_that_is_dropped_and_recreated() {
     let server = InProcess::open();
     table(&server, "t");
     server.map("t:", "t", COLUMNS);

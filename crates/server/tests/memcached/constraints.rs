@@ -69,7 +69,7 @@ fn an_orphan_is_refused_and_a_known_parent_accepted() {
 }
 
 #[test]
-fn deleting_a_parent_is_refused_or_takes_its_children_along() {
+fn deleting_a_parent_is_refused_or_cascades() {
     for (action, deleted) in [(FkAction::Restrict, false), (FkAction::Cascade, true)] {
         let server = child(action);
         assert_eq!(server.ask("set c:7 0 0 1\r\n1\r\n"), "STORED\r\n");
@@ -121,7 +121,7 @@ fn noreply_hides_refusals_too() {
 }
 
 #[test]
-fn a_column_without_default_that_memcached_cannot_fill_is_told() {
+fn a_set_without_a_value_for_a_required_column_is_an_error() {
     let server = InProcess::open();
     let int = || ColumnType::int(Kind::Int);
     server.create(

@@ -1,4 +1,4 @@
-//! kill -9 amid writers: what was acknowledged is there.
+//! kill -9 during writes: acknowledged values exist afterwards.
 
 use porpoise_testkit::Porpoise;
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,4 @@
-//! Without any configuration any client just works.
+//! The default table, which serves clients without any configuration.
 
 use crate::in_process::InProcess;
 use porpoise_testkit::Porpoise;
@@ -30,7 +30,7 @@ fn a_half_closed_connection_gets_all_its_answers() {
 }
 
 #[test]
-fn an_unknown_role_is_a_mistake_in_the_command_line() {
+fn an_unknown_role_is_a_command_line_error() {
     let finished = Porpoise::builder()
         .arg("--mysql-listen", "off")
         .arg("--memcached-role", "nobody")

@@ -66,7 +66,7 @@ fn a_short_time_passes() {
 }
 
 #[test]
-fn a_timestamp_column_holds_the_moment_and_null_means_never() {
+fn an_expiry_timestamp_column_has_the_time_and_null_for_never() {
     let server = InProcess::open();
     let columns = vec![
         required("id", ColumnType::int(Kind::Int)),

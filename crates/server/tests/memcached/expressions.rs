@@ -192,7 +192,7 @@ fn multi_valued_indexes_follow_what_is_stored() {
 }
 
 #[test]
-fn a_generated_key_must_come_to_the_key_that_was_asked_for() {
+fn a_generated_key_column_must_match_the_requested_key() {
     let server = start(
         "CREATE TABLE t.k (id INT AUTO_INCREMENT PRIMARY KEY, mail VARCHAR(40), \
          low VARCHAR(40) AS (LOWER(mail)) STORED, UNIQUE (low)); \

@@ -1,4 +1,4 @@
-//! The longest value is a setting.
+//! The maximum item size, which is a setting.
 
 use porpoise_testkit::{Porpoise, exchange};
 

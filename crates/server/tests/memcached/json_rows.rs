@@ -23,7 +23,7 @@ fn start(columns: &str) -> Porpoise {
 }
 
 #[test]
-fn every_kind_of_column_reads_as_what_stores_it_again() {
+fn values_of_every_column_type_can_be_stored_again_as_read() {
     let server = start(
         "id INT PRIMARY KEY, big BIGINT UNSIGNED, price DECIMAL(20,4), d DOUBLE, b BIT(8),
          day DATE, at DATETIME(3), word VARCHAR(20) CHARACTER SET latin1, raw VARBINARY(10),
@@ -67,7 +67,7 @@ fn bits_are_taken_as_numbers_and_as_bytes() {
 }
 
 #[test]
-fn columns_that_are_no_members_keep_their_values_or_get_their_defaults() {
+fn unmapped_columns_keep_their_values_or_get_their_defaults() {
     let server = start("id INT PRIMARY KEY, a VARCHAR(5) NOT NULL, b INT DEFAULT 7, c INT");
     assert_eq!(set(&server, "r:1", "{\"a\":\"x\",\"c\":3}"), "STORED\r\n");
     assert_eq!(
@@ -87,7 +87,7 @@ fn columns_that_are_no_members_keep_their_values_or_get_their_defaults() {
 }
 
 #[test]
-fn what_is_wrong_with_an_object_is_told_and_nothing_changes() {
+fn invalid_json_objects_are_refused_without_changes() {
     let server = start("id INT PRIMARY KEY, a VARCHAR(5) NOT NULL, b INT UNIQUE");
     sql(&server, "INSERT INTO t.r VALUES (1, 'x', 1), (2, 'y', 2)");
     let refused = |object: &str, why: &str| {

@@ -11,7 +11,7 @@ fn parts(server: &Porpoise) -> String {
 }
 
 #[test]
-fn what_the_column_is_too_short_for_goes_to_the_table_of_parts() {
+fn values_too_long_for_the_column_go_to_the_large_value_table() {
     let server = Porpoise::builder().arg("--memcached-role", "large").start();
     let long: String = (0..30_000)
         .map(|n| char::from(b'a' + (n % 26) as u8))
@@ -50,7 +50,7 @@ fn what_the_column_is_too_short_for_goes_to_the_table_of_parts() {
 }
 
 #[test]
-fn a_table_that_is_not_laid_out_for_parts_disables_the_prefix() {
+fn a_large_value_table_with_wrong_columns_disables_the_prefix() {
     let server = Porpoise::builder().start();
     sql(
         &server,

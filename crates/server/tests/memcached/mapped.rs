@@ -51,7 +51,7 @@ fn several_key_columns_and_several_value_columns_are_separated_by_tabs() {
 }
 
 #[test]
-fn numbers_dates_and_members_are_shown_and_stored_as_text() {
+fn numbers_dates_and_enum_values_are_read_and_written_as_text() {
     let server = InProcess::open();
     let members = vec![b"red".as_slice().into(), b"blue".as_slice().into()];
     let collation = porpoise_types::Collation::UTF8MB4_GENERAL_CI;
@@ -194,7 +194,7 @@ fn a_cas_column_holds_the_version_and_other_columns_keep_their_values() {
 }
 
 #[test]
-fn every_store_gives_a_new_version_and_touch_keeps_it() {
+fn every_store_changes_the_cas_value_and_touch_keeps_it() {
     let server = InProcess::open();
     let version = || {
         let shown = server.ask("gets k\r\n");

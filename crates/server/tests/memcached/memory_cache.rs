@@ -5,7 +5,7 @@ use porpoise_testkit::Porpoise;
 use std::time::Duration;
 
 #[test]
-fn all_commands_work_and_nothing_outlives_the_server() {
+fn all_commands_work_in_memory_and_items_do_not_survive_a_restart() {
     let mut server = Porpoise::builder()
         .arg("--memcached-role", "mc-only")
         .start();
@@ -41,7 +41,7 @@ fn all_commands_work_and_nothing_outlives_the_server() {
 }
 
 #[test]
-fn room_is_made_for_new_items_and_flush_all_empties_it() {
+fn new_items_evict_old_ones_and_flush_all_deletes_all() {
     let server = Porpoise::builder()
         .arg("--memcached-role", "mc-only")
         .arg("--memcached-cache", "16M")

@@ -37,7 +37,7 @@ fn values_of_several_containers_come_in_the_order_of_the_keys() {
 }
 
 #[test]
-fn thousands_of_keys_with_large_values_are_answered_in_portions() {
+fn large_multi_key_replies_are_sent_in_portions() {
     let server = InProcess::open();
     let value = "v".repeat(5000);
     let mut sets = String::new();

@@ -1,4 +1,4 @@
-//! A connection sees its own writes, also those that the log has not got yet.
+//! A connection sees its own writes, also those that are not durable yet.
 
 use crate::in_process::InProcess;
 use std::fmt::Write;

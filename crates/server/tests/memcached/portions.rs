@@ -92,7 +92,7 @@ fn keys_of_all_kinds_come_whole_and_in_order() {
 }
 
 #[test]
-fn who_is_to_make_an_item_anew_is_told_once_among_many_containers() {
+fn one_client_wins_the_recache_of_a_stale_item_in_several_containers() {
     let server = start();
     let mut setup = String::new();
     let mut asks = String::new();

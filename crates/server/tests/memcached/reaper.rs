@@ -5,7 +5,7 @@ use porpoise_testkit::Porpoise;
 use std::time::Duration;
 
 #[test]
-fn expired_rows_go_by_themselves_and_touched_ones_stay() {
+fn expired_rows_are_deleted_and_touched_rows_are_kept() {
     let server = Porpoise::builder().arg("--memcached-reap", "200ms").start();
     assert_eq!(
         server.memcached(
@@ -20,7 +20,7 @@ fn expired_rows_go_by_themselves_and_touched_ones_stay() {
 }
 
 #[test]
-fn a_row_that_others_refer_to_stays_and_holds_up_no_other() {
+fn a_referenced_row_is_kept_and_does_not_block_others() {
     let server = Porpoise::builder().arg("--memcached-reap", "200ms").start();
     sql(
         &server,
@@ -49,7 +49,7 @@ fn a_row_that_others_refer_to_stays_and_holds_up_no_other() {
 }
 
 #[test]
-fn switched_off_it_leaves_rows_that_memcached_does_not_see() {
+fn without_the_reaper_expired_rows_remain_for_sql_only() {
     let server = Porpoise::builder().arg("--memcached-reap", "off").start();
     server.memcached("set gone 0 -1 1\r\nx\r\n");
     assert_eq!(server.memcached("get gone\r\n"), "END\r\n");

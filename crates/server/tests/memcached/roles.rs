@@ -64,7 +64,7 @@ fn a_listener_of_an_unknown_role_is_refused_at_the_start() {
 }
 
 #[test]
-fn prefixes_of_a_role_that_does_not_exist_are_told_to_be_served_by_nobody() {
+fn prefixes_of_unknown_roles_are_reported_as_unserved() {
     let server = Porpoise::builder().start();
     let state = |why: &str| {
         let status = "SELECT state, reason FROM ndbmemcache.status WHERE server_role_id = 9";

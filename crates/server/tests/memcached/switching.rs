@@ -78,7 +78,7 @@ fn a_range_reports_the_cas_values_that_single_keys_report() {
 }
 
 #[test]
-fn for_whoever_has_not_switched_every_key_is_just_a_key() {
+fn keys_with_an_at_sign_are_plain_without_container_switching() {
     let server = start();
     assert_eq!(
         server.memcached(

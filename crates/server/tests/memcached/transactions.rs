@@ -1,4 +1,4 @@
-//! Meta commands between `mn begin` and `mn`: all or none.
+//! Transactions of meta commands, between `mn begin` and `mn`.
 
 use crate::in_process::{InProcess, column, reference, required, varchar};
 use porpoise_rows::catalog::FkAction;

@@ -4,7 +4,7 @@ use crate::with_sql::sql;
 use porpoise_testkit::Porpoise;
 
 #[test]
-fn null_and_nothing_differ_and_separators_within_values_are_kept() {
+fn null_differs_from_an_empty_value_and_separators_are_escaped() {
     let server = Porpoise::builder().start();
     sql(
         &server,

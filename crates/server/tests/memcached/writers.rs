@@ -31,7 +31,7 @@ fn pipeline(server: &Porpoise, request: &str) -> String {
 }
 
 #[test]
-fn no_count_is_lost_between_sql_ascii_meta_and_binary() {
+fn concurrent_increments_by_sql_and_all_memcached_dialects_lose_no_count() {
     let server = start();
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! Bytes that no client should send: answered or cut off, and others go on.
+//! Malformed input: it is answered or the connection is closed, and other clients are not affected.
 
 use crate::client::Client;
 use porpoise_testkit::Porpoise;
@@ -105,7 +105,7 @@ fn a_packet_out_of_order_ends_the_connection() {
 }
 
 #[test]
-fn malformed_commands_are_told_of_and_the_connection_lives() {
+fn malformed_commands_are_errors_that_keep_the_connection() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     for body in [&[][..], &[code::STMT_EXECUTE, 1], &[code::STMT_FETCH]] {
@@ -126,7 +126,7 @@ fn malformed_commands_are_told_of_and_the_connection_lives() {
 }
 
 #[test]
-fn a_client_that_ends_its_half_still_gets_its_answers() {
+fn a_half_closed_client_gets_its_replies() {
     let server = Porpoise::builder().start();
     let mut probe = Client::root(server.mysql_addr);
     probe.good("CREATE DATABASE d");

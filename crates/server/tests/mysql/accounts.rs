@@ -155,7 +155,7 @@ fn repeated_failures_are_delayed_without_holding_a_worker() {
         })
         .collect();
     std::thread::sleep(Duration::from_millis(500));
-    // Others go on meanwhile.
+    // Other logins are not delayed.
     let began = Instant::now();
     root.good("SELECT 1");
     Client::root(address).good("SELECT 1");

@@ -1,4 +1,4 @@
-//! CHECK TABLE beside writers: what they do meanwhile is no problem of the table.
+//! CHECK TABLE beside writers: concurrent changes are not reported as problems.
 
 use crate::client::Client;
 use porpoise_testkit::Porpoise;

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
-/// How a connection is made.
+/// Options of a connection.
 #[derive(Clone)]
 pub struct How {
     pub user: &'static str,

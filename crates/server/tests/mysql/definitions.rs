@@ -1,5 +1,5 @@
-//! Definition statements that are ended halfway, by KILL and by the death of the
-//! server: the table is as it was before, and the statement can be run again.
+//! DDL statements that are interrupted by KILL or a crash of the server: the table is unchanged, and
+//! the statement can be run again.
 
 use crate::client::Client;
 use porpoise_testkit::Porpoise;
@@ -96,7 +96,7 @@ fn a_killed_definition_leaves_the_table_as_it_was() {
 }
 
 #[test]
-fn a_definition_that_waits_for_a_transaction_shows_it_in_the_process_list() {
+fn the_process_list_shows_ddl_that_waits_for_a_transaction() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     c.good("CREATE DATABASE d");
@@ -121,7 +121,7 @@ fn a_definition_that_waits_for_a_transaction_shows_it_in_the_process_list() {
 }
 
 #[test]
-fn a_definition_under_which_the_server_dies_leaves_the_table_as_it_was() {
+fn a_server_crash_during_ddl_leaves_the_table_unchanged() {
     let mut server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     fill(&mut c);

@@ -1,4 +1,4 @@
-//! Replies and the log: nothing of a commit is told before it is durable.
+//! Replies and durability: no reply reveals a commit before it is durable.
 
 use crate::client::Client;
 use porpoise_testkit::Porpoise;
@@ -6,7 +6,7 @@ use porpoise_wire::mysql::client;
 use porpoise_wire::mysql::command::code;
 use std::time::{Duration, Instant};
 
-/// How long a sync takes in these tests.
+/// Duration of a sync in these tests.
 const SYNC: Duration = Duration::from_millis(300);
 
 fn slow_disk() -> Porpoise {

@@ -1,5 +1,4 @@
-//! Statements and sessions that end from outside: KILL, clients gone,
-//! shutdown, idleness.
+//! Statements and sessions that are ended by KILL, lost clients, shutdown or idleness.
 
 use crate::client::{Client, How};
 use porpoise_testkit::{Porpoise, PorpoiseBuilder};
@@ -77,7 +76,7 @@ fn a_client_that_is_gone_leaves_no_locks() {
     c.send(&bytes);
     drop(holder);
     assert_eq!(c.answers(false)[0].affected, 1);
-    // One that waits and is gone waits no longer.
+    // The wait of a disconnected client ends.
     c.good("BEGIN");
     c.good(WAITING.replace("= 2", "= 3").as_str());
     let mut gone = Client::connect_unix(&socket, &How::default()).unwrap();
@@ -110,7 +109,7 @@ fn an_idle_session_ends_after_wait_timeout() {
 }
 
 #[test]
-fn a_shutdown_tells_idle_sessions_and_keeps_what_was_committed() {
+fn a_shutdown_notifies_idle_sessions_and_keeps_commits() {
     let mut server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     c.good("CREATE DATABASE d");

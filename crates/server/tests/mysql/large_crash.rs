@@ -1,5 +1,5 @@
-//! Power cuts amid large values that come as long data: what was acknowledged is
-//! whole, what was not is whole or not there, and no part is left over.
+//! Power failures during writes of large values by long data: acknowledged values are complete,
+//! others complete or absent, and no chunk is left over.
 
 use crate::client::Client;
 use porpoise_testkit::Porpoise;

@@ -32,7 +32,7 @@ fn letters(seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn sixty_four_megabytes_as_text_come_back_and_survive_a_restart() {
+fn a_text_value_of_64_mib_round_trips_and_survives_a_restart() {
     let (mut server, mut c) = ready();
     let value = letters(1);
     let text = String::from_utf8(value.clone()).unwrap();
@@ -63,7 +63,7 @@ fn sixty_four_megabytes_as_text_come_back_and_survive_a_restart() {
 }
 
 #[test]
-fn long_data_of_sixty_four_megabytes_goes_into_a_prepared_statement() {
+fn a_prepared_statement_accepts_64_mib_of_long_data() {
     let (_server, mut c) = ready();
     let value = letters(2);
     let insert = c.prepare("INSERT INTO t VALUES (7, 0, ?, NULL)").unwrap();

@@ -1,4 +1,4 @@
-//! LOAD DATA: files of clients and of the server, MariaDB as the judge of formats, interruptions.
+//! LOAD DATA: files of clients and of the server, formats compared with MariaDB, interruptions.
 
 use crate::client::{Answer, Client, How};
 use porpoise_testkit::{Mariadb, Porpoise, PorpoiseBuilder, Random};
@@ -204,8 +204,8 @@ const ALIKE: &[(&str, &str)] = &[
 
 fn pair() -> (Porpoise, Client, Mariadb, Client) {
     let (server, mut ours) = allowing(Porpoise::builder());
-    let judge = Mariadb::builder().start();
-    let mut theirs = Client::connect_unix(&judge.socket, &LOCAL).unwrap();
+    let mariadb = Mariadb::builder().start();
+    let mut theirs = Client::connect_unix(&mariadb.socket, &LOCAL).unwrap();
     theirs.good("CREATE DATABASE d CHARACTER SET utf8mb4");
     theirs.good("USE d");
     for c in [&mut ours, &mut theirs] {
@@ -217,12 +217,12 @@ fn pair() -> (Porpoise, Client, Mariadb, Client) {
         c.good("INSERT INTO other VALUES (1), (2)");
         c.good("SET NAMES utf8mb4");
     }
-    (server, ours, judge, theirs)
+    (server, ours, mariadb, theirs)
 }
 
 #[test]
 fn formats_are_read_as_by_mariadb() {
-    let (_server, mut ours, _judge, mut theirs) = pair();
+    let (_server, mut ours, _mariadb, mut theirs) = pair();
     for mode in ["''", "'STRICT_ALL_TABLES'", "'NO_BACKSLASH_ESCAPES'"] {
         for c in [&mut ours, &mut theirs] {
             c.good(&format!("SET sql_mode = {mode}"));
@@ -261,7 +261,7 @@ fn formats_are_read_as_by_mariadb() {
 
 #[test]
 fn random_files_are_read_as_by_mariadb() {
-    let (_server, mut ours, _judge, mut theirs) = pair();
+    let (_server, mut ours, _mariadb, mut theirs) = pair();
     for c in [&mut ours, &mut theirs] {
         c.good("SET sql_mode = ''");
     }
@@ -352,7 +352,7 @@ fn until_loading(watcher: &mut Client, id: u32) {
 }
 
 #[test]
-fn kill_query_undoes_what_has_arrived_and_the_session_lives() {
+fn kill_query_rolls_back_received_rows_and_keeps_the_session() {
     let (server, mut c) = allowing(Porpoise::builder());
     c.good("CREATE TABLE t (id INT PRIMARY KEY)");
     request(&mut c, "LOAD DATA LOCAL INFILE 'f' INTO TABLE t").unwrap();
@@ -363,7 +363,7 @@ fn kill_query_undoes_what_has_arrived_and_the_session_lives() {
     let mut watcher = Client::root(server.mysql_addr);
     until_loading(&mut watcher, c.id);
     watcher.good(&format!("KILL QUERY {}", c.id));
-    // Its locks are free although the client goes on sending.
+    // Its locks are free although the client continues to send.
     watcher.good("SET innodb_lock_wait_timeout = 20");
     watcher.good("INSERT INTO d.t VALUES (1)");
     out.clear();
@@ -375,7 +375,7 @@ fn kill_query_undoes_what_has_arrived_and_the_session_lives() {
 }
 
 #[test]
-fn a_client_that_goes_away_or_is_silent_loses_its_rows() {
+fn load_data_of_a_lost_or_silent_client_is_rolled_back() {
     let (server, mut c) = allowing(Porpoise::builder().arg("--net-read-timeout", "1s"));
     c.good("CREATE TABLE t (id INT PRIMARY KEY)");
     request(&mut c, "LOAD DATA LOCAL INFILE 'f' INTO TABLE t").unwrap();
@@ -394,7 +394,7 @@ fn a_client_that_goes_away_or_is_silent_loses_its_rows() {
 }
 
 #[test]
-fn commands_behind_a_file_are_answered_over_every_channel() {
+fn commands_after_a_local_file_are_answered_over_every_transport() {
     let (server, mut first) = allowing(Porpoise::builder());
     first.good("CREATE TABLE t (id INT PRIMARY KEY)");
     for (n, (tls, with)) in [

@@ -1,4 +1,4 @@
-//! Proving who one is: plugins, channels, refusals, change of user.
+//! Authentication: plugins, transports, refusals, change of user.
 
 use crate::client::{Client, How};
 use porpoise_testkit::Porpoise;

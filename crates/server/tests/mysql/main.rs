@@ -23,6 +23,8 @@ mod login;
 mod outfile;
 mod packets;
 mod prepared;
+mod program_crashes;
 mod programs;
 mod statements;
 mod tracking;
+mod xa;

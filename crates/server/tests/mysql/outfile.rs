@@ -1,5 +1,5 @@
-//! SELECT ... INTO OUTFILE and DUMPFILE: MariaDB as the judge of the bytes; files that must not be
-//! written; what is left of a statement that fails.
+//! SELECT ... INTO OUTFILE and DUMPFILE: bytes compared with MariaDB, files that must not be
+//! written, and failing statements.
 
 use crate::client::{Client, How};
 use porpoise_testkit::{Mariadb, Porpoise};
@@ -65,10 +65,10 @@ const FORMATS: &[&str] = &[
 
 #[test]
 fn files_are_those_of_mariadb_byte_by_byte() {
-    let directory = Directory::new("outfile-judge");
+    let directory = Directory::new("outfile-mariadb");
     let (_server, mut ours) = exporting(&directory.0);
-    let judge = Mariadb::builder().start();
-    let mut theirs = Client::connect_unix(&judge.socket, &How::default()).unwrap();
+    let mariadb = Mariadb::builder().start();
+    let mut theirs = Client::connect_unix(&mariadb.socket, &How::default()).unwrap();
     theirs.good("CREATE DATABASE d");
     theirs.good("USE d");
     for statement in ROWS {
@@ -138,7 +138,7 @@ fn a_dump_file_has_the_bytes_of_one_row() {
 }
 
 #[test]
-fn only_new_files_in_the_directory_are_written_and_failures_leave_none() {
+fn outfiles_are_new_files_in_the_allowed_directory_and_failures_leave_none() {
     let directory = Directory::new("outfile-denied");
     let (server, mut c) = exporting(&directory.0);
     c.good("CREATE TABLE t (k INT PRIMARY KEY)");

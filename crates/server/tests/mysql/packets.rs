@@ -80,7 +80,7 @@ fn all_commands_of_one_read_are_answered_in_order() {
 }
 
 #[test]
-fn a_long_result_for_a_client_that_waits_before_it_reads() {
+fn a_long_result_reaches_a_client_that_reads_late() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     c.good("CREATE DATABASE d");

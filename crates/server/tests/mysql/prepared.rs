@@ -172,7 +172,7 @@ fn long_data_comes_in_pieces() {
     assert_eq!(c.execute(insert.id, &next, &[]).error, None);
     let body = c.good("SELECT body FROM t WHERE id = 2");
     assert_eq!(body.texts(), [["NULL"]]);
-    // A reset drops it, and one for a parameter that is not there is told of.
+    // A reset drops it; long data for a parameter that does not exist is an error.
     out.clear();
     client::long_data(&mut out, insert.id, 7, b"lost");
     c.send(&out);
@@ -182,7 +182,7 @@ fn long_data_comes_in_pieces() {
 }
 
 #[test]
-fn long_data_longer_than_a_packet_is_told_of_at_the_execution() {
+fn too_much_long_data_is_an_error_of_the_execution() {
     let server = Porpoise::builder().start();
     Client::root(server.mysql_addr).good("SET GLOBAL max_allowed_packet = 100000");
     let mut c = Client::root(server.mysql_addr);
@@ -246,7 +246,7 @@ fn fetch_bytes(out: &mut Vec<u8>, id: u32, rows: u32) {
     frame::packet(out, &mut 0, &body);
 }
 
-/// Fetches, and checks that so many rows come.
+/// Fetches, and checks the number of rows.
 fn fetch(c: &mut Client, id: u32, wanted: u32, rows: u32) -> Status {
     let mut out = Vec::new();
     fetch_bytes(&mut out, id, wanted);
@@ -270,7 +270,7 @@ fn end_of_rows(packet: &[u8], caps: Capabilities) -> Status {
 }
 
 #[test]
-fn cursors_end_with_their_statement_and_with_a_reset() {
+fn cursors_are_closed_with_their_statement_and_by_a_reset() {
     let (_server, mut c) = ready();
     c.good("CREATE TABLE t (id INT PRIMARY KEY)");
     c.good("INSERT INTO t VALUES (1), (2), (3)");
@@ -294,7 +294,7 @@ fn cursors_end_with_their_statement_and_with_a_reset() {
     assert_eq!(fetched(&mut c), 1421);
     open_cursor(&mut c, select.id, 0);
     assert_eq!(fetched(&mut c), 0);
-    // A new execution begins anew, with a cursor or without.
+    // Another execution starts from the first row, with a cursor or without.
     open_cursor(&mut c, select.id, 0);
     assert_eq!(fetched(&mut c), 0);
     assert_eq!(
@@ -371,7 +371,7 @@ fn open_cursor(c: &mut Client, id: u32, param: i64) {
 
 #[test]
 #[ignore = "long: gigabytes of rows"]
-fn what_all_cursors_of_a_connection_keep_is_bounded() {
+fn the_memory_of_all_cursors_of_a_connection_is_bounded() {
     let (_server, mut c) = ready();
     let rows = "WITH RECURSIVE n AS (SELECT 1 a UNION ALL SELECT a + 1 FROM n WHERE a < 100) \
                 SELECT REPEAT('x', 8000000) FROM n WHERE a > ?";

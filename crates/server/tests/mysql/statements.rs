@@ -85,7 +85,7 @@ fn attributes_of_queries_are_read_and_passed_over() {
 }
 
 #[test]
-fn attributes_are_read_by_the_statements_they_came_with() {
+fn query_attributes_are_visible_to_their_statement_only() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     c.good("CREATE DATABASE d");
@@ -281,7 +281,7 @@ fn columns_have_the_flags_that_drivers_decide_by() {
 }
 
 #[test]
-fn a_text_of_comments_alone_is_a_statement_without_effect() {
+fn a_statement_of_comments_only_has_no_effect() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     for text in ["-- nothing", " /* nothing */ ", "# nothing\n"] {

@@ -32,7 +32,7 @@ fn root(server: &Porpoise, with: Capabilities, without: Capabilities) -> Client 
 const NONE: Capabilities = Capabilities(0);
 
 #[test]
-fn variables_that_are_asked_for_are_told_when_they_are_set() {
+fn tracked_variables_are_reported_when_set() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     assert_eq!(
@@ -158,7 +158,7 @@ fn transactions_are_told_by_their_letters() {
 }
 
 #[test]
-fn transactions_are_told_by_the_statements_that_begin_them() {
+fn transaction_state_is_reported_as_the_statements_that_restore_it() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     c.good("SET session_track_transaction_info = 'CHARACTERISTICS'");
@@ -208,7 +208,7 @@ fn what_an_eof_packet_cannot_tell_waits_for_an_ok() {
 }
 
 #[test]
-fn columns_are_left_out_for_clients_that_can_do_without() {
+fn column_metadata_is_omitted_for_clients_that_allow_it() {
     let server = Porpoise::builder().start();
     let mut plain = Client::root(server.mysql_addr);
     assert_eq!(plain.query("SET resultset_metadata = NONE").code(), 1231);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
-fn deferred_replies_leave_after_the_sync_and_keep_their_order() {
+fn deferred_replies_are_sent_in_order_after_the_sync() {
     let server = Server::start(config());
     let mut client = server.connect();
     client.send("echo 1\ncommit 5\necho 2\ncommit 7\ncommit 6\necho 3\n");
@@ -30,7 +30,7 @@ fn deferred_replies_leave_after_the_sync_and_keep_their_order() {
 }
 
 #[test]
-fn a_connection_runs_requests_and_others_are_served_while_a_reply_is_held() {
+fn held_replies_block_neither_their_connection_nor_others() {
     let server = Server::start(config());
     let mut held = server.connect();
     held.send("commit 5\n");
@@ -50,7 +50,7 @@ fn a_connection_runs_requests_and_others_are_served_while_a_reply_is_held() {
 }
 
 #[test]
-fn after_a_failure_of_the_log_deferred_replies_become_unknown_and_the_connection_ends() {
+fn deferred_replies_report_an_unknown_outcome_after_a_log_failure() {
     let server = Server::start(config());
     let mut client = server.connect();
     client.send("echo 1\ncommit 5\ncommit 6\necho 2\n");
@@ -61,7 +61,7 @@ fn after_a_failure_of_the_log_deferred_replies_become_unknown_and_the_connection
     assert_eq!(client.line(), "end UnknownOutcome");
     assert_eq!(client.line(), "");
     assert!(server.seen.ended(End::UnknownOutcome));
-    // Reads go on; what could never become durable is unknown at once.
+    // Reads continue; commits that cannot become durable are unknown at once.
     let mut client = server.connect();
     assert_eq!(client.ask("echo 3"), "3");
     assert_eq!(client.ask("commit 6"), "end UnknownOutcome");
@@ -85,7 +85,7 @@ fn a_deferred_reply_survives_the_half_close_of_its_client() {
 }
 
 #[test]
-fn no_reply_is_forgotten_however_mark_and_sleep_interleave() {
+fn no_held_reply_is_lost_in_any_interleaving_of_mark_and_sleep() {
     let server = Server::start(config());
     let stop = Arc::new(AtomicBool::new(false));
     let (durability, done) = (server.durability.clone(), stop.clone());

@@ -27,7 +27,7 @@ fn two_thousand_connections_are_served() {
 }
 
 #[test]
-fn past_max_connections_one_place_is_kept_and_others_are_told() {
+fn beyond_max_connections_one_connection_is_reserved_for_administrators() {
     let server = Server::start(NetConfig {
         max_connections: 3,
         ..config()
@@ -47,7 +47,7 @@ fn past_max_connections_one_place_is_kept_and_others_are_told() {
 }
 
 #[test]
-fn a_login_must_be_over_in_time_however_it_is_dripped() {
+fn a_login_has_a_deadline_even_if_its_bytes_arrive_slowly() {
     let server = Server::with(
         NetConfig {
             connect_timeout: Duration::from_millis(300),
@@ -94,7 +94,7 @@ fn a_request_must_arrive_in_time_and_an_idle_connection_may_have_a_limit() {
 }
 
 #[test]
-fn a_login_makes_room_for_the_next_when_too_many_are_open() {
+fn a_pending_login_is_dropped_if_too_many_are_in_progress() {
     let server = Server::with(
         NetConfig {
             max_before_login: 2,

@@ -24,7 +24,7 @@ fn idle_sessions_end_at_once_and_are_told() {
 }
 
 #[test]
-fn what_runs_may_finish_and_what_waits_too_long_is_cancelled() {
+fn a_shutdown_lets_statements_finish_and_cancels_long_waits() {
     let mut server = Server::start(config());
     let mut waiting = server.connect();
     waiting.send("wait\n");

@@ -20,7 +20,7 @@ fn resident_bytes() -> usize {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_cut_off_and_costs_no_other() {
+fn a_client_that_does_not_read_is_disconnected_without_effect_on_others() {
     let server = Server::start(impatient());
     let mut slow = server.connect();
     let stream = slow.0.get_mut();
@@ -52,7 +52,7 @@ fn a_client_that_does_not_read_is_cut_off_and_costs_no_other() {
 }
 
 #[test]
-fn a_streamed_result_is_cut_off_too_and_does_not_block_its_group() {
+fn a_streamed_result_to_a_stalled_client_is_cut_off() {
     let server = Server::start(impatient());
     let mut slow = server.connect();
     slow.send("stream 100000000\n");
@@ -73,7 +73,7 @@ fn a_streamed_result_arrives_whole_at_a_client_that_reads() {
 }
 
 #[test]
-fn a_deep_pipeline_gets_all_answers_in_order_and_lets_others_through() {
+fn a_deep_pipeline_is_answered_in_order_without_blocking_others() {
     let server = Server::start(NetConfig {
         groups: 1,
         ..config()
@@ -115,7 +115,7 @@ fn a_request_in_single_bytes_arrives() {
 }
 
 #[test]
-fn the_last_reply_is_not_lost_when_the_server_closes_with_input_unread() {
+fn the_last_reply_arrives_if_the_server_closes_with_unread_input() {
     let server = Server::start(config());
     for _ in 0..50 {
         let mut client = server.connect();

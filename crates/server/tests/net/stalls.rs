@@ -1,4 +1,4 @@
-//! Sessions that compute for long without saying so, and those beside them.
+//! Sessions that compute for long without yielding, and those beside them.
 
 use crate::harness::{Client, Server, config, eventually};
 use porpoise_server::metrics::{Counter, sum};
@@ -29,7 +29,7 @@ fn burners(server: &Server, count: usize, millis: u64) -> Vec<Client> {
 }
 
 #[test]
-fn sessions_that_compute_hold_up_neither_others_nor_new_ones() {
+fn computing_sessions_block_neither_other_sessions_nor_logins() {
     let retakes = sum(Counter::Retakes);
     let server = Server::start(config());
     let mut old: Vec<_> = (0..4).map(|_| server.connect()).collect();
@@ -149,7 +149,7 @@ fn computations_take_no_place_from_those_that_wait() {
 }
 
 #[test]
-fn a_connection_that_computes_again_and_again_waits_for_others_that_do() {
+fn a_connection_that_computed_long_waits_while_others_compute() {
     let server = Server::start(one_group());
     let mut again = server.connect();
     let _burning = burners(&server, 2, 5_000);

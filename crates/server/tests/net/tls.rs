@@ -1,4 +1,4 @@
-//! A connection that turns to TLS.
+//! A connection that switches to TLS.
 
 use crate::harness::{Server, config, eventually};
 use porpoise_kv::{CommitPosition, DurableListener};
@@ -116,7 +116,7 @@ fn a_close_in_either_direction_is_orderly() {
 }
 
 #[test]
-fn a_client_that_speaks_nonsense_is_dropped_and_no_other() {
+fn a_client_that_sends_garbage_is_disconnected_alone() {
     let setting = start();
     let mut bad = TcpStream::connect(setting.server.address).unwrap();
     bad.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

@@ -1,4 +1,4 @@
-//! Sessions that wait, and those that must not wait with them.
+//! Sessions that wait, and others that they must not block.
 
 use crate::harness::{Server, config, eventually};
 use porpoise_server::net::{End, NetConfig};
@@ -14,7 +14,7 @@ fn one_group() -> NetConfig {
 }
 
 #[test]
-fn a_waiting_session_does_not_hold_up_its_group_and_comes_back_to_it() {
+fn a_waiting_session_does_not_block_its_thread_group() {
     let server = Server::start(one_group());
     let mut waiting: Vec<_> = (0..5).map(|_| server.connect()).collect();
     for client in &mut waiting {
@@ -36,7 +36,7 @@ fn a_waiting_session_does_not_hold_up_its_group_and_comes_back_to_it() {
 }
 
 #[test]
-fn a_client_that_is_reset_ends_the_wait_of_its_session() {
+fn a_connection_reset_ends_the_wait_of_its_session() {
     let server = Server::start(one_group());
     let mut client = server.connect();
     client.send("wait\n");
@@ -55,7 +55,7 @@ fn a_client_that_is_reset_ends_the_wait_of_its_session() {
 }
 
 #[test]
-fn a_client_that_only_shut_down_its_writing_side_gets_the_answer_of_a_wait() {
+fn a_client_with_a_half_closed_connection_gets_the_reply_after_a_wait() {
     let server = Server::start(one_group());
     let mut client = server.connect();
     client.send("echo 1\nwait\necho 2\n");
@@ -93,7 +93,7 @@ fn a_client_that_closes_its_unix_socket_ends_the_wait_of_its_session() {
 }
 
 #[test]
-fn past_the_cap_requests_wait_but_holders_of_locks_are_served() {
+fn beyond_the_request_limit_only_lock_holders_are_served() {
     let server = Server::start(NetConfig {
         max_running_statements: 2,
         ..one_group()
@@ -119,7 +119,7 @@ fn past_the_cap_requests_wait_but_holders_of_locks_are_served() {
 }
 
 #[test]
-fn a_panic_ends_its_session_with_a_message_and_nothing_else() {
+fn a_panic_ends_only_its_session_with_an_error() {
     let server = Server::start(one_group());
     let mut other = server.connect();
     assert_eq!(other.ask("echo 1"), "1");

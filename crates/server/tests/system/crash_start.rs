@@ -1,6 +1,6 @@
-//! Power goes off while the server starts: in its first start, while it makes what a new data
-//! directory holds, and in later ones, while it recovers. The next start goes on where that one
-//! ended, as often as it happens.
+//! Power failures while the server starts: in its first start, while it creates the data directory,
+//! and in later ones, while it recovers. The next start completes the work, after any number of
+//! failures.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn contents(server: &Porpoise) -> Vec<Vec<String>> {
     let mut sql = Sql::connect(server.mysql_addr);
     let mut all = sql.rows("show databases");
     for table in sql.rows("show tables from ndbmemcache") {
-        // Says when a server last came up, which it tells in its own time.
+        // Time of the server's last start, by its own clock.
         if table[0] == "last_memcached_signon" {
             continue;
         }
@@ -40,7 +40,7 @@ fn contents(server: &Porpoise) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_first_start_that_is_cut_off_again_and_again_is_completed() {
+fn a_first_start_completes_after_repeated_crashes() {
     let home = tempfile::tempdir().unwrap();
     let expected = contents(&start(&home.path().join("undisturbed")));
     let mut random = Random::new(5);
@@ -60,7 +60,7 @@ fn a_first_start_that_is_cut_off_again_and_again_is_completed() {
 }
 
 #[test]
-fn a_recovery_that_is_cut_off_again_and_again_is_completed() {
+fn recovery_completes_after_repeated_crashes() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
     let mut server = start(&data);

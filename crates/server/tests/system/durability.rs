@@ -45,7 +45,7 @@ fn sync_keeps_what_was_answered() {
 }
 
 #[test]
-fn interval_keeps_definitions_at_once_and_rows_after_the_interval() {
+fn interval_durability_syncs_ddl_at_once_and_rows_after_the_interval() {
     let mut server = start("interval");
     write(&server);
     std::thread::sleep(Duration::from_millis(500));

@@ -50,8 +50,8 @@ pub fn board(server: &Porpoise) -> Sql {
     sql
 }
 
-/// Inserts so many random posts, now singly, now ten in one statement; gives the ids that the
-/// server told, first and count.
+/// Inserts a number of random posts, one or ten in a statement. Returns the ids in the replies, as
+/// first and count.
 fn post(sql: &mut Sql, table: &str, seed: u64, count: u64) -> Vec<(u64, u64)> {
     let mut random = Random::new(seed);
     let mut ids = Vec::new();

@@ -1,5 +1,5 @@
-//! Posts are inserted while their users are deleted: whatever comes first, no post is left without
-//! its user, and nobody waits for ever.
+//! Posts are inserted while their users are deleted: in any order, no post is left without its user,
+//! and no statement waits for ever.
 
 use crate::forum::{FORUMS, board, check_indexes, cross_check};
 use crate::support::{Failure, Random, Sql, server};
@@ -8,7 +8,7 @@ const POSTERS: u64 = 6;
 /// Few, so that inserts and deletes meet.
 const HOT_USERS: u64 = 40;
 
-/// Inserts until every hot user is gone; gives how often a post was taken, and refused.
+/// Inserts until all hot users are deleted. Returns the numbers of accepted and refused posts.
 fn post_until_refused(sql: &mut Sql, seed: u64) -> (u64, u64) {
     let mut random = Random::new(seed);
     let (mut taken, mut refused) = (0, 0);
@@ -44,7 +44,7 @@ fn delete_users(sql: &mut Sql, users: impl Iterator<Item = u64>) {
 }
 
 #[test]
-fn no_post_outlives_its_user_when_both_are_changed_at_once() {
+fn no_child_row_outlives_its_parent_under_concurrent_changes() {
     let server = server().start();
     let mut sql = board(&server);
     let connect = || {

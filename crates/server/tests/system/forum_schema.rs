@@ -1,5 +1,5 @@
-//! The forum's definitions: what SHOW CREATE TABLE prints loads again, here and elsewhere, and a
-//! foreign key can go.
+//! The forum's definitions: the output of SHOW CREATE TABLE loads here and in MariaDB, and a foreign
+//! key can be dropped.
 
 use porpoise_testkit::Mariadb;
 
@@ -38,7 +38,7 @@ fn what_is_shown_loads_again_and_is_shown_the_same() {
 }
 
 #[test]
-fn what_is_shown_loads_in_mariadb_but_for_the_place_of_the_counter() {
+fn show_create_table_output_loads_in_mariadb() {
     let server = server().start();
     let mut sql = board(&server);
     let peer = Mariadb::builder().start();

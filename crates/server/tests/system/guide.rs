@@ -1,10 +1,11 @@
-//! The commands of the README and of the guide are run as they are written there, and what they
-//! print is what stands below them.
+//! The commands of the README and of the guide are run as they are written there, and their
+//! output is compared with the text below them.
 //!
 //! A block fenced as `sh` is a script; a `text` block behind it is what it prints, and a script
-//! without one prints nothing. `make serve` stands for starting the server, which the test does.
-//! Ports are replaced by those of the test's own server.
+//! without one prints nothing. `porpoise serve` stands for starting the server, which the test does.
+//! Ports are replaced by those of the test's own server; the shells get theirs as variables.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -56,6 +57,11 @@ fn defines(script: &str) -> bool {
     script.lines().all(|line| line.contains("() {"))
 }
 
+/// Whether a script starts the server.
+fn serves(script: &str) -> bool {
+    script.starts_with("porpoise serve") && script.lines().count() == 1
+}
+
 fn run(server: &Porpoise, functions: &str, script: &str) -> String {
     let ports = [
         ("3306", server.mysql_addr.port()),
@@ -68,6 +74,9 @@ fn run(server: &Porpoise, functions: &str, script: &str) -> String {
     }
     let output = Command::new("bash")
         .args(["-c", &text])
+        .env("PATH", search_path())
+        .env("PORPOISE_SQL_PORT", server.mysql_addr.port().to_string())
+        .env("PORPOISE_MC_PORT", server.memcached_addr.port().to_string())
         .current_dir(server.data_dir.parent().unwrap())
         .stdin(Stdio::null())
         .output()
@@ -76,15 +85,23 @@ fn run(server: &Porpoise, functions: &str, script: &str) -> String {
     said + &String::from_utf8_lossy(&output.stderr)
 }
 
+/// The search path, with the binary of this build before everything.
+fn search_path() -> std::ffi::OsString {
+    let binary = Path::new(env!("CARGO_BIN_EXE_porpoise"));
+    let path = std::env::var_os("PATH").unwrap();
+    let before = binary.parent().map(Path::to_owned);
+    std::env::join_paths(before.into_iter().chain(std::env::split_paths(&path))).unwrap()
+}
+
 fn walk(page: &str) {
     let path = format!("{}/../../{page}", env!("CARGO_MANIFEST_DIR"));
     let blocks = blocks(&std::fs::read_to_string(path).unwrap());
     assert!(blocks.len() >= 4, "{page} has few commands");
-    assert_eq!(blocks[0].script, "make serve\n", "{page} begins with it");
+    assert!(serves(&blocks[0].script), "{page} begins with it");
     let mut server = server().start();
     let mut functions = String::new();
     for block in &blocks[1..] {
-        if block.script == "make serve\n" {
+        if serves(&block.script) {
             let gone = wait_until(Duration::from_secs(10), || {
                 (!server.is_running()).then_some(())
             });

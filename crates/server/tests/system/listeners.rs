@@ -66,7 +66,7 @@ fn metric(page: &str, name: &str) -> f64 {
 }
 
 #[test]
-fn health_and_metrics_tell_of_work_done_through_both_protocols() {
+fn health_and_metrics_report_work_of_both_protocols() {
     let server = server().start();
     let (status, _) = server.http("/health");
     assert_eq!(status, 200);

@@ -18,6 +18,7 @@ mod guide;
 mod listeners;
 mod mapping;
 mod multi_get;
+mod shells;
 mod shutdown;
 mod startup;
 mod support;

@@ -1,10 +1,10 @@
-//! The mapping of keys to tables is rows: a committed change counts for the next command, and each
-//! role has its own.
+//! The mapping of keys to tables is stored in rows: a committed change applies to the next command,
+//! and each role has its own mapping.
 
 use crate::support::{Cache, Sql, map_prefix, map_prefix_of_role, server};
 
 #[test]
-fn a_change_of_the_mapping_counts_for_the_next_command_of_every_connection() {
+fn a_mapping_change_applies_to_the_next_command_of_every_connection() {
     let server = server().start();
     let mut sql = Sql::connect(server.mysql_addr);
     let mut old = Cache::connect(server.memcached_addr);

@@ -149,7 +149,7 @@ fn a_transaction_of_sql_is_seen_by_get_when_it_commits() {
     assert_eq!(cache.get("mt:1").unwrap(), "both");
 }
 
-/// A refused write: the reason is told, and nothing has changed.
+/// A refused write: its reply has the reason, and nothing has changed.
 fn refused(cache: &mut Cache, sql: &mut Sql, key: &str, value: &str, reason: &str) {
     let all = "select * from memcache_t order by id";
     let before = (sql.rows(all), cache.gets(&["mt:1", "mt:2"]));
@@ -180,7 +180,7 @@ fn a_set_that_does_not_fit_is_refused_with_the_reason() {
     );
     refused(&mut cache, &mut sql, "mt:many", "x", "'id'");
     refused(&mut cache, &mut sql, "mt:99999999999", "x", "'id'");
-    // The connection goes on.
+    // The connection stays open.
     assert_eq!(cache.set("mt:1", &"y".repeat(20)), "STORED");
 }
 
@@ -217,7 +217,7 @@ fn a_set_that_violates_a_constraint_is_refused_with_the_reason() {
 }
 
 #[test]
-fn keys_without_a_prefix_go_to_a_table_that_sql_sees() {
+fn keys_without_a_prefix_are_rows_of_the_default_table() {
     let server = server().start();
     let mut cache = Cache::connect(server.memcached_addr);
     assert_eq!(cache.run("set greeting 7 0 5\r\nhello\r\n"), "STORED");

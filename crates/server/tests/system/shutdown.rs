@@ -1,12 +1,11 @@
-//! A clean shutdown: SIGTERM ends everything in order, and the next start goes on as if nothing
-//! had been.
+//! Clean shutdowns by SIGTERM: the next start finds all data.
 
 use std::time::{Duration, Instant};
 
 use crate::support::{Cache, Failure, Sql, server};
 
 #[test]
-fn after_sigterm_everything_is_there_and_no_id_is_lost() {
+fn sigterm_loses_no_row_and_no_id() {
     let mut server = server().start();
     let mut last = 0;
     for round in 1..=3 {
@@ -40,7 +39,7 @@ fn after_sigterm_everything_is_there_and_no_id_is_lost() {
 }
 
 #[test]
-fn an_explicit_id_pushes_the_counter_and_a_restart_keeps_it() {
+fn an_explicit_id_raises_the_counter_across_restarts() {
     let mut server = server().start();
     let mut sql = Sql::connect(server.mysql_addr);
     sql.run("create database d");
@@ -60,7 +59,7 @@ fn an_explicit_id_pushes_the_counter_and_a_restart_keeps_it() {
 }
 
 #[test]
-fn an_open_transaction_is_rolled_back_and_does_not_hold_up_the_end() {
+fn a_shutdown_rolls_back_open_transactions_without_waiting() {
     let mut server = server().arg("--shutdown-timeout", "1s").start();
     let mut sql = Sql::connect(server.mysql_addr);
     sql.run("create database d");

@@ -1,4 +1,4 @@
-//! The command line: what it answers, and what it refuses with one clear line and exit status 2.
+//! The command line: output of informational options, and errors with one line and exit status 2.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -101,7 +101,7 @@ fn an_unknown_role_is_refused_also_when_there_is_data() {
 }
 
 #[test]
-fn listeners_stay_on_this_machine_while_root_has_no_password() {
+fn listeners_bind_loopback_while_root_has_no_password() {
     let said = refusal(server().arg("--mysql-listen", "0.0.0.0:0"));
     assert!(said.contains("password"), "{said}");
     let builder = server().env("PORPOISE_ROOT_PASSWORD", "secret");

@@ -1,6 +1,6 @@
 //! By the trace of system calls: no reply to a write leaves before the sync that covers it is done.
 //!
-//! One connection asks and waits for its answer, so that between a request's arrival and the first
+//! One connection sends a request and waits for its reply, so that between a request's arrival and the first
 //! byte of its reply there must be: a write to a log file, then the beginning and the end of a sync
 //! of a log file.
 
@@ -15,7 +15,7 @@ use crate::support::{Cache, Sql, server};
 const CALLS: &str = "recvfrom,recvmsg,read,readv,sendto,sendmsg,write,writev,\
     pwrite64,pwritev,pwritev2,fdatasync,fsync";
 
-/// How far a write had come when its reply left.
+/// Progress of a write when its reply was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// The request was read.
@@ -234,9 +234,8 @@ fn no_reply_to_a_set_leaves_before_its_sync() {
 }
 
 #[test]
-fn replies_that_need_no_sync_are_told_apart() {
-    // The same judge over a server that promises nothing: were it blind, the tests above would
-    // mean nothing.
+fn replies_without_a_sync_are_detected() {
+    // The same check of a server that does not sync: it shows that the tests above can fail.
     let home = tempfile::tempdir().unwrap();
     let mut server = traced(home.path(), "memory");
     let mut sql = Sql::connect(server.mysql_addr);
@@ -251,7 +250,7 @@ fn replies_that_need_no_sync_are_told_apart() {
 }
 
 #[test]
-fn the_judge_sees_a_reply_that_is_too_early() {
+fn a_reply_before_the_sync_is_detected() {
     let line = |thread: u32, text: &str| format!("{thread} 1700000000.000001 {text}\n");
     let asked = line(
         1,
@@ -269,26 +268,26 @@ fn the_judge_sees_a_reply_that_is_too_early() {
         1,
         "recvfrom(9<socket:[77]>, 0x1, 4096, 0, NULL, NULL) = -1 EAGAIN (Try)",
     );
-    let judge = |lines: &[&String]| {
+    let check = |lines: &[&String]| {
         let text: String = lines.iter().map(|line| line.as_str()).collect();
         stages(&text, "/d/store")
     };
     let good = [&asked, &wrote, &starts, &waits, &ends, &reply];
-    assert_eq!(judge(&good), [Stage::Synced]);
+    assert_eq!(check(&good), [Stage::Synced]);
     assert_eq!(
-        judge(&[&asked, &wrote, &starts, &reply, &ends]),
+        check(&[&asked, &wrote, &starts, &reply, &ends]),
         [Stage::Written]
     );
     assert_eq!(
-        judge(&[&asked, &starts, &wrote, &ends, &reply]),
+        check(&[&asked, &starts, &wrote, &ends, &reply]),
         [Stage::Written]
     );
     assert_eq!(
-        judge(&[&asked, &wrote, &starts, &failed, &reply]),
+        check(&[&asked, &wrote, &starts, &failed, &reply]),
         [Stage::Written]
     );
     assert_eq!(
-        judge(&[&wrote, &starts, &ends, &asked, &reply]),
+        check(&[&wrote, &starts, &ends, &asked, &reply]),
         [Stage::Asked]
     );
 }

@@ -41,7 +41,7 @@ fn rows_of(name: &str) -> Option<RowsOf> {
         "COLUMN_STATISTICS" => columns::histograms,
         "DEADLOCKS" => |cx| cx.server.deadlocks.rows(),
         "ENABLED_ROLES" => roles::enabled,
-        "ENGINES" => |_| server::engines(),
+        "ENGINES" => server::engines,
         "KEYWORDS" => |_| tools::keywords(),
         "KEY_COLUMN_USAGE" => |cx| constraints::key_column_usage(&cx.visible_catalog()),
         "LOCK_WAITS" => |cx| cx.server.deadlocks.wait_rows(),

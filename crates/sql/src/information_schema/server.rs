@@ -30,8 +30,8 @@ pub(super) fn applicability() -> Vec<Vec<Value>> {
 }
 
 /// Rows of ENGINES.
-pub(super) fn engines() -> Vec<Vec<Value>> {
-    shown::engines().into_rows()
+pub(super) fn engines(cx: &StatementContext) -> Vec<Vec<Value>> {
+    shown::engines(cx).into_rows()
 }
 
 /// Rows of PROCESSLIST; without PROCESS only those of the same user.

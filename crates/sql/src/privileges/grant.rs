@@ -278,7 +278,7 @@ pub fn revoke_routine(cx: &StatementContext, routine: &Routine) -> Result<()> {
     cx.server.access.change(change).map(drop)
 }
 
-/// What stands in the place of the table in grants on a routine.
+/// The text in place of the table's name in grants on a routine.
 pub(crate) fn place_of(routine: &Routine) -> String {
     routine_place(routine.kind == RoutineKind::Function, &routine.name)
 }

@@ -21,7 +21,7 @@ use porpoise_sql_plan::bind::nodes::variable_name;
 use porpoise_types::ColumnType;
 use std::sync::Arc;
 
-/// What compilation needs besides the body.
+/// Context of compilation besides the body.
 pub(crate) struct CompileCx<'c> {
     /// Kind.
     pub kind: ProgramKind,

@@ -89,7 +89,7 @@ pub(crate) fn sqlstate_of(code: u16) -> &'static [u8; 5] {
     }
 }
 
-/// What a handler handles.
+/// Condition of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HandledCondition {
     /// An error number.
@@ -121,7 +121,7 @@ impl HandledCondition {
         })
     }
 
-    /// How specifically it matches a condition: 0 not at all, 3 by its number (manual, "Scope Rules
+    /// Specificity of its match with a condition: 0 not at all, 3 by its number (manual, "Scope Rules
     /// for Handlers").
     pub fn precedence(&self, condition: &Condition) -> u8 {
         let class = &condition.sqlstate[..2];

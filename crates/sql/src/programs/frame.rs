@@ -25,7 +25,7 @@ pub(crate) struct Activation {
     pub handler: u32,
     /// The condition that it handles.
     pub condition: Condition,
-    /// Where a CONTINUE handler goes on.
+    /// The instruction at which a CONTINUE handler continues.
     pub resume: usize,
     /// The diagnostics area at the time.
     pub stacked: Vec<Condition>,

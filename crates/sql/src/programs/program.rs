@@ -96,7 +96,7 @@ pub(crate) enum Instruction {
         condition: Source,
         /// The other instruction.
         target: usize,
-        /// Where a CONTINUE handler of an error of the condition continues.
+        /// Target of a CONTINUE handler of an error of the condition.
         resume: usize,
     },
     /// Evaluates the operand of a CASE, and keeps it in a slot of its own.
@@ -105,7 +105,7 @@ pub(crate) enum Instruction {
         slot: u32,
         /// The operand.
         operand: Source,
-        /// Where a CONTINUE handler of its error continues.
+        /// Target of a CONTINUE handler of its error.
         resume: usize,
     },
     /// Goes on at `target` unless the operand of the CASE equals a value.
@@ -116,7 +116,7 @@ pub(crate) enum Instruction {
         value: Source,
         /// The other instruction.
         target: usize,
-        /// Where a CONTINUE handler of its error continues.
+        /// Target of a CONTINUE handler of its error.
         resume: usize,
     },
     /// Error 1339: no WHEN of a CASE without ELSE is true.
@@ -164,7 +164,7 @@ impl Instruction {
         }
     }
 
-    /// Where a CONTINUE handler goes on, if not at the next instruction.
+    /// The instruction at which a CONTINUE handler continues, if not the next one.
     pub fn resume(&self) -> Option<usize> {
         match self {
             Instruction::JumpUnless { resume, .. }
@@ -195,7 +195,7 @@ pub(crate) struct Cursor {
 /// A handler.
 #[derive(Debug)]
 pub(crate) struct Handler {
-    /// Where an EXIT handler goes on; `None` for CONTINUE.
+    /// The instruction after an EXIT handler; `None` for CONTINUE.
     pub exit: Option<usize>,
     /// The conditions that it handles.
     pub conditions: Vec<HandledCondition>,

@@ -66,7 +66,7 @@ impl SqlSession {
             self.cx.counters.add(counter, 1);
         }
         self.check_account(statement)?;
-        self.cx.check_statement(statement)?;
+        self.check_requirements(statement)?;
         self.check_nested(statement)?;
         match statement {
             Statement::Query(query) if query.into.is_some() => match query.into {
@@ -186,6 +186,7 @@ impl SqlSession {
                 None if maintain.kind == MaintainKind::Checksum => self.checksum(maintain, sink),
                 None => self.maintain(maintain, sink),
             },
+            Statement::Xa(xa) => self.xa(xa, sink),
             Statement::LockTables(tables) => self.lock_tables(tables),
             Statement::Handler(handler) => self.handler(handler, sink),
             Statement::UnlockTables => self.unlock_all_tables(),
@@ -317,7 +318,6 @@ impl SqlSession {
 /// The error for a statement that this server does not support.
 fn unsupported(statement: &Statement<'_>) -> SqlError {
     let what = match statement {
-        Statement::Xa(_) => "XA",
         Statement::Reset(_) => "RESET",
         Statement::Binlog(_) => "BINLOG",
         Statement::ImportTable(_) => "IMPORT TABLE",

@@ -37,7 +37,7 @@ impl ResultSink for Discard {
     }
 }
 
-/// What becomes of an event whose last time has passed when it is defined.
+/// Treatment of an event whose last time has passed when it is defined.
 enum Passed {
     Keep,
     Disable,
@@ -173,7 +173,7 @@ impl SqlSession {
             EventSchedule::At(at) => Some(*at),
             EventSchedule::Every { ends, .. } => *ends,
         };
-        // The clock of a schedule has seconds.
+        // Times of a schedule are whole seconds.
         match last {
             Some(last) if last < now - 1_000_000 && event.state == EventState::Enabled => {
                 if event.preserve {
@@ -347,7 +347,7 @@ impl SqlSession {
             body: Some(body), ..
         }) = &parsed.statement
         else {
-            return Err(SqlError::internal("the definition of an event"));
+            return Err(SqlError::internal("an event that is no CREATE EVENT"));
         };
         let program = self.compile_event(body, source.as_bytes(), &event.database, &event.name)?;
         let entered = self.enter_program(&ProgramContext {

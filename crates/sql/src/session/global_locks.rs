@@ -93,11 +93,16 @@ impl SqlSession {
 
     /// Publishes the commit of a transaction with writes. A statement that writes has been waited
     /// for already.
-    pub(super) fn begin_commit(&self) -> Result<()> {
+    pub(super) fn begin_commit(&self) -> porpoise_rows::Result<()> {
         if self.metadata_locks.is_writing() {
             return Ok(());
         }
-        self.begin_activity(Activity::Commit, self.definition_deadline())
+        let deadline = self.definition_deadline();
+        let cancel = &self.cx.env.cancel;
+        let begun = self
+            .metadata_locks
+            .begin(Activity::Commit, deadline, cancel);
+        begun.map_err(metadata_lock_error)
     }
 
     /// FLUSH.

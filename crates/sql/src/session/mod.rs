@@ -51,6 +51,7 @@ mod track;
 mod transaction;
 mod triggers;
 mod views;
+mod xa;
 
 pub(crate) use crate::context::lex_mode;
 use crate::context::{Diagnostics, StatementContext, Temporary};
@@ -103,6 +104,8 @@ pub struct SqlSession {
     limited_usage: Option<account::LimitedUsage>,
     /// The open transaction.
     open: Option<OpenTxn>,
+    /// The XA transaction branch.
+    xa: Option<xa::Branch>,
     /// Characteristics of the next transaction only, from SET TRANSACTION.
     next: TxnCharacteristics,
     metadata_locks: MetadataLockSession,
@@ -110,7 +113,7 @@ pub struct SqlSession {
     statements: HashMap<u32, Prepared>,
     /// Prepared statements of PREPARE, by name in lower case.
     named: HashMap<String, Prepared>,
-    /// Where the search for a free statement id begins.
+    /// Start of the search for a free statement id.
     next_statement: u32,
     /// Entry of the process list.
     process: Arc<Process>,
@@ -186,6 +189,7 @@ impl SqlSession {
             metadata_locks,
             limited_usage: account::LimitedUsage::connect(&server, &client)?,
             open: None,
+            xa: None,
             next: TxnCharacteristics::default(),
             statements: HashMap::new(),
             named: HashMap::new(),
@@ -258,7 +262,10 @@ impl SqlSession {
     /// Whether other sessions may wait for this one: a transaction is open, or tables or the server
     /// are locked.
     pub fn holds_locks(&self) -> bool {
-        self.open.is_some() || self.table_locks.is_some() || self.server_locks.are_held()
+        self.open.is_some()
+            || self.is_in_branch()
+            || self.table_locks.is_some()
+            || self.server_locks.are_held()
     }
 
     /// The collation of the connection.
@@ -280,6 +287,8 @@ impl SqlSession {
             if open.read_only {
                 flags |= 8192;
             }
+        } else if self.is_in_branch() {
+            flags |= 1;
         }
         if self.cx.settings.autocommit {
             flags |= 2;
@@ -500,6 +509,7 @@ fn process_list_text(text: &[u8]) -> Cow<'_, [u8]> {
 impl Drop for SqlSession {
     fn drop(&mut self) {
         self.roll_back();
+        self.leave_branch();
         self.drop_all_temporary();
         self.cx
             .server

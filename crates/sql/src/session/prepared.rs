@@ -169,6 +169,7 @@ impl SqlSession {
                 | Statement::Execute { .. }
                 | Statement::Deallocate(_)
                 | Statement::LoadData(_)
+                | Statement::Xa(_)
         ) {
             let text = "This command is not supported in the prepared statement protocol yet";
             return Err(SqlError::new(1295, "HY000", text));

@@ -52,7 +52,7 @@ pub(crate) struct Programs {
     pub(super) triggers: super::triggers::TriggerCache,
     /// Routines that are running, outermost first.
     pub(super) running: Vec<RoutineKey>,
-    /// Grows when plans are no longer valid that no version of the catalog tells from others.
+    /// Grows when plans become invalid although the catalog version stays the same.
     pub(super) plan_epoch: u64,
     /// Tables of the statements that run these functions and triggers.
     pub(super) outer_tables: Vec<TableId>,
@@ -75,7 +75,7 @@ pub(crate) struct Ran {
     pub position: CommitPosition,
 }
 
-/// Where execution goes on.
+/// The instruction at which execution continues.
 enum Flow {
     Next,
     Jump(usize),
@@ -768,7 +768,7 @@ impl SqlSession {
         None
     }
 
-    /// Where execution goes on after an error: in its handler.
+    /// The instruction at which execution continues after an error: that of its handler.
     fn catch_error(
         &mut self,
         program: &Program,
@@ -805,8 +805,8 @@ impl SqlSession {
         Ok(self.activate(program, frame, handler, condition, resume))
     }
 
-    /// Where execution goes on after an instruction that succeeded: in the handler of a warning, or
-    /// at `next`.
+    /// The instruction at which execution continues after one that succeeded: the handler of a
+    /// warning, or `next`.
     fn catch_warning(
         &mut self,
         program: &Program,

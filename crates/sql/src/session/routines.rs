@@ -29,7 +29,7 @@ use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_types::{Collation, ColumnType, Level, SqlMode, Value, ValueRef};
 use std::sync::Arc;
 
-/// What a call of a procedure leaves.
+/// Result of a call of a procedure.
 pub(crate) struct Called {
     /// Values of OUT and INOUT parameters, with their position and type.
     pub out: Vec<(usize, Value, ColumnType)>,
@@ -48,7 +48,7 @@ struct OwnAccount {
     rights: Arc<Rights>,
 }
 
-/// What a session had before it entered a routine.
+/// Settings of a session before it entered a routine.
 pub(crate) struct Entered {
     settings: Option<ReplacedSettings>,
     database: Option<String>,

@@ -8,7 +8,7 @@
 //!    it is restarted only if the snapshot can be refreshed: what the transaction has read so far
 //!    must be the same in the newer one (rule 3). A statement that has slept or taken a named lock
 //!    is not restarted.
-//! 2. READ COMMITTED takes a new snapshot for each statement, and goes on with newer rows.
+//! 2. READ COMMITTED takes a new snapshot for each statement, and uses newer rows.
 //! 3. In a REPEATABLE READ transaction, ranges scanned for rows to lock or change are validated at
 //!    commit; this replaces gap locks (rule 5). There is no validation of an autocommit statement,
 //!    because no later statement depends on its result, nor with
@@ -177,6 +177,9 @@ impl SqlSession {
         let (plan, tables) = (&planned.plan, &planned.tables);
         let inside = self.open.is_some();
         let has_effect = !tables.is_empty() || planned.runs_programs;
+        if has_effect {
+            self.check_branch(tables)?;
+        }
         let keep = inside || (!self.cx.settings.autocommit && has_effect);
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -215,6 +218,16 @@ impl SqlSession {
                 Err(error)
             }
         }
+    }
+
+    /// Fails if the session's XA transaction branch does not allow a statement on these tables.
+    fn check_branch(&self, tables: &[(Arc<Table>, bool)]) -> Result<()> {
+        self.check_branch_accepts_work()?;
+        let mut tables = tables.iter();
+        if tables.any(|(table, _)| self.cx.temporary.contains_id(table.id)) {
+            self.check_no_branch_for_temporary()?;
+        }
+        Ok(())
     }
 
     /// Waits for the session's own commits. A snapshot shows only what is durable, but a client

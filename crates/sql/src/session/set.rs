@@ -51,6 +51,12 @@ impl SqlSession {
         self.apply_settings()?;
         let mut outcome = Outcome::default();
         if !was_autocommit && self.cx.settings.autocommit {
+            if let Err(error) = self.check_no_branch() {
+                let (at, _) = vars::entry("autocommit")?;
+                self.cx.values.set(at, VarValue::Bool(false));
+                self.apply_settings()?;
+                return Err(error);
+            }
             outcome.position = self.commit()?;
         }
         Ok(outcome)

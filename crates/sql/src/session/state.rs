@@ -63,6 +63,7 @@ impl SqlSession {
     /// As `SqlServer::connect`.
     pub fn reset(&mut self) -> Result<()> {
         self.roll_back();
+        self.leave_branch();
         self.drop_all_temporary();
         self.cx
             .server

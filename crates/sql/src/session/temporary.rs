@@ -34,6 +34,7 @@ impl SqlSession {
         };
         match statement {
             Statement::CreateTable(create) if create.temporary => {
+                self.check_no_branch_for_temporary()?;
                 if create.like.is_some() {
                     return self.create_like(create).map(Some);
                 }
@@ -50,6 +51,7 @@ impl SqlSession {
                 let Some((database, name)) = named(self, name) else {
                     return Ok(None);
                 };
+                self.check_no_branch_for_temporary()?;
                 self.truncate_temporary(&database, &name)?;
                 Ok(Some(Outcome::default()))
             }
@@ -152,6 +154,9 @@ impl SqlSession {
                 let text = format!("Unknown table '{}'", missing.join(","));
                 return Err(SqlError::new(1051, "42S02", text));
             }
+        }
+        if names.len() > missing.len() {
+            self.check_no_branch_for_temporary()?;
         }
         for (database, name) in &names {
             self.remove_temporary(database, name);

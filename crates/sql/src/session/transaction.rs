@@ -131,6 +131,7 @@ impl SqlSession {
     /// # Errors
     /// 1792 in a read-only transaction, 1180 and others if the commit fails.
     pub(super) fn commit_implicitly(&mut self) -> Result<CommitPosition> {
+        self.check_no_branch()?;
         let default = self.next.read_only.unwrap_or(self.cx.settings.read_only);
         if self.open.as_ref().map_or(default, |open| open.read_only) {
             return Err(SqlError::read_only_transaction());
@@ -139,18 +140,30 @@ impl SqlSession {
     }
 
     /// Commits the open transaction.
+    ///
+    /// # Errors
+    /// 1399 if it is an XA transaction branch; errors of the commit.
     pub(crate) fn commit(&mut self) -> Result<CommitPosition> {
+        self.check_no_branch()?;
+        self.commit_open().map_err(|error| {
+            let mut error = SqlError::from(error);
+            error.rolled_back = true;
+            error
+        })
+    }
+
+    /// Commits the open transaction, also that of an XA transaction branch.
+    pub(super) fn commit_open(&mut self) -> porpoise_rows::Result<CommitPosition> {
         let Some(open) = self.open.take() else {
             self.metadata_locks.release();
             return Ok(CommitPosition::NONE);
         };
         let txn = open.txn.into_inner();
         let writes = txn.has_writes();
-        if writes && let Err(mut error) = self.begin_commit() {
+        if writes && let Err(error) = self.begin_commit() {
             self.cx.counters.add(Counter::HandlerRollback, 1);
             txn.rollback();
             self.metadata_locks.release();
-            error.rolled_back = true;
             return Err(error);
         }
         let done = txn.commit();
@@ -158,18 +171,12 @@ impl SqlSession {
             self.metadata_locks.finish(Activity::Commit);
         }
         self.metadata_locks.release();
-        match done {
-            Ok(commit) => {
-                self.cx.counters.add(Counter::HandlerCommit, 1);
-                Ok(commit.position)
-            }
-            Err(error) => {
-                self.cx.counters.add(Counter::HandlerRollback, 1);
-                let mut error = SqlError::from(error);
-                error.rolled_back = true;
-                Err(error)
-            }
-        }
+        let counter = match &done {
+            Ok(_) => Counter::HandlerCommit,
+            Err(_) => Counter::HandlerRollback,
+        };
+        self.cx.counters.add(counter, 1);
+        Ok(done?.position)
     }
 
     /// Rolls the open transaction back.
@@ -190,6 +197,7 @@ impl SqlSession {
 
     /// ROLLBACK.
     pub(crate) fn rollback_statement(&mut self, completion: &Completion) -> Result<Outcome> {
+        self.check_no_branch()?;
         let ended = self.open_characteristics();
         self.roll_back();
         self.complete(completion, ended, CommitPosition::NONE)
@@ -236,6 +244,7 @@ impl SqlSession {
 
     /// SAVEPOINT; replaces a savepoint of the same name.
     pub(crate) fn savepoint(&mut self, name: &str) -> Result<Outcome> {
+        self.check_branch_accepts_work()?;
         if self.open.is_none() {
             if self.cx.settings.autocommit {
                 return Ok(Outcome::default());
@@ -254,6 +263,7 @@ impl SqlSession {
 
     /// ROLLBACK TO SAVEPOINT; removes later savepoints, and keeps locks.
     pub(crate) fn rollback_to(&mut self, name: &str) -> Result<Outcome> {
+        self.check_branch_accepts_work()?;
         let (open, at) = self.find_savepoint(name)?;
         if let Some((_, mark)) = open.savepoints.get(at) {
             open.txn.get_mut().rollback_to(*mark);
@@ -265,6 +275,7 @@ impl SqlSession {
 
     /// RELEASE SAVEPOINT; removes it and later ones.
     pub(crate) fn release_savepoint(&mut self, name: &str) -> Result<Outcome> {
+        self.check_branch_accepts_work()?;
         let (open, at) = self.find_savepoint(name)?;
         open.savepoints.truncate(at);
         Ok(Outcome::default())
@@ -323,6 +334,7 @@ impl SqlSession {
             if error.message.contains("(snapshot conflict)") {
                 Counters::add(&self.cx.server.counters.conflicts);
             }
+            self.note_branch_rolled_back(error.code);
             self.roll_back();
         } else if self.open.is_none() {
             self.metadata_locks.release();

@@ -193,8 +193,14 @@ impl SqlSession {
             }
         };
         let db = self.cx.server.db.clone();
-        let of = (database.as_str(), table_name.as_str());
-        let done = db.create_trigger(&self.ddl_cx(), of, &trigger, &order, create.if_not_exists)?;
+        let done = db.create_trigger(
+            &self.ddl_cx(),
+            &database,
+            &table_name,
+            &trigger,
+            &order,
+            create.if_not_exists,
+        )?;
         if done.is_note {
             self.cx.note(1359, "Trigger already exists".to_owned());
         }
@@ -233,7 +239,7 @@ impl SqlSession {
             return Err(self.cx.table_denied("TRIGGER", &table.name));
         }
         drop(rights);
-        let done = db.drop_trigger(&self.ddl_cx(), (&database, &name), if_exists)?;
+        let done = db.drop_trigger(&self.ddl_cx(), &database, &name, if_exists)?;
         Ok(Outcome {
             position: done.position.max(before),
             ..Outcome::default()

@@ -86,7 +86,7 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::CountWarnings => Ok(server::condition_count(cx, false)),
         ShowWhat::CountErrors => Ok(server::condition_count(cx, true)),
         ShowWhat::Processlist(full) => Ok(server::processes(cx, *full)),
-        ShowWhat::Engines => Ok(server::engines()),
+        ShowWhat::Engines => Ok(server::engines(cx)),
         ShowWhat::Engine(name, EngineReport::Status) => server::engine_status(cx, name.name),
         ShowWhat::KeyMapping(key) => Ok(server::key_mapping(cx, key)),
         ShowWhat::Charset => Ok(server::charsets()),

@@ -238,7 +238,7 @@ pub fn processes(cx: &StatementContext, full: bool) -> Rows {
 }
 
 /// SHOW ENGINES: the one engine, and the names InnoDB and ndbcluster, which are aliases of it.
-pub fn engines() -> Rows {
+pub fn engines(cx: &StatementContext) -> Rows {
     let mut rows = Rows::new(vec![
         text_column("Engine", 64),
         text_column("Support", 8),
@@ -256,13 +256,14 @@ pub fn engines() -> Rows {
         ("InnoDB", "DEFAULT", "Accepted; tables are Porpoise's"),
         ("ndbcluster", "YES", "Accepted; tables are Porpoise's"),
     ];
+    let xa = cx.server.db.engine().capabilities().prepare;
     for (name, support, comment) in list {
         rows.push(vec![
             text(name),
             text(support),
             text(comment),
             text("YES"),
-            text("NO"),
+            text(if xa { "YES" } else { "NO" }),
             text("YES"),
         ]);
     }

@@ -6,7 +6,7 @@
 
 use super::expression::{Printer, limit_text};
 use porpoise_rows::catalog::{Column, Table};
-use porpoise_sql_exec::exec::profile::{Actual, Profile, Role};
+use porpoise_sql_exec::exec::profile::{Actual, Profile, Role, SpillSize};
 use porpoise_sql_expr::expr::query::Subquery;
 use porpoise_sql_expr::expr::{Expr, ExprKind};
 use porpoise_sql_parser::ast::SetOp;
@@ -65,7 +65,11 @@ impl Node {
                     write!(out, " rows={rows:.2}")
                 };
                 let _ = write!(out, " loops={})", actual.loops);
-                if let (parts @ 1.., bytes) = actual.spilled {
+                if let SpillSize {
+                    runs: parts @ 1..,
+                    bytes,
+                } = actual.spilled
+                {
                     let _ = write!(out, " (spilled parts={parts} bytes={bytes})");
                 }
             }

@@ -4,7 +4,7 @@ use super::Counter;
 use porpoise_rows::InsertMode;
 use porpoise_sql_parser::ast::{
     DeleteTarget, EngineReport, Explain, ExplainTarget, InsertSource, MaintainKind, ProgramKind,
-    Show, ShowWhat, Statement,
+    Show, ShowWhat, Statement, Xa,
 };
 use porpoise_sql_plan::plan::sinks::{Change, ChangeKind, InsertRows, Plan, Targets};
 
@@ -41,6 +41,14 @@ pub(crate) fn of_statement(statement: &Statement<'_>) -> Option<Counter> {
         Statement::Prepare { .. } => C::PrepareSql,
         Statement::Execute { .. } => C::ExecuteSql,
         Statement::Deallocate(_) => C::DeallocSql,
+        Statement::Xa(xa) => match xa {
+            Xa::Start(..) => C::XaStart,
+            Xa::End(..) => C::XaEnd,
+            Xa::Prepare(_) => C::XaPrepare,
+            Xa::Commit(..) => C::XaCommit,
+            Xa::Rollback(_) => C::XaRollback,
+            Xa::Recover(_) => C::XaRecover,
+        },
         Statement::LockTables(_) => C::LockTables,
         Statement::UnlockTables => C::UnlockTables,
         Statement::Flush(_) => C::Flush,

@@ -492,4 +492,6 @@ pub const VARIABLES: &[Variable] = &[
         "Seconds that an idle connection is kept."),
     v("warning_count", SessionFixed, Int(0, u64::MAX), "0",
         "Conditions of the last statement."),
+    v("xa_detach_on_prepare", Both, Bool, "ON",
+        "Whether XA PREPARE leaves the transaction branch to other sessions."),
 ];

@@ -36,6 +36,8 @@ pub struct Settings {
     pub mode: SqlMode,
     /// `autocommit`.
     pub autocommit: bool,
+    /// `xa_detach_on_prepare`.
+    pub xa_detach: bool,
     /// `transaction_isolation`.
     pub isolation: IsolationLevel,
     /// `transaction_read_only`.
@@ -150,6 +152,7 @@ impl Settings {
         Ok(Settings {
             mode,
             autocommit: values.bool("autocommit"),
+            xa_detach: values.bool("xa_detach_on_prepare"),
             isolation: IsolationLevel::named(values.text("transaction_isolation")),
             read_only: values.bool("transaction_read_only"),
             snapshot_isolation: values.bool("innodb_snapshot_isolation"),

@@ -78,7 +78,7 @@ fn compare(file: &str, line: &Line, theirs: &Answer, ours: (Answer, String)) -> 
 }
 
 #[test]
-fn the_same_answers_as_mariadb() {
+fn results_agree_with_mariadb() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential");
     let entries = std::fs::read_dir(folder).unwrap();
     let mut files: Vec<_> = entries.map(|e| e.unwrap().path()).collect();

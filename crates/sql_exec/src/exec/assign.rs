@@ -116,20 +116,36 @@ pub(super) fn now_for(column: &Column, env: &crate::expr::eval::Env) -> Value {
     )
 }
 
+/// A joined row, of which one table's row is assigned to.
+#[derive(Clone, Copy)]
+pub(super) struct JoinedRow<'s, 'a> {
+    /// The slot of the table that is assigned to.
+    pub(super) changed: usize,
+    pub(super) slots: &'s [Slot<'a>],
+}
+
+impl JoinedRow<'_, '_> {
+    /// The row of a statement with one table.
+    const ONE_TABLE: JoinedRow<'static, 'static> = JoinedRow {
+        changed: 0,
+        slots: &[Slot::Null],
+    };
+}
+
 /// Evaluates a value that may read columns assigned before it.
 pub(super) fn evaluate<'a>(
     e: &'a Expr,
     row: &[Value],
     cx: &EvalCx<'a>,
 ) -> ExecResult<ValueRef<'a>> {
-    evaluate_in_slot(e, (row, 0), &[Slot::Null], cx)
+    evaluate_in_slot(e, row, JoinedRow::ONE_TABLE, cx)
 }
 
 /// [`evaluate`] for the table in one slot of a joined row.
 fn evaluate_in_slot<'a>(
     e: &'a Expr,
-    (row, slot): (&[Value], usize),
-    other_slots: &[Slot<'a>],
+    row: &[Value],
+    joined: JoinedRow<'_, 'a>,
     cx: &EvalCx<'a>,
 ) -> ExecResult<ValueRef<'a>> {
     if e.slots() == 0 {
@@ -138,8 +154,8 @@ fn evaluate_in_slot<'a>(
     let values = cx.arena.alloc_slice_fill_with(row.len(), |at| {
         convert::keep(row.get(at).unwrap_or(&Value::Null), cx)
     });
-    let slots = cx.arena.alloc_slice_copy(other_slots);
-    if let Some(place) = slots.get_mut(slot) {
+    let slots = cx.arena.alloc_slice_copy(joined.slots);
+    if let Some(place) = slots.get_mut(joined.changed) {
         *place = Slot::Values(values);
     }
     Ok(eval(e, slots, cx)?)
@@ -156,24 +172,24 @@ pub(super) fn assign(
     cx: &EvalCx<'_>,
 ) -> ExecResult<Vec<Value>> {
     assign_in_slot(
-        (table, 0),
+        table,
         set,
         before,
         converter,
         number,
-        &[Slot::Null],
+        JoinedRow::ONE_TABLE,
         cx,
     )
 }
 
 /// [`assign`] for the table in one slot of a joined row.
 pub(super) fn assign_in_slot<'a>(
-    (table, slot): (&Table, usize),
+    table: &Table,
     set: &[(usize, NewValue)],
     before: Vec<Value>,
     converter: &ValueConverter<'_>,
     number: u64,
-    other_slots: &[Slot<'a>],
+    joined: JoinedRow<'_, 'a>,
     cx: &EvalCx<'a>,
 ) -> ExecResult<Vec<Value>> {
     let mut row = before.clone();
@@ -189,7 +205,7 @@ pub(super) fn assign_in_slot<'a>(
                     arena: &arena,
                     ..*cx
                 };
-                let value = evaluate_in_slot(e, (&row, slot), other_slots, &cx)?;
+                let value = evaluate_in_slot(e, &row, joined, &cx)?;
                 converter.store(value, &e.ty, column, number)?
             }
         };

@@ -53,6 +53,6 @@ pub(super) fn run(
     buffer.finish(states)?;
     exec.note_spilled(plan, Role::Sort, buffer.spilled());
     let sent = buffer.send(sink, window, states)?;
-    exec.end_part(plan, Role::Sort, (1, sent), since);
+    exec.end_part(plan, Role::Sort, 1, sent, since);
     Ok(sent)
 }

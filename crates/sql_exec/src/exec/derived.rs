@@ -2,10 +2,9 @@
 //! expressions.
 //!
 //! All rows are computed before the first is read. A set operation combines its operands from
-//! left to right; DISTINCT, EXCEPT and INTERSECT
-//! compare rows as GROUP BY does, NULL equal to NULL. A recursive common table expression
-//! runs its recursive queries on the rows that the previous iteration found, until an iteration
-//! finds no new rows.
+//! left to right. DISTINCT, EXCEPT and INTERSECT compare rows as GROUP BY does: NULL equals NULL. A
+//! recursive common table expression runs its recursive queries on the rows that the previous
+//! iteration found, until an iteration finds no new rows.
 
 use super::aggregate::append_key;
 use super::query::{LimitWindow, cx_of, run};
@@ -84,16 +83,11 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
         TableOperator::Materialize(plan) => {
             let mut collect = SpillingCollect::new(states);
             run(plan, &mut inner, &mut collect)?;
-            return Ok(cache_rows(
-                (address, key),
-                collect.finish()?,
-                before,
-                states,
-            ));
+            return Ok(cache_rows(address, key, collect.finish()?, before, states));
         }
         TableOperator::Set(set) if set.rest.iter().all(|term| term.op == SetOp::Union) => {
             let all = union(set, &mut inner)?;
-            return Ok(cache_rows((address, key), all, before, states));
+            return Ok(cache_rows(address, key, all, before, states));
         }
         TableOperator::Set(set) => set_operation_rows(set, &mut inner)?,
         TableOperator::Values(rows) => {
@@ -110,7 +104,7 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
         }
         TableOperator::JsonTable(table) => {
             let rows = super::json_table::rows(table, &inner)?;
-            return Ok(cache_rows((address, key), rows, before, states));
+            return Ok(cache_rows(address, key, rows, before, states));
         }
         TableOperator::Recursive(plan) => recursive_rows(plan, derived, &mut inner)?,
         TableOperator::WorkingTable => Vec::new(),
@@ -120,13 +114,14 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
         rows,
         ..RowSet::default()
     };
-    Ok(cache_rows((address, key), set, before, states))
+    Ok(cache_rows(address, key, set, before, states))
 }
 
 /// Caches the rows of a derived table by its address and the outer values that they depend on. Of
 /// the memory charged since `before`, only that of the rows stays charged.
 fn cache_rows(
-    (address, key): (usize, Vec<u8>),
+    address: usize,
+    key: Vec<u8>,
     set: RowSet,
     before: u64,
     states: &States,
@@ -137,7 +132,7 @@ fn cache_rows(
     rows
 }
 
-/// The rows of UNIONs. The last that is not ALL tells apart all rows up to it.
+/// The rows of UNIONs. The last UNION DISTINCT removes duplicates of all rows up to it.
 fn union(set: &SetOperation, exec: &mut Exec<'_>) -> ExecResult<RowSet> {
     let states = exec.shared.states;
     let before = states.used();

@@ -55,8 +55,8 @@ fn locked_rows(
             BATCH.min(limit - found.len())
         };
         let empty: &[Slot<'_>] = &[Slot::Null];
-        let at = (empty, true);
-        let Some(batch) = fetch_rows(scan, table, &mut cursor, at, wanted, exec, &arena)? else {
+        let Some(batch) = fetch_rows(scan, table, &mut cursor, Some(empty), wanted, exec, &arena)?
+        else {
             break;
         };
         let cx = cx_of(exec, &arena);

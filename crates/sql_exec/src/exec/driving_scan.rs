@@ -4,7 +4,7 @@
 
 use super::conditions::Conditions;
 use super::derived;
-use super::fetch::Cursor;
+use super::fetch::{Batch, Cursor};
 use super::join::{BATCH, Tuple};
 use super::pruning::Pruning;
 use super::query::{all_true, cx_of};
@@ -111,7 +111,7 @@ impl<'p> DrivingScan<'p> {
             None
         };
         let columns = if scan.mode == ScanMode::Covering {
-            columns_of_entries(plan, scan.slot, (table, cursor.index()))
+            columns_of_entries(plan, scan.slot, table, cursor.index())
         } else {
             Vec::new()
         };
@@ -175,8 +175,8 @@ impl<'p> Stored<'p> {
         }
         let cx = cx_of(exec, arena);
         let Some((conditions, pruning)) = &mut self.in_place else {
-            let at = (empty, true);
-            let slots = fetch_slots(scan, table, &mut self.cursor, at, limit, exec, arena)?;
+            let cursor = &mut self.cursor;
+            let slots = fetch_slots(scan, table, cursor, Some(empty), limit, exec, arena)?;
             let Some(slots) = slots else {
                 return Ok(None);
             };
@@ -214,11 +214,11 @@ impl<'p> Stored<'p> {
             Ok(true)
         };
         let cursor = &mut self.cursor;
+        let batch = Batch { pruning, limit };
         let progress = if scan.is_covering() {
-            let (columns, cx) = (&self.columns, (&*exec, arena));
-            visit_entries(table, columns, cursor, pruning, cx, limit, &mut visit)?
+            visit_entries(table, &self.columns, cursor, batch, exec, arena, &mut visit)?
         } else {
-            visit_rows(table, cursor, pruning, exec, limit, &mut visit)?
+            visit_rows(table, cursor, batch, exec, &mut visit)?
         };
         Ok((progress == VisitOutcome::More || shown > 0).then_some(out))
     }

@@ -53,6 +53,15 @@ pub enum Cursor {
     Loose(LooseCursor),
 }
 
+/// The rows that one call reads of a cursor.
+#[derive(Clone, Copy)]
+pub struct Batch<'p> {
+    /// The partitions that are read.
+    pub pruning: &'p Pruning,
+    /// Number of rows at most.
+    pub limit: usize,
+}
+
 impl Cursor {
     /// Opens a cursor for `access`; its expressions may read `row`, the tables joined before.
     pub fn open<'a>(
@@ -85,7 +94,7 @@ impl Cursor {
                 None => Cursor::table(),
             },
             Access::IndexMergeUnion { arms, most } => {
-                IndexMerge::cursor(table, (arms, *most), row, cx)?
+                IndexMerge::cursor(table, arms, *most, row, cx)?
             }
             Access::FullScan { index, reverse } => {
                 Cursor::scan(*index, vec![KeyRange::ALL], *reverse)
@@ -128,17 +137,18 @@ impl Cursor {
         }
     }
 
-    /// Returns the next rows, at most `limit`, with their keys if `keyed`; `None` at the end. Rows
-    /// come in index order, those of whole keys in key order.
+    /// Returns the next rows, at most the batch's limit; `None` at the end. Rows come in index
+    /// order, those of whole keys in key order. The key of a row is empty unless `with_keys`.
     pub fn next<'a>(
         &mut self,
-        (read, keyed): (Read, bool),
+        read: Read,
+        with_keys: bool,
         table: &'a Table,
-        pruning: &Pruning,
+        batch: Batch<'_>,
         exec: &mut Exec<'_>,
-        limit: usize,
         arena: &'a Bump,
     ) -> ExecResult<Option<Vec<Fetched<'a>>>> {
+        let Batch { pruning, limit } = batch;
         if let Cursor::IndexMerge(merge) = self
             && !merge.collect(table, pruning, read, exec)?
         {
@@ -150,14 +160,14 @@ impl Cursor {
         let mut out: Vec<Fetched<'a>> = Vec::new();
         let mut bad = None;
         let mut keep =
-            |key: &[u8], row: RowRef<'_>| match copy_row(table, key_if(key, keyed), row, arena) {
+            |key: &[u8], row: RowRef<'_>| match copy_row(table, key_if(key, with_keys), row, arena)
+            {
                 Ok(row) => out.push(row),
                 Err(error) => bad = Some(error),
             };
         match self {
             Cursor::IndexMerge(merge) => {
-                let how = (read, pruning, limit.max(1));
-                if !merge.next(table, how, exec, &mut keep)? {
+                if !merge.next(table, read, pruning, limit.max(1), exec, &mut keep)? {
                     return Ok(None);
                 }
             }
@@ -172,7 +182,7 @@ impl Cursor {
                         return;
                     };
                     match (
-                        copy_row(table, key_if(primary, keyed), row, arena),
+                        copy_row(table, key_if(primary, with_keys), row, arena),
                         found.get_mut(at),
                     ) {
                         (Ok(row), Some(place)) => *place = Some(row),
@@ -217,11 +227,12 @@ impl Cursor {
     pub fn next_entries<'a>(
         &mut self,
         table: &'a Table,
-        (pruning, width): (&Pruning, usize),
+        batch: Batch<'_>,
+        width: usize,
         exec: &mut Exec<'_>,
-        limit: usize,
         arena: &'a Bump,
     ) -> ExecResult<Option<Vec<Entry<'a>>>> {
+        let Batch { pruning, limit } = batch;
         if let Cursor::Loose(loose) = self {
             return loose.next_entries(table, width, exec, limit, arena);
         }
@@ -341,7 +352,7 @@ fn set_cursor<'a>(
         return Err(SqlError::internal("a set without a column").into());
     };
     let mut encoded = Vec::new();
-    let few = queries.each_value(test, (row, cx), MAX_SET, &mut |value| {
+    let few = queries.each_value(test, row, cx, MAX_SET, &mut |value| {
         encoded.extend(keys::of_value(table, index, value, &item.ty, cx));
     })?;
     if !few {
@@ -384,9 +395,9 @@ pub(super) fn encode_distinct_keys<'a>(
     Ok(encoded)
 }
 
-/// The key of a row if `keyed`, else an empty one.
-fn key_if(key: &[u8], keyed: bool) -> &[u8] {
-    if keyed { key } else { &[] }
+/// The key of a row if `with_keys`, else an empty one.
+fn key_if(key: &[u8], with_keys: bool) -> &[u8] {
+    if with_keys { key } else { &[] }
 }
 
 /// Copies a row into the arena.

@@ -13,7 +13,7 @@
 //!    the engine call, because writing to a file may block.
 
 use super::conditions::Conditions;
-use super::fetch::Cursor;
+use super::fetch::{Batch, Cursor};
 use super::join::Consumer;
 use super::profile::Role;
 use super::pruning::Pruning;
@@ -47,7 +47,7 @@ pub(super) fn run(
     let mut cursor = Cursor::open(table, &scan.access, &[], &cx_of(exec, &arena))?;
     let pruning = Pruning::of(scan, table, &cx_of(exec, &arena))?;
     let columns = if scan.is_covering() {
-        columns_of_entries(plan, 0, (table, cursor.index()))
+        columns_of_entries(plan, 0, table, cursor.index())
     } else {
         Vec::new()
     };
@@ -77,13 +77,16 @@ pub(super) fn run(
             }
             consume(row, &cx)
         };
-        let at = (&*exec, &arena);
+        let batch = Batch {
+            pruning: &pruning,
+            limit: batch,
+        };
         let cursor = &mut cursor;
         let progress = states.while_in_visitor(|| {
             if scan.is_covering() {
-                visit_entries(table, &columns, cursor, &pruning, at, batch, &mut visit)
+                visit_entries(table, &columns, cursor, batch, exec, &arena, &mut visit)
             } else {
-                visit_rows(table, cursor, &pruning, exec, batch, &mut visit)
+                visit_rows(table, cursor, batch, exec, &mut visit)
             }
         })?;
         let mut wants_more = true;
@@ -97,6 +100,6 @@ pub(super) fn run(
             conditions.compile(&[Some(table)], &cx_of(exec, &arena));
         }
     }
-    exec.end_part(scan, Role::Scan, (1, rows), since);
+    exec.end_part(scan, Role::Scan, 1, rows, since);
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! found are distributed to the batch rows that requested them.
 
 use super::conditions::Conditions;
-use super::fetch::Cursor;
+use super::fetch::{Batch, Cursor};
 use super::join::Tuple;
 use super::pruning::Pruning;
 use super::query::cx_of;
@@ -44,7 +44,8 @@ const FETCH_BATCH: usize = 4096;
 
 fn requests<'a, 'x: 'a>(
     table: &Table,
-    (index, parts): (usize, &'a [Vec<Expr>]),
+    index: usize,
+    parts: &'a [Vec<Expr>],
     tuples: &[Tuple<'a>],
     exec: &Exec<'x>,
     arena: &'a Bump,
@@ -116,7 +117,8 @@ impl<'a> LookupResult<'a> {
 
 /// Finds the rows of each tuple's key with one call for all of them.
 pub(super) fn lookup<'a, 'x: 'a>(
-    (scan, on): (&'a Scan, &'a [Expr]),
+    scan: &'a Scan,
+    on: &'a [Expr],
     table: &'a Table,
     tuples: &[Tuple<'a>],
     exec: &mut Exec<'x>,
@@ -125,16 +127,18 @@ pub(super) fn lookup<'a, 'x: 'a>(
     let (Some(index), Some(parts)) = (scan.access.index(), scan.access.keys()) else {
         return Err(SqlError::internal("a look-up without keys").into());
     };
-    let requests = requests(table, (index, parts), tuples, exec, arena)?;
+    let requests = requests(table, index, parts, tuples, exec, arena)?;
     let rows = if scan.is_point_lookup() && scan.mode == ScanMode::Row {
-        lookup_unique(scan, table, (index, &requests.distinct), exec, arena)?
+        lookup_unique(scan, table, index, &requests.distinct, exec, arena)?
     } else {
-        let used = parts.first().map_or(0, Vec::len);
-        let cursor = cursor_of(&scan.access, requests.distinct);
-        let keys = (cursor, &requests.positions, used);
+        let keys = PrefixKeys {
+            cursor: cursor_of(&scan.access, requests.distinct),
+            positions: &requests.positions,
+            used: parts.first().map_or(0, Vec::len),
+        };
         if scan.mode == ScanMode::Row {
             let width = tuples.first().map_or(0, |tuple| tuple.len());
-            lookup_prefixes_in_place((scan, on), table, (keys, width), exec, arena)?
+            lookup_prefixes_in_place(scan, on, table, keys, width, exec, arena)?
         } else {
             lookup_prefixes(scan, table, keys, exec, arena)?
         }
@@ -149,7 +153,8 @@ pub(super) fn lookup<'a, 'x: 'a>(
 fn lookup_unique<'a, 'x: 'a>(
     scan: &'a Scan,
     table: &'a Table,
-    (index, keys): (usize, &[Vec<u8>]),
+    index: usize,
+    keys: &[Vec<u8>],
     exec: &mut Exec<'x>,
     arena: &'a Bump,
 ) -> ExecResult<Vec<SmallVec<[Slot<'a>; 1]>>> {
@@ -180,14 +185,29 @@ fn lookup_unique<'a, 'x: 'a>(
     }
 }
 
+/// Key prefixes of an index to look up.
+struct PrefixKeys<'k> {
+    /// Scans the entries of all keys.
+    cursor: Cursor,
+    /// Position of each key in the result.
+    positions: &'k KeyPositions<'k>,
+    /// Number of leading parts of the index in a key.
+    used: usize,
+}
+
 /// Scans the index entries of key prefixes: any number of rows for each key.
 fn lookup_prefixes<'a, 'x: 'a>(
     scan: &'a Scan,
     table: &'a Table,
-    (mut cursor, positions, used): (Cursor, &KeyPositions<'_>, usize),
+    keys: PrefixKeys<'_>,
     exec: &mut Exec<'x>,
     arena: &'a Bump,
 ) -> ExecResult<Vec<SmallVec<[Slot<'a>; 1]>>> {
+    let PrefixKeys {
+        mut cursor,
+        positions,
+        used,
+    } = keys;
     let index = scan.access.index().unwrap_or(0);
     // Conditions are checked for each tuple afterwards; every row found through a key is locked.
     let mut found: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); positions.len()];
@@ -206,8 +226,7 @@ fn lookup_prefixes<'a, 'x: 'a>(
             }
         }
     }
-    let at = (&[][..], false);
-    while let Some(batch) = fetch_rows(scan, table, &mut cursor, at, FETCH_BATCH, exec, arena)? {
+    while let Some(batch) = fetch_rows(scan, table, &mut cursor, None, FETCH_BATCH, exec, arena)? {
         for row in batch {
             let key = leading_key(table, index, used, row.row);
             if let Some(at) = positions
@@ -223,12 +242,19 @@ fn lookup_prefixes<'a, 'x: 'a>(
 
 /// As [`lookup_prefixes`], with the conditions on the table checked in place.
 fn lookup_prefixes_in_place<'a, 'x: 'a>(
-    (scan, on): (&'a Scan, &'a [Expr]),
+    scan: &'a Scan,
+    on: &'a [Expr],
     table: &'a Table,
-    ((mut cursor, positions, used), width): ((Cursor, &KeyPositions<'_>, usize), usize),
+    keys: PrefixKeys<'_>,
+    width: usize,
     exec: &mut Exec<'x>,
     arena: &'a Bump,
 ) -> ExecResult<Vec<SmallVec<[Slot<'a>; 1]>>> {
+    let PrefixKeys {
+        mut cursor,
+        positions,
+        used,
+    } = keys;
     let cx = cx_of(exec, arena);
     let pruning = Pruning::of(scan, table, &cx)?;
     // Conditions that read only this table.
@@ -263,10 +289,14 @@ fn lookup_prefixes_in_place<'a, 'x: 'a>(
         }
         Ok(true)
     };
+    let batch = Batch {
+        pruning: &pruning,
+        limit: FETCH_BATCH,
+    };
     let mut progress = VisitOutcome::More;
     while progress == VisitOutcome::More {
         exec.check_cancelled()?;
-        progress = visit_rows(table, &mut cursor, &pruning, exec, FETCH_BATCH, &mut visit)?;
+        progress = visit_rows(table, &mut cursor, batch, exec, &mut visit)?;
     }
     Ok(found)
 }

@@ -47,7 +47,8 @@ impl IndexMerge {
     /// A cursor over the rows that any of these paths finds.
     pub(super) fn cursor<'a>(
         table: &Table,
-        (arms, max_keys): (&'a [Access], usize),
+        arms: &'a [Access],
+        max_keys: usize,
         row: &[Slot<'a>],
         cx: &EvalCx<'a>,
     ) -> ExecResult<Cursor> {
@@ -143,7 +144,9 @@ impl IndexMerge {
     pub(super) fn next(
         &mut self,
         table: &Table,
-        (read, pruning, limit): (Read, &Pruning, usize),
+        read: Read,
+        pruning: &Pruning,
+        limit: usize,
         exec: &mut Exec<'_>,
         visit: &mut dyn FnMut(&[u8], RowRef<'_>),
     ) -> ExecResult<bool> {

@@ -205,9 +205,8 @@ fn selected_rows(
     Ok(rows)
 }
 
-/// Keeps the rows that belong to the partitions named by the statement. Also returns, for each
-/// input row, whether it was kept.
-/// Other rows are error 1748, or a warning with IGNORE.
+/// Keeps the rows that belong to the partitions named by the statement; another row is error 1748,
+/// or a warning with IGNORE. Also returns, for each input row, whether it was kept.
 fn filter_by_partition(
     plan: &Insert,
     chosen: &[usize],

@@ -97,7 +97,7 @@ pub(super) fn run(
 ) -> ExecResult<()> {
     let spilled = SpilledInputs::default();
     loop {
-        let done = run_pipeline(plan, (operator, &spilled), demand, exec, consume);
+        let done = run_pipeline(plan, operator, &spilled, demand, exec, consume);
         if !spilled.must_restart.take() {
             return done;
         }
@@ -106,7 +106,8 @@ pub(super) fn run(
 
 fn run_pipeline(
     plan: &QueryPlan,
-    (operator, spilled): (&RowOperator, &SpilledInputs),
+    operator: &RowOperator,
+    spilled: &SpilledInputs,
     demand: Demand<'_>,
     exec: &mut Exec<'_>,
     consume: &mut Consumer<'_>,
@@ -143,7 +144,7 @@ fn run_pipeline(
         let since = exec.begin_part();
         let tuples = driving.next(plan, first, exec, &arena)?;
         let rows = tuples.as_ref().map_or(0, Vec::len) as u64;
-        exec.end_part(first, Role::Scan, (std::mem::take(&mut loops), rows), since);
+        exec.end_part(first, Role::Scan, std::mem::take(&mut loops), rows, since);
         let Some(tuples) = tuples else {
             return Ok(());
         };
@@ -189,7 +190,8 @@ impl<'h> JoinConditions<'h> {
     /// Compiles the conditions unless the batch is too small to pay for it.
     fn compile(
         &mut self,
-        (join, rows): (&'h Join, usize),
+        join: &'h Join,
+        rows: usize,
         tables: &[Option<&'h Table>],
         cx: &EvalCx<'_>,
     ) {
@@ -260,22 +262,21 @@ impl<'h> JoinState<'h> {
                 let address = std::ptr::from_ref(join).addr();
                 let conditions = self.conditions.entry(address);
                 let conditions = conditions.or_insert_with(|| JoinConditions::new(join));
-                conditions.compile((join, batch.len()), &self.tables, &cx_of(exec, arena));
+                conditions.compile(join, batch.len(), &self.tables, &cx_of(exec, arena));
                 let candidates = self.candidates(join, &batch, exec, arena)?;
                 let grown = match self.conditions.get(&address) {
                     Some(conditions) => {
-                        join_candidates((join, conditions), batch, &candidates, (exec, arena))?
+                        join_candidates(join, conditions, batch, &candidates, exec, arena)?
                     }
                     None => Vec::new(),
                 };
-                let did = (loops, grown.len() as u64);
-                exec.end_part(&join.right, Role::Scan, did, since);
+                exec.end_part(&join.right, Role::Scan, loops, grown.len() as u64, since);
                 Ok(grown)
             }
             JoinNode::Nested(join) => {
                 let joined = self.join_nested(join, &batch, exec, arena)?;
                 let grown = emit_nested(join, batch, joined, &cx_of(exec, arena))?;
-                exec.end_part(join, Role::Scan, (loops, grown.len() as u64), since);
+                exec.end_part(join, Role::Scan, loops, grown.len() as u64, since);
                 Ok(grown)
             }
         }
@@ -326,7 +327,7 @@ impl<'h> JoinState<'h> {
         match (&join.method, &source.origin) {
             (JoinMethod::IndexLookup, Origin::Stored(table)) => {
                 let tuples: Vec<Tuple<'a>> = batch.iter().map(|(_, tuple)| *tuple).collect();
-                let found = lookup((&join.right, &join.on), table, &tuples, exec, arena)?;
+                let found = lookup(&join.right, &join.on, table, &tuples, exec, arena)?;
                 return Ok(Candidates::LookupResult(found));
             }
             (JoinMethod::Lateral, Origin::Derived(derived)) => {
@@ -362,14 +363,15 @@ impl<'h> JoinState<'h> {
         };
         let conditions = self.conditions.get(&std::ptr::from_ref(join).addr());
         let probe = conditions.and_then(|j| j.probe.as_ref());
-        let first = first_matches((join, probe), table, batch, &cx)?;
+        let first = first_matches(join, probe, table, batch, &cx)?;
         Ok(Candidates::Hashed(held, first))
     }
 }
 
 /// The first row in the hash table for each row of the batch.
 fn first_matches<'a>(
-    (join, probe): (&Join, Option<&NumberExpr<'_>>),
+    join: &Join,
+    probe: Option<&NumberExpr<'_>>,
     table: &JoinHashTable<'_>,
     batch: &[ExtendedTuple<'a>],
     cx: &EvalCx<'a>,
@@ -404,10 +406,12 @@ fn first_matches<'a>(
 
 /// Joins each batch row with its candidates of one table.
 fn join_candidates<'a, 'h: 'a, 'x: 'a>(
-    (join, conditions): (&'h Join, &JoinConditions<'h>),
+    join: &'h Join,
+    conditions: &JoinConditions<'h>,
     batch: Vec<ExtendedTuple<'a>>,
     candidates: &Candidates<'a, 'h>,
-    (exec, arena): (&Exec<'x>, &'a Bump),
+    exec: &Exec<'x>,
+    arena: &'a Bump,
 ) -> ExecResult<Vec<ExtendedTuple<'a>>> {
     let cx = &cx_of(exec, arena);
     let before = arena.allocated_bytes();
@@ -443,8 +447,7 @@ fn join_candidates<'a, 'h: 'a, 'x: 'a>(
             }
         }
         if let Some(build) = candidates.spilled() {
-            let each = (from, tuple, build);
-            found = join_spilled((join, conditions), each, (cx, &mut out))?;
+            found = join_spilled(join, conditions, from, tuple, build, cx, &mut out)?;
         }
         let alone = match join.kind {
             JoinKind::Inner => false,
@@ -460,13 +463,17 @@ fn join_candidates<'a, 'h: 'a, 'x: 'a>(
 
 /// Joins a row with its matches in a spilled table. Returns whether there are any.
 fn join_spilled<'a, 'h: 'a>(
-    (join, conditions): (&'h Join, &JoinConditions<'h>),
-    (from, tuple, build): (usize, Tuple<'a>, &SpilledBuild<'h>),
-    (cx, out): (&EvalCx<'a>, &mut Vec<ExtendedTuple<'a>>),
+    join: &'h Join,
+    conditions: &JoinConditions<'h>,
+    from: usize,
+    tuple: Tuple<'a>,
+    build: &SpilledBuild<'h>,
+    cx: &EvalCx<'a>,
+    out: &mut Vec<ExtendedTuple<'a>>,
 ) -> ExecResult<bool> {
     let slot = join.right.slot;
     let mut found = false;
-    let mut judge = |candidate: Slot<'_>| -> ExecResult<Decision> {
+    let mut decide = |candidate: Slot<'_>| -> ExecResult<Decision> {
         let mut joined: SmallVec<[Slot<'_>; 8]> = SmallVec::from_slice(tuple);
         if let Some(place) = joined.get_mut(slot) {
             *place = candidate;
@@ -491,7 +498,7 @@ fn join_spilled<'a, 'h: 'a>(
         }
         out.push((from, &*joined));
     };
-    build.for_each(cx.arena, &mut judge, &mut keep)?;
+    build.for_each(cx.arena, &mut decide, &mut keep)?;
     Ok(found)
 }
 

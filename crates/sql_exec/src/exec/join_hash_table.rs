@@ -42,7 +42,8 @@ impl<'h> JoinHashTable<'h> {
     /// Builds a table with integer keys; `None` if a row has no integer key.
     pub(super) fn of_numbers(
         rows: &[Slot<'h>],
-        (at, own): (usize, &NumberExpr<'_>),
+        at: usize,
+        own: &NumberExpr<'_>,
     ) -> Option<JoinHashTable<'h>> {
         let map = HashMap::with_capacity_and_hasher(rows.len(), RandomState::default());
         let mut by_key = JoinHashTable {

@@ -4,8 +4,7 @@
 //! in their newest versions. The caller re-checks its conditions on those. The conflict policy
 //! decides about a candidate newer than the snapshot ([`ConflictPolicy`]).
 
-use super::fetch::{Cursor, Fetched, copy_row};
-use super::pruning::Pruning;
+use super::fetch::{Batch, Cursor, Fetched, copy_row};
 use super::{ConflictPolicy, Exec, ExecError, ExecResult};
 use crate::error::SqlError;
 use crate::plan::scan::{LockSpec, LockWait};
@@ -16,16 +15,18 @@ use porpoise_rows::{LockedRow, Lookup, RowRef};
 use std::time::Instant;
 
 impl Cursor {
-    /// Returns the next rows, locked, in their newest versions.
+    /// Returns the next rows, locked, in their newest versions. Rows found by a scan are locked
+    /// only if they match.
     pub fn next_locked<'a>(
         &mut self,
         table: &'a Table,
-        (lock, pruning): (LockSpec, &Pruning),
+        lock: LockSpec,
+        batch: Batch<'_>,
         exec: &mut Exec<'_>,
-        limit: usize,
         arena: &'a Bump,
         matches: &mut dyn FnMut(RowRef<'a>) -> ExecResult<bool>,
     ) -> ExecResult<Option<Vec<Fetched<'a>>>> {
+        let pruning = batch.pruning;
         if let Cursor::Keys { index, keys, done } = self {
             if *done {
                 return Ok(None);
@@ -48,7 +49,7 @@ impl Cursor {
             validate: exec.shared.validate && lock.wait != LockWait::SkipLocked,
             ..exec.read()
         };
-        let Some(candidates) = self.next((read, true), table, pruning, exec, limit, arena)? else {
+        let Some(candidates) = self.next(read, true, table, batch, exec, arena)? else {
             return Ok(None);
         };
         let mut wanted: Vec<&[u8]> = Vec::with_capacity(candidates.len());
@@ -92,7 +93,7 @@ fn apply_conflict_policy(
         // for ever.
         ConflictPolicy::Restart if wait == LockWait::SkipLocked => Ok(()),
         ConflictPolicy::Advance => Err(ExecError::Restart),
-        // Lookup by a whole key: the newest version is the answer.
+        // Lookup by a whole key: the newest version is the result.
         ConflictPolicy::Restart if !by_scan => Ok(()),
         ConflictPolicy::Restart => Err(ExecError::Restart),
     }
@@ -121,7 +122,7 @@ impl<'a> GrantedRows<'a> {
         }
     }
 
-    /// Locks the rows of a lookup, and records the answers.
+    /// Locks the rows of a lookup, and records those found.
     fn lock(&mut self, lookup: &Lookup<'_>, lock: LockSpec, exec: &mut Exec<'_>) -> ExecResult<()> {
         let wait = wait_of(lock, exec);
         let visit = &mut |at, row: LockedRow<'_>| self.record(at, row.primary, row);

@@ -11,10 +11,10 @@
 
 use super::conditions::Conditions;
 use super::derived;
-use super::fetch::Cursor;
+use super::fetch::{Batch, Cursor};
 use super::join::Tuple;
 use super::join_hash_table::JoinHashTable;
-use super::profile::Role;
+use super::profile::{Role, SpillSize};
 use super::pruning::Pruning;
 use super::query::cx_of;
 use super::row_set::RowCursor;
@@ -134,7 +134,7 @@ impl<'h> MaterializedTables<'h> {
 
     /// Charges the growth of the arena, and memory for `rows`, to the statement. Returns whether
     /// the input must be spilled.
-    fn count(&self, (rows, may_spill): (usize, bool), exec: &Exec<'_>) -> ExecResult<bool> {
+    fn charge(&self, rows: usize, may_spill: bool, exec: &Exec<'_>) -> ExecResult<bool> {
         let now = self.arena.allocated_bytes();
         let grown = now.saturating_sub(self.charged_arena.replace(now)) + rows * ROW_OVERHEAD;
         let states = exec.shared.states;
@@ -193,9 +193,9 @@ impl<'h> MaterializedTables<'h> {
         };
         let table = match join.hash_keys() {
             [] => None,
-            keys => self.build_hash_table((scan.slot, keys), &rows, exec)?,
+            keys => self.build_hash_table(scan.slot, keys, &rows, exec)?,
         };
-        self.count((0, false), exec)?;
+        self.charge(0, false, exec)?;
         Ok(self.keep(scan.slot, Materialized::InMemory { rows, table }))
     }
 
@@ -223,11 +223,15 @@ impl<'h> MaterializedTables<'h> {
                 if let Some(place) = tuple.get_mut(scan.slot) {
                     *place = slot_of(row, &cx);
                 }
-                build.add((&tuple, scan.slot), &cx, states)?;
+                build.add(&tuple, scan.slot, &cx, states)?;
             }
         }
         let build = build.finish(states)?;
-        exec.note_spilled(&join.right, Role::Scan, (1, build.bytes()));
+        let size = SpillSize {
+            runs: 1,
+            bytes: build.bytes(),
+        };
+        exec.note_spilled(&join.right, Role::Scan, size);
         Ok(self.keep(scan.slot, Materialized::Spilled(build)))
     }
 
@@ -246,7 +250,7 @@ impl<'h> MaterializedTables<'h> {
         }
         spilled.must_restart.set(true);
         exec.shared.states.release(self.charged_total.take());
-        Err(SqlError::internal("a join that starts again").into())
+        Err(SqlError::internal("an unfinished spilled join").into())
     }
 
     fn keep(&mut self, slot: usize, input: Materialized<'h>) -> Rc<Materialized<'h>> {
@@ -271,8 +275,7 @@ impl<'h> MaterializedTables<'h> {
         loop {
             exec.check_cancelled()?;
             arena.reset();
-            let at = (empty, false);
-            let Some(batch) = fetch_slots(scan, table, &mut cursor, at, BATCH, exec, &arena)?
+            let Some(batch) = fetch_slots(scan, table, &mut cursor, None, BATCH, exec, &arena)?
             else {
                 break;
             };
@@ -283,12 +286,16 @@ impl<'h> MaterializedTables<'h> {
                     *place = found;
                 }
                 if all_hold(&alone, &tuple, &cx)? {
-                    build.add((&tuple, scan.slot), &cx, states)?;
+                    build.add(&tuple, scan.slot, &cx, states)?;
                 }
             }
         }
         let build = build.finish(states)?;
-        exec.note_spilled(&join.right, Role::Scan, (1, build.bytes()));
+        let size = SpillSize {
+            runs: 1,
+            bytes: build.bytes(),
+        };
+        exec.note_spilled(&join.right, Role::Scan, size);
         Ok(self.keep(scan.slot, Materialized::Spilled(build)))
     }
 
@@ -300,14 +307,15 @@ impl<'h> MaterializedTables<'h> {
 
     fn build_hash_table<'x: 'h>(
         &self,
-        (slot, keys): (usize, &'h [HashKey]),
+        slot: usize,
+        keys: &'h [HashKey],
         rows: &[Slot<'h>],
         exec: &Exec<'x>,
     ) -> ExecResult<Option<JoinHashTable<'h>>> {
         let arena: &'h Bump = self.arena;
         let cx = cx_of(exec, arena);
         if let Some((_, own)) = number_key(keys, &self.tables, &cx)
-            && let Some(table) = JoinHashTable::of_numbers(rows, (slot, &own))
+            && let Some(table) = JoinHashTable::of_numbers(rows, slot, &own)
         {
             return Ok(Some(table));
         }
@@ -356,12 +364,11 @@ impl<'h> MaterializedTables<'h> {
         if unlocked && scan.access.can_visit_in_place() {
             let simple = alone.into_iter().filter(|e| !e.has_subquery());
             let conditions = Conditions::of(simple.collect());
-            return self.read_in_place(scan, table, (cursor, conditions), exec);
+            return self.read_in_place(scan, table, cursor, conditions, exec);
         }
         let mut rows: Vec<Slot<'h>> = Vec::new();
         let mut tuple = empty.to_vec();
-        let at = (empty, false);
-        while let Some(batch) = fetch_slots(scan, table, &mut cursor, at, BATCH, exec, held)? {
+        while let Some(batch) = fetch_slots(scan, table, &mut cursor, None, BATCH, exec, held)? {
             exec.check_cancelled()?;
             let before = rows.len();
             let cx = cx_of(exec, held);
@@ -388,7 +395,7 @@ impl<'h> MaterializedTables<'h> {
         may_spill: bool,
         exec: &Exec<'_>,
     ) -> ExecResult<bool> {
-        let over = self.count((new, may_spill), exec)?;
+        let over = self.charge(new, may_spill, exec)?;
         if rows.len() > MAX_ROWS && !may_spill {
             return Err(too_many());
         }
@@ -400,7 +407,8 @@ impl<'h> MaterializedTables<'h> {
         &self,
         scan: &'h Scan,
         table: &'h Table,
-        (mut cursor, mut conditions): (Cursor, Conditions<'h>),
+        mut cursor: Cursor,
+        mut conditions: Conditions<'h>,
         exec: &Exec<'x>,
     ) -> ExecResult<Option<Vec<Slot<'h>>>> {
         let arena: &'h Bump = self.arena;
@@ -414,6 +422,10 @@ impl<'h> MaterializedTables<'h> {
         };
         let mut rows: Vec<Slot<'h>> = Vec::new();
         let width = self.empty().len();
+        let batch = Batch {
+            pruning: &pruning,
+            limit: VISIT_BATCH,
+        };
         let mut progress = VisitOutcome::More;
         while progress == VisitOutcome::More {
             exec.check_cancelled()?;
@@ -430,18 +442,9 @@ impl<'h> MaterializedTables<'h> {
                 Ok(true)
             };
             progress = if scan.is_covering() {
-                let at = (exec, arena);
-                visit_entries(
-                    table,
-                    &columns,
-                    cursor,
-                    &pruning,
-                    at,
-                    VISIT_BATCH,
-                    &mut visit,
-                )?
+                visit_entries(table, &columns, cursor, batch, exec, arena, &mut visit)?
             } else {
-                visit_rows(table, cursor, &pruning, exec, VISIT_BATCH, &mut visit)?
+                visit_rows(table, cursor, batch, exec, &mut visit)?
             };
             if self.must_spill(rows.len() - before, &rows, true, exec)? {
                 return Ok(None);

@@ -83,7 +83,7 @@ use porpoise_kv::{CommitPosition, Read, ReadMode, StatementMark};
 use porpoise_rows::Firing;
 use porpoise_rows::Txn;
 use porpoise_types::{ColumnType, Value, ValueRef};
-use profile::{Profile, Role};
+use profile::{Profile, Role, SpillSize};
 use state::States;
 use std::cell::{Cell, RefCell, RefMut};
 use std::time::{Duration, Instant};
@@ -194,8 +194,7 @@ pub enum ConflictPolicy {
     Advance,
     /// No snapshot is pinned: the statement is run again with a new one.
     Restart,
-    /// READ COMMITTED, or `innodb_snapshot_isolation = OFF`: go on with the
-    /// newest version.
+    /// READ COMMITTED, or `innodb_snapshot_isolation = OFF`: the newest version is used.
     UseNewest,
 }
 
@@ -292,16 +291,15 @@ impl Exec<'_> {
     }
 
     /// Adds loops and rows to the counters of an operator.
-    pub fn end_part<T>(&self, part: &T, role: Role, did: (u64, u64), since: Option<Instant>) {
+    pub fn end_part<T>(&self, part: &T, role: Role, loops: u64, rows: u64, since: Option<Instant>) {
         if let (Some(profile), Some(since)) = (self.shared.profile, since) {
-            profile.add(part, role, did, since);
+            profile.add(part, role, loops, rows, since);
         }
     }
 
-    /// Adds what an operator has written to temporary files: number of runs or partitions, and
-    /// bytes.
-    pub(in crate::exec) fn note_spilled<T>(&self, part: &T, role: Role, size: (u64, u64)) {
-        if let Some(profile) = self.shared.profile.filter(|_| size.0 > 0) {
+    /// Adds what an operator has written to temporary files.
+    pub(in crate::exec) fn note_spilled<T>(&self, part: &T, role: Role, size: SpillSize) {
+        if let Some(profile) = self.shared.profile.filter(|_| size.runs > 0) {
             profile.add_spilled(part, role, size);
         }
     }

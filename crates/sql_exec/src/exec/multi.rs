@@ -5,7 +5,7 @@
 //! the same table, and the old values of other tables. All changes of a table are then written in
 //! one call.
 
-use super::assign::{ValueConverter, assign_in_slot, stays_in_partitions};
+use super::assign::{JoinedRow, ValueConverter, assign_in_slot, stays_in_partitions};
 use super::dml::{delete_rows, update_rows};
 use super::rows::{self, Demand};
 use super::state::{States, size_of_row};
@@ -43,7 +43,7 @@ pub(super) fn run(change: &Change, targets: &[Target], exec: &mut Exec<'_>) -> E
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> ExecResult<bool> {
         for (target, place) in targets.iter().zip(&place) {
             if let Some(buffered) = buffered.get_mut(*place) {
-                gather(change, target, buffered, row, cx, &converter, states)?;
+                buffer_change(change, target, buffered, row, cx, &converter, states)?;
             }
         }
         Ok(true)
@@ -71,7 +71,7 @@ pub(super) fn run(change: &Change, targets: &[Target], exec: &mut Exec<'_>) -> E
     Ok(done)
 }
 
-fn gather(
+fn buffer_change(
     change: &Change,
     target: &Target,
     buffered: &mut BufferedChanges,
@@ -98,12 +98,15 @@ fn gather(
     let before = found.row.values();
     let number = buffered.seen_keys.len() as u64;
     let new = assign_in_slot(
-        (&target.table, target.slot),
+        &target.table,
         &target.set,
         before,
         converter,
         number,
-        row,
+        JoinedRow {
+            changed: target.slot,
+            slots: row,
+        },
         cx,
     )?;
     states.hold(size_of_row(&new))?;

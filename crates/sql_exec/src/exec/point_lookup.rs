@@ -73,7 +73,7 @@ pub(super) fn run(
         })?;
     }
     outcome?;
-    exec.end_part(scan, Role::Scan, (1, sent), since);
+    exec.end_part(scan, Role::Scan, 1, sent, since);
     Ok(sent)
 }
 

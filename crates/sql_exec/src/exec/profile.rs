@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 /// Counters of one operator.
@@ -18,11 +19,28 @@ pub struct Actual {
     pub time_to_first_row: Duration,
     /// Total time, in all loops.
     pub time: Duration,
-    /// Number and bytes of the runs or partitions written to temporary files.
-    pub spilled: (u64, u64),
+    /// Runs or partitions written to temporary files.
+    pub spilled: SpillSize,
 }
 
-/// Tells operators with equal addresses apart: a query and its first field have the same one.
+/// Amount of data written to temporary files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpillSize {
+    /// Number of runs or partitions.
+    pub runs: u64,
+    /// Their size in bytes.
+    pub bytes: u64,
+}
+
+impl AddAssign for SpillSize {
+    fn add_assign(&mut self, other: SpillSize) {
+        self.runs += other.runs;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Kind of an operator. With the address it identifies the operator: a query and its first field
+/// have equal addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A query.
@@ -48,7 +66,7 @@ fn address<T>(part: &T) -> usize {
 
 impl Profile {
     /// Adds loops, rows and time to an operator.
-    pub fn add<T>(&self, part: &T, role: Role, (loops, rows): (u64, u64), since: Instant) {
+    pub fn add<T>(&self, part: &T, role: Role, loops: u64, rows: u64, since: Instant) {
         let time = since.elapsed();
         let mut parts = self.parts.borrow_mut();
         let actual = parts.entry((address(part), role)).or_default();
@@ -61,11 +79,10 @@ impl Profile {
     }
 
     /// Adds what an operator has written to temporary files.
-    pub fn add_spilled<T>(&self, part: &T, role: Role, (runs, bytes): (u64, u64)) {
+    pub fn add_spilled<T>(&self, part: &T, role: Role, size: SpillSize) {
         let mut parts = self.parts.borrow_mut();
         let actual = parts.entry((address(part), role)).or_default();
-        actual.spilled.0 += runs;
-        actual.spilled.1 += bytes;
+        actual.spilled += size;
     }
 
     /// Counters of an operator; `None` if it was never executed.
@@ -79,11 +96,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_add_up_by_address() {
+    fn counters_are_summed_by_address_and_role() {
         let profile = Profile::default();
         let (a, b) = ([1u8], [2u8]);
-        profile.add(&a, Role::Scan, (1, 2), Instant::now());
-        profile.add(&a, Role::Scan, (1, 3), Instant::now());
+        profile.add(&a, Role::Scan, 1, 2, Instant::now());
+        profile.add(&a, Role::Scan, 1, 3, Instant::now());
         let actual = profile.of(&a, Role::Scan).unwrap();
         assert_eq!((actual.loops, actual.rows), (2, 5));
         assert_eq!(profile.of(&a, Role::Sort), None);

@@ -81,7 +81,7 @@ pub(super) fn run_limited(
         count: most,
     };
     let sent = send(plan, &plan.root, window, exec, sink)?;
-    exec.end_part(plan, Role::Query, (1, sent), since);
+    exec.end_part(plan, Role::Query, 1, sent, since);
     Ok(sent)
 }
 

@@ -44,7 +44,7 @@ impl RowCursor {
     }
 }
 
-/// Appends a row for [`decode`].
+/// Encodes a row for [`decode`].
 fn encode(values: &[ValueRef<'_>], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&(values.len() as u64).to_le_bytes());
@@ -67,7 +67,7 @@ pub(super) struct SpillingCollect<'s> {
 }
 
 impl<'s> SpillingCollect<'s> {
-    /// Without rows.
+    /// A collection without rows.
     pub(super) fn new(states: &'s States) -> SpillingCollect<'s> {
         SpillingCollect {
             set: RowSet::default(),
@@ -102,12 +102,12 @@ impl<'s> SpillingCollect<'s> {
         Ok(())
     }
 
-    /// Bytes counted for it.
+    /// Bytes charged for the rows.
     pub(super) fn held(&self) -> u64 {
         self.set.held
     }
 
-    /// Ends adding.
+    /// The collected rows.
     pub(super) fn finish(mut self) -> Result<RowSet, SqlError> {
         if let Some(writer) = self.writer {
             self.set.file = Some(writer.finish()?);
@@ -138,12 +138,12 @@ impl ResultSink for SpillingCollect<'_> {
 
 type ByBytes = fn(&[u8], &[u8]) -> Ordering;
 
-/// Keeps the first of the rows that UNION takes for equal: in memory by a set of their keys,
-/// beyond the operator's share by a sort by key, and one by the order in which rows came.
+/// Keeps the first of equal rows, for UNION. In memory it has a set of their keys. Beyond the
+/// operator's share it sorts the rows by key, and those that it keeps by the order of their arrival.
 pub(super) struct DistinctCollect<'s, K> {
     key_of: K,
     keys: HashSet<Vec<u8>>,
-    /// Bytes counted for the keys.
+    /// Bytes charged for the keys.
     held: u64,
     rows: SpillingCollect<'s>,
     /// By key, with the number of the row in front of the row.
@@ -153,7 +153,7 @@ pub(super) struct DistinctCollect<'s, K> {
 }
 
 impl<'s, K: Fn(&[ValueRef<'_>]) -> Vec<u8>> DistinctCollect<'s, K> {
-    /// Without rows, which are equal if their keys are.
+    /// A collection without rows; two rows are equal if their keys are.
     pub(super) fn new(key_of: K, states: &'s States) -> DistinctCollect<'s, K> {
         DistinctCollect {
             key_of,
@@ -193,12 +193,12 @@ impl<'s, K: Fn(&[ValueRef<'_>]) -> Vec<u8>> DistinctCollect<'s, K> {
         Ok(())
     }
 
-    /// Bytes counted for it.
+    /// Bytes charged for the rows.
     pub(super) fn held(&self) -> u64 {
         self.held + self.rows.held() + self.sorter.as_ref().map_or(0, Sorter::held)
     }
 
-    /// Ends telling rows apart: a list to which others may be added.
+    /// The collected rows; rows that are added to them may be equal.
     pub(super) fn finish(mut self) -> ExecResult<SpillingCollect<'s>> {
         let states = self.states;
         states.release(std::mem::take(&mut self.held));

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_come_back_as_they_were() {
+    fn rows_round_trip() {
         let decimal = |text: &str| ValueRef::Decimal(Decimal::parse(text.as_bytes()).unwrap());
         let long = vec![7u8; CHUNK + 1];
         let rows: Vec<(&[u8], Vec<ValueRef<'_>>)> = vec![

@@ -1,6 +1,6 @@
 //! Batches of one scan: plain rows, locked rows, or entries of a covering index.
 
-use super::fetch::{Cursor, Entry, Fetched};
+use super::fetch::{Batch, Cursor, Entry, Fetched};
 use super::join::Tuple;
 use super::lock_rows::unlock;
 use super::pruning::Pruning;
@@ -41,31 +41,35 @@ pub(super) fn with_slot<'a>(
 }
 
 /// Fetches one batch of a scan, for a row of the tables joined before. With a lock these are the
-/// newest versions, locked. If conditions are given, rows that do not match are left out and
-/// unlocked again.
+/// newest versions, locked; with `filter_row`, the row of those tables, the scan's conditions are
+/// checked too: rows that do not match are left out and unlocked again.
 pub fn fetch_rows<'a, 'x: 'a>(
     scan: &'a Scan,
     table: &'a Table,
     cursor: &mut Cursor,
-    (tuple, judged): (Tuple<'a>, bool),
+    filter_row: Option<Tuple<'a>>,
     limit: usize,
     exec: &mut Exec<'x>,
     arena: &'a Bump,
 ) -> ExecResult<Option<Vec<Fetched<'a>>>> {
     let cx = cx_of(exec, arena);
     let pruning = Pruning::of(scan, table, &cx)?;
+    let batch = Batch {
+        pruning: &pruning,
+        limit,
+    };
     let Some(lock) = scan.lock() else {
-        return cursor.next((exec.read(), false), table, &pruning, exec, limit, arena);
+        return cursor.next(exec.read(), false, table, batch, exec, arena);
     };
     let since = exec.txn().mark();
     let mut matches = |candidate: RowRef<'a>| -> ExecResult<bool> {
-        if !judged {
+        let Some(filter_row) = filter_row else {
             return Ok(true);
-        }
-        let tuple = with_slot(tuple, scan.slot, Slot::Row(candidate), arena);
+        };
+        let tuple = with_slot(filter_row, scan.slot, Slot::Row(candidate), arena);
         all_true(&scan.filter, tuple, &cx)
     };
-    let rows = cursor.next_locked(table, (lock, &pruning), exec, limit, arena, &mut matches)?;
+    let rows = cursor.next_locked(table, lock, batch, exec, arena, &mut matches)?;
     let Some(rows) = rows else {
         return Ok(None);
     };
@@ -87,7 +91,7 @@ pub(super) fn fetch_slots<'a, 'x: 'a>(
     scan: &'a Scan,
     table: &'a Table,
     cursor: &mut Cursor,
-    at: (Tuple<'a>, bool),
+    filter_row: Option<Tuple<'a>>,
     limit: usize,
     exec: &mut Exec<'x>,
     arena: &'a Bump,
@@ -96,7 +100,7 @@ pub(super) fn fetch_slots<'a, 'x: 'a>(
         let entries = fetch_entries(scan, table, cursor, limit, exec, arena)?;
         return Ok(entries.map(|entries| entries.into_iter().map(|e| e.slot).collect()));
     }
-    let rows = fetch_rows(scan, table, cursor, at, limit, exec, arena)?;
+    let rows = fetch_rows(scan, table, cursor, filter_row, limit, exec, arena)?;
     let slots = |row| slot_of_row(scan, row, arena);
     Ok(rows.map(|rows| rows.into_iter().map(slots).collect()))
 }
@@ -120,5 +124,9 @@ pub(super) fn fetch_entries<'a, 'x: 'a>(
             held.last().map_or(0, |last| last + 1)
         }
     };
-    cursor.next_entries(table, (&pruning, width), exec, limit, arena)
+    let batch = Batch {
+        pruning: &pruning,
+        limit,
+    };
+    cursor.next_entries(table, batch, width, exec, arena)
 }

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_compare_as_values_do() {
+    fn encoded_bytes_compare_like_their_values() {
         let int = |v| Value::Int(v);
         let ints = [int(i64::MIN), int(-1), int(0), int(1), int(i64::MAX)];
         agree(&ColumnType::bigint(), &ints);

@@ -14,6 +14,7 @@
 
 use super::collect::Order;
 use super::join::tables_of;
+use super::profile::SpillSize;
 use super::query::LimitWindow;
 use super::rowstore::{Place, RowStore, Values, values_of};
 use super::sort::SortKeys;
@@ -203,7 +204,7 @@ impl<'p> SortBuffer<'p> {
     }
 
     /// Number of runs, and the size of their file.
-    pub(super) fn spilled(&self) -> (u64, u64) {
+    pub(super) fn spilled(&self) -> SpillSize {
         self.runs.size()
     }
 
@@ -377,9 +378,9 @@ impl<'p> SortBuffer<'p> {
     /// Writes a run ordered by the DISTINCT columns. A value is the row's number, its sort key with
     /// a length prefix, and the row.
     fn write_distinct_run(&mut self, states: &States) -> Result<(), SqlError> {
-        let (run, _) = self.runs.size();
+        let run = self.runs.size().runs;
         let (plan, store, width) = (self.plan, &self.store, self.plan.items.len());
-        let mut keyed = RowStore::default();
+        let mut by_distinct_key = RowStore::default();
         let mut places = Vec::with_capacity(self.entries.len());
         let mut pacer = Pacer::new();
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -396,15 +397,20 @@ impl<'p> SortBuffer<'p> {
             value.extend_from_slice(sort_key);
             value.extend_from_slice(store.encoded(entry.place, width));
             places.push(
-                keyed
+                by_distinct_key
                     .add(&key, &[ValueRef::Bytes(&value)])
                     .ok_or_else(too_many)?,
             );
         }
         sorting::sort_by(&mut places, sorting::RUN_CHEAP, |a, b| {
-            keyed.key(*a).cmp(keyed.key(*b))
+            by_distinct_key.key(*a).cmp(by_distinct_key.key(*b))
         })?;
-        let record = |place: &Place| (keyed.key(*place), keyed.bytes_of(*place));
+        let record = |place: &Place| {
+            (
+                by_distinct_key.key(*place),
+                by_distinct_key.bytes_of(*place),
+            )
+        };
         self.runs.write_run(places.iter().map(record), states)
     }
 
@@ -504,7 +510,7 @@ impl<'p> SortBuffer<'p> {
         }
         let compare = |a: &[u8], b: &[u8]| keys.compare(a, b);
         let rows = Sorted::Merged(self.runs.merge(compare, states)?);
-        send_window(rows, width, (sink, window), states)
+        send_window(rows, width, sink, window, states)
     }
 
     /// Merges the runs, sorts the first row of each set of equal rows, and sends the LIMIT window.
@@ -544,7 +550,7 @@ impl<'p> SortBuffer<'p> {
             last.extend_from_slice(merge.key());
         }
         merge.close(states);
-        send_window(sorter.finish(states)?, width, (sink, window), states)
+        send_window(sorter.finish(states)?, width, sink, window, states)
     }
 }
 
@@ -552,7 +558,8 @@ impl<'p> SortBuffer<'p> {
 fn send_window<C: Fn(&[u8], &[u8]) -> Ordering>(
     mut rows: Sorted<C>,
     width: usize,
-    (sink, window): (&mut dyn ResultSink, LimitWindow),
+    sink: &mut dyn ResultSink,
+    window: LimitWindow,
     states: &States,
 ) -> ExecResult<u64> {
     let (mut passed, mut sent) = (0, 0);

@@ -117,7 +117,8 @@ impl<'h> SpillingBuild<'h> {
     /// Adds the row in one slot of a tuple whose other slots are empty.
     pub(super) fn add(
         &mut self,
-        (tuple, slot): (Tuple<'_>, usize),
+        tuple: Tuple<'_>,
+        slot: usize,
         cx: &EvalCx<'_>,
         states: &States,
     ) -> ExecResult<()> {
@@ -144,7 +145,7 @@ impl<'h> SpillingBuild<'h> {
         Ok(index.add(&hash, &position.to_bytes(), states)?)
     }
 
-    /// Ends writing.
+    /// The build input, after its last row.
     pub(super) fn finish(self, states: &States) -> ExecResult<SpilledBuild<'h>> {
         let index = match self.index {
             Some(sorter) => Some(Index::new(sorter, self.hasher, states)?),
@@ -287,12 +288,12 @@ impl<'h> SpilledBuild<'h> {
         Ok(Candidates::SharedLists(lists, of))
     }
 
-    /// Calls a function for each row until it wants no more. Rows for which it returns true are
-    /// copied and passed to `keep`.
+    /// Calls `decide` for each row until it wants no more. Matching rows are copied and passed to
+    /// `keep`.
     pub(super) fn for_each<'a>(
         &self,
         arena: &'a Bump,
-        judge: &mut dyn FnMut(Slot<'_>) -> ExecResult<Decision>,
+        decide: &mut dyn FnMut(Slot<'_>) -> ExecResult<Decision>,
         keep: &mut dyn FnMut(Slot<'a>),
     ) -> ExecResult<()>
     where
@@ -305,7 +306,7 @@ impl<'h> SpilledBuild<'h> {
             pacer.tick()?;
             scratch.reset();
             let slot = decode(self.table, reader.value(), &scratch)?;
-            match judge(slot)? {
+            match decide(slot)? {
                 Decision::NoMatch => {}
                 Decision::Match => {
                     let bytes: &'a [u8] = arena.alloc_slice_copy(reader.value());

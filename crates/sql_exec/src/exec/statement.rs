@@ -4,11 +4,11 @@ use super::{Changes, Exec, ExecResult, ResultSink, dml, insert, load, multi, que
 use crate::plan::sinks::{InsertRows, Plan, Targets};
 use porpoise_rows::AutoIncOptions;
 
-/// What a statement did.
+/// Result of a statement.
 pub enum StatementOutcome {
-    /// Sent so many rows.
+    /// Number of rows sent.
     Rows(u64),
-    /// Changed rows.
+    /// Numbers of changed rows.
     Changes(Changes),
 }
 

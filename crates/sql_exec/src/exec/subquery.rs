@@ -114,7 +114,8 @@ impl RunQueries for Shared<'_> {
     fn each_value<'a>(
         &self,
         test: &'a QueryTest,
-        (row, cx): (&[Slot<'a>], &EvalCx<'a>),
+        row: &[Slot<'a>],
+        cx: &EvalCx<'a>,
         most: usize,
         visit: &mut dyn FnMut(ValueRef<'_>),
     ) -> Result<bool> {

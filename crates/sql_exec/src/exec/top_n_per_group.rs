@@ -14,7 +14,7 @@
 //! the rows are passed on.
 //!
 //! *Fallback.* The operator may pass on too many rows, because window and filter follow. If the
-//! memory is used up, it passes on what it keeps and starts again with empty partitions. If it has
+//! memory is used up, it passes on the rows that it keeps, and continues with empty partitions. If it has
 //! kept more than half of the rows until then, or of the first [`SAMPLE`] rows, it passes on all
 //! others at once, as it does where sort keys are not memcomparable. It needs no temporary file:
 //! the sort of the window above writes one.
@@ -47,7 +47,7 @@ use porpoise_base::interrupt::Pacer;
 use porpoise_types::ValueRef;
 use std::collections::{BTreeMap, HashMap};
 
-/// Number of rows after which the operator judges whether it drops enough of them.
+/// Number of rows after which the operator checks whether it drops enough of them.
 const SAMPLE: u64 = 1 << 16;
 
 /// Bytes that are charged at a time.
@@ -62,7 +62,7 @@ const KEY_BYTES: u64 = 96;
 /// Approximate memory of a row, without its bytes.
 const ROW_BYTES: u64 = 32;
 
-/// Which rows of a partition are kept.
+/// The condition on the rank of the rows that are kept.
 #[derive(Clone, Copy)]
 struct Kept {
     ranking: Ranking,
@@ -315,6 +315,6 @@ pub(super) fn run(
     let arena = Bump::new();
     groups.flush(&cx_of(exec, &arena))?;
     let sent = groups.sent;
-    exec.end_part(operator, Role::Group, (1, sent), since);
+    exec.end_part(operator, Role::Group, 1, sent, since);
     Ok(())
 }

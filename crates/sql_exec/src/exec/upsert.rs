@@ -1,6 +1,6 @@
 //! INSERT ... ON DUPLICATE KEY UPDATE, row by row.
 
-use super::assign::{ValueConverter, assign_in_slot, satisfies_check_option};
+use super::assign::{JoinedRow, ValueConverter, assign_in_slot, satisfies_check_option};
 use super::query::cx_of;
 use super::{Changes, ConflictPolicy, Exec, ExecError, ExecResult};
 use crate::expr::eval::{EvalCx, Slot};
@@ -9,7 +9,8 @@ use bumpalo::Bump;
 use porpoise_rows::{GeneratedIds, InsertMode, Inserted, RowChange, UpdateMode};
 use porpoise_types::{Value, ValueRef};
 
-/// All rows; `select_values` each stand values of the SELECT's tables, where there are any.
+/// Inserts all rows, or updates those whose keys exist. `select_values` has, for each row of an
+/// INSERT ... SELECT, the values of the SELECT's tables that the assignments read.
 pub(super) fn insert_or_update_all(
     plan: &Insert,
     rows: Vec<Vec<Value>>,
@@ -25,7 +26,7 @@ pub(super) fn insert_or_update_all(
             *value = id;
         }
         let select_values = select_values.get(at).map_or(&[][..], Vec::as_slice);
-        if insert_or_update(plan, (&mut row, select_values), at, exec, (ids, changes))? {
+        if insert_or_update(plan, &mut row, select_values, at, exec, ids, changes)? {
             ids.note_inserted(at, &row);
         }
     }
@@ -35,10 +36,12 @@ pub(super) fn insert_or_update_all(
 /// Inserts a row, or updates the row with the same key. Returns whether the row was inserted.
 fn insert_or_update(
     plan: &Insert,
-    (row, select_values): (&mut [Value], &[Value]),
+    row: &mut [Value],
+    select_values: &[Value],
     at: usize,
     exec: &mut Exec<'_>,
-    (ids, changes): (&mut GeneratedIds, &mut Changes),
+    ids: &mut GeneratedIds,
+    changes: &mut Changes,
 ) -> ExecResult<bool> {
     let number = at as u64 + 1;
     // VALUES() may name a generated column.
@@ -73,15 +76,12 @@ fn insert_or_update(
     };
     let before = old.row(&plan.table)?.values();
     let converter = ValueConverter::new(exec, plan.mode == InsertMode::Ignore, 1);
-    let new = assign_in_slot(
-        (&plan.table, 0),
-        &plan.on_duplicate,
-        before,
-        &converter,
-        number,
-        &slots,
-        &cx,
-    )?;
+    let joined = JoinedRow {
+        changed: 0,
+        slots: &slots,
+    };
+    let (table, set) = (&plan.table, &plan.on_duplicate);
+    let new = assign_in_slot(table, set, before, &converter, number, joined, &cx)?;
     if let Some(check) = &plan.check {
         let ignore = plan.mode == InsertMode::Ignore;
         if !satisfies_check_option(check, &plan.table, &new, ignore, exec)? {

@@ -3,8 +3,7 @@
 //! Invariant: while a visitor runs, the transaction is borrowed and the engine's memory is pinned.
 //! A visitor must not read other rows, wait, or write to a client.
 
-use super::fetch::Cursor;
-use super::pruning::Pruning;
+use super::fetch::{Batch, Cursor};
 use super::{Exec, ExecError, ExecResult};
 use crate::bind::Origin;
 use crate::error::SqlError;
@@ -102,7 +101,8 @@ pub(super) fn copied_slot<'a>(
 pub(super) fn columns_of_entries(
     plan: &QueryPlan,
     slot: usize,
-    (table, index): (&Table, usize),
+    table: &Table,
+    index: usize,
 ) -> Vec<usize> {
     let entry_columns = table.columns_in_entries(index);
     let is_derived = |origin: &Origin| matches!(origin, Origin::Derived(_));
@@ -123,15 +123,15 @@ pub(super) fn columns_of_entries(
     columns
 }
 
-/// Visits the next rows, about `limit`, until the visitor returns that it wants no more.
+/// Visits the next rows, about as many as the batch has, until the visitor returns that it wants no more.
 pub(super) fn visit_rows(
     table: &Table,
     cursor: &mut Cursor,
-    pruning: &Pruning,
+    batch: Batch<'_>,
     exec: &Exec<'_>,
-    limit: usize,
     visit: &mut impl FnMut(&Slot<'_>) -> ExecResult<bool>,
 ) -> ExecResult<VisitOutcome> {
+    let Batch { pruning, limit } = batch;
     let read = exec.read();
     let mut visitor = Visitor::new(visit);
     match cursor {
@@ -150,7 +150,7 @@ pub(super) fn visit_rows(
             visitor.outcome(false)
         }
         Cursor::IndexMerge(_) | Cursor::Loose(_) => {
-            Err(SqlError::internal("rows of such a path are not visited in place").into())
+            Err(SqlError::internal("an index merge or loose scan is not visited in place").into())
         }
         Cursor::Scan { spec, position } => {
             if position.done() || spec.ranges.is_empty() {
@@ -170,9 +170,9 @@ pub(super) fn visit_entries(
     table: &Table,
     columns: &[usize],
     cursor: &mut Cursor,
-    pruning: &Pruning,
-    (exec, arena): (&Exec<'_>, &Bump),
-    limit: usize,
+    batch: Batch<'_>,
+    exec: &Exec<'_>,
+    arena: &Bump,
     visit: &mut impl FnMut(&Slot<'_>) -> ExecResult<bool>,
 ) -> ExecResult<VisitOutcome> {
     let Some((spec, position)) = cursor.entries() else {
@@ -199,14 +199,14 @@ pub(super) fn visit_entries(
             ControlFlow::Continue(())
         }
     };
-    let (read, partitions) = (exec.read(), pruning.partitions());
+    let (read, partitions) = (exec.read(), batch.pruning.partitions());
     let mut txn = exec.txn();
     let more = txn.scan_entries(
         table,
         spec,
         partitions,
         read,
-        (position, limit),
+        (position, batch.limit),
         &mut visit_entry,
     )?;
     txn.count_entries(spec, visited);

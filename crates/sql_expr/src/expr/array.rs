@@ -1,12 +1,12 @@
 //! Arrays of multi-valued indexes (manual, "CREATE INDEX Statement", Multi-Valued Indexes):
-//! `CAST(... AS type ARRAY)`, and the keys of elements that tests of arrays look for.
+//! `CAST(... AS type ARRAY)`, and the index keys that MEMBER OF and similar tests look up.
 //!
 //! Invariants:
 //! 1. The conversion of an element depends on no setting of a session, so that rows and look-ups
 //!    agree on it.
-//! 2. JSON values that are equal have equal keys, or [`keys`] knows all of their keys, or it says
-//!    that it does not know. Tests are evaluated again on the rows, as comparisons of JSON, so that
-//!    a key that different values share finds too much only.
+//! 2. Equal JSON values have equal keys, or [`keys`] returns all of their keys, or it returns NULL
+//!    (unknown). The test is evaluated again on the rows found, as a comparison of JSON, so a key
+//!    that different values share only finds rows that are then rejected.
 
 use super::ArrayTestKind;
 use super::eval::EvalCx;
@@ -20,7 +20,7 @@ use porpoise_types::{
 };
 use std::slice;
 
-/// Doubles below are all integers that compare equal to them, if they are whole.
+/// 2^53: below it, each whole double equals exactly one integer.
 const EXACT_DOUBLES: f64 = 9_007_199_254_740_992.0;
 
 /// Error codes of elements; the writer of the row adds the name of the index.
@@ -96,14 +96,15 @@ fn element_error(error: JsonStoreError, item: &Json, element: &ColumnType) -> Sq
     }
 }
 
-/// The encoded array of keys one of which every array has that passes a test with this operand;
-/// NULL if they are not known.
+/// Encodes the keys to look up for a test with this operand: every array that passes the test
+/// contains at least one of them. NULL if they are not known.
 ///
 /// # Errors
 /// A cancelled statement.
 pub fn keys<'a>(
     kind: ArrayTestKind,
-    (value, ty): (ValueRef<'_>, &ColumnType),
+    value: ValueRef<'_>,
+    ty: &ColumnType,
     element: &ColumnType,
     cx: &EvalCx<'a>,
 ) -> Result<ValueRef<'a>> {
@@ -123,7 +124,7 @@ pub fn keys<'a>(
     let mut array = ArrayBuilder::default();
     let known = match (kind, &operand) {
         (ArrayTestKind::Contains, Json::Array(items)) => {
-            // All of them must be there: any of them finds the rows.
+            // The array must contain all elements, so looking up any of them finds the rows.
             items
                 .iter()
                 .any(|item| add_keys(item, element, &mut array).is_some())

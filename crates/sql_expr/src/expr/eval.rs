@@ -466,7 +466,7 @@ fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Valu
         }
         ExprKind::CastArray(arg) => array::cast(eval(arg, row, cx)?, &arg.ty, &e.ty, cx),
         ExprKind::ArrayKeys(kind, arg) => {
-            array::keys(*kind, (eval(arg, row, cx)?, &arg.ty), &e.ty, cx)
+            array::keys(*kind, eval(arg, row, cx)?, &arg.ty, &e.ty, cx)
         }
         ExprKind::UserVariable(name) => {
             let variables = cx.env.user_variables.borrow();

@@ -65,7 +65,8 @@ impl Env {
 /// Whether a non-NULL value is in the list. The outer `None` means that the caller
 /// must scan the list; the inner `None` is SQL's unknown.
 pub fn probe<'a>(
-    (value, arg): (ValueRef<'a>, &'a Expr),
+    value: ValueRef<'a>,
+    arg: &'a Expr,
     list: &'a [(CompareAs, Expr)],
     cx: &EvalCx<'a>,
 ) -> Result<Option<Option<bool>>> {
@@ -99,7 +100,7 @@ pub fn probe<'a>(
         }
     };
     let mut key = Vec::with_capacity(24);
-    if !encode((value, arg), how, cx, &mut key)? {
+    if !encode(value, arg, how, cx, &mut key)? {
         return Ok(None);
     }
     Ok(Some(if set.keys.contains(&key) {
@@ -132,7 +133,7 @@ fn set_of<'a>(
             continue;
         }
         let mut key = Vec::with_capacity(24);
-        if !encode((value, item), how, cx, &mut key)? {
+        if !encode(value, item, how, cx, &mut key)? {
             return Ok(None);
         }
         set.keys.insert(key);
@@ -143,7 +144,8 @@ fn set_of<'a>(
 /// Appends the encoding of a value. Returns false if that takes a conversion: a
 /// conversion may warn, and must do so once for each row.
 fn encode(
-    (value, e): (ValueRef<'_>, &Expr),
+    value: ValueRef<'_>,
+    e: &Expr,
     how: CompareAs,
     cx: &EvalCx<'_>,
     key: &mut Vec<u8>,

@@ -111,12 +111,12 @@ pub fn is_in<'a>(
         return Ok(None);
     }
     if list.len() >= in_set::MIN_HASHED_ITEMS
-        && let Some(found) = in_set::probe((value, arg), list, cx)?
+        && let Some(found) = in_set::probe(value, arg, list, cx)?
     {
         return Ok(found);
     }
     if let ValueRef::Bytes(text) = value
-        && let Some(found) = is_in_texts((text, arg), list, cx)?
+        && let Some(found) = is_in_texts(text, arg, list, cx)?
     {
         return Ok(Some(found));
     }
@@ -136,7 +136,8 @@ pub fn is_in<'a>(
 /// IN with a list of constant texts in the argument's character set, which are compared without a
 /// conversion. `None`: the list has other items.
 fn is_in_texts<'a>(
-    (text, arg): (&[u8], &Expr),
+    text: &[u8],
+    arg: &Expr,
     list: &'a [(CompareAs, Expr)],
     cx: &EvalCx<'a>,
 ) -> Result<Option<bool>> {

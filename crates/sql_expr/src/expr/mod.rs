@@ -283,8 +283,7 @@ pub enum ExprKind {
     CastArray(Box<Expr>),
     /// The test of a JSON array, and the look-up that finds the rows for which it may be true.
     ArrayTest(Box<ArrayTest>),
-    /// The encoded array of the elements, of the node's type, one of which an array has that passes
-    /// a test with this operand; NULL if that is not known.
+    /// The encoded array of the keys to look up for a test with this operand ([`array::keys`]).
     ArrayKeys(ArrayTestKind, Box<Expr>),
     /// `expr + INTERVAL n unit` (or minus).
     DateAdd {

@@ -243,7 +243,7 @@ impl<'t> NumberExpr<'t> {
             ExprKind::Arith(op, args) => {
                 let [a, b] = args.as_ref();
                 let (x, y) = (Self::of(a, tables, cx)?, Self::of(b, tables, cx)?);
-                arithmetic(*op, (x, a), (y, b), e)
+                arithmetic(*op, x, a, y, b, e)
             }
             _ => constant(e, cx),
         }
@@ -271,8 +271,10 @@ impl<'t> NumberExpr<'t> {
 /// Compiles arithmetic, if its result is a number of the type of `e`.
 fn arithmetic<'t>(
     op: ArithOp,
-    (x, a): (NumberExpr<'t>, &Expr),
-    (y, b): (NumberExpr<'t>, &Expr),
+    x: NumberExpr<'t>,
+    a: &Expr,
+    y: NumberExpr<'t>,
+    b: &Expr,
     e: &Expr,
 ) -> Option<NumberExpr<'t>> {
     let plain = |e: &Expr| e.ty.is_integer() || e.ty.kind == Kind::Decimal;

@@ -96,7 +96,7 @@ pub struct QueryTest {
     pub kind: TestKind,
     /// The left operand, one expression for each column; empty for Scalar, Column and Exists.
     pub left: Vec<Expr>,
-    /// How each left value is compared with its column.
+    /// The comparison of each left value with its column.
     pub compare_as: Vec<CompareAs>,
 }
 
@@ -163,7 +163,8 @@ pub trait RunQueries {
     fn each_value<'a>(
         &self,
         test: &'a QueryTest,
-        at: (&[Slot<'a>], &EvalCx<'a>),
+        row: &[Slot<'a>],
+        cx: &EvalCx<'a>,
         most: usize,
         visit: &mut dyn FnMut(ValueRef<'_>),
     ) -> Result<bool>;

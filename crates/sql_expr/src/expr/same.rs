@@ -2,7 +2,7 @@
 
 use super::{Expr, ExprKind};
 
-/// How an expression compares to a pattern without parameters.
+/// Comparison of an expression with a pattern without parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// Equal: both have the same value for every row.

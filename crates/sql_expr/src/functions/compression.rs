@@ -17,10 +17,10 @@ const PIECE: usize = 64 * 1024;
 /// Bytes of the length in front of a stream.
 const HEADER: usize = 4;
 
-/// The bits of the length that count.
+/// Mask of the length; the two high bits are reserved.
 const LENGTH_BITS: u32 = 0x3fff_ffff;
 
-/// Why a value cannot be decompressed.
+/// Reason for which a value cannot be decompressed.
 enum Corrupt {
     /// The stream is no zlib stream, or ends early.
     Data,
@@ -162,6 +162,6 @@ fn compressed_type(args: &[Expr], _: Collation) -> ColumnType {
 /// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("COMPRESS", (1, 1), compressed_type, IfArgument, compress, "The text compressed by zlib, behind its length.", "HEX(LEFT(COMPRESS('abc'), 4))" => "03000000"),
-    f!("UNCOMPRESS", (1, 1), long_blob, Always, uncompress, "The text of which COMPRESS made the argument.", "UNCOMPRESS(COMPRESS('abc'))" => "abc"),
-    f!("UNCOMPRESSED_LENGTH", (1, 1), unsigned, Always, uncompressed_length, "The length of what UNCOMPRESS gives.", "UNCOMPRESSED_LENGTH(COMPRESS(REPEAT('a', 30)))" => "30"),
+    f!("UNCOMPRESS", (1, 1), long_blob, Always, uncompress, "The text that COMPRESS compressed.", "UNCOMPRESS(COMPRESS('abc'))" => "abc"),
+    f!("UNCOMPRESSED_LENGTH", (1, 1), unsigned, Always, uncompressed_length, "The length of the result of UNCOMPRESS.", "UNCOMPRESSED_LENGTH(COMPRESS(REPEAT('a', 30)))" => "30"),
 ];

@@ -154,7 +154,7 @@ pub const FUNCTIONS: &[Function] = &[
         nullable: Nullable::IfArgument,
         ty: |args, _| args.first().map_or_else(ColumnType::null, |e| e.ty.clone()),
         run: |c| Ok(c.values.first().copied().unwrap_or(ValueRef::Null)),
-        doc: "Its argument; ONLY_FULL_GROUP_BY does not ask what determines it.",
+        doc: "Its argument, exempt from the check of ONLY_FULL_GROUP_BY.",
         example: ("ANY_VALUE(5)", "5"),
     },
     entry(
@@ -228,14 +228,14 @@ pub const FUNCTIONS: &[Function] = &[
         Nullable::Never,
         bigint,
         |c| Ok(ValueRef::Int(c.cx.env.row_count)),
-        "Rows changed by the statement before.",
+        "Rows changed by the previous statement.",
     ),
     entry(
         "FOUND_ROWS",
         Nullable::Never,
         bigint,
         |c| Ok(ValueRef::UInt(c.cx.env.found_rows)),
-        "Rows the SELECT before would have returned without LIMIT.",
+        "Rows that the previous SELECT would have returned without LIMIT.",
     ),
     Function {
         name: "LAST_INSERT_ID",
@@ -274,7 +274,7 @@ pub const FUNCTIONS: &[Function] = &[
         nullable: Nullable::Never,
         ty: bigint,
         run: coercibility,
-        doc: "How strongly the argument insists on its collation.",
+        doc: "The coercibility of the argument's collation.",
         example: ("COERCIBILITY('a' COLLATE utf8mb4_bin)", "0"),
     },
     Function {
@@ -294,7 +294,7 @@ pub const FUNCTIONS: &[Function] = &[
         nullable: Nullable::Never,
         ty: bigint,
         run: sleep,
-        doc: "Waits so many seconds; 1 when it was interrupted.",
+        doc: "Waits for a number of seconds; 1 if it was interrupted.",
         example: ("SLEEP(0)", "0"),
     },
 ];

@@ -18,7 +18,6 @@
 //!    [`super::regexp`] limits. A full cache is cleared and reused; the search never gives up.
 //! 3. If the automaton cannot decide (a Unicode word boundary next to a non-ASCII character), the
 //!    result is [`Search::Undecided`], and the caller limits the library's cost.
-//!    ASCII), the answer is [`Search::Undecided`]: the caller bounds the library's cost.
 
 use fancy_regex::Expr;
 use porpoise_base::interrupt::{self, Interrupted};
@@ -150,7 +149,7 @@ impl Linear {
             Walk::None => return Ok(Search::None),
             Walk::Undecided => return Ok(Search::Undecided),
         };
-        Ok(match self.start(backward, text, (at, end))? {
+        Ok(match self.start(backward, text, at, end)? {
             // An empty match inside a character does not count.
             Walk::At(start) if text.is_char_boundary(start) && text.is_char_boundary(end) => {
                 Search::Found(start, end)
@@ -206,7 +205,8 @@ impl Linear {
         &self,
         cache: &mut Cache,
         text: &str,
-        (at, end): (usize, usize),
+        at: usize,
+        end: usize,
     ) -> Result<Walk, Interrupted> {
         let dfa = &self.backward;
         let input = Input::new(text).range(at..end).anchored(Anchored::Yes);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn automata_find_what_the_library_finds() {
+    fn automata_and_the_regex_library_find_the_same_matches() {
         let patterns = [
             "a",
             "",
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_backtracking_is_left_to_the_library() {
+    fn patterns_with_backtracking_are_left_to_the_library() {
         for pattern in [
             r"(a)\1", "a(?=b)", "(?<!a)b", "(?>a+)b", "a++b", r"a\Kb", "(a",
         ] {

@@ -86,7 +86,7 @@ pub const FUNCTIONS: &[Function] = &[
         Nullable::Always,
         truth,
         get_lock,
-        "Takes a name, waiting so many seconds for it; 1 when it is taken.",
+        "Takes a lock by name, waiting for at most a number of seconds; 1 if it was taken.",
         ("GET_LOCK('a', 1) + GET_LOCK('A', 0)", "2"),
     ),
     entry(
@@ -95,7 +95,7 @@ pub const FUNCTIONS: &[Function] = &[
         Nullable::Always,
         truth,
         release_lock,
-        "Gives a name back.",
+        "Releases a lock.",
         ("RELEASE_LOCK('never taken') IS NULL", "1"),
     ),
     entry(
@@ -104,7 +104,7 @@ pub const FUNCTIONS: &[Function] = &[
         Nullable::Never,
         bigint,
         release_all,
-        "Gives back all names; how many times they were held.",
+        "Releases all locks of the session. Returns their number.",
         ("GET_LOCK('b', 1) * 0 + RELEASE_ALL_LOCKS() > 0", "1"),
     ),
     entry(
@@ -113,7 +113,7 @@ pub const FUNCTIONS: &[Function] = &[
         Nullable::Never,
         truth,
         is_free,
-        "Whether no session holds a name.",
+        "Whether no session holds a lock.",
         ("IS_FREE_LOCK('c')", "1"),
     ),
     entry(
@@ -122,7 +122,7 @@ pub const FUNCTIONS: &[Function] = &[
         Nullable::Always,
         super::unsigned,
         is_used,
-        "The connection that holds a name.",
+        "The connection that holds a lock.",
         ("IS_USED_LOCK('c') IS NULL", "1"),
     ),
 ];

@@ -272,11 +272,11 @@ pub struct Maintain<'a> {
 pub struct HistogramClause<'a> {
     /// The columns.
     pub columns: &'a [Ident<'a>],
-    /// What happens to their histograms.
+    /// The change of their histograms.
     pub action: HistogramAction<'a>,
 }
 
-/// What happens to histograms.
+/// Change of histograms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistogramAction<'a> {
     /// `[WITH n BUCKETS] [{AUTO | MANUAL} UPDATE]`

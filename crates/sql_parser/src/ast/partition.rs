@@ -5,7 +5,7 @@ use super::{Expr, Ident, TableOption};
 /// PARTITION BY
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PartitionBy<'a> {
-    /// How rows are mapped to partitions.
+    /// The mapping of rows to partitions.
     pub scheme: PartitionScheme<'a>,
     /// PARTITIONS
     pub count: Option<u64>,

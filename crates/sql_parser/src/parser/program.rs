@@ -6,8 +6,8 @@
 //! variables grows and shrinks with the blocks; a slot is never used twice, so that a frame is one
 //! array.
 //!
-//! A body may also be parsed in pieces: [`super::super::Literals::Variables`] has the places of the
-//! variables that were found when the whole was parsed.
+//! The statements of a body may also be parsed again one by one. [`super::super::Literals::Variables`]
+//! then has the positions of the variables that were found when the whole body was parsed.
 
 use bumpalo::collections::Vec as BumpVec;
 
@@ -232,7 +232,7 @@ impl<'a> Parser<'a> {
 
     /// A statement that takes no label.
     fn simple_statement(&mut self) -> PResult<Step<'a>> {
-        let assigns = self.is_kw(Kw::SET) && !self.sets_something_else();
+        let assigns = self.is_kw(Kw::SET) && !self.assigns_no_variable();
         match self.token.keyword {
             Kw::IF => self.if_statement(),
             Kw::CASE => self.case_statement(),
@@ -281,12 +281,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Whether SET at the current token assigns no variables: SET TRANSACTION, PASSWORD, ROLE.
-    fn sets_something_else(&mut self) -> bool {
+    fn assigns_no_variable(&mut self) -> bool {
         let next = self.peek();
         match next.keyword {
             Kw::TRANSACTION | Kw::PASSWORD | Kw::ROLE | Kw::DEFAULT => true,
             Kw::GLOBAL | Kw::SESSION | Kw::LOCAL => {
-                // SET SESSION TRANSACTION: one token too far for the parser, so the text decides.
+                // SET SESSION TRANSACTION: the parser sees only one token ahead, so the text is searched.
                 let rest = self.text.get(next.end as usize..).unwrap_or_default();
                 let word = rest.trim_ascii_start().get(..11);
                 word.is_some_and(|word| word.eq_ignore_ascii_case(b"TRANSACTION"))

@@ -47,7 +47,7 @@ impl<'a> Parser<'a> {
             Some(_) => Some(TriggerOrder::Precedes(self.ident()?)),
             None => None,
         };
-        // Whether the event has the row is told when the body is compiled.
+        // The check that the event has the row follows when the body is compiled.
         let rows = RowVariables {
             old: true,
             new: true,

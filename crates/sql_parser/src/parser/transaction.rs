@@ -127,17 +127,27 @@ impl<'a> Parser<'a> {
 
     fn xid(&mut self) -> PResult<Xid<'a>> {
         let mut xid = Xid {
-            global: self.bytes()?,
+            global: self.xid_part()?,
             branch: &[],
             format: 1,
         };
         if self.eat(K::Comma) {
-            xid.branch = self.bytes()?;
+            xid.branch = self.xid_part()?;
             if self.eat(K::Comma) {
                 xid.format = self.uint()?;
             }
         }
         Ok(xid)
+    }
+
+    /// Parses gtrid or bqual: at most 64 bytes.
+    fn xid_part(&mut self) -> PResult<&'a [u8]> {
+        let at = self.token.span();
+        let bytes = self.bytes()?;
+        if bytes.len() > 64 {
+            return self.error_at(at);
+        }
+        Ok(bytes)
     }
 
     /// Parses a string, hexadecimal or binary literal as bytes.

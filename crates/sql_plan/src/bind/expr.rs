@@ -399,7 +399,7 @@ impl Binder<'_> {
                 );
                 compare(CmpOp::Eq, a, b)
             }
-            _ => Err(SqlError::internal("an operator that binds nowhere")),
+            _ => Err(SqlError::internal("an operator without a binding")),
         }
     }
 

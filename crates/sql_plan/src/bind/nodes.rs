@@ -82,8 +82,8 @@ pub fn numeric_operand(e: &Expr) -> Expr {
     e
 }
 
-/// An operand of arithmetic: as [`numeric_operand`]; a moment computed from text is the number of its
-/// digits.
+/// An operand of arithmetic: as [`numeric_operand`]. A date or time that is computed as text is
+/// converted to the number of its digits, 20240131 for '2024-01-31'.
 pub(super) fn arithmetic_operand(e: &Expr) -> Expr {
     if !is_text(&e.ty) || !is_moment(&e.kind) {
         return numeric_operand(e);
@@ -97,7 +97,7 @@ pub(super) fn arithmetic_operand(e: &Expr) -> Expr {
     }
 }
 
-/// Whether an expression adds to a date or time, so that its text is one.
+/// Whether the expression adds to a date or time: its value is then a date or time as text.
 fn is_moment(kind: &ExprKind) -> bool {
     match kind {
         ExprKind::DateAdd { .. } => true,
@@ -119,7 +119,7 @@ pub(super) fn fold_negation(arg: Expr, ty: ColumnType, nullable: bool) -> Expr {
     }
 }
 
-/// Names of user variables are case-insensitive.
+/// The canonical name of a user variable, in lower case: names are case-insensitive.
 pub fn variable_name(name: &[u8]) -> std::sync::Arc<str> {
     String::from_utf8_lossy(name).to_lowercase().into()
 }
@@ -133,7 +133,7 @@ pub fn charset_named(name: &str) -> Result<Charset> {
 /// The clause of the expressions in which CAST to an array is allowed.
 pub const MULTI_VALUED_CLAUSE: &str = "functional index";
 
-/// For error 1235.
+/// The construct that error 1235 names for CAST to an array elsewhere.
 pub const ARRAY_OUTSIDE_OF_INDEX: &str = "Use of CAST( .. AS .. ARRAY) outside of functional index in \
      CREATE(non-SELECT)/ALTER TABLE or in general expressions";
 

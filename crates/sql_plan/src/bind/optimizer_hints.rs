@@ -30,7 +30,7 @@ pub enum HintKind {
     BlockName,
     /// A hint about tables that has no effect here.
     Tables,
-    /// A hint that the planner has nothing to do with.
+    /// A hint that does not affect planning.
     Other,
 }
 
@@ -122,7 +122,7 @@ pub struct Hint {
     pub names: Vec<HintName>,
     /// The indexes of the first name.
     pub indexes: Vec<String>,
-    /// What stands in parentheses.
+    /// The text in parentheses.
     pub argument: String,
 }
 
@@ -131,7 +131,7 @@ pub struct Hint {
 pub struct BlockHints {
     /// The hints, in the order of the text.
     pub list: Vec<Hint>,
-    /// Position in the text of what is no hint.
+    /// Position in the text of the first syntax error.
     pub error_at: Option<usize>,
 }
 
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hint_ends_the_list() {
+    fn a_syntax_error_ends_the_list() {
         let text = "SELECT /*+ BKA(t) BOGUS */ 1";
         let hints = of_block(text, 0);
         assert_eq!(hints.list.len(), 1);

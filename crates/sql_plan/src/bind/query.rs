@@ -178,7 +178,7 @@ impl Binder<'_> {
                 Err(_) => {}
             }
             if table.is_none()
-                && let Some(e) = self.outer_alias(name.name.name, (level, enclosing), nearest)?
+                && let Some(e) = self.outer_alias(name.name.name, level, enclosing, nearest)?
             {
                 return Ok(Some(e));
             }
@@ -193,7 +193,8 @@ impl Binder<'_> {
     fn outer_alias(
         &self,
         name: &str,
-        (level, enclosing): (usize, &Enclosing<'_>),
+        level: usize,
+        enclosing: &Enclosing<'_>,
         nearest: &Enclosing<'_>,
     ) -> Result<Option<Expr>> {
         let aliases = enclosing.aliases;

@@ -100,7 +100,7 @@ fn stronger_claim(a: Claim, b: Claim, operation: &str) -> Result<Claim> {
     Err(SqlError::new(1267, "HY000", text))
 }
 
-/// How two operands are compared.
+/// The comparison of two operands.
 pub fn comparison(a: &Expr, b: &Expr, operation: &str) -> Result<CompareAs> {
     let how = comparison_type(&a.ty, &b.ty);
     if how == CompareAs::Double && (is_decimal_with_text(a, b) || is_decimal_with_text(b, a)) {

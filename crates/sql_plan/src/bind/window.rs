@@ -114,7 +114,7 @@ pub struct WindowCall {
     pub window: usize,
 }
 
-/// What a window function is computed over.
+/// The rows over which a window function is computed.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// Its name; `None` if it is not in the WINDOW clause.
@@ -166,7 +166,7 @@ pub struct RangeLimit {
     pub key: Expr,
     /// The limit for the current row's sort key.
     pub limit: Expr,
-    /// How the two are compared.
+    /// The comparison of the two.
     pub how: CompareAs,
 }
 
@@ -481,8 +481,8 @@ impl Binder<'_> {
         let mut bind = |bound: &B<'_>| match bound {
             B::UnboundedPreceding | B::UnboundedFollowing => Ok(FrameBound::Unbounded),
             B::CurrentRow => Ok(FrameBound::Current),
-            B::Preceding(amount, unit) => self.bound((name, range), amount, *unit, false, order),
-            B::Following(amount, unit) => self.bound((name, range), amount, *unit, true, order),
+            B::Preceding(amount, unit) => self.bound(name, range, amount, *unit, false, order),
+            B::Following(amount, unit) => self.bound(name, range, amount, *unit, true, order),
         };
         Ok(WindowFrame {
             range,
@@ -493,7 +493,8 @@ impl Binder<'_> {
 
     fn bound(
         &mut self,
-        (name, range): (Option<&str>, bool),
+        name: Option<&str>,
+        range: bool,
         amount: &ast::Expr<'_>,
         unit: Option<IntervalUnit>,
         following: bool,
@@ -519,11 +520,11 @@ impl Binder<'_> {
             _ => false,
         };
         let unit = unit.map(unit_of);
-        let limit = match range {
-            true => Some(Box::new(
-                self.range_limit(shown, &amount, unit, following, order)?,
-            )),
-            false => None,
+        let limit = if range {
+            let limit = self.range_limit(shown, &amount, unit, following, order)?;
+            Some(Box::new(limit))
+        } else {
+            None
         };
         if negative || (!range && !whole) {
             return Err(illegal_frame(name));
@@ -699,14 +700,16 @@ impl Binder<'_> {
         };
         let ty = merged_type(&[&value, &default], self.env.collation);
         let coercibility = value.coercibility.min(default.coercibility);
-        let convert = |e: Expr| match e.ty == ty {
-            true => e,
-            false => Expr {
+        let convert = |e: Expr| {
+            if e.ty == ty {
+                return e;
+            }
+            Expr {
                 ty: ty.clone(),
                 nullable: e.nullable,
                 coercibility,
                 kind: ExprKind::Coalesce(vec![e]),
-            },
+            }
         };
         (convert(value), Some(convert(default)))
     }

@@ -332,7 +332,7 @@ impl<'a> AccessPlanner<'a> {
                 reverse,
             },
         };
-        let mut path = self.ranges_path(position, access, order.is_some(), (seeks, rows));
+        let mut path = self.ranges_path(position, access, order.is_some(), seeks, rows);
         if !restriction.includes_null {
             path.implied = implied(index, predicates, restriction.equal);
         }
@@ -368,8 +368,8 @@ impl<'a> AccessPlanner<'a> {
             }],
             reverse: order == Some(true),
         };
-        let read = (seeks, self.rows() * left);
-        let mut path = self.ranges_path(position, access, order.is_some(), read);
+        let selected = self.rows() * left;
+        let mut path = self.ranges_path(position, access, order.is_some(), seeks, selected);
         // As many rows are assumed as for a scan of the table, with which the path competes.
         let rows = self.rows().max(cost::MIN_TABLE_ROWS) * left;
         path.cost = seeks * cost::SEEK + rows * self.row_cost(position, path.covering);
@@ -382,7 +382,8 @@ impl<'a> AccessPlanner<'a> {
         position: usize,
         access: Access,
         ordered: bool,
-        (seeks, rows): (f64, f64),
+        seeks: f64,
+        rows: f64,
     ) -> AccessPath {
         let entries = self.covers(position);
         let rows = rows.min(self.rows()).max(1.0);

@@ -46,7 +46,7 @@ use std::sync::Arc;
 /// Assumed cost of starting a subquery, in addition to that of its rows.
 const START: f64 = 50.0;
 
-/// Assumed number of rows where the outer value is of no stored table.
+/// Assumed number of rows if the outer value is of no stored table.
 const COMPUTED_ROWS: f64 = 1000.0;
 
 /// An equality between a column of the subquery and one of the enclosing query.
@@ -103,7 +103,7 @@ fn joined_value(e: &Expr, from: &mut From, statistics: &dyn StatisticsSource) ->
     let candidate = candidate(test, dependent)?;
     let (empty, correlations) = (candidate.empty, &candidate.correlations);
     let plan = grouped(candidate.query, correlations).plan(statistics);
-    if !is_cheaper((dependent, &plan), correlations, from, statistics) {
+    if !is_cheaper(dependent, &plan, correlations, from, statistics) {
         return None;
     }
     let columns = columns_of(&plan);
@@ -339,7 +339,8 @@ fn grouped(mut query: BoundQuery, correlations: &[Correlation]) -> BoundQuery {
 
 /// Precondition 5: the costs of the subquery for each outer value, and of its groups.
 fn is_cheaper(
-    (dependent, grouped): (&QueryPlan, &QueryPlan),
+    dependent: &QueryPlan,
+    grouped: &QueryPlan,
     correlations: &[Correlation],
     from: &From,
     statistics: &dyn StatisticsSource,

@@ -26,7 +26,7 @@ struct Constant {
     value: Expr,
 }
 
-/// Rule: columns that equal a column with a constant value are compared with the constant instead.
+/// Rule: an equality with a column that equals a constant becomes an equality with the constant.
 pub(super) fn constants_through_equalities(from: &mut From, _: &dyn StatisticsSource) {
     let conditions = &mut from.block.conditions;
     if from.block.tables.len() < 2 {

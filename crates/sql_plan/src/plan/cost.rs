@@ -3,7 +3,7 @@
 //! The unit of cost is the next row of a scan in primary key order. The weights
 //! are rounded measurements of the embedded engine, made by
 //! `cargo run --release -p porpoise-sql --example plan_costs`, of 200,000 rows
-//! whose index order is unrelated to row order, on two cores with builds held back:
+//! whose index order is unrelated to row order, on two idle cores:
 //!
 //! | step | ns | rows |
 //! |---|---|---|

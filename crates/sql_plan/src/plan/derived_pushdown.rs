@@ -25,10 +25,10 @@
 //!    an enclosing query, and is deterministic, as is the derived table.
 //! 2. It is in the WHERE and the table in no outer join, or it is in the ON whose right side the
 //!    table is.
-//! 3. No hint forbids it. The query has no LIMIT, and locks no rows. A common table expression is named once in the
-//!    FROM clause.
+//! 3. No hint forbids it. The query has no LIMIT, and locks no rows. A common table expression is
+//!    named once in the FROM clause.
 //! 4. Where equal rows are merged (DISTINCT, GROUP BY, PARTITION BY, set operations), the condition
-//!    does not tell values apart that are equal there: texts are only compared in their own
+//!    has one result for all values that are equal there: texts are only compared in their own
 //!    collation.
 
 use super::QueryPlan;
@@ -135,7 +135,7 @@ fn merges(set: &SetOperation) -> bool {
         .any(|term| !term.all || term.op != SetOp::Union)
 }
 
-/// Where a condition becomes part of a query.
+/// The clause of a query that a condition becomes part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Where,
@@ -174,10 +174,11 @@ fn place_in(plan: &QueryPlan, condition: &Expr, merged: bool) -> Option<Place> {
         return Some(Place::Where);
     }
     let by_key = !bound.group_by.is_empty() && !bound.rollup && among(&bound.group_by);
-    match by_key && together() {
-        true => Some(Place::Where),
+    if by_key && together() {
+        Some(Place::Where)
+    } else {
         // HAVING is below the windows, too.
-        false => Some(Place::Having),
+        Some(Place::Having)
     }
 }
 

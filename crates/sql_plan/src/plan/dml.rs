@@ -117,9 +117,13 @@ pub(super) fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<Change
         return Err(SqlError::internal("an UPDATE of several tables"));
     };
     with_ctes(update.with, cx, |cx| {
-        let which = (update.filter.as_ref(), update.order_by, update.limit);
+        let selection = RowSelection {
+            filter: update.filter.as_ref(),
+            order_by: update.order_by,
+            limit: update.limit,
+        };
         let (input, mut target, source) =
-            plan_target(named, "UPDATE", which, LockMode::Update, cx)?;
+            plan_target(named, "UPDATE", selection, LockMode::Update, cx)?;
         let scope = Scope::of(source);
         target.set = bind_assignments(update.set, &target.table, &scope, cx, false)?;
         let source = scope.sources.first();
@@ -143,8 +147,12 @@ pub(super) fn plan_delete(
     cx: &PlanCx<'_>,
 ) -> Result<Change> {
     with_ctes(delete.with, cx, |cx| {
-        let which = (delete.filter.as_ref(), delete.order_by, delete.limit);
-        let (input, target, _) = plan_target(named, "DELETE", which, LockMode::Exclusive, cx)?;
+        let selection = RowSelection {
+            filter: delete.filter.as_ref(),
+            order_by: delete.order_by,
+            limit: delete.limit,
+        };
+        let (input, target, _) = plan_target(named, "DELETE", selection, LockMode::Exclusive, cx)?;
         let change = Change {
             kind: ChangeKind::Delete,
             input,
@@ -165,18 +173,18 @@ fn finish_change(mut change: Change, cx: &PlanCx<'_>) -> Change {
     change
 }
 
-/// WHERE, ORDER BY and LIMIT of an UPDATE or DELETE.
-type RowSelection<'q, 'a> = (
-    Option<&'q ast::Expr<'a>>,
-    &'q [OrderItem<'a>],
-    Option<&'q Limit<'a>>,
-);
+/// The clauses of an UPDATE or DELETE that select its rows.
+struct RowSelection<'q, 'a> {
+    filter: Option<&'q ast::Expr<'a>>,
+    order_by: &'q [OrderItem<'a>],
+    limit: Option<&'q Limit<'a>>,
+}
 
 /// The rows of the table that a statement changes, and the table as it names it.
 fn plan_target(
     named: &ast::TableSource<'_>,
     verb: &str,
-    (filter, order, limit): RowSelection<'_, '_>,
+    selection: RowSelection<'_, '_>,
     mode: LockMode,
     cx: &PlanCx<'_>,
 ) -> Result<(QueryPlan, Target, Source)> {
@@ -191,21 +199,21 @@ fn plan_target(
     let scope = Scope::of(source.clone());
     let view = source.view.as_ref();
     let mut conditions = view.map_or_else(Vec::new, |v| v.conditions_at(0));
-    if let Some(filter) = filter {
+    if let Some(filter) = selection.filter {
         split_conjuncts(
             cx.binder(&scope, "where clause").expr(filter)?,
             &mut conditions,
         );
     }
     super::zero_dates::find_by_null(&mut conditions, &scope)?;
-    let mut keys = Vec::with_capacity(order.len());
-    for item in order {
+    let mut keys = Vec::with_capacity(selection.order_by.len());
+    for item in selection.order_by {
         keys.push(OrderKey {
             expr: numeric_operand(&cx.binder(&scope, "order clause").expr(&item.expr)?),
             desc: item.desc,
         });
     }
-    let (limit, _) = limits(limit, cx)?;
+    let (limit, _) = limits(selection.limit, cx)?;
     use_generated_columns_of(&source, &mut conditions, &mut keys, cx.statistics);
     let narrowing: Vec<&Expr> = conditions.iter().collect();
     source.hints = Hints::of(&table, &source.alias, named.hints)?;

@@ -152,8 +152,8 @@ fn bind_clauses(
     if cx.env.mode.contains(SqlMode::ONLY_FULL_GROUP_BY) {
         if grouped {
             let implicit = group_by.is_empty() && before == 0;
-            let windows = (&aggregates.windows, implicit);
-            grouping::check(&from, &items, &group_by, &order_by, windows)?;
+            let windows = &aggregates.windows;
+            grouping::check(&from, &items, &group_by, &order_by, windows, implicit)?;
         }
         if clauses.distinct {
             grouping::check_distinct(&from.scope, &items, &order_by)?;
@@ -203,8 +203,13 @@ impl BoundQuery {
         };
         if self.windowed {
             let windows = std::mem::take(&mut self.aggregates.windows);
-            let exprs = (&mut self.items, &mut self.order_by);
-            rows = super::windows::add_window_functions(rows, windows, exprs, self.distinct);
+            rows = super::windows::add_window_functions(
+                rows,
+                windows,
+                &mut self.items,
+                &mut self.order_by,
+                self.distinct,
+            );
         }
         let distinct = match (self.distinct, adjacent && !self.grouped) {
             (false, _) => None,

@@ -288,7 +288,8 @@ fn bind_join(
     if let Some(names) = names {
         star = merge_using_columns(
             from,
-            (&left.1, &right.1),
+            &left.1,
+            &right.1,
             &names,
             right_join,
             cx,
@@ -364,7 +365,8 @@ fn common_names(from: &From, left: &[ColumnRef], before: usize) -> Vec<String> {
 /// the rest of either side.
 fn merge_using_columns(
     from: &mut From,
-    (left, right): (&[ColumnRef], &[ColumnRef]),
+    left: &[ColumnRef],
+    right: &[ColumnRef],
     names: &[&str],
     right_join: bool,
     cx: &PlanCx<'_>,

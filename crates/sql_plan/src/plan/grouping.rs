@@ -201,7 +201,8 @@ pub(super) fn check(
     items: &[Item],
     keys: &[Expr],
     order: &[OrderKey],
-    (windows, implicit): (&Windows, bool),
+    windows: &Windows,
+    implicit: bool,
 ) -> Result<()> {
     if implicit {
         let text = "Expression #1 of ORDER BY contains aggregate function and applies to the result \

@@ -1,7 +1,7 @@
 //! Optimizer hints of a query block: what they ask of the join order, the access paths and the
 //! rules.
 //!
-//! A hint is about the block in whose SELECT it stands. A table is named by its alias. Hints that
+//! A hint applies to the query block in whose SELECT it is written. A table is named by its alias. Hints that
 //! name tables of another block (`t@block`) have no effect; SEMIJOIN and NO_SEMIJOIN may name the
 //! block of a subquery.
 //!
@@ -13,7 +13,7 @@ use super::select::PlanCx;
 use crate::bind::optimizer_hints::{Hint, HintKind, of_block};
 use crate::parse::ast::Select;
 
-/// What the hints of a block ask for.
+/// Requirements of the hints of a block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JoinHints {
     /// QB_NAME.
@@ -188,7 +188,7 @@ impl Block<'_, '_> {
             HintKind::DerivedPushdown(false) => hints.no_pushdown |= of_slots,
             HintKind::Index(purpose, wanted) => {
                 for slot in slots {
-                    self.restrict_indexes(slot, hint, (purpose, wanted));
+                    self.restrict_indexes(slot, hint, purpose, wanted);
                 }
             }
             _ => {}
@@ -199,7 +199,8 @@ impl Block<'_, '_> {
         &mut self,
         slot: usize,
         hint: &Hint,
-        (purpose, wanted): (crate::parse::ast::IndexHintFor, bool),
+        purpose: crate::parse::ast::IndexHintFor,
+        wanted: bool,
     ) {
         let source = self.from.scope.sources.get(slot);
         let Some((table, alias)) = source.and_then(|s| Some((s.table()?.clone(), s.alias.clone())))

@@ -8,7 +8,7 @@ use super::access::{AccessPath, AccessPlanner};
 use super::equal_columns::BlockConditions;
 use super::from::From;
 use super::group_order;
-use super::join_steps::Lookup;
+use super::join_steps::{Lookup, ReadOnce};
 use super::join_tree::JoinRequirements;
 use super::physical::{HashKey, JoinMethod};
 use super::scan::{Access, Estimate, IndexRange, Scan, ScanMode};
@@ -154,7 +154,7 @@ impl JoinSearch<'_> {
         let rows = own.output_rows();
         let preferred = |lookup: &JoinChoice| {
             self.from
-                .prefers_lookup(slot, lookup.after, (read_once.after, rows))
+                .prefers_lookup(slot, lookup.after, read_once.after, rows)
         };
         vec![looked_up.filter(preferred).unwrap_or(read_once)]
     }
@@ -234,7 +234,10 @@ impl JoinSearch<'_> {
     ) -> JoinChoice {
         let path = own.cheapest_path(false);
         let hash = hash_keys(planner.slot, planner.conditions, joined);
-        let once = (path.cost, own.output_rows());
+        let once = ReadOnce {
+            cost: path.cost,
+            rows: own.output_rows(),
+        };
         JoinChoice {
             after: read_once_after(before, once, !hash.is_empty(), planner.output_rows()),
             method: Some(hash_or_loop(hash)),
@@ -278,7 +281,8 @@ impl From {
         &self,
         slot: usize,
         lookup: PartialJoin,
-        (read_once, rows): (PartialJoin, f64),
+        read_once: PartialJoin,
+        rows: f64,
     ) -> bool {
         let locked = self.locked_slots & 1u64 << (slot & 63) != 0;
         let hinted = self.hints.by_index(slot);
@@ -289,9 +293,10 @@ impl From {
 
 /// The estimate after an index lookup for each row joined before; `left` rows pass the conditions.
 pub(super) fn looked_up_after(before: PartialJoin, path: Lookup, left: f64) -> PartialJoin {
-    let several = match path.most.is_finite() {
-        true => 0.0,
-        false => cost::LOOKUP_OF_SEVERAL,
+    let several = if path.most.is_finite() {
+        0.0
+    } else {
+        cost::LOOKUP_OF_SEVERAL
     };
     PartialJoin {
         rows: before.rows * left.min(path.most),
@@ -299,19 +304,20 @@ pub(super) fn looked_up_after(before: PartialJoin, path: Lookup, left: f64) -> P
     }
 }
 
-/// The estimate after joining a table that is read once, at a cost, with a number of rows; `left`
-/// of them match each row joined before.
+/// The estimate after joining a table that is read once; `left` of its rows match each row joined
+/// before.
 pub(super) fn read_once_after(
     before: PartialJoin,
-    (cost, rows): (f64, f64),
+    once: ReadOnce,
     hashed: bool,
     left: f64,
 ) -> PartialJoin {
-    let each = match hashed {
-        false => rows * cost::COMPARE_PAIR,
-        true => cost::PROBE + left * cost::COMPARE_PAIR,
+    let each = if hashed {
+        cost::PROBE + left * cost::COMPARE_PAIR
+    } else {
+        once.rows * cost::COMPARE_PAIR
     };
-    let build = cost + rows * cost::BUILD;
+    let build = once.cost + once.rows * cost::BUILD;
     PartialJoin {
         rows: before.rows * left,
         cost: before.cost + build + before.rows * each,
@@ -320,9 +326,10 @@ pub(super) fn read_once_after(
 
 /// The estimate after joining a derived or virtual table.
 pub(super) fn computed_after(before: PartialJoin, hashed: bool) -> PartialJoin {
-    let each = match hashed {
-        false => DERIVED_ROWS * cost::COMPARE_PAIR,
-        true => cost::PROBE,
+    let each = if hashed {
+        cost::PROBE
+    } else {
+        DERIVED_ROWS * cost::COMPARE_PAIR
     };
     let matches = if hashed { 1.0 } else { DERIVED_ROWS };
     PartialJoin {

@@ -75,15 +75,15 @@ impl JoinSearch<'_> {
         };
         let mut chosen = Vec::with_capacity(tables.len());
         let first = self.order.is_empty();
-        self.search(
-            (tables, &steps),
-            outside,
-            (before, first),
-            &mut chosen,
-            &mut best,
-        );
+        let start = Partial {
+            joined: outside,
+            after: before,
+            ordered: first,
+            last: None,
+        };
+        self.search(tables, &steps, start, &mut chosen, &mut best);
         if many {
-            self.search_sets((tables, &steps), outside, (before, first), &mut best);
+            self.search_sets(tables, &steps, start, &mut best);
         }
         best.order
     }
@@ -93,7 +93,8 @@ impl JoinSearch<'_> {
         &self,
         slot: usize,
         joined: u64,
-        (before, steps): (PartialJoin, &JoinSteps<'_>),
+        before: PartialJoin,
+        steps: &JoinSteps<'_>,
         out: &mut Vec<Step>,
     ) {
         if joined != 0 {
@@ -112,11 +113,12 @@ impl JoinSearch<'_> {
         }));
     }
 
+    /// Depth-first search for orders that continue `start` with `tables`.
     fn search(
         &self,
-        (tables, steps): (&[usize], &JoinSteps<'_>),
-        joined: u64,
-        (before, ordered): (PartialJoin, bool),
+        tables: &[usize],
+        steps: &JoinSteps<'_>,
+        start: Partial,
         chosen: &mut Vec<usize>,
         best: &mut Best,
     ) {
@@ -124,7 +126,7 @@ impl JoinSearch<'_> {
             return;
         }
         if tables.is_empty() {
-            let total = self.total_cost(before, ordered);
+            let total = self.total_cost(start.after, start.ordered);
             if total < best.cost {
                 best.cost = total;
                 best.order.clone_from(chosen);
@@ -133,11 +135,11 @@ impl JoinSearch<'_> {
         }
         let mut next: Vec<Step> = Vec::with_capacity(tables.len());
         for slot in tables {
-            if self.must_wait(*slot, joined, tables) {
+            if self.must_wait(*slot, start.joined, tables) {
                 continue;
             }
             best.budget = best.budget.saturating_sub(1);
-            self.steps(*slot, joined, (before, steps), &mut next);
+            self.steps(*slot, start.joined, start.after, steps, &mut next);
         }
         next.sort_by(|a, b| a.after.promise().total_cmp(&b.after.promise()));
         if best.budget == 0 {
@@ -149,13 +151,14 @@ impl JoinSearch<'_> {
             }
             let slot = step.slot;
             let left: Vec<usize> = tables.iter().copied().filter(|t| *t != slot).collect();
-            let ordered = match joined {
-                0 => step.ordered,
-                _ => ordered,
+            let longer = Partial {
+                joined: start.joined | 1u64 << (slot & 63),
+                after: step.after,
+                ordered: start.next_ordered(&step),
+                last: None,
             };
             chosen.push(slot);
-            let joined = joined | 1u64 << (slot & 63);
-            self.search((&left, steps), joined, (step.after, ordered), chosen, best);
+            self.search(&left, steps, longer, chosen, best);
             chosen.pop();
         }
     }
@@ -172,18 +175,13 @@ impl JoinSearch<'_> {
     /// Dynamic programming over sets of tables, with bounded width.
     fn search_sets(
         &self,
-        (tables, steps): (&[usize], &JoinSteps<'_>),
-        outside: u64,
-        (before, ordered): (PartialJoin, bool),
+        tables: &[usize],
+        steps: &JoinSteps<'_>,
+        start: Partial,
         best: &mut Best,
     ) {
         let mut all: Vec<(usize, Option<usize>)> = Vec::new();
-        let mut level = vec![Partial {
-            joined: outside,
-            after: before,
-            ordered,
-            last: None,
-        }];
+        let mut level = vec![start];
         let mut ways = Vec::new();
         for _ in tables {
             let mut sets: BTreeMap<(u64, bool), (Partial, usize)> = BTreeMap::new();
@@ -192,8 +190,8 @@ impl JoinSearch<'_> {
                     return;
                 }
                 ways.clear();
-                for slot in self.candidates((tables, steps), outside, partial.joined) {
-                    self.steps(slot, partial.joined, (partial.after, steps), &mut ways);
+                for slot in self.candidates(tables, steps, start.joined, partial.joined) {
+                    self.steps(slot, partial.joined, partial.after, steps, &mut ways);
                 }
                 ways.retain(|step| self.least(step.after) < best.cost);
                 for step in &ways {
@@ -230,7 +228,8 @@ impl JoinSearch<'_> {
     /// most one row is expected; without such a table, all.
     fn candidates(
         &self,
-        (tables, steps): (&[usize], &JoinSteps<'_>),
+        tables: &[usize],
+        steps: &JoinSteps<'_>,
         outside: u64,
         joined: u64,
     ) -> Vec<usize> {

@@ -1,6 +1,6 @@
 //! Costs of the steps of a join order, remembered during the search.
 //!
-//! The search asks again and again for the cost of joining a table to some others. The answer
+//! The search asks again and again for the cost of joining a table to some others. The cost
 //! depends only on the conditions that become usable, of which most tables have few combinations:
 //! the access path is chosen once for each of them. Equalities of one column with columns of other
 //! tables count as one condition (a *class*), because they give the same path.
@@ -59,11 +59,11 @@ impl Usable {
     }
 }
 
-/// Reading a table once.
+/// Estimate of reading a table once.
 #[derive(Clone, Copy)]
-struct ReadOnce {
-    cost: f64,
-    rows: f64,
+pub(super) struct ReadOnce {
+    pub(super) cost: f64,
+    pub(super) rows: f64,
 }
 
 /// An index lookup for each row joined before.
@@ -94,7 +94,7 @@ struct TableSteps<'s> {
     slot: usize,
     source: &'s Source,
     conditions: Vec<&'s Expr>,
-    /// What the search needs of each condition.
+    /// When each condition is usable.
     usable: Vec<Usable>,
     /// Number of classes.
     classes: usize,
@@ -118,7 +118,7 @@ impl<'s> JoinSteps<'s> {
         let sources = from.scope.sources.iter().enumerate();
         let of = |(slot, source)| {
             let here = tables.contains(&slot);
-            here.then(|| TableSteps::new((from, requirements), slot, source, conditions))
+            here.then(|| TableSteps::new(from, requirements, slot, source, conditions))
         };
         JoinSteps {
             tables: sources.map(of).collect(),
@@ -159,7 +159,8 @@ impl<'s> JoinSteps<'s> {
 
 impl<'s> TableSteps<'s> {
     fn new(
-        (from, requirements): (&'s From, &'s JoinRequirements<'s>),
+        from: &'s From,
+        requirements: &'s JoinRequirements<'s>,
         slot: usize,
         source: &'s Source,
         conditions: &'s BlockConditions<'s>,
@@ -235,7 +236,7 @@ impl<'s> TableSteps<'s> {
         };
         let left = self.left(joined);
         let once = *self.once.get_or_init(|| self.read_once(table));
-        let read_once = read_once_after(before, (once.cost, once.rows), hashed, left);
+        let read_once = read_once_after(before, once, hashed, left);
         let known = self.lookups.borrow().get(&classes).copied();
         let lookup = match known.filter(|_| self.classes <= MAX_CLASSES) {
             Some(lookup) => lookup,
@@ -250,12 +251,13 @@ impl<'s> TableSteps<'s> {
             return read_once;
         };
         let looked_up = looked_up_after(before, lookup, left);
-        match self
+        if self
             .from
-            .prefers_lookup(self.slot, looked_up, (read_once, once.rows))
+            .prefers_lookup(self.slot, looked_up, read_once, once.rows)
         {
-            true => looked_up,
-            false => read_once,
+            looked_up
+        } else {
+            read_once
         }
     }
 
@@ -324,8 +326,8 @@ fn bit(slot: usize) -> u64 {
     1u64 << (slot & 63)
 }
 
-/// What makes two equalities with columns of other tables give the same access path: the column,
-/// and the way and type of the comparison.
+/// Properties of an equality with a column of another table that determine its access path: the
+/// column, and the way and type of the comparison.
 type Class<'e> = (usize, CompareAs, &'e ColumnType);
 
 fn class_of(condition: &Expr, slot: usize) -> Option<Class<'_>> {

@@ -162,7 +162,7 @@ impl JoinInput {
 /// Places the conditions of a block as soon as their tables are joined.
 struct ConditionPlacement<'f> {
     conditions: &'f BlockConditions<'f>,
-    /// Which of them are placed, or follow from others.
+    /// Whether each of them is placed, or follows from others.
     placed: Vec<bool>,
     /// The slots joined before the block.
     outside: u64,

@@ -29,7 +29,7 @@ use porpoise_rows::catalog::{Index, IndexState, Table};
 use porpoise_types::{CompareAs, Kind, is_decodable};
 use std::sync::Arc;
 
-/// What a query reads of its table.
+/// The columns that a query reads of its table.
 struct Reads<'p> {
     source: &'p Source,
     table: &'p Arc<Table>,
@@ -108,7 +108,7 @@ fn best(plan: &QueryPlan, statistics: &dyn StatisticsSource) -> Option<Candidate
     (best.cost < read * each).then_some(best)
 }
 
-/// What a query reads; `None` if the number of equal rows makes a difference, or the scan is no
+/// The columns that a query reads; `None` if the number of equal rows makes a difference, or the scan is no
 /// plain scan of one table.
 fn reads(plan: &QueryPlan) -> Option<Reads<'_>> {
     let [source] = plan.sources.as_slice() else {
@@ -162,8 +162,8 @@ fn reads(plan: &QueryPlan) -> Option<Reads<'_>> {
 }
 
 /// Whether an expression has the same value for all rows whose columns have the same index keys.
-/// Texts that are equal under their collation have the same key, so that no function may tell them
-/// apart, nor 0 from -0.
+/// Texts that are equal under their collation have the same key, so that no function may distinguish
+/// them, nor 0 from -0.
 fn reads_by_key(e: &Expr, table: &Table) -> bool {
     let compared = |column: &Expr, how: CompareAs, value: &Expr| {
         bare_column(column, 0).is_some()

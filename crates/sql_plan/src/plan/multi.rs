@@ -41,7 +41,7 @@ pub(super) fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<Change
         };
         let filter = update.filter.as_ref();
         let kind = ChangeKind::Update;
-        plan_change((kind, update.ignore), update.tables, filter, targets, cx)
+        plan_change(kind, update.ignore, update.tables, filter, targets, cx)
     })
 }
 
@@ -95,7 +95,8 @@ fn target_source(source: &Source) -> Result<Arc<Table>> {
 /// Errors of binding; 1109 if a table to delete from is not in the FROM clause.
 pub(super) fn plan_delete(
     delete: &Delete<'_>,
-    (targets, tables): (&[TableName<'_>], &[TableRef<'_>]),
+    targets: &[TableName<'_>],
+    tables: &[TableRef<'_>],
     cx: &PlanCx<'_>,
 ) -> Result<Change> {
     with_ctes(delete.with, cx, |cx| {
@@ -111,7 +112,7 @@ pub(super) fn plan_delete(
         };
         let filter = delete.filter.as_ref();
         let kind = ChangeKind::Delete;
-        plan_change((kind, delete.ignore), tables, filter, named, cx)
+        plan_change(kind, delete.ignore, tables, filter, named, cx)
     })
 }
 
@@ -140,7 +141,8 @@ fn delete_target(name: &TableName<'_>, from: &From) -> Result<Target> {
 }
 
 fn plan_change(
-    (kind, ignore): (ChangeKind, bool),
+    kind: ChangeKind,
+    ignore: bool,
     tables: &[TableRef<'_>],
     filter: Option<&ast::Expr<'_>>,
     targets: impl FnOnce(&From) -> Result<Vec<Target>>,

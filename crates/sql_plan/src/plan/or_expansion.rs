@@ -99,7 +99,7 @@ impl AccessPlanner<'_> {
         }
     }
 
-    /// A path that answers all disjuncts by ranges of one index.
+    /// A path that covers all disjuncts by ranges of one index.
     fn single_index_path(
         &self,
         position: usize,
@@ -128,7 +128,7 @@ impl AccessPlanner<'_> {
         let rows = self.total_rows(restrictions.iter().map(|p| (position, p)));
         let ordered = order.is_some();
         let access = access(position, restrictions, whole, order == Some(true));
-        let mut path = self.ranges_path(position, access, ordered, (keys as f64, rows));
+        let mut path = self.ranges_path(position, access, ordered, keys as f64, rows);
         if whole {
             path.covering = false;
             path.cost = rows * self.whole_key_cost(position);
@@ -151,7 +151,7 @@ impl AccessPlanner<'_> {
         equal + rows * cost::ranges_selectivity(one_end / rows, two_ends / rows)
     }
 
-    /// A path that answers each disjunct by the index that is best for it.
+    /// A path that covers each disjunct by the index that is best for it.
     fn index_merge_path(
         &self,
         Restrictions { by_arm, keys }: Restrictions,

@@ -139,13 +139,13 @@ pub struct PointLookup {
 /// DISTINCT without ORDER BY.
 #[derive(Clone, Debug)]
 pub struct Distinct {
-    /// How equal rows are found.
+    /// The method by which equal rows are found.
     pub method: DistinctMethod,
     /// The rows.
     pub input: RowOperator,
 }
 
-/// How DISTINCT finds rows that it has seen.
+/// Method by which DISTINCT finds rows that it has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DistinctMethod {
     /// By a hash table.
@@ -209,7 +209,7 @@ pub enum RowOperator {
 pub struct Join {
     /// The kind of join.
     pub kind: JoinKind,
-    /// How matching rows are found.
+    /// The method by which matching rows are found.
     pub method: JoinMethod,
     /// The rows so far.
     pub left: RowOperator,
@@ -234,7 +234,7 @@ pub enum JoinKind {
     Anti,
 }
 
-/// How a join finds the rows of its right side.
+/// Method by which a join finds the rows of its right side.
 #[derive(Clone, Debug)]
 pub enum JoinMethod {
     /// Nested loop with batched key access: the index keys of a whole batch are
@@ -255,7 +255,7 @@ pub struct HashKey {
     pub probe: Expr,
     /// The build side: an expression over its row.
     pub build: Expr,
-    /// How the two are compared.
+    /// The comparison of the two.
     pub compare_as: CompareAs,
 }
 
@@ -282,7 +282,7 @@ pub struct Filter {
 /// GROUP BY and aggregates.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
-    /// How groups and results are computed.
+    /// The method by which groups and results are computed.
     pub method: AggregateMethod,
     /// The keys; without any there is exactly one group, even if there are no rows.
     pub group_by: Vec<Expr>,
@@ -296,7 +296,7 @@ pub struct Aggregate {
     pub input: RowOperator,
 }
 
-/// How groups and the results of aggregates are computed.
+/// Method by which groups and the results of aggregates are computed.
 #[derive(Clone, Debug)]
 pub enum AggregateMethod {
     /// Hash aggregate: groups are found in a hash table.

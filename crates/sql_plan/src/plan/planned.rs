@@ -28,7 +28,7 @@ pub fn plan_statement(statement: &Statement<'_>, cx: &PlanCx<'_>) -> Result<Opti
         Statement::Delete(delete) => Plan::Change(match &delete.target {
             DeleteTarget::One(source) => dml::plan_delete(delete, source, cx)?,
             DeleteTarget::Many { targets, tables } => {
-                multi::plan_delete(delete, (targets, tables), cx)?
+                multi::plan_delete(delete, targets, tables, cx)?
             }
         }),
         _ => return Ok(None),

@@ -108,8 +108,8 @@ pub(super) fn sargable_in<'e>(
     match arm {
         Disjunct::Condition(condition) => analyze(condition, slot, joined, &mut predicates),
         Disjunct::Comparison(op, how, a, b) => {
-            add_comparison(op, how, a, b, (slot, joined), &mut predicates);
-            add_comparison(flipped(op), how, b, a, (slot, joined), &mut predicates);
+            add_comparison(op, how, a, b, slot, joined, &mut predicates);
+            add_comparison(flipped(op), how, b, a, slot, joined, &mut predicates);
         }
     }
     for (own, all) in predicates.iter_mut().zip(together) {
@@ -130,8 +130,8 @@ fn analyze<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [
     match &condition.kind {
         ExprKind::Compare(op, how, args) => {
             let [a, b] = args.as_ref();
-            add_comparison(*op, *how, a, b, (slot, joined), predicates);
-            add_comparison(flipped(*op), *how, b, a, (slot, joined), predicates);
+            add_comparison(*op, *how, a, b, slot, joined, predicates);
+            add_comparison(flipped(*op), *how, b, a, slot, joined, predicates);
             if *op == CmpOp::Eq && *how == CompareAs::Int {
                 add_exact(condition, args, slot, predicates);
             }
@@ -143,8 +143,8 @@ fn analyze<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [
         } => {
             let [arg, low, high] = args.as_ref();
             let [how_low, how_high] = *how;
-            add_comparison(CmpOp::Ge, how_low, arg, low, (slot, joined), predicates);
-            add_comparison(CmpOp::Le, how_high, arg, high, (slot, joined), predicates);
+            add_comparison(CmpOp::Ge, how_low, arg, low, slot, joined, predicates);
+            add_comparison(CmpOp::Le, how_high, arg, high, slot, joined, predicates);
         }
         ExprKind::In { arg, list, negated } => {
             let all = |(how, item): &(CompareAs, Expr)| {
@@ -220,8 +220,9 @@ fn add_excluded<'e>(
     }
 }
 
-/// Whether a row whose key is that of the value equals the value. A look-up needs no more than the
-/// reverse, because conditions are checked on its rows; rows that NOT IN leaves out are not.
+/// Whether a row whose key is that of the value equals the value, as NOT IN requires: rows that it
+/// excludes are not read. For a lookup the reverse is enough, because conditions are checked on the
+/// rows found.
 fn has_exact_keys(column: &Expr, value: &Expr) -> bool {
     let (ty, other) = (&column.ty, &value.ty);
     let text = ty.is_string() && ty.collation.charset() == other.collation.charset();
@@ -378,7 +379,8 @@ fn add_comparison<'e>(
     how: CompareAs,
     column: &'e Expr,
     value: &'e Expr,
-    (slot, joined): (usize, u64),
+    slot: usize,
+    joined: u64,
     predicates: &mut [Sargable<'e>],
 ) {
     let Some(at) = bare_column(column, slot) else {

@@ -9,7 +9,7 @@
 //! 1. A negated test becomes an anti-join only if NULL cannot make it unknown: NOT EXISTS, and NOT
 //!    IN between columns that are not nullable.
 //! 2. An uncorrelated subquery is not converted, because it can run once and its result be probed;
-//!    except for few outer rows, if an index answers for them. Hints overrule this.
+//!    except for few outer rows, if an index finds their matches. Hints overrule this.
 
 use super::access::AccessPlanner;
 use super::from::From;
@@ -113,7 +113,7 @@ fn is_worthwhile(test: &QueryTest, from: &From, statistics: &dyn StatisticsSourc
         None => {}
     }
     let any = Hints::default();
-    // Uncorrelated: converted only if few rows are left to be tested and an index answers.
+    // Uncorrelated: converted only if few rows are left to be tested and an index finds matches.
     let few = test.left.iter().all(|e| match &e.kind {
         ExprKind::Column { slot, .. } => {
             let table = from.scope.sources.get(*slot).and_then(Source::table);

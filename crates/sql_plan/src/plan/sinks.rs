@@ -141,7 +141,7 @@ pub struct ViewCheck {
 /// UPDATE and DELETE.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Which of them.
+    /// Whether it is an UPDATE or a DELETE.
     pub kind: ChangeKind,
     /// The tables whose rows change.
     pub targets: Targets,

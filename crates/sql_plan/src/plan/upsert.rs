@@ -103,13 +103,14 @@ pub(super) fn with_query(
         return Ok((plan_query(query, cx)?, None));
     }
     with_ctes(query.with, cx, |cx| {
-        with_select_tables(insert, (select, query), table, scope, cx)
+        with_select_tables(insert, select, query, table, scope, cx)
     })
 }
 
 fn with_select_tables(
     insert: &Insert<'_>,
-    (select, query): (&Select<'_>, &Query<'_>),
+    select: &Select<'_>,
+    query: &Query<'_>,
     table: &Arc<Table>,
     scope: &Scope,
     cx: &PlanCx<'_>,

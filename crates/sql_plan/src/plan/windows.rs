@@ -25,7 +25,8 @@ use crate::expr::{Expr, ExprKind};
 pub(super) fn add_window_functions(
     input: RowOperator,
     windows: Windows,
-    (items, order_by): (&mut Vec<Item>, &mut Vec<OrderKey>),
+    items: &mut [Item],
+    order_by: &mut Vec<OrderKey>,
     distinct: bool,
 ) -> RowOperator {
     let aggregates = input.aggregate().map_or(0, |aggregate| {

@@ -8,7 +8,7 @@ use super::one_byte::{OneByteSet, SETS};
 use super::uca_levels::Levels;
 use super::unicode_form::UnicodeForm;
 
-/// How a collation orders texts.
+/// Method by which a collation orders texts.
 #[derive(Clone, Copy)]
 pub(super) enum Order {
     /// By bytes, NO PAD.

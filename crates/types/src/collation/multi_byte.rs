@@ -56,7 +56,7 @@ pub(super) struct Tables {
     codes: Vec<u16>,
 }
 
-/// How a collation of a set weighs characters.
+/// Weights of characters in a collation of a multi-byte set.
 #[derive(Clone, Copy)]
 pub(super) struct Weights {
     tables: &'static Tables,

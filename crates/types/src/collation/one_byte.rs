@@ -86,7 +86,7 @@ static WEIGHTS: &[[u8; 256]] = {
         at += 1;
     }
     assert!(rest.is_empty() && tables.len() == count);
-    // Keys need two symbols above that of a space.
+    // Keys use two byte values above the weight of a space.
     at = 0;
     while at < count {
         assert!(tables[at][b' ' as usize] < 0xFC);

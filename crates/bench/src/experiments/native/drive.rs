@@ -1,12 +1,12 @@
-//! One run: threads that call a store's workers until the time is over, or
-//! until each has made its number of calls.
+//! One run: threads call a store's workers for a time, or each a number of
+//! times.
 //!
 //! 1. Reads are verified: a value contains its key and version. A row that all threads
-//!    change counts its changes, so that a lost one is noticed.
+//!    change counts its changes, so that a lost one is detected.
 //! 2. One call in [`SAMPLE`] is timed: reading the clock for every read of a row
 //!    would be a tenth of the figure.
 //! 3. Instructions are those of the threads that call, this module's part
-//!    (a random key, a value made or judged) included.
+//!    (a random key, a value made or verified) included.
 
 use super::work::{SCANNED, Work};
 use super::{Store, Worker};
@@ -20,7 +20,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// One call in so many is timed.
+/// One call of this many is timed.
 const SAMPLE: u64 = 16;
 
 /// The row that all change.
@@ -150,7 +150,7 @@ fn drive(worker: &mut dyn Worker, plan: &Plan<'_>, course: &Course, thread: usiz
     tally
 }
 
-/// Reads keys and judges every value.
+/// Reads keys and verifies every value.
 fn read(worker: &mut dyn Worker, keys: &[u64]) -> Result<()> {
     let mut right = 0;
     worker
@@ -173,7 +173,7 @@ fn read(worker: &mut dyn Worker, keys: &[u64]) -> Result<()> {
     )))
 }
 
-/// Scans from a key and judges every row: each key that is there, in order.
+/// Scans from a key and verifies every row: each key that is there, in order.
 fn scan(worker: &mut dyn Worker, from: u64, rows: u64) -> Result<()> {
     let mut next = from;
     worker
@@ -224,7 +224,7 @@ pub(super) fn run(store: &dyn Store, plan: &Plan<'_>) -> Driven {
         _ => Ok(None),
     });
     let (mut driven, changes) = all_threads(store, plan);
-    let judged = before.and_then(|before| match before {
+    let verified = before.and_then(|before| match before {
         Some(before) if driven.outcome.failure.is_none() => {
             let found = version_in(store)?.wrapping_sub(before);
             if found == changes {
@@ -237,7 +237,7 @@ pub(super) fn run(store: &dyn Store, plan: &Plan<'_>) -> Driven {
         }
         _ => Ok(()),
     });
-    if let Err(error) = judged {
+    if let Err(error) = verified {
         driven.outcome.failure.get_or_insert(error);
     }
     driven

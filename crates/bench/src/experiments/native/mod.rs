@@ -1,11 +1,11 @@
-//! `bench native`: operations in this process, without protocols and network:
-//! what the rows and the engine beneath them can do.
+//! `bench native`: operations on rows and on the engine in this process, without protocols and
+//! network.
 //!
 //! The stores ([`stores`]) are opened by the server's own functions. What is
 //! measured here is how often their workers can be called, by how many threads
 //! ([`drive`]), what their rows take in memory, and how long a start takes.
 //!
-//! 1. Reads are verified as everywhere: a value tells its key and version.
+//! 1. Reads are verified as everywhere: a value contains its key and version.
 //! 2. Each call is one transaction, and returns when what it did is as durable
 //!    as was asked for.
 //! 3. The processor time shown is that of the whole process in the measured

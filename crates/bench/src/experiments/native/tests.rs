@@ -145,7 +145,7 @@ impl Worker for &Mutex<std::collections::HashSet<u64>> {
 }
 
 #[test]
-fn inserts_are_of_new_keys_and_compared_with_the_plain_table() {
+fn inserts_use_new_keys_and_are_compared_with_the_plain_table() {
     let open = |setup: &Setup<'_>| {
         let mut stores = open(setup)?;
         for name in ["plain", "one", "two"] {

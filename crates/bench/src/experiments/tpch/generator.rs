@@ -21,7 +21,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// The scale at which `lineitem` has about so many rows (6,000,000 at factor 1).
+    /// The scale at which `lineitem` has about this number of rows (6,000,000 at factor 1).
     pub(super) fn of_lines(lines: u64) -> Scale {
         Scale {
             lines,
@@ -362,7 +362,7 @@ fn comment(n: u64, salt: u64) -> String {
     words.join(" ")
 }
 
-/// The date so many days after 1992-01-01.
+/// The date a number of days after 1992-01-01.
 fn date(mut day: u64) -> String {
     let mut year = 1992u64;
     loop {

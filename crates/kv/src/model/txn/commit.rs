@@ -1,14 +1,39 @@
 //! The commit of a model's transaction: checks for conflicts, then applies all writes.
 
 use super::ModelTxn;
-use crate::model::{FullKey, Shared};
+use crate::model::{FullKey, Shared, State};
 use crate::{Check, Commit, CommitPosition, Error, LockMode, Result, Wait};
 use std::collections::BTreeMap;
+use std::sync::MutexGuard;
 use std::time::Instant;
+
+/// Each key's last write, with its check.
+pub(in crate::model) type FinalWrites = BTreeMap<FullKey, (Option<Vec<u8>>, Check)>;
 
 impl ModelTxn {
     pub(super) fn check_and_install(&mut self, shared: &Shared) -> Result<Commit> {
-        let mut last: BTreeMap<FullKey, (Option<Vec<u8>>, Check)> = BTreeMap::new();
+        let (mut state, last) = self.check_writes(shared)?;
+        if last.is_empty() {
+            return Ok(Commit {
+                position: CommitPosition(self.newest_seen),
+            });
+        }
+        state.check_prepared(last.keys())?;
+        let writes = last.into_iter().map(|(key, (value, _))| (key, value));
+        let position = state.install(writes.collect());
+        Ok(Commit {
+            position: position.max(CommitPosition(self.newest_seen)),
+        })
+    }
+
+    /// Locks and compares what is written, and validates what was read. Returns the writes that
+    /// have an effect, and the locked state to which they can be applied. A transaction that has
+    /// written nothing needs no validation.
+    pub(super) fn check_writes<'s>(
+        &mut self,
+        shared: &'s Shared,
+    ) -> Result<(MutexGuard<'s, State>, FinalWrites)> {
+        let mut last = FinalWrites::new();
         for write in self.writes.drain(..) {
             let check = match last.get(&write.key) {
                 Some((_, Check::FirstCommitter)) => Check::FirstCommitter,
@@ -16,12 +41,10 @@ impl ModelTxn {
             };
             last.insert(write.key, (write.value, check));
         }
-        if last.is_empty() {
-            return Ok(Commit {
-                position: CommitPosition(self.newest_seen),
-            });
-        }
         let mut state = shared.state();
+        if last.is_empty() {
+            return Ok((state, last));
+        }
         for (key, (_, check)) in &last {
             state.check_space(key.0)?;
             if *check != Check::FirstCommitter {
@@ -49,24 +72,9 @@ impl ModelTxn {
                 return Err(Error::Conflict);
             }
         }
-        if last.is_empty() {
-            return Ok(Commit {
-                position: CommitPosition(self.newest_seen),
-            });
-        }
         for key in last.keys() {
             state.check_space(key.0)?;
         }
-        state.last_commit += 1;
-        let commit = state.last_commit;
-        for (key, (value, _)) in last {
-            state.data.entry(key).or_default().push((commit, value));
-        }
-        for listener in &state.listeners {
-            listener.durable(CommitPosition(commit));
-        }
-        Ok(Commit {
-            position: CommitPosition(commit.max(self.newest_seen)),
-        })
+        Ok((state, last))
     }
 }

@@ -27,7 +27,8 @@ use porpoise_types::{CastCx, ColumnType, Kind, Value};
 ///
 /// Returns the clauses in which the functional key parts of indexes are columns.
 pub(super) fn apply(
-    (db, catalog): (&Db, &Catalog),
+    db: &Db,
+    catalog: &Catalog,
     before: &Table,
     plan: &mut Plan,
     ops: &[AlterOp],

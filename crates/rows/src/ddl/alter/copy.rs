@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// Approximate size of one transaction in bytes.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// How rows are copied.
+/// Options of a copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::ddl) struct CopyOptions {
     /// The column that gets generated ids.

@@ -162,7 +162,7 @@ impl Db {
         })?;
         let catalog = self.catalog();
         let before = find(&catalog, database, name)?;
-        let mut plan = plan((self, &catalog), &before, cx, ops, cast)?;
+        let mut plan = plan(self, &catalog, &before, cx, ops, cast)?;
         check_algorithm(&plan, ops)?;
         let (rows, position) = self.rewrite_and_commit(cx, &before, &mut plan, cast, |plan| {
             cx.metadata_locks.progress().begin(Stage::Committing, "");
@@ -193,7 +193,7 @@ impl Db {
         }
         // Names of its constraints cannot collide with those of other tables, and it has no foreign
         // keys.
-        let mut plan = plan((self, &Catalog::default()), before, cx, ops, cast)?;
+        let mut plan = plan(self, &Catalog::default(), before, cx, ops, cast)?;
         if let Some((database, name)) = &plan.rename_to {
             check_name(name)?;
             if name.is_empty() || name.ends_with(' ') {
@@ -229,7 +229,7 @@ impl Db {
     ) -> Result<Table> {
         let catalog = self.catalog();
         let before = find(&catalog, database, name)?;
-        let plan = plan((self, &catalog), &before, cx, ops, cast)?;
+        let plan = plan(self, &catalog, &before, cx, ops, cast)?;
         Ok(Table::new(plan.table))
     }
 
@@ -484,7 +484,8 @@ fn new_relatives(catalog: &Catalog, table: &Table, ops: &[AlterOp]) -> Vec<Table
 }
 
 fn plan(
-    (db, catalog): (&Db, &Catalog),
+    db: &Db,
+    catalog: &Catalog,
     before: &Table,
     cx: &DdlCx<'_>,
     ops: &[AlterOp],
@@ -512,7 +513,7 @@ fn plan(
     };
     apply_options(&mut plan, ops);
     keys::drop_all(&mut plan, ops)?;
-    let ops = &columns::apply((db, catalog), before, &mut plan, ops, cx, cast)?;
+    let ops = &columns::apply(db, catalog, before, &mut plan, ops, cx, cast)?;
     keys::add_all(catalog, before, &mut plan, cx, ops)?;
     keys::check_constraints(catalog, before, &plan, cx)?;
     if plan.not_null.iter().any(|_| !cast.strict) {

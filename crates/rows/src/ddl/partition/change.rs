@@ -178,7 +178,7 @@ impl Db {
         self.walk(cx, space, weigh, |mut txn, batch| {
             let mut chunks = Vec::new();
             for (key, value) in batch {
-                copy_row(txn.as_mut(), before, after, (key, value), &mut chunks)?;
+                copy_row(txn.as_mut(), before, after, key, value, &mut chunks)?;
             }
             copy_chunks(txn.as_mut(), before, &chunks)?;
             let commit = txn.commit()?;
@@ -197,7 +197,8 @@ fn copy_row(
     txn: &mut dyn kv::Txn,
     before: &Table,
     after: &Table,
-    (key, value): (&[u8], &[u8]),
+    key: &[u8],
+    value: &[u8],
     chunks: &mut Vec<MovedChunk>,
 ) -> Result<()> {
     let row = RowRef::new(after, value)?;

@@ -105,10 +105,10 @@ impl Db {
         self.raise_counters(&table, &with)?;
         let (old, other) = (Spaces::of(&table, at), Spaces::of(&with, 0));
         let (position, rows) = if are_read_alike(&table, &with) {
-            let position = self.commit_exchange(cx, (&table, at), &with, &other, &old)?;
+            let position = self.commit_exchange(cx, &table, at, &with, &other, &old)?;
             (position, 0)
         } else {
-            self.exchange_copies(cx, (&table, at), &with)?
+            self.exchange_copies(cx, &table, at, &with)?
         };
         Ok(DdlOutcome {
             position,
@@ -137,7 +137,8 @@ impl Db {
     fn exchange_copies(
         &self,
         cx: &DdlCx<'_>,
-        (table, at): (&Table, usize),
+        table: &Table,
+        at: usize,
         with: &Table,
     ) -> Result<(CommitPosition, u64)> {
         let new = self.create_exchanged_spaces(table, at)?;
@@ -150,9 +151,9 @@ impl Db {
         };
         let fresh: Vec<SpaceId> = new.all().chain(new_with.all()).collect();
         let copied = || {
-            let rows = self.copy_into(cx, (with, 0), (table, at), &new)?
-                + self.copy_into(cx, (table, at), (with, 0), &new_with)?;
-            let position = self.commit_exchange(cx, (table, at), with, &new, &new_with)?;
+            let rows = self.copy_into(cx, with, 0, table, at, &new)?
+                + self.copy_into(cx, table, at, with, 0, &new_with)?;
+            let position = self.commit_exchange(cx, table, at, with, &new, &new_with)?;
             Ok((position, rows))
         };
         let done = copied();
@@ -184,8 +185,10 @@ impl Db {
     fn copy_into(
         &self,
         cx: &DdlCx<'_>,
-        (from, from_at): (&Table, usize),
-        (to, to_at): (&Table, usize),
+        from: &Table,
+        from_at: usize,
+        to: &Table,
+        to_at: usize,
         target: &Spaces,
     ) -> Result<u64> {
         let source = Table::new(alone(from, from_at, to));
@@ -205,7 +208,8 @@ impl Db {
     fn commit_exchange(
         &self,
         cx: &DdlCx<'_>,
-        (table, at): (&Table, usize),
+        table: &Table,
+        at: usize,
         with: &Table,
         new: &Spaces,
         new_with: &Spaces,

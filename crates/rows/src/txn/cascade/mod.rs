@@ -551,7 +551,7 @@ impl Statement<'_> {
 }
 
 /// Error 1362 if a BEFORE trigger has changed a column of an index: the keys of the row are locked
-/// and judged already.
+/// and checked already.
 fn check_keys_kept(table: &Table, before: &[Value], after: &[Value]) -> Result<()> {
     let parts = table.indexes.iter().flat_map(|index| &index.parts);
     let changed = |column: &usize| before.get(*column) != after.get(*column);

@@ -8,7 +8,7 @@ use crate::support::{Cache, Random, Sql};
 
 const KEYS: u64 = 25;
 
-/// One writer's keys, as it was told.
+/// The keys of one writer, by the replies to it.
 pub struct Keys {
     prefix: String,
     /// First key; in the mapped table keys are numbers.
@@ -85,7 +85,7 @@ fn store(verb: &str, key: &str, value: &str) -> String {
     format!("{verb} {key} 0 0 {}\r\n{value}\r\n", value.len())
 }
 
-/// Holds what the writers were told against what is there, and lets them go on from there.
+/// Compares the replies to the writers with the data, from which they continue.
 pub fn check(cache: &mut Cache, sql: &mut Sql, writers: &mut [&mut Keys]) {
     let mut words: HashMap<String, String> = HashMap::new();
     for row in sql.rows("select id, value from words") {

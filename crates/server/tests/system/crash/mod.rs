@@ -1,7 +1,7 @@
-//! Crashes: the server dies amid eight connections that write through both protocols, by SIGKILL or by
-//! a power cut (what was not synced is dropped, all of it or part), again and again on the same
-//! data. After each start every acknowledged write is there, no transaction is half there, indexes,
-//! foreign keys and protocols agree with the rows, and no id or version is given twice.
+//! Crashes: the server is killed while eight connections write through both protocols, by SIGKILL or
+//! by a simulated power failure (unsynced data are dropped, all or part), repeatedly on the same data.
+//! After each start every acknowledged write exists, no transaction is partial, indexes, foreign keys
+//! and protocols agree with the rows, and no id or version is used twice.
 
 mod keys;
 mod orders;
@@ -19,7 +19,7 @@ use self::orders::Orders;
 use self::transfers::Transfers;
 use crate::support::{Cache, Failure, Random, Sql, map_prefix, server};
 
-/// Every id and every version that the server told, over all rounds.
+/// All ids and versions in replies of the server, over all rounds.
 #[derive(Default)]
 pub struct Given {
     ids: Mutex<HashSet<(&'static str, i64)>>,
@@ -67,7 +67,7 @@ trait Writer {
     }
 }
 
-/// The eight writers, and what they were told.
+/// The eight writers, and the replies to them.
 struct Writers {
     transfers: Vec<Transfers>,
     orders: Vec<Orders>,
@@ -89,7 +89,7 @@ impl Writers {
         }
     }
 
-    /// Lets all write until the server is gone; `crash` makes it go.
+    /// Runs all writers until the server has ended; `crash` ends it.
     fn write(&mut self, server: &mut Porpoise, crash: impl FnOnce(&mut Porpoise)) {
         let (mysql, memcached) = (server.mysql_addr, server.memcached_addr);
         let given = &self.given;
@@ -167,7 +167,7 @@ fn start(data: &Path, fault: Option<String>) -> Porpoise {
     }
 }
 
-/// Kills the server so many times, and cuts its power as often, in turn.
+/// Kills the server a number of times, alternating with as many simulated power failures.
 fn rounds(count: u64, seed: u64) {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");

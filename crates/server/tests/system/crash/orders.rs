@@ -1,5 +1,5 @@
-//! Writers of orders over SQL: an order and its items appear in one transaction, change in one
-//! statement and go by a cascade. All items of an order always say the same.
+//! Writers of orders over SQL: an order and its items are inserted in one transaction, changed by one
+//! statement and deleted by a cascade. All items of an order always have the same state.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ pub enum Asked {
     Delete(i64),
 }
 
-/// One writer's orders, as it was told.
+/// The orders of one writer, by the replies to it.
 pub struct Orders {
     name: String,
     random: Random,
@@ -124,7 +124,7 @@ fn read(sql: &mut Sql) -> HashMap<i64, Found> {
     found
 }
 
-/// Holds what the writers were told against what is there, and lets them go on from there.
+/// Compares the replies to the writers with the data, from which they continue.
 pub fn check(sql: &mut Sql, writers: &mut [&mut Orders], given: &Given) {
     let mut found = read(sql);
     for (id, order) in &found {

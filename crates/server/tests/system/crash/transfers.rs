@@ -28,7 +28,7 @@ pub fn tables() -> Vec<String> {
     ]
 }
 
-/// One writer's transfers, as it was told.
+/// The transfers of one writer, by the replies to it.
 pub struct Transfers {
     name: String,
     random: Random,
@@ -84,7 +84,7 @@ impl Transfers {
     }
 }
 
-/// Holds what the writers were told against what is there, and lets them go on from there.
+/// Compares the replies to the writers with the data, from which they continue.
 pub fn check(sql: &mut Sql, writers: &mut [&mut Transfers], given: &Given) {
     let mut found = HashMap::new();
     let mut balances: HashMap<i64, i64> = HashMap::new();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use porpoise_wire::memcached::client::{Answer, Reply, parse_reply};
 
-/// How long an answer may take.
+/// Longest wait for a reply.
 const SILENCE: Duration = Duration::from_secs(60);
 const MAX_VALUE: usize = 1 << 24;
 

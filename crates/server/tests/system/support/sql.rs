@@ -13,7 +13,7 @@ use porpoise_wire::mysql::client::{self};
 use porpoise_wire::mysql::frame::{FrameStep, PacketReader};
 use porpoise_wire::mysql::{Capabilities, ProtocolError};
 
-/// How long an answer may take.
+/// Longest wait for a reply.
 const SILENCE: Duration = Duration::from_secs(60);
 
 trait Stream: Read + Write + Send {}

@@ -244,7 +244,7 @@ fn check_functional_indexes(seed: u64, queries: usize) -> (Vec<String>, usize) {
 }
 
 #[test]
-fn the_three_partitions_of_a_query_are_its_rows() {
+fn ternary_partitions_of_a_query_have_all_its_rows() {
     let seeds = seeds(1, 40);
     let cases = seeds.clone().count();
     let wrong: Vec<String> = seeds.flat_map(|s| check_partitions(s, 20)).collect();
@@ -252,7 +252,7 @@ fn the_three_partitions_of_a_query_are_its_rows() {
 }
 
 #[test]
-fn as_many_rows_are_found_as_a_condition_is_true_for() {
+fn the_rows_found_are_as_many_as_make_the_condition_true() {
     let seeds = seeds(1, 40);
     let cases = seeds.clone().count();
     let wrong: Vec<String> = seeds.flat_map(|s| check_counts(s, 20)).collect();

@@ -1,8 +1,8 @@
 //! The state of an aggregate function over a group.
 //!
 //! Integers and decimals are summed exactly, as decimals. Variances use Welford's
-//! algorithm: the mean so far and the sum of squared distances from
-//! it, which loses no digits if values are large and close together.
+//! algorithm: the mean so far and the sum of squared distances from it. It loses no digits if values
+//! are large and close together.
 
 use super::distinct::DistinctValues;
 use super::documents::Document;
@@ -56,16 +56,16 @@ pub(in crate::exec) struct ConcatPart {
     pub(super) text: Vec<u8>,
 }
 
-/// An aggregate at work.
+/// An aggregate function over a group: the rows added so far.
 pub(in crate::exec) struct Accumulator {
     pub(super) state: State,
-    /// The least or greatest of the numbers that were taken.
+    /// The least or greatest of the numbers that were added.
     pub(super) numeric_extreme: Option<(i64, Unit)>,
     pub(super) distinct: Option<Box<DistinctValues>>,
 }
 
 impl Accumulator {
-    /// One that has seen nothing.
+    /// The state before any row.
     pub(in crate::exec) fn new(aggregate: &Aggregate) -> Accumulator {
         let state = match aggregate.kind {
             AggregateKind::CountRows | AggregateKind::Count => State::Count(0),
@@ -206,7 +206,7 @@ impl Accumulator {
         }
         if let (AggregateInput::Distinct(_), Some(arg), Some(seen)) =
             (input, aggregate.args.first(), &mut self.distinct)
-            && !seen.insert_number((found, number.unit()), &arg.ty, states)?
+            && !seen.insert_number(found, number.unit(), &arg.ty, states)?
         {
             return Ok(true);
         }
@@ -285,7 +285,7 @@ impl Accumulator {
                 };
             }
             State::Extreme(best) => {
-                if replaces_extreme(value, best, (aggregate.kind, &arg.ty)) {
+                if replaces_extreme(value, best, aggregate.kind, &arg.ty) {
                     *best = value.to_owned();
                 }
             }
@@ -303,7 +303,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes a row back that was added.
+    /// Removes a row that was added.
     pub(in crate::exec) fn remove(
         &mut self,
         aggregate: &Aggregate,
@@ -438,7 +438,7 @@ fn merge_extremes(value: Value, number: Option<(i64, Unit)>, aggregate: &Aggrega
     let found = number.and_then(|((v, unit), arg)| Some((to_value(v, unit, &arg.ty)?, arg)));
     match found {
         Some((number, arg))
-            if replaces_extreme(number.as_ref(), &value, (aggregate.kind, &arg.ty)) =>
+            if replaces_extreme(number.as_ref(), &value, aggregate.kind, &arg.ty) =>
         {
             number
         }

@@ -29,7 +29,8 @@ impl DistinctValues {
     /// Adds a number. Returns whether it is new.
     pub(super) fn insert_number(
         &mut self,
-        (number, unit): (i64, Unit),
+        number: i64,
+        unit: Unit,
         ty: &ColumnType,
         states: &States,
     ) -> Result<bool, SqlError> {

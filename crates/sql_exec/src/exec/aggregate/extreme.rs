@@ -8,7 +8,8 @@ use std::cmp::Ordering;
 pub(in crate::exec) fn replaces_extreme(
     value: ValueRef<'_>,
     best: &Value,
-    (kind, ty): (AggregateKind, &ColumnType),
+    kind: AggregateKind,
+    ty: &ColumnType,
 ) -> bool {
     let wanted = match kind {
         AggregateKind::Min => Ordering::Less,

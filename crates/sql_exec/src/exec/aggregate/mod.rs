@@ -326,11 +326,7 @@ impl<'p> Groups<'p> {
         if self.rows < INTERPRETED_ROWS {
             self.rows += 1;
             if self.rows == INTERPRETED_ROWS {
-                self.numbers = Some(IntegerInputs::of(
-                    (self.plan, self.stream),
-                    self.sources,
-                    cx,
-                ));
+                self.numbers = Some(IntegerInputs::of(self.plan, self.stream, self.sources, cx));
             }
         }
         if self.plan.group_by.is_empty() {
@@ -375,7 +371,7 @@ impl<'p> Groups<'p> {
                 .for_each(|value| append_exact(*value, &mut key));
             let at = match self.by_values.as_ref().and_then(|known| known.get(&key)) {
                 Some(at) => Some(*at),
-                None => self.find_or_create_by_values((&values, &mut key), row, states)?,
+                None => self.find_or_create_by_values(&values, &mut key, row, states)?,
             };
             self.accumulate_or_spill(at, &key, row, cx, states)?;
             self.key = key;
@@ -412,7 +408,8 @@ impl<'p> Groups<'p> {
     /// becomes the group's key.
     fn find_or_create_by_values(
         &mut self,
-        (values, key): (&[ValueRef<'_>], &mut Vec<u8>),
+        values: &[ValueRef<'_>],
+        key: &mut Vec<u8>,
         row: &[Slot<'_>],
         states: &States,
     ) -> ExecResult<Option<usize>> {
@@ -443,7 +440,7 @@ impl<'p> Groups<'p> {
     ) -> ExecResult<()> {
         match (at, &mut self.spilled_groups) {
             (Some(at), _) => self.accumulate(at, row, cx, states),
-            (None, Some(spilled)) => spilled.add_row(key, (self.plan, &self.read), row, cx, states),
+            (None, Some(spilled)) => spilled.add_row(key, self.plan, &self.read, row, cx, states),
             (None, None) => Err(SqlError::internal("a row of no group").into()),
         }
     }
@@ -602,7 +599,7 @@ impl<'p> Groups<'p> {
             }
         }
         if let Some(spilled) = self.spilled_groups {
-            spilled.send((plan, &self.read), exec, consume)?;
+            spilled.send(plan, &self.read, exec, consume)?;
         }
         Ok(())
     }
@@ -638,12 +635,12 @@ pub(super) fn run(
             if let Some(input) = rows::below_one_time_filter(&aggregate.input, exec)? {
                 find_extremes(lookups, &mut groups, exec)?;
                 if let Some(scan) = input.as_scan() {
-                    exec.end_part(scan, Role::Scan, (1, lookups.len() as u64), since);
+                    exec.end_part(scan, Role::Scan, 1, lookups.len() as u64, since);
                 }
             }
         }
     }
-    exec.end_part(aggregate, Role::Group, (1, groups.count()), since);
+    exec.end_part(aggregate, Role::Group, 1, groups.count(), since);
     groups.finish(exec, consume)
 }
 
@@ -663,7 +660,7 @@ fn count_rows(plan: &QueryPlan, input: &RowOperator, exec: &mut Exec<'_>) -> Exe
         exec.check_cancelled()?;
         rows += more;
     }
-    exec.end_part(scan, Role::Scan, (1, rows), since);
+    exec.end_part(scan, Role::Scan, 1, rows, since);
     Ok(rows)
 }
 

@@ -27,7 +27,7 @@ const MAX_CACHED_KEYS: usize = 1 << 20;
 /// An integer group key; with one expression the second number is 0.
 type Key = (i64, i64);
 
-/// How an aggregate reads its argument from a row.
+/// Method by which an aggregate reads its argument from a row.
 #[derive(Debug)]
 pub(super) enum AggregateInput<'t> {
     /// The row itself: COUNT(*).
@@ -59,7 +59,8 @@ pub(super) struct IntegerInputs<'t> {
 impl<'t> IntegerInputs<'t> {
     /// Compiles the expressions of a query.
     pub(super) fn of(
-        (plan, is_consecutive): (&'t GroupBy, bool),
+        plan: &'t GroupBy,
+        is_consecutive: bool,
         sources: &'t [Source],
         cx: &EvalCx<'_>,
     ) -> IntegerInputs<'t> {

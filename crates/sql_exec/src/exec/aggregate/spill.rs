@@ -185,7 +185,8 @@ impl SpilledGroups {
     pub(super) fn add_row(
         &mut self,
         key: &[u8],
-        (plan, read): (&Aggregate, &InputColumns),
+        plan: &Aggregate,
+        read: &InputColumns,
         row: &[Slot<'_>],
         cx: &EvalCx<'_>,
         states: &States,
@@ -233,7 +234,8 @@ impl SpilledGroups {
     /// Aggregates the groups and pushes them to the consumer.
     pub(super) fn send(
         self,
-        (plan, read): (&Aggregate, &InputColumns),
+        plan: &Aggregate,
+        read: &InputColumns,
         exec: &Exec<'_>,
         consume: &mut Consumer<'_>,
     ) -> ExecResult<bool> {
@@ -254,14 +256,14 @@ impl SpilledGroups {
                 group = Some(SpilledGroup::new(key, record, plan, states)?);
             }
             if let Some(group) = &mut group {
-                group.add_record(record, (plan, &self.calls), exec)?;
+                group.add_record(record, plan, &self.calls, exec)?;
             }
         }
         records.close(states);
         if let Some(last) = group {
             last.finish(plan, &mut results, exec)?;
         }
-        exec.end_part(plan, Role::Group, (0, count), since);
+        exec.end_part(plan, Role::Group, 0, count, since);
         results.send(plan, read, exec, consume)
     }
 }
@@ -311,7 +313,8 @@ impl SpilledGroup {
     fn add_record(
         &mut self,
         record: &[u8],
-        (plan, calls): (&Aggregate, &[AggregateCall]),
+        plan: &Aggregate,
+        calls: &[AggregateCall],
         exec: &Exec<'_>,
     ) -> ExecResult<()> {
         let Some((ROW_RECORD, _)) = record.split_first().map(|(kind, rest)| (*kind, rest)) else {

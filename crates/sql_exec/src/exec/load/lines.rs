@@ -35,7 +35,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// The field at a position, if the line has so many.
+    /// The field at a position; `None` behind the last one.
     pub(super) fn field(&self, at: usize) -> Option<Field<'_>> {
         Some(match self.fields.get(at)? {
             None => Field::Null,

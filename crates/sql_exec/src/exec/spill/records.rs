@@ -32,7 +32,7 @@ const BLOCK_HEADER: usize = 12;
 pub(in crate::exec) const BLOCK: usize = 32 << 10;
 
 /// The MySQL error of an operation on a temporary file.
-fn failed(file: &TempFile, (code, what): (u16, &str), error: &io::Error) -> SqlError {
+fn failed(file: &TempFile, code: u16, what: &str, error: &io::Error) -> SqlError {
     let dir = file.dir().path().display();
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
@@ -150,7 +150,7 @@ impl RecordWriter {
         self.largest = self.largest.max(self.block.len());
         let (file, block) = (&mut self.file, &self.block);
         let written = blocking(|| file.append(block));
-        written.map_err(|e| failed(&self.file, (1026, "writing"), &e))?;
+        written.map_err(|e| failed(&self.file, 1026, "writing", &e))?;
         self.block.truncate(BLOCK_HEADER);
         self.block.shrink_to(self.size * 2);
         Ok(())
@@ -172,7 +172,7 @@ impl RecordWriter {
         self.largest
     }
 
-    /// Ends writing.
+    /// The written file.
     pub(in crate::exec) fn finish(mut self) -> Result<RecordFile, SqlError> {
         self.flush()?;
         Ok(RecordFile {
@@ -291,7 +291,7 @@ impl RecordReader {
             file.read_at(offset + BLOCK_HEADER as u64, block)?;
             Ok(length)
         })
-        .map_err(|e| failed(file, (1024, "reading"), &e))?;
+        .map_err(|e| failed(file, 1024, "reading", &e))?;
         let [format, _, sum] = fields(head);
         if format != FORMAT {
             return Err(self.damaged("format"));
@@ -306,7 +306,7 @@ impl RecordReader {
     fn damaged(&self, what: &str) -> SqlError {
         let text = format!("wrong {what} in a block before offset {}", self.rest.start);
         let error = io::Error::new(ErrorKind::InvalidData, text);
-        failed(&self.file, (1024, "reading"), &error)
+        failed(&self.file, 1024, "reading", &error)
     }
 }
 

@@ -9,6 +9,7 @@
 //! 2. The blocks of a merge fit into the statement's available memory, except that the fan-in is at
 //!    least two.
 
+use super::super::profile::SpillSize;
 use super::super::state::States;
 use super::records::{BLOCK, RecordFile, RecordReader, RecordWriter};
 use crate::error::SqlError;
@@ -33,9 +34,11 @@ impl Runs {
     }
 
     /// Number of runs, and the size of their file.
-    pub(in crate::exec) fn size(&self) -> (u64, u64) {
-        let bytes = self.writer.as_ref().map_or(0, RecordWriter::length);
-        (self.runs.len() as u64, bytes)
+    pub(in crate::exec) fn size(&self) -> SpillSize {
+        SpillSize {
+            runs: self.runs.len() as u64,
+            bytes: self.writer.as_ref().map_or(0, RecordWriter::length),
+        }
     }
 
     /// Writes sorted records as a run.

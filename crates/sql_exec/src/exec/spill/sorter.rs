@@ -2,6 +2,7 @@
 //!
 //! Invariant: the sort is stable: records that compare equal keep their insertion order.
 
+use super::super::profile::SpillSize;
 use super::super::rowstore::{Place, RowStore};
 use super::super::state::States;
 use super::runs::{Merge, Runs};
@@ -18,7 +19,7 @@ pub(in crate::exec) struct Sorter<C> {
     store: RowStore,
     places: Vec<Place>,
     runs: Runs,
-    /// Bytes counted with the statement.
+    /// Bytes charged to the statement.
     counted: u64,
 }
 
@@ -63,13 +64,13 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering + Copy> Sorter<C> {
         Ok(())
     }
 
-    /// Bytes counted with the statement.
+    /// Bytes charged to the statement.
     pub(in crate::exec) fn held(&self) -> u64 {
         self.counted
     }
 
     /// Number of runs, and the size of their file.
-    pub(in crate::exec) fn size(&self) -> (u64, u64) {
+    pub(in crate::exec) fn size(&self) -> SpillSize {
         self.runs.size()
     }
 

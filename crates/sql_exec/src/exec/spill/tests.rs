@@ -106,7 +106,7 @@ fn many_runs_are_merged_in_passes() {
         let parts = run.iter().map(|(k, v)| (k.as_slice(), v.as_slice()));
         runs.write_run(parts, &states).unwrap();
     }
-    assert_eq!(runs.size().0, 75);
+    assert_eq!(runs.size().runs, 75);
     let mut merge = runs.merge(|a: &[u8], b: &[u8]| a.cmp(b), &states).unwrap();
     let mut found: Vec<Record> = Vec::new();
     while merge.advance().unwrap() {

@@ -1,8 +1,8 @@
-//! Window functions at work: the result of a call for each row of a partition.
+//! Evaluation of window functions: the result of a call for each row of a partition.
 //!
 //! An aggregate keeps the state of the last frame. For the next one it adds the rows that are new,
 //! and removes those that have left it if its state allows that (sums and counts of exact numbers,
-//! BIT_XOR); else it starts again with the new frame. MIN and MAX of frames whose start moves keep
+//! BIT_XOR); else it is computed again from the new frame. MIN and MAX of frames whose start moves keep
 //! the rows that can still become the result (a monotonic queue). A frame that starts with the
 //! partition only grows. So all but sums of DOUBLE, deviations, BIT_AND, BIT_OR and JSON documents
 //! of moving frames take constant time for each row.
@@ -23,7 +23,7 @@ use porpoise_types::{Value, ValueRef};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// A call at work.
+/// The state of a call.
 pub(super) enum Evaluator<'p> {
     RowNumber,
     Rank,
@@ -199,7 +199,8 @@ impl<'p> Evaluator<'p> {
     pub(super) fn value(
         &mut self,
         row: &RowAt,
-        (partition, record): (&Partition, &[u8]),
+        partition: &Partition,
+        record: &[u8],
         work: Work<'_>,
     ) -> ExecResult<Value> {
         let frame = &row.frame;
@@ -238,8 +239,8 @@ impl<'p> Evaluator<'p> {
     }
 }
 
-/// The bucket of a row: of so many buckets, the first ones have one row more if the rows cannot be
-/// distributed evenly.
+/// The bucket of a row for NTILE. If the rows cannot be distributed evenly, the first buckets have
+/// one row more.
 fn bucket(row: &RowAt, buckets: u64) -> u64 {
     let (at, count) = (row.at as u64, row.count as u64);
     let (small, larger) = (count / buckets, count % buckets);
@@ -417,8 +418,9 @@ impl<'p> Extreme<'p> {
             if value.is_null() {
                 continue;
             }
-            let kind = (self.call.kind, &arg.ty);
-            let better = |(_, old): &(usize, Value)| replaces_extreme(value.as_ref(), old, kind);
+            let kind = self.call.kind;
+            let better =
+                |(_, old): &(usize, Value)| replaces_extreme(value.as_ref(), old, kind, &arg.ty);
             while self.candidates.back().is_some_and(better) {
                 if let Some((_, old)) = self.candidates.pop_back() {
                     self.release(&old, work.states);

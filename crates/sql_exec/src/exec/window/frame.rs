@@ -80,7 +80,8 @@ impl<'p> Frames<'p> {
     /// The frame of a row, given its peers; the end may lie before the start.
     pub(super) fn of(
         &mut self,
-        (at, record): (usize, &[u8]),
+        at: usize,
+        record: &[u8],
         peers: &Range<usize>,
         partition: &Partition,
         work: Work<'_>,
@@ -99,9 +100,7 @@ impl<'p> Frames<'p> {
                 None => own.start,
                 Some(Value::Null) if edge.following => partition.len(),
                 Some(Value::Null) => edge.at,
-                Some(limit) => {
-                    edge.advance(&limit, key, |order| order.is_lt(), (partition, work))?
-                }
+                Some(limit) => edge.advance(&limit, key, |order| order.is_lt(), partition, work)?,
             },
         };
         let end = match &mut self.end {
@@ -112,9 +111,7 @@ impl<'p> Frames<'p> {
                 None => own.end,
                 Some(Value::Null) if edge.following => partition.len(),
                 Some(Value::Null) => edge.at,
-                Some(limit) => {
-                    edge.advance(&limit, key, |order| order.is_le(), (partition, work))?
-                }
+                Some(limit) => edge.advance(&limit, key, |order| order.is_le(), partition, work)?,
             },
         };
         Ok(start.min(partition.len())..end.min(partition.len()))
@@ -206,7 +203,8 @@ impl KeyEdge<'_> {
         limit: &Value,
         key: Option<(usize, bool)>,
         passes: impl Fn(Ordering) -> bool,
-        (partition, work): (&Partition, Work<'_>),
+        partition: &Partition,
+        work: Work<'_>,
     ) -> ExecResult<usize> {
         let (column, desc) = key.unwrap_or_default();
         while self.at < partition.len() {
@@ -215,10 +213,11 @@ impl KeyEdge<'_> {
                 let keys = [row.first().map_or(ValueRef::Null, |slot| slot.get(column))];
                 let key = eval(&self.limit.key, &[Slot::Values(&keys)], cx)?;
                 // NULL sorts first.
-                let order = match key.is_null() {
-                    true => Ordering::Less,
-                    false => compare::compare_direct(key, limit.as_ref(), self.limit.how)
-                        .unwrap_or(Ordering::Equal),
+                let order = if key.is_null() {
+                    Ordering::Less
+                } else {
+                    compare::compare_direct(key, limit.as_ref(), self.limit.how)
+                        .unwrap_or(Ordering::Equal)
                 };
                 Ok(if desc { order.reverse() } else { order })
             })?;

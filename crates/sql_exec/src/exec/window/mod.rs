@@ -10,7 +10,7 @@
 //! when the row arrives), the columns that expressions above read, and the results of aggregation.
 //! Records go through stages: a sort for each pass of the plan, and one stage for each window,
 //! which adds the results of its functions. A window whose results depend only on the rows before
-//! passes its records on at once; another one buffers a partition ([`partition`]).
+//! passes its records on at once; any other window buffers a partition ([`partition`]).
 //!
 //! ```text
 //! record   inputs | non-empty slots (8) | carried columns | aggregates | results of windows ...
@@ -31,7 +31,7 @@ mod partition;
 
 use super::aggregate::InputColumns;
 use super::join::Consumer;
-use super::profile::Role;
+use super::profile::{Role, SpillSize};
 use super::query::cx_of;
 use super::rows::{self, Demand};
 use super::rowstore::{self, values_of};
@@ -55,7 +55,7 @@ use porpoise_types::Value;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// What evaluation over records needs.
+/// Context of the evaluation of expressions over records.
 #[derive(Clone, Copy)]
 struct Work<'w> {
     cx: &'w EvalCx<'w>,
@@ -89,6 +89,7 @@ impl Work<'_> {
 
 /// A row's position in its partition.
 struct RowAt {
+    /// Number of rows of the partition before it.
     at: usize,
     /// Number of rows of the partition.
     count: usize,
@@ -182,7 +183,7 @@ struct SortStage<'p> {
     key: Vec<u8>,
 }
 
-/// A window at work.
+/// A window, and the partition that it is in.
 struct OverStage<'p> {
     partition_keys: SortKeys<'p>,
     order_keys: SortKeys<'p>,
@@ -202,8 +203,8 @@ struct OverStage<'p> {
     evaluators: Vec<Evaluator<'p>>,
     /// Scratch buffer for records.
     record: Vec<u8>,
-    /// Number and bytes of the partitions that were written to files.
-    spilled: (u64, u64),
+    /// Partitions that were written to files.
+    spilled: SpillSize,
 }
 
 /// The consumer of rows, behind the last stage.
@@ -276,13 +277,13 @@ fn push(
     }
 }
 
-/// Ends the input of all stages.
+/// Ends the input of all stages. Returns what they have written to files.
 fn finish(
     stages: &mut [Stage<'_>],
     cx: &EvalCx<'_>,
     output: &mut Output<'_, '_>,
-) -> ExecResult<(u64, u64)> {
-    let mut spilled = (0, 0);
+) -> ExecResult<SpillSize> {
+    let mut spilled = SpillSize::default();
     let mut stages = stages;
     while let Some((stage, rest)) = std::mem::take(&mut stages).split_first_mut() {
         let own = match stage {
@@ -294,7 +295,7 @@ fn finish(
                 over.spilled
             }
         };
-        spilled = (spilled.0 + own.0, spilled.1 + own.1);
+        spilled += own;
         stages = rest;
     }
     Ok(spilled)
@@ -317,7 +318,7 @@ impl SortStage<'_> {
         rest: &mut [Stage<'_>],
         cx: &EvalCx<'_>,
         output: &mut Output<'_, '_>,
-    ) -> ExecResult<(u64, u64)> {
+    ) -> ExecResult<SpillSize> {
         let states = output.states;
         let sorter = std::mem::replace(&mut self.sorter, Sorter::new(self.compare));
         let size = sorter.size();
@@ -351,7 +352,7 @@ impl<'p> OverStage<'p> {
             frames: Frames::new(over.window, &over.order, cx)?,
             evaluators: evaluators.collect::<ExecResult<_>>()?,
             record: Vec::new(),
-            spilled: (0, 0),
+            spilled: SpillSize::default(),
         })
     }
 
@@ -426,8 +427,8 @@ impl<'p> OverStage<'p> {
         output: &mut Output<'_, '_>,
     ) -> ExecResult<bool> {
         let bytes = self.rows.finish()?;
-        self.spilled.0 += u64::from(bytes > 0);
-        self.spilled.1 += bytes;
+        self.spilled.runs += u64::from(bytes > 0);
+        self.spilled.bytes += bytes;
         let count = self.rows.len();
         self.row = RowAt::first(if self.streams { 0 } else { count });
         let framed = self.evaluators.iter().any(Evaluator::has_frame);
@@ -446,12 +447,12 @@ impl<'p> OverStage<'p> {
                 };
             }
             if framed {
-                row.frame = self.frames.of((at, record), &row.peers, &self.rows, work)?;
+                row.frame = self.frames.of(at, record, &row.peers, &self.rows, work)?;
             }
             self.record.clear();
             self.record.extend_from_slice(record);
             for evaluator in &mut self.evaluators {
-                let value = evaluator.value(row, (&self.rows, record), work)?;
+                let value = evaluator.value(row, &self.rows, record, work)?;
                 rowstore::write(value.as_ref(), &mut self.record);
             }
             if !push(rest, &self.record, cx, output)? {
@@ -574,6 +575,6 @@ pub(super) fn run(
     let spilled = finish(&mut stages, &cx_of(exec, &arena), &mut output)?;
     let rows = output.rows;
     exec.note_spilled(operator, Role::Group, spilled);
-    exec.end_part(operator, Role::Group, (1, rows), since);
+    exec.end_part(operator, Role::Group, 1, rows, since);
     Ok(())
 }

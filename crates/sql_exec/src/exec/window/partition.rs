@@ -83,7 +83,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Ends adding. Returns the bytes written to a file.
+    /// Called after the last row. Returns the number of bytes written to a file.
     pub(super) fn finish(&mut self) -> Result<u64, SqlError> {
         if let Some(writer) = self.writer.take() {
             self.file = Some(writer.finish()?);

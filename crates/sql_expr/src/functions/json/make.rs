@@ -12,7 +12,7 @@ fn array<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(null);
     }
     let items: Result<Vec<Json>> = (0..c.len()).map(|at| c.json_value(at)).collect();
-    c.give(&Json::Array(items?))
+    c.document_result(&Json::Array(items?))
 }
 
 /// Error 1582 unless the arguments after the first `first` come in pairs.
@@ -37,7 +37,7 @@ fn object<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         let key = String::from_utf8_lossy(key).into_owned();
         members.push((key, c.json_value(at + 1)?));
     }
-    c.give(&Json::Object(Object::from_members(members)))
+    c.document_result(&Json::Object(Object::from_members(members)))
 }
 
 /// JSON_SET and similar functions: pairs of path and value, applied from left to right.
@@ -56,7 +56,7 @@ fn change<'a>(c: &Call<'_, 'a>, name: &str, how: Change) -> Result<ValueRef<'a>>
         };
         doc::change(&mut document, &path, c.json_value(at + 1)?, how);
     }
-    c.give(&document)
+    c.document_result(&document)
 }
 
 fn remove<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -74,7 +74,7 @@ fn remove<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         }
         doc::remove(&mut document, &path);
     }
-    c.give(&document)
+    c.document_result(&document)
 }
 
 fn append<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -92,7 +92,7 @@ fn append<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         };
         document.append(&path, c.json_value(at + 1)?);
     }
-    c.give(&document)
+    c.document_result(&document)
 }
 
 fn array_insert<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -113,7 +113,7 @@ fn array_insert<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
             return Err(SqlError::new(3165, "42000", text));
         }
     }
-    c.give(&document)
+    c.document_result(&document)
 }
 
 fn merge_preserve<'a>(c: &Call<'_, 'a>, name: &str) -> Result<ValueRef<'a>> {
@@ -131,7 +131,7 @@ fn merge_preserve<'a>(c: &Call<'_, 'a>, name: &str) -> Result<ValueRef<'a>> {
         }
     }
     match merged {
-        Some(document) if !null => c.give(&document),
+        Some(document) if !null => c.document_result(&document),
         _ => Ok(ValueRef::Null),
     }
 }
@@ -151,7 +151,7 @@ fn merge_patch<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         };
     }
     match merged {
-        Some(document) => c.give(&document),
+        Some(document) => c.document_result(&document),
         None => Ok(ValueRef::Null),
     }
 }
@@ -212,7 +212,7 @@ pub const FUNCTIONS: &[Function] = &[
         "JSON_INSERT",
         3,
         |c| change(c, "JSON_INSERT", Change::Insert),
-        "Adds values at paths where nothing is.",
+        "Adds values at paths that do not exist.",
         (
             "JSON_INSERT('{\"a\": 1}', '$.a', 10, '$.c', 2)",
             "{\"a\": 1, \"c\": 2}",
@@ -232,7 +232,7 @@ pub const FUNCTIONS: &[Function] = &[
         "JSON_REMOVE",
         2,
         remove,
-        "Removes what is at paths.",
+        "Removes the values at paths.",
         (
             "JSON_REMOVE('[\"a\", [\"b\", \"c\"], \"d\"]', '$[1]')",
             "[\"a\", \"d\"]",

@@ -91,7 +91,7 @@ impl<'a> Call<'_, 'a> {
     }
 
     /// Returns a document as the result. Error 3157 if it is nested too deeply.
-    pub(super) fn give(&self, document: &Json) -> Result<ValueRef<'a>> {
+    pub(super) fn document_result(&self, document: &Json) -> Result<ValueRef<'a>> {
         if document.depth() > MAX_DEPTH + 1 {
             return Err(too_deep());
         }

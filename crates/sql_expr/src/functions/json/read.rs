@@ -22,7 +22,7 @@ fn extract<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     }
     match found.as_slice() {
         [] => Ok(ValueRef::Null),
-        [one] if !several => c.give(one),
+        [one] if !several => c.document_result(one),
         _ => {
             let mut text = vec![b'['];
             for (at, part) in found.into_iter().enumerate() {
@@ -150,7 +150,7 @@ fn keys<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     part(c, "json_keys", |value| match value {
         Json::Object(members) => {
             let keys = members.iter().map(|(key, _)| Json::String(key.to_owned()));
-            c.give(&Json::Array(keys.collect()))
+            c.document_result(&Json::Array(keys.collect()))
         }
         _ => Ok(ValueRef::Null),
     })
@@ -184,7 +184,7 @@ pub const FUNCTIONS: &[Function] = &[
         nullable: Nullable::Always,
         ty: long_text,
         run: unquote,
-        doc: "The text of a JSON string; anything else as it is.",
+        doc: "The text of a JSON string; other documents unchanged.",
         example: (r#"JSON_UNQUOTE('"a\\tb"')"#, "a\tb"),
     },
     Function {
@@ -234,7 +234,7 @@ pub const FUNCTIONS: &[Function] = &[
         nullable: Nullable::Always,
         ty: bigint,
         run: length,
-        doc: "How many elements or members a document, or its part at a path, has.",
+        doc: "Number of elements or members of a document, or of its part at a path.",
         example: ("JSON_LENGTH('{\"a\": 1, \"b\": {\"c\": 30}}', '$.b')", "1"),
     },
     Function {
@@ -257,7 +257,7 @@ pub const FUNCTIONS: &[Function] = &[
         nullable: Nullable::IfArgument,
         ty: long_text,
         run: pretty,
-        doc: "A document with an item a line.",
+        doc: "A document with one item per line.",
         example: ("JSON_PRETTY('[1]')", "[\n  1\n]"),
     },
 ];

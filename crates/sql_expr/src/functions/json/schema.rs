@@ -1,8 +1,8 @@
 //! Validation of documents by JSON schemas of draft 4 (manual, "JSON Schema Validation Functions").
 //!
-//! The schema is interpreted beside the document. The first failure is reported: of a value first its type
-//! and what its kind requires, then its members or elements in the order of the document, then what the whole
-//! value requires. As in MySQL, a keyword whose value has the wrong type is ignored, and so is a
+//! The schema is interpreted beside the document. The first failure is reported. The checks of a value are, in
+//! this order: its type and the keywords of its kind, its members or elements in the order of the document, and
+//! the keywords for the whole value (`enum` and combinations of schemas). As in MySQL, a keyword whose value has the wrong type is ignored, and so is a
 //! pattern that is no regular expression; references must be inside of the schema.
 //!
 //! Invariant: validation recurses only into a part of the document or of the schema; references that
@@ -20,7 +20,7 @@ use std::cmp::Ordering;
 /// Maximum number of schemas around a value.
 const MAX_SCHEMAS: usize = 200;
 
-/// What a document fails to meet.
+/// The first violation of a schema by a document.
 struct Failure {
     keyword: &'static str,
     /// Location in the document, as a JSON pointer in a URI fragment.
@@ -152,7 +152,7 @@ struct Validator<'j> {
 }
 
 impl<'j> Validator<'j> {
-    /// Validates a value by a schema; what is no object allows everything.
+    /// Validates a value by a schema. A schema that is not an object allows everything.
     fn value(&mut self, value: Part<'_, '_>, schema: Part<'j, '_>) -> Outcome {
         interrupt::check()?;
         if !matches!(schema.value, Json::Object(_)) {
@@ -532,7 +532,7 @@ fn report<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         let texts = texts.into_iter();
         members.extend(texts.map(|(name, text)| (name.to_owned(), Json::String(text))));
     }
-    c.give(&Json::Object(Object::from_members(members)))
+    c.document_result(&Json::Object(Object::from_members(members)))
 }
 
 /// The registry entries.

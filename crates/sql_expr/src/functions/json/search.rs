@@ -109,8 +109,10 @@ fn search<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     });
     match found.len() {
         0 => Ok(ValueRef::Null),
-        1 => found.pop().map_or(Ok(ValueRef::Null), |path| c.give(&path)),
-        _ => c.give(&Json::Array(found)),
+        1 => found
+            .pop()
+            .map_or(Ok(ValueRef::Null), |path| c.document_result(&path)),
+        _ => c.document_result(&Json::Array(found)),
     }
 }
 

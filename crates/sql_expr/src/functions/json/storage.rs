@@ -98,7 +98,7 @@ pub const FUNCTIONS: &[Function] = &[
         nullable: Nullable::IfArgument,
         ty: bigint,
         run: free,
-        doc: "Number of bytes that partial updates freed: 0, as documents are stored anew.",
+        doc: "Number of bytes that partial updates freed: 0, because documents are stored as a whole.",
         example: ("JSON_STORAGE_FREE('{\"a\": 1}')", "0"),
     },
 ];

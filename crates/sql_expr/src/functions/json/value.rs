@@ -101,7 +101,7 @@ fn converted<'a>(c: &Call<'_, 'a>, found: &Json) -> Result<Option<ValueRef<'a>>>
     let characters = c.ty.is_string();
     let temporal = matches!(c.ty.kind, Kind::Date | Kind::DateTime | Kind::Time);
     match found {
-        _ if c.ty.kind == Kind::Json => c.give(found).map(Some),
+        _ if c.ty.kind == Kind::Json => c.document_result(found).map(Some),
         Json::Null => Ok(Some(ValueRef::Null)),
         Json::String(s) => exact_cast(c, c.keep(s.as_bytes()), &text),
         other if characters => exact_cast(c, c.keep(&other.to_text()), &text),

@@ -1,4 +1,4 @@
-//! A space of the engine alone: eight bytes of key, the value's bytes. Inserts
+//! A space of the engine without the row layer: keys of eight bytes, and values. Inserts
 //! go to a second space, which begins empty in each run.
 
 use super::super::{Memory, ScanVisitor, Setup, Start, Store, Visitor, Work, Worker};
@@ -369,7 +369,7 @@ mod tests {
     use crate::peers::Durability;
 
     #[test]
-    fn what_is_in_memory_is_known_and_comes_back_after_a_start() {
+    fn memory_is_accounted_and_rows_survive_a_restart() {
         let home = tempfile::tempdir().unwrap();
         let setup = Setup {
             rows: 3000,

@@ -25,7 +25,7 @@ pub(super) struct Posts {
 }
 
 impl Posts {
-    /// Opens the table with so many foreign keys, at most two.
+    /// Opens the table with this number of foreign keys, at most two.
     pub(super) fn open(setup: &Setup<'_>, keys: usize) -> Result<Posts, String> {
         let name = match keys {
             0 => "no foreign key",

@@ -1,0 +1,156 @@
+//! Prepared transactions on rows: the first phase of a two-phase commit done, the second to come.
+//!
+//! A statement checks its constraints, fires its triggers and takes its ids before it ends, so that a
+//! transaction is complete when it is prepared: the engine's prepared transaction is all that has to
+//! survive. Added here are the metadata locks of its tables, which keep definitions as they are until
+//! its end, also after a restart, and the notification of caches.
+//!
+//! Note of the engine's prepared transaction (docs/formats.md, "Prepared transactions"): version, number
+//! of tables, their ids.
+
+use crate::db::Db;
+use crate::definition::TableId;
+use crate::metadata_lock::MetadataLockSession;
+use crate::txn::{Lease, Txn};
+use crate::{Error, Result};
+use porpoise_kv::{self as kv, CommitPosition};
+
+/// Version of the note.
+const PREPARED_NOTE_FORMAT_VERSION: u8 = 1;
+
+/// A prepared transaction. Dropping it releases its locks, but it is found again at the next start, so
+/// it is kept until the engine is shut down.
+pub struct PreparedTxn {
+    kv: Box<dyn kv::PreparedTxn>,
+    tables: Vec<TableId>,
+    metadata_locks: MetadataLockSession,
+    /// What its triggers have left.
+    lease: Option<Lease>,
+}
+
+fn encode_note(tables: &[TableId]) -> Vec<u8> {
+    let mut note = vec![PREPARED_NOTE_FORMAT_VERSION];
+    note.extend_from_slice(&(tables.len() as u32).to_le_bytes());
+    for table in tables {
+        note.extend_from_slice(&table.0.to_le_bytes());
+    }
+    note
+}
+
+fn decode_note(note: &[u8]) -> Option<Vec<TableId>> {
+    let (version, rest) = note.split_first()?;
+    let (count, rest) = rest.split_first_chunk::<4>()?;
+    let (ids, end) = rest.as_chunks::<8>();
+    let complete = u32::from_le_bytes(*count) as usize == ids.len() && end.is_empty();
+    (*version == PREPARED_NOTE_FORMAT_VERSION && complete).then(|| {
+        let ids = ids.iter().map(|id| TableId(u64::from_le_bytes(*id)));
+        ids.collect()
+    })
+}
+
+impl Txn {
+    /// Prepares the transaction under a name (at most [`kv::MAX_PREPARED_NAME`] bytes) that no other
+    /// prepared transaction has. Metadata locks on the tables that `locks` publishes pass to it.
+    ///
+    /// # Errors
+    /// The engine's: those of a commit, and [`kv::Error::Unsupported`]. The transaction is rolled back
+    /// then.
+    pub fn prepare(mut self, name: &[u8], locks: &MetadataLockSession) -> Result<PreparedTxn> {
+        let tables = locks.tables();
+        let lease = self.take_lease();
+        let metadata_locks = self.db.metadata_locks().session_with(&tables);
+        let kv = self.kv.prepare(name, &encode_note(&tables))?;
+        locks.release();
+        Ok(PreparedTxn {
+            kv,
+            tables,
+            metadata_locks,
+            lease,
+        })
+    }
+}
+
+impl PreparedTxn {
+    /// The transactions that the engine found when it was opened. Called once, before tables are
+    /// used.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a note that cannot be read.
+    pub fn restore(db: &Db) -> Result<Vec<PreparedTxn>> {
+        let restored = db.engine().take_restored()?.into_iter().map(|kv| {
+            let tables = decode_note(kv.note())
+                .ok_or_else(|| Error::Corrupt("note of a prepared transaction".to_owned()))?;
+            Ok(PreparedTxn {
+                metadata_locks: db.metadata_locks().session_with(&tables),
+                kv,
+                tables,
+                lease: None,
+            })
+        });
+        restored.collect()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &[u8] {
+        self.kv.name()
+    }
+
+    /// A reply that reveals that it is prepared waits until this position is durable.
+    pub fn position(&self) -> CommitPosition {
+        self.kv.position()
+    }
+
+    /// Commits it.
+    ///
+    /// # Errors
+    /// The engine's. It is still prepared then, except after [`kv::Error::UnknownOutcome`].
+    pub fn commit(&mut self, db: &Db) -> Result<CommitPosition> {
+        let done = self.kv.commit();
+        let notified = match &done {
+            Ok(commit) => Some(commit.position),
+            Err(kv::Error::UnknownOutcome(_)) => Some(CommitPosition::NONE),
+            Err(_) => None,
+        };
+        if let Some(position) = notified {
+            // Not only those with a subscriber when the rows were written.
+            db.change_notifier.notify(&self.tables, position);
+        }
+        self.ended(done)
+    }
+
+    /// Rolls it back.
+    ///
+    /// # Errors
+    /// As [`PreparedTxn::commit`].
+    pub fn rollback(&mut self) -> Result<CommitPosition> {
+        let done = self.kv.rollback();
+        self.ended(done)
+    }
+
+    fn ended(&mut self, done: kv::Result<kv::Commit>) -> Result<CommitPosition> {
+        let commit = done?;
+        self.metadata_locks.release();
+        self.lease = None;
+        Ok(commit.position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_come_back_and_damaged_ones_are_refused() {
+        let tables = [TableId(7), TableId(u64::MAX)];
+        let note = encode_note(&tables);
+        assert_eq!(note[..6], [1, 2, 0, 0, 0, 7]);
+        assert_eq!(decode_note(&note).as_deref(), Some(&tables[..]));
+        assert_eq!(decode_note(&encode_note(&[])), Some(Vec::new()));
+        for cut in 0..note.len() {
+            assert_eq!(decode_note(&note[..cut]), None);
+        }
+        let mut newer = note;
+        newer[0] += 1;
+        assert_eq!(decode_note(&newer), None);
+    }
+}
