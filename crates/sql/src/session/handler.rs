@@ -320,7 +320,12 @@ impl Reading {
     }
 
     /// Rows by a comparison with values for the leading parts of the order.
-    fn begin_at_key(&mut self, op: BinaryOp, values: &[Expr<'_>], order: &[OrderPart]) -> Result<()> {
+    fn begin_at_key(
+        &mut self,
+        op: BinaryOp,
+        values: &[Expr<'_>],
+        order: &[OrderPart],
+    ) -> Result<()> {
         if values.len() > order.len() {
             let most = order.len();
             let text = format!("Too many key parts specified; max {most} parts allowed");
