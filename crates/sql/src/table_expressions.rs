@@ -254,6 +254,9 @@ fn check_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
         ExprKind::Stored(function, _) => {
             refused.get_or_insert_with(|| owner.disallowed(Some(&function.name)));
         }
+        ExprKind::TextMatch(_) => {
+            refused.get_or_insert_with(|| owner.disallowed(Some("match")));
+        }
         ExprKind::Query(_) | ExprKind::Param(_) => {
             refused.get_or_insert_with(|| owner.disallowed(None));
         }

@@ -5,8 +5,8 @@ mod options;
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, contention, fk, inserts, kv_runs, memcached_runs, mget, native, sysbench,
-    tpch,
+    Bench, analytics, contention, fk, fulltext, inserts, kv_runs, memcached_runs, mget, native,
+    sysbench, tpch,
 };
 use crate::machine::Machine;
 use crate::noop;
@@ -73,12 +73,16 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Groups, joins and sorts of a million rows; answers are compared",
     ),
     (
+        "fulltext",
+        "Text search: building an index and searching it; answers are compared",
+    ),
+    (
         "tpch",
         "The 22 queries of TPC-H over generated data; answers are compared",
     ),
     (
         "all",
-        "All of these; memcached, sysbench, contention, analytics and tpch not with --quick",
+        "All of these; memcached, sysbench, contention, analytics, fulltext and tpch not with --quick",
     ),
 ];
 
@@ -248,6 +252,7 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         "sysbench" => sysbench::sysbench(bench),
         "contention" => contention::contention(bench),
         "analytics" => analytics::analytics(bench),
+        "fulltext" => fulltext::fulltext(bench),
         "tpch" => tpch::tpch(bench),
         "connections" if is_quick => kv_runs::connections(bench, &[8, 64, 512]),
         "connections" => kv_runs::connections(bench, &[1, 8, 64, 256, 512]),
@@ -280,6 +285,7 @@ fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> 
         "sysbench",
         "contention",
         "analytics",
+        "fulltext",
         "tpch",
     ] {
         let done = match name {
@@ -289,7 +295,7 @@ fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> 
             }
             "connections" if bench.options.is_quick => kv_runs::connections(bench, &[8, 64]),
             "native" => run_native(bench),
-            "memcached" | "sysbench" | "contention" | "analytics" | "tpch"
+            "memcached" | "sysbench" | "contention" | "analytics" | "fulltext" | "tpch"
                 if bench.options.is_quick =>
             {
                 continue;

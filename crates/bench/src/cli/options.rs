@@ -195,6 +195,7 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("sysbench", &["ops", "shape"]),
     ("contention", &["ops", "shape"]),
     ("analytics", &["ops", "shape", "clients", "time", "warm-up"]),
+    ("fulltext", &["ops", "shape", "clients", "time", "warm-up"]),
     ("tpch", &["ops", "shape", "clients", "time", "warm-up"]),
 ];
 

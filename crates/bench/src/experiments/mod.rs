@@ -7,6 +7,7 @@ pub mod analytics;
 pub mod batch;
 pub mod contention;
 pub mod fk;
+pub mod fulltext;
 pub mod inserts;
 pub mod kv;
 pub mod kv_runs;

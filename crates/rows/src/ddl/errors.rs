@@ -40,6 +40,22 @@ pub fn no_table(database: &str, name: &str) -> Error {
     refuse(1146, "42S02", text)
 }
 
+pub(crate) fn bad_full_text_column(name: &str) -> Error {
+    let text = format!("Column '{name}' cannot be part of FULLTEXT index");
+    refuse(1283, "HY000", text)
+}
+
+pub(crate) fn full_text_of_temporary() -> Error {
+    let text = "Cannot create FULLTEXT index on temporary InnoDB table";
+    refuse(1796, "HY000", text.to_owned())
+}
+
+pub(crate) fn full_text_over_virtual() -> Error {
+    let text = "'Fulltext index on virtual generated column' is not supported for generated \
+                columns.";
+    refuse(3106, "HY000", text.to_owned())
+}
+
 pub(crate) fn name_too_long(name: &str) -> Error {
     refuse(
         1059,

@@ -16,6 +16,25 @@ use porpoise_sql_plan::statistics::{StatisticsSource, TableStatistics};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, Value, ValueRef, Warning};
 use std::sync::Arc;
 
+/// The declaration of a function that the session evaluates (`session/host_functions.rs`); `None`
+/// for other names.
+fn host_function(name: &str) -> Option<StoredFunction> {
+    let (parameters, returns) = match name {
+        "LOAD_FILE" => (1, ColumnType::blob(Kind::LongBlob)),
+        "ROLES_GRAPHML" => {
+            let text = ColumnType::text(Kind::LongText, Collation::UTF8MB4_0900_AI_CI);
+            (0, text)
+        }
+        _ => return None,
+    };
+    Some(StoredFunction {
+        database: String::new(),
+        name: name.to_owned(),
+        parameters,
+        returns,
+    })
+}
+
 impl StatisticsSource for StatementContext {
     fn of(&self, table: &Table) -> Arc<TableStatistics> {
         self.server.statistics.of(&self.server.db, table)
@@ -29,6 +48,10 @@ impl StatisticsSource for StatementContext {
     fn parameter(&self, number: usize) -> Option<Value> {
         self.uses_parameters.set(true);
         self.parameters.borrow().get(number).cloned()
+    }
+
+    fn note_partial_plans(&self, count: u64) {
+        self.partial_plans.set(self.partial_plans.get() + count);
     }
 
     fn estimates_are_shown(&self) -> bool {
@@ -76,6 +99,12 @@ impl SystemVariables for StatementContext {
                 .map(sql_type)
                 .unwrap_or_else(ColumnType::null),
         })))
+    }
+
+    fn host_function(&self, name: &str) -> Option<Arc<StoredFunction>> {
+        let function = host_function(name)?;
+        self.calls_functions.set(true);
+        Some(Arc::new(function))
     }
 
     /// A plan that caused a warning about hints is not cached, so that each execution warns.

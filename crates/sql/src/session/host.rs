@@ -154,6 +154,9 @@ impl RunPrograms for ProgramHost<'_> {
         let busy = |_| SqlError::internal("a function called while the transaction is in use");
         let mut txn = txn.try_borrow_mut().map_err(busy)?;
         self.with_session(&mut txn, env, |session| {
+            if function.database.is_empty() {
+                return session.run_host_function(&function.name, args);
+            }
             let catalog = session.cx.server.db.catalog();
             let (database, name) = (&function.database, &function.name);
             let routine = catalog.routine(database, RoutineKind::Function, name);
@@ -210,6 +213,7 @@ impl SqlSession {
             binds_variables: Cell::new(false),
             parameters: RefCell::default(),
             calls_functions: Cell::new(false),
+            partial_plans: Cell::new(0),
             explaining: Cell::new(false),
             temporary: cx.temporary.clone(),
             last_insert_id: cx.last_insert_id,

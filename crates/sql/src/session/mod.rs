@@ -33,6 +33,7 @@ mod handler;
 mod hint;
 mod histogram;
 mod host;
+mod host_functions;
 mod into;
 mod key_prefix;
 mod load;
@@ -194,6 +195,7 @@ impl SqlSession {
             statements: HashMap::new(),
             named: HashMap::new(),
             next_statement: 1,
+            process: process.clone(),
             arena: Bump::new(),
             plans: PlanCache::default(),
             has_more_statements: false,
@@ -219,6 +221,7 @@ impl SqlSession {
                 binds_variables: Cell::new(false),
                 parameters: RefCell::default(),
                 calls_functions: Cell::new(false),
+                partial_plans: Cell::new(0),
                 explaining: Cell::new(false),
                 temporary: Temporary::default(),
                 last_insert_id: 0,
@@ -228,7 +231,6 @@ impl SqlSession {
                 encryption: Encryption::default(),
                 compression: crate::client::Compression::default(),
             },
-            process,
         };
         session.cx.env.memory = SessionMemory::new(memory);
         session.limit_memory();

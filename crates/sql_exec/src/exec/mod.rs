@@ -67,6 +67,7 @@ mod spilled_build;
 pub mod state;
 pub mod statement;
 mod subquery;
+mod text_search;
 mod top_n_per_group;
 mod triggers;
 mod upsert;

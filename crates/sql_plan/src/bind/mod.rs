@@ -23,6 +23,7 @@ mod rows;
 mod source;
 mod special;
 pub mod table_expression;
+mod text_match;
 pub mod types;
 pub mod window;
 
@@ -233,6 +234,14 @@ pub trait SystemVariables: crate::statistics::StatisticsSource {
         _name: &str,
     ) -> Result<Option<std::sync::Arc<crate::expr::stored::StoredFunction>>> {
         Ok(None)
+    }
+
+    /// The function of this name, in capitals, that the session itself evaluates.
+    fn host_function(
+        &self,
+        _name: &str,
+    ) -> Option<std::sync::Arc<crate::expr::stored::StoredFunction>> {
+        None
     }
 
     /// Adds a warning about an optimizer hint to those of the statement.
