@@ -179,13 +179,9 @@ impl SqlSession {
         let now = server.db.clock().now();
         let metadata_locks = server.db.metadata_locks().session();
         let named_at = server.access.version();
-        let process = Arc::new(Process::new(
-            &client,
-            named_at,
-            now,
-            cancel.clone(),
-            metadata_locks.progress().clone(),
-        ));
+        let progress = metadata_locks.progress().clone();
+        let process = Process::new(&client, named_at, now, cancel.clone(), progress);
+        let process = Arc::new(process);
         let mut session = SqlSession {
             metadata_locks,
             limited_usage: account::LimitedUsage::connect(&server, &client)?,
