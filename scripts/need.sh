@@ -181,6 +181,7 @@ make_mediawiki() {
     fi
     # Links to /etc, which the package's own installation would fill.
     rm -f "$folder/usr/share/mediawiki/LocalSettings.php"
+    rm -rf "$folder/packages"
     touch "$folder/.made"
 }
 

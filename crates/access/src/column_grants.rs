@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_add_to_what_the_table_grants() {
+    fn column_grants_add_to_grants_on_the_table() {
         let data = AccessData {
             grants: vec![Grant {
                 user: "ann".to_owned(),

@@ -189,7 +189,8 @@ mod tests {
         // So does one that is granted on the database.
         let on_d = |name: &str| if name == "d" { INSERT } else { none };
         assert!(free.after_grant(BOTH, none, &grantor, on_d).is_empty());
-        // Own restrictions stay where the grantor has them, too, and go elsewhere.
+        // The account's own restrictions are kept on databases where the grantor has them, too, and are
+        // lifted on others.
         let own = of(&[("d", BOTH), ("e", INSERT), ("f", SELECT)]);
         let after = own.after_grant(INSERT, BOTH, &grantor, nowhere);
         assert_eq!(after, of(&[("d", BOTH), ("f", SELECT)]));

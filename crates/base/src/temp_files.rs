@@ -186,7 +186,7 @@ impl TempDir {
     }
 }
 
-/// A temporary file, which is gone when it is dropped.
+/// A temporary file. Dropping it frees its space.
 #[derive(Debug)]
 pub struct TempFile {
     file: File,

@@ -220,3 +220,26 @@ impl<'a> Reader<'a> {
         })
     }
 }
+/// Appends a number in groups of seven bits, lowest first; all bytes but the last have the top bit
+/// set (LEB128).
+pub fn push_varint(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    out.push(number.to_le_bytes()[0]);
+}
+
+/// Takes a number of [`push_varint`] from the start of the bytes; `None` if there is none.
+pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..u64::BITS).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}

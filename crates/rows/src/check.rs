@@ -94,12 +94,13 @@ impl Checker<'_> {
         let rows = self.check_rows()?;
         for (position, index) in table.indexes.iter().enumerate().skip(1) {
             let entries = self.count_entries(index)?;
-            let (expected, of) = match table.array_column_of(position) {
-                None => (rows, "rows"),
-                Some(_) => (
-                    self.elements.get(position).copied().unwrap_or(0),
-                    "elements",
-                ),
+            let counted = self.elements.get(position).copied().unwrap_or(0);
+            let (expected, of) = if index.is_full_text() {
+                (counted, "words")
+            } else if table.array_column_of(position).is_some() {
+                (counted, "elements")
+            } else {
+                (rows, "rows")
             };
             if entries != expected {
                 self.report(format!(
@@ -175,7 +176,7 @@ impl Checker<'_> {
                         _ => 0,
                     });
                 }
-                checker.entries_of_row(pk, &row, &mut entries);
+                checker.entries_of_row(pk, &row, &mut entries)?;
             }
             checker.find_entries(&entries)?;
             let progress = checker.cx.metadata_locks.progress();
@@ -189,7 +190,12 @@ impl Checker<'_> {
     }
 
     /// Reports a row at a wrong key, and adds the entries that it must have.
-    fn entries_of_row<'b>(&mut self, pk: &'b [u8], row: &RowRef<'_>, entries: &mut Vec<Entry<'b>>) {
+    fn entries_of_row<'b>(
+        &mut self,
+        pk: &'b [u8],
+        row: &RowRef<'_>,
+        entries: &mut Vec<Entry<'b>>,
+    ) -> Result<()> {
         let table = self.table;
         let mut own = Vec::new();
         table.append_primary_key(row, &mut own);
@@ -200,20 +206,31 @@ impl Checker<'_> {
             ));
         }
         for (position, index) in table.indexes.iter().enumerate().skip(1) {
-            let mut value = Vec::new();
-            index.append_entry_value(pk, &mut value);
-            let keys = index.entry_keys(table, position, row, pk);
-            if let Some(elements) = self.elements.get_mut(position) {
-                *elements += keys.len() as u64;
+            let mut whole = None;
+            if index.is_full_text() && row.has_overflow() {
+                let (txn, read) = (self.txn.as_mut(), Read::SNAPSHOT);
+                whole = match overflow::complete_row(txn, read, table, pk, row.bytes()) {
+                    // Missing chunks are reported elsewhere.
+                    Err(Error::Corrupt(_)) => continue,
+                    whole => whole?,
+                };
             }
-            entries.extend(keys.into_iter().map(|(key, _)| Entry {
-                space: table.space(position, &key),
-                key,
-                value: value.clone(),
+            let found = match &whole {
+                Some(whole) => table.whole_entries(position, &RowRef::new(table, whole)?, pk)?,
+                None => table.whole_entries(position, row, pk)?,
+            };
+            if let Some(elements) = self.elements.get_mut(position) {
+                *elements += found.len() as u64;
+            }
+            entries.extend(found.into_iter().map(|entry| Entry {
+                space: table.space(position, &entry.key),
+                key: entry.key,
+                value: entry.value,
                 primary: pk,
                 position,
             }));
         }
+        Ok(())
     }
 
     /// Looks the entries up in one engine call and reports missing ones.
@@ -320,8 +337,8 @@ impl Checker<'_> {
             || table.partition_of(0, key) != partition
         {
             let name = table.partitioning.as_ref();
-            let name = name.and_then(|by| by.partitions.get(partition));
-            let name = name.map_or("", |p| p.name.as_str());
+            let name = name.and_then(|by| by.leaf_name(partition));
+            let name = name.unwrap_or_default();
             self.report(format!(
                 "row {} is in the wrong partition `{name}`",
                 hex(key)

@@ -14,7 +14,9 @@
 use crate::partition::Partitioning;
 use crate::triggers::Triggers;
 use porpoise_kv::{CounterId, SpaceId};
+use porpoise_types::full_text::TextParser;
 use porpoise_types::{Collation, ColumnType, Value};
+use std::sync::Arc;
 
 /// A table's id; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -268,6 +270,40 @@ pub enum IndexKind {
     Unique,
     /// A non-unique index.
     Plain,
+    /// A FULLTEXT index: an entry for each word of a row ([`crate::text_index`]).
+    FullText,
+}
+
+impl IndexKind {
+    /// Whether no two rows have equal keys without NULL.
+    #[must_use]
+    pub fn is_unique(self) -> bool {
+        matches!(self, IndexKind::Primary | IndexKind::Unique)
+    }
+}
+
+/// How the texts of a FULLTEXT index are split, and which words are indexed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FullText {
+    /// The parser (WITH PARSER).
+    pub parser: TextParser,
+    /// Shortest indexed word in characters.
+    pub min_chars: u32,
+    /// Longest indexed word in characters.
+    pub max_chars: u32,
+    /// Words that are not indexed; `None` for InnoDB's default list.
+    pub stopwords: Option<Vec<String>>,
+}
+
+impl Default for FullText {
+    fn default() -> FullText {
+        FullText {
+            parser: TextParser::Words,
+            min_chars: 3,
+            max_chars: 84,
+            stopwords: None,
+        }
+    }
 }
 
 /// Build state of an index.
@@ -303,6 +339,16 @@ pub struct Index {
     pub comment: String,
     /// INVISIBLE.
     pub invisible: bool,
+    /// Of a FULLTEXT index, and only of one.
+    pub full_text: Option<Arc<FullText>>,
+}
+
+impl Index {
+    /// Whether it is a FULLTEXT index, whose entries neither rows nor columns are read by.
+    #[must_use]
+    pub fn is_full_text(&self) -> bool {
+        self.kind == IndexKind::FullText
+    }
 }
 
 /// Referential action on the children of a changed or deleted parent row.
@@ -432,9 +478,9 @@ impl TableDef {
         self.checks.iter().filter(|c| c.enforced)
     }
 
-    /// Number of partitions; 1 for a table that is not partitioned.
-    pub fn partition_count(&self) -> usize {
-        self.partitioning.as_ref().map_or(1, |p| p.partitions.len())
+    /// Number of leaves, partitions or subpartitions; 1 for a table that is not partitioned.
+    pub fn leaf_count(&self) -> usize {
+        self.partitioning.as_ref().map_or(1, |p| p.leaf_count())
     }
 
     /// All spaces of the table: of indexes and of overflow values.

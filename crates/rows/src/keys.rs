@@ -10,6 +10,8 @@
 //!   primary key's length, so that it can be cut off the key's end: one byte
 //!   up to 127, else two with the top bit of the first set (big-endian).
 //!
+//! A FULLTEXT index has entries of another form ([`crate::text_index`]).
+//!
 //! An index with a multi-valued part has such an entry for each element of the array, none if the
 //! array is empty, and one with NULL if there is no array ([`Table::entries`]).
 //!
@@ -19,9 +21,10 @@
 //! Rejected: repeating the primary key in the value of plain entries (doubles the memory of an
 //! index over short columns).
 
-use crate::definition::{Index, IndexKind, IndexPart};
+use crate::definition::{Index, IndexPart};
 use crate::error::{Error, Result};
 use crate::table::Table;
+use crate::text_index::{TextEntryVisitor, TextIndex, push_key_length, split_entry};
 use porpoise_types::array::{Elements, elements};
 use porpoise_types::{
     Value, ValueRef, decode_key, encode_key, encode_key_prefix, encode_text_start,
@@ -133,7 +136,7 @@ impl Index {
         out: &mut Vec<u8>,
     ) -> bool {
         let null = self.append_parts(table, row, out);
-        let exclusive = self.kind != IndexKind::Plain && !null;
+        let exclusive = self.kind.is_unique() && !null;
         if !exclusive {
             out.extend_from_slice(primary);
         }
@@ -159,14 +162,10 @@ impl Index {
 
     /// Appends the value of an entry.
     pub(crate) fn append_entry_value(&self, primary: &[u8], out: &mut Vec<u8>) {
-        if self.kind != IndexKind::Plain {
+        if self.kind.is_unique() {
             out.extend_from_slice(primary);
-        } else if let Ok(len @ 0..=0x7f) = u8::try_from(primary.len()) {
-            out.push(len);
         } else {
-            // Keys have at most a few kilobytes, so the top bit is free.
-            let len = u16::try_from(primary.len()).unwrap_or(u16::MAX) | 0x8000;
-            out.extend_from_slice(&len.to_be_bytes());
+            push_key_length(primary, out);
         }
     }
 
@@ -175,20 +174,79 @@ impl Index {
     /// # Errors
     /// [`Error::Corrupt`] if the entry has none.
     pub(crate) fn primary_of<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Result<&'a [u8]> {
-        if self.kind != IndexKind::Plain {
+        if self.kind.is_unique() {
             return Ok(value);
         }
-        let len = match value {
-            [len] => Some(usize::from(*len)),
-            [a, b] => Some(usize::from(u16::from_be_bytes([a & 0x7f, *b]))),
-            _ => None,
-        };
-        len.and_then(|len| key.get(key.len().checked_sub(len)?..))
+        let split = split_entry(key, value);
+        let primary = split.filter(|(_, rest)| rest.is_empty() != self.is_full_text());
+        primary
+            .map(|(primary, _)| primary)
             .ok_or_else(|| Error::Corrupt(format!("an entry of index {}", self.name)))
     }
 }
 
+/// An entry of a secondary index.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    /// The key.
+    pub(crate) key: Vec<u8>,
+    /// The value.
+    pub(crate) value: Vec<u8>,
+    /// Whether the key must be unique.
+    pub(crate) exclusive: bool,
+}
+
+impl TextIndex {
+    /// Visits the keys and values of a row's entries. The row has its overflow values.
+    ///
+    /// # Errors
+    /// A cancellation; those of `visit`.
+    pub(crate) fn each_entry_of<C: Columns + ?Sized>(
+        &self,
+        row: &C,
+        primary: &[u8],
+        visit: &mut TextEntryVisitor<'_>,
+    ) -> Result<()> {
+        let texts = self.texts(|column| row.column(column));
+        self.each_entry(&texts, primary, visit)
+    }
+}
+
 impl Table {
+    /// All entries that a row has in the secondary index at a position. For a FULLTEXT index the
+    /// row has its overflow values.
+    ///
+    /// # Errors
+    /// A cancellation.
+    pub(crate) fn whole_entries<C: Columns + ?Sized>(
+        &self,
+        position: usize,
+        row: &C,
+        primary: &[u8],
+    ) -> Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        if let Some(index) = self.text_index(position) {
+            index.each_entry_of(row, primary, &mut |key, value| {
+                entries.push(Entry {
+                    key: key.to_vec(),
+                    value: value.to_vec(),
+                    exclusive: false,
+                });
+                Ok(())
+            })?;
+        } else if let Some(index) = self.indexes.get(position) {
+            let mut value = Vec::new();
+            index.append_entry_value(primary, &mut value);
+            let keys = index.entry_keys(self, position, row, primary).into_iter();
+            entries.extend(keys.map(|(key, exclusive)| Entry {
+                key,
+                value: value.clone(),
+                exclusive,
+            }));
+        }
+        Ok(entries)
+    }
+
     /// The entries that a row has in the secondary index at a position.
     #[inline]
     pub(crate) fn entries<'r, C: Columns + ?Sized>(

@@ -34,12 +34,12 @@ impl LockDescription {
                 let Some(part) = definition.spaces.iter().position(|s| *s == space) else {
                     continue;
                 };
-                let parts = table.partitioning.as_ref().map(|p| &p.partitions);
-                let part = parts.and_then(|parts| parts.get(part));
+                let by = table.partitioning.as_ref();
+                let name = by.and_then(|by| by.leaf_name(part));
                 return LockDescription {
                     table: Some(table.clone()),
                     index,
-                    partition: part.map(|part| part.name.clone()),
+                    partition: name.map(str::to_owned),
                     values: values(table, index, key).unwrap_or_else(|| hexadecimal(key)),
                 };
             }

@@ -6,11 +6,11 @@
 //! its end, also after a restart, and the notification of caches.
 //!
 //! Note of the engine's prepared transaction (docs/formats.md, "Prepared transactions"): version, number
-//! of tables, their ids.
+//! of tables, their ids and accesses.
 
 use crate::db::Db;
 use crate::definition::TableId;
-use crate::metadata_lock::MetadataLockSession;
+use crate::metadata_lock::{Access, MetadataLockSession};
 use crate::txn::{Lease, Txn};
 use crate::{Error, Result};
 use porpoise_kv::{self as kv, CommitPosition};
@@ -28,24 +28,37 @@ pub struct PreparedTxn {
     lease: Option<Lease>,
 }
 
-fn encode_note(tables: &[TableId]) -> Vec<u8> {
+/// Bytes of a table in the note.
+const TABLE_BYTES: usize = 9;
+
+fn encode_note(uses: &[(TableId, Access)]) -> Vec<u8> {
     let mut note = vec![PREPARED_NOTE_FORMAT_VERSION];
-    note.extend_from_slice(&(tables.len() as u32).to_le_bytes());
-    for table in tables {
+    note.extend_from_slice(&(uses.len() as u32).to_le_bytes());
+    for (table, access) in uses {
         note.extend_from_slice(&table.0.to_le_bytes());
+        note.push(u8::from(*access == Access::Write));
     }
     note
 }
 
-fn decode_note(note: &[u8]) -> Option<Vec<TableId>> {
+fn decode_note(note: &[u8]) -> Option<Vec<(TableId, Access)>> {
     let (version, rest) = note.split_first()?;
     let (count, rest) = rest.split_first_chunk::<4>()?;
-    let (ids, end) = rest.as_chunks::<8>();
-    let complete = u32::from_le_bytes(*count) as usize == ids.len() && end.is_empty();
-    (*version == PREPARED_NOTE_FORMAT_VERSION && complete).then(|| {
-        let ids = ids.iter().map(|id| TableId(u64::from_le_bytes(*id)));
-        ids.collect()
-    })
+    let (tables, end) = rest.as_chunks::<TABLE_BYTES>();
+    let complete = u32::from_le_bytes(*count) as usize == tables.len() && end.is_empty();
+    if *version != PREPARED_NOTE_FORMAT_VERSION || !complete {
+        return None;
+    }
+    let tables = tables.iter().map(|table| {
+        let (id, access) = table.split_first_chunk::<8>()?;
+        let access = match access {
+            [0] => Access::Read,
+            [1] => Access::Write,
+            _ => return None,
+        };
+        Some((TableId(u64::from_le_bytes(*id)), access))
+    });
+    tables.collect()
 }
 
 impl Txn {
@@ -56,14 +69,14 @@ impl Txn {
     /// The engine's: those of a commit, and [`kv::Error::Unsupported`]. The transaction is rolled back
     /// then.
     pub fn prepare(mut self, name: &[u8], locks: &MetadataLockSession) -> Result<PreparedTxn> {
-        let tables = locks.tables();
+        let uses = locks.uses();
         let lease = self.take_lease();
-        let metadata_locks = self.db.metadata_locks().session_with(&tables);
-        let kv = self.kv.prepare(name, &encode_note(&tables))?;
+        let metadata_locks = self.db.metadata_locks().session_with(&uses);
+        let kv = self.kv.prepare(name, &encode_note(&uses))?;
         locks.release();
         Ok(PreparedTxn {
             kv,
-            tables,
+            tables: uses.iter().map(|(table, _)| *table).collect(),
             metadata_locks,
             lease,
         })
@@ -78,12 +91,12 @@ impl PreparedTxn {
     /// [`Error::Corrupt`] for a note that cannot be read.
     pub fn restore(db: &Db) -> Result<Vec<PreparedTxn>> {
         let restored = db.engine().take_restored()?.into_iter().map(|kv| {
-            let tables = decode_note(kv.note())
+            let uses = decode_note(kv.note())
                 .ok_or_else(|| Error::Corrupt("note of a prepared transaction".to_owned()))?;
             Ok(PreparedTxn {
-                metadata_locks: db.metadata_locks().session_with(&tables),
+                metadata_locks: db.metadata_locks().session_with(&uses),
                 kv,
-                tables,
+                tables: uses.iter().map(|(table, _)| *table).collect(),
                 lease: None,
             })
         });
@@ -141,16 +154,21 @@ mod tests {
 
     #[test]
     fn notes_come_back_and_damaged_ones_are_refused() {
-        let tables = [TableId(7), TableId(u64::MAX)];
-        let note = encode_note(&tables);
-        assert_eq!(note[..6], [1, 2, 0, 0, 0, 7]);
-        assert_eq!(decode_note(&note).as_deref(), Some(&tables[..]));
+        let uses = [
+            (TableId(7), Access::Write),
+            (TableId(u64::MAX), Access::Read),
+        ];
+        let note = encode_note(&uses);
+        assert_eq!(note[..14], [1, 2, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(decode_note(&note).as_deref(), Some(&uses[..]));
         assert_eq!(decode_note(&encode_note(&[])), Some(Vec::new()));
         for cut in 0..note.len() {
             assert_eq!(decode_note(&note[..cut]), None);
         }
-        let mut newer = note;
-        newer[0] += 1;
-        assert_eq!(decode_note(&newer), None);
+        for (at, value) in [(0, 2), (13, 2)] {
+            let mut other = note.clone();
+            other[at] = value;
+            assert_eq!(decode_note(&other), None);
+        }
     }
 }

@@ -142,6 +142,17 @@ impl Db {
         self.engine().approximate_keys(table.index_spaces(0))
     }
 
+    /// Estimated number of rows of a table, by sampling.
+    ///
+    /// # Errors
+    /// As [`Db::sample`].
+    pub(crate) fn sample_rows(self: &Arc<Self>, table: &Table) -> Result<u64> {
+        let mut txn = self.begin(BeginOptions::default())?;
+        let sampled = sample_index(self, &mut txn, table, 0, Effort::QUICK);
+        txn.rollback();
+        Ok(sampled?.0)
+    }
+
     /// Samples a table, in a transaction of its own. Passes an interrupt checkpoint at least every
     /// 1,024 entries.
     ///
@@ -154,6 +165,12 @@ impl Db {
             distinct: Vec::with_capacity(table.indexes.len()),
         };
         for index in 0..table.indexes.len() {
+            if table.text_index(index).is_some() {
+                // Not read by values: as many as there are rows, as in InnoDB.
+                let parts = table.indexes.get(index).map_or(0, |i| i.parts.len());
+                sample.distinct.push(vec![sample.rows.max(1); parts]);
+                continue;
+            }
             let (entries, distinct) = sample_index(self, &mut txn, table, index, effort)?;
             if index == 0 {
                 sample.rows = entries;

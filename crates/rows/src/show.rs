@@ -9,7 +9,10 @@ use crate::definition::{
 };
 use crate::fk;
 use crate::partition::expr::{PartitionExpr, PartitionOp};
-use crate::partition::{Method, Partition, PartitionBound, Partitioning};
+use crate::partition::{
+    Method, Partition, PartitionBound, Partitioning, Subpartition, Subpartitioning,
+};
+use porpoise_types::full_text::TextParser;
 use porpoise_types::{ColumnType, Kind, Value, write_text};
 
 /// The text of SHOW CREATE TABLE. `next_id` is the next auto-increment value,
@@ -184,6 +187,7 @@ fn index(table: &TableDef, index: &Index) -> Option<String> {
         IndexKind::Primary => format!("PRIMARY KEY ({parts})"),
         IndexKind::Unique => format!("UNIQUE KEY {} ({parts})", quote(&index.name)),
         IndexKind::Plain => format!("KEY {} ({parts})", quote(&index.name)),
+        IndexKind::FullText => format!("FULLTEXT KEY {} ({parts})", quote(&index.name)),
     };
     if index.using_hash {
         text.push_str(" USING HASH");
@@ -193,6 +197,10 @@ fn index(table: &TableDef, index: &Index) -> Option<String> {
     }
     if index.invisible {
         text.push_str(" /*!80000 INVISIBLE */");
+    }
+    let parser = index.full_text.as_ref().map(|settings| settings.parser);
+    if let Some(TextParser::Ngrams(_)) = parser {
+        text.push_str(" /*!50100 WITH PARSER `ngram` */ ");
     }
     Some(text)
 }
@@ -215,14 +223,14 @@ fn partition_clause(table: &TableDef) -> String {
         Method::ListColumns => ("LIST  COLUMNS", ""),
         method => (method.sql_keywords(), " "),
     };
-    let algorithm = by
-        .algorithm
-        .map(|a| format!(" /*!50611 ALGORITHM = {a} */"));
-    let algorithm = algorithm.unwrap_or_default();
-    let inner = expression(table, by);
+    let algorithm = algorithm(by.algorithm);
+    let inner = expression(table, &by.columns, by.expr.as_ref());
     text.push_str(&format!(
         "\n/*!{since} PARTITION BY {words}{algorithm}{gap}({inner})"
     ));
+    if let Some(sub) = &by.sub {
+        text.push_str(&subpartition_by(table, sub));
+    }
     if by.by_number {
         text.push_str(&format!("\nPARTITIONS {} */", by.partitions.len()));
         return text;
@@ -233,6 +241,23 @@ fn partition_clause(table: &TableDef) -> String {
         .map(|p| partition(table, by, p))
         .collect();
     text.push_str(&format!("\n({}) */", parts.join(",\n ")));
+    text
+}
+
+/// ALGORITHM of KEY.
+fn algorithm(algorithm: Option<u8>) -> String {
+    algorithm.map_or_else(String::new, |a| format!(" /*!50611 ALGORITHM = {a} */"))
+}
+
+/// Returns SUBPARTITION BY after a line break.
+fn subpartition_by(table: &TableDef, sub: &Subpartitioning) -> String {
+    let words = sub.method.sql_keywords();
+    let algorithm = algorithm(sub.algorithm);
+    let inner = expression(table, &sub.columns, sub.expr.as_ref());
+    let mut text = format!("\nSUBPARTITION BY {words}{algorithm} ({inner})");
+    if sub.by_number {
+        text.push_str(&format!("\nSUBPARTITIONS {}", sub.count));
+    }
     text
 }
 
@@ -248,8 +273,24 @@ fn partition(table: &TableDef, by: &Partitioning, p: &Partition) -> String {
         (PartitionBound::In(_), Some(values)) => text.push_str(&format!(" VALUES IN ({values})")),
         _ => {}
     }
-    if !p.comment.is_empty() {
-        text.push_str(&format!(" COMMENT = {}", literal(&p.comment)));
+    if by.sub.as_ref().is_some_and(|sub| !sub.by_number) {
+        let subpartition = |sub: &Subpartition| {
+            let options = partition_options(table, &sub.comment);
+            format!("SUBPARTITION {}{options}", plain_name(&sub.name))
+        };
+        let all: Vec<String> = p.subpartitions.iter().map(subpartition).collect();
+        text.push_str(&format!("\n ({})", all.join(",\n  ")));
+        return text;
+    }
+    text.push_str(&partition_options(table, &p.comment));
+    text
+}
+
+/// COMMENT and ENGINE of a partition or subpartition.
+fn partition_options(table: &TableDef, comment: &str) -> String {
+    let mut text = String::new();
+    if !comment.is_empty() {
+        text.push_str(&format!(" COMMENT = {}", literal(comment)));
     }
     text.push_str(&format!(" ENGINE = {}", table.options.engine));
     text
@@ -266,24 +307,28 @@ fn plain_name(name: &str) -> String {
     }
 }
 
-/// Returns the text between the parentheses of PARTITION BY.
-fn expression(table: &TableDef, by: &Partitioning) -> String {
-    if let Some(e) = &by.expr {
+/// Returns the text between the parentheses of PARTITION BY or SUBPARTITION BY.
+fn expression(table: &TableDef, columns: &[usize], by: Option<&PartitionExpr>) -> String {
+    if let Some(e) = by {
         return expr(table, e);
     }
     let name = |c: &usize| table.columns.get(*c).map(|c| plain_name(&c.name));
-    let names: Vec<String> = by.columns.iter().filter_map(name).collect();
+    let names: Vec<String> = columns.iter().filter_map(name).collect();
     names.join(",")
 }
 
 /// Returns the expression or the columns as in information_schema, with all names between
 /// backticks.
-pub fn quoted_expression(table: &TableDef, by: &Partitioning) -> String {
-    if let Some(e) = &by.expr {
+pub fn quoted_expression(
+    table: &TableDef,
+    columns: &[usize],
+    by: Option<&PartitionExpr>,
+) -> String {
+    if let Some(e) = by {
         return expr(table, e);
     }
     let name = |c: &usize| table.columns.get(*c).map(|c| quote(&c.name));
-    let names: Vec<String> = by.columns.iter().filter_map(name).collect();
+    let names: Vec<String> = columns.iter().filter_map(name).collect();
     names.join(",")
 }
 

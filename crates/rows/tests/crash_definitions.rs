@@ -223,6 +223,7 @@ fn exchangeable(disk: &MemDisk, has_key: bool) -> Arc<KvMem> {
         name: format!("p{id}"),
         bound,
         comment: String::new(),
+        subpartitions: Vec::new(),
     };
     let by = Partitioning {
         method: Method::RangeColumns,
@@ -232,6 +233,7 @@ fn exchangeable(disk: &MemDisk, has_key: bool) -> Arc<KvMem> {
         by_number: false,
         partitions: [(0, bound(100)), (1, bound(200))].map(partition).to_vec(),
         next_id: 2,
+        sub: None,
     };
     for (name, partitioning, first) in [("t", Some(by), 90), ("other", None, 150)] {
         let mut columns = vec![column("id"), column("a")];

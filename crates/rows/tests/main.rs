@@ -19,6 +19,7 @@ mod concurrent_foreign_keys;
 mod crash_auto_increment;
 mod crash_definitions;
 mod definitions;
+mod full_text;
 mod multi_valued;
 mod old_catalogs;
 mod partitions;

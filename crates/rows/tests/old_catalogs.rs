@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const CATALOG: SpaceId = SpaceId(1);
 /// The present version, and the only one that is written.
-const PRESENT: u8 = 6;
+const PRESENT: u8 = 7;
 
 fn engine(disk: &MemDisk) -> Option<Arc<KvMem>> {
     KvMem::open(KvMemOptions {
@@ -287,7 +287,7 @@ fn a_later_version_is_refused_by_its_number() {
             panic!("row {at} was read");
         };
         let text = refused.to_string();
-        assert!(text.contains("catalog format version 7"), "{text}");
+        assert!(text.contains("catalog format version 8"), "{text}");
         assert!(!matches!(refused, Error::DefinitionChanged));
     }
 }

@@ -6,7 +6,9 @@ use crate::common::{NULL, all_in, begin, database, engines, get, ids, int, table
 use porpoise_kv::{LockMode, Read};
 use porpoise_rows::catalog::{FkAction, Table};
 use porpoise_rows::partition::expr::{PartitionExpr, PartitionOp};
-use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
+use porpoise_rows::partition::{
+    Method, Partition, PartitionBound, Partitioning, Subpartition, Subpartitioning, default_name,
+};
 use porpoise_rows::routing::prune::KnownCondition;
 use porpoise_rows::{
     Db, Error, InsertMode, KeyRange, Lookup, RowBuf, RowChange, ScanPosition, ScanSpec, Txn,
@@ -28,6 +30,7 @@ fn scheme(
         algorithm: None,
         by_number: false,
         next_id: u32::try_from(bounds.len()).unwrap(),
+        sub: None,
         partitions: bounds
             .into_iter()
             .enumerate()
@@ -36,6 +39,7 @@ fn scheme(
                 name: format!("p{n}"),
                 bound,
                 comment: String::new(),
+                subpartitions: Vec::new(),
             })
             .collect(),
     }
@@ -47,6 +51,33 @@ fn less(v: Option<i64>) -> PartitionBound {
 
 fn none(n: usize) -> Vec<PartitionBound> {
     vec![PartitionBound::None; n]
+}
+
+/// The scheme with each partition divided.
+fn divided(by: Partitioning, method: Method, column: usize, count: usize) -> Partitioning {
+    let is_hash = matches!(method, Method::Hash { .. });
+    let mut by = Partitioning {
+        sub: Some(Subpartitioning {
+            method,
+            columns: vec![column],
+            expr: is_hash.then_some(PartitionExpr::Column(column)),
+            algorithm: None,
+            by_number: true,
+            count,
+        }),
+        ..by
+    };
+    let mut partitions = std::mem::take(&mut by.partitions);
+    for partition in &mut partitions {
+        let sub = |n| Subpartition {
+            id: 0,
+            name: default_name(&partition.name, n),
+            comment: String::new(),
+        };
+        partition.subpartitions = (0..count).map(sub).collect();
+        by.number(partition);
+    }
+    Partitioning { partitions, ..by }
 }
 
 /// Schemes over column 1 (`p`, an INT) and column 3 (`s`, a text); with `Some`
@@ -89,6 +120,28 @@ fn schemes() -> Vec<Partitioning> {
             ],
         ),
         scheme(Method::List, &[1], Some(p()), list.collect()),
+        divided(
+            scheme(
+                Method::Range,
+                &[1],
+                Some(p()),
+                vec![less(Some(0)), less(None)],
+            ),
+            Method::Hash { linear: true },
+            1,
+            3,
+        ),
+        divided(
+            scheme(
+                Method::RangeColumns,
+                &[1],
+                None,
+                vec![less(Some(2)), less(None)],
+            ),
+            Method::Key { linear: false },
+            3,
+            2,
+        ),
     ]
 }
 

@@ -24,6 +24,7 @@ use porpoise_kv::Engine;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
 use porpoise_rows::Db;
 use porpoise_sql::event_scheduler::EventScheduler;
+use porpoise_sql::session::TriggerSessions;
 use porpoise_sql::{SqlConfig, SqlServer};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -48,6 +49,8 @@ pub struct Services {
     /// Deletes expired rows until the server stops.
     reaper: Mutex<Option<Reaper>>,
     events: Mutex<Option<EventScheduler>>,
+    /// Sessions that run triggers of memcached commands, until the server stops.
+    triggers: Mutex<Option<TriggerSessions>>,
     /// Whether user root has a password.
     pub root_has_password: bool,
 }
@@ -90,7 +93,7 @@ impl Services {
         } else {
             None
         };
-        sql.run_triggers_of_commands();
+        let triggers = sql.run_triggers_of_commands();
         let authentication = memcached_authentication(config, &sql)?;
         let listeners = MemcachedListeners::open(config, &db, &authentication)?;
         listeners.register_with_sql(&sql);
@@ -115,6 +118,7 @@ impl Services {
             more_memcached: listeners.more.into_iter().map(protocol).collect(),
             reaper: Mutex::new(reaper),
             events: Mutex::new(Some(events)),
+            triggers: Mutex::new(Some(triggers)),
             root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
         })
     }
@@ -131,6 +135,7 @@ impl Services {
         if let Some(mut reaper) = self.reaper.lock().take() {
             reaper.stop();
         }
+        drop(self.triggers.lock().take());
         self.db.return_ids();
         self.engine.shutdown().map_err(|e| e.to_string())
     }

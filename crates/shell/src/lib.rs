@@ -8,7 +8,7 @@
 //!    users of the machine could read it.
 //! 2. What a server sends cannot control the terminal: control characters are escaped in the formats for people.
 //! 3. Memory does not grow with a result, except for the rows of a table that its widths are computed from
-//!    (bounded by `format::SAMPLE_ROWS`).
+//!    (at most 1,000, and few megabytes).
 
 #![deny(unsafe_code)]
 

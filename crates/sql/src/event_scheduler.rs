@@ -137,6 +137,8 @@ impl Inner {
     fn plan(&self, planned: &mut HashMap<EventKey, Planned>, started: i64) {
         let catalog = self.server.db.catalog();
         planned.retain(|key, _| catalog.events.contains_key(key));
+        let runs = &self.server.event_runs;
+        runs.retain(|key| catalog.events.contains_key(key));
         let now = self.now();
         for (key, event) in &catalog.events {
             let known = planned.get(key).is_some_and(|(e, _)| e == event);
@@ -211,19 +213,26 @@ impl Inner {
             database: None,
         };
         let ran = self.server.connect(info, cancel).and_then(|mut session| {
-            self.server
-                .event_runs
-                .lock()
-                .insert(event.key(), self.now());
+            self.server.event_runs.begin(event.key(), self.now());
             let ran = session.run_event(event);
             if is_last {
                 session.complete_event(event)?;
             }
             ran
         });
-        if let Err(error) = ran {
+        let Err(error) = ran else {
+            return;
+        };
+        let runs = &self.server.event_runs;
+        if let Some(before) = runs.fail(event.key(), self.now(), &error) {
             let (database, name) = event.key();
-            (self.report)(&format!("event `{database}`.`{name}` failed: {error}"));
+            let more = match before {
+                0 => String::new(),
+                n => format!(" ({n} failures before it were not reported)"),
+            };
+            (self.report)(&format!(
+                "event `{database}`.`{name}` failed: {error}{more}"
+            ));
         }
     }
 }

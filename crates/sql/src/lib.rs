@@ -18,6 +18,7 @@ pub mod client;
 pub mod context;
 pub mod deadlocks;
 pub mod definition;
+mod event_runs;
 mod event_schedule;
 pub mod event_scheduler;
 pub mod information_schema;

@@ -1,23 +1,22 @@
 //! The SQL server: state shared by all sessions.
 
 use crate::deadlocks::DeadlockLog;
+use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
 use crate::status::Counter;
 use crate::table_expressions::ExpressionCompiler;
 use crate::timer::Timer;
 use crate::vars::{Settings, Values, VarValue};
 use crate::xa::Branches;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use porpoise_access::{AccessControl, Account, Rights};
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
 use porpoise_rows::Db;
-use porpoise_rows::catalog::EventKey;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::named_locks::NamedLocks;
 use porpoise_sql_plan::statistics::Statistics;
 use porpoise_types::Value;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -118,8 +117,8 @@ pub struct SqlServer {
     pub(crate) deadlocks: Arc<DeadlockLog>,
     pub(crate) started: Instant,
     pub(crate) timer: Timer,
-    /// Times of the last runs of events.
-    pub(crate) event_runs: Mutex<HashMap<EventKey, i64>>,
+    /// The last runs of events.
+    pub(crate) event_runs: EventRuns,
     /// Statistics of tables.
     pub(crate) statistics: Statistics,
     /// Memory budget of connections.
@@ -165,7 +164,7 @@ impl SqlServer {
             globals: RwLock::new(globals),
             processes,
             timer: Timer::default(),
-            event_runs: Mutex::default(),
+            event_runs: EventRuns::default(),
             statistics: Statistics::default(),
             counters: Counters::default(),
             locks: Arc::default(),

@@ -19,6 +19,7 @@ use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::block_cipher::BlockCipher;
 use porpoise_sql_expr::expr::eval::{Env, EvalCx, Slot, eval};
 use porpoise_sql_expr::expr::named_locks::NamedLocks;
+use porpoise_sql_expr::expr::stored::{FunctionName, StoredFunction};
 use porpoise_sql_expr::expr::{Expr, ExprKind, convert};
 use porpoise_sql_expr::memory::SessionMemory;
 use porpoise_sql_parser::ast;
@@ -204,6 +205,16 @@ impl SystemVariables for NoVariables<'_> {
     fn get(&self, _: bool, _: &str) -> Result<Expr> {
         Err(self.0.variables_disallowed())
     }
+
+    /// As in MySQL, a name that is no built-in function is refused, whether there is such a
+    /// function or not.
+    fn stored_function(&self, name: &FunctionName<'_>) -> Result<Option<Arc<StoredFunction>>> {
+        let shown = match name.schema {
+            Some(schema) => format!("`{schema}`.`{}`", name.name),
+            None => format!("`{}`", name.name),
+        };
+        Err(self.0.disallowed(Some(&shown)))
+    }
 }
 
 /// Binds an expression to the columns of its table, and checks that its owner may contain it.
@@ -251,8 +262,8 @@ fn check_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
         ExprKind::UserVariable(_) | ExprKind::AssignVariable(..) => {
             refused.get_or_insert_with(|| owner.variables_disallowed());
         }
-        ExprKind::Stored(function, _) => {
-            refused.get_or_insert_with(|| owner.disallowed(Some(&function.name)));
+        ExprKind::TextMatch(_) => {
+            refused.get_or_insert_with(|| owner.disallowed(Some("match")));
         }
         ExprKind::Query(_) | ExprKind::Param(_) => {
             refused.get_or_insert_with(|| owner.disallowed(None));

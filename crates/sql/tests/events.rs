@@ -123,6 +123,27 @@ fn a_failure_is_reported_and_a_definer_without_the_privilege_is_refused() {
 }
 
 #[test]
+fn an_event_that_fails_again_and_again_is_visible_and_seldom_reported() {
+    let mut run = start();
+    let root = &mut run.root;
+    good(
+        root,
+        "CREATE EVENT fails ON SCHEDULE EVERY 1 SECOND DO INSERT INTO nothing VALUES (1)",
+    );
+    let failures = "SELECT EVENT_SCHEMA, EVENT_NAME, ERRNO, MESSAGE, LAST_FAILED IS NOT NULL \
+                    FROM information_schema.EVENT_FAILURES WHERE FAILURES >= 3";
+    until(root, failures, |found| !found.is_empty());
+    assert_eq!(
+        good(root, failures),
+        ["d|fails|1146|Table 'd.nothing' doesn't exist|1"]
+    );
+    good(root, "DROP EVENT fails");
+    assert_eq!(good(root, failures), Vec::<String>::new());
+    run.scheduler.stop();
+    assert_eq!(run.reports.lock().unwrap().len(), 1);
+}
+
+#[test]
 fn running_events_can_be_killed_and_end_with_the_server() {
     let mut run = start();
     let root = &mut run.root;

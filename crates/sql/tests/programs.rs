@@ -63,6 +63,69 @@ fn routines_run_with_the_rights_of_their_definer_or_invoker() {
 }
 
 #[test]
+fn functions_of_a_view_are_called_by_its_definer_or_invoker() {
+    let server = server();
+    let mut root = open(&server, "root", "localhost");
+    for text in [
+        "CREATE DATABASE shop",
+        "USE shop",
+        "CREATE TABLE goods (id INT PRIMARY KEY)",
+        "INSERT INTO goods VALUES (1), (2)",
+        "CREATE USER ann IDENTIFIED BY 'x', eve IDENTIFIED BY 'x'",
+        "CREATE FUNCTION whose() RETURNS TEXT SQL SECURITY INVOKER RETURN CURRENT_USER()",
+        "CREATE FUNCTION total() RETURNS INT SQL SECURITY INVOKER \
+         RETURN (SELECT COUNT(*) FROM goods)",
+        "CREATE VIEW of_definer AS SELECT whose() AS who, total() AS n",
+        "CREATE VIEW merged AS SELECT id FROM goods WHERE total() > id",
+        "CREATE VIEW nested AS SELECT (SELECT whose() FROM goods LIMIT 1) AS who",
+        "CREATE SQL SECURITY INVOKER VIEW of_invoker AS SELECT whose() AS who",
+        "CREATE SQL SECURITY INVOKER VIEW outer_view AS SELECT who FROM of_definer",
+        "CREATE VIEW over_invoker AS SELECT who FROM of_invoker",
+        "CREATE DEFINER = eve VIEW of_eve AS SELECT whose() AS who",
+        "GRANT SELECT ON shop.* TO eve",
+    ] {
+        good(&mut root, text);
+    }
+    for view in [
+        "of_definer",
+        "merged",
+        "nested",
+        "of_invoker",
+        "outer_view",
+        "over_invoker",
+        "of_eve",
+    ] {
+        good(&mut root, &format!("GRANT SELECT ON shop.{view} TO ann"));
+    }
+    let mut ann = open(&server, "ann", "%");
+    good(&mut ann, "USE shop");
+    let of_root = "root@localhost";
+    let both = format!("{of_root}|2");
+    assert_eq!(good(&mut ann, "SELECT * FROM of_definer"), [both]);
+    assert_eq!(good(&mut ann, "SELECT * FROM merged"), ["1"]);
+    for view in ["nested", "outer_view", "over_invoker"] {
+        assert_eq!(
+            good(&mut ann, &format!("SELECT who FROM {view}")),
+            [of_root]
+        );
+    }
+    let refused = ask(&mut ann, "SELECT * FROM of_invoker").unwrap_err();
+    let denied = "execute command denied to user 'ann'@'localhost' for routine 'shop.whose'";
+    assert_eq!(refused, (1370, denied.to_owned()));
+    let refused = ask(&mut ann, "SELECT * FROM of_eve").unwrap_err();
+    let denied = "execute command denied to user 'eve'@'%' for routine 'shop.whose'";
+    assert_eq!(refused, (1370, denied.to_owned()));
+    good(
+        &mut root,
+        "GRANT EXECUTE ON FUNCTION shop.whose TO ann, eve",
+    );
+    assert_eq!(good(&mut ann, "SELECT * FROM of_invoker"), ["ann@%"]);
+    assert_eq!(good(&mut ann, "SELECT * FROM of_eve"), ["eve@%"]);
+    assert_eq!(good(&mut ann, "SELECT CURRENT_USER()"), ["ann@%"]);
+    assert_eq!(code(&mut ann, "SELECT whose() FROM goods"), 1142);
+}
+
+#[test]
 fn the_creator_of_a_routine_may_use_and_drop_it() {
     let server = server();
     let mut root = open(&server, "root", "localhost");

@@ -2,6 +2,7 @@
 //!
 //! * [`expr`]: expressions, evaluation, conversion and comparison of values.
 //! * [`functions`]: the registry of scalar functions.
+//! * [`lex_mode`]: the flags of sql_mode for the parser.
 //! * [`memory`]: memory of sessions and statements, within the server's budget.
 //! * [`error`]: errors of statements, with MySQL's number, SQLSTATE and text.
 //!
@@ -13,4 +14,5 @@
 pub mod error;
 pub mod expr;
 pub mod functions;
+pub mod lex_mode;
 pub mod memory;

@@ -207,13 +207,18 @@ impl SessionMemory {
         Ok(())
     }
 
+    /// Releases the charge for the arenas of this, which are no longer used.
+    pub fn release_arenas(&self) {
+        let charged = self.arena.replace(0);
+        if let (Some(trackers), true) = (&self.trackers, charged > 0) {
+            trackers.statement.release(charged);
+        }
+    }
+
     /// Releases the charge for arenas; nothing else may be charged to the statement now.
     pub fn end_statement(&self) {
-        let charged = self.arena.replace(0);
+        self.release_arenas();
         if let Some(trackers) = &self.trackers {
-            if charged > 0 {
-                trackers.statement.release(charged);
-            }
             let left = trackers.statement.used();
             debug_assert_eq!(left, 0, "bytes still charged to a statement that has ended");
             if left > 0 {

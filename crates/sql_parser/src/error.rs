@@ -27,6 +27,8 @@ pub enum ParseErrorKind {
     NotParametric,
     /// CREATE PROCEDURE and the like in the body of a program.
     NestedProgram,
+    /// A partition has another number of subpartitions than those before it.
+    SubpartitionCount,
 }
 
 /// A parse error with its position in the text.
@@ -43,9 +45,10 @@ impl ParseError {
     #[must_use]
     pub const fn code(&self) -> u16 {
         match self.kind {
-            ParseErrorKind::Syntax | ParseErrorKind::TooLarge | ParseErrorKind::NotParametric => {
-                1064
-            }
+            ParseErrorKind::Syntax
+            | ParseErrorKind::TooLarge
+            | ParseErrorKind::NotParametric
+            | ParseErrorKind::SubpartitionCount => 1064,
             ParseErrorKind::NestedProgram => 1303,
             ParseErrorKind::Empty => 1065,
             ParseErrorKind::DerivedAlias => 1248,
@@ -61,6 +64,7 @@ impl ParseError {
             ParseErrorKind::Syntax
             | ParseErrorKind::TooLarge
             | ParseErrorKind::NotParametric
+            | ParseErrorKind::SubpartitionCount
             | ParseErrorKind::DerivedAlias
             | ParseErrorKind::FunctionAlias
             | ParseErrorKind::Empty => "42000",
@@ -90,16 +94,19 @@ impl ParseError {
             ParseErrorKind::NotParametric => {
                 "A literal of the statement cannot be a parameter".to_owned()
             }
-            ParseErrorKind::Syntax => {
+            ParseErrorKind::Syntax | ParseErrorKind::SubpartitionCount => {
                 let at = (self.offset as usize).min(text.len());
                 let rest = text.get(at..).unwrap_or_default();
                 let line = 1 + text.iter().take(at).filter(|&&b| b == b'\n').count();
                 let near =
                     String::from_utf8_lossy(rest.get(..quoted_length(rest)).unwrap_or_default());
-                format!(
+                let what = if self.kind == ParseErrorKind::SubpartitionCount {
+                    "Wrong number of subpartitions defined, mismatch with previous setting"
+                } else {
                     "You have an error in your SQL syntax; check the manual that corresponds to your MySQL server \
-                     version for the right syntax to use near '{near}' at line {line}"
-                )
+                     version for the right syntax to use"
+                };
+                format!("{what} near '{near}' at line {line}")
             }
         }
     }

@@ -95,6 +95,10 @@ pub trait StatisticsSource {
         true
     }
 
+    /// Counts beginnings of join orders whose cost was estimated
+    /// (`Last_query_partial_plans`).
+    fn note_partial_plans(&self, _count: u64) {}
+
     /// Whether estimates will be shown (EXPLAIN), and are needed even where a plan has no choice.
     fn estimates_are_shown(&self) -> bool {
         false

@@ -18,7 +18,7 @@ use crate::system_tables::{
 };
 use crate::{Administration, Privileges, Rights};
 use porpoise_kv::{CommitPosition, Read};
-use porpoise_rows::catalog::{IndexKind, Table};
+use porpoise_rows::catalog::Table;
 use porpoise_rows::{BeginOptions, Db, Error, InsertMode, Txn};
 use porpoise_types::DateTime;
 use std::sync::Arc;
@@ -390,7 +390,7 @@ fn columns(table: &Table, def: &PrefixMapping<'_>) -> Result<(String, Option<Str
         (false, _) => key,
     };
     let fits = |index: &porpoise_rows::catalog::Index| {
-        index.kind != IndexKind::Plain
+        index.kind.is_unique()
             && index.parts.len() == key.len()
             && index
                 .parts

@@ -5,8 +5,8 @@ mod options;
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, contention, fk, inserts, kv_runs, memcached_runs, mget, native, sysbench,
-    tpch,
+    Bench, analytics, contention, fk, fulltext, inserts, kv_runs, memcached_runs, mget, native,
+    programs, sysbench, tpch,
 };
 use crate::machine::Machine;
 use crate::noop;
@@ -69,8 +69,16 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Transactions that lock a few rows in random order and deadlock",
     ),
     (
+        "programs",
+        "Procedures, cursors, functions and triggers beside plain statements",
+    ),
+    (
         "analytics",
         "Groups, joins and sorts of a million rows; answers are compared",
+    ),
+    (
+        "fulltext",
+        "Text search: building an index and searching it; answers are compared",
     ),
     (
         "tpch",
@@ -78,7 +86,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "all",
-        "All of these; memcached, sysbench, contention, analytics and tpch not with --quick",
+        "All of these; memcached, sysbench, contention, programs, analytics, fulltext and tpch not with --quick",
     ),
 ];
 
@@ -247,7 +255,9 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         "blob" => inserts::blob(bench),
         "sysbench" => sysbench::sysbench(bench),
         "contention" => contention::contention(bench),
+        "programs" => programs::programs(bench),
         "analytics" => analytics::analytics(bench),
+        "fulltext" => fulltext::fulltext(bench),
         "tpch" => tpch::tpch(bench),
         "connections" if is_quick => kv_runs::connections(bench, &[8, 64, 512]),
         "connections" => kv_runs::connections(bench, &[1, 8, 64, 256, 512]),
@@ -279,7 +289,9 @@ fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> 
         "native",
         "sysbench",
         "contention",
+        "programs",
         "analytics",
+        "fulltext",
         "tpch",
     ] {
         let done = match name {
@@ -289,7 +301,8 @@ fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> 
             }
             "connections" if bench.options.is_quick => kv_runs::connections(bench, &[8, 64]),
             "native" => run_native(bench),
-            "memcached" | "sysbench" | "contention" | "analytics" | "tpch"
+            "memcached" | "sysbench" | "contention" | "programs" | "analytics" | "fulltext"
+            | "tpch"
                 if bench.options.is_quick =>
             {
                 continue;

@@ -194,7 +194,9 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("native", &["shape"]),
     ("sysbench", &["ops", "shape"]),
     ("contention", &["ops", "shape"]),
+    ("programs", &["ops", "rows"]),
     ("analytics", &["ops", "shape", "clients", "time", "warm-up"]),
+    ("fulltext", &["ops", "shape", "clients", "time", "warm-up"]),
     ("tpch", &["ops", "shape", "clients", "time", "warm-up"]),
 ];
 

@@ -3,7 +3,7 @@
 
 use crate::support::start;
 use porpoise_bench::experiments::kv::Operation;
-use porpoise_bench::experiments::{Bench, BenchOptions, fk, inserts, kv_runs, mget};
+use porpoise_bench::experiments::{Bench, BenchOptions, fk, inserts, kv_runs, mget, programs};
 use porpoise_bench::load::Shape;
 use porpoise_bench::machine::Machine;
 use porpoise_bench::matrix::Effort;
@@ -51,11 +51,20 @@ fn all_of_them_on_small_tables() {
     inserts::autoinc(&mut bench).unwrap();
     inserts::blob(&mut bench).unwrap();
     kv_runs::connections(&mut bench, &[8]).unwrap();
+    programs::programs(&mut bench).unwrap();
     let report = &bench.report;
     let names: Vec<&str> = report.experiments.iter().map(|e| e.name.as_str()).collect();
     assert_eq!(
         names,
-        ["kv", "mget", "fk", "autoinc", "blob", "connections"]
+        [
+            "kv",
+            "mget",
+            "fk",
+            "autoinc",
+            "blob",
+            "connections",
+            "programs"
+        ]
     );
     for experiment in &report.experiments {
         assert!(experiment.notes.is_empty(), "{:?}", experiment.notes);

@@ -368,7 +368,7 @@ fn parts_of(n: usize, index: &Index, table: &Table, given: &[usize]) -> Option<V
     let unique = match index.kind {
         IndexKind::Primary => n == 0 && !table.hidden_key,
         IndexKind::Unique => index.state == IndexState::Public,
-        IndexKind::Plain => false,
+        IndexKind::Plain | IndexKind::FullText => false,
     };
     if !unique || index.parts.len() != given.len() || given.is_empty() {
         return None;

@@ -1,7 +1,7 @@
 //! Ids as values of their column.
 
 use crate::Error;
-use crate::definition::{Column, IndexKind};
+use crate::definition::Column;
 use crate::table::Table;
 use porpoise_types::{Kind, Value};
 
@@ -29,7 +29,7 @@ pub(crate) fn column_max(column: &Column) -> u64 {
 /// id is given out twice here, but the error numbers are the same.
 pub(super) fn exhausted(table: &Table, position: usize, max: u64) -> Error {
     let unique = table.indexes.iter().find(|i| {
-        let only = i.parts.len() == 1 && i.kind != IndexKind::Plain;
+        let only = i.parts.len() == 1 && i.kind.is_unique();
         only && i.parts.iter().all(|p| p.column == position)
     });
     match unique {

@@ -4,7 +4,7 @@
 //!
 //! Recomputed whenever a catalog is built or changed; only the definitions are stored.
 
-use super::{Catalog, FkAction, FkParent, ForeignKey, Index, IndexKind, Table, TableDef, TableId};
+use super::{Catalog, FkAction, FkParent, ForeignKey, Index, Table, TableDef, TableId};
 use crate::histogram::Histogram;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -129,7 +129,11 @@ pub fn child_index(table: &TableDef, columns: &[usize]) -> Option<usize> {
         .indexes
         .iter()
         .enumerate()
-        .filter(|(_, index)| starts_with(index, columns) && table.array_column(index).is_none())
+        .filter(|(_, index)| {
+            !index.is_full_text()
+                && starts_with(index, columns)
+                && table.array_column(index).is_none()
+        })
         .min_by_key(|(_, index)| index.parts.len())
         .map(|(position, _)| position)
 }
@@ -155,7 +159,7 @@ pub(crate) fn resolve_parent(parent: &TableDef, key: &ForeignKey) -> Option<FkPa
         .indexes
         .iter()
         .enumerate()
-        .filter(|(_, index)| index.kind != IndexKind::Plain)
+        .filter(|(_, index)| index.kind.is_unique())
         .find_map(|(position, index)| {
             let order = parent_order(index, &columns)?;
             Some(FkParent {

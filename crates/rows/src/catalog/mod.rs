@@ -20,8 +20,8 @@ mod triggers;
 
 pub use crate::definition::{
     CheckConstraint, Colocate, Column, ColumnDefault, ColumnId, Expression, FkAction, FkParent,
-    ForeignKey, Generated, GeneratedKind, Index, IndexKind, IndexPart, IndexState, LayoutDef,
-    TableDef, TableId, TableOptions,
+    ForeignKey, FullText, Generated, GeneratedKind, Index, IndexKind, IndexPart, IndexState,
+    LayoutDef, TableDef, TableId, TableOptions,
 };
 use crate::histogram::Histogram;
 pub use crate::table::Table;

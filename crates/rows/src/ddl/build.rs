@@ -9,8 +9,10 @@ use crate::db::Db;
 use crate::definition::ForeignKey;
 use crate::error::{Error, Result};
 use crate::fk;
+use crate::overflow;
 use crate::row::RowRef;
 use crate::table::Table;
+use porpoise_base::sorting;
 use porpoise_kv::{self as kv, Check, Key, Read, TxnOptions};
 use std::collections::HashSet;
 
@@ -30,13 +32,28 @@ impl Db {
             let mut entries = Vec::with_capacity(batch.len());
             for (primary, bytes) in batch {
                 let row = RowRef::new(after, bytes)?;
-                let keys = index.entry_keys(after, position, &row, primary);
-                let keys = keys.into_iter();
-                entries.extend(keys.map(|(key, exclusive)| (primary, row, key, exclusive)));
+                let mut whole = None;
+                if index.is_full_text() {
+                    whole = overflow::read_complete_row(self, before, primary, bytes)?;
+                }
+                let found = match &whole {
+                    Some(whole) => {
+                        after.whole_entries(position, &RowRef::new(after, whole)?, primary)?
+                    }
+                    None => after.whole_entries(position, &row, primary)?,
+                };
+                entries.extend(found.into_iter().map(|entry| (row, entry)));
             }
-            let unique = entries.iter().filter(|(.., exclusive)| *exclusive);
+            if index.is_full_text() {
+                // A word's entries are neighbours; those of a row are not.
+                sorting::sort_by(&mut entries, sorting::RUN_CHEAP, |(_, a), (_, b)| {
+                    a.key.cmp(&b.key)
+                })
+                .map_err(|ended| Error::Kv(kv::Error::Cancelled(ended.0)))?;
+            }
+            let unique = entries.iter().filter(|(_, entry)| entry.exclusive);
             let key = |entry| Key::new(after.space(position, entry), entry);
-            let unique: Vec<Key<'_>> = unique.map(|(_, _, entry, _)| key(entry)).collect();
+            let unique: Vec<Key<'_>> = unique.map(|(_, entry)| key(&entry.key)).collect();
             let mut taken: HashSet<Key<'_>> = HashSet::with_capacity(unique.len());
             let mut txn = self.engine().begin(TxnOptions::default())?;
             if !unique.is_empty() {
@@ -44,14 +61,12 @@ impl Db {
                     taken.extend(unique.get(n).filter(|_| value.is_some()));
                 })?;
             }
-            for (primary, row, entry, exclusive) in &entries {
-                let key = key(entry);
-                if *exclusive && !taken.insert(key) {
-                    return Err(after.duplicate_of_key(position, row, entry));
+            for (row, entry) in &entries {
+                let key = key(&entry.key);
+                if entry.exclusive && !taken.insert(key) {
+                    return Err(after.duplicate_of_key(position, row, &entry.key));
                 }
-                let mut value = Vec::new();
-                index.append_entry_value(primary, &mut value);
-                txn.put(key, &value, Check::Blind)?;
+                txn.put(key, &entry.value, Check::Blind)?;
             }
             let commit = txn.commit()?;
             self.engine().wait_durable(commit.position)?;

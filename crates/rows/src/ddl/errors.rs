@@ -40,6 +40,22 @@ pub fn no_table(database: &str, name: &str) -> Error {
     refuse(1146, "42S02", text)
 }
 
+pub(crate) fn bad_full_text_column(name: &str) -> Error {
+    let text = format!("Column '{name}' cannot be part of FULLTEXT index");
+    refuse(1283, "HY000", text)
+}
+
+pub(crate) fn full_text_of_temporary() -> Error {
+    let text = "Cannot create FULLTEXT index on temporary InnoDB table";
+    refuse(1796, "HY000", text.to_owned())
+}
+
+pub(crate) fn full_text_over_virtual() -> Error {
+    let text = "'Fulltext index on virtual generated column' is not supported for generated \
+                columns.";
+    refuse(3106, "HY000", text.to_owned())
+}
+
 pub(crate) fn name_too_long(name: &str) -> Error {
     refuse(
         1059,
@@ -84,13 +100,14 @@ pub(crate) fn not_a_base_table(database: &str, name: &str) -> Error {
 }
 
 /// 1359: there is a trigger of that name.
-pub(crate) fn trigger_exists() -> Error {
-    refuse(1359, "HY000", "Trigger already exists".to_owned())
+pub(crate) fn trigger_exists(database: &str, name: &str) -> Error {
+    let text = format!("Trigger '{database}.{name}' already exists");
+    refuse(1359, "HY000", text)
 }
 
 /// 1359, with IF NOT EXISTS: the name belongs to another table's trigger.
-pub(crate) fn trigger_of_other_table(table: &str) -> Error {
-    let text = format!("Trigger already exists on the table '{table}'");
+pub(crate) fn trigger_of_other_table(database: &str, name: &str, table: &str) -> Error {
+    let text = format!("Trigger '{database}.{name}' already exists on the table '{table}'");
     refuse(1359, "HY000", text)
 }
 

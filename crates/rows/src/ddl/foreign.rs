@@ -92,7 +92,7 @@ pub(super) fn check_parent(table: &TableDef, parent: &TableDef, key: &ForeignKey
     let exact = parent
         .indexes
         .iter()
-        .filter(|i| i.kind != IndexKind::Plain)
+        .filter(|i| i.kind.is_unique())
         .any(|i| derive::parent_order(i, &positions).is_some());
     if !exact {
         let some = parent
@@ -188,5 +188,6 @@ pub(super) fn missing_index(
         using_hash: false,
         comment: String::new(),
         invisible: false,
+        full_text: None,
     })
 }

@@ -1,9 +1,11 @@
 //! Converts index specifications to indexes: names, parts, lengths, order.
 
 use super::{IndexSpec, check_name, errors};
-use crate::definition::{Column, Index, IndexKind, IndexPart, IndexState};
+use crate::definition::{Column, GeneratedKind, Index, IndexKind, IndexPart, IndexState};
 use crate::error::Result;
+use crate::text_index::is_searchable;
 use porpoise_types::{ColumnType, Kind};
+use std::sync::Arc;
 
 /// MySQL's limits ("InnoDB Limits").
 const MAX_INDEXES: usize = 65;
@@ -23,6 +25,7 @@ pub(super) fn hidden_primary() -> Index {
         implicit: true,
         comment: String::new(),
         invisible: false,
+        full_text: None,
     }
 }
 
@@ -57,6 +60,7 @@ pub(super) fn add(
         implicit,
         comment: spec.comment.clone(),
         invisible: spec.invisible,
+        full_text: spec.full_text.clone().map(Arc::new),
     });
     Ok(())
 }
@@ -102,6 +106,15 @@ fn parts(columns: &[Column], spec: &IndexSpec) -> Result<Vec<IndexPart>> {
         if parts.iter().any(|p| p.column == position) {
             return Err(errors::duplicate_column(name));
         }
+        if spec.kind == IndexKind::FullText {
+            check_text_part(columns, column, parts.first())?;
+            parts.push(IndexPart {
+                column: position,
+                prefix: None,
+                desc: false,
+            });
+            continue;
+        }
         let prefix = part_prefix(column, *prefix)?;
         bytes += part_bytes(&column.ty, prefix);
         parts.push(IndexPart {
@@ -114,6 +127,30 @@ fn parts(columns: &[Column], spec: &IndexSpec) -> Result<Vec<IndexPart>> {
         return Err(errors::key_too_long());
     }
     Ok(parts)
+}
+
+/// Checks the columns of a FULLTEXT index.
+pub(super) fn check_text_parts(columns: &[Column], index: &Index) -> Result<()> {
+    for part in &index.parts {
+        if let Some(column) = columns.get(part.column) {
+            check_text_part(columns, column, index.parts.first())?;
+        }
+    }
+    Ok(())
+}
+
+/// The columns of a FULLTEXT index are texts of one collation. Prefix lengths have no effect.
+fn check_text_part(columns: &[Column], column: &Column, first: Option<&IndexPart>) -> Result<()> {
+    let first = first.and_then(|part| columns.get(part.column));
+    let agrees = first.is_none_or(|first| first.ty.collation == column.ty.collation);
+    if !is_searchable(&column.ty) || !agrees {
+        return Err(errors::bad_full_text_column(&column.name));
+    }
+    let generated = column.generated.as_ref();
+    if generated.is_some_and(|g| g.kind == GeneratedKind::Virtual) {
+        return Err(errors::full_text_over_virtual());
+    }
+    Ok(())
 }
 
 fn part_prefix(column: &Column, prefix: Option<u32>) -> Result<Option<u32>> {
@@ -167,5 +204,6 @@ pub(super) fn sort(indexes: &mut [Index], columns: &[Column]) {
         IndexKind::Unique if !nullable(index) => 1,
         IndexKind::Unique => 2,
         IndexKind::Plain => 3,
+        IndexKind::FullText => 4,
     });
 }

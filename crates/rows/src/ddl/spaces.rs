@@ -4,7 +4,7 @@
 //! All spaces of a partition have the same co-location group and partition number, so that an
 //! engine can store them together.
 
-use crate::definition::{Index, IndexKind, TableDef};
+use crate::definition::{Index, TableDef};
 use porpoise_kv::{SpaceDurability, SpaceId, SpaceSpec};
 
 fn spec(table: &TableDef, partition: usize, point_lookups: bool) -> SpaceSpec {
@@ -22,7 +22,7 @@ fn spec(table: &TableDef, partition: usize, point_lookups: bool) -> SpaceSpec {
 
 /// Specification of the space of an index in a partition.
 pub(super) fn partition_space(table: &TableDef, index: &Index, partition: usize) -> SpaceSpec {
-    spec(table, partition, index.kind != IndexKind::Plain)
+    spec(table, partition, index.kind.is_unique())
 }
 
 /// Specification of the space of overflow values in a partition.
@@ -32,7 +32,7 @@ pub(super) fn overflow_space(table: &TableDef, partition: usize) -> SpaceSpec {
 
 /// Specifications of the spaces of an index, one per partition.
 pub(super) fn index_spaces(table: &TableDef, index: &Index) -> Vec<SpaceSpec> {
-    let partitions = 0..table.partition_count();
+    let partitions = 0..table.leaf_count();
     partitions
         .map(|p| partition_space(table, index, p))
         .collect()
@@ -42,7 +42,7 @@ pub(super) fn index_spaces(table: &TableDef, index: &Index) -> Vec<SpaceSpec> {
 pub(super) fn table_spaces(table: &TableDef) -> Vec<SpaceSpec> {
     let indexes = table.indexes.iter().flat_map(|i| index_spaces(table, i));
     let overflow = if table.may_overflow() {
-        0..table.partition_count()
+        0..table.leaf_count()
     } else {
         0..0
     };
@@ -53,7 +53,7 @@ pub(super) fn table_spaces(table: &TableDef) -> Vec<SpaceSpec> {
 
 /// Assigns to a table the spaces created for [`table_spaces`].
 pub(super) fn assign(table: &mut TableDef, spaces: &[SpaceId]) {
-    let mut by_index = spaces.chunks(table.partition_count().max(1));
+    let mut by_index = spaces.chunks(table.leaf_count().max(1));
     for index in &mut table.indexes {
         index.spaces = by_index.next().unwrap_or(&[]).to_vec();
     }

@@ -1,6 +1,8 @@
 //! Specifications of tables and their parts, as statements give them.
 
-use crate::definition::{ColumnDefault, Expression, FkAction, Generated, IndexKind, TableOptions};
+use crate::definition::{
+    ColumnDefault, Expression, FkAction, FullText, Generated, IndexKind, TableOptions,
+};
 use crate::partition::Partitioning;
 use porpoise_types::ColumnType;
 
@@ -131,7 +133,7 @@ pub struct CheckSpec {
 pub struct IndexSpec {
     /// The name, when given.
     pub name: Option<String>,
-    /// The kind: primary, unique or plain.
+    /// The kind.
     pub kind: IndexKind,
     /// Column names with prefix length and DESC. The names of functional key parts are empty.
     pub parts: Vec<(String, Option<u32>, bool)>,
@@ -143,6 +145,8 @@ pub struct IndexSpec {
     pub comment: String,
     /// INVISIBLE.
     pub invisible: bool,
+    /// Of a FULLTEXT index, and only of one.
+    pub full_text: Option<FullText>,
 }
 
 impl IndexSpec {
@@ -158,6 +162,7 @@ impl IndexSpec {
             using_hash: false,
             comment: String::new(),
             invisible: false,
+            full_text: (kind == IndexKind::FullText).then(FullText::default),
         }
     }
 

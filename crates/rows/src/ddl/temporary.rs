@@ -7,7 +7,7 @@
 use super::{DdlCx, TableSpec, check_name, errors, tables};
 use crate::catalog::{Catalog, persist};
 use crate::db::Db;
-use crate::definition::TableId;
+use crate::definition::{IndexKind, TableId};
 use crate::error::Result;
 use crate::table::Table;
 use std::sync::Arc;
@@ -27,6 +27,9 @@ impl Db {
         }
         if !spec.foreign_keys.is_empty() {
             return Err(errors::temporary_foreign_key());
+        }
+        if spec.indexes.iter().any(|i| i.kind == IndexKind::FullText) {
+            return Err(errors::full_text_of_temporary());
         }
         if spec.placement.partitioning.is_some() {
             return Err(errors::temporary_partitions());

@@ -59,16 +59,17 @@ impl Db {
             Ok(found.ok_or_else(|| errors::no_table(database, table))?.id)
         };
         let id = find(&self.catalog())?;
-        let exists = |catalog: &Catalog| -> Result<bool> {
-            match catalog.trigger(database, &trigger.name) {
-                None => Ok(false),
-                Some((other, _)) if if_not_exists && other.id == id => Ok(true),
-                Some((other, _)) if if_not_exists => {
-                    Err(errors::trigger_of_other_table(&other.name))
+        let exists =
+            |catalog: &Catalog| -> Result<bool> {
+                match catalog.trigger(database, &trigger.name) {
+                    None => Ok(false),
+                    Some((other, _)) if if_not_exists && other.id == id => Ok(true),
+                    Some((other, existing)) if if_not_exists => Err(
+                        errors::trigger_of_other_table(database, &existing.name, &other.name),
+                    ),
+                    Some((_, existing)) => Err(errors::trigger_exists(database, &existing.name)),
                 }
-                Some(_) => Err(errors::trigger_exists()),
-            }
-        };
+            };
         if exists(&self.catalog())? {
             return Ok(DdlOutcome {
                 is_note: true,

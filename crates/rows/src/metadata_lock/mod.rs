@@ -248,13 +248,15 @@ impl MetadataLocks {
         self.session_with(&[])
     }
 
-    /// Registers a session that writes to tables from the beginning. For tables that another session
+    /// Registers a session that uses tables from the beginning. For tables that another session
     /// publishes meanwhile, or that no barrier can cover yet.
-    pub(crate) fn session_with(self: &Arc<Self>, tables: &[TableId]) -> MetadataLockSession {
-        let uses: Uses = tables.iter().map(|table| (*table, Access::Write)).collect();
+    pub(crate) fn session_with(
+        self: &Arc<Self>,
+        tables: &[(TableId, Access)],
+    ) -> MetadataLockSession {
         let slot = Arc::new(Slot {
-            tables: Mutex::new(uses),
-            activities: AtomicU8::default(),
+            tables: Mutex::new(tables.into()),
+            activities: AtomicU8::new(0),
         });
         self.shared.lock().slots.push(slot.clone());
         MetadataLockSession {
@@ -427,6 +429,11 @@ impl MetadataLockSession {
         &self.progress
     }
 
+    /// The uses that it publishes.
+    pub(crate) fn uses(&self) -> Vec<(TableId, Access)> {
+        self.slot.tables.lock().to_vec()
+    }
+
     /// Waits, and shows the wait in the session's progress.
     fn wait(
         &self,
@@ -525,12 +532,6 @@ impl MetadataLockSession {
             }
         }
         self.notify();
-    }
-
-    /// The tables that it publishes.
-    pub(crate) fn tables(&self) -> Vec<TableId> {
-        let uses = self.slot.tables.lock();
-        uses.iter().map(|(table, _)| *table).collect()
     }
 
     fn notify(&self) {

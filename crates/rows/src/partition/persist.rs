@@ -1,9 +1,12 @@
 //! Partitioning in the catalog's rows (docs/formats.md, "Catalog").
 
 use super::expr::PartitionExpr;
-use super::{Method, Partition, PartitionBound, Partitioning};
+use super::{Method, Partition, PartitionBound, Partitioning, Subpartition, Subpartitioning};
 use crate::bytes::{Reader, Writer};
 use crate::error::{Error, Result};
+
+/// Bit of the method's code: SUBPARTITION BY follows the method.
+const HAS_SUBPARTITIONS: u8 = 0x80;
 
 fn code(method: Method) -> u8 {
     match method {
@@ -34,18 +37,15 @@ pub(crate) fn write(w: &mut Writer, by: &Option<Partitioning>) {
         return;
     };
     w.bool(true);
-    w.u8(code(by.method));
-    w.list(&by.columns, |w, c| {
-        w.u32(u32::try_from(*c).unwrap_or(u32::MAX));
-    });
-    match &by.expr {
-        None => w.bool(false),
-        Some(e) => {
-            w.bool(true);
-            e.write(w);
-        }
+    let flag = by.sub.as_ref().map_or(0, |_| HAS_SUBPARTITIONS);
+    w.u8(code(by.method) | flag);
+    if let Some(sub) = &by.sub {
+        w.u8(code(sub.method));
+        write_columns(w, &sub.columns, sub.expr.as_ref(), sub.algorithm);
+        w.bool(sub.by_number);
+        w.u32(u32::try_from(sub.count).unwrap_or(u32::MAX));
     }
-    w.u8(by.algorithm.unwrap_or(0));
+    write_columns(w, &by.columns, by.expr.as_ref(), by.algorithm);
     w.bool(by.by_number);
     w.u32(by.next_id);
     w.list(&by.partitions, |w, p| {
@@ -68,29 +68,100 @@ pub(crate) fn write(w: &mut Writer, by: &Option<Partitioning>) {
                 w.list(tuples, |w, tuple| w.list(tuple, |w, value| w.value(value)));
             }
         }
+        if by.sub.is_some() {
+            w.list(&p.subpartitions, |w, sub| {
+                w.u32(sub.id);
+                w.str(&sub.name);
+                w.str(&sub.comment);
+            });
+        }
     });
+}
+
+fn write_columns(
+    w: &mut Writer,
+    columns: &[usize],
+    expr: Option<&PartitionExpr>,
+    algorithm: Option<u8>,
+) {
+    w.list(columns, |w, c| {
+        w.u32(u32::try_from(*c).unwrap_or(u32::MAX));
+    });
+    match expr {
+        None => w.bool(false),
+        Some(e) => {
+            w.bool(true);
+            e.write(w);
+        }
+    }
+    w.u8(algorithm.unwrap_or(0));
+}
+
+type ColumnsRead = (Vec<usize>, Option<PartitionExpr>, Option<u8>);
+
+fn read_columns(r: &mut Reader<'_>) -> Result<ColumnsRead> {
+    let columns = r.list(|r| Ok(r.u32()? as usize))?;
+    let expr = if r.bool()? {
+        Some(PartitionExpr::read(r, 0)?)
+    } else {
+        None
+    };
+    Ok((columns, expr, Some(r.u8()?).filter(|a| *a != 0)))
 }
 
 pub(crate) fn read(r: &mut Reader<'_>) -> Result<Option<Partitioning>> {
     if !r.bool()? {
         return Ok(None);
     }
-    Ok(Some(Partitioning {
-        method: method(r.u8()?)?,
-        columns: r.list(|r| Ok(r.u32()? as usize))?,
-        expr: if r.bool()? {
-            Some(PartitionExpr::read(r, 0)?)
-        } else {
-            None
-        },
-        algorithm: Some(r.u8()?).filter(|a| *a != 0),
+    let kind = r.u8()?;
+    let sub = if kind & HAS_SUBPARTITIONS == 0 {
+        None
+    } else {
+        Some(read_subpartitioning(r)?)
+    };
+    let (columns, expr, algorithm) = read_columns(r)?;
+    let by = Partitioning {
+        method: method(kind & !HAS_SUBPARTITIONS)?,
+        columns,
+        expr,
+        algorithm,
         by_number: r.bool()?,
         next_id: r.u32()?,
-        partitions: r.list(read_partition)?,
-    }))
+        partitions: r.list(|r| read_partition(r, sub.is_some()))?,
+        sub,
+    };
+    let count = by.sub.as_ref().map_or(0, |sub| sub.count);
+    let complete = |p: &Partition| p.subpartitions.len() == count;
+    if !by.partitions.iter().all(complete) {
+        return Err(Error::corrupt(
+            "a partition with another number of subpartitions",
+        ));
+    }
+    Ok(Some(by))
 }
 
-fn read_partition(r: &mut Reader<'_>) -> Result<Partition> {
+fn read_subpartitioning(r: &mut Reader<'_>) -> Result<Subpartitioning> {
+    let method = method(r.u8()?)?;
+    let (columns, expr, algorithm) = read_columns(r)?;
+    Ok(Subpartitioning {
+        method,
+        columns,
+        expr,
+        algorithm,
+        by_number: r.bool()?,
+        count: r.u32()? as usize,
+    })
+}
+
+fn read_subpartition(r: &mut Reader<'_>) -> Result<Subpartition> {
+    Ok(Subpartition {
+        id: r.u32()?,
+        name: r.str()?,
+        comment: r.str()?,
+    })
+}
+
+fn read_partition(r: &mut Reader<'_>, has_subpartitions: bool) -> Result<Partition> {
     Ok(Partition {
         id: r.u32()?,
         name: r.str()?,
@@ -106,6 +177,11 @@ fn read_partition(r: &mut Reader<'_>) -> Result<Partition> {
             })?),
             2 => PartitionBound::In(r.list(|r| r.list(|r| r.value()))?),
             other => return Err(Error::corrupt(&format!("partition bound of kind {other}"))),
+        },
+        subpartitions: if has_subpartitions {
+            r.list(read_subpartition)?
+        } else {
+            Vec::new()
         },
     })
 }

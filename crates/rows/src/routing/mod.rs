@@ -1,11 +1,11 @@
-//! Routing: maps a row's values or a key to its partition and space.
+//! Routing: maps a row's values or a key to its leaf (partition or subpartition) and space.
 //!
 //! Both use a canonical form, the partitioning columns' keys (nullable, ascending): a row's values
 //! are encoded in it, and a key's parts are converted to it.
 //!
 //! Invariants:
-//! 1. A row and all its keys route to the same partition.
-//! 2. A key whose values belong to no partition routes to the first one. No such key exists,
+//! 1. A row and all its keys route to the same leaf.
+//! 2. A key whose values belong to no partition routes to the first leaf. No such key exists,
 //!    because rows without a partition are refused (1526).
 //! 3. All code that turns table, index and key into a space goes through
 //!    [`Table::space`].
@@ -40,7 +40,7 @@ impl Table {
         self.derived().router.as_ref()
     }
 
-    /// The partition into which a row goes by its values.
+    /// The leaf into which a row goes by its values.
     ///
     /// # Errors
     /// [`Error::NoPartition`] if it belongs to none.
@@ -54,7 +54,7 @@ impl Table {
         };
         let columns = router.columns.iter().map(|(c, _)| row.column(*c));
         router
-            .partition_of_values(columns)
+            .leaf_of_values(columns)
             .ok_or_else(|| self.no_partition(row))
     }
 
@@ -69,7 +69,7 @@ impl Table {
         Error::NoPartition { value }
     }
 
-    /// The partition of a whole key of an index; 0 for a table that is not
+    /// The leaf of a whole key of an index; 0 for a table that is not
     /// partitioned.
     pub fn partition_of(&self, index: usize, key: &[u8]) -> usize {
         match self.router() {
@@ -78,7 +78,7 @@ impl Table {
         }
     }
 
-    /// Returns the partition of all keys of an index that start with these complete parts, if the
+    /// Returns the leaf of all keys of an index that start with these complete parts, if the
     /// parts determine it.
     pub(crate) fn partition_of_prefix(&self, index: usize, prefix: &[u8]) -> Option<usize> {
         let Some(router) = self.router() else {
@@ -133,11 +133,11 @@ impl Table {
             };
             bytes.get(start..*ends.get(n)?)
         };
-        let mut canon = CanonicalKeys::new();
+        let mut canon = CanonicalKeys::default();
         for n in parts {
-            canon.extend_from_slice(slice(*n)?);
+            canon.push(slice(*n)?, router);
         }
-        router.partition_of_canonical(&canon)
+        router.leaf_of_canonical(&canon)
     }
 
     fn take_part(&self, part: &IndexPart, rest: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
@@ -147,8 +147,7 @@ impl Table {
 
     fn hidden_partition(&self, key: &[u8]) -> Option<usize> {
         let id = key.last_chunk::<4>().map(|b| u32::from_be_bytes(*b))?;
-        let by = self.partitioning.as_ref()?;
-        by.partitions.iter().position(|p| p.id == id)
+        self.partitioning.as_ref()?.leaf_of_id(id)
     }
 
     /// The space of the overflow values of the row with this primary key; `None`
@@ -161,12 +160,12 @@ impl Table {
         }
     }
 
-    /// Appends the id of a row's partition, by its values, to the hidden key of a table without a
+    /// Appends the id of a row's leaf, by its values, to the hidden key of a table without a
     /// declared primary key.
     pub(crate) fn append_hidden_partition(&self, values: &[Value], out: &mut Vec<u8>) {
         if let Some(by) = &self.partitioning {
             let at = self.partition_of_row(values).unwrap_or(0);
-            let id = by.partitions.get(at).map_or(0, |p| p.id);
+            let id = by.leaf_id(at).unwrap_or(0);
             out.extend_from_slice(&id.to_be_bytes());
         }
     }

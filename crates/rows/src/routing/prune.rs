@@ -9,6 +9,8 @@
 //!   RANGE COLUMNS: an interval of partitions.
 //! * A range of the only column of a LIST: the partitions of the listed values within. A short
 //!   integer range is treated as a list of values.
+//! * All columns of SUBPARTITION BY equal to one of some values: those subpartitions of each of
+//!   the partitions above.
 
 use crate::partition::expr::Monotone;
 use crate::partition::{Method, Partitioning};
@@ -32,59 +34,50 @@ pub struct KnownCondition {
 }
 
 impl Table {
-    /// Returns the partitions, in order, that may have rows with these conditions on columns (by
+    /// Returns the leaves, in order, that may have rows with these conditions on columns (by
     /// position); `None` for all.
     pub fn prune(&self, known: &[(usize, KnownCondition)]) -> Option<Vec<usize>> {
         let by = self.partitioning.as_ref()?;
         let of = |column: &usize| known.iter().find(|(c, _)| c == column).map(|(_, k)| k);
-        if let Some(found) = self.prune_equal(by, &of) {
-            return Some(found);
+        let partitions = self.prune_partitions(by, &of);
+        let Some(sub) = &by.sub else {
+            return partitions;
+        };
+        let router = self.router()?;
+        let subpartitions = combinations(&sub.columns, &of).map(|tuples| {
+            let of_tuple =
+                |tuple: &Vec<Value>| router.subpartition_of_values(tuple.iter().map(Value::as_ref));
+            sorted(tuples.iter().filter_map(of_tuple).collect())
+        });
+        if partitions.is_none() && subpartitions.is_none() {
+            return None;
+        }
+        let partitions = partitions.unwrap_or_else(|| (0..by.partitions.len()).collect());
+        let subpartitions = subpartitions.unwrap_or_else(|| (0..sub.count).collect());
+        let leaves = |partition: &usize| {
+            let first = partition * sub.count;
+            subpartitions.iter().map(move |sub| first + sub)
+        };
+        Some(partitions.iter().flat_map(leaves).collect())
+    }
+
+    /// The partitions, without regard to subpartitions.
+    fn prune_partitions<'k>(
+        &self,
+        by: &Partitioning,
+        of: &dyn Fn(&usize) -> Option<&'k KnownCondition>,
+    ) -> Option<Vec<usize>> {
+        if let Some(tuples) = combinations(&by.columns, of) {
+            let router = self.router()?;
+            let of_tuple =
+                |tuple: &Vec<Value>| router.partition_of_values(tuple.iter().map(Value::as_ref));
+            return Some(sorted(tuples.iter().filter_map(of_tuple).collect()));
         }
         let known = of(by.columns.first()?)?;
         if known.low.is_none() && known.high.is_none() && known.equal.is_none() {
             return None;
         }
         self.prune_range(by, known)
-    }
-
-    fn prune_equal<'k>(
-        &self,
-        by: &Partitioning,
-        of: &dyn Fn(&usize) -> Option<&'k KnownCondition>,
-    ) -> Option<Vec<usize>> {
-        let mut tuples: Vec<Vec<Value>> = vec![Vec::new()];
-        for column in &by.columns {
-            let known = of(column)?;
-            let short;
-            let values = match &known.equal {
-                Some(values) => values,
-                None => {
-                    short = short_range(known)?;
-                    &short
-                }
-            };
-            if tuples.len() * values.len() > MAX_COMBINATIONS {
-                return None;
-            }
-            tuples = tuples
-                .into_iter()
-                .flat_map(|tuple| {
-                    values.iter().map(move |value| {
-                        let mut tuple = tuple.clone();
-                        tuple.push(value.clone());
-                        tuple
-                    })
-                })
-                .collect();
-        }
-        let router = self.router()?;
-        let mut found: Vec<usize> = tuples
-            .iter()
-            .filter_map(|tuple| router.partition_of_values(tuple.iter().map(Value::as_ref)))
-            .collect();
-        found.sort_unstable();
-        found.dedup();
-        Some(found)
     }
 
     fn prune_range(&self, by: &Partitioning, known: &KnownCondition) -> Option<Vec<usize>> {
@@ -152,6 +145,46 @@ impl Table {
             _ => None,
         }
     }
+}
+
+fn sorted(mut positions: Vec<usize>) -> Vec<usize> {
+    positions.sort_unstable();
+    positions.dedup();
+    positions
+}
+
+/// All combinations of the values that these columns may have; `None` if they are not known, or
+/// too many.
+fn combinations<'k>(
+    columns: &[usize],
+    of: &dyn Fn(&usize) -> Option<&'k KnownCondition>,
+) -> Option<Vec<Vec<Value>>> {
+    let mut tuples: Vec<Vec<Value>> = vec![Vec::new()];
+    for column in columns {
+        let known = of(column)?;
+        let short;
+        let values = match &known.equal {
+            Some(values) => values,
+            None => {
+                short = short_range(known)?;
+                &short
+            }
+        };
+        if tuples.len() * values.len() > MAX_COMBINATIONS {
+            return None;
+        }
+        tuples = tuples
+            .into_iter()
+            .flat_map(|tuple| {
+                values.iter().map(move |value| {
+                    let mut tuple = tuple.clone();
+                    tuple.push(value.clone());
+                    tuple
+                })
+            })
+            .collect();
+    }
+    Some(tuples)
 }
 
 /// Returns the lower and upper bound, or the least and greatest value of a list.

@@ -13,6 +13,7 @@ pub(crate) mod router;
 use crate::definition::{IndexKind, LayoutDef, TableDef, TableId};
 use crate::expressions::Compiled;
 use crate::histogram::Histogram;
+use crate::text_index::TextIndex;
 use layout::Layout;
 use router::Router;
 use std::ops::Deref;
@@ -44,6 +45,8 @@ pub(crate) struct Derived {
     pub(crate) unique_indexes: Vec<usize>,
     /// For each index, the column of its multi-valued part.
     array_columns: Vec<Option<usize>>,
+    /// For each index, how it splits texts.
+    text_indexes: Vec<Option<Arc<TextIndex>>>,
     /// Positions of NOT NULL columns.
     pub(crate) not_null: Vec<usize>,
     /// Router of a partitioned table's rows.
@@ -86,6 +89,10 @@ impl Derived {
             array_columns: {
                 let indexes = table.indexes.iter();
                 indexes.map(|index| table.array_column(index)).collect()
+            },
+            text_indexes: {
+                let prepare = |index| TextIndex::new(table, index).map(Arc::new);
+                table.indexes.iter().map(prepare).collect()
             },
             not_null: (0..table.columns.len())
                 .filter(|i| table.columns.get(*i).is_some_and(|c| !c.nullable))
@@ -160,6 +167,18 @@ impl Table {
     #[inline]
     pub(crate) fn array_column_of(&self, index: usize) -> Option<usize> {
         self.derived.array_columns.get(index).copied().flatten()
+    }
+
+    /// The FULLTEXT index at a position; `None` if it is of another kind.
+    #[inline]
+    pub fn text_index(&self, index: usize) -> Option<&Arc<TextIndex>> {
+        self.derived.text_indexes.get(index)?.as_ref()
+    }
+
+    /// Whether the table has a FULLTEXT index.
+    #[inline]
+    pub(crate) fn has_text_index(&self) -> bool {
+        self.derived.text_indexes.iter().any(Option::is_some)
     }
 
     /// Whether writing a row evaluates expressions: a column is generated or a check

@@ -19,13 +19,36 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// The concatenated canonical keys of the partitioning columns.
-pub(crate) type CanonicalKeys = SmallVec<[u8; 32]>;
+#[derive(Debug, Default)]
+pub(crate) struct CanonicalKeys {
+    bytes: SmallVec<[u8; 32]>,
+    /// Number of columns in `bytes`.
+    columns: usize,
+    /// Where the columns of SUBPARTITION BY begin.
+    sub: usize,
+}
+
+impl CanonicalKeys {
+    /// Adds the key of the router's next column.
+    pub(crate) fn push(&mut self, key: &[u8], router: &Router) {
+        self.bytes.extend_from_slice(key);
+        self.columns += 1;
+        if self.columns == router.main_columns {
+            self.sub = self.bytes.len();
+        }
+    }
+}
 
 /// Routing rules derived from a table's partitioning.
 #[derive(Clone, Debug)]
 pub(crate) struct Router {
+    /// The columns of PARTITION BY, then those of SUBPARTITION BY.
     pub(crate) columns: Vec<(usize, ColumnType)>,
+    /// Number of the columns of PARTITION BY.
+    main_columns: usize,
     rule: Rule,
+    /// The rule of SUBPARTITION BY, and the number of subpartitions of each partition.
+    sub: Option<(Rule, usize)>,
     /// Location of the partitioning columns in the keys of each index.
     pub(crate) locations: Vec<ColumnLocation>,
 }
@@ -91,22 +114,14 @@ fn partition_of_hash(v: u64, partitions: u64, is_linear: bool) -> Option<usize> 
 impl Router {
     pub(crate) fn new(table: &TableDef, by: &Partitioning) -> Router {
         let columns: Vec<(usize, ColumnType)> = by
-            .columns
-            .iter()
-            .filter_map(|c| Some((*c, table.columns.get(*c)?.ty.clone())))
+            .all_columns()
+            .filter_map(|c| Some((c, table.columns.get(c)?.ty.clone())))
             .collect();
+        let listed: Vec<usize> = by.all_columns().collect();
         let n = by.partitions.len().max(1) as u64;
         let expr = by.expr.clone().unwrap_or(PartitionExpr::Int(0));
         let rule = match by.method {
-            Method::Hash { linear } => Rule::Hash {
-                expr,
-                partitions: n,
-                is_linear: linear,
-            },
-            Method::Key { linear } => Rule::Key {
-                partitions: n,
-                is_linear: linear,
-            },
+            Method::Hash { .. } | Method::Key { .. } => hash_rule(by.method, expr, n),
             Method::Range => Rule::Range(expr, range_bounds(by)),
             Method::RangeColumns => Rule::RangeColumns(encoded_bounds(by, &columns)),
             Method::List => Rule::List(expr, list_values(by)),
@@ -116,81 +131,76 @@ impl Router {
             .indexes
             .iter()
             .enumerate()
-            .map(|(n, index)| column_location(table, n, index, &by.columns))
+            .map(|(n, index)| column_location(table, n, index, &listed))
             .collect();
+        let sub = by.sub.as_ref().map(|sub| {
+            let expr = sub.expr.clone().unwrap_or(PartitionExpr::Int(0));
+            (hash_rule(sub.method, expr, sub.count as u64), sub.count)
+        });
         Router {
             columns,
+            main_columns: by.columns.len(),
             rule,
+            sub,
             locations,
         }
     }
 
-    /// Returns the partition of concatenated canonical keys, one per column.
-    pub(crate) fn partition_of_canonical(&self, canon: &[u8]) -> Option<usize> {
-        match &self.rule {
-            Rule::Key {
-                partitions,
-                is_linear,
-            } => partition_of_hash(hash(canon), *partitions, *is_linear),
-            Rule::RangeColumns(bounds) => {
-                let at = bounds.partition_point(|bound| bound.as_slice() <= canon);
-                (at < bounds.len()).then_some(at)
-            }
-            Rule::ListColumns(map) => map.get(canon).copied(),
-            Rule::Hash { expr, .. } | Rule::Range(expr, _) | Rule::List(expr, _) => {
-                let mut values: SmallVec<[(usize, Value); 2]> = SmallVec::new();
-                let mut rest = canon;
-                for (position, ty) in &self.columns {
-                    let value = decode_key(ty, true, &mut rest).unwrap_or(Value::Null);
-                    values.push((*position, value));
-                }
-                let value = expr.eval(&|at| {
-                    let found = values.iter().find(|(p, _)| *p == at);
-                    found.map_or(ValueRef::Null, |(_, v)| v.as_ref())
-                });
-                self.partition_of_number(value)
+    /// Returns the leaf of canonical keys, one per column.
+    pub(crate) fn leaf_of_canonical(&self, canon: &CanonicalKeys) -> Option<usize> {
+        let (main, rest) = canon.bytes.split_at_checked(canon.sub)?;
+        let (columns, sub_columns) = self.columns.split_at_checked(self.main_columns)?;
+        let partition = self.rule.partition_of_canonical(columns, main)?;
+        match &self.sub {
+            None => Some(partition),
+            Some((rule, count)) => {
+                Some(partition * count + rule.partition_of_canonical(sub_columns, rest)?)
             }
         }
     }
 
-    /// The partition of the expression's value.
+    /// The partition of the value of the expression of PARTITION BY.
     pub(crate) fn partition_of_number(&self, value: Option<i128>) -> Option<usize> {
-        match &self.rule {
-            Rule::Hash {
-                partitions,
-                is_linear,
-                ..
-            } => {
-                // The absolute value, as in MySQL; NULL counts as 0.
-                let v = value.unwrap_or(0).unsigned_abs();
-                let v = u64::try_from(v).unwrap_or(u64::MAX);
-                partition_of_hash(v, *partitions, *is_linear)
-            }
-            Rule::Range(_, bounds) => {
-                let Some(value) = value else {
-                    return (!bounds.is_empty()).then_some(0);
-                };
-                let at = bounds.partition_point(|bound| bound.is_some_and(|b| b <= value));
-                (at < bounds.len()).then_some(at)
-            }
-            Rule::List(_, map) => map.get(&value).copied(),
-            Rule::Key { .. } | Rule::RangeColumns(_) | Rule::ListColumns(_) => None,
-        }
+        self.rule.partition_of_number(value)
     }
 
-    /// Returns the partition of values, one per partitioning column.
-    pub(crate) fn partition_of_values<'v>(
+    /// Returns the leaf of values, one per column of the router.
+    pub(crate) fn leaf_of_values<'v>(
         &self,
         values: impl Iterator<Item = ValueRef<'v>>,
     ) -> Option<usize> {
-        let mut canon = CanonicalKeys::new();
+        self.leaf_of_canonical(&self.canonical(values))
+    }
+
+    fn canonical<'v>(&self, values: impl Iterator<Item = ValueRef<'v>>) -> CanonicalKeys {
+        let mut canon = CanonicalKeys::default();
         let mut one = Vec::new();
         for ((_, ty), value) in self.columns.iter().zip(values) {
             one.clear();
             encode_key(value, ty, true, false, &mut one);
-            canon.extend_from_slice(&one);
+            canon.push(&one, self);
         }
-        self.partition_of_canonical(&canon)
+        canon
+    }
+
+    /// Returns the partition of values of the columns of PARTITION BY.
+    pub(crate) fn partition_of_values<'v>(
+        &self,
+        values: impl Iterator<Item = ValueRef<'v>>,
+    ) -> Option<usize> {
+        let columns = self.columns.get(..self.main_columns)?;
+        self.rule.partition_of_values(columns, values)
+    }
+
+    /// Returns the position of a subpartition within its partition by the values of the columns of
+    /// SUBPARTITION BY.
+    pub(crate) fn subpartition_of_values<'v>(
+        &self,
+        values: impl Iterator<Item = ValueRef<'v>>,
+    ) -> Option<usize> {
+        let columns = self.columns.get(self.main_columns..)?;
+        let (rule, _) = self.sub.as_ref()?;
+        rule.partition_of_values(columns, values)
     }
 
     /// Returns the first and last partition (RANGE COLUMNS) for values of the first column between
@@ -232,6 +242,92 @@ impl Router {
             Rule::RangeColumns(bounds) => bounds.len(),
             _ => 0,
         }
+    }
+}
+
+impl Rule {
+    /// Returns the partition of concatenated canonical keys, one per column.
+    fn partition_of_canonical(
+        &self,
+        columns: &[(usize, ColumnType)],
+        canon: &[u8],
+    ) -> Option<usize> {
+        match self {
+            Rule::Key {
+                partitions,
+                is_linear,
+            } => partition_of_hash(hash(canon), *partitions, *is_linear),
+            Rule::RangeColumns(bounds) => {
+                let at = bounds.partition_point(|bound| bound.as_slice() <= canon);
+                (at < bounds.len()).then_some(at)
+            }
+            Rule::ListColumns(map) => map.get(canon).copied(),
+            Rule::Hash { expr, .. } | Rule::Range(expr, _) | Rule::List(expr, _) => {
+                let mut values: SmallVec<[(usize, Value); 2]> = SmallVec::new();
+                let mut rest = canon;
+                for (position, ty) in columns {
+                    let value = decode_key(ty, true, &mut rest).unwrap_or(Value::Null);
+                    values.push((*position, value));
+                }
+                let value = expr.eval(&|at| {
+                    let found = values.iter().find(|(p, _)| *p == at);
+                    found.map_or(ValueRef::Null, |(_, v)| v.as_ref())
+                });
+                self.partition_of_number(value)
+            }
+        }
+    }
+
+    /// The partition of the expression's value.
+    fn partition_of_number(&self, value: Option<i128>) -> Option<usize> {
+        match self {
+            Rule::Hash {
+                partitions,
+                is_linear,
+                ..
+            } => {
+                // The absolute value, as in MySQL; NULL counts as 0.
+                let v = value.unwrap_or(0).unsigned_abs();
+                let v = u64::try_from(v).unwrap_or(u64::MAX);
+                partition_of_hash(v, *partitions, *is_linear)
+            }
+            Rule::Range(_, bounds) => {
+                let Some(value) = value else {
+                    return (!bounds.is_empty()).then_some(0);
+                };
+                let at = bounds.partition_point(|bound| bound.is_some_and(|b| b <= value));
+                (at < bounds.len()).then_some(at)
+            }
+            Rule::List(_, map) => map.get(&value).copied(),
+            Rule::Key { .. } | Rule::RangeColumns(_) | Rule::ListColumns(_) => None,
+        }
+    }
+
+    fn partition_of_values<'v>(
+        &self,
+        columns: &[(usize, ColumnType)],
+        values: impl Iterator<Item = ValueRef<'v>>,
+    ) -> Option<usize> {
+        let mut canon = Vec::new();
+        for ((_, ty), value) in columns.iter().zip(values) {
+            encode_key(value, ty, true, false, &mut canon);
+        }
+        self.partition_of_canonical(columns, &canon)
+    }
+}
+
+/// The rule of HASH or KEY.
+fn hash_rule(method: Method, expr: PartitionExpr, partitions: u64) -> Rule {
+    match method {
+        Method::Hash { linear } => Rule::Hash {
+            expr,
+            partitions,
+            is_linear: linear,
+        },
+        other => Rule::Key {
+            partitions,
+            is_linear: other == Method::Key { linear: true },
+        },
     }
 }
 

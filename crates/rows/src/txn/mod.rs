@@ -29,6 +29,7 @@ pub(crate) mod lookup;
 pub(crate) mod merge;
 mod reapply;
 pub(crate) mod scan;
+pub(crate) mod text_search;
 pub(crate) mod update;
 pub(crate) mod write;
 

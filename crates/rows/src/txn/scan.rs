@@ -17,7 +17,7 @@
 use super::arena::Arena;
 use super::lookup::Lookup;
 use super::merge::{Merge, walk_merged};
-use crate::definition::IndexPart;
+use crate::definition::{Index, IndexPart};
 use crate::overflow::{self, IncompleteRow, OverflowFetch};
 use crate::row::RowRef;
 use crate::table::Table;
@@ -362,7 +362,8 @@ impl Table {
     /// Returns the columns that can be read from entry keys of the index at a position; for the
     /// primary index, those of the primary key.
     pub fn columns_in_entries(&self, index: usize) -> Vec<usize> {
-        let secondary = self.indexes.get(index).filter(|_| index != 0);
+        let ordered = |i: &&Index| index != 0 && !i.is_full_text();
+        let secondary = self.indexes.get(index).filter(ordered);
         let all = secondary.into_iter().chain(self.indexes.first());
         let parts = all.flat_map(|index| &index.parts);
         let mut columns: Vec<usize> = parts
@@ -377,7 +378,7 @@ impl Table {
     /// Appends the ends of the encoded parts in an entry's key to `ends`. Returns false if the
     /// bytes are not such a key.
     pub fn part_ends(&self, index: usize, key: &[u8], ends: &mut Vec<usize>) -> bool {
-        let Some(definition) = self.indexes.get(index) else {
+        let Some(definition) = self.indexes.get(index).filter(|i| !i.is_full_text()) else {
             return false;
         };
         let mut rest = key;

@@ -171,7 +171,10 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> TableDef {
     if hidden_key {
         keys.insert(0, (IndexKind::Primary, "PRIMARY".into(), Vec::new()));
     }
-    let partitions = def.partitioning.as_ref().map_or(1, |p| p.partitions.len());
+    let partitions = def
+        .partitioning
+        .as_ref()
+        .map_or(1, Partitioning::leaf_count);
     let spaces = engine
         .create_spaces(&vec![SpaceSpec::default(); (keys.len() + 1) * partitions])
         .unwrap();
@@ -197,6 +200,7 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> TableDef {
             implicit: false,
             comment: String::new(),
             invisible: false,
+            full_text: None,
         })
         .collect();
     TableDef {
@@ -332,6 +336,7 @@ pub fn by_key(n: u32) -> Partitioning {
         name: format!("p{id}"),
         bound: PartitionBound::None,
         comment: String::new(),
+        subpartitions: Vec::new(),
     };
     Partitioning {
         method: Method::Key { linear: false },
@@ -340,6 +345,7 @@ pub fn by_key(n: u32) -> Partitioning {
         algorithm: None,
         by_number: true,
         next_id: n,
+        sub: None,
         partitions: (0..n).map(partition).collect(),
     }
 }

@@ -12,6 +12,7 @@ mod budget;
 mod conflicts;
 mod disk;
 mod memory;
+mod programs;
 mod reclaiming;
 mod spilling;
 #[allow(dead_code, reason = "shared with other tests, which use more of it")]

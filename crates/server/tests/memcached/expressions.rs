@@ -192,6 +192,45 @@ fn multi_valued_indexes_follow_what_is_stored() {
 }
 
 #[test]
+fn full_text_indexes_follow_what_is_stored() {
+    let server = start(
+        "CREATE TABLE t.w (id INT PRIMARY KEY, s TEXT, n INT, FULLTEXT (s)); \
+         CREATE TABLE t.c (id INT PRIMARY KEY, w INT, s TEXT, FULLTEXT (s), \
+         FOREIGN KEY (w) REFERENCES t.w (id) ON DELETE CASCADE); \
+         ALTER TABLE t.w MEMCACHED PREFIX 's:' VALUE (s)",
+    );
+    let set = |id: u32, text: &str| {
+        server.memcached(&format!("set s:{id} 0 0 {}\r\n{text}\r\n", text.len()))
+    };
+    let find = |table: &str, words: &str| {
+        let search = format!("MATCH (s) AGAINST ('{words}' IN BOOLEAN MODE)");
+        sql(
+            &server,
+            &format!("SELECT id FROM t.{table} WHERE {search} ORDER BY id"),
+        )
+    };
+    assert_eq!(set(1, "quick brown fox"), "STORED\r\n");
+    assert_eq!(set(2, "lazy dog"), "STORED\r\n");
+    assert_eq!(find("w", "\"quick brown\" dog"), "1\n2\n");
+    assert_eq!(set(1, "brown bear"), "STORED\r\n");
+    assert_eq!(
+        server.memcached("append s:2 0 0 5\r\n bear\r\n"),
+        "STORED\r\n"
+    );
+    assert_eq!(find("w", "quick fox"), "");
+    assert_eq!(find("w", "+bear"), "1\n2\n");
+    sql(
+        &server,
+        "INSERT INTO t.c VALUES (7, 1, 'child words'), (8, 2, 'other words')",
+    );
+    assert_eq!(server.memcached("delete s:1\r\n"), "DELETED\r\n");
+    assert_eq!(find("w", "+bear"), "2\n");
+    assert_eq!(find("c", "words"), "8\n");
+    assert!(sql(&server, "CHECK TABLE t.w").contains("\tOK\n"));
+    assert!(sql(&server, "CHECK TABLE t.c").contains("\tOK\n"));
+}
+
+#[test]
 fn a_generated_key_column_must_match_the_requested_key() {
     let server = start(
         "CREATE TABLE t.k (id INT AUTO_INCREMENT PRIMARY KEY, mail VARCHAR(40), \

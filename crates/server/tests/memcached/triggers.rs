@@ -2,6 +2,7 @@
 
 use crate::with_sql::sql;
 use porpoise_testkit::Porpoise;
+use std::time::{Duration, Instant};
 
 /// A server with a table of items, a child of it, and triggers that log every change.
 fn logging() -> Porpoise {
@@ -154,4 +155,117 @@ fn a_trigger_of_a_command_in_an_endless_loop_ends() {
         reply.ends_with("VALUE i:a 0 3\r\nFOO\r\nEND\r\n"),
         "{reply}"
     );
+}
+
+#[test]
+fn a_trigger_of_a_command_can_be_killed() {
+    let server = logging();
+    sql(
+        &server,
+        "DELIMITER //
+         CREATE TRIGGER test.loops BEFORE DELETE ON test.item FOR EACH ROW
+         BEGIN DECLARE n BIGINT DEFAULT 0; LOOP SET n = n + 1; END LOOP; END//",
+    );
+    for kill in ["KILL QUERY", "KILL"] {
+        assert_eq!(server.memcached("set i:a 0 0 3\r\nfoo\r\n"), "STORED\r\n");
+        let (reply, took) = std::thread::scope(|scope| {
+            let command = scope.spawn(|| (server.memcached("delete i:a\r\n"), Instant::now()));
+            let shown = "SELECT ID, INFO FROM information_schema.PROCESSLIST \
+                         WHERE USER = 'system user'";
+            let shown = loop {
+                let shown = sql(&server, shown);
+                if !shown.is_empty() {
+                    break shown;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            };
+            let (id, info) = shown.trim_end().split_once('\t').unwrap();
+            assert!(!info.is_empty());
+            let began = Instant::now();
+            sql(&server, &format!("{kill} {id}"));
+            let (reply, ended) = command.join().unwrap();
+            (reply, ended.saturating_duration_since(began))
+        });
+        assert!(
+            reply.starts_with("SERVER_ERROR Query execution was interrupted"),
+            "{kill}: {reply}"
+        );
+        // With the start of the client that sends KILL.
+        assert!(took < Duration::from_secs(2), "{kill}: {took:?}");
+        let list = "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
+                    WHERE USER = 'system user'";
+        assert_eq!(sql(&server, list), "0\n");
+        sql(&server, "DELETE FROM test.log");
+    }
+    // The connection, and later triggers, go on.
+    assert_eq!(server.memcached("set i:b 0 0 3\r\nbar\r\n"), "STORED\r\n");
+    assert_eq!(log(&server), "insert b=BAR\n");
+}
+
+/// Through SQL and through memcached the same changes leave the same rows of all tables: those that
+/// triggers write, and those that foreign key actions change and whose triggers fire.
+#[test]
+fn triggers_and_cascades_leave_the_same_rows_through_both_protocols() {
+    let changes = [
+        (
+            "set i:a 0 0 1\r\n1\r\n",
+            "REPLACE INTO item VALUES ('a', '1')",
+        ),
+        (
+            "add i:b 0 0 1\r\n2\r\n",
+            "INSERT INTO item VALUES ('b', '2')",
+        ),
+        (
+            "add i:b 0 0 1\r\n3\r\n",
+            "INSERT IGNORE INTO item VALUES ('b', '3')",
+        ),
+        (
+            "add i:c 0 0 1\r\nx\r\n",
+            "INSERT INTO item VALUES ('c', 'x')",
+        ),
+    ];
+    let parts = "INSERT INTO test.part (k) VALUES ('a'), ('b'), ('b'), ('c')";
+    let later = [
+        (
+            "append i:a 0 0 1\r\ny\r\n",
+            "UPDATE item SET v = CONCAT(v, 'y') WHERE k = 'a'",
+        ),
+        ("incr i:b 5\r\n", "UPDATE item SET v = v + 5 WHERE k = 'b'"),
+        ("delete i:b\r\n", "DELETE FROM item WHERE k = 'b'"),
+        ("delete i:b\r\n", "DELETE FROM item WHERE k = 'b'"),
+        ("delete i:c\r\n", "DELETE FROM item WHERE k = 'c'"),
+        (
+            "replace i:c 0 0 1\r\n7\r\n",
+            "UPDATE item SET v = '7' WHERE k = 'c'",
+        ),
+    ];
+    let (by_commands, by_statements) = (logging(), logging());
+    let set_up = |server: &Porpoise| {
+        sql(
+            server,
+            "CREATE TABLE test.counted (k VARCHAR(20) PRIMARY KEY, n INT);
+             CREATE TRIGGER test.count_insert AFTER INSERT ON test.item FOR EACH ROW
+             INSERT INTO counted VALUES (NEW.k, 1) ON DUPLICATE KEY UPDATE n = n + 1;
+             CREATE TRIGGER test.count_delete AFTER DELETE ON test.part FOR EACH ROW
+             UPDATE counted SET n = n + 100 WHERE k = OLD.k",
+        );
+    };
+    set_up(&by_commands);
+    set_up(&by_statements);
+    for (at, list) in [&changes[..], &later[..]].into_iter().enumerate() {
+        if at == 1 {
+            sql(&by_commands, parts);
+            sql(&by_statements, parts);
+        }
+        for (command, statement) in list {
+            by_commands.memcached(command);
+            sql(&by_statements, &format!("USE test; {statement}"));
+        }
+    }
+    for table in ["item", "part", "counted", "log"] {
+        let rows = format!("SELECT * FROM test.{table} ORDER BY 1");
+        let (commands, statements) = (sql(&by_commands, &rows), sql(&by_statements, &rows));
+        assert_eq!(commands, statements, "{table}");
+        assert!(!commands.is_empty(), "{table}");
+    }
 }

@@ -482,6 +482,42 @@ fn files_of_the_server_are_read_from_one_directory() {
 }
 
 #[test]
+fn a_file_is_loaded_with_the_privilege_from_the_directory_only() {
+    let directory = std::env::temp_dir().join(format!("porpoise-loaded-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let outside = directory.with_extension("txt");
+    std::fs::write(&outside, "secret").unwrap();
+    std::fs::write(directory.join("f.txt"), "a file").unwrap();
+    let server = Porpoise::builder()
+        .arg("--secure-file-priv", &directory)
+        .start();
+    let mut c = Client::root(server.mysql_addr);
+    let load =
+        |name: &str| format!("SELECT IFNULL(CONVERT(LOAD_FILE('{name}') USING utf8mb4), 'none')");
+    let path = directory.display().to_string();
+    for name in ["f.txt".to_owned(), format!("{path}/f.txt")] {
+        assert_eq!(c.good(&load(&name)).one(), "a file");
+    }
+    let outside_name = outside.display().to_string();
+    for name in ["missing.txt", &outside_name, "../x", "."] {
+        assert_eq!(c.good(&load(name)).one(), "none", "{name}");
+    }
+    c.good("CREATE USER u@localhost");
+    let how = How {
+        user: "u",
+        ..How::default()
+    };
+    let mut u = Client::connect(server.mysql_addr, &how).unwrap();
+    assert_eq!(u.good(&load("f.txt")).one(), "none");
+    c.good("GRANT FILE ON *.* TO u@localhost");
+    assert_eq!(u.good(&load("f.txt")).one(), "a file");
+    c.good("REVOKE FILE ON *.* FROM u@localhost");
+    assert_eq!(u.good(&load("f.txt")).one(), "none");
+    std::fs::remove_file(&outside).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
 fn load_data_is_refused_before_a_file_is_asked_for() {
     let (_server, mut c) = allowing(Porpoise::builder());
     c.good("CREATE TABLE t (a INT, b INT AS (a + 1), c INT)");

@@ -12,6 +12,9 @@ use unicode_width::UnicodeWidthStr;
 /// Rows that the widths of a table are computed from; longer values after them stand out.
 pub const SAMPLE_ROWS: usize = 1000;
 
+/// Bytes of these rows at most.
+const SAMPLE_BYTES: usize = 4 << 20;
+
 /// Form of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -51,6 +54,8 @@ pub struct Printer {
     columns: Vec<Column>,
     /// Rows of a table whose widths are not known yet.
     sample: Vec<Vec<String>>,
+    /// Length of the values of these rows.
+    sample_bytes: usize,
     /// Widths of a table's columns, once its head is written.
     widths: Option<Vec<usize>>,
     rows: u64,
@@ -64,6 +69,7 @@ impl Printer {
             has_names,
             columns,
             sample: Vec::new(),
+            sample_bytes: 0,
             widths: None,
             rows: 0,
         }
@@ -146,8 +152,9 @@ impl Printer {
         if self.widths.is_some() {
             return self.bordered(&cells, out);
         }
+        self.sample_bytes += cells.iter().map(String::len).sum::<usize>();
         self.sample.push(cells);
-        if self.sample.len() >= SAMPLE_ROWS {
+        if self.sample.len() >= SAMPLE_ROWS || self.sample_bytes >= SAMPLE_BYTES {
             self.flush_sample(out)?;
         }
         Ok(())
@@ -417,6 +424,14 @@ mod tests {
         let rows = vec![row; SAMPLE_ROWS + 5];
         let text = print(Format::Table, false, &rows);
         assert_eq!(text.lines().count(), SAMPLE_ROWS + 5 + 2);
+        // So are tables of large values: the head is written before the last row.
+        let large = vec![b'x'; SAMPLE_BYTES];
+        let columns = vec![Column::default()];
+        let (mut printer, mut out) = (Printer::new(Format::Table, true, columns), Vec::new());
+        printer
+            .row([Some(&large[..])].into_iter(), &mut out)
+            .unwrap();
+        assert!(out.len() > SAMPLE_BYTES);
     }
 
     #[test]

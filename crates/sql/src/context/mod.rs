@@ -19,25 +19,14 @@ use crate::vars::{Settings, Values};
 use porpoise_access::{AuthId, Rights};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::Env;
-use porpoise_sql_parser::LexMode;
 use porpoise_sql_parser::ast::TableName;
-use porpoise_types::{Level, SqlMode, Value, Warning};
+use porpoise_types::{Level, Value, Warning};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 pub(crate) use diagnostics::Diagnostics;
+pub(crate) use porpoise_sql_expr::lex_mode::lex_mode;
 pub(crate) use temporary::Temporary;
-
-/// The sql_mode flags that the parser needs.
-pub(crate) fn lex_mode(mode: SqlMode) -> LexMode {
-    LexMode {
-        ansi_quotes: mode.contains(SqlMode::ANSI_QUOTES),
-        no_backslash_escapes: mode.contains(SqlMode::NO_BACKSLASH_ESCAPES),
-        pipes_as_concat: mode.contains(SqlMode::PIPES_AS_CONCAT),
-        high_not_precedence: mode.contains(SqlMode::HIGH_NOT_PRECEDENCE),
-        ignore_space: mode.contains(SqlMode::IGNORE_SPACE),
-    }
-}
 
 /// State of a session that its statements read.
 pub struct StatementContext {
@@ -68,6 +57,8 @@ pub struct StatementContext {
     pub(crate) parameters: RefCell<Vec<Value>>,
     /// Whether a plan made since this was cleared calls a stored function.
     pub(crate) calls_functions: Cell<bool>,
+    /// Number of beginnings of join orders that the last planned query took.
+    pub(crate) partial_plans: Cell<u64>,
     /// Whether the plan is for EXPLAIN.
     pub(crate) explaining: Cell<bool>,
     /// The session's temporary tables.
@@ -82,6 +73,7 @@ impl StatementContext {
     pub(crate) fn begin_plan(&self) {
         self.volatile.set(false);
         self.uses_parameters.set(false);
+        self.partial_plans.set(0);
     }
 
     /// Whether the plan made since [`Self::begin_plan`] is valid for other executions, with other

@@ -8,13 +8,34 @@ use porpoise_rows::catalog::{RoutineKind, Table};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::Expr;
 use porpoise_sql_expr::expr::eval::{EvalCx, eval};
-use porpoise_sql_expr::expr::stored::StoredFunction;
+use porpoise_sql_expr::expr::stored::{Definition, FunctionName, StoredFunction};
 use porpoise_sql_parser::ast;
 use porpoise_sql_plan::bind::types::is_text;
 use porpoise_sql_plan::bind::{BindEnv, Binder, Scope, SystemVariables};
 use porpoise_sql_plan::statistics::{StatisticsSource, TableStatistics};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, Value, ValueRef, Warning};
 use std::sync::Arc;
+
+/// The declaration of a function that the session evaluates (`session/host_functions.rs`); `None`
+/// for other names.
+fn host_function(name: &str) -> Option<StoredFunction> {
+    let (parameters, returns) = match name {
+        "LOAD_FILE" => (1, ColumnType::blob(Kind::LongBlob)),
+        "ROLES_GRAPHML" => {
+            let text = ColumnType::text(Kind::LongText, Collation::UTF8MB4_0900_AI_CI);
+            (0, text)
+        }
+        _ => return None,
+    };
+    Some(StoredFunction {
+        database: String::new(),
+        name: name.to_owned(),
+        invoker: None,
+        parameters,
+        returns,
+        definition: Definition(Arc::new(())),
+    })
+}
 
 impl StatisticsSource for StatementContext {
     fn of(&self, table: &Table) -> Arc<TableStatistics> {
@@ -29,6 +50,10 @@ impl StatisticsSource for StatementContext {
     fn parameter(&self, number: usize) -> Option<Value> {
         self.uses_parameters.set(true);
         self.parameters.borrow().get(number).cloned()
+    }
+
+    fn note_partial_plans(&self, count: u64) {
+        self.partial_plans.set(self.partial_plans.get() + count);
     }
 
     fn estimates_are_shown(&self) -> bool {
@@ -59,9 +84,12 @@ impl SystemVariables for StatementContext {
         Ok(self.session_value(at, variable.name).expr())
     }
 
-    fn stored_function(&self, database: &str, name: &str) -> Result<Option<Arc<StoredFunction>>> {
+    fn stored_function(&self, name: &FunctionName<'_>) -> Result<Option<Arc<StoredFunction>>> {
+        let Some(database) = name.database() else {
+            return Ok(None);
+        };
         let catalog = self.server.db.catalog();
-        let Some(routine) = catalog.routine(database, RoutineKind::Function, name) else {
+        let Some(routine) = catalog.routine(database, RoutineKind::Function, name.name) else {
             return Ok(None);
         };
         let program = self.compile_routine(routine)?;
@@ -69,13 +97,21 @@ impl SystemVariables for StatementContext {
         Ok(Some(Arc::new(StoredFunction {
             database: routine.database.clone(),
             name: routine.name.clone(),
+            invoker: name.invoker.map(str::to_owned),
             parameters: program.parameters.len(),
             returns: program
                 .returns
                 .as_ref()
                 .map(sql_type)
                 .unwrap_or_else(ColumnType::null),
+            definition: Definition(routine.clone()),
         })))
+    }
+
+    fn host_function(&self, name: &str) -> Option<Arc<StoredFunction>> {
+        let function = host_function(name)?;
+        self.calls_functions.set(true);
+        Some(Arc::new(function))
     }
 
     /// A plan that caused a warning about hints is not cached, so that each execution warns.

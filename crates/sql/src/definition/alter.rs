@@ -5,7 +5,7 @@ use super::partition::may_be_combined;
 use super::{Naming, column, default, foreign_key, index, is_engine};
 use crate::context::StatementContext;
 use crate::table_expressions::ExpressionOwner;
-use porpoise_rows::catalog::{CheckConstraint, ColumnDefault, ForeignKey, Index, IndexKind, Table};
+use porpoise_rows::catalog::{CheckConstraint, ColumnDefault, ForeignKey, Index, Table};
 use porpoise_rows::ddl::{Algorithm, AlterOp, ColumnSpec, Position};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
@@ -66,7 +66,7 @@ impl ClauseConverter<'_> {
             }
             AlterAction::SetDefault(name, value) => self.set_default(name.name, value)?,
             AlterAction::DropDefault(name) => AlterOp::SetDefault(name.name.to_owned(), None, None),
-            AlterAction::AddIndex(def) => AlterOp::AddIndex(index(def)?),
+            AlterAction::AddIndex(def) => AlterOp::AddIndex(index(self.cx, def)?),
             AlterAction::AddForeignKey(def) => AlterOp::AddForeignKey(foreign_key(def)?),
             AlterAction::DropIndex(name) => AlterOp::DropIndex(name.name.to_owned()),
             AlterAction::DropPrimaryKey => AlterOp::DropPrimaryKey,
@@ -133,7 +133,7 @@ impl ClauseConverter<'_> {
     fn add_elements(&mut self, elements: &[TableElement<'_>]) -> Result<()> {
         for element in elements {
             match element {
-                TableElement::Index(def) => self.ops.push(AlterOp::AddIndex(index(def)?)),
+                TableElement::Index(def) => self.ops.push(AlterOp::AddIndex(index(self.cx, def)?)),
                 TableElement::ForeignKey(def) => {
                     self.ops.push(AlterOp::AddForeignKey(foreign_key(def)?));
                 }
@@ -331,7 +331,7 @@ pub fn lock(name: &Ident<'_>) -> Result<()> {
 fn drop_constraint(table: &Table, name: &str) -> Result<AlterOp> {
     let foreign_key = |k: &ForeignKey| k.name.eq_ignore_ascii_case(name);
     let check = |c: &CheckConstraint| c.name.eq_ignore_ascii_case(name);
-    let unique_key = |i: &Index| i.kind != IndexKind::Plain && i.name.eq_ignore_ascii_case(name);
+    let unique_key = |i: &Index| i.kind.is_unique() && i.name.eq_ignore_ascii_case(name);
     let found = [
         table.foreign_keys.iter().any(foreign_key),
         table.checks.iter().any(check),
@@ -351,7 +351,7 @@ fn drop_constraint(table: &Table, name: &str) -> Result<AlterOp> {
         return Ok(AlterOp::DropForeignKey(name.to_owned()));
     }
     let unique = table.index(name).and_then(|at| table.indexes.get(at));
-    if unique.is_some_and(|i| i.kind != IndexKind::Plain) {
+    if unique.is_some_and(|i| i.kind.is_unique()) {
         return Ok(AlterOp::DropIndex(name.to_owned()));
     }
     let text = format!("Constraint '{name}' does not exist.");

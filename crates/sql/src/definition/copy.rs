@@ -36,6 +36,7 @@ pub fn like(table: &Table, database: &str, name: &str, if_not_exists: bool) -> T
                 using_hash: index.using_hash,
                 comment: index.comment.clone(),
                 invisible: index.invisible,
+                full_text: index.full_text.as_deref().cloned(),
             })
             .collect(),
         foreign_keys: Vec::new(),

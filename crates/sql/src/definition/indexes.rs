@@ -4,7 +4,7 @@
 //! non-unique keys are shortened to the maximum, each with a warning 1071 (manual, "CREATE INDEX
 //! Statement"); a unique key is still rejected, because a shorter one would reject other rows.
 
-use super::{expressions, text, warn};
+use super::{expressions, full_text, text, warn};
 use crate::context::StatementContext;
 use crate::table_expressions::ExpressionOwner;
 use porpoise_rows::catalog::{FkAction, IndexKind, Table};
@@ -20,7 +20,7 @@ use porpoise_types::{ColumnType, Level};
 ///
 /// # Errors
 /// 1235 for unsupported kinds and parts.
-pub fn index(def: &IndexDef<'_>) -> Result<IndexSpec> {
+pub fn index(cx: &StatementContext, def: &IndexDef<'_>) -> Result<IndexSpec> {
     let functional = |p: &IndexPart<'_>| matches!(p.key, IndexPartKey::Expr(_));
     let functional = def.parts.iter().any(functional);
     let kind = match def.kind {
@@ -35,7 +35,7 @@ pub fn index(def: &IndexDef<'_>) -> Result<IndexSpec> {
             let text = "Spatial functional index is not supported.";
             return Err(SqlError::new(3760, "HY000", text));
         }
-        AstIndexKind::Fulltext => return Err(SqlError::not_supported("FULLTEXT indexes")),
+        AstIndexKind::Fulltext => IndexKind::FullText,
         AstIndexKind::Spatial => return Err(SqlError::not_supported("SPATIAL indexes")),
     };
     let name = def.name.or(def.constraint).map(|n| n.name.to_owned());
@@ -47,6 +47,7 @@ pub fn index(def: &IndexDef<'_>) -> Result<IndexSpec> {
         using_hash: false,
         comment: String::new(),
         invisible: false,
+        full_text: full_text::settings(cx, def)?,
     };
     for part in def.parts {
         match part.key {

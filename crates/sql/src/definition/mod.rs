@@ -7,6 +7,7 @@
 pub mod alter;
 pub mod copy;
 pub mod expressions;
+pub mod full_text;
 mod indexes;
 pub mod partition;
 
@@ -94,7 +95,7 @@ pub fn table(
                 spec.indexes.extend(resolved.index);
                 spec.checks.extend(resolved.checks);
             }
-            TableElement::Index(def) => spec.indexes.push(index(def)?),
+            TableElement::Index(def) => spec.indexes.push(index(cx, def)?),
             TableElement::ForeignKey(def) => spec.foreign_keys.push(foreign_key(def)?),
             TableElement::Check(def) => {
                 spec.checks.push(expressions::check(def, None)?);
@@ -329,6 +330,7 @@ fn column(
         using_hash: false,
         comment: String::new(),
         invisible: false,
+        full_text: None,
     });
     Ok(ResolvedColumn {
         spec,
@@ -476,6 +478,15 @@ fn literal_default(
             "BLOB, TEXT, GEOMETRY or JSON column '{}' can't have a default value",
             spec.name
         );
+        let is_empty = matches!(value, porpoise_types::ValueRef::Bytes([]));
+        if is_empty && !cx.settings.mode.is_strict() {
+            cx.env.warn(porpoise_types::Warning {
+                level: Level::Warning,
+                code: 1101,
+                message: text,
+            });
+            return Ok(ColumnDefault::None);
+        }
         return Err(SqlError::new(1101, "42000", text));
     }
     let mut changed = false;

@@ -10,7 +10,10 @@ use porpoise_rows::catalog::Table;
 use porpoise_rows::ddl::AlterOp;
 use porpoise_rows::ddl::partition::PartitionChange;
 use porpoise_rows::partition::expr::{PartitionExpr, PartitionFunction, PartitionOp};
-use porpoise_rows::partition::{MAX_PARTITIONS, Method, Partition, PartitionBound, Partitioning};
+use porpoise_rows::partition::{
+    MAX_PARTITIONS, Method, Partition, PartitionBound, Partitioning, Subpartition, Subpartitioning,
+    default_name,
+};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
     AlterAction, BinaryOp, Expr, ExprKind, Ident, IntervalUnit, Literal, PartitionBy, PartitionDef,
@@ -61,68 +64,157 @@ impl Columns<'_> {
 /// Converts PARTITION BY.
 ///
 /// # Errors
-/// MySQL's errors (1479 to 1493 and adjacent ones); 1235 for subpartitions.
+/// MySQL's errors (1479 to 1504).
 pub fn partitioning(
     cx: &StatementContext,
     columns: &Columns<'_>,
     by: &PartitionBy<'_>,
 ) -> Result<Partitioning> {
-    if by.sub_scheme.is_some() || by.partitions.iter().any(|p| !p.subpartitions.is_empty()) {
-        return Err(SqlError::not_supported("SUBPARTITION"));
-    }
+    let scheme = scheme(columns, &by.scheme)?;
     let mut out = Partitioning {
-        method: Method::Key { linear: false },
-        columns: Vec::new(),
-        expr: None,
-        algorithm: None,
+        method: scheme.method,
+        columns: scheme.columns,
+        expr: scheme.expr,
+        algorithm: scheme.algorithm,
         by_number: false,
         partitions: Vec::new(),
         next_id: 0,
+        sub: subpartitioning(columns, by)?,
     };
-    match &by.scheme {
-        PartitionScheme::Hash { linear, expr } => {
-            out.method = Method::Hash { linear: *linear };
-            out.expr = Some(expression(columns, expr, 0)?);
-        }
+    out.partitions = definitions(cx, columns, &out, by.partitions)?;
+    number_partitions(by, &mut out)?;
+    let mut partitions = std::mem::take(&mut out.partitions);
+    partitions.iter_mut().for_each(|p| out.number(p));
+    out.partitions = partitions;
+    Ok(out)
+}
+
+/// What a scheme of PARTITION BY or SUBPARTITION BY says.
+struct Scheme {
+    method: Method,
+    columns: Vec<usize>,
+    expr: Option<PartitionExpr>,
+    algorithm: Option<u8>,
+}
+
+fn scheme(columns: &Columns<'_>, scheme: &PartitionScheme<'_>) -> Result<Scheme> {
+    let by_expr = |method, e| -> Result<Scheme> {
+        let expr = expression(columns, e, 0)?;
+        let mut used = Vec::new();
+        expr.columns(&mut used);
+        Ok(Scheme {
+            method,
+            columns: used,
+            expr: Some(expr),
+            algorithm: None,
+        })
+    };
+    let by_columns = |method, columns| Scheme {
+        method,
+        columns,
+        expr: None,
+        algorithm: None,
+    };
+    Ok(match scheme {
+        PartitionScheme::Hash { linear, expr } => by_expr(Method::Hash { linear: *linear }, expr)?,
         PartitionScheme::Key {
             linear,
             algorithm,
             columns: names,
         } => {
-            out.method = Method::Key { linear: *linear };
-            out.algorithm = algorithm.and_then(|a| u8::try_from(a).ok());
-            out.columns = match names {
+            let listed = match names {
                 [] => columns.key.clone(),
                 names => columns.positions(names)?,
             };
+            Scheme {
+                algorithm: algorithm.and_then(|a| u8::try_from(a).ok()),
+                ..by_columns(Method::Key { linear: *linear }, listed)
+            }
         }
-        PartitionScheme::Range(expr) => {
-            out.method = Method::Range;
-            out.expr = Some(expression(columns, expr, 0)?);
-        }
-        PartitionScheme::List(expr) => {
-            out.method = Method::List;
-            out.expr = Some(expression(columns, expr, 0)?);
-        }
+        PartitionScheme::Range(expr) => by_expr(Method::Range, expr)?,
+        PartitionScheme::List(expr) => by_expr(Method::List, expr)?,
         PartitionScheme::RangeColumns(names) => {
-            out.method = Method::RangeColumns;
-            out.columns = columns.positions(names)?;
+            by_columns(Method::RangeColumns, columns.positions(names)?)
         }
         PartitionScheme::ListColumns(names) => {
-            out.method = Method::ListColumns;
-            out.columns = columns.positions(names)?;
+            by_columns(Method::ListColumns, columns.positions(names)?)
+        }
+    })
+}
+
+/// Converts SUBPARTITION BY.
+fn subpartitioning(columns: &Columns<'_>, by: &PartitionBy<'_>) -> Result<Option<Subpartitioning>> {
+    let given = by.partitions.first().map_or(0, |p| p.subpartitions.len());
+    let Some(sub) = &by.sub_scheme else {
+        return if given == 0 {
+            Ok(None)
+        } else {
+            Err(mixed_methods())
+        };
+    };
+    if by.sub_count == Some(0) {
+        return Err(error(
+            1504,
+            "Number of subpartitions = 0 is not an allowed value",
+        ));
+    }
+    let scheme = scheme(columns, sub)?;
+    // `rows` rejects a count above the maximum.
+    let count = by.sub_count.unwrap_or(given.max(1) as u64);
+    let count = usize::try_from(count).map_or(MAX_PARTITIONS + 1, |n| n.min(MAX_PARTITIONS + 1));
+    Ok(Some(Subpartitioning {
+        method: scheme.method,
+        columns: scheme.columns,
+        expr: scheme.expr,
+        algorithm: scheme.algorithm,
+        by_number: given == 0,
+        count,
+    }))
+}
+
+fn mixed_methods() -> SqlError {
+    error(
+        1500,
+        "It is only possible to mix RANGE/LIST partitioning with HASH/KEY partitioning for \
+         subpartitioning",
+    )
+}
+
+/// The subpartitions of a partition: those given, or as many as the table has.
+fn subpartitions(by: &Partitioning, def: &PartitionDef<'_>) -> Result<Vec<Subpartition>> {
+    let Some(sub) = &by.sub else {
+        return if def.subpartitions.is_empty() {
+            Ok(Vec::new())
+        } else {
+            Err(mixed_methods())
+        };
+    };
+    if def.subpartitions.is_empty() {
+        let default = |n: usize| Subpartition {
+            id: 0,
+            name: default_name(def.name.name, n),
+            comment: String::new(),
+        };
+        return Ok((0..sub.count).map(default).collect());
+    }
+    let given = def.subpartitions.iter();
+    let given = given.map(|(name, options)| Subpartition {
+        id: 0,
+        name: name.name.to_owned(),
+        comment: comment(options),
+    });
+    Ok(given.collect())
+}
+
+/// COMMENT of a partition or subpartition.
+fn comment(options: &[TableOption<'_>]) -> String {
+    let mut comment = String::new();
+    for option in options {
+        if let TableOption::Comment(text) = option {
+            comment = String::from_utf8_lossy(text).into_owned();
         }
     }
-    if let Some(e) = &out.expr {
-        e.columns(&mut out.columns);
-    }
-    out.partitions = definitions(cx, columns, &out, by.partitions)?;
-    number_partitions(by, &mut out)?;
-    for (id, partition) in (0u32..).zip(&mut out.partitions) {
-        partition.id = id;
-        out.next_id = id + 1;
-    }
-    Ok(out)
+    comment
 }
 
 /// Determines the number of partitions, which may be implicit.
@@ -166,6 +258,7 @@ fn number_partitions(by: &PartitionBy<'_>, out: &mut Partitioning) -> Result<()>
             name: format!("p{n}"),
             bound: PartitionBound::None,
             comment: String::new(),
+            subpartitions: Vec::new(),
         })
         .collect();
     Ok(())
@@ -206,17 +299,12 @@ fn definitions(
             }
             PartitionValues::In(values) => values_in(cx, columns, by, values)?,
         };
-        let mut comment = String::new();
-        for option in def.options {
-            if let TableOption::Comment(text) = option {
-                comment = String::from_utf8_lossy(text).into_owned();
-            }
-        }
         out.push(Partition {
             id: 0,
             name: def.name.name.to_owned(),
             bound,
-            comment,
+            comment: comment(def.options),
+            subpartitions: subpartitions(by, def)?,
         });
     }
     Ok(out)

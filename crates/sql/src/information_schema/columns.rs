@@ -2,8 +2,10 @@
 
 use crate::context::StatementContext;
 use crate::results::table::{text, text_or_null};
-use crate::show::schema::{default_cell, extra_cell, has_collation, key_cell};
-use porpoise_rows::catalog::{Column, IndexKind};
+use crate::show::schema::{
+    collation_cell, default_cell, extra_cell, has_collation, index_type, key_cell,
+};
+use porpoise_rows::catalog::Column;
 use porpoise_sql_plan::virtual_tables;
 use porpoise_types::{ColumnType, Kind, TimeZone, Value};
 
@@ -237,12 +239,12 @@ pub(super) fn statistics(cx: &StatementContext) -> Vec<Vec<Value>> {
                     text("def"),
                     text(&table.database),
                     text(&table.name),
-                    Value::Int(i64::from(index.kind == IndexKind::Plain)),
+                    Value::Int(i64::from(!index.kind.is_unique())),
                     text(&table.database),
                     text(&index.name),
                     Value::UInt(at),
                     text_or_null(column.filter(|c| !c.is_hidden()).map(|c| c.name.as_str())),
-                    text(if part.desc { "D" } else { "A" }),
+                    collation_cell(index, part),
                     Value::Int(
                         i64::try_from(table_statistics.cardinality(position, at))
                             .unwrap_or(i64::MAX),
@@ -251,7 +253,7 @@ pub(super) fn statistics(cx: &StatementContext) -> Vec<Vec<Value>> {
                         .map_or(Value::Null, |n| Value::Int(i64::from(n))),
                     Value::Null,
                     text(if nullable { "YES" } else { "" }),
-                    text(if index.using_hash { "HASH" } else { "BTREE" }),
+                    text(index_type(index)),
                     text(""),
                     text(&index.comment),
                     text(if index.invisible { "NO" } else { "YES" }),

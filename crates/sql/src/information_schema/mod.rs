@@ -63,6 +63,7 @@ fn rows_of(name: &str) -> Option<RowsOf> {
         "PARAMETERS" => routines::parameters,
         "ROUTINES" => routines::rows,
         "EVENTS" => crate::show::events::rows,
+        "EVENT_FAILURES" => crate::show::events::failures,
         "TRIGGERS" => crate::show::triggers::information_schema,
         "FILES" | "PROFILING" => |_| Vec::new(),
         _ => return None,

@@ -170,24 +170,39 @@ pub(super) fn partitions(cx: &StatementContext) -> Vec<Vec<Value>> {
             rows.push(row);
             continue;
         };
-        for (at, partition) in (1u64..).zip(&by.partitions) {
+        let each = by.leaves_per_partition().max(1);
+        for (at, space) in table.index_spaces(0).iter().enumerate() {
+            let Some((partition, sub)) = by.leaf(at) else {
+                continue;
+            };
+            let position = |n: usize| Value::UInt(n as u64 + 1);
+            let sub_by = by.sub.as_ref();
             let mut row = head();
             row.extend([
                 text(&partition.name),
-                Value::Null,
-                Value::UInt(at),
-                Value::Null,
+                sub.map_or(Value::Null, |sub| text(&sub.name)),
+                position(at / each),
+                sub.map_or(Value::Null, |_| position(at % each)),
                 text(by.method.sql_keywords()),
-                Value::Null,
-                text(show::quoted_expression(table, by)),
-                Value::Null,
+                sub_by.map_or(Value::Null, |sub| text(sub.method.sql_keywords())),
+                text(show::quoted_expression(
+                    table,
+                    &by.columns,
+                    by.expr.as_ref(),
+                )),
+                sub_by.map_or(Value::Null, |sub| {
+                    text(show::quoted_expression(
+                        table,
+                        &sub.columns,
+                        sub.expr.as_ref(),
+                    ))
+                }),
                 show::description(table, by, partition).map_or(Value::Null, text),
             ]);
-            let space = usize::try_from(at - 1).ok();
-            let space = space.and_then(|at| table.index_spaces(0).get(at));
-            let counted = space.and_then(|s| server.db().engine().approximate_keys(&[*s]));
+            let counted = server.db().engine().approximate_keys(&[*space]);
             tail(&mut row, counted.map_or(Value::Null, Value::UInt));
-            row.extend([text(&partition.comment), text("default"), Value::Null]);
+            let comment = sub.map_or(&partition.comment, |sub| &sub.comment);
+            row.extend([text(comment), text("default"), Value::Null]);
             rows.push(row);
         }
     }

@@ -5,8 +5,8 @@
 
 use super::condition::HandledCondition;
 use super::program::{
-    Cursor, Handler, Instruction, PlanSlot, Program, RaisedCondition, RowVariable, Scope, Source,
-    Target, sql_type,
+    CallInstruction, Cursor, Handler, Instruction, PlanSlot, Program, RaisedCondition, RowVariable,
+    Scope, Source, Target, sql_type,
 };
 use super::restrict;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -352,11 +352,12 @@ impl<'b> Compiler<'b> {
             };
             args.push((self.source(&[("", arg.span, &uses)], ""), target));
         }
-        self.emit(Instruction::Call {
+        self.emit(Instruction::Call(Box::new(CallInstruction {
             database: call.name.schema.map(|s| s.name.to_owned()),
             name: call.name.name.name.to_owned(),
             args: args.into(),
-        });
+            resolved: PlanSlot::default(),
+        })));
         Ok(())
     }
 

@@ -105,7 +105,7 @@ pub(crate) enum HandledCondition {
 }
 
 impl HandledCondition {
-    /// The condition of a SQLSTATE, which is none of success.
+    /// The condition of a SQLSTATE; class 00, success, is none.
     ///
     /// # Errors
     /// 1407 for what is no SQLSTATE.
@@ -187,7 +187,7 @@ pub(crate) fn diagnostics_item(
 /// Maximum length of MESSAGE_TEXT in characters.
 const MAX_MESSAGE: usize = 128;
 
-/// The condition that SIGNAL raises, or that RESIGNAL makes of the handled one.
+/// The condition that SIGNAL raises, or RESIGNAL from the handled one.
 pub(crate) fn signal_condition(
     handled: Option<Condition>,
     raised: Option<&RaisedCondition>,

@@ -3,20 +3,18 @@
 use super::condition::Condition;
 use super::program::Program;
 use porpoise_base::memory::MemoryCharge;
+use porpoise_sql_exec::exec::row_queue::RowQueue;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::memory::SessionMemory;
 use porpoise_types::{ColumnType, Value};
-use std::collections::HashMap;
+use std::sync::Arc;
 
-/// An open cursor: the rows of its query when it was opened, and the next one to fetch.
-#[derive(Default)]
+/// An open cursor: the rows of its query when it was opened, from the next one to fetch on.
 pub(crate) struct OpenCursor {
     /// The rows.
-    pub rows: std::collections::VecDeque<Vec<Value>>,
+    pub rows: RowQueue,
     /// Types of the columns.
     pub types: Vec<ColumnType>,
-    /// Memory of the rows, held until the cursor is closed.
-    pub _charge: Option<MemoryCharge>,
 }
 
 /// A handler whose body is executed.
@@ -37,9 +35,9 @@ pub(crate) struct Activation {
 pub(crate) struct Frame {
     values: Vec<Value>,
     /// Types of the operands of CASE statements, by slot.
-    pub operands: HashMap<u32, ColumnType>,
+    operands: Vec<(u32, Arc<ColumnType>)>,
     /// Open cursors.
-    pub cursors: Vec<Option<OpenCursor>>,
+    pub cursors: Vec<Option<Box<OpenCursor>>>,
     /// Handlers whose bodies are executed, innermost last.
     pub activations: Vec<Activation>,
     /// The diagnostics area.
@@ -51,7 +49,7 @@ pub(crate) struct Frame {
 }
 
 /// Heap memory of a value.
-pub(crate) fn size_of_value(value: &Value) -> usize {
+fn size_of_value(value: &Value) -> usize {
     match value {
         Value::Bytes(bytes) => bytes.len(),
         _ => 0,
@@ -67,7 +65,7 @@ impl Frame {
         let count = program.variables.len();
         Frame {
             values: vec![Value::Null; count],
-            operands: HashMap::new(),
+            operands: Vec::new(),
             cursors: (0..program.cursors.len()).map(|_| None).collect(),
             activations: Vec::new(),
             conditions: Vec::new(),
@@ -80,6 +78,18 @@ impl Frame {
     /// The value of a variable.
     pub fn get(&self, slot: u32) -> &Value {
         self.values.get(slot as usize).unwrap_or(&Value::Null)
+    }
+
+    /// The type of the operand of a CASE statement.
+    pub fn operand_type(&self, slot: u32) -> Option<&ColumnType> {
+        let mut operands = self.operands.iter();
+        Some(&operands.find(|(of, _)| *of == slot)?.1)
+    }
+
+    /// Sets the type of the operand of a CASE statement.
+    pub fn set_operand_type(&mut self, slot: u32, ty: Arc<ColumnType>) {
+        self.operands.retain(|(of, _)| *of != slot);
+        self.operands.push((slot, ty));
     }
 
     /// Sets a variable to a value of its type.

@@ -63,6 +63,19 @@ pub(crate) struct RaisedCondition {
     pub code: Option<u16>,
 }
 
+/// CALL
+#[derive(Debug)]
+pub(crate) struct CallInstruction {
+    /// The database, if given.
+    pub database: Option<String>,
+    /// The procedure.
+    pub name: String,
+    /// Values of the arguments, and the variables that are arguments.
+    pub args: Box<[(Source, Option<Target>)]>,
+    /// The procedure that the last execution has found.
+    pub resolved: PlanSlot,
+}
+
 /// An instruction.
 #[derive(Debug)]
 pub(crate) enum Instruction {
@@ -80,14 +93,7 @@ pub(crate) enum Instruction {
         is_diagnostic: bool,
     },
     /// CALL
-    Call {
-        /// The database, if given.
-        database: Option<String>,
-        /// The procedure.
-        name: String,
-        /// Values of the arguments, and the variables that are arguments.
-        args: Box<[(Source, Option<Target>)]>,
-    },
+    Call(Box<CallInstruction>),
     /// Goes on at another instruction.
     Jump(usize),
     /// Goes on at `target` unless the condition is true.
@@ -162,6 +168,17 @@ impl Instruction {
             | Instruction::JumpUnlessEqual { target, .. } => Some(target),
             _ => None,
         }
+    }
+
+    /// Whether the conditions of the statement before stay in the diagnostics area: the instruction
+    /// is a part of a statement.
+    pub fn keeps_conditions(&self) -> bool {
+        matches!(
+            self,
+            Instruction::JumpUnless { .. }
+                | Instruction::CaseOperand { .. }
+                | Instruction::JumpUnlessEqual { .. }
+        )
     }
 
     /// The instruction at which a CONTINUE handler continues, if not the next one.

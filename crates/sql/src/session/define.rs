@@ -234,7 +234,7 @@ impl SqlSession {
         let algorithm = create.algorithm.as_ref().map(definition::alter::algorithm);
         let algorithm = algorithm.transpose()?.flatten();
         let (database, name) = self.resolve_for_ddl(&create.table)?;
-        let index = definition::index(&create.index)?;
+        let index = definition::index(&self.cx, &create.index)?;
         let mut ops = vec![AlterOp::AddIndex(index)];
         ops.extend(algorithm.map(AlterOp::Algorithm));
         self.alter(&database, &name, &ops)

@@ -283,7 +283,7 @@ impl SqlSession {
         Err(SqlError::new(1095, "HY000", text))
     }
 
-    /// DROP PROCEDURE, FUNCTION, EVENT and TRIGGER. There are no triggers.
+    /// DROP PROCEDURE, FUNCTION, EVENT and TRIGGER.
     fn drop_program(
         &mut self,
         kind: ProgramKind,

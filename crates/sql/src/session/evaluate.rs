@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 /// A sink for a result of a single value.
 #[derive(Default)]
-struct SingleValue {
-    value: Value,
+pub(super) struct SingleValue {
+    pub(super) value: Value,
 }
 
 impl ResultSink for SingleValue {
@@ -58,24 +58,35 @@ impl SqlSession {
     }
 
     /// The plan of an expression as a query, whose tables are published.
-    pub(super) fn planned_value(
+    fn planned_value(
         &mut self,
         e: &ast::Expr<'_>,
         types: &[ColumnType],
     ) -> Result<(Arc<Planned>, ColumnType)> {
         let mut ty = ColumnType::null();
         let planned = self.plan_and_lock(|session, catalog| {
-            let (plan, found, uses) = session.plan_value(e, types, catalog)?;
+            let (planned, found) = session.plan_value(e, types, catalog)?;
             ty = found;
-            let mut planned = Planned::new(Plan::Select(plan), uses);
-            planned.runs_programs = session.cx.calls_functions.get();
-            Ok(Arc::new(planned))
+            Ok(planned)
         })?;
         Ok((planned, ty))
     }
 
+    /// The plan of an expression as a query, and its type.
+    pub(super) fn plan_value(
+        &self,
+        e: &ast::Expr<'_>,
+        types: &[ColumnType],
+        catalog: &Catalog,
+    ) -> Result<(Arc<Planned>, ColumnType)> {
+        let (plan, ty, uses) = self.plan_select_of(e, types, catalog)?;
+        let mut planned = Planned::new(Plan::Select(plan), uses);
+        planned.runs_programs = self.cx.calls_functions.get();
+        Ok((Arc::new(planned), ty))
+    }
+
     /// The plan of `SELECT e`, its type, and the tables that it uses.
-    fn plan_value(
+    fn plan_select_of(
         &self,
         e: &ast::Expr<'_>,
         types: &[ColumnType],

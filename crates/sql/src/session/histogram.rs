@@ -7,7 +7,7 @@
 use super::{Outcome, SqlSession};
 use crate::results::table::{Rows, text, text_column};
 use porpoise_base::blocking::blocking;
-use porpoise_rows::catalog::{ColumnId, IndexKind, Table};
+use porpoise_rows::catalog::{ColumnId, Table};
 use porpoise_rows::histogram::{
     DEFAULT_BUCKETS, DocumentError, Histogram, MAX_BUCKETS, is_supported,
 };
@@ -263,7 +263,7 @@ impl Change<'_> {
         }
         let is_unique = self.table.indexes.iter().any(|index| {
             let parts = index.parts.as_slice();
-            index.kind != IndexKind::Plain
+            index.kind.is_unique()
                 && !index.invisible
                 && matches!(parts, [part] if part.column == at && part.prefix.is_none())
         });

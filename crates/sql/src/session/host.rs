@@ -3,7 +3,8 @@
 //! While the executor runs a statement, it borrows the statement's context and its transaction. A
 //! program that the statement calls needs both, and changes them. So a statement that runs programs
 //! is executed with a copy of its context ([`SqlSession::fork_context`]): the session keeps its own
-//! for the programs. At a call the transaction and the user variables move into the session, and
+//! for the programs. The copy is kept and renewed for the next such statement ([`SpareParts`]), as is
+//! the transaction that stands in for the statement's while a program has it. At a call the transaction and the user variables move into the session, and
 //! back again when the program has ended ([`ProgramHost::with_session`]).
 //!
 //! ```text
@@ -28,7 +29,7 @@ use super::transaction::{OpenTxn, TxnCharacteristics};
 use crate::context::{Diagnostics, StatementContext};
 use crate::session::routines::no_routine;
 use crate::vars::settings::IsolationLevel;
-use porpoise_rows::catalog::RoutineKind;
+use porpoise_rows::catalog::Routine;
 use porpoise_rows::{BeginOptions, Firing, Txn};
 use porpoise_sql_exec::exec::RunPrograms;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -54,7 +55,7 @@ impl<'s> ProgramHost<'s> {
     /// # Errors
     /// Those of the engine.
     pub(super) fn new(session: &'s mut SqlSession, open: &OpenTxn) -> Result<ProgramHost<'s>> {
-        let spare = session.cx.server.db.begin(BeginOptions::default())?;
+        let spare = session.spare_txn()?;
         Ok(ProgramHost {
             session: RefCell::new(session),
             spare: RefCell::new(Some(spare)),
@@ -73,7 +74,7 @@ impl<'s> ProgramHost<'s> {
         session: &'s mut SqlSession,
         isolation: IsolationLevel,
     ) -> Result<ProgramHost<'s>> {
-        let spare = session.cx.server.db.begin(BeginOptions::default())?;
+        let spare = session.spare_txn()?;
         Ok(ProgramHost {
             session: RefCell::new(session),
             spare: RefCell::new(Some(spare)),
@@ -154,12 +155,13 @@ impl RunPrograms for ProgramHost<'_> {
         let busy = |_| SqlError::internal("a function called while the transaction is in use");
         let mut txn = txn.try_borrow_mut().map_err(busy)?;
         self.with_session(&mut txn, env, |session| {
-            let catalog = session.cx.server.db.catalog();
-            let (database, name) = (&function.database, &function.name);
-            let routine = catalog.routine(database, RoutineKind::Function, name);
-            let routine = routine.cloned();
-            let routine = routine.ok_or_else(|| no_routine("FUNCTION", database, name))?;
-            session.run_function(&routine, args)
+            if function.database.is_empty() {
+                return session.run_host_function(&function.name, args);
+            }
+            let routine = function.definition.0.clone().downcast::<Routine>();
+            let missing = |_| no_routine("FUNCTION", &function.database, &function.name);
+            let routine = routine.map_err(missing)?;
+            session.run_function(&routine, args, function.invoker.as_deref())
         })
     }
 
@@ -171,7 +173,43 @@ impl RunPrograms for ProgramHost<'_> {
 impl Drop for ProgramHost<'_> {
     fn drop(&mut self) {
         if let Some(spare) = self.spare.get_mut().take() {
-            spare.rollback();
+            self.session.get_mut().programs.spare.keep_txn(spare);
+        }
+    }
+}
+
+/// Contexts and transactions that stand in for those of statements that run programs; kept for the
+/// next such statement. None of these transactions has been used: they hold no snapshot and no locks.
+#[derive(Default)]
+pub(crate) struct SpareParts {
+    contexts: Vec<StatementContext>,
+    txns: Vec<Txn>,
+}
+
+/// Number of spare contexts and transactions that a session keeps: statements nested so deep need
+/// no new ones.
+const MAX_SPARE: usize = 4;
+
+impl SpareParts {
+    fn keep_context(&mut self, context: StatementContext) {
+        if self.contexts.len() < MAX_SPARE {
+            self.contexts.push(context);
+        }
+    }
+
+    fn keep_txn(&mut self, txn: Txn) {
+        if self.txns.len() < MAX_SPARE {
+            self.txns.push(txn);
+        }
+    }
+}
+
+impl SqlSession {
+    /// A transaction that takes the place of a statement's while a program has it.
+    fn spare_txn(&mut self) -> Result<Txn> {
+        match self.programs.spare.txns.pop() {
+            Some(txn) => Ok(txn),
+            None => Ok(self.cx.server.db.begin(BeginOptions::default())?),
         }
     }
 }
@@ -180,53 +218,102 @@ impl SqlSession {
     /// Returns the context of the current statement, and gives the session a copy for the programs
     /// that the statement runs.
     pub(super) fn fork_context(&mut self) -> StatementContext {
-        let cx = &self.cx;
-        let cancel = cx.env.cancel.clone();
-        let mut env = fresh_env(&cx.client, &cx.settings, &cx.server.locks, cancel);
-        env.now_utc = cx.env.now_utc;
-        env.account.clone_from(&cx.env.account);
-        env.roles.clone_from(&cx.env.roles);
-        env.database.clone_from(&cx.env.database);
-        env.last_insert_id.set(cx.env.last_insert_id.get());
-        env.row_count = cx.env.row_count;
-        env.found_rows = cx.env.found_rows;
-        env.query_attributes.clone_from(&cx.env.query_attributes);
-        env.memory = cx.env.memory.share();
-        let copy = StatementContext {
-            server: cx.server.clone(),
-            client: cx.client.clone(),
-            encryption: cx.encryption.clone(),
-            compression: cx.compression.clone(),
-            named_at: cx.named_at,
-            env,
-            values: cx.values.clone(),
-            settings: cx.settings.clone(),
-            rights: RefCell::new(cx.rights.borrow().clone()),
-            password_expired: cx.password_expired,
-            roles: cx.roles.clone(),
-            diagnostics: Diagnostics::default(),
-            volatile: Cell::new(false),
-            uses_parameters: Cell::new(false),
-            binds_variables: Cell::new(false),
-            parameters: RefCell::default(),
-            calls_functions: Cell::new(false),
-            explaining: Cell::new(false),
-            temporary: cx.temporary.clone(),
-            last_insert_id: cx.last_insert_id,
-            counters: cx.counters.clone(),
+        let spare = self.programs.spare.contexts.pop();
+        let copy = match spare.filter(|spare| is_copy_of(spare, &self.cx)) {
+            Some(mut spare) => {
+                renew(&mut spare, &self.cx);
+                spare
+            }
+            None => copy_of(&self.cx),
         };
         std::mem::replace(&mut self.cx, copy)
     }
 
     /// Takes the context of the statement back, with what its programs have changed.
     pub(super) fn join_context(&mut self, cx: StatementContext) {
-        let programs = std::mem::replace(&mut self.cx, cx);
-        self.cx.temporary = programs.temporary;
-        if !self.cx.values.is_same(&programs.values) {
-            self.cx.values = programs.values;
-            if let Err(error) = self.apply_settings() {
-                self.cx.warn(error.code, error.message);
-            }
+        let mut programs = std::mem::replace(&mut self.cx, cx);
+        programs.env.memory.release_arenas();
+        self.cx.temporary = std::mem::take(&mut programs.temporary);
+        if self.cx.values.is_same(&programs.values) {
+            self.programs.spare.keep_context(programs);
+            return;
         }
+        self.cx.values = programs.values;
+        if let Err(error) = self.apply_settings() {
+            self.cx.warn(error.code, error.message);
+        }
+    }
+}
+
+/// Whether a context can become the copy of another with [`renew`]: the parts that seldom change
+/// are equal.
+fn is_copy_of(copy: &StatementContext, cx: &StatementContext) -> bool {
+    copy.values.is_same(&cx.values)
+        && copy.named_at == cx.named_at
+        && copy.client.account == cx.client.account
+        && copy.encryption == cx.encryption
+        && copy.compression == cx.compression
+}
+
+/// Makes a former copy equal to the context again.
+fn renew(copy: &mut StatementContext, cx: &StatementContext) {
+    let (env, of) = (&mut copy.env, &cx.env);
+    env.strict.set(false);
+    env.counted_rows.set(None);
+    env.warnings.get_mut().clear();
+    env.warnings_dropped.set(0);
+    env.seeded.get_mut().clear();
+    env.has_side_effect.set(false);
+    env.random.set(of.random.get());
+    env.cancel = of.cancel.clone();
+    copy_statement(env, of);
+    copy.rights.get_mut().clone_from(&cx.rights.borrow());
+    copy.password_expired = cx.password_expired;
+    copy.roles.clone_from(&cx.roles);
+    copy.diagnostics = Diagnostics::default();
+    copy.temporary.clone_from(&cx.temporary);
+    copy.last_insert_id = cx.last_insert_id;
+}
+
+/// Copies what the environment has of the statement, its account and its database.
+fn copy_statement(env: &mut Env, of: &Env) {
+    env.now_utc = of.now_utc;
+    env.account.clone_from(&of.account);
+    env.roles.clone_from(&of.roles);
+    env.database.clone_from(&of.database);
+    env.last_insert_id.set(of.last_insert_id.get());
+    env.row_count = of.row_count;
+    env.found_rows = of.found_rows;
+    env.query_attributes.clone_from(&of.query_attributes);
+}
+
+fn copy_of(cx: &StatementContext) -> StatementContext {
+    let cancel = cx.env.cancel.clone();
+    let mut env = fresh_env(&cx.client, &cx.settings, &cx.server.locks, cancel);
+    copy_statement(&mut env, &cx.env);
+    env.memory = cx.env.memory.share();
+    StatementContext {
+        server: cx.server.clone(),
+        client: cx.client.clone(),
+        encryption: cx.encryption.clone(),
+        compression: cx.compression.clone(),
+        named_at: cx.named_at,
+        env,
+        values: cx.values.clone(),
+        settings: cx.settings.clone(),
+        rights: RefCell::new(cx.rights.borrow().clone()),
+        password_expired: cx.password_expired,
+        roles: cx.roles.clone(),
+        diagnostics: Diagnostics::default(),
+        volatile: Cell::new(false),
+        uses_parameters: Cell::new(false),
+        binds_variables: Cell::new(false),
+        parameters: RefCell::default(),
+        calls_functions: Cell::new(false),
+        partial_plans: Cell::new(0),
+        explaining: Cell::new(false),
+        temporary: cx.temporary.clone(),
+        last_insert_id: cx.last_insert_id,
+        counters: cx.counters.clone(),
     }
 }

@@ -28,9 +28,11 @@ mod events;
 mod explain;
 mod finish;
 mod global_locks;
+mod handlers;
 mod hint;
 mod histogram;
 mod host;
+mod host_functions;
 mod into;
 mod key_prefix;
 mod load;
@@ -83,6 +85,7 @@ use transaction::{OpenTxn, TxnCharacteristics};
 pub use crate::client::{ClientInfo, Encryption};
 pub use crate::results::Outcome;
 pub use prepared::{Param, PreparedInfo};
+pub use server_triggers::TriggerSessions;
 pub use track::SessionChange;
 
 /// Capability bit of the handshake: affected rows are the rows found, not the rows changed.
@@ -174,14 +177,9 @@ impl SqlSession {
         let now = server.db.clock().now();
         let metadata_locks = server.db.metadata_locks().session();
         let named_at = server.access.version();
-        let process = Arc::new(Process::new(
-            &client,
-            named_at,
-            now,
-            cancel.clone(),
-            metadata_locks.progress().clone(),
-        ));
-        let counters = process.counters.clone();
+        let progress = metadata_locks.progress().clone();
+        let process = Process::new(&client, named_at, now, cancel.clone(), progress);
+        let process = Arc::new(process);
         let mut session = SqlSession {
             metadata_locks,
             limited_usage: account::LimitedUsage::connect(&server, &client)?,
@@ -191,7 +189,6 @@ impl SqlSession {
             statements: HashMap::new(),
             named: HashMap::new(),
             next_statement: 1,
-            process,
             arena: Bump::new(),
             plans: PlanCache::default(),
             has_more_statements: false,
@@ -216,15 +213,17 @@ impl SqlSession {
                 binds_variables: Cell::new(false),
                 parameters: RefCell::default(),
                 calls_functions: Cell::new(false),
+                partial_plans: Cell::new(0),
                 explaining: Cell::new(false),
                 temporary: Temporary::default(),
                 last_insert_id: 0,
-                counters,
+                counters: process.counters.clone(),
                 server,
                 client,
                 encryption: Encryption::default(),
                 compression: crate::client::Compression::default(),
             },
+            process,
         };
         session.cx.env.memory = SessionMemory::new(memory);
         session.limit_memory();

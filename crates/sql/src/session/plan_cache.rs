@@ -18,16 +18,17 @@
 
 use super::lex_mode;
 use super::prepared::size_of_plan;
+use super::routines::CallPlan;
 use super::{Outcome, SqlSession};
 use crate::context::StatementContext;
-use crate::status;
+use crate::status::{self, Counter};
 use bumpalo::Bump;
 use porpoise_base::interrupt;
 use porpoise_base::memory::MemoryCharge;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::Result;
 use porpoise_sql_expr::memory::SessionMemory;
-use porpoise_sql_parser::ast::Literal;
+use porpoise_sql_parser::ast::{Call, Literal, Statement};
 use porpoise_sql_parser::digest::{Digest, LiteralKind, LiteralToken, Normalized};
 use porpoise_sql_parser::{LexMode, Literals, ParseOptions, parse_literal, parse_one};
 use porpoise_sql_plan::bind::literal;
@@ -88,11 +89,20 @@ impl PlanDependencies {
     }
 }
 
+/// How a text is executed.
+#[derive(Clone)]
+enum CachedPlan {
+    /// By a plan.
+    Plan(Arc<Planned>),
+    /// As a CALL.
+    Call(Arc<CallPlan>),
+}
+
 struct Entry {
     normalized: Box<[u8]>,
     dependencies: PlanDependencies,
     /// `None`: the text must be parsed and planned without the cache.
-    plan: Option<Arc<Planned>>,
+    plan: Option<CachedPlan>,
     _charge: Option<MemoryCharge>,
 }
 
@@ -115,7 +125,7 @@ impl PlanCache {
         &mut self,
         key: u128,
         dependencies: PlanDependencies,
-        plan: Option<Arc<Planned>>,
+        plan: Option<CachedPlan>,
         memory: &SessionMemory,
     ) {
         let bytes = size_of_plan(self.digest.normalized());
@@ -153,6 +163,7 @@ impl SqlSession {
             return None;
         }
         let mode = lex_mode(self.cx.settings.mode);
+        let epoch = self.programs.plan_epoch;
         let mut cache = std::mem::take(&mut self.plans);
         let digest = cache.digest.compute(text, 0, mode);
         // A second statement where only one is allowed is a syntax error.
@@ -161,8 +172,10 @@ impl SqlSession {
             .and_then(|normalized| {
                 self.query_normalized(&mut cache, &normalized, arena, text, mode, sink)
             });
-        // Statements that discard plans (`forget_plans`) have none, so they do not run here.
-        self.plans = cache;
+        // A program that the statement runs may discard the session's plans (`forget_plans`).
+        if self.programs.plan_epoch == epoch {
+            self.plans = cache;
+        }
         result
     }
 
@@ -187,6 +200,15 @@ impl SqlSession {
             },
         };
         let values = parameters(cache.digest.literals(), arena, text, mode)?;
+        let rest = normalized.rest;
+        let with_rest = |outcome: Outcome| Outcome { rest, ..outcome };
+        let plan = match plan {
+            CachedPlan::Plan(plan) => plan,
+            CachedPlan::Call(call) => {
+                self.cx.counters.add(Counter::CallProcedure, 1);
+                return Some(self.run_call(&call, values, sink).map(with_rest));
+            }
+        };
         let deadline = self.definition_deadline();
         if let Err(error) = self.publish(&plan, deadline) {
             return Some(Err(error));
@@ -196,11 +218,7 @@ impl SqlSession {
             return None;
         }
         self.cx.counters.add(status::of_plan(&plan.plan), 1);
-        let outcome = self.run_plan(&plan, values, sink);
-        Some(outcome.map(|mut outcome| {
-            outcome.rest = normalized.rest;
-            outcome
-        }))
+        Some(self.run_plan(&plan, values, sink).map(with_rest))
     }
 
     /// Plans a normalized text and stores the plan; `None` if the statement must be parsed and
@@ -212,7 +230,7 @@ impl SqlSession {
         arena: &Bump,
         text: &[u8],
         mode: LexMode,
-    ) -> Option<Result<Arc<Planned>>> {
+    ) -> Option<Result<CachedPlan>> {
         let catalog = self.cx.catalog();
         let dependencies = PlanDependencies::of(&self.cx, catalog.version);
         let options = ParseOptions {
@@ -233,8 +251,15 @@ impl SqlSession {
             Ok(armed) => armed,
             Err(error) => return Some(Err(error)),
         };
-        let planned = match self.plan(&parsed.statement, text, &types, &catalog) {
-            Ok(plan) => plan.map(Arc::new),
+        let made = match &parsed.statement {
+            Statement::Call(call) => Ok(self.plan_call(call, &types)),
+            statement => {
+                let plan = self.plan(statement, text, &types, &catalog);
+                plan.map(|plan| plan.map(|plan| CachedPlan::Plan(Arc::new(plan))))
+            }
+        };
+        let planned = match made {
+            Ok(plan) => plan,
             Err(_) if interrupt::check().is_err() => return None,
             // With its literals in place it may be valid: `GROUP BY a + 1` groups `SELECT a + 1`.
             Err(_) => {
@@ -250,6 +275,23 @@ impl SqlSession {
             &self.cx.env.memory,
         );
         plan.map(Ok)
+    }
+}
+
+impl SqlSession {
+    /// The plan of a CALL whose arguments are evaluated without queries and can be used again;
+    /// `None` for others, and where there is no such procedure.
+    fn plan_call(&self, call: &Call<'_>, types: &[ColumnType]) -> Option<CachedPlan> {
+        let (database, name) = self.cx.qualified(&call.name).ok()?;
+        let routine = self.procedure(&database, &name).ok()?;
+        let mut args = Vec::with_capacity(call.args.len());
+        for arg in call.args.iter().filter(|arg| !arg.has_subquery()) {
+            let bound = self.cx.bind(arg, types).ok()?;
+            args.push(Some(bound).filter(|bound| !bound.has_subquery())?);
+        }
+        let is_whole = args.len() == call.args.len();
+        let plan = is_whole.then(|| Arc::new(CallPlan { routine, args }));
+        plan.map(CachedPlan::Call)
     }
 }
 

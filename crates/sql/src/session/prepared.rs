@@ -82,6 +82,15 @@ pub struct Prepared {
     _charge: Option<MemoryCharge>,
 }
 
+impl Prepared {
+    /// Discards the plan if the session's plans were discarded while the statement ran.
+    fn forget_plan_unless(&mut self, still_valid: bool) {
+        if !still_valid {
+            self.plan = None;
+        }
+    }
+}
+
 /// Fixed memory of a prepared statement.
 const STATEMENT_BYTES: usize = 2048;
 
@@ -273,6 +282,7 @@ impl SqlSession {
         let _scope = Scope::enter(&self.cx.env.cancel);
         self.begin_statement("Execute", None);
         self.cx.counters.add(Counter::Questions, 1);
+        let epoch = self.programs.plan_epoch;
         let result = match self.statements.remove(&id) {
             Some(mut prepared) => {
                 let now = self.cx.server.db.clock().now();
@@ -289,6 +299,7 @@ impl SqlSession {
                 let alive = self.check_alive();
                 let result =
                     alive.and_then(|()| self.run_prepared(&mut prepared, &values, &types, sink));
+                prepared.forget_plan_unless(self.programs.plan_epoch == epoch);
                 self.statements.insert(id, prepared);
                 result
             }
@@ -333,6 +344,24 @@ impl SqlSession {
         result
     }
 
+    /// The plan of the last execution with its tables published, if it is still valid.
+    fn plan_still_valid(
+        &self,
+        prepared: &Prepared,
+        types: &[ColumnType],
+    ) -> Result<Option<Arc<Planned>>> {
+        let version = self.cx.server.db.catalog_version();
+        let Some((key, plan)) = &prepared.plan else {
+            return Ok(None);
+        };
+        if !key.is_valid_for(&self.cx, version, types) {
+            return Ok(None);
+        }
+        self.publish(plan, self.definition_deadline())?;
+        let is_current = self.cx.server.db.catalog_version() == version;
+        Ok(is_current.then(|| plan.clone()))
+    }
+
     fn plan_and_run(
         &mut self,
         prepared: &mut Prepared,
@@ -341,6 +370,10 @@ impl SqlSession {
         types: &[ColumnType],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
+        if let Some(plan) = self.plan_still_valid(prepared, types)? {
+            self.cx.counters.add(status::of_plan(&plan.plan), 1);
+            return self.run_plan(&plan, values, sink);
+        }
         let cached = prepared.plan.take();
         let places = prepared.places.as_deref();
         let mut new_plan = None;
@@ -471,12 +504,14 @@ impl SqlSession {
                 .cloned();
             owned.push(found.unwrap_or((Value::Null, ColumnType::null())));
         }
+        let epoch = self.programs.plan_epoch;
         let Some(mut prepared) = self.named.remove(&key) else {
             return Err(unknown_statement(name, "EXECUTE"));
         };
         let values: Vec<ValueRef<'_>> = owned.iter().map(|(v, _)| v.as_ref()).collect();
         let types: Vec<ColumnType> = owned.iter().map(|(_, ty)| ty.clone()).collect();
         let result = self.run_prepared(&mut prepared, &values, &types, sink);
+        prepared.forget_plan_unless(self.programs.plan_epoch == epoch);
         self.named.insert(key, prepared);
         result
     }

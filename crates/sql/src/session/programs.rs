@@ -1,35 +1,49 @@
 //! Execution of compiled programs ([`crate::programs`]).
 //!
 //! Each instruction is executed by [`SqlSession::step`]. An error, or the warnings of a statement
-//! that succeeded, are conditions: the handler that catches one is found by the scope of the
-//! instruction, and its body runs with a diagnostics area of its own on top. Statements are run as
+//! that succeeded, are conditions, which handlers may catch ([`super::handlers`]). Statements are run as
 //! prepared statements whose parameters are the variables; outside of functions and triggers each
 //! is a statement of its own for the transaction.
 
-use super::prepared::{PlanKey, Prepared};
+use super::evaluate::SingleValue;
+use super::plan_cache::PlanDependencies;
+use super::prepared::Prepared;
 use super::{Outcome, SqlSession, lex_mode};
-use crate::programs::condition::{
-    Condition, condition_numbered, diagnostics_item, resignal_without_handler, signal_condition,
-};
-use crate::programs::frame::{Activation, Frame, OpenCursor, size_of_value};
-use crate::programs::program::{Instruction, Program, RaisedCondition, Source, Target};
+use crate::programs::condition::Condition;
+use crate::programs::frame::{Frame, OpenCursor};
+use crate::programs::program::{CallInstruction, Instruction, Program, Source, Target};
 use crate::programs::restrict;
 use bumpalo::Bump;
+use porpoise_access::Rights;
 use porpoise_base::interrupt;
 use porpoise_kv::CommitPosition;
-use porpoise_rows::catalog::{Routine, RoutineKey, TableId};
+use porpoise_rows::catalog::{Catalog, Routine, RoutineKey, TableId};
+use porpoise_sql_exec::exec::row_queue::RowQueue;
 use porpoise_sql_exec::exec::{ResultEnd, ResultSink};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::{EvalCx, load_value};
 use porpoise_sql_expr::expr::load_of;
 use porpoise_sql_expr::expr::{CmpOp, Coercibility, Expr, ExprKind, convert};
+use porpoise_sql_expr::memory::SessionMemory;
+use porpoise_sql_parser::ast;
 use porpoise_sql_parser::{Literals, ParseOptions, parse_expr};
 use porpoise_sql_plan::bind::types::comparison;
 use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_sql_plan::plan::planned::Planned;
-use porpoise_types::{CastCx, ColumnType, DateTime, Level, Value, ValueRef, Warning, store};
-use std::collections::{HashMap, VecDeque};
+use porpoise_types::{CastCx, ColumnType, DateTime, Kind, Level, Value, ValueRef, Warning, store};
+use smallvec::SmallVec;
+use std::collections::HashMap;
 use std::sync::Arc;
+
+/// A routine that the session has run recently.
+pub(super) struct RecentRoutine {
+    /// The definition.
+    pub from: Arc<Routine>,
+    /// The program.
+    pub program: Arc<Program>,
+    /// Rights with which the privilege EXECUTE was found.
+    pub allowed: Option<Arc<Rights>>,
+}
 
 /// A compiled routine.
 pub(super) struct CompiledRoutine {
@@ -46,12 +60,22 @@ pub(super) struct CompiledRoutine {
 pub(crate) struct Programs {
     /// Compiled routines.
     pub(super) compiled: HashMap<RoutineKey, CompiledRoutine>,
-    /// Settings of the last program with others than the session's.
-    pub(super) switched: Option<Box<super::routines::SwitchedSettings>>,
+    /// Some of them, found by their definitions.
+    pub(super) recent: Vec<RecentRoutine>,
+    /// Settings of programs with others than the session's.
+    #[expect(
+        clippy::vec_box,
+        reason = "each run of such a program takes its settings out, and puts them back"
+    )]
+    pub(super) switched: Vec<Box<super::routines::SwitchedSettings>>,
+    /// See [`super::host::SpareParts`].
+    pub(super) spare: super::host::SpareParts,
     /// Compiled triggers.
     pub(super) triggers: super::triggers::TriggerCache,
     /// Routines that are running, outermost first.
-    pub(super) running: Vec<RoutineKey>,
+    pub(super) running: Vec<Arc<Routine>>,
+    /// Whether the time of the current statement has not been set.
+    has_old_time: bool,
     /// Grows when plans become invalid although the catalog version stays the same.
     pub(super) plan_epoch: u64,
     /// Tables of the statements that run these functions and triggers.
@@ -61,7 +85,7 @@ pub(crate) struct Programs {
     /// Whether the statement that called a function must be run again at a newer snapshot.
     pub(super) restart: bool,
     /// The condition of the last SIGNAL, whose items an error does not carry.
-    signalled: Option<Condition>,
+    pub(super) signalled: Option<Condition>,
 }
 
 /// The result of a program.
@@ -76,7 +100,7 @@ pub(crate) struct Ran {
 }
 
 /// The instruction at which execution continues.
-enum Flow {
+pub(super) enum Flow {
     Next,
     Jump(usize),
     Return(Value),
@@ -84,7 +108,15 @@ enum Flow {
 
 /// An expression as it was bound last.
 struct BoundSource {
-    key: PlanKey,
+    dependencies: PlanDependencies,
+    /// [`Programs::plan_epoch`] at the time.
+    epoch: u64,
+    /// Whether other executions may use it.
+    is_kept: bool,
+    /// Whether its value may depend on the time.
+    depends_on_time: bool,
+    /// The type of its value.
+    ty: Arc<ColumnType>,
     made: Bound,
 }
 
@@ -92,57 +124,63 @@ enum Bound {
     /// Evaluated directly.
     Direct(Expr),
     /// With a subquery or a stored function: executed as a query.
-    Query(Arc<Planned>, ColumnType),
+    Query(Arc<Planned>),
 }
 
-/// Collects the rows of a query for INTO or a cursor.
-struct Rows {
+/// Takes the only row of a query.
+#[derive(Default)]
+struct OneRow {
     types: Vec<ColumnType>,
-    rows: VecDeque<Vec<Value>>,
-    bytes: usize,
-    /// Error 1172 for more than one row.
-    single: bool,
-    /// Number of variables that take a row.
-    width: Option<usize>,
-    charge: Option<porpoise_base::memory::MemoryCharge>,
-    charged: usize,
-    memory: porpoise_sql_expr::memory::SessionMemory,
+    row: Option<Vec<Value>>,
+    /// Number of variables that take it.
+    width: usize,
 }
 
-/// Rows of a cursor are charged in steps of this many bytes.
-const CHARGE_STEP: usize = 64 * 1024;
-
-impl ResultSink for Rows {
+impl ResultSink for OneRow {
     fn is_for_client(&self) -> bool {
         false
     }
 
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<()> {
-        if self.width.is_some_and(|width| width != columns.len()) {
+        if self.width != columns.len() {
             let text = "The used SELECT statements have a different number of columns";
             return Err(SqlError::new(1222, "21000", text));
         }
         self.types = columns.iter().map(|c| c.ty.clone()).collect();
-        self.rows.clear();
-        self.bytes = 0;
+        self.row = None;
         Ok(())
     }
 
     fn row(&mut self, values: &[ValueRef<'_>]) -> Result<()> {
-        if self.single && !self.rows.is_empty() {
+        if self.row.is_some() {
             let text = "Result consisted of more than one row";
             return Err(SqlError::new(1172, "42000", text));
         }
-        let row: Vec<Value> = values.iter().map(|v| ValueRef::to_owned(*v)).collect();
-        self.bytes += row.len() * size_of::<Value>() + row.iter().map(size_of_value).sum::<usize>();
-        self.rows.push_back(row);
-        if self.bytes > self.charged {
-            let wanted = self.bytes + CHARGE_STEP;
-            self.charge = None;
-            self.charge = self.memory.charge(wanted)?;
-            self.charged = wanted;
-        }
+        self.row = Some(values.iter().map(|v| ValueRef::to_owned(*v)).collect());
         Ok(())
+    }
+}
+
+/// Collects the rows of a cursor.
+struct CursorRows {
+    types: Vec<ColumnType>,
+    rows: RowQueue,
+    memory: SessionMemory,
+}
+
+impl ResultSink for CursorRows {
+    fn is_for_client(&self) -> bool {
+        false
+    }
+
+    fn columns(&mut self, columns: &[ResultColumn]) -> Result<()> {
+        self.types = columns.iter().map(|c| c.ty.clone()).collect();
+        self.rows = RowQueue::new(columns.len(), self.memory.share());
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<()> {
+        self.rows.push(values)
     }
 }
 
@@ -162,6 +200,7 @@ impl SqlSession {
         let mut at = 0;
         while let Some(instruction) = program.code.get(at) {
             self.cx.env.tick()?;
+            let known = frame.conditions.len();
             let done = match self.cx.env.cancel.reason() {
                 Some(reason) => return Err(porpoise_sql_expr::error::cancelled(reason)),
                 None => self.step(instruction, program, frame, &mut ran, sink),
@@ -176,7 +215,12 @@ impl SqlSession {
                         Flow::Jump(target) => target,
                         _ => at + 1,
                     };
-                    self.catch_warning(program, frame, at, next)
+                    let known = if instruction.keeps_conditions() {
+                        known
+                    } else {
+                        0
+                    };
+                    self.catch_warning(program, frame, (at, next), known)
                 }
                 // A client that has a part of a result gets the error behind it.
                 Err(error) if !sink.discard_result() => return Err(error),
@@ -203,18 +247,25 @@ impl SqlSession {
         self.cx.env.warnings_dropped.set(0);
         self.cx.env.last_insert_id.set(self.cx.last_insert_id);
         self.cx.diagnostics.begin();
-        if self.programs.nested == 0 {
-            let clock = self.cx.server.db.clock();
-            let given = self.cx.settings.timestamp;
-            let micros = given.unwrap_or_else(|| clock.unix_micros());
-            if let Some(now) = DateTime::from_unix_micros(micros) {
-                self.cx.env.now_utc = now;
-            }
+        self.programs.has_old_time = self.programs.nested == 0;
+    }
+
+    /// Sets the time of the current statement, unless it has one: functions and triggers have that
+    /// of the statement that runs them. Called by statements that may depend on it.
+    fn set_time(&mut self) {
+        if !std::mem::take(&mut self.programs.has_old_time) {
+            return;
+        }
+        let clock = self.cx.server.db.clock();
+        let given = self.cx.settings.timestamp;
+        let micros = given.unwrap_or_else(|| clock.unix_micros());
+        if let Some(now) = DateTime::from_unix_micros(micros) {
+            self.cx.env.now_utc = now;
         }
     }
 
     /// Moves the warnings of a statement to the diagnostics area.
-    fn end_part(&mut self, frame: &mut Frame) {
+    pub(super) fn end_part(&mut self, frame: &mut Frame) {
         self.cx.last_insert_id = self.cx.env.last_insert_id.get();
         let warnings = std::mem::take(self.cx.env.warnings.get_mut());
         frame
@@ -296,7 +347,7 @@ impl SqlSession {
             Instruction::CaseOperand { slot, operand, .. } => {
                 let (value, ty) = self.value_of_source(operand, frame)?;
                 frame.set(*slot, value, &self.cx.env.memory)?;
-                frame.operands.insert(*slot, ty);
+                frame.set_operand_type(*slot, ty);
                 (true, 0)
             }
             _ => return Err(SqlError::internal("an instruction without a test")),
@@ -324,11 +375,12 @@ impl SqlSession {
             }
             Instruction::Assign(slot, Some(source)) => {
                 let (value, ty) = self.value_of_source(source, frame)?;
-                self.set_slot(program, frame, *slot, &value, &ty)?;
+                self.set_slot(program, frame, *slot, value, &ty)?;
             }
             Instruction::AssignUser(name, source) => {
                 let (value, ty) = self.value_of_source(source, frame)?;
-                self.cx.env.set_user_variable(name.clone(), value, ty)?;
+                let env = &self.cx.env;
+                env.set_user_variable(name.clone(), value, ColumnType::clone(&ty))?;
             }
             Instruction::Sql { source, into, .. } => match into {
                 None => {
@@ -337,11 +389,7 @@ impl SqlSession {
                 }
                 Some(targets) => self.select_row(source, targets, program, frame, ran)?,
             },
-            Instruction::Call {
-                database,
-                name,
-                args,
-            } => self.call_step((database.as_deref(), name), args, program, frame, ran, sink)?,
+            Instruction::Call(call) => self.call_step(call, program, frame, ran, sink)?,
             Instruction::CaseNotFound => {
                 let text = "Case not found for CASE statement";
                 return Err(SqlError::new(1339, "20000", text));
@@ -351,7 +399,12 @@ impl SqlSession {
                 let returns = program.returns.as_ref();
                 let returns = returns.ok_or_else(|| SqlError::internal("RETURN"))?;
                 let name = program.name.rsplit('.').next().unwrap_or_default();
-                let value = self.converted(&value, &ty, returns, &format!("{name}()"))?;
+                let value = if is_unchanged(&value, &ty, returns) {
+                    value
+                } else {
+                    self.set_time();
+                    self.converted(&value, &ty, returns, &format!("{name}()"))?
+                };
                 return Ok(Flow::Return(value));
             }
             Instruction::Open(cursor) => self.open_cursor(*cursor, program, frame, ran)?,
@@ -378,47 +431,63 @@ impl SqlSession {
         frame: &mut Frame,
         ran: &mut Ran,
     ) -> Result<()> {
-        let mut rows = self.rows(Some(targets.len()), true);
-        let done = self.run_source(source, frame, &mut rows)?;
+        let mut one = OneRow {
+            width: targets.len(),
+            ..OneRow::default()
+        };
+        let done = self.run_source(source, frame, &mut one)?;
         ran.position = ran.position.max(done.position);
-        self.cx.env.row_count = rows.rows.len() as i64;
-        match rows.rows.pop_front() {
-            Some(row) => self.assign_row(program, frame, targets, row, &rows.types),
-            None => {
-                self.cx.env.warn(no_data());
-                Ok(())
-            }
+        self.cx.env.row_count = i64::from(one.row.is_some());
+        let Some(row) = one.row else {
+            self.cx.env.warn(no_data());
+            return Ok(());
+        };
+        for ((target, value), ty) in targets.iter().zip(row).zip(&one.types) {
+            self.assign_target(program, frame, target, value, ty)?;
         }
+        Ok(())
     }
 
     /// Executes CALL in a program.
     fn call_step(
         &mut self,
-        (database, name): (Option<&str>, &str),
-        args: &[(Source, Option<Target>)],
+        call: &CallInstruction,
         program: &Program,
         frame: &mut Frame,
         ran: &mut Ran,
         sink: &mut dyn ResultSink,
     ) -> Result<()> {
-        let mut values = Vec::with_capacity(args.len());
-        for (source, target) in args {
+        let mut values = Vec::with_capacity(call.args.len());
+        for (source, target) in &call.args {
             let (value, ty) = self.value_of_source(source, frame)?;
-            values.push((value, ty, target.is_some()));
+            values.push((value, ColumnType::clone(&ty), target.is_some()));
         }
-        let database = match database {
-            Some(database) => database.to_owned(),
-            None => self.current_database()?,
-        };
-        let called = self.call_procedure(&database, name, values, sink)?;
+        let routine = self.resolve_call(call)?;
+        let called = self.call_procedure(&routine, values, sink)?;
         ran.position = ran.position.max(called.position);
         ran.affected_rows = called.affected_rows;
         for (at, value, ty) in called.out {
-            if let Some((_, Some(target))) = args.get(at) {
+            if let Some((_, Some(target))) = call.args.get(at) {
                 self.assign_target(program, frame, target, value, &ty)?;
             }
         }
         Ok(())
+    }
+
+    /// The procedure that a CALL names; looked up once for a version of the catalog.
+    fn resolve_call(&self, call: &CallInstruction) -> Result<Arc<Routine>> {
+        let version = self.cx.server.db.catalog_version();
+        let database = call.database.as_ref().or(self.cx.env.database.as_ref());
+        let database = database.ok_or_else(SqlError::no_database_selected)?;
+        let kept = call.resolved.take::<(u64, Arc<Routine>)>();
+        let valid = kept.filter(|kept| kept.0 == version && kept.1.database == *database);
+        let kept = match valid {
+            Some(kept) => kept,
+            None => Box::new((version, self.procedure(database, &call.name)?)),
+        };
+        let routine = kept.1.clone();
+        call.resolved.put(kept);
+        Ok(routine)
     }
 
     /// Ends a result set, or counts the rows that a statement has changed.
@@ -452,8 +521,10 @@ impl SqlSession {
         frame: &Frame,
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
+        self.set_time();
         let slots = source.slots.iter();
-        let values: Vec<ValueRef<'_>> = slots.map(|slot| frame.get(*slot).as_ref()).collect();
+        let values: SmallVec<[ValueRef<'_>; 4]> =
+            slots.map(|slot| frame.get(*slot).as_ref()).collect();
         let epoch = self.programs.plan_epoch;
         let kept = source.plan.take::<(u64, Prepared)>();
         let mut kept = match kept.filter(|kept| kept.0 == epoch) {
@@ -484,77 +555,127 @@ impl SqlSession {
         self.revealed_position = self.revealed_position.max(position);
     }
 
-    /// The value of an expression of a program.
+    /// The value of an expression of a program, and its type.
     pub(super) fn value_of_source(
         &mut self,
         source: &Source,
         frame: &Frame,
-    ) -> Result<(Value, ColumnType)> {
+    ) -> Result<(Value, Arc<ColumnType>)> {
         let slots = source.slots.iter();
-        let values: Vec<ValueRef<'_>> = slots.map(|slot| frame.get(*slot).as_ref()).collect();
+        let values: SmallVec<[ValueRef<'_>; 4]> =
+            slots.map(|slot| frame.get(*slot).as_ref()).collect();
         let version = self.cx.server.db.catalog_version();
+        let epoch = self.programs.plan_epoch;
         let kept = source.plan.take::<BoundSource>();
-        let valid = kept.filter(|b| b.key.is_valid_for(&self.cx, version, &source.types));
-        if let Some(bound) = valid
-            && let Bound::Direct(e) = &bound.made
-        {
-            let value = self.evaluate_bound(e, &values);
-            let ty = e.ty.clone();
-            source.plan.put(bound);
-            return Ok((value?, ty));
-        }
-        let (planned, ty) = match self.bind_source(source)? {
-            (Bound::Direct(e), keep) => {
-                let value = self.evaluate_bound(&e, &values);
-                let ty = e.ty.clone();
-                if let Some(key) = keep {
-                    let made = Bound::Direct(e);
-                    source.plan.put(Box::new(BoundSource { key, made }));
-                }
-                return Ok((value?, ty));
-            }
-            (Bound::Query(planned, ty), _) => (planned, ty),
+        let valid = kept.filter(|bound| {
+            bound.epoch == epoch && bound.dependencies.still_hold(&self.cx, version)
+        });
+        let bound = match valid {
+            Some(bound) => bound,
+            None => Box::new(self.bind_source(source)?),
         };
-        let mut rows = self.rows(None, false);
-        let done = self.run_plan(&planned, &values, &mut rows);
-        if self.programs.nested == 0 && self.open.is_none() {
-            self.metadata_locks.release();
+        if bound.depends_on_time {
+            self.set_time();
         }
-        self.note_revealed(&done);
-        done?;
-        let row = rows.rows.pop_front();
-        let value = row.and_then(|row| row.into_iter().next());
-        Ok((value.unwrap_or_default(), ty))
+        let value = match &bound.made {
+            Bound::Direct(e) => self.evaluate_bound(e, &values),
+            Bound::Query(planned) => self.run_value(source, (planned, &bound), &values),
+        };
+        let ty = bound.ty.clone();
+        if bound.is_kept {
+            source.plan.put(bound);
+        }
+        Ok((value?, ty))
     }
 
-    /// Binds an expression. The key is given if the result may be used again.
-    fn bind_source(&mut self, source: &Source) -> Result<(Bound, Option<PlanKey>)> {
-        let arena = Bump::new();
+    fn parse_source<'a>(&self, arena: &'a Bump, source: &'a Source) -> Result<ast::Expr<'a>> {
         let options = ParseOptions {
             mode: lex_mode(self.cx.settings.mode),
             literals: Literals::Variables(&source.places),
             ..ParseOptions::default()
         };
         let text = &source.text;
-        let e = parse_expr(&arena, text, &options).map_err(|e| SqlError::syntax(&e, text))?;
+        parse_expr(arena, text, &options).map_err(|e| SqlError::syntax(&e, text))
+    }
+
+    /// The plan of an expression of a program as a query, and its type.
+    fn plan_of_source(
+        &self,
+        e: &ast::Expr<'_>,
+        source: &Source,
+        catalog: &Catalog,
+    ) -> Result<(Arc<Planned>, ColumnType)> {
+        self.cx.binds_variables.set(true);
+        let planned = self.plan_value(e, &source.types, catalog);
+        self.cx.binds_variables.set(false);
+        planned
+    }
+
+    /// Binds an expression, as a query if it has a subquery or calls a stored function.
+    fn bind_source(&self, source: &Source) -> Result<BoundSource> {
+        let arena = Bump::new();
+        let e = self.parse_source(&arena, source)?;
         self.cx.begin_plan();
-        let version = self.cx.server.db.catalog_version();
-        if !e.has_subquery() {
+        let catalog = self.cx.catalog();
+        let dependencies = PlanDependencies::of(&self.cx, catalog.version);
+        let direct = if e.has_subquery() {
+            None
+        } else {
             self.cx.binds_variables.set(true);
             let bound = self.cx.bind(&e, &source.types);
             self.cx.binds_variables.set(false);
-            let bound = bound?;
-            if !bound.has_subquery() {
-                let key = PlanKey::new(&self.cx, version, &source.types);
-                let keep = self.cx.may_keep_plan().then_some(key);
-                return Ok((Bound::Direct(bound), keep));
+            Some(bound?).filter(|bound| !bound.has_subquery())
+        };
+        let (made, ty) = match direct {
+            Some(bound) => {
+                let ty = bound.ty.clone();
+                (Bound::Direct(bound), ty)
+            }
+            None => {
+                let (planned, ty) = self.plan_of_source(&e, source, &catalog)?;
+                (Bound::Query(planned), ty)
+            }
+        };
+        let depends_on_time = match &made {
+            Bound::Direct(e) => may_depend_on_time(e),
+            Bound::Query(_) => true,
+        };
+        Ok(BoundSource {
+            depends_on_time,
+            dependencies,
+            epoch: self.programs.plan_epoch,
+            is_kept: self.cx.may_keep_plan(),
+            ty: Arc::new(ty),
+            made,
+        })
+    }
+
+    /// The value of an expression that is executed as a query.
+    fn run_value(
+        &mut self,
+        source: &Source,
+        (planned, bound): (&Arc<Planned>, &BoundSource),
+        values: &[ValueRef<'_>],
+    ) -> Result<Value> {
+        let planned = self.plan_and_lock(|session, catalog| {
+            if bound.dependencies.still_hold(&session.cx, catalog.version) {
+                return Ok(planned.clone());
+            }
+            let arena = Bump::new();
+            let e = session.parse_source(&arena, source)?;
+            Ok(session.plan_of_source(&e, source, catalog)?.0)
+        })?;
+        let mut one = SingleValue::default();
+        let done = self.run_plan(&planned, values, &mut one);
+        if self.programs.nested == 0 {
+            self.metadata_locks.end_statement();
+            if self.open.is_none() {
+                self.metadata_locks.release();
             }
         }
-        self.cx.binds_variables.set(true);
-        let planned = self.planned_value(&e, &source.types);
-        self.cx.binds_variables.set(false);
-        let (planned, ty) = planned?;
-        Ok((Bound::Query(planned, ty), None))
+        self.note_revealed(&done);
+        done?;
+        Ok(one.value)
     }
 
     /// The context of an evaluation outside of queries.
@@ -578,6 +699,9 @@ impl SqlSession {
 
     fn condition_holds(&mut self, source: &Source, frame: &Frame) -> Result<bool> {
         let (value, ty) = self.value_of_source(source, frame)?;
+        if let Value::Int(value) = value {
+            return Ok(value != 0);
+        }
         let arena = Bump::new();
         let cx = self.eval_cx(&arena, &[]);
         Ok(convert::truth(value.as_ref(), &ty, &cx)? == Some(true))
@@ -586,30 +710,17 @@ impl SqlSession {
     /// Whether a value equals the operand of a CASE statement, as `operand = value` compares them.
     fn equals_operand(&mut self, slot: u32, value: &Source, frame: &Frame) -> Result<bool> {
         let (value, ty) = self.value_of_source(value, frame)?;
-        let operand_type = frame.operands.get(&slot).cloned();
+        let operand_type = frame.operand_type(slot).cloned();
         let operand_type = operand_type.unwrap_or_else(ColumnType::null);
         let mut operand = Expr::constant(frame.get(slot).clone(), operand_type);
         if operand.coercibility == Coercibility::Literal {
             operand.coercibility = Coercibility::Implicit;
         }
-        let value = Expr::constant(value, ty);
+        let value = Expr::constant(value, ColumnType::clone(&ty));
         let how = comparison(&operand, &value, "=")?;
         let kind = ExprKind::Compare(CmpOp::Eq, how, Box::new([operand, value]));
         let equal = self.evaluate_bound(&Expr::boolean(kind, true), &[])?;
         Ok(equal == Value::Int(1))
-    }
-
-    fn rows(&self, width: Option<usize>, single: bool) -> Rows {
-        Rows {
-            types: Vec::new(),
-            rows: VecDeque::new(),
-            bytes: 0,
-            single,
-            width,
-            charge: None,
-            charged: 0,
-            memory: self.cx.env.memory.share(),
-        }
     }
 
     fn open_cursor(
@@ -628,15 +739,20 @@ impl SqlSession {
         }
         let cursor = program.cursors.get(number as usize);
         let cursor = cursor.ok_or_else(|| SqlError::internal("no such cursor"))?;
-        let mut rows = self.rows(None, false);
-        let done = self.run_source(&cursor.query, frame, &mut rows)?;
+        let memory = self.cx.env.memory.share();
+        let mut sink = CursorRows {
+            types: Vec::new(),
+            rows: RowQueue::new(0, memory.share()),
+            memory,
+        };
+        let done = self.run_source(&cursor.query, frame, &mut sink)?;
         ran.position = ran.position.max(done.position);
+        let CursorRows {
+            types, mut rows, ..
+        } = sink;
+        rows.finish()?;
         if let Some(place) = frame.cursors.get_mut(number as usize) {
-            *place = Some(OpenCursor {
-                rows: rows.rows,
-                types: rows.types,
-                _charge: rows.charge,
-            });
+            *place = Some(Box::new(OpenCursor { rows, types }));
         }
         Ok(())
     }
@@ -649,35 +765,40 @@ impl SqlSession {
         frame: &mut Frame,
     ) -> Result<()> {
         let open = frame.cursors.get_mut(number as usize);
-        let Some(open) = open.and_then(Option::as_mut) else {
+        let Some(mut open) = open.and_then(Option::take) else {
             return Err(SqlError::new(1326, "24000", "Cursor is not open"));
         };
+        let fetched = self.fetch_row(&mut open, targets, program, frame);
+        if let Some(place) = frame.cursors.get_mut(number as usize) {
+            *place = Some(open);
+        }
+        fetched
+    }
+
+    /// Assigns the next row of a cursor.
+    fn fetch_row(
+        &mut self,
+        open: &mut OpenCursor,
+        targets: &[Target],
+        program: &Program,
+        frame: &mut Frame,
+    ) -> Result<()> {
         if open.types.len() != targets.len() {
             let text = "Incorrect number of FETCH variables";
             return Err(SqlError::new(1328, "HY000", text));
         }
-        let Some(row) = open.rows.pop_front() else {
-            return Err(SqlError::new(1329, "02000", no_data().message));
-        };
-        let types = open.types.clone();
-        self.assign_row(program, frame, targets, row, &types)
-    }
-
-    fn assign_row(
-        &mut self,
-        program: &Program,
-        frame: &mut Frame,
-        targets: &[Target],
-        row: Vec<Value>,
-        types: &[ColumnType],
-    ) -> Result<()> {
-        for ((target, value), ty) in targets.iter().zip(row).zip(types) {
-            self.assign_target(program, frame, target, value, ty)?;
+        let mut columns = targets.iter().zip(&open.types);
+        let found = open.rows.next_row(&mut |value| match columns.next() {
+            Some((target, ty)) => self.assign_target(program, frame, target, value.to_owned(), ty),
+            None => Ok(()),
+        })?;
+        if found {
+            return Ok(());
         }
-        Ok(())
+        Err(SqlError::new(1329, "02000", no_data().message))
     }
 
-    fn assign_target(
+    pub(super) fn assign_target(
         &mut self,
         program: &Program,
         frame: &mut Frame,
@@ -686,7 +807,7 @@ impl SqlSession {
         ty: &ColumnType,
     ) -> Result<()> {
         match target {
-            Target::Slot(slot) => self.set_slot(program, frame, *slot, &value, ty),
+            Target::Slot(slot) => self.set_slot(program, frame, *slot, value, ty),
             Target::User(name) => {
                 let env = &self.cx.env;
                 env.set_user_variable(name.clone(), value, ty.clone())
@@ -700,12 +821,17 @@ impl SqlSession {
         program: &Program,
         frame: &mut Frame,
         slot: u32,
-        value: &Value,
+        value: Value,
         from: &ColumnType,
     ) -> Result<()> {
         let variable = program.variables.get(slot as usize);
         let (name, ty) = variable.ok_or_else(|| SqlError::internal("no such variable"))?;
-        let value = self.converted(value, from, ty, name)?;
+        let value = if is_unchanged(&value, from, ty) {
+            value
+        } else {
+            self.set_time();
+            self.converted(&value, from, ty, name)?
+        };
         frame.set(slot, value, &self.cx.env.memory)
     }
 
@@ -736,218 +862,58 @@ impl SqlSession {
     }
 }
 
+/// Whether the value of an expression may depend on the time of the statement; false only for
+/// operators on values that are no times.
+fn may_depend_on_time(e: &Expr) -> bool {
+    let mut found = false;
+    e.walk(&mut |e| {
+        let is_operator = matches!(
+            e.kind,
+            ExprKind::Const(_)
+                | ExprKind::Param(_)
+                | ExprKind::Arith(..)
+                | ExprKind::Negate(_)
+                | ExprKind::Compare(..)
+                | ExprKind::And(_)
+                | ExprKind::Or(_)
+                | ExprKind::Not(_)
+                | ExprKind::Is { .. }
+        );
+        let is_time = matches!(
+            e.ty.kind,
+            Kind::Date | Kind::DateTime | Kind::Timestamp | Kind::Time
+        );
+        found |= !is_operator || is_time;
+    });
+    found
+}
+
+/// Whether a variable of type `to` has the same value as an expression of type `from`, so that
+/// [`store`] need not be asked. False for most types, whose values it checks.
+fn is_unchanged(value: &Value, from: &ColumnType, to: &ColumnType) -> bool {
+    let bits = to.kind.int_bits();
+    match value {
+        Value::Null => true,
+        Value::Int(value) if bits > 0 && !to.unsigned => {
+            let dropped = 64 - bits;
+            value << dropped >> dropped == *value
+        }
+        Value::UInt(value) if bits > 0 && to.unsigned => value.unbounded_shr(bits) == 0,
+        Value::Bytes(bytes) if to.kind == Kind::VarChar => {
+            from.is_string()
+                && from.collation.charset() == to.collation.charset()
+                && bytes.len() <= to.length as usize
+        }
+        _ => false,
+    }
+}
+
 /// The condition 1329 of SELECT ... INTO without a row.
 fn no_data() -> Warning {
     Warning {
         level: Level::Warning,
         code: 1329,
         message: "No data - zero rows fetched, selected, or processed".to_owned(),
-    }
-}
-
-impl SqlSession {
-    /// The handler of a condition that the instruction at `at` raised.
-    fn handler_of(program: &Program, at: usize, condition: &Condition) -> Option<u32> {
-        let mut scope = program.scope_of.get(at).copied();
-        while let Some(found) = scope.and_then(|s| program.scopes.get(s as usize)) {
-            let precedence = |handler: &u32| {
-                let handler = program.handlers.get(*handler as usize);
-                let conditions = handler.map(|h| h.conditions.iter());
-                let all = conditions.into_iter().flatten();
-                all.map(|c| c.precedence(condition)).max().unwrap_or(0)
-            };
-            let best = found
-                .handlers
-                .iter()
-                .max_by_key(|handler| precedence(handler));
-            if let Some(handler) = best.filter(|handler| precedence(handler) > 0) {
-                return Some(*handler);
-            }
-            scope = found.parent;
-        }
-        None
-    }
-
-    /// The instruction at which execution continues after an error: that of its handler.
-    fn catch_error(
-        &mut self,
-        program: &Program,
-        frame: &mut Frame,
-        at: usize,
-        error: SqlError,
-    ) -> Result<usize> {
-        let signalled = self.programs.signalled.take();
-        let nested = self.programs.nested > 0;
-        if nested && (error.rolled_back || self.programs.restart) {
-            return Err(error);
-        }
-        let error = if nested {
-            error
-        } else {
-            self.cx.env.memory.end_statement();
-            self.end_transaction_on_error(error)
-        };
-        if error.fatal || self.cx.env.cancel.reason().is_some() || interrupt::outcome().is_err() {
-            return Err(error);
-        }
-        let same = |c: &Condition| c.code == error.code && c.message == error.message;
-        let condition = signalled
-            .filter(same)
-            .unwrap_or_else(|| Condition::of_error(&error));
-        let Some(handler) = Self::handler_of(program, at, &condition) else {
-            self.programs.signalled = Some(condition);
-            return Err(error);
-        };
-        self.end_part(frame);
-        frame.conditions.push(condition.clone());
-        let resume = program.code.get(at).and_then(Instruction::resume);
-        let resume = resume.unwrap_or(at + 1);
-        Ok(self.activate(program, frame, handler, condition, resume))
-    }
-
-    /// The instruction at which execution continues after one that succeeded: the handler of a
-    /// warning, or `next`.
-    fn catch_warning(
-        &mut self,
-        program: &Program,
-        frame: &mut Frame,
-        at: usize,
-        next: usize,
-    ) -> usize {
-        let raises = matches!(
-            program.code.get(at),
-            Some(
-                Instruction::Sql {
-                    is_diagnostic: false,
-                    ..
-                } | Instruction::Assign(..)
-                    | Instruction::AssignUser(..)
-                    | Instruction::Call { .. }
-                    | Instruction::Fetch(..)
-                    | Instruction::Open(_)
-                    | Instruction::JumpUnless { .. }
-                    | Instruction::CaseOperand { .. }
-                    | Instruction::JumpUnlessEqual { .. }
-                    | Instruction::Signal { .. }
-            )
-        );
-        if !raises || frame.conditions.is_empty() || program.handlers.is_empty() {
-            return next;
-        }
-        let handled = |c: &Condition| Some((Self::handler_of(program, at, c)?, c.clone()));
-        match frame.conditions.iter().rev().find_map(handled) {
-            Some((handler, condition)) => self.activate(program, frame, handler, condition, next),
-            None => next,
-        }
-    }
-
-    /// Enters a handler; returns the first instruction of its body.
-    fn activate(
-        &mut self,
-        program: &Program,
-        frame: &mut Frame,
-        handler: u32,
-        condition: Condition,
-        resume: usize,
-    ) -> usize {
-        let warnings = frame.conditions.iter().map(Condition::warning).collect();
-        self.cx.diagnostics.begin();
-        self.cx.diagnostics.end(warnings, 0, None, true);
-        frame.activations.push(Activation {
-            handler,
-            resume,
-            condition,
-            stacked: frame.conditions.clone(),
-            row_count: self.cx.env.row_count,
-        });
-        let found = program.handlers.get(handler as usize);
-        found.map_or(program.code.len(), |h| h.start)
-    }
-
-    fn end_handler(&mut self, number: u32, program: &Program, frame: &mut Frame) -> Flow {
-        frame.conditions.clear();
-        self.cx.diagnostics.begin();
-        self.cx.diagnostics.end(Vec::new(), 0, None, true);
-        let resume = frame.activations.pop().map(|a| a.resume);
-        let handler = program.handlers.get(number as usize);
-        let Some((handler, exit)) = handler.and_then(|h| Some((h, h.exit?))) else {
-            return Flow::Jump(resume.unwrap_or(program.code.len()));
-        };
-        // The block of an EXIT handler is left, and with it the handlers entered inside of it.
-        let outer = handler.enclosing.and_then(|outer| {
-            let mut active = frame.activations.iter();
-            active.rposition(|a| a.handler == outer)
-        });
-        frame.activations.truncate(outer.map_or(0, |at| at + 1));
-        Flow::Jump(exit)
-    }
-
-    fn signal_step(
-        &mut self,
-        again: bool,
-        raised: Option<&RaisedCondition>,
-        items: &[(String, Source)],
-        frame: &mut Frame,
-    ) -> Result<Flow> {
-        let mut set = Vec::with_capacity(items.len());
-        for (name, source) in items {
-            let (value, ty) = self.value_of_source(source, frame)?;
-            set.push((name.clone(), value, ty));
-        }
-        let handled = frame.activations.last().map(|a| a.condition.clone());
-        let condition = if again {
-            let handled = handled.ok_or_else(resignal_without_handler)?;
-            signal_condition(Some(handled), raised, set)?
-        } else {
-            signal_condition(None, raised, set)?
-        };
-        if !again {
-            frame.conditions.clear();
-        } else if raised.is_none() {
-            frame.conditions.pop();
-        }
-        if condition.level == Level::Error {
-            let state = String::from_utf8_lossy(&condition.sqlstate);
-            let error = SqlError::new(condition.code, &state, condition.message.clone());
-            self.programs.signalled = Some(condition);
-            return Err(error);
-        }
-        let warnings = vec![condition.warning()];
-        frame.conditions.push(condition);
-        self.cx.diagnostics.begin();
-        self.cx.diagnostics.end(warnings, 0, None, true);
-        Ok(Flow::Next)
-    }
-
-    fn get_diagnostics_step(
-        &mut self,
-        stacked: bool,
-        number: Option<&Source>,
-        items: &[(Target, String)],
-        program: &Program,
-        frame: &mut Frame,
-    ) -> Result<Flow> {
-        let number = match number {
-            Some(source) => Some(self.value_of_source(source, frame)?),
-            None => None,
-        };
-        let (conditions, row_count) = match frame.activations.last() {
-            Some(active) if stacked => (active.stacked.clone(), active.row_count),
-            None if stacked => {
-                let text = "GET STACKED DIAGNOSTICS when handler not active";
-                return Err(SqlError::new(1887, "0Z002", text));
-            }
-            _ => (frame.conditions.clone(), self.cx.env.row_count),
-        };
-        let condition = match &number {
-            Some((value, _)) => Some(condition_numbered(&conditions, value)?),
-            None => None,
-        };
-        for (target, name) in items {
-            let (value, ty) = diagnostics_item(&conditions, condition, row_count, name);
-            self.assign_target(program, frame, target, value, &ty)?;
-        }
-        Ok(Flow::Next)
     }
 }
 

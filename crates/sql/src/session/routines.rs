@@ -5,7 +5,7 @@
 //! changed. While it runs, the session has the SQL mode, the collation and the database of the
 //! routine, and with SQL SECURITY DEFINER the account of its definer ([`Entered`]).
 
-use super::programs::{CompiledRoutine, Ran};
+use super::programs::{CompiledRoutine, Ran, RecentRoutine};
 use super::{Outcome, SqlSession};
 use crate::privileges::grant::{grant_own_routine, revoke_routine};
 use crate::programs::condition::{
@@ -20,6 +20,7 @@ use porpoise_kv::CommitPosition;
 use porpoise_rows::catalog::{Routine, RoutineAccess, RoutineKey, RoutineKind};
 use porpoise_sql_exec::exec::{ResultEnd, ResultSink};
 use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::expr::Expr;
 use porpoise_sql_parser::ast::{
     Account, AlterRoutine, Call, Characteristics, ConditionValue, CreateRoutine, DataAccess,
     ExprKind, GetDiagnostics, IntoVar, ParameterMode, ProgramKind, Signal, TableName,
@@ -39,6 +40,14 @@ pub(crate) struct Called {
     pub position: CommitPosition,
 }
 
+/// A CALL whose arguments are expressions without queries and variables, for the plan cache.
+pub(super) struct CallPlan {
+    /// The procedure.
+    pub routine: Arc<Routine>,
+    /// The arguments.
+    pub args: Vec<Expr>,
+}
+
 /// The account of a session that runs a routine of another definer.
 struct OwnAccount {
     account: String,
@@ -50,28 +59,27 @@ struct OwnAccount {
 
 /// Settings of a session before it entered a routine.
 pub(crate) struct Entered {
-    settings: Option<ReplacedSettings>,
-    database: Option<String>,
+    settings: Option<Box<SwitchedSettings>>,
+    /// The database, if it was another.
+    database: Option<Option<String>>,
     account: Option<OwnAccount>,
 }
 
-/// Settings that those of a program have replaced.
-struct ReplacedSettings {
-    values: Values,
-    settings: Settings,
-    /// The values of the program.
-    installed: Values,
-}
-
-/// The settings of the last program whose SQL mode or collation was not that of the session.
+/// Settings for programs whose SQL mode or collation is not that of the session. While one runs, they
+/// are the session's, and those of the session are here.
 pub(super) struct SwitchedSettings {
     /// The session's values before.
     before: Values,
     mode: SqlMode,
     collation: String,
+    /// The values of the program.
+    of_program: Values,
     values: Values,
     settings: Settings,
 }
+
+/// Number of settings of programs that a session keeps; when it is exceeded, all are dropped.
+const MAX_SWITCHED: usize = 8;
 
 /// The circumstances under which a program runs.
 pub(crate) struct ProgramContext<'p> {
@@ -123,12 +131,6 @@ pub(crate) fn no_routine(kind: &str, database: &str, name: &str) -> SqlError {
 }
 
 impl SqlSession {
-    /// The database of unqualified names.
-    pub(super) fn current_database(&self) -> Result<String> {
-        let database = self.cx.env.database.clone();
-        database.ok_or_else(SqlError::no_database_selected)
-    }
-
     /// CREATE PROCEDURE, CREATE FUNCTION.
     pub(super) fn create_routine(
         &mut self,
@@ -286,8 +288,47 @@ impl SqlSession {
         })
     }
 
+    /// The procedure of this name.
+    ///
+    /// # Errors
+    /// 1305
+    pub(super) fn procedure(&self, database: &str, name: &str) -> Result<Arc<Routine>> {
+        let catalog = self.cx.server.db.catalog();
+        let routine = catalog.routine(database, RoutineKind::Procedure, name);
+        let missing = || no_routine("PROCEDURE", database, name);
+        routine.cloned().ok_or_else(missing)
+    }
+
     /// The compiled form of a routine.
-    pub(super) fn compiled(&mut self, routine: &Arc<Routine>) -> Result<Arc<Program>> {
+    ///
+    /// # Errors
+    /// 1370 unless the account may execute it.
+    fn executable(&mut self, routine: &Arc<Routine>) -> Result<Arc<Program>> {
+        let rights = self.cx.rights();
+        let is_same = |recent: &&mut RecentRoutine| Arc::ptr_eq(&recent.from, routine);
+        if let Some(recent) = self.programs.recent.iter_mut().find(is_same) {
+            let known = recent.allowed.as_ref();
+            if known.is_some_and(|known| Arc::ptr_eq(known, &rights)) {
+                return Ok(recent.program.clone());
+            }
+        }
+        self.check_execute(routine)?;
+        let program = self.compiled(routine)?;
+        let recent = &mut self.programs.recent;
+        recent.retain(|recent| !Arc::ptr_eq(&recent.from, routine));
+        if recent.len() >= MAX_RECENT {
+            recent.remove(0);
+        }
+        recent.push(RecentRoutine {
+            from: routine.clone(),
+            program: program.clone(),
+            allowed: Some(rights),
+        });
+        Ok(program)
+    }
+
+    /// The compiled form of a routine.
+    fn compiled(&mut self, routine: &Arc<Routine>) -> Result<Arc<Program>> {
         let key = routine.key();
         if let Some(kept) = self.programs.compiled.get(&key)
             && (Arc::ptr_eq(&kept.from, routine) || kept.from == *routine)
@@ -320,83 +361,54 @@ impl SqlSession {
             database: None,
             account: None,
         };
-        if let Some(definer) = context.definer
-            && definer != self.cx.client.account
-        {
-            let id = AuthId::parse(definer);
-            let data = self.cx.server.access.data();
-            if data.account(&id.user, &id.host).is_none() {
-                let text = format!(
-                    "The user specified as a definer ('{}'@'{}') does not exist",
-                    id.user, id.host
-                );
-                return Err(SqlError::new(1449, "HY000", text));
-            }
-            entered.account = Some(OwnAccount {
-                account: std::mem::replace(&mut self.cx.client.account, definer.to_owned()),
-                named_at: self.cx.named_at,
-                roles: std::mem::take(&mut self.cx.roles),
-                role_names: self.cx.env.roles.clone(),
-                rights: self.cx.rights.borrow().clone(),
-            });
-            self.cx.named_at = data.version;
-            self.cx.env.account = definer.to_owned();
-            self.cx.activate_roles(data.default_roles_of(&id));
+        if let Some(definer) = context.definer {
+            entered.account = self.enter_account(definer)?;
         }
         let settings = &self.cx.settings;
         if settings.mode != context.sql_mode || settings.collation.name() != context.collation {
             entered.settings = Some(self.switch_settings(context)?);
         }
-        entered.database = self.cx.env.database.replace(context.database.to_owned());
+        if self.cx.env.database.as_deref() != Some(context.database) {
+            let own = self.cx.env.database.replace(context.database.to_owned());
+            entered.database = Some(own);
+        }
         Ok(entered)
     }
 
-    /// Takes over the SQL mode and the collation of a program. The settings that follow from them
-    /// are kept for the next program with the same ones.
-    fn switch_settings(&mut self, context: &ProgramContext<'_>) -> Result<ReplacedSettings> {
-        let (values, settings) = (self.cx.values.clone(), self.cx.settings.clone());
-        let known = self.programs.switched.take();
-        let known = known.filter(|known| {
-            known.before.is_same(&values)
-                && known.mode == context.sql_mode
-                && known.collation == context.collation
-        });
-        let switched = match known {
-            Some(known) => {
-                self.cx.values = known.values.clone();
-                self.cx.settings = known.settings.clone();
-                self.install_settings();
-                known
-            }
-            None => {
-                self.set_unchecked("sql_mode", &context.sql_mode.to_string());
-                if let Some(collation) = Collation::by_name(context.collation) {
-                    self.set_unchecked("collation_connection", collation.name());
-                    self.set_unchecked("character_set_connection", collation.charset().name());
-                }
-                self.apply_settings()?;
-                Box::new(SwitchedSettings {
-                    before: values.clone(),
-                    mode: context.sql_mode,
-                    collation: context.collation.to_owned(),
-                    values: self.cx.values.clone(),
-                    settings: self.cx.settings.clone(),
-                })
-            }
+    /// Takes over the rights of another account, with its default roles. Returns the session's own
+    /// account, if it differs.
+    ///
+    /// # Errors
+    /// 1449 if there is no such account.
+    fn enter_account(&mut self, definer: &str) -> Result<Option<OwnAccount>> {
+        if definer == self.cx.client.account {
+            return Ok(None);
+        }
+        let id = AuthId::parse(definer);
+        let data = self.cx.server.access.data();
+        if data.account(&id.user, &id.host).is_none() {
+            let text = format!(
+                "The user specified as a definer ('{}'@'{}') does not exist",
+                id.user, id.host
+            );
+            return Err(SqlError::new(1449, "HY000", text));
+        }
+        let own = OwnAccount {
+            account: std::mem::replace(&mut self.cx.client.account, definer.to_owned()),
+            named_at: self.cx.named_at,
+            roles: std::mem::take(&mut self.cx.roles),
+            role_names: self.cx.env.roles.clone(),
+            rights: self.cx.rights.borrow().clone(),
         };
-        let installed = switched.values.clone();
-        self.programs.switched = Some(switched);
-        Ok(ReplacedSettings {
-            values,
-            settings,
-            installed,
-        })
+        self.cx.named_at = data.version;
+        self.cx.env.account = definer.to_owned();
+        self.cx.activate_roles(data.default_roles_of(&id));
+        Ok(Some(own))
     }
 
-    /// Restores what a program's circumstances had replaced.
-    pub(crate) fn leave_program(&mut self, entered: Entered) -> Result<()> {
-        self.cx.env.database = entered.database;
-        if let Some(own) = entered.account {
+    /// Restores the account that [`Self::enter_account`] has replaced.
+    fn leave_account(&mut self, own: Option<OwnAccount>) {
+        if let Some(own) = own {
             self.cx.env.account.clone_from(&own.account);
             self.cx.client.account = own.account;
             self.cx.named_at = own.named_at;
@@ -404,29 +416,78 @@ impl SqlSession {
             self.cx.env.roles = own.role_names;
             *self.cx.rights.get_mut() = own.rights;
         }
-        match entered.settings {
-            Some(replaced) if self.cx.values.is_same(&replaced.installed) => {
-                self.cx.values = replaced.values;
-                self.cx.settings = replaced.settings;
-                self.install_settings();
-                Ok(())
-            }
-            Some(ReplacedSettings { values: before, .. }) => {
-                // What the program has set stays, but for what it was given.
-                for name in [
-                    "sql_mode",
-                    "collation_connection",
-                    "character_set_connection",
-                ] {
-                    if let Some(at) = crate::vars::find(name) {
-                        let value = before.value_at(at).clone();
-                        self.cx.values.set(at, value);
-                    }
-                }
-                self.apply_settings()
-            }
-            None => Ok(()),
+    }
+
+    /// Takes over the SQL mode and the collation of a program. The settings that follow from them
+    /// are kept for the next program with the same ones.
+    fn switch_settings(&mut self, context: &ProgramContext<'_>) -> Result<Box<SwitchedSettings>> {
+        let switched = &mut self.programs.switched;
+        let known = switched.iter().position(|known| {
+            known.before.is_same(&self.cx.values)
+                && known.mode == context.sql_mode
+                && known.collation == context.collation
+        });
+        if let Some(at) = known {
+            let mut known = switched.swap_remove(at);
+            self.exchange_settings(&mut known);
+            return Ok(known);
         }
+        let (values, settings) = (self.cx.values.clone(), self.cx.settings.clone());
+        self.set_unchecked("sql_mode", &context.sql_mode.to_string());
+        if let Some(collation) = Collation::by_name(context.collation) {
+            self.set_unchecked("collation_connection", collation.name());
+            self.set_unchecked("character_set_connection", collation.charset().name());
+        }
+        self.apply_settings()?;
+        Ok(Box::new(SwitchedSettings {
+            before: values.clone(),
+            mode: context.sql_mode,
+            collation: context.collation.to_owned(),
+            of_program: self.cx.values.clone(),
+            values,
+            settings,
+        }))
+    }
+
+    /// Exchanges the settings of the session and those kept for a program, which differ in the SQL
+    /// mode and the collation.
+    fn exchange_settings(&mut self, switched: &mut SwitchedSettings) {
+        std::mem::swap(&mut self.cx.values, &mut switched.values);
+        std::mem::swap(&mut self.cx.settings, &mut switched.settings);
+        self.cx.env.mode = self.cx.settings.mode;
+        self.cx.env.collation = self.cx.settings.collation;
+    }
+
+    /// Restores what a program's circumstances had replaced.
+    pub(crate) fn leave_program(&mut self, entered: Entered) -> Result<()> {
+        if let Some(own) = entered.database {
+            self.cx.env.database = own;
+        }
+        self.leave_account(entered.account);
+        let Some(mut replaced) = entered.settings else {
+            return Ok(());
+        };
+        if self.cx.values.is_same(&replaced.of_program) {
+            self.exchange_settings(&mut replaced);
+            let kept = &mut self.programs.switched;
+            if kept.len() >= MAX_SWITCHED {
+                kept.clear();
+            }
+            kept.push(replaced);
+            return Ok(());
+        }
+        // What the program has set stays, but for what it was given.
+        for name in [
+            "sql_mode",
+            "collation_connection",
+            "character_set_connection",
+        ] {
+            if let Some(at) = crate::vars::find(name) {
+                let value = replaced.before.value_at(at).clone();
+                self.cx.values.set(at, value);
+            }
+        }
+        self.apply_settings()
     }
 
     /// Error 1370 unless the account may execute the routine.
@@ -436,25 +497,24 @@ impl SqlSession {
         self.cx.need_routine(Privileges::EXECUTE, "execute", name)
     }
 
+    /// Number of running executions of a routine.
+    fn running(&self, routine: &Arc<Routine>) -> usize {
+        let running = self.programs.running.iter();
+        running.filter(|r| is_same_routine(r, routine)).count()
+    }
+
     /// Runs a procedure. An argument is its value, its type, and whether it is a variable.
     pub(super) fn call_procedure(
         &mut self,
-        database: &str,
-        name: &str,
+        routine: &Arc<Routine>,
         args: Vec<(Value, ColumnType, bool)>,
         sink: &mut dyn ResultSink,
     ) -> Result<Called> {
-        let catalog = self.cx.server.db.catalog();
-        let routine = catalog.routine(database, RoutineKind::Procedure, name);
-        let missing = || no_routine("PROCEDURE", database, name);
-        let routine = routine.cloned().ok_or_else(missing)?;
-        self.check_execute(&routine)?;
-        let program = self.compiled(&routine)?;
+        let program = self.executable(routine)?;
         check_arguments(&program, &args)?;
-        let key = routine.key();
-        let depth = self.programs.running.iter().filter(|r| **r == key).count() as u64;
-        let most = self.cx.values.int("max_sp_recursion_depth");
-        if depth > most {
+        let depth = self.running(routine) as u64;
+        if depth > 0 && depth > self.cx.values.int("max_sp_recursion_depth") {
+            let most = self.cx.values.int("max_sp_recursion_depth");
             let text = format!(
                 "Recursive limit {most} (as set by the max_sp_recursion_depth variable) was \
                  exceeded for routine {}",
@@ -463,8 +523,8 @@ impl SqlSession {
             return Err(SqlError::new(1456, "HY000", text));
         }
         let mut frame = Frame::new(&program);
-        self.programs.running.push(key);
-        let ran = self.run_called(&routine, &program, &mut frame, args, sink);
+        self.programs.running.push(routine.clone());
+        let ran = self.run_called(routine, &program, &mut frame, args, sink);
         self.programs.running.pop();
         let ran = ran?;
         let modes = program.parameters.iter().enumerate();
@@ -493,7 +553,7 @@ impl SqlSession {
         let given = program.parameters.iter().zip(args).enumerate();
         for (slot, (mode, (value, ty, _))) in given {
             if *mode != ParameterMode::Out && ran.is_ok() {
-                let set = self.set_slot(program, frame, slot as u32, &value, &ty);
+                let set = self.set_slot(program, frame, slot as u32, value, &ty);
                 ran = set.map(|()| Ran::default());
             }
         }
@@ -502,6 +562,26 @@ impl SqlSession {
         }
         let left = self.leave_program(entered);
         ran.and_then(|ran| left.map(|()| ran))
+    }
+
+    /// Runs a CALL whose arguments are bound and no variables.
+    pub(super) fn run_call(
+        &mut self,
+        call: &CallPlan,
+        values: &[ValueRef<'_>],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let mut args = Vec::with_capacity(call.args.len());
+        for arg in &call.args {
+            let (value, ty) = self.cx.evaluate_bound(arg, values)?;
+            args.push((value, ty, false));
+        }
+        let called = self.call_procedure(&call.routine, args, sink)?;
+        Ok(Outcome {
+            affected_rows: called.affected_rows,
+            position: called.position,
+            ..Outcome::default()
+        })
     }
 
     /// CALL as a statement of the client.
@@ -519,7 +599,8 @@ impl SqlSession {
             let (value, ty) = self.value_of(arg, values, types)?;
             args.push((value, ty, is_variable));
         }
-        let called = self.call_procedure(&database, &name, args, sink)?;
+        let routine = self.procedure(&database, &name)?;
+        let called = self.call_procedure(&routine, args, sink)?;
         let mut sent = Vec::new();
         for (at, value, ty) in called.out {
             match call.args.get(at).map(|arg| &arg.kind) {
@@ -532,7 +613,7 @@ impl SqlSession {
             }
         }
         if !sent.is_empty() {
-            self.send_out_parameters(&database, &name, &sent, called.position, sink)?;
+            self.send_out_parameters(&routine, &sent, called.position, sink)?;
         }
         Ok(Outcome {
             affected_rows: called.affected_rows,
@@ -544,24 +625,16 @@ impl SqlSession {
     /// Sends the OUT parameters of a prepared CALL as a result of one row.
     fn send_out_parameters(
         &mut self,
-        database: &str,
-        name: &str,
+        routine: &Arc<Routine>,
         values: &[(usize, Value, ColumnType)],
         position: CommitPosition,
         sink: &mut dyn ResultSink,
     ) -> Result<()> {
-        let catalog = self.cx.server.db.catalog();
-        let routine = catalog
-            .routine(database, RoutineKind::Procedure, name)
-            .cloned();
-        let program = match &routine {
-            Some(routine) => Some(self.compiled(routine)?),
-            None => None,
-        };
+        let program = self.compiled(routine)?;
         let column = |(at, _, ty): &(usize, Value, ColumnType)| ResultColumn {
             name: program
-                .as_ref()
-                .and_then(|p| p.variables.get(*at))
+                .variables
+                .get(*at)
                 .map(|(name, _)| name.clone())
                 .unwrap_or_default(),
             ty: ty.clone(),
@@ -584,16 +657,30 @@ impl SqlSession {
         })
     }
 
-    /// Runs a function whose arguments are given.
+    /// Runs a function whose arguments are given, called by an account, or by that of the session.
     pub(super) fn run_function(
         &mut self,
         routine: &Arc<Routine>,
         args: Vec<(Value, ColumnType)>,
+        invoker: Option<&str>,
     ) -> Result<Value> {
-        self.check_execute(routine)?;
-        let program = self.compiled(routine)?;
-        let key = routine.key();
-        if self.programs.running.contains(&key) {
+        let own = match invoker {
+            Some(invoker) => self.enter_account(invoker)?,
+            None => None,
+        };
+        let done = self.run_function_as_entered(routine, args);
+        self.leave_account(own);
+        done
+    }
+
+    /// Runs a function with the rights that the session has now.
+    fn run_function_as_entered(
+        &mut self,
+        routine: &Arc<Routine>,
+        args: Vec<(Value, ColumnType)>,
+    ) -> Result<Value> {
+        let program = self.executable(routine)?;
+        if self.running(routine) > 0 {
             let text = "Recursive stored functions and triggers are not allowed.";
             return Err(SqlError::new(1424, "HY000", text));
         }
@@ -601,7 +688,7 @@ impl SqlSession {
         let args: Vec<(Value, ColumnType, bool)> = args.collect();
         check_arguments(&program, &args)?;
         let mut frame = Frame::new(&program);
-        self.programs.running.push(key);
+        self.programs.running.push(routine.clone());
         let ran = self.run_called(routine, &program, &mut frame, args, &mut NoResults);
         self.programs.running.pop();
         Ok(ran?.returned.unwrap_or_default())
@@ -691,6 +778,17 @@ impl SqlSession {
         Ok(Outcome::default())
     }
 }
+
+/// Whether two definitions are of the same routine.
+fn is_same_routine(a: &Arc<Routine>, b: &Arc<Routine>) -> bool {
+    Arc::ptr_eq(a, b)
+        || a.kind == b.kind
+            && a.database == b.database
+            && a.name.to_lowercase() == b.name.to_lowercase()
+}
+
+/// Number of routines that are found without their names.
+const MAX_RECENT: usize = 16;
 
 /// Estimated memory of an instruction with the expression that is bound for it.
 const BYTES_PER_INSTRUCTION: usize = 1024;

@@ -2,12 +2,15 @@
 //!
 //! The bodies run in a session of the server's own, with the rights of their definers, inside of the
 //! writer's transaction. The session stays with that transaction until its end, because its metadata
-//! locks protect what the bodies have written; then it is kept for the next one.
+//! locks protect what the bodies have written; then it is kept for the next one. While a transaction
+//! has it, it is in the process list, where KILL finds it.
 //!
 //! Invariants:
 //! 1. A body waits for metadata locks at most [`LOCK_WAIT`]: the writer holds metadata locks of its
 //!    own, which a definition statement may be waiting for.
 //! 2. The triggers of a row end after [`TIME_LIMIT`] (error 3024).
+//! 3. Idle sessions, which refer to the server, belong to [`TriggerSessions`] and not to the
+//!    server, which could not be freed otherwise.
 
 use super::SqlSession;
 use super::host::ProgramHost;
@@ -16,35 +19,53 @@ use crate::server::SqlServer;
 use crate::vars::settings::IsolationLevel;
 use crate::vars::{self, VarValue};
 use parking_lot::Mutex;
-use porpoise_base::cancel::Cancel;
+use porpoise_base::cancel::{Cancel, Reason};
+use porpoise_base::interrupt::Scope;
 use porpoise_base::memory::ConnectionMemory;
 use porpoise_rows::metadata_lock::Activity;
 use porpoise_rows::{Error, FireTriggers, Firing, Txn};
 use porpoise_sql_exec::exec::RunPrograms;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_types::{Collation, DateTime};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Maximum wait of a body for metadata locks, in seconds.
 const LOCK_WAIT: u64 = 1;
 
-/// Maximum time that the triggers of a row may take: no KILL reaches them.
+/// Maximum time that the triggers of a row may take: the client of a command expects its reply soon.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Maximum number of idle sessions.
 const MAX_IDLE: usize = 16;
 
+/// Connection id of the first of these sessions; those of clients and of events are smaller.
+const FIRST_ID: u64 = 1 << 41;
+
+/// User of these sessions in the process list.
+const USER: &str = "system user";
+
+type IdleSessions = Mutex<Vec<SqlSession>>;
+
+/// The idle sessions of [`SqlServer::run_triggers_of_commands`]. When it is dropped, they are closed,
+/// and each later transaction opens one of its own.
+#[must_use = "sessions are kept as long as it lives"]
+pub struct TriggerSessions {
+    _idle: Arc<IdleSessions>,
+}
+
 /// Runs triggers for writers without a session.
 struct ServerTriggers {
     server: Weak<SqlServer>,
-    idle: Arc<Mutex<Vec<SqlSession>>>,
+    idle: Weak<IdleSessions>,
+    next_id: AtomicU64,
 }
 
 /// A session lent to a transaction.
 struct LentSession {
     session: Option<SqlSession>,
-    idle: Arc<Mutex<Vec<SqlSession>>>,
+    idle: Weak<IdleSessions>,
 }
 
 impl Drop for LentSession {
@@ -54,8 +75,19 @@ impl Drop for LentSession {
         };
         session.metadata_locks.end();
         session.metadata_locks.finish(Activity::HeldWrites);
-        let mut idle = self.idle.lock();
-        if idle.len() < MAX_IDLE {
+        session.cx.server.processes.remove(&session.process);
+        let Some(idle) = self.idle.upgrade() else {
+            return;
+        };
+        // A killed session is not used again.
+        let is_killed = session
+            .cx
+            .env
+            .cancel
+            .reason()
+            .is_some_and(Reason::ends_session);
+        let mut idle = idle.lock();
+        if !is_killed && idle.len() < MAX_IDLE {
             idle.push(session);
         }
     }
@@ -64,12 +96,15 @@ impl Drop for LentSession {
 impl SqlServer {
     /// Runs the triggers of rows that no session writes. Called once, before memcached commands are
     /// accepted.
-    pub fn run_triggers_of_commands(self: &Arc<Self>) {
+    pub fn run_triggers_of_commands(self: &Arc<Self>) -> TriggerSessions {
+        let idle = Arc::default();
         let runner = ServerTriggers {
             server: Arc::downgrade(self),
-            idle: Arc::default(),
+            idle: Arc::downgrade(&idle),
+            next_id: AtomicU64::new(FIRST_ID),
         };
         self.db.set_trigger_runner(Arc::new(runner));
+        TriggerSessions { _idle: idle }
     }
 }
 
@@ -80,9 +115,13 @@ impl ServerTriggers {
         if let Some(Ok(lent)) = lease.map(|lease| lease.downcast::<LentSession>()) {
             return Ok(lent);
         }
-        let idle = self.idle.lock().pop();
+        let idle = self.idle.upgrade().and_then(|idle| idle.lock().pop());
         let session = match idle {
-            Some(session) => session,
+            Some(session) => {
+                let processes = &session.cx.server.processes;
+                processes.add(session.process.clone());
+                session
+            }
             None => self.open()?,
         };
         // The writer has waited for locks of the whole server.
@@ -97,8 +136,8 @@ impl ServerTriggers {
         let server = self.server.upgrade();
         let server = server.ok_or_else(|| SqlError::internal("the server is stopping"))?;
         let client = ClientInfo {
-            connection_id: 0,
-            user: String::new(),
+            connection_id: self.next_id.fetch_add(1, Ordering::Relaxed),
+            user: USER.to_owned(),
             host: String::new(),
             account: String::new(),
             capabilities: 0,
@@ -132,7 +171,8 @@ impl FireTriggers for ServerTriggers {
 
 /// The error of a body as a rows error.
 fn row_error(error: &SqlError) -> Error {
-    if error.rolled_back {
+    // A killed session has rolled nothing back, and the command is not repeated.
+    if error.rolled_back && !error.fatal {
         return Error::SnapshotConflict;
     }
     Error::Trigger {
@@ -146,15 +186,18 @@ impl SqlSession {
     /// Runs the triggers of a row in a transaction of another writer. Returns true beside an error
     /// if the writer must run again at a newer snapshot.
     fn fire_within(&mut self, txn: &mut Txn, firing: &mut Firing<'_>) -> (Result<()>, bool) {
-        let now = self.cx.server.db.clock().unix_micros();
-        if let Some(now) = DateTime::from_unix_micros(now) {
-            self.cx.env.now_utc = now;
+        let clock = self.cx.server.db.clock();
+        let (now, time) = (clock.now(), clock.unix_micros());
+        if let Some(time) = DateTime::from_unix_micros(time) {
+            self.cx.env.now_utc = time;
         }
         self.cx.env.user_variables.get_mut().clear();
-        self.cx.env.cancel = Cancel::new();
-        let deadline = self.cx.server.db.clock().now() + TIME_LIMIT;
         let cancel = self.cx.env.cancel.clone();
-        let _armed = self.cx.server.timer.arm(deadline, cancel);
+        cancel.clear_query();
+        let _scope = Scope::enter(&cancel);
+        let _armed = self.cx.server.timer.arm(now + TIME_LIMIT, cancel);
+        let text = format!("TRIGGER {} {}", firing.time.name(), firing.event.name());
+        self.process.begin("Query", Some(text.as_bytes()), now);
         let cx = self.fork_context();
         let (done, restart) = match ProgramHost::of_writer(self, IsolationLevel::RepeatableRead) {
             Ok(host) => {
@@ -165,6 +208,7 @@ impl SqlSession {
         };
         self.join_context(cx);
         self.cx.env.memory.end_statement();
+        self.process.end(self.cx.server.db.clock().now());
         (done, restart)
     }
 }

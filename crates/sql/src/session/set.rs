@@ -4,6 +4,7 @@
 //! all variables or none.
 
 use super::{Outcome, SqlSession};
+use crate::definition::full_text;
 use crate::vars::settings::IsolationLevel;
 use crate::vars::{self, Scope, VarValue, Variable, check};
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -121,6 +122,9 @@ impl SqlSession {
                 Err(SqlError::wrong_variable_value(variable.name, text))
             }
             ("character_set_client", VarValue::Text(name)) => client_charset(name).map(drop),
+            (full_text::STOPWORD_TABLE, VarValue::Text(name)) => {
+                full_text::stopword_table(&self.cx, name).map(drop)
+            }
             ("init_connect", VarValue::Text(text)) if !text.is_empty() => {
                 Err(SqlError::wrong_variable_value(variable.name, text))
             }

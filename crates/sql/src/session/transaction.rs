@@ -145,15 +145,14 @@ impl SqlSession {
     /// 1399 if it is an XA transaction branch; errors of the commit.
     pub(crate) fn commit(&mut self) -> Result<CommitPosition> {
         self.check_no_branch()?;
-        self.commit_open().map_err(|error| {
-            let mut error = SqlError::from(error);
+        self.commit_open().map_err(|mut error| {
             error.rolled_back = true;
             error
         })
     }
 
     /// Commits the open transaction, also that of an XA transaction branch.
-    pub(super) fn commit_open(&mut self) -> porpoise_rows::Result<CommitPosition> {
+    pub(super) fn commit_open(&mut self) -> Result<CommitPosition> {
         let Some(open) = self.open.take() else {
             self.metadata_locks.release();
             return Ok(CommitPosition::NONE);
@@ -164,7 +163,7 @@ impl SqlSession {
             self.cx.counters.add(Counter::HandlerRollback, 1);
             txn.rollback();
             self.metadata_locks.release();
-            return Err(error);
+            return Err(error.into());
         }
         let done = txn.commit();
         if writes {

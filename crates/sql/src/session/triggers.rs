@@ -12,7 +12,8 @@ use crate::programs::compile::{CompileCx, compile};
 use crate::programs::frame::Frame;
 use crate::programs::program::{Program, sql_type};
 use bumpalo::Bump;
-use porpoise_access::Privileges;
+use parking_lot::Mutex;
+use porpoise_access::{Privileges, Rights};
 use porpoise_rows::Firing;
 use porpoise_rows::catalog::{Table, TableId};
 use porpoise_rows::ddl::TriggerOrder;
@@ -34,6 +35,8 @@ pub(super) struct CompiledTrigger {
     program: Arc<Program>,
     /// Positions of the columns of the program's row variables.
     columns: Vec<usize>,
+    /// Rights with which the privilege TRIGGER was found.
+    allowed: Mutex<Option<Arc<Rights>>>,
 }
 
 /// The compiled triggers of a table, as of a definition.
@@ -202,7 +205,8 @@ impl SqlSession {
             create.if_not_exists,
         )?;
         if done.is_note {
-            self.cx.note(1359, "Trigger already exists".to_owned());
+            let text = format!("Trigger '{database}.{name}' already exists");
+            self.cx.note(1359, text);
         }
         Ok(Outcome {
             position: done.position.max(before),
@@ -262,6 +266,7 @@ impl SqlSession {
                 time: trigger.time,
                 event: trigger.event,
                 columns: columns.collect(),
+                allowed: Mutex::default(),
                 program: Arc::new(program),
             });
         }
@@ -308,14 +313,16 @@ impl SqlSession {
         table: &Table,
         frame: &mut Frame,
     ) -> Result<()> {
-        let allowed = {
-            let rights = self.cx.rights();
+        let rights = self.cx.rights();
+        let mut allowed = compiled.allowed.lock();
+        if !allowed.as_ref().is_some_and(|a| Arc::ptr_eq(a, &rights)) {
             let own = rights.on_table(&table.database, &table.name);
-            own.has(Privileges::TRIGGER)
-        };
-        if !allowed {
-            return Err(self.cx.table_denied("TRIGGER", &table.name));
+            if !own.has(Privileges::TRIGGER) {
+                return Err(self.cx.table_denied("TRIGGER", &table.name));
+            }
+            *allowed = Some(rights);
         }
+        drop(allowed);
         self.run_program(&compiled.program, frame, &mut NoResults)?;
         Ok(())
     }

@@ -26,7 +26,7 @@ use crate::results::table::{Rows, typed_column};
 use crate::status::Counter;
 use crate::xa::{PreparedBranch, Xid};
 use porpoise_base::blocking::blocking;
-use porpoise_kv::{self as kv, CommitPosition};
+use porpoise_kv::CommitPosition;
 use porpoise_rows::metadata_lock::Activity;
 use porpoise_rows::prepared::PreparedTxn;
 use porpoise_sql_exec::exec::ResultSink;
@@ -140,11 +140,9 @@ fn retry() -> SqlError {
     SqlError::new(3197, "HY000", text)
 }
 
-fn is_unknown(error: &porpoise_rows::Error) -> bool {
-    matches!(
-        error,
-        porpoise_rows::Error::Kv(kv::Error::UnknownOutcome(_))
-    )
+/// Whether the outcome of a commit is unknown.
+fn is_unknown(error: &SqlError) -> bool {
+    error.code == 1180
 }
 
 impl SqlSession {
@@ -311,6 +309,7 @@ impl SqlSession {
             );
             return Err(SqlError::new(1235, "42000", text));
         }
+        // If it waits too long for the end of FLUSH TABLES WITH READ LOCK, the branch stays idle.
         self.begin_commit()?;
         let Some(open) = self.open.take() else {
             return Err(SqlError::internal("an idle branch without a transaction"));
@@ -318,7 +317,8 @@ impl SqlSession {
         let prepared = open
             .txn
             .into_inner()
-            .prepare(&xid.to_name(), &self.metadata_locks);
+            .prepare(&xid.to_name(), &self.metadata_locks)
+            .map_err(SqlError::from);
         self.metadata_locks.finish(Activity::Commit);
         self.metadata_locks.release();
         let prepared = match prepared {
@@ -326,7 +326,7 @@ impl SqlSession {
             Err(error) => {
                 self.leave_branch();
                 self.cx.counters.add(Counter::HandlerRollback, 1);
-                return Err(self.branch_error(error));
+                return Err(self.branch_error(&error));
             }
         };
         self.cx.counters.add(Counter::HandlerPrepare, 1);
@@ -364,7 +364,7 @@ impl SqlSession {
             State::Idle if one_phase => {
                 let done = self.commit_open();
                 self.leave_branch();
-                let position = done.map_err(|error| self.branch_error(error))?;
+                let position = done.map_err(|error| self.branch_error(&error))?;
                 Ok(Outcome {
                     position,
                     ..Outcome::default()
@@ -416,53 +416,46 @@ impl SqlSession {
         self.end_prepared(xid, Some(found), commits)
     }
 
-    /// Commits or rolls back a prepared branch, unless commits are held off. Waits for a session that
-    /// is doing so.
+    /// Commits or rolls back a prepared branch. Waits for a session that is doing so, and for the end of
+    /// FLUSH TABLES WITH READ LOCK.
     fn end_prepared(
         &mut self,
         xid: &Xid,
         found: Option<PreparedBranch>,
         commits: bool,
     ) -> Result<Outcome> {
-        self.begin_commit()?;
-        let ended = self.end_prepared_now(xid, found, commits);
+        let found = found.ok_or_else(unknown_xid)?;
+        if let Err(cause) = self.begin_commit() {
+            self.warn_of_cause(&cause.into());
+            return Err(retry());
+        }
+        let done = self.end_locked(xid, &found, commits);
         self.metadata_locks.finish(Activity::Commit);
-        ended
+        done
     }
 
-    fn end_prepared_now(
-        &mut self,
-        xid: &Xid,
-        found: Option<PreparedBranch>,
-        commits: bool,
-    ) -> Result<Outcome> {
-        let found = found.ok_or_else(unknown_xid)?;
+    fn end_locked(&mut self, xid: &Xid, found: &PreparedBranch, commits: bool) -> Result<Outcome> {
         let mut prepared = match found.try_lock() {
             Some(prepared) => prepared,
             None => blocking(|| found.lock()),
         };
         let txn: &mut PreparedTxn = prepared.as_mut().ok_or_else(unknown_xid)?;
-        let db = self.cx.server.db.clone();
-        let done = if commits {
-            txn.commit(&db)
+        let (done, counter) = if commits {
+            (txn.commit(&self.cx.server.db), Counter::HandlerCommit)
         } else {
-            txn.rollback()
+            (txn.rollback(), Counter::HandlerRollback)
         };
-        if let Err(error) = &done
-            && !is_unknown(error)
+        let done = done.map_err(SqlError::from);
+        if let Err(cause) = &done
+            && !is_unknown(cause)
         {
-            self.warn_of_cause(&SqlError::from(error.clone()));
+            self.warn_of_cause(cause);
             return Err(retry());
         }
-        let counter = if commits {
-            Counter::HandlerCommit
-        } else {
-            Counter::HandlerRollback
-        };
         self.cx.counters.add(counter, 1);
         *prepared = None;
         self.cx.server.branches.remove(xid);
-        let position = done.map_err(|error| self.branch_error(error))?;
+        let position = done.map_err(|error| self.branch_error(&error))?;
         Ok(Outcome {
             position,
             ..Outcome::default()
@@ -471,11 +464,9 @@ impl SqlSession {
 
     /// The error of a branch whose preparation or end failed: it was rolled back, or the outcome is
     /// unknown.
-    fn branch_error(&self, error: porpoise_rows::Error) -> SqlError {
-        let unknown = is_unknown(&error);
-        let cause = SqlError::from(error);
-        self.warn_of_cause(&cause);
-        if unknown {
+    fn branch_error(&self, cause: &SqlError) -> SqlError {
+        self.warn_of_cause(cause);
+        if is_unknown(cause) {
             return fatal_in_branch();
         }
         RollbackReason::of_code(cause.code).error()

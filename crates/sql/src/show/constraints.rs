@@ -20,7 +20,7 @@ fn unique_keys(table: &Table) -> impl Iterator<Item = &Index> {
         .indexes
         .iter()
         .filter(|i| !(table.hidden_key && i.kind == IndexKind::Primary));
-    declared.filter(|i| i.kind != IndexKind::Plain)
+    declared.filter(|i| i.kind.is_unique())
 }
 
 /// Rows of TABLE_CONSTRAINTS.

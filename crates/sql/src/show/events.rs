@@ -118,8 +118,7 @@ pub fn events(cx: &StatementContext, schema: Option<&str>) -> Result<Rows> {
 pub(crate) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
     let row = |event: &Arc<Event>| {
         let [kind, at, amount, unit, starts, ends] = schedule(event);
-        let runs = cx.server.event_runs.lock();
-        let last = runs.get(&event.key()).copied();
+        let last = cx.server.event_runs.last(&event.key());
         vec![
             text("def"),
             text(&event.database),
@@ -148,6 +147,22 @@ pub(crate) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
         ]
     };
     visible(cx).iter().map(row).collect()
+}
+
+/// Rows of information_schema.EVENT_FAILURES.
+pub(crate) fn failures(cx: &StatementContext) -> Vec<Vec<Value>> {
+    let row = |event: &Arc<Event>| {
+        let failure = cx.server.event_runs.failure(&event.key())?;
+        Some(vec![
+            text(&event.database),
+            text(&event.name),
+            Value::UInt(failure.count),
+            moment(cx, failure.at),
+            Value::UInt(u64::from(failure.code)),
+            text(&failure.message),
+        ])
+    };
+    visible(cx).iter().filter_map(row).collect()
 }
 
 fn completion(event: &Event) -> &'static str {

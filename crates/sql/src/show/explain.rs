@@ -226,16 +226,18 @@ struct RowBuilder<'r> {
     params: &'r [ValueRef<'r>],
 }
 
-/// Names of the partitions at these positions, or of all for `None`.
+/// Names of these leaves, or of all for `None`: `p0`, or `p0_p0sp1` of a subpartition.
 fn partition_names(table: &Table, positions: Option<&[usize]>) -> Value {
     let Some(by) = &table.partitioning else {
         return Value::Null;
     };
-    let names = by.partitions.iter().enumerate();
-    let names: Vec<&str> = names
-        .filter(|(n, _)| positions.is_none_or(|positions| positions.contains(n)))
-        .map(|(_, p)| p.name.as_str())
-        .collect();
+    let leaves =
+        (0..by.leaf_count()).filter(|n| positions.is_none_or(|positions| positions.contains(n)));
+    let name = |leaf: usize| match by.leaf(leaf)? {
+        (partition, None) => Some(partition.name.clone()),
+        (partition, Some(sub)) => Some(format!("{}_{}", partition.name, sub.name)),
+    };
+    let names: Vec<String> = leaves.filter_map(name).collect();
     match names.as_slice() {
         [] => Value::Null,
         names => text(names.join(",")),
@@ -406,7 +408,9 @@ fn extra(scan: &Scan, join: Option<&Join>, sorted: bool, temporary: bool) -> Str
         Some(JoinKind::Anti) => parts.push("Not exists"),
         Some(JoinKind::Inner | JoinKind::Left) | None => {}
     }
-    if matches!(scan.access, Access::LooseScan(_)) {
+    if matches!(scan.access, Access::TextSearch { .. }) {
+        parts.push("Ft_hints: sorted");
+    } else if matches!(scan.access, Access::LooseScan(_)) {
         parts.push("Using index for group-by");
     } else if scan.is_covering() {
         parts.push("Using index");
@@ -456,6 +460,8 @@ fn scan_line(kind: &str, source: &Source, scan: &Scan, extra: &str) -> Vec<Value
     if let Some([key]) = scan.access.keys() {
         let refs: Vec<&str> = key.iter().map(reference).collect();
         set(cell::REF, text(refs.join(",")));
+    } else if matches!(scan.access, Access::TextSearch { .. }) {
+        set(cell::REF, text("const"));
     }
     set(
         cell::ROWS,

@@ -74,6 +74,7 @@ fn parts_used(access: &Access, index: &Index) -> usize {
             ranges.iter().map(IndexRange::parts).max().unwrap_or(0)
         }
         Access::LooseScan(scan) => scan.parts,
+        Access::TextSearch { .. } => 0,
         Access::SubqueryLookup { .. } => 1,
         _ => index.parts.len(),
     }

@@ -4,6 +4,7 @@
 //! literals in SQL syntax.
 
 use porpoise_sql_expr::expr::query::{QueryTest, TestKind};
+use porpoise_sql_expr::expr::text_search::{SearchMode, TextMatch};
 use porpoise_sql_expr::expr::{ArithOp, BitOp, CmpOp, Expr, ExprKind, Truth, Unit};
 use porpoise_sql_plan::bind::Source;
 use porpoise_sql_plan::bind::window::{FrameBound, Window, WindowFrame};
@@ -163,6 +164,23 @@ impl Printer<'_> {
         }
     }
 
+    fn text_match(&self, found: &TextMatch) -> String {
+        let index = &found.searched;
+        let parts = index
+            .table
+            .indexes
+            .get(index.index)
+            .map_or(0, |i| i.parts.len());
+        let columns = found.columns.get(..parts).unwrap_or_default();
+        let mode = match index.mode {
+            SearchMode::Natural => "",
+            SearchMode::Expansion => " with query expansion",
+            SearchMode::Boolean => " in boolean mode",
+        };
+        let (columns, against) = (self.list(columns), self.expr(&found.against));
+        format!("(match {columns} against ({against}{mode}))")
+    }
+
     /// One expression; `...` for parts that are nested too deeply for the stack.
     pub fn expr(&self, e: &Expr) -> String {
         if porpoise_base::stack::remaining() < 64 * 1024 {
@@ -177,6 +195,11 @@ impl Printer<'_> {
             },
             ExprKind::Column { slot, column, .. } => self.column(*slot, *column),
             ExprKind::Outer { .. } => "<outer column>".to_owned(),
+            ExprKind::Benchmark(args) => {
+                let [count, e] = &**args;
+                format!("benchmark({},{})", self.expr(count), self.expr(e))
+            }
+            ExprKind::Enclosing(..) => "<outer expression>".to_owned(),
             ExprKind::Query(test) => self.test(test),
             ExprKind::Stored(function, args) => {
                 format!(
@@ -268,6 +291,7 @@ impl Printer<'_> {
             }
             ExprKind::BitNot(arg) => format!("~({})", self.expr(arg)),
             ExprKind::Cast(arg) => format!("cast({})", self.expr(arg)),
+            ExprKind::TextMatch(found) => self.text_match(found),
             ExprKind::ArrayTest(test) => self.expr(&test.condition),
             ExprKind::ArrayKeys(_, arg) => self.expr(arg),
             ExprKind::DateAdd { args, negative, .. } => self.binary(

@@ -6,7 +6,7 @@ use super::table::{
 use crate::context::StatementContext;
 use porpoise_access::Privileges;
 use porpoise_rows::catalog::{
-    Catalog, Column, ColumnDefault, GeneratedKind, IndexKind, Table, View,
+    Catalog, Column, ColumnDefault, GeneratedKind, Index, IndexKind, IndexPart, Table, View,
 };
 use porpoise_rows::show as ddl;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -288,11 +288,15 @@ pub(crate) fn key_cell(table: &Table, column: usize) -> &'static str {
         let first = i.parts.first().is_some_and(|p| p.column == column);
         i.kind == IndexKind::Unique && i.parts.len() == 1 && first
     });
+    let is_first_part = || {
+        let kinds = [IndexKind::Unique, IndexKind::Plain, IndexKind::FullText];
+        kinds.iter().any(|kind| is_part(*kind, Some(0)))
+    };
     if is_part(IndexKind::Primary, None) {
         "PRI"
     } else if whole_unique {
         "UNI"
-    } else if is_part(IndexKind::Unique, Some(0)) || is_part(IndexKind::Plain, Some(0)) {
+    } else if is_first_part() {
         "MUL"
     } else {
         ""
@@ -440,6 +444,26 @@ fn view_columns(cx: &StatementContext, view: &View, full: bool, rows: &mut Rows)
     Ok(())
 }
 
+/// The type of an index, as SHOW INDEX names it.
+pub(crate) fn index_type(index: &Index) -> &'static str {
+    if index.is_full_text() {
+        "FULLTEXT"
+    } else if index.using_hash {
+        "HASH"
+    } else {
+        "BTREE"
+    }
+}
+
+/// The direction of an index part; NULL for an index without an order.
+pub(crate) fn collation_cell(index: &Index, part: &IndexPart) -> Value {
+    match (index.is_full_text(), part.desc) {
+        (true, _) => Value::Null,
+        (false, true) => text("D"),
+        (false, false) => text("A"),
+    }
+}
+
 /// SHOW INDEX.
 pub fn indexes(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
     let mut rows = Rows::new(vec![
@@ -471,17 +495,17 @@ pub fn indexes(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
             let nullable = column.is_some_and(|c| c.nullable);
             rows.push(vec![
                 text(&table.name),
-                Value::UInt(u64::from(index.kind == IndexKind::Plain)),
+                Value::UInt(u64::from(!index.kind.is_unique())),
                 text(&index.name),
                 Value::UInt(at),
                 text_or_null(column.filter(|c| !c.is_hidden()).map(|c| c.name.as_str())),
-                text(if part.desc { "D" } else { "A" }),
+                collation_cell(index, part),
                 Value::UInt(statistics.cardinality(position, at)),
                 part.prefix
                     .map_or(Value::Null, |n| Value::UInt(u64::from(n))),
                 Value::Null,
                 text(if nullable { "YES" } else { "" }),
-                text(if index.using_hash { "HASH" } else { "BTREE" }),
+                text(index_type(index)),
                 text(""),
                 text(&index.comment),
                 text(if index.invisible { "NO" } else { "YES" }),

@@ -496,6 +496,10 @@ fn path_text(
         Access::SubqueryLookup { .. } => {
             format!("index lookup on {alias} using {name} (values of a subquery)")
         }
+        Access::TextSearch { search, .. } => {
+            let search = printer.expr(search);
+            format!("full-text index search on {alias} using {name} ({search})")
+        }
         Access::LooseScan(scan) => {
             let groups = parts.get(..scan.parts).unwrap_or_default().join(", ");
             let over = if scan.ranges.is_empty() {

@@ -124,7 +124,7 @@ pub(crate) fn grant_change(
             check_not_mandatory(cx, role)?;
         }
     }
-    // The grants before and by this statement, which can close cycles together.
+    // Existing grants and those of this statement, because together they may form a cycle.
     let mut with_grants = AccessData {
         edges: data.edges.clone(),
         ..AccessData::default()

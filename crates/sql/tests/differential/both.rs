@@ -68,20 +68,23 @@ impl Shared {
     }
 }
 
+/// Ends a statement in the client's input: bodies of programs contain semicolons.
+const DELIMITER: &str = "$$";
+
 /// Runs all statements, none of which has a line break, through one process of MariaDB's client.
 fn on_mariadb(server: &Mariadb, set: &str, statements: &[&str]) -> Vec<Answer> {
-    let mut script = String::from("DROP DATABASE IF EXISTS test;\n");
+    let mut script = format!("DELIMITER {DELIMITER}\nDROP DATABASE IF EXISTS test{DELIMITER}\n");
     let settings = [&ROUND_FRACTIONS, &GROUP_CONCAT_LENGTH, &set];
     for statement in PREAMBLE.iter().chain(settings) {
-        writeln!(script, "{statement};").unwrap();
+        writeln!(script, "{statement}{DELIMITER}").unwrap();
     }
-    // Line of the first statement: after DROP DATABASE, the preamble and the settings. Each takes two
-    // lines, itself and the SELECT that marks its end.
-    let first = 1 + PREAMBLE.len() + settings.len() + 1;
+    // Line of the first statement: after DELIMITER, DROP DATABASE, the preamble and the settings. Each
+    // takes two lines, itself and the SELECT that marks its end.
+    let first = 2 + PREAMBLE.len() + settings.len() + 1;
     for sql in statements {
         writeln!(
             script,
-            "{sql};\nSELECT '@@@', ROW_COUNT(), @@warning_count;"
+            "{sql}{DELIMITER}\nSELECT '@@@', ROW_COUNT(), @@warning_count{DELIMITER}"
         )
         .unwrap();
     }

@@ -10,7 +10,7 @@ use super::fetch::Cursor;
 use super::query::{LimitWindow, all_true, cx_of};
 use super::scan::fetch_rows;
 use super::sort::order_keys;
-use super::{Changes, Exec, ExecResult};
+use super::{Changes, Exec, ExecResult, text_search};
 use crate::error::SqlError;
 use crate::expr::eval::{Slot, eval};
 use crate::plan::QueryPlan;
@@ -38,6 +38,7 @@ fn locked_rows(
     if !all_true(once, &[], &cx_of(exec, &arena))? {
         return Ok(Vec::new());
     }
+    text_search::prepare(input, exec, &cx_of(exec, &arena))?;
     let limit = match input.root.limit() {
         None => usize::MAX,
         Some(limit) => usize::try_from(LimitWindow::of(limit, exec)?.count).unwrap_or(usize::MAX),

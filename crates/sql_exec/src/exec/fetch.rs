@@ -5,6 +5,7 @@ use super::index_merge::IndexMerge;
 use super::keys;
 use super::loose_scan::LooseCursor;
 use super::pruning::Pruning;
+use super::text_search::RankedRows;
 use super::{Exec, ExecError, ExecResult};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot};
@@ -12,7 +13,7 @@ use crate::expr::{Expr, ExprKind};
 use crate::plan::scan::Access;
 use bumpalo::Bump;
 use porpoise_kv::Read;
-use porpoise_rows::catalog::{IndexKind, Table};
+use porpoise_rows::catalog::Table;
 use porpoise_rows::{EntryVisitor, FoundRow, KeyRange, Lookup, RowRef, ScanPosition, ScanSpec};
 use porpoise_types::ValueRef;
 use std::ops::ControlFlow;
@@ -51,6 +52,8 @@ pub enum Cursor {
     IndexMerge(IndexMerge),
     /// A few rows of each group of a loose index scan.
     Loose(LooseCursor),
+    /// Rows that a search of a FULLTEXT index found.
+    Ranked(RankedRows),
 }
 
 /// The rows that one call reads of a cursor.
@@ -100,6 +103,7 @@ impl Cursor {
                 Cursor::scan(*index, vec![KeyRange::ALL], *reverse)
             }
             Access::LooseScan(scan) => Cursor::Loose(LooseCursor::open(table, scan, row, cx)?),
+            Access::TextSearch { search, .. } => Cursor::Ranked(RankedRows::open(search, cx)?),
             Access::SubqueryLookup { index, test } => set_cursor(table, *index, test, row, cx)?,
             Access::VirtualScan => Cursor::scan(0, Vec::new(), false),
         })
@@ -132,7 +136,7 @@ impl Cursor {
         match self {
             Cursor::Keys { index, .. } => *index,
             Cursor::Scan { spec, .. } => spec.index,
-            Cursor::IndexMerge(_) => 0,
+            Cursor::IndexMerge(_) | Cursor::Ranked(_) => 0,
             Cursor::Loose(loose) => loose.index,
         }
     }
@@ -171,29 +175,23 @@ impl Cursor {
                     return Ok(None);
                 }
             }
+            Cursor::Ranked(ranked) => {
+                let how = (read, pruning, limit.max(1));
+                if !ranked.next(table, how, exec, &mut keep)? {
+                    return Ok(None);
+                }
+            }
             Cursor::Loose(_) | Cursor::Keys { done: true, .. } => return Ok(None),
             Cursor::Keys { index, keys, done } => {
                 *done = true;
                 keys.retain(|key| pruning.allows(table, *index, key));
-                let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-                let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
-                let visit = &mut |at: usize, found_row: Option<FoundRow<'_>>| {
-                    let Some(FoundRow { primary, row }) = found_row else {
-                        return;
-                    };
-                    match (
-                        copy_row(table, key_if(primary, with_keys), row, arena),
-                        found.get_mut(at),
-                    ) {
-                        (Ok(row), Some(place)) => *place = Some(row),
-                        (Err(error), _) => bad = Some(error),
-                        _ => {}
-                    }
+                let lookup = KeyLookup {
+                    index: *index,
+                    keys,
+                    read,
+                    with_keys,
                 };
-                let lookup = Lookup::unique(table, *index, &wanted);
-                let lookup = lookup.overflow(pruning.overflow());
-                exec.txn().look_up(&lookup, read, visit)?;
-                out.extend(found.into_iter().flatten());
+                return look_up_keys(table, &lookup, pruning, exec, arena).map(Some);
             }
             Cursor::Scan { spec, position } => {
                 if position.done() || spec.ranges.is_empty() {
@@ -218,7 +216,9 @@ impl Cursor {
         }
         match self {
             Cursor::Scan { spec, position } => Some((spec, position)),
-            Cursor::Keys { .. } | Cursor::IndexMerge(_) | Cursor::Loose(_) => None,
+            Cursor::Keys { .. } | Cursor::IndexMerge(_) | Cursor::Loose(_) | Cursor::Ranked(_) => {
+                None
+            }
         }
     }
 
@@ -319,6 +319,47 @@ impl Cursor {
     }
 }
 
+/// A look-up of rows by whole keys of an index.
+struct KeyLookup<'k> {
+    index: usize,
+    keys: &'k [Vec<u8>],
+    read: Read,
+    /// Whether the rows are returned with their keys.
+    with_keys: bool,
+}
+
+/// Returns the rows of a look-up, in the order of its keys.
+fn look_up_keys<'a>(
+    table: &'a Table,
+    wanted: &KeyLookup<'_>,
+    pruning: &Pruning,
+    exec: &Exec<'_>,
+    arena: &'a Bump,
+) -> ExecResult<Vec<Fetched<'a>>> {
+    let keys: Vec<&[u8]> = wanted.keys.iter().map(Vec::as_slice).collect();
+    let mut found: Vec<Option<Fetched<'a>>> = vec![None; keys.len()];
+    let mut bad = None;
+    let visit = &mut |at: usize, found_row: Option<FoundRow<'_>>| {
+        let Some(FoundRow { primary, row }) = found_row else {
+            return;
+        };
+        match (
+            copy_row(table, key_if(primary, wanted.with_keys), row, arena),
+            found.get_mut(at),
+        ) {
+            (Ok(row), Some(place)) => *place = Some(row),
+            (Err(error), _) => bad = Some(error),
+            _ => {}
+        }
+    };
+    let lookup = Lookup::unique(table, wanted.index, &keys).overflow(pruning.overflow());
+    exec.txn().look_up(&lookup, wanted.read, visit)?;
+    match bad {
+        Some(error) => Err(ExecError::Error(error)),
+        None => Ok(found.into_iter().flatten().collect()),
+    }
+}
+
 /// Copies the entries of an index that a call visits, with the first `width` columns of their rows.
 fn read_entries<'a>(
     table: &'a Table,
@@ -388,7 +429,7 @@ fn set_cursor<'a>(
     let whole = table
         .indexes
         .get(index)
-        .is_some_and(|i| i.parts.len() == 1 && i.kind != IndexKind::Plain);
+        .is_some_and(|i| i.parts.len() == 1 && i.kind.is_unique());
     Ok(if whole {
         Cursor::Keys {
             index,

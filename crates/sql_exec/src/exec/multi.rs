@@ -7,11 +7,13 @@
 
 use super::assign::{JoinedRow, ValueConverter, assign_in_slot, stays_in_partitions};
 use super::dml::{delete_rows, update_rows};
+use super::query::cx_of;
 use super::rows::{self, Demand};
 use super::state::{States, size_of_row};
-use super::{Changes, Exec, ExecResult};
+use super::{Changes, Exec, ExecResult, text_search};
 use crate::expr::eval::{EvalCx, Slot};
 use crate::plan::sinks::{Change, ChangeKind, Target};
+use bumpalo::Bump;
 use porpoise_rows::catalog::TableId;
 use porpoise_rows::{RowBuf, RowChange};
 use std::collections::HashSet;
@@ -48,6 +50,8 @@ pub(super) fn run(change: &Change, targets: &[Target], exec: &mut Exec<'_>) -> E
         }
         Ok(true)
     };
+    let arena = Bump::new();
+    text_search::prepare(&change.input, exec, &cx_of(exec, &arena))?;
     let strictly = exec
         .env
         .strictly(converter.strict && change.kind == ChangeKind::Update);

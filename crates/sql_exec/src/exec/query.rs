@@ -2,7 +2,9 @@
 
 use super::collect::{self, Order};
 use super::profile::Role;
-use super::{Exec, ExecError, ExecResult, ResultSink, found_rows, point_lookup, project};
+use super::{
+    Exec, ExecError, ExecResult, ResultSink, found_rows, point_lookup, project, text_search,
+};
 use crate::error::SqlError;
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, Slot, eval};
@@ -75,6 +77,8 @@ pub(super) fn run_limited(
     most: u64,
     sink: &mut dyn ResultSink,
 ) -> ExecResult<u64> {
+    let arena = Bump::new();
+    text_search::prepare(plan, exec, &cx_of(exec, &arena))?;
     let since = exec.begin_part();
     let window = LimitWindow {
         offset: 0,

@@ -7,16 +7,22 @@ use super::pruning::Pruning;
 use super::query::{all_true, cx_of};
 use super::{Exec, ExecResult};
 use crate::expr::eval::{EvalCx, Slot};
-use crate::plan::scan::{Scan, ScanMode};
+use crate::plan::scan::{Access, Scan, ScanMode};
 use bumpalo::Bump;
 use porpoise_rows::RowRef;
 use porpoise_rows::catalog::Table;
 use porpoise_types::Value;
 
-/// A fetched row as a slot, with its key if it was locked.
+/// Whether the rows of a scan come from a search, which ranks them by their keys.
+fn is_searched(scan: &Scan) -> bool {
+    matches!(scan.access, Access::TextSearch { .. })
+}
+
+/// A fetched row as a slot, with its key if it was locked or found by a search.
 pub(super) fn slot_of_row<'a>(scan: &Scan, row: Fetched<'a>, arena: &'a Bump) -> Slot<'a> {
     match scan.mode {
         ScanMode::Locked(_) => Slot::Keyed(arena.alloc(row)),
+        _ if is_searched(scan) => Slot::Keyed(arena.alloc(row)),
         ScanMode::Row | ScanMode::Covering | ScanMode::CountOnly => Slot::Row(row.row),
     }
 }
@@ -59,7 +65,7 @@ pub fn fetch_rows<'a, 'x: 'a>(
         limit,
     };
     let Some(lock) = scan.lock() else {
-        return cursor.next(exec.read(), false, table, batch, exec, arena);
+        return cursor.next(exec.read(), is_searched(scan), table, batch, exec, arena);
     };
     let since = exec.txn().mark();
     let mut matches = |candidate: RowRef<'a>| -> ExecResult<bool> {

@@ -5,9 +5,11 @@
 
 use super::spill::records::RecordFile;
 use crate::error::SqlError;
+use crate::expr::text_search::{FoundTexts, SearchMode};
 use crate::memory::refused;
 use porpoise_base::memory::MemoryTracker;
 use porpoise_base::temp_files::TempDir;
+use porpoise_rows::catalog::TableId;
 use porpoise_types::{Value, ValueRef};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -48,6 +50,7 @@ const MAX_CACHED_ANSWERS: usize = 65_536;
 pub struct States {
     memos: RefCell<HashMap<usize, SubqueryCache>>,
     working: RefCell<HashMap<usize, Rc<RowSet>>>,
+    searches: RefCell<Searches>,
     used: Cell<u64>,
     /// The tracker that the bytes in `used` are charged to.
     tracker: Option<Arc<MemoryTracker>>,
@@ -57,6 +60,17 @@ pub struct States {
     in_visitor: Cell<bool>,
     /// Whether a subquery met a row newer than the snapshot: the statement must restart.
     pub restart: Cell<bool>,
+}
+
+/// Table, position of the index, mode, whether rows may be newer, and text of a search.
+pub(super) type SearchKey = (TableId, usize, SearchMode, bool, String);
+
+/// Results of searches.
+#[derive(Debug, Default)]
+struct Searches {
+    /// By the address of what clones of an expression share.
+    by_address: HashMap<usize, Rc<FoundTexts>>,
+    by_key: HashMap<SearchKey, Rc<FoundTexts>>,
 }
 
 /// Minimum number of bytes that an operator must keep before it spills.
@@ -245,6 +259,20 @@ impl States {
         if let Some((_, old)) = memo.rows.replace((key, rows)) {
             self.release(old.held);
         }
+    }
+
+    pub(super) fn search(&self, address: usize) -> Option<Rc<FoundTexts>> {
+        self.searches.borrow().by_address.get(&address).cloned()
+    }
+
+    pub(super) fn same_search(&self, key: &SearchKey) -> Option<Rc<FoundTexts>> {
+        self.searches.borrow().by_key.get(key).cloned()
+    }
+
+    pub(super) fn keep_search(&self, address: usize, key: SearchKey, found: Rc<FoundTexts>) {
+        let mut searches = self.searches.borrow_mut();
+        searches.by_address.insert(address, found.clone());
+        searches.by_key.insert(key, found);
     }
 
     /// The rows that the previous iteration of a recursive expression found.

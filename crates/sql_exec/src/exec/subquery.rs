@@ -20,6 +20,7 @@ use crate::expr::comparable::append_comparable;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::query::{Frame, FreeRef, QueryTest, RunQueries, Subquery, TestKind};
 use crate::expr::stored::StoredFunction;
+use crate::expr::text_search::{FoundTexts, TextMatch};
 use crate::expr::{CmpOp, convert, logic};
 use crate::plan::{QueryPlan, plan_of};
 use porpoise_types::{ColumnType, Value, ValueRef};
@@ -70,6 +71,10 @@ impl RunQueries for Shared<'_> {
         let none = || SqlError::internal("a function where none can run");
         let programs = self.programs.ok_or_else(none)?;
         programs.call(function, args, self.txn, self.env)
+    }
+
+    fn search(&self, search: &TextMatch, cx: &EvalCx<'_>) -> Result<Rc<FoundTexts>> {
+        self.run_search(search, false, cx)
     }
 
     fn test<'a>(

@@ -149,8 +149,8 @@ pub(super) fn visit_rows(
                 })?;
             visitor.outcome(false)
         }
-        Cursor::IndexMerge(_) | Cursor::Loose(_) => {
-            Err(SqlError::internal("an index merge or loose scan is not visited in place").into())
+        Cursor::IndexMerge(_) | Cursor::Loose(_) | Cursor::Ranked(_) => {
+            Err(SqlError::internal("rows of such a path are not visited in place").into())
         }
         Cursor::Scan { spec, position } => {
             if position.done() || spec.ranges.is_empty() {

@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::Cancel;
 use porpoise_base::interrupt;
 use porpoise_rows::RowRef;
-use porpoise_types::{ColumnType, DateTime, SqlMode, TimeZone, Value, ValueRef, Warning};
+use porpoise_types::{ColumnType, DateTime, Level, SqlMode, TimeZone, Value, ValueRef, Warning};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -494,10 +494,23 @@ fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Valu
             let stored = frame.map_or(ValueRef::Null, |f| f.get(*level, *slot, *column));
             load_value(stored, *load, &e.ty, cx)
         }
+        ExprKind::Benchmark(args) => benchmark(args, row, cx),
+        ExprKind::Enclosing(level, e) => match cx.outer.and_then(|frame| frame.at(*level)) {
+            Some(frame) => {
+                let cx = EvalCx {
+                    aggregates: frame.aggregates,
+                    outer: frame.outer,
+                    ..*cx
+                };
+                eval(e, frame.row, &cx)
+            }
+            None => Ok(ValueRef::Null),
+        },
         ExprKind::Query(test) => match cx.queries {
             Some(queries) => queries.test(test, row, cx),
             None => Err(SqlError::internal("a subquery where none can run")),
         },
+        ExprKind::TextMatch(found) => found.eval(row, cx),
         ExprKind::Stored(function, args) => {
             let queries = cx.queries;
             let queries =
@@ -511,6 +524,36 @@ fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Valu
         }
         _ => Err(SqlError::internal("an expression of unexpected kind")),
     }
+}
+
+/// Evaluates the second of the arguments as often as the first says; the result is 0, or NULL for
+/// a number that is negative or NULL.
+fn benchmark<'a>(args: &'a [Expr; 2], row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
+    let [count, e] = args;
+    let value = eval(count, row, cx)?;
+    if value.is_null() {
+        return Ok(ValueRef::Null);
+    }
+    let times = convert::int(value, &count.ty, cx)?;
+    if times < 0 && !count.ty.unsigned {
+        cx.env.warn(Warning {
+            level: Level::Warning,
+            code: 1411,
+            message: format!("Incorrect count value: '{times}' for function benchmark"),
+        });
+        return Ok(ValueRef::Null);
+    }
+    let mut arena = Bump::new();
+    for _ in 0..times as u64 {
+        interrupt::check()?;
+        arena.reset();
+        let cx = EvalCx {
+            arena: &arena,
+            ..*cx
+        };
+        eval(e, row, &cx)?;
+    }
+    Ok(ValueRef::Int(0))
 }
 
 /// Calls a registered function, fetching no more of overflow values than it needs.

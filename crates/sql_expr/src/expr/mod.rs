@@ -31,6 +31,7 @@ mod rewrite;
 pub mod same;
 pub mod stored;
 pub mod text;
+pub mod text_search;
 pub mod types;
 mod user_variables;
 
@@ -187,6 +188,9 @@ pub enum ExprKind {
         /// From storage to SQL.
         load: Load,
     },
+    /// The value of an expression of the query this many levels out, over that query's current row:
+    /// an alias of its select list that stands for a subquery.
+    Enclosing(usize, Box<Expr>),
     /// A column of an enclosing query's current row.
     Outer {
         /// Number of levels out; 1 is the directly enclosing query.
@@ -268,6 +272,8 @@ pub enum ExprKind {
     },
     /// COALESCE, IFNULL.
     Coalesce(Vec<Expr>),
+    /// BENCHMARK: how often, and what is evaluated so often.
+    Benchmark(Box<[Expr; 2]>),
     /// NULLIF.
     NullIf(CompareAs, Box<[Expr; 2]>),
     /// Arithmetic in the domain of the node's type.
@@ -287,6 +293,8 @@ pub enum ExprKind {
     ArrayTest(Box<ArrayTest>),
     /// The encoded array of the keys to look up for a test with this operand ([`array::keys`]).
     ArrayKeys(ArrayTestKind, Box<Expr>),
+    /// `MATCH (columns) AGAINST (text)`: the relevance, 0 for a row that does not match.
+    TextMatch(Box<text_search::TextMatch>),
     /// `expr + INTERVAL n unit` (or minus).
     DateAdd {
         /// The date and the amount.
@@ -407,12 +415,14 @@ impl Expr {
         self.walk(&mut |e| match &e.kind {
             ExprKind::Column { .. }
             | ExprKind::Outer { .. }
+            | ExprKind::Enclosing(..)
             | ExprKind::Query(_)
             | ExprKind::Stored(..)
             | ExprKind::Aggregate(_)
             | ExprKind::Window(_)
             | ExprKind::NewValue { .. }
             | ExprKind::UserVariable(_)
+            | ExprKind::Benchmark(_)
             | ExprKind::AssignVariable(..) => constant = false,
             ExprKind::Call(f, _) if !f.constant => constant = false,
             _ => {}
@@ -445,7 +455,12 @@ impl Expr {
     /// Whether the expression contains a subquery or calls a stored function.
     pub fn has_subquery(&self) -> bool {
         let mut found = false;
-        self.walk(&mut |e| found |= matches!(e.kind, ExprKind::Query(_) | ExprKind::Stored(..)));
+        self.walk(&mut |e| {
+            found |= matches!(
+                e.kind,
+                ExprKind::Query(_) | ExprKind::Stored(..) | ExprKind::Enclosing(..)
+            );
+        });
         found
     }
 
@@ -458,6 +473,7 @@ impl Expr {
             ExprKind::AssignVariable(..) | ExprKind::UserVariable(_) => fixed = false,
             ExprKind::Stored(..) => fixed = false,
             ExprKind::Query(test) => fixed &= test.query.is_deterministic,
+            ExprKind::Enclosing(_, e) => fixed &= e.is_fixed(),
             _ => {}
         });
         fixed
@@ -490,13 +506,14 @@ impl Expr {
         self.each_child(&mut |child| child.walk(visit));
     }
 
-    /// Visits the direct operands.
+    /// Visits the direct operands. An expression of an enclosing query is none of them.
     pub fn each_child(&self, f: &mut dyn FnMut(&Expr)) {
         match &self.kind {
             ExprKind::Const(_)
             | ExprKind::Param(_)
             | ExprKind::Column { .. }
             | ExprKind::Outer { .. }
+            | ExprKind::Enclosing(..)
             | ExprKind::Aggregate(_)
             | ExprKind::Window(_)
             | ExprKind::UserVariable(_)
@@ -510,6 +527,7 @@ impl Expr {
             | ExprKind::Coalesce(args) => args.iter().for_each(f),
             ExprKind::Compare(_, _, args)
             | ExprKind::Xor(args)
+            | ExprKind::Benchmark(args)
             | ExprKind::NullIf(_, args)
             | ExprKind::Arith(_, args)
             | ExprKind::Bit(_, args)
@@ -532,6 +550,10 @@ impl Expr {
                     keys,
                 } = test.as_ref();
                 [condition, column, keys].into_iter().for_each(f);
+            }
+            ExprKind::TextMatch(found) => {
+                found.columns.iter().for_each(&mut *f);
+                f(&found.against);
             }
             ExprKind::In { arg, list, .. } => {
                 f(arg);

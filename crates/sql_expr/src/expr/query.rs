@@ -15,11 +15,13 @@
 
 use super::eval::{EvalCx, Slot};
 use super::stored::StoredFunction;
+use super::text_search::{FoundTexts, TextMatch};
 use super::{CmpOp, Expr, Load};
 use crate::error::Result;
 use porpoise_types::{ColumnType, CompareAs, Value, ValueRef};
 use std::any::Any;
 use std::fmt::Debug;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Pseudo-slot whose columns are the results of a query's aggregates, for nested queries.
@@ -112,15 +114,20 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The storage value of a column `level` levels out, 1 being this frame.
-    pub fn get(&self, level: usize, slot: usize, column: usize) -> ValueRef<'a> {
+    /// The frame `level` levels out, 1 being this one.
+    pub(super) fn at(&self, level: usize) -> Option<Frame<'a>> {
         let mut frame = *self;
         for _ in 1..level {
-            match frame.outer {
-                Some(outer) => frame = *outer,
-                None => return ValueRef::Null,
-            }
+            frame = *frame.outer?;
         }
+        Some(frame)
+    }
+
+    /// The storage value of a column `level` levels out, 1 being this frame.
+    pub fn get(&self, level: usize, slot: usize, column: usize) -> ValueRef<'a> {
+        let Some(frame) = self.at(level) else {
+            return ValueRef::Null;
+        };
         if slot == AGGREGATES {
             let found = frame.aggregates.get(column);
             return found.copied().unwrap_or(ValueRef::Null);
@@ -143,6 +150,12 @@ pub trait RunQueries {
         function: &StoredFunction,
         args: Vec<(Value, ColumnType)>,
     ) -> Result<Value>;
+
+    /// The result of a search, which runs once for an execution.
+    ///
+    /// # Errors
+    /// 1064 for a malformed boolean search; those of the engine.
+    fn search(&self, search: &TextMatch, cx: &EvalCx<'_>) -> Result<Rc<FoundTexts>>;
 
     /// Evaluates a test of a subquery for this row.
     ///

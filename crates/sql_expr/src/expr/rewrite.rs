@@ -16,6 +16,7 @@ impl Expr {
             | ExprKind::Param(_)
             | ExprKind::Column { .. }
             | ExprKind::Outer { .. }
+            | ExprKind::Enclosing(..)
             | ExprKind::Aggregate(_)
             | ExprKind::Window(_)
             | ExprKind::UserVariable(_)
@@ -29,6 +30,7 @@ impl Expr {
             | ExprKind::Coalesce(args) => args.iter_mut().for_each(f),
             ExprKind::Compare(_, _, args)
             | ExprKind::Xor(args)
+            | ExprKind::Benchmark(args)
             | ExprKind::NullIf(_, args)
             | ExprKind::Arith(_, args)
             | ExprKind::Bit(_, args)
@@ -48,6 +50,10 @@ impl Expr {
                 f(&mut test.condition);
                 f(&mut test.column);
                 f(&mut test.keys);
+            }
+            ExprKind::TextMatch(found) => {
+                found.columns.iter_mut().for_each(&mut *f);
+                f(&mut found.against);
             }
             ExprKind::In { arg, list, .. } => {
                 f(arg);

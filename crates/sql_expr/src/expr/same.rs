@@ -69,6 +69,7 @@ impl Expr {
             | (K::Negate(_), K::Negate(_))
             | (K::BitNot(_), K::BitNot(_))
             | (K::Cast(_), K::Cast(_)) => true,
+            (K::TextMatch(a), K::TextMatch(b)) => a.is_same(b),
             _ => self.has_same_fields(other),
         }
     }
@@ -160,6 +161,10 @@ impl Expr {
             | K::BitNot(arg)
             | K::Cast(arg)
             | K::Extract(_, arg) => out.push(arg),
+            K::TextMatch(found) => {
+                out.extend(&found.columns);
+                out.push(&found.against);
+            }
             K::In { arg, list, .. } => {
                 out.push(arg);
                 out.extend(list.iter().map(|(_, item)| item));

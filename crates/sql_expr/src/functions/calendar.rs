@@ -248,9 +248,8 @@ fn period_add<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::Null);
     };
     let sum = months(period, "period_add")?.saturating_add(count);
-    Ok(ValueRef::Int(
-        sum.div_euclid(12) * 100 + sum.rem_euclid(12) + 1,
-    ))
+    let years = sum.div_euclid(12).wrapping_mul(100);
+    Ok(ValueRef::Int(years.wrapping_add(sum.rem_euclid(12) + 1)))
 }
 
 fn period_diff<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {

@@ -207,10 +207,32 @@ fn parsed<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
+/// The text with the decimal numbers of an IPv4 address, of at most three digits, as they are written
+/// without leading zeros.
+fn without_leading_zeros(text: &[u8]) -> Vec<u8> {
+    let start = text.iter().rposition(|b| *b == b':').map_or(0, |n| n + 1);
+    let (before, address) = text.split_at(start);
+    if !address.contains(&b'.') {
+        return text.to_vec();
+    }
+    let numbers = address.split(|b| *b == b'.').map(|number| {
+        let zeros = number.iter().take_while(|b| **b == b'0').count();
+        let most = number.len().saturating_sub(1);
+        if number.len() <= 3 {
+            number.get(zeros.min(most)..).unwrap_or(number)
+        } else {
+            number
+        }
+    });
+    let numbers: Vec<&[u8]> = numbers.collect();
+    [before, &numbers.join(&b'.')].concat()
+}
+
 fn inet6_aton<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(text) = c.text(0)? else {
         return Ok(ValueRef::Null);
     };
+    let text = &without_leading_zeros(text);
     if let Some(v4) = parsed::<Ipv4Addr>(text) {
         return Ok(c.keep(&v4.octets()));
     }

@@ -7,7 +7,8 @@ use aws_lc_rs::digest;
 use porpoise_base::interrupt;
 use porpoise_types::{Collation, ValueRef};
 
-fn hex(bytes: &[u8]) -> String {
+/// The bytes in hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 

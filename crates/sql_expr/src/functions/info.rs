@@ -8,6 +8,9 @@ use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
 /// The version that clients see. It starts with MySQL's version, which drivers parse.
 pub const VERSION: &str = concat!("8.4.0-porpoise-", env!("CARGO_PKG_VERSION"));
 
+/// The version of the ICU library in MySQL 8.4.0.
+const ICU_VERSION: &str = "73.1";
+
 fn name_type(_: &[Expr], _: Collation) -> ColumnType {
     ColumnType::varchar(288, Collation::UTF8MB4_GENERAL_CI)
 }
@@ -119,6 +122,18 @@ fn default_of<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         }
         ((value, _), _) => value,
     })
+}
+
+/// PS_THREAD_ID() and PS_CURRENT_THREAD_ID(): an error, because there is no Performance Schema.
+fn no_performance_schema<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let name = c.name.to_ascii_lowercase();
+    let text = format!("'{name}': The Performance Schema is not enabled.");
+    Err(crate::error::SqlError::new(1683, "HY000", text))
+}
+
+/// VALIDATE_PASSWORD_STRENGTH() without the component that rates passwords, as MySQL answers.
+fn password_strength<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    Ok(c.text(0)?.map_or(ValueRef::Null, |_| ValueRef::Int(0)))
 }
 
 fn type_of_last(args: &[Expr], _: Collation) -> ColumnType {
@@ -286,6 +301,56 @@ pub const FUNCTIONS: &[Function] = &[
         run: query_attribute,
         doc: "The value, as text, of the query attribute of that name; NULL without one.",
         example: ("", ""),
+    },
+    Function {
+        name: "ICU_VERSION",
+        args: (0, 0),
+        constant: true,
+        nullable: Nullable::Never,
+        ty: |_, c| text_of(20, c),
+        run: |_| Ok(ValueRef::Bytes(ICU_VERSION.as_bytes())),
+        doc: "The version of the ICU library whose regular expressions are implemented.",
+        example: ("ICU_VERSION()", ICU_VERSION),
+    },
+    Function {
+        name: "ROLES_GRAPHML",
+        args: (0, 0),
+        constant: false,
+        nullable: Nullable::Never,
+        ty: roles_type,
+        run: |_| Ok(ValueRef::Null),
+        doc: "The role graph in GraphML; the session evaluates it.",
+        example: ("LEFT(ROLES_GRAPHML(), 5)", "<?xml"),
+    },
+    Function {
+        name: "PS_CURRENT_THREAD_ID",
+        args: (0, 0),
+        constant: false,
+        nullable: Nullable::Always,
+        ty: unsigned,
+        run: no_performance_schema,
+        doc: "Error 1683: there is no Performance Schema.",
+        example: ("", ""),
+    },
+    Function {
+        name: "PS_THREAD_ID",
+        args: (1, 1),
+        constant: false,
+        nullable: Nullable::Always,
+        ty: unsigned,
+        run: no_performance_schema,
+        doc: "Error 1683: there is no Performance Schema.",
+        example: ("", ""),
+    },
+    Function {
+        name: "VALIDATE_PASSWORD_STRENGTH",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: bigint,
+        run: password_strength,
+        doc: "0: no component rates passwords.",
+        example: ("VALIDATE_PASSWORD_STRENGTH('N0Tweak$_@123!')", "0"),
     },
     Function {
         name: "SLEEP",

@@ -27,12 +27,15 @@ macro_rules! f {
     };
 }
 
+pub mod binary_bits;
 pub mod calendar;
 mod cipher;
 pub mod codes;
 mod compression;
 mod date_format;
 mod date_parse;
+mod digest;
+mod gtid;
 pub mod hash;
 pub mod info;
 pub mod json;
@@ -54,7 +57,10 @@ use porpoise_types::{Collation, ColumnType, Kind};
 
 /// Every registered function.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    let files: [&'static [Function]; 19] = [
+    let files: [&'static [Function]; 22] = [
+        binary_bits::FUNCTIONS,
+        digest::FUNCTIONS,
+        gtid::FUNCTIONS,
         strings::FUNCTIONS,
         numbers::FUNCTIONS,
         times::FUNCTIONS,

@@ -43,7 +43,7 @@ fn whole(args: &[Expr], collation: Collation) -> ColumnType {
 }
 
 fn rounded(args: &[Expr], collation: Collation) -> ColumnType {
-    let mut ty = exact_or_double(args, collation);
+    let ty = exact_or_double(args, collation);
     let places = args.get(1).map_or(Some(0), |e| {
         constant_integer(e).and_then(|n| u8::try_from(n.clamp(0, 30)).ok())
     });
@@ -51,13 +51,11 @@ fn rounded(args: &[Expr], collation: Collation) -> ColumnType {
         (Kind::Decimal, Some(places)) => {
             // One more digit, which rounding up may need.
             let whole = ty.length.saturating_sub(u32::from(ty.decimals)) + 1;
+            // No digits are added.
+            let places = places.min(ty.decimals);
             let digits = whole + u32::from(places);
             let digits = u8::try_from(digits).unwrap_or(65).min(65);
             ColumnType::decimal(digits, places)
-        }
-        (Kind::Double, Some(places)) => {
-            ty.decimals = places;
-            ty
         }
         _ => ty,
     }

@@ -353,7 +353,8 @@ fn unhex<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 fn position<'a>(text: &[u8], part: &[u8], from: i64, collation: Collation) -> ValueRef<'a> {
-    let Ok(start) = usize::try_from(from - 1) else {
+    let before = from.checked_sub(1);
+    let Some(start) = before.and_then(|n| usize::try_from(n).ok()) else {
         return ValueRef::Int(0);
     };
     let mut pacer = Pacer::new();

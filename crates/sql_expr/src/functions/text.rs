@@ -213,7 +213,11 @@ fn insert<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     };
     let bounds = bounds(text, c.collation(0));
     let chars = bounds.len() - 1;
-    let Some(start) = usize::try_from(from - 1).ok().filter(|s| *s < chars) else {
+    let before = from.checked_sub(1);
+    let Some(start) = before
+        .and_then(|n| usize::try_from(n).ok())
+        .filter(|s| *s < chars)
+    else {
         return Ok(ValueRef::Bytes(text));
     };
     let count = usize::try_from(count).unwrap_or(chars);
@@ -424,5 +428,5 @@ pub const FUNCTIONS: &[Function] = &[
     f!("BIN", (1, 1), |_, c| text_of(64, c), IfArgument, |c| in_base(c, 2), "A number in base 2.", "BIN(12)" => "1100"),
     f!("OCT", (1, 1), |_, c| text_of(64, c), IfArgument, |c| in_base(c, 8), "A number in base 8.", "OCT(12)" => "14"),
     f!("WEIGHT_STRING", (1, 1), long_blob, Always, weight_string, "The bytes by which a text is ordered; NULL for other types.", "HEX(WEIGHT_STRING(_binary'AB'))" => "4142"),
-    f!("LOAD_FILE", (1, 1), long_blob, Always, |_| Ok(ValueRef::Null), "NULL: reading files by this function is not supported.", "LOAD_FILE('/etc/passwd') IS NULL" => "1"),
+    f!("LOAD_FILE", (1, 1), long_blob, Always, |_| Ok(ValueRef::Null), "The content of a file in `secure_file_priv`; the session evaluates it.", "LOAD_FILE('/etc/passwd') IS NULL" => "1"),
 ];

@@ -26,6 +26,7 @@
 //! Rejected: a digest with upper-cased words, which would merge `T` and `t`, possibly two tables.
 
 mod pass;
+pub mod text;
 
 use bumpalo::Bump;
 use xxhash_rust::xxh3::xxh3_128;

@@ -184,7 +184,7 @@ impl<'a> Parser<'a> {
                 self.expect_kw(Kw::INTO)?;
                 Ok(AlterAction::ReorganizePartition(
                     names,
-                    self.partition_defs()?,
+                    self.partition_defs(None)?,
                 ))
             }
             (Kw::EXCHANGE, Kw::PARTITION) => {
@@ -240,7 +240,7 @@ impl<'a> Parser<'a> {
             if self.eat_kw(Kw::PARTITIONS) {
                 return Ok(AlterAction::AddPartitionCount(self.uint()?));
             }
-            return Ok(AlterAction::AddPartitions(self.partition_defs()?));
+            return Ok(AlterAction::AddPartitions(self.partition_defs(None)?));
         }
         if let Some(element) = self.opt_constraint_element()? {
             return Ok(match element {

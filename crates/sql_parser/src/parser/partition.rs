@@ -3,6 +3,7 @@
 use super::super::ast::{
     Ident, PartitionBy, PartitionDef, PartitionScheme, PartitionValues, TableOption,
 };
+use super::super::error::{ParseError, ParseErrorKind};
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
@@ -38,7 +39,7 @@ impl<'a> Parser<'a> {
             }
         }
         if self.is(K::LeftParen) {
-            by.partitions = self.partition_defs()?;
+            by.partitions = self.partition_defs(by.sub_count)?;
         }
         Ok(self.alloc(by))
     }
@@ -97,13 +98,19 @@ impl<'a> Parser<'a> {
         Ok(expr)
     }
 
-    /// `(PARTITION ..., PARTITION ...)`
-    pub(super) fn partition_defs(&mut self) -> PResult<&'a [PartitionDef<'a>]> {
+    /// `(PARTITION ..., PARTITION ...)`; `sub_count` is the number of subpartitions given before.
+    /// All partitions name as many subpartitions as it says, or as the first partition names.
+    pub(super) fn partition_defs(
+        &mut self,
+        sub_count: Option<u64>,
+    ) -> PResult<&'a [PartitionDef<'a>]> {
+        let mut named: Option<u64> = None;
         self.paren_list(|p| {
             p.expect_kw(Kw::PARTITION)?;
             let name = p.ident()?;
             let values = p.partition_values()?;
             let options = p.partition_options()?;
+            let start = p.token.span();
             let subpartitions: &[(Ident<'a>, &[TableOption<'a>])] = if p.is(K::LeftParen) {
                 p.paren_list(|p| {
                     p.expect_kw(Kw::SUBPARTITION)?;
@@ -112,6 +119,13 @@ impl<'a> Parser<'a> {
             } else {
                 &[]
             };
+            let count = subpartitions.len() as u64;
+            let is_other = named.is_some_and(|named| named != count)
+                || count > 0 && sub_count.is_some_and(|given| given != count);
+            if is_other {
+                return Err(ParseError::new(ParseErrorKind::SubpartitionCount, start));
+            }
+            named = Some(count);
             Ok(PartitionDef {
                 name,
                 values,

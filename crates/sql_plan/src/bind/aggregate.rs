@@ -1,6 +1,7 @@
 //! Aggregate functions (manual, "Aggregate Function Descriptions"): names, arguments, types, and
 //! the query in which each is evaluated.
 
+use super::expr::is_byte_operand;
 use super::nodes::{node, numeric_operand};
 use super::query::Enclosing;
 use super::types::{is_text, number_like, precision};
@@ -8,6 +9,7 @@ use super::{Aggregates, Binder, OrderKey};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef};
 use crate::expr::{Coercibility, Expr, ExprKind, Load};
+use crate::functions::binary_bits::MAX_AGGREGATED;
 use crate::functions::{common_collation, text_of};
 use crate::parse::ast::{self, Func};
 use porpoise_types::{Collation, ColumnType, Kind};
@@ -233,7 +235,22 @@ pub(super) fn bound(
         (_, n) if n > 1 && several => {}
         _ => return Err(SqlError::argument_count(f.name.name)),
     }
+    let is_bits = matches!(
+        kind,
+        AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor
+    );
+    let over_bytes = is_bits && args.iter().any(is_byte_operand);
+    if over_bytes
+        && args
+            .iter()
+            .any(|e| e.ty.max_bytes() as usize > MAX_AGGREGATED)
+    {
+        let text = "Aggregate bitwise functions cannot accept arguments longer than 511 bytes; \
+                    consider using the SUBSTRING() function";
+        return Err(SqlError::new(3514, "HY000", text));
+    }
     let args = match kind {
+        _ if over_bytes => args,
         AggregateKind::Sum
         | AggregateKind::Avg
         | AggregateKind::BitAnd
@@ -273,7 +290,7 @@ fn nearest_level((args, order): &Parts) -> usize {
     for e in args.iter().chain(order.iter().map(|k| &k.expr)) {
         e.walk(&mut |e| match &e.kind {
             ExprKind::Column { .. } => see(0),
-            ExprKind::Outer { level, .. } => see(*level),
+            ExprKind::Outer { level, .. } | ExprKind::Enclosing(level, _) => see(*level),
             ExprKind::Query(test) => test.query.free.iter().for_each(|f| see(f.level - 1)),
             _ => {}
         });
@@ -298,6 +315,11 @@ fn type_of(kind: AggregateKind, args: &[Expr], connection: Collation) -> ColumnT
     match kind {
         AggregateKind::CountRows | AggregateKind::Count => ColumnType::bigint(),
         AggregateKind::Min | AggregateKind::Max => arg,
+        AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor
+            if args.iter().any(is_byte_operand) =>
+        {
+            ColumnType::varbinary(arg.max_bytes())
+        }
         AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => {
             ColumnType::bigint_unsigned()
         }

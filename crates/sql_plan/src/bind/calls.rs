@@ -5,6 +5,7 @@ use super::nodes::{cast_to, node};
 use super::special::text_literal;
 use super::types::{collation_of_two, comparison, is_text, merged_type};
 use crate::error::{Result, SqlError};
+use crate::expr::stored::FunctionName;
 use crate::expr::{Coercibility, Expr, ExprKind, Truth, Unit, When};
 use crate::functions::{self, Function, Nullable};
 use crate::parse::ast::{self, BinaryOp, Func};
@@ -40,16 +41,7 @@ impl Binder<'_> {
                 let otherwise = self.expr(otherwise)?;
                 Ok(self.cases(vec![When { condition, result }], Some(otherwise)))
             }
-            ("IFNULL", [_, _]) | ("COALESCE", [_, ..]) => {
-                let args = self.list(args)?;
-                let branches: Vec<&Expr> = args.iter().collect();
-                let ty = merged_type(&branches, self.env.collation);
-                let nullable = args.iter().all(|a| a.nullable);
-                let coercibility = args.iter().map(|a| a.coercibility).min();
-                let mut e = node(ExprKind::Coalesce(args), ty, nullable);
-                e.coercibility = coercibility.unwrap_or(Coercibility::Literal);
-                Ok(e)
-            }
+            ("IFNULL", [_, _]) | ("COALESCE", [_, ..]) => self.coalesce(args),
             ("NULLIF", [a, b]) => {
                 let (a, b) = (self.expr(a)?, self.expr(b)?);
                 let how = comparison(&a, &b, "nullif")?;
@@ -78,8 +70,15 @@ impl Binder<'_> {
                 let (a, b) = (self.expr(a)?, self.expr(b)?);
                 self.operator(BinaryOp::Mod, a, b)
             }
+            ("BENCHMARK", [count, e]) => {
+                let args = Box::new([self.expr(count)?, self.expr(e)?]);
+                Ok(node(ExprKind::Benchmark(args), ColumnType::bigint(), true))
+            }
+            ("LOAD_FILE", [_]) | ("ROLES_GRAPHML", []) => self.host_call(&upper, args),
             ("NAME_CONST", [_, _]) => self.name_const(args),
-            ("IFNULL" | "NULLIF" | "ISNULL", _) => Err(SqlError::argument_count(name)),
+            ("BENCHMARK" | "IFNULL" | "NULLIF" | "ISNULL", _) => {
+                Err(SqlError::argument_count(name))
+            }
             ("ADDDATE", [date, days]) => self.interval(date, days, Unit::Day, false),
             ("SUBDATE", [date, days]) => self.interval(date, days, Unit::Day, true),
             _ if functions::has_own_syntax(name) => Err(SqlError::unknown_function(name)),
@@ -91,6 +90,27 @@ impl Binder<'_> {
         }
     }
 
+    fn coalesce(&mut self, args: &[ast::Expr<'_>]) -> Result<Expr> {
+        let args = self.list(args)?;
+        let branches: Vec<&Expr> = args.iter().collect();
+        let ty = merged_type(&branches, self.env.collation);
+        let nullable = args.iter().all(|a| a.nullable);
+        let coercibility = args.iter().map(|a| a.coercibility).min();
+        let mut e = node(ExprKind::Coalesce(args), ty, nullable);
+        e.coercibility = coercibility.unwrap_or(Coercibility::Literal);
+        Ok(e)
+    }
+
+    /// Binds a call of a function that the session evaluates; `name` is in capitals.
+    fn host_call(&mut self, name: &str, args: &[ast::Expr<'_>]) -> Result<Expr> {
+        let args = self.list(args)?;
+        let Some(function) = self.system.host_function(name) else {
+            return self.call(name, args);
+        };
+        let ty = function.returns.clone();
+        Ok(node(ExprKind::Stored(function, args), ty, true))
+    }
+
     /// Binds a call of a stored function.
     fn stored_call(
         &mut self,
@@ -98,13 +118,16 @@ impl Binder<'_> {
         name: &str,
         args: &[ast::Expr<'_>],
     ) -> Result<Expr> {
-        let database = schema.or(self.env.database.as_deref());
-        let found = match database {
-            Some(database) => self.system.stored_function(database, name)?,
-            None => None,
+        let named = FunctionName {
+            schema,
+            default_database: self.env.database.as_deref(),
+            name,
+            invoker: self.plan.and_then(|plan| plan.invoker()),
         };
-        let Some(function) = found else {
-            let full = database.map(|database| format!("{database}.{name}"));
+        let Some(function) = self.system.stored_function(&named)? else {
+            let full = named
+                .database()
+                .map(|database| format!("{database}.{name}"));
             return Err(SqlError::unknown_function(full.as_deref().unwrap_or(name)));
         };
         if args.len() != function.parameters {
@@ -169,6 +192,7 @@ impl Binder<'_> {
         fraction_fits(&args, name)?;
         let args = in_one_charset(args, self.env.collation);
         let args = in_own_bytes(args, function);
+        let args = json_in_utf8(args, function);
         let ty = (function.ty)(&args, self.env.collation);
         let nullable = match function.nullable {
             Nullable::IfArgument => args.iter().any(|a| a.nullable),
@@ -261,6 +285,30 @@ fn in_own_bytes(args: Vec<Expr>, function: &Function) -> Vec<Expr> {
                 let width = e.ty.collation.charset().max_len();
                 ColumnType::varbinary(functions::width(&e).saturating_mul(width))
             };
+            cast_to(e, ty)
+        } else {
+            e
+        }
+    };
+    args.into_iter().map(convert).collect()
+}
+
+/// Converts the texts of JSON functions to UTF-8.
+fn json_in_utf8(args: Vec<Expr>, function: &Function) -> Vec<Expr> {
+    if !function.name.starts_with("JSON_") && function.name != "MEMBER OF" {
+        return args;
+    }
+    let is_other = |e: &Expr| {
+        let charset = e.ty.collation.charset();
+        is_text(&e.ty)
+            && e.ty.kind != Kind::Json
+            && charset != Charset::Binary
+            && !charset.is_unicode()
+            && !charset.is_kept_as_utf8()
+    };
+    let convert = |e: Expr| {
+        if is_other(&e) {
+            let ty = functions::text_of(functions::width(&e), Collation::UTF8MB4_0900_AI_CI);
             cast_to(e, ty)
         } else {
             e

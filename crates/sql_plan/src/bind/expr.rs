@@ -288,6 +288,7 @@ impl Binder<'_> {
                 let nullable = arg.nullable;
                 fold_negation(arg, ty, nullable)
             }
+            UnaryOp::BitNot if is_byte_operand(&arg) => self.call("BYTES NOT", vec![arg])?,
             UnaryOp::BitNot => {
                 let nullable = arg.nullable;
                 node(
@@ -380,6 +381,17 @@ impl Binder<'_> {
             _ => None,
         };
         if let Some(op) = bit {
+            let over_bytes = match op {
+                BitOp::Shl | BitOp::Shr => is_byte_operand(&a),
+                _ => {
+                    (is_byte_operand(&a) || is_byte_operand(&b))
+                        && a.ty.is_binary()
+                        && b.ty.is_binary()
+                }
+            };
+            if over_bytes {
+                return self.call(functions::binary_bits::name_of(op), vec![a, b]);
+            }
             let args = Box::new([arithmetic_operand(&a), arithmetic_operand(&b)]);
             return Ok(node(
                 ExprKind::Bit(op, args),
@@ -546,6 +558,11 @@ const MAX_XOR_CHAIN: usize = 64;
 
 fn xor(left: Expr, right: Expr, nullable: bool) -> Expr {
     Expr::boolean(ExprKind::Xor(Box::new([left, right])), nullable)
+}
+
+/// Whether bit operators work on the bytes of an operand: a binary string that is no literal.
+pub(super) fn is_byte_operand(e: &Expr) -> bool {
+    e.ty.is_binary() && !matches!(e.kind, ExprKind::Const(_) | ExprKind::Param(_))
 }
 
 /// The operator for exchanged operands.

@@ -23,6 +23,7 @@ mod rows;
 mod source;
 mod special;
 pub mod table_expression;
+mod text_match;
 pub mod types;
 pub mod window;
 
@@ -229,10 +230,17 @@ pub trait SystemVariables: crate::statistics::StatisticsSource {
     /// Those of its definition.
     fn stored_function(
         &self,
-        _database: &str,
-        _name: &str,
+        _name: &crate::expr::stored::FunctionName<'_>,
     ) -> Result<Option<std::sync::Arc<crate::expr::stored::StoredFunction>>> {
         Ok(None)
+    }
+
+    /// The function of this name, in capitals, that the session itself evaluates.
+    fn host_function(
+        &self,
+        _name: &str,
+    ) -> Option<std::sync::Arc<crate::expr::stored::StoredFunction>> {
+        None
     }
 
     /// Adds a warning about an optimizer hint to those of the statement.

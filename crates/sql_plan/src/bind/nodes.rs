@@ -256,15 +256,6 @@ pub fn unit_of(unit: IntervalUnit) -> Unit {
     }
 }
 
-/// Name of an unsupported construct, for error messages.
-pub(super) fn construct_name(kind: &ast::ExprKind<'_>) -> &'static str {
-    use ast::ExprKind as A;
-    match kind {
-        A::Match(_) => "MATCH ... AGAINST",
-        _ => "this expression",
-    }
-}
-
 /// NOT of a condition, if `is_negated`.
 pub(super) fn negated(e: Expr, is_negated: bool) -> Expr {
     if !is_negated {

@@ -11,11 +11,13 @@
 
 use super::nodes::{comparison_operator, node};
 use super::types::comparison;
+use super::window::window_alias;
 use super::{Aggregates, Binder, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef, QueryTest, Subquery, SubqueryPlan, TestKind};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, Load, load_of};
 use crate::parse::ast::{self, BinaryOp, ColumnName, Query};
+use porpoise_types::ColumnType;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -100,6 +102,38 @@ impl<'a> Enclosing<'a> {
     }
 }
 
+/// Records all columns that an expression of the query `level` levels out reads.
+fn note_references(e: &Expr, level: usize, nearest: &Enclosing<'_>) {
+    let note = |level, slot, column, load, ty: &ColumnType| {
+        let ty = ty.clone();
+        nearest.note_reference(FreeRef {
+            level,
+            slot,
+            column,
+            load,
+            ty,
+        });
+    };
+    e.walk(&mut |e| match &e.kind {
+        ExprKind::Column { slot, column, load } => note(level, *slot, *column, *load, &e.ty),
+        ExprKind::Outer {
+            level: further,
+            slot,
+            column,
+            load,
+        } => note(level + further, *slot, *column, *load, &e.ty),
+        ExprKind::Aggregate(at) => note(level, AGGREGATES, *at, Load::Plain, &e.ty),
+        ExprKind::Query(test) => {
+            for free in &test.query.free {
+                let out = level + free.level - 1;
+                note(out, free.slot, free.column, free.load, &free.ty);
+            }
+        }
+        ExprKind::Enclosing(further, e) => note_references(e, level + further, nearest),
+        _ => {}
+    });
+}
+
 /// The planner as binding sees it: the enclosing queries, and planning of subqueries.
 pub trait SubqueryPlanner {
     /// The directly enclosing query.
@@ -117,6 +151,9 @@ pub trait SubqueryPlanner {
 
     /// The planner of the query `level` levels out, if there is one.
     fn outer_planner(&self, level: usize) -> Option<Box<dyn SubqueryPlanner + '_>>;
+
+    /// The account with whose rights stored functions are called; `None` for that of the session.
+    fn invoker(&self) -> Option<&str>;
 
     /// Records that a column of a table is read; `used` is the table's position among the uses of
     /// the statement.
@@ -202,13 +239,18 @@ impl Binder<'_> {
         let Some((_, e)) = list.find(|(alias, _)| alias.eq_ignore_ascii_case(name)) else {
             return Ok(None);
         };
-        let mut value = self.without_window(e.clone(), name)?;
-        if value.has_subquery() {
-            return Err(SqlError::not_supported(
-                "an alias of a subquery in a subquery",
-            ));
+        if aliases.is_select_list && e.has_window() {
+            // Windows are computed after all subqueries of the select list.
+            return Err(window_alias(name));
         }
-        let mut grouped = false;
+        let mut value = self.without_window(e.clone(), name)?;
+        let mut grouped = value.has_aggregate();
+        if value.has_subquery() {
+            note_references(&value, level, nearest);
+            let (ty, coercibility) = (value.ty.clone(), value.coercibility);
+            value = node(ExprKind::Enclosing(level, Box::new(value)), ty, true);
+            value.coercibility = coercibility;
+        }
         value.rewrite(&mut |e| {
             let (level, slot, column, load) = match e.kind {
                 ExprKind::Column { slot, column, load } => (level, slot, column, load),

@@ -85,7 +85,8 @@ impl Binder<'_> {
                 self.call("GET FORMAT", vec![text_literal(kind), region])
             }
             A::DefaultOf(name) => self.default_of(name),
-            other => Err(SqlError::not_supported(super::nodes::construct_name(other))),
+            A::Match(found) => self.text_match(found),
+            _ => Err(SqlError::not_supported("this expression")),
         }
     }
 

@@ -285,6 +285,15 @@ struct Unframed<'q> {
     frame: Option<ast::Frame<'q>>,
 }
 
+/// Error 3594: the alias of a window function where none is allowed.
+pub(super) fn window_alias(alias: &str) -> SqlError {
+    let text = format!(
+        "You cannot use the alias '{alias}' of an expression containing a window function in this \
+         context.'"
+    );
+    wrong(3594, text)
+}
+
 impl Binder<'_> {
     /// Error 3594 for an alias of a window function where none is allowed.
     pub(super) fn without_window(&self, e: Expr, alias: &str) -> Result<Expr> {
@@ -292,11 +301,7 @@ impl Binder<'_> {
         if self.windows_allowed || self.clause == "group statement" || !e.has_window() {
             return Ok(e);
         }
-        let text = format!(
-            "You cannot use the alias '{alias}' of an expression containing a window function in \
-             this context.'"
-        );
-        Err(wrong(3594, text))
+        Err(window_alias(alias))
     }
 
     /// Binds the WINDOW clause.

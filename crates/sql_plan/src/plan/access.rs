@@ -17,7 +17,8 @@ use super::scan::{Access, Estimate, IndexRange, ScanMode};
 use super::selectivity::Estimator;
 use super::{OrderKey, cost};
 use crate::bind::hints::Hints;
-use crate::expr::Expr;
+use crate::expr::same::Form;
+use crate::expr::{Expr, ExprKind};
 use crate::statistics::{StatisticsSource, TableStatistics};
 use porpoise_rows::catalog::{Index, IndexState, Table};
 use porpoise_types::Value;
@@ -159,7 +160,7 @@ impl<'a> AccessPlanner<'a> {
     /// is the only candidate.
     pub(super) fn paths(&self) -> Vec<AccessPath> {
         let predicates = sargable_predicates(self.table, self.slot, self.conditions, self.joined);
-        let mut paths = Vec::new();
+        let mut paths: Vec<AccessPath> = self.search_paths().collect();
         for (position, index) in self.table.indexes.iter().enumerate() {
             if !self.is_usable(position, index) {
                 continue;
@@ -188,6 +189,63 @@ impl<'a> AccessPlanner<'a> {
             }
         }
         paths
+    }
+
+    /// Searches of FULLTEXT indexes. Hints have no effect on them, as in MySQL.
+    fn search_paths(&self) -> impl Iterator<Item = AccessPath> {
+        let searches = self.conditions.iter().filter_map(|condition| {
+            let search = condition.as_text_condition()?;
+            let ExprKind::TextMatch(found) = &search.kind else {
+                return None;
+            };
+            let here = found.slot() == Some(self.slot);
+            let index = found.searched.index;
+            here.then(|| self.search_path(index, search, condition))
+        });
+        searches.collect::<Vec<_>>().into_iter()
+    }
+
+    /// Whether two searches are the same. Literals that are parameters of the plan are compared by
+    /// their values, if they are known: the plan is for this execution then.
+    fn is_same_search(&self, a: &Expr, b: &Expr) -> bool {
+        if a.form(b) == Form::Equal {
+            return true;
+        }
+        let (ExprKind::TextMatch(a), ExprKind::TextMatch(b)) = (&a.kind, &b.kind) else {
+            return false;
+        };
+        let (ExprKind::Param(first), ExprKind::Param(second)) = (&a.against.kind, &b.against.kind)
+        else {
+            return false;
+        };
+        a.is_same(b)
+            && a.slot() == b.slot()
+            && (first == second || {
+                let value = self.statistics.parameter(*first);
+                value.is_some() && value == self.statistics.parameter(*second)
+            })
+    }
+
+    fn search_path(&self, index: usize, search: &Expr, condition: &Expr) -> AccessPath {
+        let rows = (self.rows() * cost::SEARCH_SELECTIVITY).max(1.0);
+        // Rows come by descending relevance.
+        let is_order = |key: &OrderKey| key.desc && self.is_same_search(&key.expr, search);
+        let ordered = match self.order {
+            [] => true,
+            [key] => self.purpose == Purpose::Sort && is_order(key),
+            _ => false,
+        };
+        AccessPath {
+            access: Access::TextSearch {
+                index,
+                search: Box::new(search.clone()),
+            },
+            ordered,
+            covering: false,
+            rows,
+            cost: cost::SEEK + rows * cost::ENTRY,
+            implied: vec![std::ptr::from_ref(condition).addr()],
+        }
     }
 
     /// The cheapest path.
@@ -233,6 +291,7 @@ impl<'a> AccessPlanner<'a> {
 
     pub(super) fn is_usable(&self, position: usize, index: &Index) -> bool {
         index.state == IndexState::Public
+            && !index.is_full_text()
             && !index.invisible
             && !index.parts.is_empty()
             && self.hints.allows_lookup(position)
@@ -241,7 +300,9 @@ impl<'a> AccessPlanner<'a> {
     /// Whether the index covers the columns that are needed, with one entry for each row.
     pub(super) fn covers(&self, position: usize) -> bool {
         let index = self.table.indexes.get(position);
-        if index.is_some_and(|index| self.table.array_column(index).is_some()) {
+        let several =
+            |index: &Index| index.is_full_text() || self.table.array_column(index).is_some();
+        if index.is_some_and(several) {
             return false;
         }
         self.needed.is_some_and(|needed| {

@@ -244,7 +244,7 @@ fn is_outer_value(e: &Expr) -> bool {
 fn has_outer(e: &Expr) -> bool {
     let mut found = false;
     e.walk(&mut |e| match &e.kind {
-        ExprKind::Outer { .. } => found = true,
+        ExprKind::Outer { .. } | ExprKind::Enclosing(..) => found = true,
         ExprKind::Query(test) => found |= test.query.free.iter().any(|f| f.level > 1),
         _ => {}
     });

@@ -108,6 +108,10 @@ impl SubqueryPlanner for PlanCx<'_> {
         }))
     }
 
+    fn invoker(&self) -> Option<&str> {
+        self.view?.definer()
+    }
+
     fn note_read(&self, used: usize, column: usize) {
         self.reads.uses.note(used, column, Privileges::SELECT);
     }

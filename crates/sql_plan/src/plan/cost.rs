@@ -65,6 +65,9 @@ pub(super) const MAX_MATERIALIZED_ROWS: f64 = 2_000_000.0;
 /// Selectivity of a range with both bounds.
 pub(super) const BETWEEN_SELECTIVITY: f64 = 1.0 / 9.0;
 
+/// Selectivity of a search for words.
+pub(super) const SEARCH_SELECTIVITY: f64 = 0.01;
+
 /// Selectivity of an index range with one bound.
 const ONE_BOUND_SELECTIVITY: f64 = 0.2;
 

@@ -109,7 +109,10 @@ fn lists_of(block: &mut Block, slot: usize) -> Vec<&mut Vec<Expr>> {
 fn is_about(condition: &Expr, slot: usize) -> bool {
     let mut plain = condition.slots() == 1u64 << (slot & 63) && condition.is_fixed();
     condition.walk(&mut |e| {
-        plain &= !matches!(e.kind, ExprKind::Query(_) | ExprKind::Outer { .. });
+        plain &= !matches!(
+            e.kind,
+            ExprKind::Query(_) | ExprKind::Outer { .. } | ExprKind::Enclosing(..)
+        );
     });
     plain
 }

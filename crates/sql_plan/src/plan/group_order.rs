@@ -80,7 +80,7 @@ pub(super) fn estimate_groups(
     let has = |column: usize| columns.iter().any(|(_, c)| *c == column);
     let leads = |index: &Index, parts: usize| {
         let mut leading = index.parts.iter().take(parts);
-        index.parts.len() >= parts && leading.all(|p| has(p.column))
+        !index.is_full_text() && index.parts.len() >= parts && leading.all(|p| has(p.column))
     };
     let mut indexes = table.indexes.iter().enumerate();
     let all = indexes.find(|(_, index)| leads(index, columns.len()));

@@ -17,7 +17,6 @@ use crate::expr::query::{AGGREGATES, FreeRef};
 use crate::expr::{BitOp, CmpOp, Expr, ExprKind};
 use crate::plan::OrderKey;
 use crate::plan::derived::{TableOperator, operator_of};
-use porpoise_rows::catalog::IndexKind;
 use porpoise_types::{ColumnType, Value};
 use std::collections::HashSet;
 
@@ -110,7 +109,7 @@ impl<'f> DependentColumns<'f> {
             let whole = match &source.origin {
                 Origin::Stored(table) => table.indexes.iter().any(|index| {
                     let never_null = |at: usize| table.columns.get(at).is_some_and(|c| !c.nullable);
-                    index.kind != IndexKind::Plain
+                    index.kind.is_unique()
                         && !index.parts.is_empty()
                         && index
                             .parts

@@ -25,7 +25,7 @@ impl AccessPlanner<'_> {
                 self.hints.allows_order(position) && self.hints.allows_group(position)
             }
         };
-        let several = self.table.array_column(index).is_some();
+        let several = index.is_full_text() || self.table.array_column(index).is_some();
         if index.using_hash || hidden || !hinted || index.invisible || several {
             return None;
         }

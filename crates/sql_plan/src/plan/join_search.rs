@@ -85,6 +85,8 @@ impl JoinSearch<'_> {
         if many {
             self.search_sets(tables, &steps, start, &mut best);
         }
+        let statistics = self.requirements.statistics;
+        statistics.note_partial_plans(steps.partial_plans());
         best.order
     }
 
@@ -97,6 +99,7 @@ impl JoinSearch<'_> {
         steps: &JoinSteps<'_>,
         out: &mut Vec<Step>,
     ) {
+        steps.count_partial_plan();
         if joined != 0 {
             out.push(Step {
                 slot,

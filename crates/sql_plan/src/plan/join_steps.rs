@@ -33,6 +33,8 @@ pub(super) struct JoinSteps<'s> {
     tables: Vec<Option<TableSteps<'s>>>,
     /// Number of access paths chosen so far.
     chosen: Cell<usize>,
+    /// Number of beginnings of join orders whose cost was estimated.
+    partial_plans: Cell<u64>,
 }
 
 /// A condition that reads the table, or equalities with columns that equal each other, of which
@@ -123,12 +125,23 @@ impl<'s> JoinSteps<'s> {
         JoinSteps {
             tables: sources.map(of).collect(),
             chosen: Cell::new(0),
+            partial_plans: Cell::new(0),
         }
     }
 
     /// Number of access paths chosen so far, the measure of the search's work.
     pub(super) fn chosen(&self) -> usize {
         self.chosen.get()
+    }
+
+    /// Counts the beginning of a join order.
+    pub(super) fn count_partial_plan(&self) {
+        self.partial_plans.set(self.partial_plans.get() + 1);
+    }
+
+    /// Number of beginnings of join orders whose cost was estimated.
+    pub(super) fn partial_plans(&self) -> u64 {
+        self.partial_plans.get()
     }
 
     /// Whether a condition relates the table to one of those joined.

@@ -92,7 +92,8 @@ fn best(plan: &QueryPlan, statistics: &dyn StatisticsSource) -> Option<Candidate
     let mut planner = AccessPlanner::new(reads.table, 0, &conditions, hints, statistics);
     planner.needed = Some(&[]);
     let indexes = reads.table.indexes.iter().enumerate();
-    let indexes = indexes.filter(|(_, index)| reads.table.array_column(index).is_none());
+    let indexes = indexes
+        .filter(|(_, index)| !index.is_full_text() && reads.table.array_column(index).is_none());
     let candidates = indexes.filter_map(|(at, index)| candidate(&reads, &planner, at, index));
     let best = candidates.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
     let estimated = reads.scan.estimate.rows;
@@ -128,7 +129,7 @@ fn reads(plan: &QueryPlan) -> Option<Reads<'_>> {
         (None, _) => return None,
     };
     let plain = scan.lock().is_none() && !plan.has_subqueries && plan.is_fixed();
-    if !plain || table.partition_count() > 1 {
+    if !plain || table.leaf_count() > 1 {
         return None;
     }
     let calls = aggregate.map_or(&[][..], |aggregate| &aggregate.calls);

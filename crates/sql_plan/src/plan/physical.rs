@@ -74,8 +74,8 @@ use super::scan::{LockSpec, Scan, ScanMode};
 use crate::bind::window::{FrameBound, Window as BoundWindow, WindowCall, WindowFunction};
 use crate::bind::{Aggregate as AggregateCall, OrderKey, Origin, Source};
 use crate::error::SqlError;
-use crate::expr::Expr;
 use crate::expr::query::{Subquery, SubqueryPlan};
+use crate::expr::{Expr, ExprKind};
 use porpoise_rows::catalog::Table;
 use porpoise_types::CompareAs;
 use std::sync::Arc;
@@ -97,6 +97,8 @@ pub struct QueryPlan {
     pub is_mergeable: bool,
     /// Whether expressions of this query contain subqueries.
     pub has_subqueries: bool,
+    /// Whether they contain searches of FULLTEXT indexes.
+    pub has_searches: bool,
     /// Stored tables that nested queries read; only for the outermost query.
     pub nested_tables: Vec<Arc<Table>>,
     /// Whether a nested query locks rows; only for the outermost query.
@@ -400,6 +402,7 @@ impl QueryPlan {
             root,
             is_mergeable: false,
             has_subqueries: false,
+            has_searches: false,
             nested_tables: Vec::new(),
             has_nested_locks: false,
             bound: None,
@@ -556,9 +559,12 @@ impl QueryPlan {
 
     /// Notes whether its expressions hold subqueries.
     pub(super) fn find_subqueries(&mut self) {
-        let mut found = false;
-        self.expressions(&mut |e| found |= e.has_subquery());
-        self.has_subqueries = found;
+        let (mut found, mut searches) = (false, false);
+        self.expressions(&mut |e| {
+            found |= e.has_subquery();
+            e.walk(&mut |e| searches |= matches!(e.kind, ExprKind::TextMatch(_)));
+        });
+        (self.has_subqueries, self.has_searches) = (found, searches);
     }
 
     /// Whether the result is deterministic.

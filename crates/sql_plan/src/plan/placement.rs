@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// Partitions that a scan reads, and overflow values that it fetches; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
-    /// PARTITION (names): these positions only.
+    /// PARTITION (names): these leaves only.
     pub named_partitions: Option<Arc<[usize]>>,
     /// Constants that partitioning columns are compared with, by column.
     pub partition_constants: Vec<(usize, KnownExprs)>,
@@ -49,7 +49,7 @@ pub struct KnownExprs {
     pub high: Option<Bound>,
 }
 
-/// The positions of the partitions that a statement names; `None` without
+/// The leaves of the partitions and subpartitions that a statement names; `None` without
 /// names.
 ///
 /// # Errors
@@ -64,21 +64,21 @@ pub fn named_partitions(table: &Table, names: &[Ident<'_>]) -> Result<Option<Arc
     };
     let mut found = Vec::with_capacity(names.len());
     for name in names {
-        let at = by.partition(name.name).ok_or_else(|| {
+        let leaves = by.named_leaves(name.name).ok_or_else(|| {
             let text = format!(
                 "Unknown partition '{}' in table '{}'",
                 name.name, table.name
             );
             SqlError::new(1735, "HY000", text)
         })?;
-        found.push(at);
+        found.extend(leaves);
     }
     found.sort_unstable();
     found.dedup();
     Ok(Some(found.into()))
 }
 
-/// The conditions on a table's partitioning columns.
+/// The conditions on the columns of PARTITION BY and SUBPARTITION BY.
 fn partition_constants(
     table: &Table,
     slot: usize,
@@ -88,9 +88,12 @@ fn partition_constants(
         return Vec::new();
     };
     let predicates = sargable_predicates(table, slot, conditions, 0);
-    by.columns
-        .iter()
-        .filter_map(|column| Some((*column, of_predicates(predicates.get(*column)?)?)))
+    let mut columns: Vec<usize> = by.all_columns().collect();
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+        .into_iter()
+        .filter_map(|column| Some((column, of_predicates(predicates.get(column)?)?)))
         .collect()
 }
 
@@ -189,6 +192,9 @@ struct NeededColumns {
     columns: Vec<Option<Vec<usize>>>,
     /// Slot, column, counts of characters.
     prefix_columns: Vec<(usize, usize, Vec<Expr>)>,
+    /// Searches: slot, whether rows have a hidden key, columns. They read the columns of rows that
+    /// are locked, or whose key is not at hand.
+    searches: Vec<(usize, bool, Vec<usize>)>,
 }
 
 impl NeededColumns {
@@ -197,6 +203,7 @@ impl NeededColumns {
         NeededColumns {
             columns: sources.iter().map(|s| large(s).then(Vec::new)).collect(),
             prefix_columns: Vec::new(),
+            searches: Vec::new(),
         }
     }
 
@@ -213,6 +220,13 @@ impl NeededColumns {
         match &e.kind {
             ExprKind::Column { slot, column, .. } => self.add(*slot, *column),
             _ if needs_only_length(e) => {}
+            ExprKind::TextMatch(search) => self.searches.extend(search.slot().map(|slot| {
+                let columns = search.columns.iter().filter_map(|e| match e.kind {
+                    ExprKind::Column { column, .. } => Some(column),
+                    _ => None,
+                });
+                (slot, search.searched.table.hidden_key, columns.collect())
+            })),
             ExprKind::Call(f, args) => match prefix_read_by(f.name, args) {
                 Some((slot, column, counts)) => self.prefix_columns.push((slot, column, counts)),
                 None => args.iter().for_each(|arg| self.visit(arg)),
@@ -223,6 +237,13 @@ impl NeededColumns {
 
     fn apply_to(&self, scan: &mut Scan) {
         if let Some(Some(columns)) = self.columns.get(scan.slot) {
+            let mut columns = columns.clone();
+            let searches = self.searches.iter().filter(|(slot, ..)| *slot == scan.slot);
+            for (_, hidden_key, searched) in searches {
+                if *hidden_key || scan.lock().is_some() {
+                    columns.extend(searched);
+                }
+            }
             scan.placement.whole_columns = Some(columns.as_slice().into());
             let starts = self
                 .prefix_columns

@@ -6,7 +6,7 @@ use super::cost;
 use super::sargable::Sargable;
 use super::scan::{Bound, IndexRange, Pattern};
 use crate::expr::Expr;
-use porpoise_rows::catalog::{Index, IndexKind, IndexPart, Table};
+use porpoise_rows::catalog::{Index, IndexPart, Table};
 
 /// The part of an index that conditions select.
 pub(super) struct Restriction {
@@ -56,7 +56,7 @@ impl AccessPlanner<'_> {
             includes_null: null,
             bound_count: 0,
             is_unique_key: equal == index.parts.len()
-                && index.kind != IndexKind::Plain
+                && index.kind.is_unique()
                 && !null
                 && array.is_none(),
         };

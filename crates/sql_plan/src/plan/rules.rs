@@ -78,7 +78,10 @@ fn point_lookup(plan: &mut QueryPlan, _: &dyn StatisticsSource) {
     let [source] = plan.sources.as_slice() else {
         return;
     };
-    let Some(table) = source.table().filter(|_| !plan.has_subqueries) else {
+    let Some(table) = source
+        .table()
+        .filter(|_| !plan.has_subqueries && !plan.has_searches)
+    else {
         return;
     };
     let large = table.may_overflow();

@@ -103,6 +103,13 @@ pub enum Access {
         /// The condition.
         test: Box<Expr>,
     },
+    /// The rows that a search of a FULLTEXT index finds, by descending relevance.
+    TextSearch {
+        /// Position of the index.
+        index: usize,
+        /// The MATCH.
+        search: Box<Expr>,
+    },
     /// The rows of a virtual or derived table.
     VirtualScan,
 }
@@ -242,6 +249,7 @@ impl Access {
             | Access::LooseScan(_)
             | Access::SubqueryLookup { .. } => "range",
             Access::IndexMergeUnion { .. } => "index_merge",
+            Access::TextSearch { .. } => "fulltext",
             Access::FullScan { index: 0, .. } | Access::VirtualScan => "ALL",
             Access::FullScan { .. } => "index",
         }
@@ -253,7 +261,8 @@ impl Access {
             Access::PointLookup { index, .. }
             | Access::IndexLookup { index, .. }
             | Access::IndexRangeScan { index, .. }
-            | Access::SubqueryLookup { index, .. } => Some(*index),
+            | Access::SubqueryLookup { index, .. }
+            | Access::TextSearch { index, .. } => Some(*index),
             Access::LooseScan(scan) => Some(scan.index),
             Access::FullScan { index, .. } if *index != 0 => Some(*index),
             _ => None,
@@ -284,6 +293,7 @@ impl Access {
             self,
             Access::VirtualScan
                 | Access::SubqueryLookup { .. }
+                | Access::TextSearch { .. }
                 | Access::IndexMergeUnion { .. }
                 | Access::LooseScan(_)
         )
@@ -307,6 +317,7 @@ impl Access {
                     .for_each(|range| range.expressions(visit));
             }
             Access::SubqueryLookup { test, .. } => visit(test),
+            Access::TextSearch { search, .. } => visit(search),
             Access::FullScan { .. } | Access::VirtualScan => {}
         }
     }

@@ -97,7 +97,7 @@ impl Estimator<'_> {
         let column = bare_column(e, self.slot)?;
         let mut indexes = self.table.indexes.iter().enumerate();
         let (index, _) = indexes.find(|(_, index)| {
-            let first = index.parts.first();
+            let first = index.parts.first().filter(|_| !index.is_full_text());
             first.is_some_and(|p| p.column == column && p.prefix.is_none())
         })?;
         Some(1.0 / self.statistics.distinct(index, 1))

@@ -185,6 +185,8 @@ fn rebase(e: &mut Expr, slot: usize) {
                 column,
                 load,
             },
+            ExprKind::Enclosing(1, e) => e.kind,
+            ExprKind::Enclosing(level, e) => ExprKind::Enclosing(level - 1, e),
             other => other,
         };
     });

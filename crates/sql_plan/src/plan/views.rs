@@ -45,6 +45,18 @@ impl ViewFrame<'_> {
     pub(super) fn at(&self) -> usize {
         self.at
     }
+
+    /// The account with whose rights the view's query runs; `None` for that of the session.
+    pub(super) fn definer(&self) -> Option<&str> {
+        let mut frame = Some(self);
+        while let Some(within) = frame {
+            if !within.view.invoker {
+                return Some(&within.view.definer);
+            }
+            frame = within.up;
+        }
+        None
+    }
 }
 
 fn invalid(view: &View) -> SqlError {

@@ -88,6 +88,7 @@ pub(super) const INFORMATION_SCHEMA: &[VirtualTable] = &[
     entry("ENABLED_ROLES", || columns_of(ENABLED_ROLES)),
     entry("ENGINES", || columns_of(ENGINES)),
     entry("EVENTS", || columns_of(EVENTS)),
+    entry("EVENT_FAILURES", || columns_of(EVENT_FAILURES)),
     entry("FILES", || columns_of(FILES)),
     entry("KEYWORDS", || columns_of(KEYWORDS)),
     entry("KEY_COLUMN_USAGE", || columns_of(KEY_COLUMN_USAGE)),
@@ -193,6 +194,16 @@ const DEADLOCKS: &[&[(&str, T)]] = &[
     ],
     WAITING_SESSION,
     WAITED_LOCK,
+];
+
+/// One row for each event that has failed since the server started.
+const EVENT_FAILURES: &[(&str, T)] = &[
+    ("EVENT_SCHEMA", T::Name),
+    ("EVENT_NAME", T::Name),
+    ("FAILURES", T::BigUnsigned),
+    ("LAST_FAILED", T::Moment),
+    ("ERRNO", T::Unsigned),
+    ("MESSAGE", T::Long),
 ];
 
 /// One row for each pair of waiting and blocking transaction.

@@ -315,6 +315,13 @@ impl Collation {
             .map_or(self, |(id, _)| Collation(id))
     }
 
+    /// Whether sort keys have several levels of weights, so that the key of a text does not begin
+    /// with those of the text's beginnings.
+    #[must_use]
+    pub fn has_levels(self) -> bool {
+        matches!(self.scheme(), Scheme::UcaLevels(_))
+    }
+
     /// LIKE: `%` matches any characters, `_` one, and the character after
     /// `escape` itself. Characters are compared one by one, so trailing
     /// spaces count.

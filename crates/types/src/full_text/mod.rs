@@ -4,11 +4,11 @@
 //! ```text
 //! text  --words-->  Document                     terms of an index, positions of phrases
 //! AGAINST('+a "b c"')  --Query::boolean-->  Query
-//! (Query, Document, Frequencies)  --rank-->  relevance, 0 for a row that does not match
+//! (Query, Document, Frequencies)  --rank-->  relevance, none for a row that does not match
 //! ```
 //!
-//! A query is evaluated document by document, so that the same code serves the rows that an index
-//! finds and a model that has none. Texts are UTF-8; a caller converts those of other character
+//! A query is evaluated document by document. A [`Document`] is made of a row's texts; an
+//! [`IndexedDocument`] is what an index knows of a row that it found. Texts are UTF-8; a caller converts those of other character
 //! sets ([`crate::Charset::convert`]).
 //!
 //! Invariants:
@@ -25,8 +25,6 @@
 //! prefix is independent of phrases, and of words that it also finds; words that stand together as
 //! `foo.bar` each have the operator before them.
 //!
-//! No statement uses this module yet: FULLTEXT indexes and MATCH are refused (docs/compat.md).
-//!
 //! Rejected: segmentation by Unicode's rules (UAX 29). InnoDB's words are runs of letters, digits
 //! and underscores, which a character's class alone decides.
 
@@ -35,5 +33,5 @@ mod rank;
 mod words;
 
 pub use query::{MAX_NESTING, Query, SyntaxError};
-pub use rank::{Document, Frequencies};
-pub use words::{DEFAULT_STOPWORDS, Word, WordRules, ngrams, words};
+pub use rank::{Document, Frequencies, IndexedDocument, Occurrences, Ranking};
+pub use words::{DEFAULT_STOPWORDS, TextParser, Word, WordRules, ngrams, words};

@@ -12,7 +12,7 @@
 //! A word that holds characters of no word, as `foo-bar` in a text or `foo.bar`, is several words
 //! with the operator of the first.
 
-use super::words::{WordRules, words};
+use super::words::{TextParser, WordRules, words};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -25,6 +25,27 @@ pub struct Query {
     pub(super) clauses: Vec<Clause>,
     /// Distinct terms, in the order of the search.
     pub(super) terms: Vec<Term>,
+    pub(super) phrases: Vec<Phrase>,
+}
+
+/// Words that stand together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Phrase {
+    /// The words from the first indexed one on.
+    pub(super) words: Vec<String>,
+    /// The indexed ones.
+    pub(super) parts: Vec<PhrasePart>,
+    /// Number of words among which all are to be found, for `@`.
+    pub(super) distance: Option<u64>,
+}
+
+/// An indexed word of a phrase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PhrasePart {
+    /// Position in [`Query::terms`].
+    pub(super) term: usize,
+    /// Position in [`Phrase::words`].
+    pub(super) offset: usize,
 }
 
 /// A word that is looked up.
@@ -61,18 +82,13 @@ pub(super) enum Operator {
     Negated,
 }
 
-/// What a clause searches for. Numbers are positions in [`Query::terms`].
+/// What a clause searches for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Operand {
+    /// A position in [`Query::terms`].
     Term(usize),
-    Phrase {
-        /// The words of the phrase from the first indexed one on.
-        words: Vec<String>,
-        /// The indexed ones.
-        terms: Vec<usize>,
-        /// Number of words among which all are to be found, for `@`.
-        distance: Option<u64>,
-    },
+    /// A position in [`Query::phrases`].
+    Phrase(usize),
     Group(Vec<Clause>),
 }
 
@@ -113,29 +129,56 @@ impl Token<'_> {
 impl Query {
     /// A natural language search: a row matches that has any of the words.
     #[must_use]
-    pub fn natural(text: &str, rules: &WordRules<'_>) -> Query {
+    pub fn natural(text: &str, rules: &WordRules) -> Query {
         let mut terms = Terms::default();
         let mut clauses = Vec::new();
-        for word in words(text).filter(|word| rules.is_indexed(word.text)) {
+        for word in rules.tokens(text).filter(|word| rules.is_indexed(word)) {
             clauses.push(Clause {
                 operator: Operator::Optional,
-                operand: Operand::Term(terms.add(word.text, false, rules)),
+                operand: Operand::Term(terms.add(word, false, rules)),
             });
         }
         let terms = terms.terms;
-        Query { clauses, terms }
+        Query {
+            clauses,
+            terms,
+            phrases: Vec::new(),
+        }
+    }
+
+    /// Adds words that a row may have, too: a natural language search with query expansion. Words
+    /// of the search are not added again.
+    pub fn expand<'w>(&mut self, words: impl IntoIterator<Item = &'w str>, rules: &WordRules) {
+        let mut terms = Terms::default();
+        for term in std::mem::take(&mut self.terms) {
+            terms.keep(term, rules);
+        }
+        for word in words {
+            let known = terms.terms.len();
+            let term = terms.add(word, false, rules);
+            if term < known {
+                terms.forget_use(term);
+                continue;
+            }
+            self.clauses.push(Clause {
+                operator: Operator::Optional,
+                operand: Operand::Term(term),
+            });
+        }
+        self.terms = terms.terms;
     }
 
     /// A boolean search.
     ///
     /// # Errors
     /// The text is malformed.
-    pub fn boolean(text: &str, rules: &WordRules<'_>) -> Result<Query, SyntaxError> {
+    pub fn boolean(text: &str, rules: &WordRules) -> Result<Query, SyntaxError> {
         let mut parser = Parser {
             rest: text,
             token: Token::End,
             rules,
             terms: Terms::default(),
+            phrases: Vec::new(),
         };
         parser.advance();
         let clauses = parser.clauses(0)?;
@@ -143,14 +186,44 @@ impl Query {
             Token::End => {}
             _ => return Err(parser.unexpected("$end")),
         }
-        let terms = parser.terms.terms;
-        Ok(Query { clauses, terms })
+        Ok(Query {
+            clauses,
+            terms: parser.terms.terms,
+            phrases: parser.phrases,
+        })
     }
 
     /// Number of distinct terms, which [`super::Frequencies`] counts.
     #[must_use]
     pub fn term_count(&self) -> usize {
         self.terms.len()
+    }
+
+    /// The terms, each with whether longer words match, too.
+    pub fn terms(&self) -> impl Iterator<Item = (&str, bool)> {
+        let terms = self.terms.iter();
+        terms.map(|term| (term.word.as_str(), term.prefix))
+    }
+
+    /// Whether the places of a term in a document are needed: it is part of a phrase.
+    #[must_use]
+    pub fn needs_positions(&self, term: usize) -> bool {
+        let mut phrases = self.phrases.iter();
+        phrases.any(|phrase| phrase.parts.iter().any(|part| part.term == term))
+    }
+
+    /// The phrases that have words which are not indexed, by number, as their words. An index
+    /// cannot tell whether a document has them.
+    pub fn phrases_with_gaps(&self) -> impl Iterator<Item = (usize, &[String])> {
+        let phrases = self.phrases.iter().enumerate();
+        let gaps = phrases.filter(|(_, phrase)| phrase.has_gaps());
+        gaps.map(|(number, phrase)| (number, phrase.words.as_slice()))
+    }
+}
+
+impl Phrase {
+    pub(super) fn has_gaps(&self) -> bool {
+        self.distance.is_none() && self.parts.len() < self.words.len()
     }
 }
 
@@ -163,8 +236,23 @@ struct Terms {
 }
 
 impl Terms {
+    /// Takes over a term of another search.
+    fn keep(&mut self, term: Term, rules: &WordRules) {
+        let mut key = Vec::new();
+        rules.collation.sort_key(term.word.as_bytes(), &mut key);
+        self.positions.insert((key, term.prefix), self.terms.len());
+        self.terms.push(term);
+    }
+
+    /// Undoes a use that [`Terms::add`] counted.
+    fn forget_use(&mut self, position: usize) {
+        if let Some(term) = self.terms.get_mut(position) {
+            term.uses -= 1;
+        }
+    }
+
     /// Returns the position of a term, which is added if it is new.
-    fn add(&mut self, word: &str, prefix: bool, rules: &WordRules<'_>) -> usize {
+    fn add(&mut self, word: &str, prefix: bool, rules: &WordRules) -> usize {
         let mut key = Vec::new();
         rules.collation.sort_key(word.as_bytes(), &mut key);
         let new = self.terms.len();
@@ -184,8 +272,9 @@ impl Terms {
 struct Parser<'t, 'r> {
     rest: &'t str,
     token: Token<'t>,
-    rules: &'r WordRules<'r>,
+    rules: &'r WordRules,
     terms: Terms,
+    phrases: Vec<Phrase>,
 }
 
 fn is_symbol(c: char) -> bool {
@@ -298,20 +387,32 @@ impl<'t> Parser<'t, '_> {
             self.advance();
             distance = Some(digits.parse().unwrap_or(u64::MAX));
         }
-        let all = words(text).skip_while(|word| !self.rules.is_indexed(word.text));
-        let words: Vec<String> = all.map(|word| word.text.to_owned()).collect();
-        let mut terms = Vec::new();
-        for word in words.iter().filter(|word| self.rules.is_indexed(word)) {
-            terms.push(self.terms.add(word, false, self.rules));
+        Ok(self.phrase_of(text, distance))
+    }
+
+    /// The words of a text as a phrase, or as a term if it is one word.
+    fn phrase_of(&mut self, text: &str, distance: Option<u64>) -> Operand {
+        let rules = self.rules;
+        let all = rules
+            .tokens(text)
+            .skip_while(|word| !rules.is_indexed(word));
+        let words: Vec<String> = all.map(str::to_owned).collect();
+        let mut parts = Vec::new();
+        for (offset, word) in words.iter().enumerate() {
+            if rules.is_indexed(word) {
+                let term = self.terms.add(word, false, rules);
+                parts.push(PhrasePart { term, offset });
+            }
         }
-        Ok(match (terms.as_slice(), words.len()) {
-            ([single], 1) => Operand::Term(*single),
-            _ => Operand::Phrase {
-                words,
-                terms,
-                distance,
-            },
-        })
+        if let ([single], 1) = (parts.as_slice(), words.len()) {
+            return Operand::Term(single.term);
+        }
+        self.phrases.push(Phrase {
+            words,
+            parts,
+            distance,
+        });
+        Operand::Phrase(self.phrases.len() - 1)
     }
 
     /// Parses a word. `*` before it has no effect, `*` behind it makes a prefix.
@@ -326,6 +427,17 @@ impl<'t> Parser<'t, '_> {
         let prefix = self.token == Token::Symbol('*');
         if prefix {
             self.advance();
+        }
+        if let TextParser::Ngrams(size) = self.rules.parser {
+            // A short prefix finds the sequences that begin with it; a longer one is a phrase.
+            let short = text.chars().count() < usize::try_from(size).unwrap_or(usize::MAX);
+            let operand = if short {
+                Operand::Term(self.terms.add(text, prefix, self.rules))
+            } else {
+                self.phrase_of(text, None)
+            };
+            out.push(Clause { operator, operand });
+            return Ok(());
         }
         for (n, word) in words(text).enumerate() {
             // A first word that is too short stays, and finds nothing.

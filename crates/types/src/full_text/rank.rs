@@ -6,8 +6,8 @@
 //! `-`. `>` and `<` move the rank by 1, at most to 1 and -1 before the terms are added. `~` applies
 //! to a document that an operand before it has found.
 
-use super::query::{Clause, Operand, Operator, Query, Term};
-use super::words::{WordRules, words};
+use super::query::{Clause, Operand, Operator, Phrase, PhrasePart, Query, Term};
+use super::words::WordRules;
 use crate::collation::Collation;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -35,11 +35,30 @@ pub struct Frequencies {
 
 /// A term in a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Occurrences {
+pub struct Occurrences<'p> {
     /// Number of distinct words that match: several only for a prefix.
-    distinct: u64,
+    pub distinct: u64,
     /// Number of times that the document has the last of them.
-    frequency: u64,
+    pub frequency: u64,
+    /// The numbers of these words in the document, ascending, if the search needs them
+    /// ([`Query::needs_positions`]).
+    pub positions: &'p [u32],
+}
+
+/// A document of which an index knows the terms of a search.
+#[derive(Clone, Copy)]
+pub struct IndexedDocument<'p> {
+    /// By position in [`Query::terms`].
+    pub terms: &'p [Occurrences<'p>],
+    /// Whether the document does not have a phrase with words that are not indexed, though the
+    /// places of the others fit ([`Query::phrases_with_gaps`]).
+    pub lacks: &'p dyn Fn(usize) -> bool,
+}
+
+/// What a search asks of a document.
+trait Searched {
+    fn occurrences(&self, query: &Query, term: usize) -> Occurrences<'_>;
+    fn has_phrase(&self, query: &Query, number: usize, phrase: &Phrase) -> bool;
 }
 
 /// A document that a search found.
@@ -50,6 +69,13 @@ struct Found {
 }
 
 impl Found {
+    fn with(terms: impl IntoIterator<Item = usize>) -> Found {
+        Found {
+            terms: terms.into_iter().collect(),
+            adjustment: 0.0,
+        }
+    }
+
     fn merge(&mut self, other: Found) {
         self.terms.extend(other.terms);
         self.adjust(other.adjustment);
@@ -63,10 +89,9 @@ impl Found {
 impl<'t> Document<'t> {
     /// Collects the words of the texts of a row's columns.
     #[must_use]
-    pub fn new(texts: &[&'t str], rules: &WordRules<'_>) -> Document<'t> {
+    pub fn new(texts: &[&'t str], rules: &WordRules) -> Document<'t> {
         let collation = rules.collation;
-        let all = texts.iter().flat_map(|text| words(text));
-        let words: Vec<&str> = all.map(|word| word.text).collect();
+        let words: Vec<&str> = texts.iter().flat_map(|text| rules.tokens(text)).collect();
         let indexed = words.iter().copied().filter(|word| rules.is_indexed(word));
         let mut sorted: Vec<&str> = indexed.collect();
         sorted.sort_unstable_by(|a, b| collation.compare(a.as_bytes(), b.as_bytes()));
@@ -93,7 +118,7 @@ impl<'t> Document<'t> {
         word.get(..start).is_some_and(|s| self.equal(s, &term.word))
     }
 
-    fn occurrences(&self, term: &Term) -> Occurrences {
+    fn occurrences_of(&self, term: &Term) -> Occurrences<'static> {
         let before = |word: &&str| {
             let order = self
                 .collation
@@ -116,7 +141,9 @@ impl<'t> Document<'t> {
         occurrences
     }
 
-    fn has_phrase(&self, phrase: &[String]) -> bool {
+    /// Whether the words stand together somewhere in the document.
+    #[must_use]
+    pub fn has_words(&self, phrase: &[String]) -> bool {
         let equal = |window: &[&str]| window.iter().zip(phrase).all(|(a, b)| self.equal(a, b));
         !phrase.is_empty() && self.words.windows(phrase.len()).any(equal)
     }
@@ -143,13 +170,103 @@ impl<'t> Document<'t> {
     }
 }
 
+impl Searched for Document<'_> {
+    fn occurrences(&self, query: &Query, term: usize) -> Occurrences<'_> {
+        let term = query.terms.get(term);
+        term.map_or_else(Occurrences::default, |term| self.occurrences_of(term))
+    }
+
+    fn has_phrase(&self, query: &Query, _: usize, phrase: &Phrase) -> bool {
+        match phrase.distance {
+            None => self.has_words(&phrase.words),
+            Some(distance) => {
+                let terms = phrase.parts.iter();
+                let wanted: Vec<&Term> = terms.filter_map(|p| query.terms.get(p.term)).collect();
+                self.has_within(&wanted, distance)
+            }
+        }
+    }
+}
+
+impl IndexedDocument<'_> {
+    fn positions(&self, part: &PhrasePart) -> &[u32] {
+        let found = self.terms.get(part.term);
+        found.map_or(&[], |found| found.positions)
+    }
+
+    /// Whether the indexed words have their distances somewhere.
+    fn fits(&self, phrase: &Phrase) -> bool {
+        let Some((first, others)) = phrase.parts.split_first() else {
+            return false;
+        };
+        let starts = self.positions(first).iter();
+        starts.copied().any(|start| {
+            others.iter().all(|part| {
+                let distance = u32::try_from(part.offset - first.offset).ok();
+                let wanted = distance.and_then(|distance| start.checked_add(distance));
+                let places = self.positions(part);
+                wanted.is_some_and(|wanted| places.binary_search(&wanted).is_ok())
+            })
+        })
+    }
+
+    /// Whether `distance` consecutive words contain all parts: a merge of their places, with the
+    /// last place of each part.
+    fn has_within(&self, parts: &[PhrasePart], distance: u64) -> bool {
+        let mut rests: Vec<&[u32]> = parts.iter().map(|part| self.positions(part)).collect();
+        let mut places: Vec<Option<u32>> = vec![None; rests.len()];
+        loop {
+            let heads = rests.iter().filter_map(|rest| rest.first().copied());
+            let Some(at) = heads.min() else {
+                return false;
+            };
+            for (place, rest) in places.iter_mut().zip(&mut rests) {
+                if let Some((head, behind)) = rest.split_first()
+                    && *head == at
+                {
+                    *place = Some(at);
+                    *rest = behind;
+                }
+            }
+            // `None` is the least: a part has no place yet.
+            let first = places.iter().min().copied().flatten();
+            if first.is_some_and(|first| u64::from(at - first) < distance) {
+                return true;
+            }
+        }
+    }
+}
+
+impl Searched for IndexedDocument<'_> {
+    fn occurrences(&self, _: &Query, term: usize) -> Occurrences<'_> {
+        self.terms.get(term).copied().unwrap_or_default()
+    }
+
+    fn has_phrase(&self, _: &Query, number: usize, phrase: &Phrase) -> bool {
+        match phrase.distance {
+            Some(distance) => self.has_within(&phrase.parts, distance),
+            None => self.fits(phrase) && !(phrase.has_gaps() && (self.lacks)(number)),
+        }
+    }
+}
+
 impl Frequencies {
+    /// The frequencies in an index of this many documents: for each term of a search, the number of
+    /// its words' entries.
+    #[must_use]
+    pub fn of_index(documents: u64, containing: Vec<u64>) -> Frequencies {
+        Frequencies {
+            documents,
+            containing,
+        }
+    }
+
     /// Counts a document.
     pub fn add(&mut self, query: &Query, document: &Document<'_>) {
         self.documents += 1;
         self.containing.resize(query.terms.len(), 0);
         for (count, term) in self.containing.iter_mut().zip(&query.terms) {
-            *count += document.occurrences(term).distinct;
+            *count += document.occurrences_of(term).distinct;
         }
     }
 
@@ -164,22 +281,75 @@ impl Frequencies {
     }
 }
 
-impl Query {
-    /// Returns the relevance of a document; `None` if it does not match.
+/// The ranking of documents by a search.
+#[derive(Clone, Debug)]
+pub struct Ranking<'q> {
+    query: &'q Query,
+    /// The idf of each term.
+    idf: Vec<f64>,
+    has_only_words: bool,
+}
+
+impl Ranking<'_> {
+    /// Whether any term makes a document match, and none is a prefix, so that
+    /// [`Ranking::rank_words`] ranks it.
     #[must_use]
-    pub fn rank(&self, document: &Document<'_>, frequencies: &Frequencies) -> Option<f32> {
-        let found = self.evaluate(&self.clauses, document)?;
-        let terms = found.terms.iter();
-        let known = terms.filter_map(|n| self.terms.get(*n).map(|term| (*n, term)));
-        let rank = known.fold(found.adjustment, |rank, (position, term)| {
-            let idf = frequencies.idf(position, term);
-            let tf = document.occurrences(term).frequency as f64;
-            rank + (tf * idf * idf) as f32
+    pub fn has_only_words(&self) -> bool {
+        self.has_only_words
+    }
+
+    /// The relevance of a document with these terms, ascending, each with its frequency.
+    #[must_use]
+    pub fn rank_words(&self, terms: impl Iterator<Item = (usize, u64)>) -> f32 {
+        terms.fold(0.0, |rank, (term, frequency)| {
+            rank + self.share(term, frequency)
+        })
+    }
+
+    /// As [`Query::rank`], for a document that an index found.
+    #[must_use]
+    pub fn rank_indexed(&self, document: &IndexedDocument<'_>) -> Option<f32> {
+        self.rank_of(document)
+    }
+
+    fn rank_of(&self, document: &impl Searched) -> Option<f32> {
+        let found = self.query.evaluate(&self.query.clauses, document)?;
+        let rank = found.terms.iter().fold(found.adjustment, |rank, term| {
+            let frequency = document.occurrences(self.query, *term).frequency;
+            rank + self.share(*term, frequency)
         });
         Some(rank)
     }
 
-    fn evaluate(&self, clauses: &[Clause], document: &Document<'_>) -> Option<Found> {
+    fn share(&self, term: usize, frequency: u64) -> f32 {
+        let idf = self.idf.get(term).copied().unwrap_or(0.0);
+        (frequency as f64 * idf * idf) as f32
+    }
+}
+
+impl Query {
+    /// Returns the relevance of a document; `None` if it does not match.
+    #[must_use]
+    pub fn rank(&self, document: &Document<'_>, frequencies: &Frequencies) -> Option<f32> {
+        self.ranking(frequencies).rank_of(document)
+    }
+
+    /// Prepares the ranking of documents that an index found.
+    #[must_use]
+    pub fn ranking(&self, frequencies: &Frequencies) -> Ranking<'_> {
+        let terms = self.terms.iter().enumerate();
+        let is_word = |clause: &Clause| {
+            clause.operator == Operator::Optional && matches!(clause.operand, Operand::Term(_))
+        };
+        Ranking {
+            query: self,
+            idf: terms.map(|(at, term)| frequencies.idf(at, term)).collect(),
+            has_only_words: self.clauses.iter().all(is_word)
+                && self.terms.iter().all(|term| !term.prefix),
+        }
+    }
+
+    fn evaluate(&self, clauses: &[Clause], document: &impl Searched) -> Option<Found> {
         let is_required = |c: &&Clause| c.operator == Operator::Required;
         let is_excluded = |c: &&Clause| c.operator == Operator::Excluded;
         let mut found: Option<Found> = None;
@@ -208,29 +378,17 @@ impl Query {
         found
     }
 
-    fn operand(&self, operand: &Operand, document: &Document<'_>) -> Option<Found> {
-        let with = |terms: &[usize]| Found {
-            terms: terms.iter().copied().collect(),
-            adjustment: 0.0,
-        };
+    fn operand(&self, operand: &Operand, document: &impl Searched) -> Option<Found> {
         match operand {
             Operand::Group(clauses) => self.evaluate(clauses, document),
             Operand::Term(n) => {
-                let found = document.occurrences(self.terms.get(*n)?);
-                (found.frequency > 0).then(|| with(&[*n]))
+                let found = document.occurrences(self, *n);
+                (found.frequency > 0).then(|| Found::with([*n]))
             }
-            Operand::Phrase {
-                words,
-                terms,
-                distance,
-            } => {
-                let wanted: Vec<&Term> = terms.iter().filter_map(|n| self.terms.get(*n)).collect();
-                let found = !wanted.is_empty()
-                    && match distance {
-                        None => document.has_phrase(words),
-                        Some(distance) => document.has_within(&wanted, *distance),
-                    };
-                found.then(|| with(terms))
+            Operand::Phrase(number) => {
+                let phrase = self.phrases.get(*number)?;
+                let found = !phrase.parts.is_empty() && document.has_phrase(self, *number, phrase);
+                found.then(|| Found::with(phrase.parts.iter().map(|part| part.term)))
             }
         }
     }

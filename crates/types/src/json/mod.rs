@@ -229,7 +229,7 @@ mod tests {
         );
         assert_eq!(
             e("[1 2]"),
-            "\"Missing a comma or ] after an array element.\" at position 3"
+            "\"Missing a comma or ']' after an array element.\" at position 3"
         );
         assert_eq!(
             e("1 2"),

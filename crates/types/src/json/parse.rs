@@ -133,7 +133,7 @@ impl Parser<'_> {
                 return Ok(Json::Array(items));
             }
             if !self.eat(b',') {
-                return self.fail("Missing a comma or ] after an array element.");
+                return self.fail("Missing a comma or ']' after an array element.");
             }
             self.skip_space();
         }
@@ -161,7 +161,7 @@ impl Parser<'_> {
                 return Ok(Json::Object(Object::from_members(members)));
             }
             if !self.eat(b',') {
-                return self.fail("Missing a comma or } after an object member.");
+                return self.fail("Missing a comma or '}' after an object member.");
             }
             self.skip_space();
         }

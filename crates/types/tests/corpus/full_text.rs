@@ -11,7 +11,7 @@ fn lines(kind: &'static str) -> impl Iterator<Item = (&'static str, &'static str
         .filter_map(move |mut line| (line.next()? == kind).then_some((line.next()?, line.next()?)))
 }
 
-fn rules() -> WordRules<'static> {
+fn rules() -> WordRules {
     WordRules::new(Collation::by_name("utf8mb4_general_ci").unwrap())
 }
 

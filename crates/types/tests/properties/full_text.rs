@@ -1,12 +1,14 @@
 //! Searches of random documents: total, and equal to a naive model.
 
 use porpoise_types::Collation;
-use porpoise_types::full_text::{Document, Frequencies, Query, WordRules};
+use porpoise_types::full_text::{
+    Document, Frequencies, IndexedDocument, Occurrences, Query, WordRules,
+};
 use proptest::prelude::*;
 
 const NAMES: [&str; 5] = ["ant", "bee", "cat", "dog", "the"];
 
-fn rules() -> WordRules<'static> {
+fn rules() -> WordRules {
     WordRules::new(Collation::by_name("utf8mb4_0900_ai_ci").unwrap())
 }
 
@@ -15,6 +17,60 @@ fn is_found(search: &str, text: &str) -> bool {
     let query = Query::boolean(search, &rules).unwrap();
     let document = Document::new(&[text], &rules);
     query.rank(&document, &Frequencies::default()).is_some()
+}
+
+/// The rank that an index gives a document, by a naive index: the words with their numbers.
+fn rank_by_index(query: &Query, text: &str, frequencies: &Frequencies) -> Option<f32> {
+    let rules = rules();
+    let equal = |a: &str, b: &str| rules.collation.equal(a.as_bytes(), b.as_bytes());
+    let begins = |word: &str, start: &str| {
+        let chars = start.chars().count();
+        let end = word
+            .char_indices()
+            .nth(chars)
+            .map_or(word.len(), |(at, _)| at);
+        equal(&word[..end], start)
+    };
+    let found = query.terms().map(|(wanted, prefix)| {
+        let tokens = (0_u32..).zip(rules.tokens(text));
+        let indexed = tokens.filter(|(_, word)| rules.is_indexed(word));
+        let matching = |word: &str| match prefix {
+            true => begins(word, wanted),
+            false => equal(word, wanted),
+        };
+        let mut places: Vec<(&str, u32)> = Vec::new();
+        places.extend(
+            indexed
+                .filter(|(_, word)| matching(word))
+                .map(|(at, word)| (word, at)),
+        );
+        places.sort_by(|a, b| rules.collation.compare(a.0.as_bytes(), b.0.as_bytes()));
+        let last = places.last().map_or("", |(word, _)| word);
+        let mut positions: Vec<u32> = places.iter().map(|(_, at)| *at).collect();
+        positions.sort_unstable();
+        let frequency = places.iter().filter(|(word, _)| equal(word, last)).count();
+        (positions, frequency as u64)
+    });
+    let found: Vec<(Vec<u32>, u64)> = found.collect();
+    let terms: Vec<Occurrences<'_>> = found
+        .iter()
+        .map(|(positions, frequency)| Occurrences {
+            distinct: 1,
+            frequency: *frequency,
+            positions,
+        })
+        .collect();
+    let document = Document::new(&[text], &rules);
+    let gaps: Vec<(usize, &[String])> = query.phrases_with_gaps().collect();
+    let lacks = |number: usize| {
+        let (_, words) = gaps.iter().find(|(n, _)| *n == number).unwrap();
+        !document.has_words(words)
+    };
+    let indexed = IndexedDocument {
+        terms: &terms,
+        lacks: &lacks,
+    };
+    query.ranking(frequencies).rank_indexed(&indexed)
 }
 
 /// A text or a search in which operators, quotes and words of several scripts meet.
@@ -40,8 +96,30 @@ proptest! {
         for query in [Some(Query::natural(&search, &rules)), boolean].into_iter().flatten() {
             let mut frequencies = Frequencies::default();
             frequencies.add(&query, &document);
-            let rank = query.rank(&document, &frequencies).unwrap_or_default();
-            prop_assert!(rank.is_finite());
+            let rank = query.rank(&document, &frequencies);
+            prop_assert!(rank.unwrap_or_default().is_finite());
+            prop_assert_eq!(rank, rank_by_index(&query, &text, &frequencies));
+        }
+    }
+
+    #[test]
+    fn an_index_ranks_a_document_as_its_text_does(
+        search in prop::collection::vec(
+            prop::sample::select(vec![
+                "ant", "bee", "cat*", "c*", "\"ant bee\"", "\"bee the cat\"", "+", "-", "~", ">",
+                "\"ant cat\" @3", "+(ant dog)",
+            ]),
+            1..6,
+        ),
+        words in document(),
+    ) {
+        let (rules, text) = (rules(), words.join(" "));
+        if let Ok(query) = Query::boolean(&search.join(" "), &rules) {
+            let document = Document::new(&[&text], &rules);
+            let mut frequencies = Frequencies::default();
+            frequencies.add(&query, &document);
+            let by_text = query.rank(&document, &frequencies);
+            prop_assert_eq!(by_text, rank_by_index(&query, &text, &frequencies));
         }
     }
 

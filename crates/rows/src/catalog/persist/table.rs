@@ -3,12 +3,14 @@
 use crate::bytes::{Reader, Writer};
 use crate::definition::{
     CheckConstraint, Colocate, Column, ColumnDefault, ColumnId, Expression, FkAction, ForeignKey,
-    Generated, GeneratedKind, Index, IndexKind, IndexPart, IndexState, LayoutDef, TableDef,
-    TableId, TableOptions,
+    FullText, Generated, GeneratedKind, Index, IndexKind, IndexPart, IndexState, LayoutDef,
+    TableDef, TableId, TableOptions,
 };
 use crate::error::{Error, Result};
 use porpoise_kv::{CounterId, SpaceId};
 use porpoise_types::Collation;
+use porpoise_types::full_text::TextParser;
+use std::sync::Arc;
 
 /// Appends the record of a table.
 pub(super) fn write_table(w: &mut Writer, t: &TableDef) {
@@ -42,6 +44,7 @@ pub(super) fn write_table(w: &mut Writer, t: &TableDef) {
     w.i64(o.created);
     write_placement(w, t);
     write_expressions(w, t);
+    write_full_text(w, t);
 }
 
 fn write_expression(w: &mut Writer, e: &Expression) {
@@ -159,6 +162,9 @@ pub(super) fn read_table(r: &mut Reader<'_>, version: u8) -> Result<TableDef> {
     if version >= 3 {
         read_expressions(r, &mut table)?;
     }
+    if version >= 7 {
+        read_full_text(r, &mut table)?;
+    }
     Ok(table)
 }
 
@@ -249,6 +255,7 @@ fn write_index(w: &mut Writer, i: &Index) {
         IndexKind::Primary => 0,
         IndexKind::Unique => 1,
         IndexKind::Plain => 2,
+        IndexKind::FullText => 3,
     });
     w.list(&i.parts, |w, part| {
         w.u32(u32::try_from(part.column).unwrap_or(u32::MAX));
@@ -274,6 +281,8 @@ fn read_index(r: &mut Reader<'_>) -> Result<Index> {
             0 => IndexKind::Primary,
             1 => IndexKind::Unique,
             2 => IndexKind::Plain,
+            // Its settings follow behind the rest of the table.
+            3 => IndexKind::FullText,
             other => return Err(Error::corrupt(&format!("index of kind {other}"))),
         },
         parts: r.list(|r| {
@@ -293,7 +302,61 @@ fn read_index(r: &mut Reader<'_>) -> Result<Index> {
         implicit: r.bool()?,
         comment: r.str()?,
         invisible: r.bool()?,
+        full_text: None,
     })
+}
+
+/// Settings of the FULLTEXT indexes by position: since format 7.
+fn write_full_text(w: &mut Writer, t: &TableDef) {
+    let indexes = t.indexes.iter().enumerate();
+    let settings = indexes.filter_map(|(at, index)| Some((at, index.full_text.clone()?)));
+    let settings: Vec<(usize, Arc<FullText>)> = settings.collect();
+    w.list(&settings, |w, (at, settings)| {
+        w.u32(u32::try_from(*at).unwrap_or(u32::MAX));
+        // Sequences of no characters are words.
+        w.u32(match settings.parser {
+            TextParser::Words => 0,
+            TextParser::Ngrams(size) => size,
+        });
+        w.u32(settings.min_chars);
+        w.u32(settings.max_chars);
+        w.bool(settings.stopwords.is_some());
+        if let Some(words) = &settings.stopwords {
+            w.list(words, |w, word| w.str(word));
+        }
+    });
+}
+
+fn read_full_text(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
+    let settings = r.list(|r| {
+        let at = r.u32()? as usize;
+        let parser = match r.u32()? {
+            0 => TextParser::Words,
+            size => TextParser::Ngrams(size),
+        };
+        let (min_chars, max_chars) = (r.u32()?, r.u32()?);
+        let stopwords = match r.bool()? {
+            true => Some(r.list(|r| r.str())?),
+            false => None,
+        };
+        let settings = FullText {
+            parser,
+            min_chars,
+            max_chars,
+            stopwords,
+        };
+        Ok((at, settings))
+    })?;
+    for (at, settings) in settings {
+        if let Some(index) = t.indexes.get_mut(at) {
+            index.full_text = Some(Arc::new(settings));
+        }
+    }
+    let bare = |i: &Index| i.is_full_text() != i.full_text.is_some();
+    if t.indexes.iter().any(bare) {
+        return Err(Error::corrupt("settings that do not suit an index"));
+    }
+    Ok(())
 }
 
 fn write_foreign_key(w: &mut Writer, k: &ForeignKey) {

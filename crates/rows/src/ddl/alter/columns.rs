@@ -91,7 +91,7 @@ pub(super) fn apply(
     let ops = key_parts(db, plan, &mut columns, ops)?;
     check_names(&columns)?;
     set_columns(plan, columns);
-    refuse_json_keys(&plan.table)?;
+    check_key_types(&plan.table)?;
     Ok(ops)
 }
 
@@ -159,8 +159,13 @@ fn key_parts(
     Ok(resolved)
 }
 
-/// 3152: a column that an index refers to has become JSON.
-fn refuse_json_keys(table: &TableDef) -> Result<()> {
+/// 3152: a column that an index refers to has become JSON. 1283: one of a FULLTEXT index has become
+/// unsuitable.
+fn check_key_types(table: &TableDef) -> Result<()> {
+    let texts = table.indexes.iter().filter(|index| index.is_full_text());
+    texts
+        .into_iter()
+        .try_for_each(|index| indexes::check_text_parts(&table.columns, index))?;
     let parts = table.indexes.iter().flat_map(|index| &index.parts);
     let mut columns = parts.filter_map(|part| table.columns.get(part.column));
     match columns.find(|c| c.ty.kind == Kind::Json) {
@@ -204,6 +209,7 @@ fn primary_columns(before: &Table, ops: &[AlterOp]) -> Vec<IndexSpec> {
         using_hash: false,
         comment: String::new(),
         invisible: false,
+        full_text: None,
     });
     added.chain(kept).collect()
 }
@@ -248,7 +254,7 @@ fn refuse_partitioning_column(before: &Table, name: &str) -> Result<()> {
     let by = before.partitioning.as_ref();
     let uses = by
         .zip(before.column(name))
-        .is_some_and(|(by, at)| by.columns.contains(&at));
+        .is_some_and(|(by, at)| by.all_columns().any(|c| c == at));
     if uses {
         Err(errors::partitioning_column(name))
     } else {

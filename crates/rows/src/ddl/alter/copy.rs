@@ -300,8 +300,8 @@ impl Db {
             unique_position: None,
         }));
         for (position, index) in table.indexes.iter().enumerate() {
-            let mut value = Vec::new();
-            let keys = if index.kind == IndexKind::Primary {
+            if index.kind == IndexKind::Primary {
+                let mut value = Vec::new();
                 encode_with(table, values, &heads, stamp, &mut value)?;
                 if value.len() > self.row_limit {
                     return Err(Error::RowTooBig {
@@ -309,16 +309,20 @@ impl Db {
                         limit: self.row_limit,
                     });
                 }
-                vec![(primary.to_vec(), !table.hidden_key)]
-            } else {
-                index.append_entry_value(primary, &mut value);
-                index.entry_keys(table, position, values, primary)
-            };
-            out.extend(keys.into_iter().map(|(key, exclusive)| Entry {
-                space: table.space(position, &key),
-                key,
-                value: value.clone(),
-                unique_position: exclusive.then_some((n, position)),
+                out.push(Entry {
+                    space: table.space(position, primary),
+                    key: primary.to_vec(),
+                    value,
+                    unique_position: (!table.hidden_key).then_some((n, position)),
+                });
+                continue;
+            }
+            let entries = table.whole_entries(position, values, primary)?;
+            out.extend(entries.into_iter().map(|entry| Entry {
+                space: table.space(position, &entry.key),
+                key: entry.key,
+                value: entry.value,
+                unique_position: entry.exclusive.then_some((n, position)),
             }));
         }
         let added = out.get(before..).unwrap_or(&[]);

@@ -190,7 +190,7 @@ fn add_declared_index(plan: &mut Plan, spec: &IndexSpec) -> Result<()> {
 /// Drops the indexes that were created only for a foreign key and whose work the added one can do
 /// (manual, "FOREIGN KEY Constraints", on implicit indexes).
 fn drop_superseded(plan: &mut Plan, added: &Index) {
-    if plan.table.array_column(added).is_some() {
+    if plan.table.array_column(added).is_some() || added.is_full_text() {
         return;
     }
     let goes = |i: &Index| i.implicit && i.kind == IndexKind::Plain && has_prefix_parts(added, i);

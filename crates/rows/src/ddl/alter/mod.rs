@@ -28,7 +28,7 @@ use super::{
 };
 use crate::catalog::Catalog;
 use crate::db::Db;
-use crate::definition::{ColumnId, Index, TableDef, TableId};
+use crate::definition::{ColumnId, Index, IndexKind, TableDef, TableId};
 use crate::error::Result;
 use crate::overflow;
 use crate::progress::Stage;
@@ -191,6 +191,10 @@ impl Db {
         if ops.iter().any(|op| matches!(op, AlterOp::AddForeignKey(_))) {
             return Err(errors::temporary_foreign_key());
         }
+        let full_text = |op: &AlterOp| matches!(op, AlterOp::AddIndex(spec) if spec.kind == IndexKind::FullText);
+        if ops.iter().any(full_text) {
+            return Err(errors::full_text_of_temporary());
+        }
         // Names of its constraints cannot collide with those of other tables, and it has no foreign
         // keys.
         let mut plan = plan(self, &Catalog::default(), before, cx, ops, cast)?;
@@ -256,14 +260,14 @@ impl Db {
         // The statement may have added a column whose values may overflow.
         let overflow = table.may_overflow() && (*rewrite || table.overflow_spaces.is_empty());
         if overflow {
-            let partitions = 0..table.partition_count();
+            let partitions = 0..table.leaf_count();
             specs.extend(partitions.map(|p| spaces::overflow_space(table, p)));
         }
         if specs.is_empty() {
             return Ok(Vec::new());
         }
         let made = self.engine().create_spaces(&specs)?;
-        let mut given = made.chunks(table.partition_count().max(1));
+        let mut given = made.chunks(table.leaf_count().max(1));
         for index in table.indexes.iter_mut().filter(|i| wanted(i)) {
             index.spaces = given.next().unwrap_or(&[]).to_vec();
         }

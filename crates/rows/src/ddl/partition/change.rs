@@ -33,7 +33,7 @@ pub enum PartitionChange {
     AddCount(usize),
     /// DROP PARTITION.
     Drop(Vec<String>),
-    /// TRUNCATE PARTITION; no names: ALL.
+    /// TRUNCATE PARTITION of partitions and subpartitions; no names: ALL.
     Truncate(Vec<String>),
     /// COALESCE PARTITION n.
     Coalesce(usize),
@@ -158,7 +158,7 @@ impl Db {
         })
     }
 
-    /// Copies the rows of an old partition to their new partitions.
+    /// Copies the rows of an old leaf to their new leaves.
     fn redistribute(
         &self,
         cx: &DdlCx<'_>,
@@ -206,12 +206,9 @@ fn copy_row(
     let mut primary = key.to_vec();
     if after.hidden_key {
         primary.truncate(8);
-        if let Some(p) = after
-            .partitioning
-            .as_ref()
-            .and_then(|by| by.partitions.get(at))
-        {
-            primary.extend_from_slice(&p.id.to_be_bytes());
+        let by = after.partitioning.as_ref();
+        if let Some(id) = by.and_then(|by| by.leaf_id(at)) {
+            primary.extend_from_slice(&id.to_be_bytes());
         }
     }
     let put = |txn: &mut dyn kv::Txn, space: Option<&SpaceId>, key: &[u8], value: &[u8]| {

@@ -1,7 +1,7 @@
 //! The rules of MySQL's PARTITION BY (manual, "Restrictions and Limitations on
 //! Partitioning", and the error reference for the texts).
 
-use crate::definition::{IndexKind, TableDef};
+use crate::definition::{Index, IndexKind, TableDef};
 use crate::error::{Error, Result};
 use crate::partition::expr::{MAX_DEPTH, PartitionExpr};
 use crate::partition::{MAX_PARTITIONS, Method, PartitionBound, Partitioning};
@@ -11,6 +11,12 @@ use std::collections::HashSet;
 
 pub(super) fn refuse(code: u16, message: impl Into<String>) -> Error {
     Error::refused(code, "HY000", message)
+}
+
+/// 1735: no partition or subpartition of that name.
+pub(super) fn unknown(name: &str, table: &TableDef) -> Error {
+    let text = format!("Unknown partition '{name}' in table '{}'", table.name);
+    refuse(1735, text)
 }
 
 /// Checks a table's partitioning as a whole, its keys included.
@@ -24,21 +30,41 @@ pub(crate) fn check(table: &TableDef) -> Result<()> {
             "Number of partitions = 0 is not an allowed value",
         ));
     }
-    if by.partitions.len() > MAX_PARTITIONS {
+    if by.sub.is_some() && by.method.is_hash() {
+        return Err(refuse(
+            1500,
+            "It is only possible to mix RANGE/LIST partitioning with HASH/KEY partitioning for \
+             subpartitioning",
+        ));
+    }
+    if by.leaf_count() > MAX_PARTITIONS {
         return Err(refuse(
             1499,
             "Too many partitions (including subpartitions) were defined",
         ));
     }
-    check_columns(table, by)?;
+    if table.indexes.iter().any(Index::is_full_text) {
+        let text = "The used table type doesn't support FULLTEXT indexes";
+        return Err(refuse(1214, text));
+    }
+    check_columns(table, by.method, &by.columns, by.expr.as_ref())?;
+    if let Some(sub) = &by.sub {
+        check_columns(table, sub.method, &sub.columns, sub.expr.as_ref())?;
+    }
     unique_keys(table, by)?;
     check_names(by)?;
     check_bounds(table, by)
 }
 
-fn check_columns(table: &TableDef, by: &Partitioning) -> Result<()> {
-    if by.columns.is_empty() {
-        return match &by.expr {
+/// Checks the columns or the expression of PARTITION BY or SUBPARTITION BY.
+fn check_columns(
+    table: &TableDef,
+    method: Method,
+    columns: &[usize],
+    expr: Option<&PartitionExpr>,
+) -> Result<()> {
+    if columns.is_empty() {
+        return match expr {
             Some(_) => Err(constant()),
             None => Err(refuse(
                 1488,
@@ -46,17 +72,17 @@ fn check_columns(table: &TableDef, by: &Partitioning) -> Result<()> {
             )),
         };
     }
-    if by.expr.as_ref().is_some_and(|e| e.depth() > MAX_DEPTH) {
+    if expr.is_some_and(|e| e.depth() > MAX_DEPTH) {
         return Err(refuse(1564, "This partition function is not allowed"));
     }
-    for column in by.columns.iter().filter_map(|c| table.columns.get(*c)) {
+    for column in columns.iter().filter_map(|c| table.columns.get(*c)) {
         if column.ty.is_blob() || column.ty.kind == Kind::Json {
             return Err(refuse(
                 1502,
                 "A BLOB field is not allowed in partition function",
             ));
         }
-        let listed = matches!(by.method, Method::RangeColumns | Method::ListColumns);
+        let listed = matches!(method, Method::RangeColumns | Method::ListColumns);
         let allowed = column.ty.is_integer()
             || matches!(column.ty.kind, Kind::Date | Kind::DateTime | Kind::Time)
             || column.ty.is_string();
@@ -70,7 +96,7 @@ fn check_columns(table: &TableDef, by: &Partitioning) -> Result<()> {
             ));
         }
     }
-    check_expression(table, by)
+    expr.map_or(Ok(()), |expr| check_expression(table, expr))
 }
 
 fn constant() -> Error {
@@ -82,10 +108,7 @@ fn constant() -> Error {
 }
 
 /// The expression must be of integer type, and must not depend on a time zone.
-fn check_expression(table: &TableDef, by: &Partitioning) -> Result<()> {
-    let Some(expr) = &by.expr else {
-        return Ok(());
-    };
+fn check_expression(table: &TableDef, expr: &PartitionExpr) -> Result<()> {
     let wrong_type = || refuse(1491, "The PARTITION function returns the wrong type");
     if let PartitionExpr::Column(at) = expr {
         let column = table.columns.get(*at);
@@ -163,14 +186,14 @@ fn check_date_argument(
 
 fn unique_keys(table: &TableDef, by: &Partitioning) -> Result<()> {
     for (n, index) in table.indexes.iter().enumerate() {
-        if index.kind == IndexKind::Plain || (n == 0 && table.hidden_key) {
+        if !index.kind.is_unique() || (n == 0 && table.hidden_key) {
             continue;
         }
-        let has = |c: &usize| {
+        let has = |c: usize| {
             let mut parts = index.parts.iter();
-            parts.any(|p| p.column == *c && p.prefix.is_none())
+            parts.any(|p| p.column == c && p.prefix.is_none())
         };
-        if !by.columns.iter().all(has) {
+        if !by.all_columns().all(has) {
             let what = match index.kind {
                 IndexKind::Primary => "PRIMARY KEY",
                 _ => "UNIQUE INDEX",
@@ -189,16 +212,17 @@ fn unique_keys(table: &TableDef, by: &Partitioning) -> Result<()> {
 
 fn check_names(by: &Partitioning) -> Result<()> {
     let mut seen = HashSet::new();
-    for partition in &by.partitions {
-        super::super::check_name(&partition.name)?;
-        if partition.name.is_empty() || partition.name.ends_with(' ') {
+    let names = by.partitions.iter().flat_map(|partition| {
+        let subpartitions = partition.subpartitions.iter().map(|sub| &sub.name);
+        std::iter::once(&partition.name).chain(subpartitions)
+    });
+    for name in names {
+        super::super::check_name(name)?;
+        if name.is_empty() || name.ends_with(' ') {
             return Err(refuse(1567, "Incorrect partition name"));
         }
-        if !seen.insert(partition.name.to_lowercase()) {
-            return Err(refuse(
-                1517,
-                format!("Duplicate partition name {}", partition.name),
-            ));
+        if !seen.insert(name.to_lowercase()) {
+            return Err(refuse(1517, format!("Duplicate partition name {name}")));
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! EXCHANGE PARTITION: the rows of a partition and those of a table change places.
+//! EXCHANGE PARTITION: the rows of a partition or subpartition and those of a table change places.
 //!
-//! A partition consists of spaces, one for each index and one for overflow values, and so does a
+//! A partition (here: a leaf) consists of spaces, one for each index and one for overflow values, and so does a
 //! table without partitions. If rows of both are read alike (the same columns with the same ids, the
 //! same layouts, declared keys), their spaces change owners and no row is touched. Otherwise the rows of
 //! both are copied into new spaces, each written as the other table writes its rows. Either way the
@@ -20,7 +20,7 @@
 
 use super::super::alter::{CopyOptions, strict_cast};
 use super::super::{DdlCx, DdlOutcome, errors, spaces};
-use super::check::refuse;
+use super::check::{refuse, unknown};
 use crate::catalog::Catalog;
 use crate::db::Db;
 use crate::definition::{Column, ColumnId, Index, LayoutDef, TableDef};
@@ -35,7 +35,7 @@ use std::sync::Arc;
 pub struct Exchange {
     /// The partitioned table.
     pub table: (String, String),
-    /// Its partition.
+    /// Its partition, or its subpartition.
     pub partition: String,
     /// The other table.
     pub with: (String, String),
@@ -248,7 +248,8 @@ impl Db {
     }
 }
 
-/// Checks that a partition can be exchanged with a table. Returns the partition's position.
+/// Checks that a partition or subpartition can be exchanged with a table. Returns its position among
+/// the leaves.
 fn check(table: &Table, partition: &str, with: &Table) -> Result<usize> {
     let Some(by) = &table.partitioning else {
         return Err(refuse(
@@ -263,12 +264,14 @@ fn check(table: &Table, partition: &str, with: &Table) -> Result<usize> {
         );
         return Err(refuse(1732, text));
     }
-    let at = by.partition(partition).ok_or_else(|| {
-        refuse(
-            1735,
-            format!("Unknown partition '{partition}' in table '{}'", table.name),
-        )
-    })?;
+    if by.sub.is_some() && by.partition(partition).is_some() {
+        return Err(refuse(
+            1734,
+            "Subpartitioned table, use subpartition instead of partition",
+        ));
+    }
+    let leaf = by.named_leaves(partition);
+    let at = leaf.ok_or_else(|| unknown(partition, table))?.start;
     let related = |t: &Table| !t.foreign_keys.is_empty() || !t.referenced_by.is_empty();
     if let Some(found) = [with, table].into_iter().find(|t| related(t)) {
         let text = format!(

@@ -1,18 +1,21 @@
 //! Plans a change of partitions: the new list of partitions, and the old ones whose rows are
 //! redistributed. Does not access rows.
+//!
+//! Clauses change whole partitions, and a partition keeps its subpartitions; only TRUNCATE names
+//! single subpartitions. The plan is in leaves (see [`crate::partition`]).
 
 use super::PartitionChange;
-use super::check::refuse;
+use super::check::{refuse, unknown};
 use crate::definition::TableDef;
 use crate::error::{Error, Result};
-use crate::partition::{Method, Partition, PartitionBound, Partitioning};
+use crate::partition::{Method, Partition, PartitionBound, Partitioning, default_name};
 
 /// Plan of a partition change.
 pub(super) struct Plan {
     pub(super) after: TableDef,
-    /// For each new partition, the position of the old one whose spaces it keeps.
+    /// For each new leaf, the position of the old one whose spaces it keeps.
     pub(super) kept_from: Vec<Option<usize>>,
-    /// Positions of old partitions whose rows are redistributed.
+    /// Positions of old leaves whose rows are redistributed.
     pub(super) redistributed: Vec<usize>,
 }
 
@@ -54,16 +57,19 @@ fn positions(by: &Partitioning, names: &[String], what: &str) -> Result<Vec<usiz
 /// MySQL's refusals (1481 to 1520).
 pub(super) fn plan(before: &TableDef, change: &PartitionChange) -> Result<Plan> {
     let mut after = before.clone();
-    let old = before.partition_count();
+    let old = before.leaf_count();
     let (by, kept, redistributed) = match (change, &before.partitioning) {
         (PartitionChange::By(by), _) => {
-            let fresh = vec![None; by.partitions.len()];
+            let fresh = vec![None; by.leaf_count()];
             (Some(by.clone()), fresh, (0..old).collect())
         }
         (_, None) => return Err(not_partitioned()),
         (PartitionChange::Remove, Some(_)) => (None, vec![None], (0..old).collect()),
         (change, Some(by)) => {
-            let (by, kept, redistributed) = rearrange(by.clone(), change)?;
+            let (by, kept, redistributed) = match change {
+                PartitionChange::Truncate(names) => truncate_partitions(before, by.clone(), names)?,
+                change => leaves_of(rearrange(by.clone(), change)?),
+            };
             (Some(by), kept, redistributed)
         }
     };
@@ -75,7 +81,20 @@ pub(super) fn plan(before: &TableDef, change: &PartitionChange) -> Result<Plan> 
     })
 }
 
+/// The new partitioning, for each new partition the position of the old one that it keeps, and the
+/// positions of those that are redistributed.
 type Rearrangement = (Partitioning, Vec<Option<usize>>, Vec<usize>);
+
+/// The same in positions of leaves.
+fn leaves_of((by, kept, redistributed): Rearrangement) -> Rearrangement {
+    let each = by.leaves_per_partition();
+    let kept = kept.into_iter();
+    let kept = kept.flat_map(|old| (0..each).map(move |sub| old.map(|old| old * each + sub)));
+    let redistributed = redistributed.into_iter();
+    let redistributed = redistributed.flat_map(|old| old * each..(old + 1) * each);
+    let (kept, redistributed) = (kept.collect(), redistributed.collect());
+    (by, kept, redistributed)
+}
 
 fn rearrange(by: Partitioning, change: &PartitionChange) -> Result<Rearrangement> {
     match change {
@@ -83,9 +102,10 @@ fn rearrange(by: Partitioning, change: &PartitionChange) -> Result<Rearrangement
         PartitionChange::AddCount(count) => add_partition_count(by, *count),
         PartitionChange::Coalesce(count) => coalesce(by, *count),
         PartitionChange::Drop(names) => drop_partitions(by, names),
-        PartitionChange::Truncate(names) => truncate_partitions(by, names),
         PartitionChange::Reorganize(names, new) => reorganize(by, names, new),
-        PartitionChange::By(_) | PartitionChange::Remove => Err(not_partitioned()),
+        PartitionChange::By(_) | PartitionChange::Remove | PartitionChange::Truncate(_) => {
+            Err(not_partitioned())
+        }
     }
 }
 
@@ -97,6 +117,12 @@ fn add_partitions(mut by: Partitioning, new: &[Partition]) -> Result<Rearrangeme
         return Ok(redistribute_all(by, old));
     }
     refuse_after_maxvalue(&by)?;
+    if has_other_count(&by, new) {
+        return Err(refuse(
+            1513,
+            "Trying to Add partition(s) with wrong number of subpartitions",
+        ));
+    }
     let mut kept: Vec<Option<usize>> = (0..old).map(Some).collect();
     kept.resize(old + new.len(), None);
     insert(&mut by, old, new);
@@ -155,12 +181,20 @@ fn drop_partitions(mut by: Partitioning, names: &[String]) -> Result<Rearrangeme
     Ok((by, kept, Vec::new()))
 }
 
-fn truncate_partitions(by: Partitioning, names: &[String]) -> Result<Rearrangement> {
-    let old = by.partitions.len();
-    let emptied = match names {
-        [] => (0..old).collect(),
-        names => positions(&by, names, "TRUNCATE")?,
-    };
+/// Empties partitions and subpartitions; in positions of leaves.
+fn truncate_partitions(
+    before: &TableDef,
+    by: Partitioning,
+    names: &[String],
+) -> Result<Rearrangement> {
+    let old = by.leaf_count();
+    let mut emptied: Vec<usize> = Vec::new();
+    for name in names {
+        emptied.extend(by.named_leaves(name).ok_or_else(|| unknown(name, before))?);
+    }
+    if names.is_empty() {
+        emptied.extend(0..old);
+    }
     let kept = (0..old).map(|n| (!emptied.contains(&n)).then_some(n));
     let kept = kept.collect();
     Ok((by, kept, Vec::new()))
@@ -191,7 +225,14 @@ fn unbounded(name: String) -> Partition {
         name,
         bound: PartitionBound::None,
         comment: String::new(),
+        subpartitions: Vec::new(),
     }
+}
+
+/// Whether a new partition has another number of subpartitions than those of the table.
+fn has_other_count(by: &Partitioning, new: &[Partition]) -> bool {
+    let count = by.sub.as_ref().map_or(0, |sub| sub.count);
+    new.iter().any(|p| p.subpartitions.len() != count)
 }
 
 /// Returns generated partition names: `p` and the next numbers, as in MySQL.
@@ -214,18 +255,23 @@ fn remove(by: &mut Partitioning, gone: &[usize]) -> Vec<Option<usize>> {
     kept
 }
 
-/// Inserts new partitions at a position, and renumbers.
+/// Inserts new partitions at a position, and numbers them and their subpartitions.
 fn insert(by: &mut Partitioning, at: usize, new: &[Partition]) {
     let mut tail = by.partitions.split_off(at.min(by.partitions.len()));
     for partition in new {
-        let id = by.next_id;
-        by.next_id += 1;
-        by.partitions.push(Partition {
-            id,
-            ..partition.clone()
-        });
+        let mut partition = partition.clone();
+        by.number(&mut partition);
+        by.partitions.push(partition);
     }
     by.partitions.append(&mut tail);
+    if let Some(sub) = &mut by.sub {
+        let is_default = |p: &Partition| {
+            let names = p.subpartitions.iter().enumerate();
+            let mut names = names.map(|(n, sub)| (default_name(&p.name, n), &sub.name));
+            names.all(|(default, name)| default == *name)
+        };
+        sub.by_number &= new.iter().all(is_default);
+    }
 }
 
 /// Redistributes all rows to all partitions.
@@ -242,6 +288,12 @@ fn reorganize(mut by: Partitioning, names: &[String], new: &[Partition]) -> Resu
     let (Some(first), Some(last)) = (gone.first().copied(), gone.last().copied()) else {
         return Err(refuse(1507, "Error in list of partitions to REORGANIZE"));
     };
+    if has_other_count(&by, new) {
+        return Err(refuse(
+            1485,
+            "Wrong number of subpartitions defined, mismatch with previous setting",
+        ));
+    }
     let old = by.partitions.len();
     if by.method.is_range() {
         if last - first + 1 != gone.len() {

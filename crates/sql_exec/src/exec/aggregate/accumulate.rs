@@ -13,11 +13,13 @@ use crate::error::SqlError;
 use crate::exec::sort::order_keys;
 use crate::exec::state::{States, size_of_row};
 use crate::exec::{ExecError, ExecResult};
+use crate::expr::BitOp;
 use crate::expr::convert;
 use crate::expr::eval::{Env, EvalCx, Slot, eval};
 use crate::expr::number::{NumberResult, Unit, to_value};
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sorting;
+use porpoise_sql_expr::functions::binary_bits::combine;
 use porpoise_types::{Decimal, Kind, Level, Value, ValueRef, Warning, cast};
 
 /// The state of an aggregate; [`super::image`] writes and reads it.
@@ -70,6 +72,11 @@ impl Accumulator {
         let state = match aggregate.kind {
             AggregateKind::CountRows | AggregateKind::Count => State::Count(0),
             AggregateKind::Min | AggregateKind::Max => State::Extreme(Value::Null),
+            AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor
+                if aggregate.ty.is_binary() =>
+            {
+                State::Extreme(Value::Null)
+            }
             AggregateKind::BitAnd => State::Bits(u64::MAX),
             AggregateKind::BitOr | AggregateKind::BitXor => State::Bits(0),
             AggregateKind::Deviation { .. } => State::Variance {
@@ -284,6 +291,11 @@ impl Accumulator {
                     _ => *bits ^ new,
                 };
             }
+            State::Extreme(bytes)
+                if aggregate.ty.is_binary() && bit_operator(aggregate).is_some() =>
+            {
+                combine_bytes(bytes, value, aggregate)?;
+            }
             State::Extreme(best) => {
                 if replaces_extreme(value, best, aggregate.kind, &arg.ty) {
                     *best = value.to_owned();
@@ -365,6 +377,14 @@ impl Accumulator {
         Ok(match (state, aggregate.kind) {
             (State::ScaledInteger { .. }, _) => Value::Null,
             (State::Count(n), _) => Value::Int(n),
+            (State::Extreme(Value::Null), kind) if bit_operator(aggregate).is_some() => {
+                let neutral = if kind == AggregateKind::BitAnd {
+                    0xff
+                } else {
+                    0
+                };
+                Value::Bytes(vec![neutral; aggregate.ty.length as usize])
+            }
             (State::Extreme(value), _) => value,
             (State::Bits(bits), _) => Value::UInt(bits),
             (State::GroupConcat(parts), _) => join_parts(aggregate, parts, env)?,
@@ -444,6 +464,28 @@ fn merge_extremes(value: Value, number: Option<(i64, Unit)>, aggregate: &Aggrega
         }
         _ => value,
     }
+}
+
+/// The operator of BIT_AND, BIT_OR and BIT_XOR.
+fn bit_operator(aggregate: &Aggregate) -> Option<BitOp> {
+    match aggregate.kind {
+        AggregateKind::BitAnd => Some(BitOp::And),
+        AggregateKind::BitOr => Some(BitOp::Or),
+        AggregateKind::BitXor => Some(BitOp::Xor),
+        _ => None,
+    }
+}
+
+/// Adds a binary string to the result of a bit operator so far; NULL is none.
+fn combine_bytes(so_far: &mut Value, value: ValueRef<'_>, aggregate: &Aggregate) -> ExecResult<()> {
+    let (Some(op), ValueRef::Bytes(bytes)) = (bit_operator(aggregate), value) else {
+        return Ok(());
+    };
+    *so_far = Value::Bytes(match so_far {
+        Value::Bytes(before) => combine(op, before, bytes)?,
+        _ => bytes.to_vec(),
+    });
+    Ok(())
 }
 
 fn variance_or_deviation(kind: AggregateKind, count: u64, squares: f64) -> Value {

@@ -206,6 +206,7 @@ fn kv_table(collation: Collation) -> TableSpec {
             using_hash: false,
             comment: String::new(),
             invisible: false,
+            full_text: None,
         }],
         foreign_keys: Vec::new(),
         checks: Vec::new(),

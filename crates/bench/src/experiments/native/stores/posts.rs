@@ -69,6 +69,7 @@ fn key(name: &str, column: &str, kind: IndexKind) -> IndexSpec {
         using_hash: false,
         comment: String::new(),
         invisible: false,
+        full_text: None,
     }
 }
 

@@ -1,0 +1,122 @@
+//! Settings of FULLTEXT indexes: the parser, and the variables that say which words are indexed
+//! (manual, "Fine-Tuning MySQL Full-Text Search"). An index keeps those of its creation.
+
+use crate::context::StatementContext;
+use porpoise_rows::catalog::{FullText, Table};
+use porpoise_rows::{BeginOptions, KeyRange, RowRef, ScanPosition, ScanSpec};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{IndexDef, IndexKind, IndexOption};
+use porpoise_types::full_text::TextParser;
+use porpoise_types::{Charset, Kind, ValueRef};
+use std::sync::Arc;
+
+/// Name of the variable with the table of stopwords.
+pub const STOPWORD_TABLE: &str = "innodb_ft_server_stopword_table";
+
+/// Rows of a stopword table read in one call.
+const BATCH: usize = 1000;
+
+/// Returns the settings of an index; `None` for an index of another kind.
+///
+/// # Errors
+/// 1128 for an unknown parser; 1221 for the order of a part; those of the table of stopwords.
+pub fn settings(cx: &StatementContext, def: &IndexDef<'_>) -> Result<Option<FullText>> {
+    let mut parsers = def.options.iter().filter_map(|option| match option {
+        IndexOption::Parser(name) => Some(name.name),
+        _ => None,
+    });
+    let parser = parsers.next_back();
+    if def.kind != IndexKind::Fulltext {
+        return match parser {
+            Some(_) => {
+                let text =
+                    "You have an error in your SQL syntax: WITH PARSER is for FULLTEXT indexes";
+                Err(SqlError::new(1064, "42000", text))
+            }
+            None => Ok(None),
+        };
+    }
+    if def.parts.iter().any(|part| part.has_order) {
+        let text = "Incorrect usage of spatial/fulltext/hash index and explicit index order";
+        return Err(SqlError::new(1221, "HY000", text));
+    }
+    let globals = cx.server.globals.read().clone();
+    let number = |name| u32::try_from(globals.int(name)).unwrap_or(u32::MAX);
+    let parser = match parser {
+        None => TextParser::Words,
+        Some(name) if name.eq_ignore_ascii_case("ngram") => {
+            TextParser::Ngrams(number("ngram_token_size"))
+        }
+        Some(name) => {
+            let text = format!("Function '{name}' is not defined");
+            return Err(SqlError::new(1128, "HY000", text));
+        }
+    };
+    let stopwords = match globals.text(STOPWORD_TABLE) {
+        _ if !cx.values.bool("innodb_ft_enable_stopword") => Some(Vec::new()),
+        "" => None,
+        name => Some(words_of(cx, name)?),
+    };
+    Ok(Some(FullText {
+        parser,
+        min_chars: number("innodb_ft_min_token_size"),
+        max_chars: number("innodb_ft_max_token_size"),
+        stopwords,
+    }))
+}
+
+/// The table of stopwords that `database/table` names.
+///
+/// # Errors
+/// 1231 unless it exists and has a column `value` of type VARCHAR, and no other.
+pub fn stopword_table(cx: &StatementContext, name: &str) -> Result<Arc<Table>> {
+    let wrong = || {
+        let text = format!("Variable '{STOPWORD_TABLE}' can't be set to the value of '{name}'");
+        SqlError::new(1231, "42000", text)
+    };
+    let (database, table) = name.split_once('/').ok_or_else(wrong)?;
+    let table = cx
+        .catalog()
+        .table(database, table)
+        .cloned()
+        .ok_or_else(wrong)?;
+    let visible: Vec<_> = table.visible_columns().collect();
+    match visible.as_slice() {
+        [(_, column)] if column.name == "value" && column.ty.kind == Kind::VarChar => Ok(table),
+        _ => Err(wrong()),
+    }
+}
+
+/// The words of a table of stopwords.
+fn words_of(cx: &StatementContext, name: &str) -> Result<Vec<String>> {
+    let table = stopword_table(cx, name)?;
+    let Some((at, column)) = table.visible_columns().next() else {
+        return Ok(Vec::new());
+    };
+    let charset = column.ty.collation.charset();
+    let mut txn = cx.server.db.begin(BeginOptions::default())?;
+    let spec = ScanSpec {
+        index: 0,
+        ranges: vec![KeyRange::ALL],
+        reverse: false,
+        entries_only: false,
+    };
+    let mut words = Vec::new();
+    let mut position = ScanPosition::default();
+    let mut add = |_: &[u8], row: RowRef<'_>| {
+        if let ValueRef::Bytes(word) = row.get(at) {
+            let word = match charset.is_kept_as_utf8() {
+                true => word.to_vec(),
+                false => charset.convert(Charset::Utf8mb4, word).0.into_owned(),
+            };
+            words.push(String::from_utf8_lossy(&word).into_owned());
+        }
+    };
+    while !position.done() {
+        porpoise_base::interrupt::check()?;
+        let read = porpoise_kv::Read::SNAPSHOT;
+        txn.scan(&table, &spec, read, &mut position, BATCH, &mut add)?;
+    }
+    txn.rollback();
+    Ok(words)
+}
