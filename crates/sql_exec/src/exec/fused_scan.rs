@@ -18,6 +18,7 @@ use super::join::Consumer;
 use super::profile::Role;
 use super::pruning::Pruning;
 use super::query::cx_of;
+use super::state::States;
 use super::visit::{VisitOutcome, columns_of_entries, copied_slot, visit_entries, visit_rows};
 use super::{Exec, ExecResult};
 use crate::bind::Source;
@@ -35,6 +36,17 @@ const FIRST_BATCH: usize = 128;
 
 /// The same, if rows are copied.
 const COPY_BATCH: usize = 256;
+
+/// Number of rows visited in the next call.
+fn batch_size(states: &States, compiled: bool) -> usize {
+    if states.is_spilling() {
+        COPY_BATCH
+    } else if compiled {
+        BATCH
+    } else {
+        FIRST_BATCH
+    }
+}
 
 /// Passes every row that the conditions accept to the consumer.
 pub(super) fn run(
@@ -62,13 +74,7 @@ pub(super) fn run(
         exec.check_cancelled()?;
         arena.reset();
         let cx = cx_of(exec, &arena);
-        let batch = if states.is_spilling() {
-            COPY_BATCH
-        } else if compiled {
-            BATCH
-        } else {
-            FIRST_BATCH
-        };
+        let batch = batch_size(states, compiled);
         let mut copied = Vec::new();
         let mut visit = |slot: &Slot<'_>| -> ExecResult<bool> {
             let row = std::slice::from_ref(slot);
