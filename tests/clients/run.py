@@ -214,7 +214,7 @@ OWN_SUITES = [
     python_suite(name)
     for name in ("test_both_doors", "test_mysql_connector", "test_sqlalchemy", "test_sysbench", "test_tpcc", "test_dumps")
 ]
-# Applications that need FULLTEXT indexes, which Porpoise does not have: with --all they run against the peer.
+# Applications that need FULLTEXT indexes: with --all they run against the peer, too.
 TEXT_SEARCH_SUITES = [applications_suite("test_wagtail"), python_suite("test_mediawiki")]
 
 
@@ -230,7 +230,7 @@ def plan(arguments):
     more = [node_suite("mysql2", "first_steps.test.js"), node_suite("mysql2-programs", "programs.test.js")]
     more += [java_suite("connector-j", "FirstSteps"), java_suite("connector-j-programs", "Programs")]
     more += [python_suite("test_dump_programs"), applications_suite("test_applications")]
-    more += [java_suite("process-engines", "ProcessEngines")]
+    more += [java_suite("process-engines", "ProcessEngines")] + TEXT_SEARCH_SUITES
     own = OWN_SUITES + (more if arguments.all else [])
     return [
         (lambda folder: porpoise(binary, folder), SQL_SUITES + MEMCACHED_SUITES + own),
