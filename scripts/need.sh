@@ -6,6 +6,7 @@
 #   cc               cc, c++, make, cmake, pkg-config
 #   base             curl (the guide's commands), kill, prlimit, sleep, tar, dd, git
 #   mariadb          mariadbd, mariadb-install-db, mariadb
+#   dumps            mydumper, myloader
 #   postgresql       initdb, postgres
 #   memcached        memcached
 #   netcat           nc
@@ -56,6 +57,7 @@ is_there() {
         cc) has cc && has c++ && has make && has cmake && has pkg-config ;;
         base) has curl && has kill && has prlimit && has tar && has dd && has git ;;
         mariadb) has mariadbd && has mariadb-install-db && has mariadb ;;
+        dumps) has mydumper && has myloader ;;
         postgresql) has_postgresql ;;
         memcached) has memcached ;;
         netcat) has nc ;;
@@ -82,6 +84,7 @@ packages() {
         cc) echo build-essential cmake pkg-config ;;
         base) echo curl ca-certificates procps util-linux tar coreutils git ;;
         mariadb) echo mariadb-server-core mariadb-client-core mariadb-client ;;
+        dumps) echo mydumper ;;
         postgresql) echo postgresql ;;
         memcached) echo memcached ;;
         netcat) echo netcat-openbsd ;;

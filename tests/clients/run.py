@@ -101,7 +101,9 @@ def as_settings(mysql=None, memcached=None):
 
 def porpoise(binary, folder, password=None):
     """The server on ports of its own choice."""
-    command = [binary, "serve", "--data-dir", f"{folder}/data"]
+    files = pathlib.Path(folder) / "files"
+    files.mkdir(exist_ok=True)
+    command = [binary, "serve", "--data-dir", f"{folder}/data", "--secure-file-priv", str(files)]
     for listener in ("mysql", "memcached", "http"):
         command += [f"--{listener}-listen", "127.0.0.1:0"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PORPOISE_")}
@@ -114,7 +116,7 @@ def porpoise(binary, folder, password=None):
         addresses = dict(re.findall(r"^ready (mysql|memcached) (\S+)$", words, re.M))
         if len(addresses) != 2:
             raise Failed(f"the server did not announce both listeners:\n{words}")
-        return as_settings(**addresses)
+        return as_settings(**addresses) | {"CLIENTS_FILES": str(files)}
 
     return running(command, folder, ready, environment)
 
@@ -210,9 +212,9 @@ MEMCACHED_SUITES = [python_suite(name) for name in ("test_pymemcache", "test_bme
 MEMCACHED_SUITES += [go_suite("gomemcache", "./gomemcache"), node_suite("memjs", "memjs.test.js")]
 OWN_SUITES = [
     python_suite(name)
-    for name in ("test_both_doors", "test_mysql_connector", "test_sqlalchemy", "test_sysbench", "test_tpcc")
+    for name in ("test_both_doors", "test_mysql_connector", "test_sqlalchemy", "test_sysbench", "test_tpcc", "test_dumps")
 ]
-# Applications that need FULLTEXT indexes, which Porpoise does not have: with --all they run against the peer.
+# Applications that need FULLTEXT indexes: with --all they run against the peer, too.
 TEXT_SEARCH_SUITES = [applications_suite("test_wagtail"), python_suite("test_mediawiki")]
 
 
@@ -227,7 +229,8 @@ def plan(arguments):
         raise Failed(f"no server binary at {binary}; build it with `cargo build -p porpoise`")
     more = [node_suite("mysql2", "first_steps.test.js"), node_suite("mysql2-programs", "programs.test.js")]
     more += [java_suite("connector-j", "FirstSteps"), java_suite("connector-j-programs", "Programs")]
-    more += [applications_suite("test_applications"), java_suite("process-engines", "ProcessEngines")]
+    more += [python_suite("test_dump_programs"), applications_suite("test_applications")]
+    more += [java_suite("process-engines", "ProcessEngines")] + TEXT_SEARCH_SUITES
     own = OWN_SUITES + (more if arguments.all else [])
     return [
         (lambda folder: porpoise(binary, folder), SQL_SUITES + MEMCACHED_SUITES + own),

@@ -2,7 +2,8 @@
 
 use crate::config::{self, Config, StartError, Values, table::SETTINGS};
 use crate::demo;
-use clap::{Arg, ArgAction, Args, Command, FromArgMatches, error::ErrorKind};
+use crate::import::{Existing, ImportOptions, Target};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
 use porpoise_shell::{mc, sql};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,6 +15,8 @@ pub enum CliCommand {
     Serve(Box<Config>),
     /// Check the store in this data directory.
     Check(PathBuf),
+    /// Load a dump into a server.
+    Import(Box<ImportOptions>),
     /// Run the shell for SQL.
     Sql(Box<sql::Options>),
     /// Run the shell for memcached commands.
@@ -75,6 +78,75 @@ fn check_command() -> Command {
         )
 }
 
+fn import_command() -> Command {
+    Command::new("import")
+        .about("Loads a dump by MySQL Shell (util.dumpInstance) into a server")
+        .after_help(
+            "The password is taken from the URL or from PORPOISE_PASSWORD. The server must accept \
+             files of clients: SET GLOBAL local_infile = ON. Accounts of the dump are not created.",
+        )
+        .arg(
+            Arg::new("dump")
+                .long("dump")
+                .value_name("DIR")
+                .help("Directory of the dump; files as they are, or compressed by zstd")
+                .required(true)
+                .value_parser(clap::value_parser!(PathBuf)),
+        )
+        .arg(
+            Arg::new("into")
+                .long("into")
+                .value_name("SERVER")
+                .help("HOST:PORT, or mysql://USER:PASSWORD@HOST:PORT")
+                .required(true),
+        )
+        .arg(
+            Arg::new("threads")
+                .long("threads")
+                .value_name("N")
+                .help("Connections that load rows")
+                .default_value("4")
+                .value_parser(clap::value_parser!(usize)),
+        )
+        .arg(
+            Arg::new("existing")
+                .long("existing")
+                .value_name("WHAT")
+                .help(
+                    "What happens if tables of the dump exist: load nothing, keep them, drop them",
+                )
+                .default_value("refuse")
+                .value_parser(["refuse", "keep", "drop"]),
+        )
+        .arg(
+            Arg::new("quiet")
+                .long("quiet")
+                .help("Report no progress")
+                .action(ArgAction::SetTrue),
+        )
+}
+
+fn import_options(
+    given: &ArgMatches,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<ImportOptions, StartError> {
+    let text = |name: &str| given.get_one::<String>(name).map_or("", String::as_str);
+    Ok(ImportOptions {
+        dump: given
+            .get_one::<PathBuf>("dump")
+            .cloned()
+            .unwrap_or_default(),
+        into: Target::parse(text("into"), variable("PORPOISE_PASSWORD"))?,
+        threads: given.get_one::<usize>("threads").copied().unwrap_or(1),
+        existing: match text("existing") {
+            "keep" => Existing::Keep,
+            "drop" => Existing::Drop,
+            _ => Existing::Refuse,
+        },
+        quiet: given.get_flag("quiet"),
+    })
+}
+
 /// The `bench` subcommand: all arguments after it are passed to the benchmark program, `--help`
 /// too.
 fn bench_command() -> Command {
@@ -133,6 +205,7 @@ fn command() -> Command {
         .subcommand(mc_command())
         .subcommand(demo_command())
         .subcommand(check_command())
+        .subcommand(import_command())
         .subcommand(bench_command())
 }
 
@@ -158,6 +231,10 @@ pub fn parse(
         Some(("check", given)) => {
             let dir = given.get_one::<PathBuf>("data-dir").cloned();
             return Ok(CliCommand::Check(dir.unwrap_or_default()));
+        }
+        Some(("import", given)) => {
+            let options = import_options(given, variable)?;
+            return Ok(CliCommand::Import(Box::new(options)));
         }
         Some(("sql", given)) => return options(given).map(|o| CliCommand::Sql(Box::new(o))),
         Some(("mc", given)) => return options(given).map(|o| CliCommand::Mc(Box::new(o))),

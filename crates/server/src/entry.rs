@@ -7,6 +7,7 @@ use crate::check;
 use crate::cli::{self, CliCommand};
 use crate::config::{Config, StartError};
 use crate::demo;
+use crate::import;
 use crate::serve;
 use porpoise_base::disk::Disk;
 use porpoise_base::threads::{self, Role};
@@ -53,6 +54,7 @@ fn run(
         CliCommand::Mc(options) => Ok(porpoise_shell::mc::run(&options)),
         CliCommand::Demo(options) => demo::run(&options),
         CliCommand::Check(data_dir) => check::run(&data_dir).map(done),
+        CliCommand::Import(options) => import::run(&options).map(done),
         CliCommand::Bench(arguments) => Err(execute_bench(&arguments)),
     }
 }

@@ -5,6 +5,7 @@
 //!   [`engine`]: opens the storage engine, the only module that names one.
 //! * [`summary`], [`service_manager`]: what `serve` tells people and systemd once it is ready.
 //! * [`demo`]: `porpoise demo`, a server in memory with example data.
+//! * [`import`]: loads dumps of MySQL Shell.
 //! * [`net`]: connections, worker groups, deferred replies; independent of protocols.
 //! * [`mysql`]: the MySQL listener.
 //! * [`memcached`]: the memcached listener.
@@ -24,6 +25,7 @@ pub mod demo;
 pub mod engine;
 pub mod entry;
 pub mod http;
+pub mod import;
 pub mod memcached;
 pub mod metrics;
 pub mod mysql;

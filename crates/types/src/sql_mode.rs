@@ -128,13 +128,20 @@ impl SqlMode {
     }
 
     /// Reads a comma-separated list of names, in any case; composite modes
-    /// set their parts too.
+    /// set their parts too. Modes that older servers had and that dumps and their programs set are
+    /// dropped: accounts are never created without a statement of their own, and definitions are
+    /// shown with their options.
     ///
     /// # Errors
     /// The first unknown name.
     pub fn parse(list: &str) -> Result<SqlMode, String> {
         let mut mode = 0;
-        for name in list.split(',').map(str::trim).filter(|n| !n.is_empty()) {
+        let names = list.split(',').map(str::trim).filter(|n| !n.is_empty());
+        let is_former = |name: &&str| {
+            let mut former = FORMER_MODES.iter();
+            former.any(|mode| mode.eq_ignore_ascii_case(name))
+        };
+        for name in names.filter(|name| !is_former(name)) {
             let found = Self::NAMES
                 .iter()
                 .find(|(n, _)| n.eq_ignore_ascii_case(name));
@@ -152,6 +159,14 @@ impl SqlMode {
         Ok(SqlMode(mode))
     }
 }
+
+/// Modes of MariaDB and MySQL 5.7 that MySQL 8 lacks, and that have no effect here.
+const FORMER_MODES: [&str; 4] = [
+    "NO_AUTO_CREATE_USER",
+    "NO_FIELD_OPTIONS",
+    "NO_KEY_OPTIONS",
+    "NO_TABLE_OPTIONS",
+];
 
 impl Default for SqlMode {
     /// MySQL 8's default.

@@ -19,6 +19,19 @@ use porpoise_wire::mysql::params::QueryAttributes;
 use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::{Status, column};
 
+/// The statement of COM_REFRESH, which clients of old send in its place (`--flush-logs` of
+/// mariadb-dump). Tables are flushed by a statement of their own, so they come last.
+fn flush_statement(flags: u8) -> String {
+    const WORDS: [(u8, &str); 4] = [(1, "PRIVILEGES"), (2, "LOGS"), (8, "HOSTS"), (16, "STATUS")];
+    let asked = WORDS.iter().filter(|(flag, _)| flags & flag != 0);
+    let words: Vec<&str> = asked.map(|(_, word)| *word).collect();
+    if words.is_empty() {
+        "FLUSH TABLES".to_owned()
+    } else {
+        format!("FLUSH {}", words.join(", "))
+    }
+}
+
 impl LoggedIn {
     /// Runs a command and appends its reply.
     pub(super) fn run(
@@ -72,6 +85,7 @@ impl LoggedIn {
                 reply::write_statistics(answer.out.buf(), &mut answer.sequence, &line);
                 Flow::Continue
             }
+            Command::Refresh(flags) => self.query(flush_statement(flags).as_bytes(), answer),
             Command::ProcessInfo => self.query(b"SHOW PROCESSLIST", answer),
             Command::ProcessKill(id) => {
                 let text = format!("KILL CONNECTION {id}");

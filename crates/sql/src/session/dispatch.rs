@@ -181,17 +181,14 @@ impl SqlSession {
                 let (id, _) = self.value_of(id, values, types)?;
                 self.kill(*query, id.as_ref())
             }
-            Statement::Maintain(maintain) => {
-                if maintain.kind == MaintainKind::Checksum {
-                    return Err(SqlError::not_supported("CHECKSUM TABLE"));
-                }
-                match &maintain.histogram {
-                    Some(clause) => self.histogram(maintain.tables, clause, sink),
-                    None => self.maintain(maintain, sink),
-                }
-            }
+            Statement::Maintain(maintain) => match &maintain.histogram {
+                Some(clause) => self.histogram(maintain.tables, clause, sink),
+                None if maintain.kind == MaintainKind::Checksum => self.checksum(maintain, sink),
+                None => self.maintain(maintain, sink),
+            },
             Statement::Xa(xa) => self.xa(xa, sink),
             Statement::LockTables(tables) => self.lock_tables(tables),
+            Statement::Handler(handler) => self.handler(handler, sink),
             Statement::UnlockTables => self.unlock_all_tables(),
             Statement::LockInstance(locks) => self.lock_instance(*locks),
             Statement::Flush(flush) => self.flush(flush),
@@ -321,7 +318,6 @@ impl SqlSession {
 /// The error for a statement that this server does not support.
 fn unsupported(statement: &Statement<'_>) -> SqlError {
     let what = match statement {
-        Statement::Handler(_) => "HANDLER",
         Statement::Reset(_) => "RESET",
         Statement::Binlog(_) => "BINLOG",
         Statement::ImportTable(_) => "IMPORT TABLE",

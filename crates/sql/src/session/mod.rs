@@ -20,6 +20,7 @@
 
 mod account;
 mod attributes;
+mod checksum;
 mod create;
 mod define;
 mod dispatch;
@@ -28,6 +29,7 @@ mod events;
 mod explain;
 mod finish;
 mod global_locks;
+mod handler_statement;
 mod handlers;
 mod hint;
 mod histogram;
@@ -128,6 +130,8 @@ pub struct SqlSession {
     current_statement: hint::CurrentStatement,
     /// Tables locked by LOCK TABLES.
     table_locks: Option<table_locks::TableLocks>,
+    /// Tables opened by HANDLER.
+    handlers: Vec<handler_statement::OpenHandler>,
     /// Locks of the whole server.
     server_locks: ServerLocks,
     /// Changes to report to the client.
@@ -195,6 +199,7 @@ impl SqlSession {
             current_statement: hint::CurrentStatement::default(),
             table_locks: None,
             server_locks: ServerLocks::default(),
+            handlers: Vec::new(),
             tracker: Tracker::new(client.capabilities),
             statement_start: now,
             revealed_position: CommitPosition::NONE,

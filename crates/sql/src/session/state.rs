@@ -72,6 +72,7 @@ impl SqlSession {
         self.table_locks = None;
         self.metadata_locks.finish(Activity::HeldWrites);
         self.server_locks = ServerLocks::default();
+        self.handlers.clear();
         self.statements.clear();
         self.named.clear();
         self.next = TxnCharacteristics::default();

@@ -64,7 +64,9 @@ pub fn collation_of(
         .transpose()?;
     match (charset, named) {
         (Some(charset), Some(c)) if c.charset() != charset => Err(collation_mismatch(c, charset)),
-        (_, Some(collation)) => Ok((collation, true)),
+        // The inherited collation by its name alone is not explicit, unlike in MySQL: the form that
+        // SHOW CREATE TABLE prints for an inherited collation then gives the same definition.
+        (charset, Some(collation)) => Ok((collation, charset.is_some() || collation != inherited)),
         (Some(charset), None) if ty.binary => Ok((Collation::bin_for(charset), true)),
         (Some(charset), None) => Ok((for_charset(charset), true)),
         (None, None) if ty.binary => Ok((Collation::bin_for(inherited.charset()), true)),

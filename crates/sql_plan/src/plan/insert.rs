@@ -148,6 +148,19 @@ pub(super) fn target_columns(insert: &Insert<'_>, table: &Source) -> Result<Vec<
     Ok(columns)
 }
 
+/// DEFAULT in place of a value for a generated column, with warning 1906 as of MariaDB, whose dumps
+/// contain such values and set a mode that is not strict.
+fn ignored_value(table: &Table, column: usize, cx: &PlanCx<'_>) -> NewValue {
+    if let Some(column) = table.columns.get(column) {
+        let text = format!(
+            "The value specified for generated column '{}' in table '{}' has been ignored",
+            column.name, table.name
+        );
+        cx.system.warn(1906, text);
+    }
+    NewValue::Default
+}
+
 fn value_rows(
     rows: &[&[ast::Expr<'_>]],
     columns: &[usize],
@@ -164,7 +177,11 @@ fn value_rows(
         }
         let mut values = Vec::with_capacity(row.len());
         for (e, column) in row.iter().zip(columns) {
-            values.push(check_settable(table, *column, new_value(e, &mut binder)?)?);
+            let value = new_value(e, &mut binder)?;
+            values.push(match check_settable(table, *column, value) {
+                Err(_) if !cx.env.mode.is_strict() => ignored_value(table, *column, cx),
+                checked => checked?,
+            });
         }
         out.push(values);
     }

@@ -17,6 +17,8 @@ pub mod code {
     pub const QUERY: u8 = 3;
     /// Columns of a table.
     pub const FIELD_LIST: u8 = 4;
+    /// FLUSH of the things of a set of flags.
+    pub const REFRESH: u8 = 7;
     /// Server statistics in one line of text.
     pub const STATISTICS: u8 = 9;
     /// The list of sessions (old form of SHOW PROCESSLIST).
@@ -68,6 +70,9 @@ pub enum Command<'a> {
         /// Pattern for column names; empty: all columns.
         wildcard: &'a [u8],
     },
+    /// FLUSH of the things of a set of flags: privileges (1), logs (2), tables (4), hosts (8),
+    /// status (16).
+    Refresh(u8),
     /// Server statistics in one line of text.
     Statistics,
     /// The list of sessions.
@@ -178,6 +183,10 @@ fn parse_rare(code: u8, body: &[u8], caps: Capabilities) -> Result<Command<'_>, 
             table: cursor.nul_or_end(),
             wildcard: cursor.rest(),
         },
+        code::REFRESH => {
+            let flags = cursor.u8();
+            Command::Refresh(flags.ok_or(ProtocolError::Malformed("flags of COM_REFRESH"))?)
+        }
         code::STATISTICS => Command::Statistics,
         code::PROCESS_INFO => Command::ProcessInfo,
         code::PROCESS_KILL => Command::ProcessKill(number("connection id")?),
