@@ -250,7 +250,7 @@ fn random_statement(rng: &mut fastrand::Rng) -> String {
                       {m} ORDER BY id ROWS 7 PRECEDING) FROM t"
         ),
         _ => format!(
-            "SELECT a.id, x.{k}, x.n FROM t a JOIN (SELECT other, {k}, COUNT(*) OVER (ORDER BY id) AS n, \
+            "SELECT a.id, x.chosen, x.n FROM t a JOIN (SELECT other, {k} AS chosen, COUNT(*) OVER (ORDER BY id) AS n, \
                       words, doc FROM t WHERE id < {at_most} LIMIT 100000) x ON x.other = a.id"
         ),
     }
