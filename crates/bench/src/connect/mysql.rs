@@ -15,8 +15,14 @@ fn wanted() -> Capabilities {
     Capabilities(WANTED.0 & !not)
 }
 
+/// The line of a failure: of a refusal, the server's number and message.
 fn failed(error: porpoise_client::Error) -> Error {
-    Error::failed(error.to_string())
+    match error {
+        porpoise_client::Error::Server(error) => {
+            Error::failed(format!("{} {}", error.code, error.message))
+        }
+        other => Error::failed(other.to_string()),
+    }
 }
 
 /// Connects and makes statements ready, each as text or (true) prepared.
