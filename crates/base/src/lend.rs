@@ -239,7 +239,7 @@ mod schedules {
     fn an_event_loop_has_one_owner_and_a_retaken_worker_always_detects_it() {
         explore(3000, 4, || {
             let workers = Arc::new(Workers::default());
-            workers.give(Box::new(EventLoop {
+            workers.queue_for_worker(Box::new(EventLoop {
                 calls: 0,
                 owners: Arc::default(),
             }));

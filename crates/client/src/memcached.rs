@@ -15,7 +15,7 @@ const MAX_LINE: usize = 64 << 10;
 /// Longest value, in bytes.
 const MAX_VALUE: usize = 1 << 30;
 
-/// How a reply ends.
+/// End of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// With its first line, and the data that the line announces.

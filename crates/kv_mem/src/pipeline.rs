@@ -68,7 +68,7 @@ pub(crate) struct Sequencer {
     pub(crate) durable_ts: u64,
     /// Records that wait for the disk.
     pub(crate) log: LogBuffer,
-    /// What prepared transactions have validated.
+    /// Keys and ranges that prepared transactions have validated.
     pub(crate) protected: ProtectedReads,
 }
 

@@ -12,7 +12,7 @@ use crate::record::InlineKey;
 use crate::validate::Tracked;
 use porpoise_kv::{Error, Key, Result, SpaceId};
 
-/// What one prepared transaction protects.
+/// Keys and ranges that one prepared transaction protects.
 pub(crate) struct Protected {
     pub(crate) txn: TxnId,
     /// Validated keys and ranges.
@@ -33,7 +33,7 @@ impl Protected {
     }
 }
 
-/// What all prepared transactions protect.
+/// Keys and ranges that all prepared transactions protect.
 #[derive(Default)]
 pub(crate) struct ProtectedReads(Vec<Protected>);
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const BRANCHES: usize = 15;
 
-/// How far a branch has come.
+/// Stage that a branch has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
     Preparing,

@@ -282,7 +282,7 @@ impl IndexKind {
     }
 }
 
-/// How the texts of a FULLTEXT index are split, and which words are indexed.
+/// Rules by which a FULLTEXT index splits texts, and selects the words that it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FullText {
     /// The parser (WITH PARSER).

@@ -24,7 +24,7 @@ pub struct PreparedTxn {
     kv: Box<dyn kv::PreparedTxn>,
     tables: Vec<TableId>,
     metadata_locks: MetadataLockSession,
-    /// What its triggers have left.
+    /// See [`Lease`].
     lease: Option<Lease>,
 }
 

@@ -1,4 +1,4 @@
-//! What `serve` prints once it is ready, in one screen: where it listens, where the data are, and what is not
+//! The screen that `serve` prints once it is ready: where it listens, where the data are, and what is not
 //! safe about the configuration.
 
 use crate::config::exposure::non_loopback;
@@ -81,7 +81,7 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// What others could do, and what can be lost; what to do about it.
+/// Warnings: what others could do, what can be lost, and the remedy.
 fn warnings(config: &Config, root_has_password: bool, is_root: bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut warn = |applies: bool, text: &str| {

@@ -170,7 +170,7 @@ fn reader(fixture: &Fixture, result: &str) -> Box<dyn Txn> {
     txn
 }
 
-/// What a prepared transaction validated does not change before its end: the commit that would
+/// Keys and ranges that a prepared transaction validated do not change before its end: the commit that would
 /// change it is refused.
 pub fn capability_prepared_transactions_keep_validated_ranges(new: EngineFactory<'_>) {
     let fixture = Fixture::new(new);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A range that a prepared transaction validated: space, start, end.
 pub(super) type ValidatedRange = (SpaceId, Vec<u8>, Option<Vec<u8>>);
 
-/// What is stored of a prepared transaction.
+/// Stored image of a prepared transaction.
 #[derive(Clone)]
 pub(super) struct Stored {
     note: Vec<u8>,

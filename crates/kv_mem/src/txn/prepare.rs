@@ -185,7 +185,7 @@ impl MemTxn {
         Ok((image.finish(), unlogged))
     }
 
-    /// What is protected until the end.
+    /// Keys and ranges that are protected until the end.
     fn protected(&self, writes: &Writes) -> Protected {
         Protected {
             txn: self.id,

@@ -24,7 +24,7 @@
 //!    of the statement.
 //! 3. A transaction never waits for a table that is in its slot: it passes barriers raised after it
 //!    began to use the table.
-//! 4. No deadlock among these locks lasts: whoever begins to wait searches the graph of waits for a
+//! 4. No deadlock among these locks lasts: a session that begins to wait searches the graph of waits for a
 //!    cycle through itself, and the user of a table or of an activity in it is refused (1213). A
 //!    session that does not wait is in no cycle, so the last one to wait closes it. Cycles that
 //!    lead through a row lock end with the time limit of either wait.
@@ -55,7 +55,7 @@ pub enum MetadataLockError {
     Cancelled(Reason),
 }
 
-/// How a session uses a table.
+/// Use of a table by a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It only reads rows.
@@ -161,7 +161,7 @@ struct Barrier {
     tables: Exclusions,
 }
 
-/// What a session waits for.
+/// Condition that a session waits for.
 enum Need {
     /// That no barrier covers these uses.
     Share(Uses),

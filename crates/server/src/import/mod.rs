@@ -23,7 +23,7 @@ pub use client::Target;
 /// Time between two lines of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What happens to tables and views of the dump that exist.
+/// Treatment of tables and views of the dump that exist already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Nothing is loaded at all.
@@ -43,7 +43,7 @@ pub struct ImportOptions {
     pub into: Target,
     /// Number of connections that load rows.
     pub threads: usize,
-    /// What happens to what exists.
+    /// Treatment of existing tables and views.
     pub existing: Existing,
     /// Whether progress is not reported.
     pub quiet: bool,

@@ -58,7 +58,7 @@ fn check_locked(server: &Porpoise) {
     c.good("UPDATE t SET v = 'free' WHERE id = 3");
 }
 
-/// What a coordinator sees after a crash between the phases.
+/// The view of a coordinator after a crash between the phases.
 #[test]
 fn a_prepared_branch_survives_a_killed_server() {
     let mut server = Porpoise::builder().start();

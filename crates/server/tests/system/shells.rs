@@ -31,7 +31,7 @@ fn run(mut command: Command, input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// What a shell prints, errors last, and its exit status.
+/// Output of a shell, errors last, and its exit status.
 fn text(output: &Output) -> (String, i32) {
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     (said.into_owned(), output.status.code().unwrap())

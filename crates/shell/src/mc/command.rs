@@ -2,7 +2,7 @@
 
 use porpoise_client::memcached::Ending;
 
-/// What a line asks for.
+/// Request of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
     /// An empty line or a comment.
@@ -118,7 +118,7 @@ pub fn escaped(bytes: &[u8]) -> String {
 /// Makes a request of words.
 ///
 /// # Errors
-/// What the command needs.
+/// Arguments that the command needs.
 pub fn parse(words: &[Vec<u8>]) -> Result<Command, String> {
     let Some((name, arguments)) = words.split_first() else {
         return Ok(Command::Nothing);

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use std::fs::File;
 use std::io::BufReader;
 
-/// What follows a command or statement.
+/// Continuation after a command or statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// More input.

@@ -2,7 +2,7 @@
 //!
 //! * [`splitter`]: input to statements and commands.
 //! * [`session`]: the connection, statements and their results.
-//! * [`format`]: results as text.
+//! * [`mod@format`]: results as text.
 //! * [`completion`]: names for the editor.
 //! * [`commands`]: commands of the shell itself.
 

@@ -10,7 +10,7 @@ use porpoise_wire::mysql::client::result::{ColumnInfo, Event, OkReply, Row};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// What the user has chosen, and may change during the session.
+/// Settings of the user, which may change during the session.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Form of results.
