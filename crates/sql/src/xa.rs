@@ -3,7 +3,7 @@
 //! Invariants:
 //! 1. The directory has one entry for each branch, from XA START to its end; two branches never have the
 //!    same gtrid and bqual, whatever their formats (MySQL compares them without it).
-//! 2. A prepared branch is ended by one session at a time: whoever has locked it takes it out when it
+//! 2. A prepared branch is ended by one session at a time: the session that has locked it takes it out when it
 //!    has ended, and the next one finds nothing.
 //! 3. The name of a branch in the engine is [`Xid::to_name`] (docs/formats.md, "Prepared transactions").
 

@@ -237,7 +237,7 @@ const OWN_SYNTAX: &[(&str, &str, &str)] = &[
     ("~", "~0 = 18446744073709551615", "1"),
 ];
 
-/// What is refused: name, call and number of the error.
+/// Refused functions: name, call and number of the error.
 const REFUSED: &[(&str, &str, u16)] = &[
     ("EXTRACTVALUE", "EXTRACTVALUE('<a>b</a>', '/a')", 1305),
     ("UPDATEXML", "UPDATEXML('<a/>', '/a', 'b')", 1305),

@@ -177,7 +177,7 @@ fn results_have_the_form_that_is_asked_for() {
 }
 
 #[test]
-fn connections_use_sockets_tls_and_passwords_that_nobody_sees() {
+fn connections_use_sockets_tls_and_hidden_passwords() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("mysql.sock");
     let server = server()

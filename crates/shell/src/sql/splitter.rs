@@ -19,7 +19,7 @@ pub enum Piece {
     Command {
         /// One character after a backslash, or a word.
         name: String,
-        /// What follows, without surrounding spaces.
+        /// The rest of the line, without surrounding spaces.
         argument: String,
         /// Number of its line.
         line: u64,

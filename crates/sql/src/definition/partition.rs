@@ -89,7 +89,7 @@ pub fn partitioning(
     Ok(out)
 }
 
-/// What a scheme of PARTITION BY or SUBPARTITION BY says.
+/// Method, columns and expression of a PARTITION BY or SUBPARTITION BY clause.
 struct Scheme {
     method: Method,
     columns: Vec<usize>,

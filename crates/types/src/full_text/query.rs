@@ -82,7 +82,7 @@ pub(super) enum Operator {
     Negated,
 }
 
-/// What a clause searches for.
+/// Subject of a clause's search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Operand {
     /// A position in [`Query::terms`].

@@ -22,7 +22,7 @@ struct Programs {
     next: usize,
 }
 
-/// What a statement of a body may use.
+/// Names that a statement of a body may use.
 #[derive(Clone, Default)]
 struct Scope {
     /// Integer expressions: variables, and columns of NEW and OLD.
