@@ -3,6 +3,8 @@
 use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
+use crate::statements::digests::Digests;
+use crate::statements::slow_log::SlowLog;
 use crate::status::Counter;
 use crate::table_expressions::ExpressionCompiler;
 use crate::timer::Timer;
@@ -127,6 +129,10 @@ pub struct SqlServer {
     pub(crate) prepared: Arc<AtomicU64>,
     /// XA transaction branches.
     pub(crate) branches: Branches,
+    /// Statistics of statements.
+    pub(crate) digests: Digests,
+    /// The slow query log.
+    pub(crate) slow_log: SlowLog,
     /// Database, table and source of rows of virtual tables outside of SQL.
     row_providers: RwLock<Vec<(String, String, RowsProvider)>>,
     key_provider: RwLock<Option<KeyProvider>>,
@@ -157,9 +163,17 @@ impl SqlServer {
         let processes = Arc::<Processes>::default();
         let deadlocks = Arc::new(DeadlockLog::new(&db, processes.clone()));
         db.engine().subscribe_deadlocks(deadlocks.clone());
+        let started = db.clock().now();
+        let capacity = globals.int("performance_schema_digests_size");
+        let digests = Digests::new(started, usize::try_from(capacity).unwrap_or(usize::MAX));
+        digests.set_sample_values(globals.bool("statement_sample_values"));
+        let slow_log = SlowLog::default();
+        slow_log.configure(&globals);
         Ok(Arc::new(SqlServer {
             deadlocks,
-            started: db.clock().now(),
+            digests,
+            slow_log,
+            started,
             db,
             globals: RwLock::new(globals),
             processes,
@@ -201,6 +215,11 @@ impl SqlServer {
     pub fn provide_rows(&self, database: &str, table: &str, rows: RowsProvider) {
         let entry = (database.to_owned(), table.to_owned(), rows);
         self.row_providers.write().push(entry);
+    }
+
+    /// Sets the receiver of messages for the server's log.
+    pub fn set_report(&self, report: impl Fn(&str) + Send + Sync + 'static) {
+        self.slow_log.set_report(Box::new(report));
     }
 
     /// Adds a source of status variables.
@@ -287,6 +306,12 @@ impl SqlServer {
                 &c.restarts,
             ),
             counter("sql_sessions_total", "SQL sessions opened.", &c.connections),
+            Stat {
+                name: "sql_slow_log_write_errors_total",
+                help: "Statements that could not be written to the slow query log.",
+                counter: true,
+                value: self.slow_log.write_errors(),
+            },
             Stat {
                 name: "foreign_key_deleted_rows_total",
                 help: "Rows deleted by ON DELETE CASCADE.",

@@ -5,6 +5,7 @@
 
 use super::{Outcome, SqlSession};
 use crate::definition::full_text;
+use crate::statements::slow_log;
 use crate::vars::settings::IsolationLevel;
 use crate::vars::{self, Scope, VarValue, Variable, check};
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -135,6 +136,13 @@ impl SqlSession {
                 self.cx
                     .need_global(porpoise_access::Privileges::SUPER, shown)
             }
+            ("slow_query_log_file", VarValue::Text(name)) => {
+                let globals = self.cx.server.globals.read().clone();
+                slow_log::check_file(&globals, name).map_err(|error| {
+                    let value = format!("{name}' ({error})");
+                    SqlError::wrong_variable_value(variable.name, &value)
+                })
+            }
             ("partial_revokes", VarValue::Bool(on)) => {
                 Ok(self.cx.server.access.data().check_partial_revokes(*on)?)
             }
@@ -260,6 +268,14 @@ impl SqlSession {
                     globals.set(at, value);
                 }
                 drop(globals);
+                if slow_log::VARIABLES.contains(&variable.name) {
+                    let server = &self.cx.server;
+                    server.slow_log.configure(&server.globals.read());
+                }
+                if variable.name == "statement_sample_values" {
+                    let shown = self.cx.server.globals.read().bool(variable.name);
+                    self.cx.server.digests.set_sample_values(shown);
+                }
                 if variable.name == "mandatory_roles" {
                     // Makes sessions compute their rights again.
                     self.cx.server.access.reload()?;
