@@ -107,6 +107,12 @@ impl Counts {
         Duration::ZERO
     }
 
+    /// Number of durations below this number of microseconds, a power of two.
+    pub fn below(&self, micros: u64) -> u64 {
+        debug_assert!(micros.is_power_of_two(), "the limit of a bucket");
+        self.0.iter().take(bucket(micros)).sum()
+    }
+
     /// The counts by bucket.
     pub fn buckets(&self) -> &[u64] {
         &self.0
@@ -143,7 +149,7 @@ mod tests {
         }
         let mut counts = Counts::default();
         counts.add(&histogram);
-        assert_eq!(counts.total(), 1000);
+        assert_eq!((counts.total(), counts.below(64)), (1000, 63));
         for (fraction, exact) in [(0.5, 500.0), (0.95, 950.0), (0.99, 990.0)] {
             let found = counts.quantile(fraction).as_micros() as f64;
             assert!((exact..=exact * 1.125 + 1.0).contains(&found), "{found}");

@@ -181,6 +181,7 @@ impl Pages for PageSource {
             &self.net,
             &self.services.engine.stats(),
             &self.services.sql.stats(),
+            &self.services.sql.latencies(),
         )
     }
 }

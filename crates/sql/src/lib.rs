@@ -49,3 +49,4 @@ pub use porpoise_sql_plan::plan::ResultColumn;
 pub use results::Outcome;
 pub use server::{SqlConfig, SqlServer};
 pub use session::{Param, PreparedInfo, SessionChange, SqlSession};
+pub use statements::digests::ClassLatency;

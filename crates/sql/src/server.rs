@@ -3,7 +3,7 @@
 use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
-use crate::statements::digests::Digests;
+use crate::statements::digests::{ClassLatency, Digests};
 use crate::statements::slow_log::SlowLog;
 use crate::status::Counter;
 use crate::table_expressions::ExpressionCompiler;
@@ -339,6 +339,11 @@ impl SqlServer {
         ]);
         stats.extend(porpoise_sql_expr::memory::stats(&self.memory));
         stats
+    }
+
+    /// Times of statements by class, for metrics.
+    pub fn latencies(&self) -> Vec<ClassLatency> {
+        self.digests.latencies()
     }
 
     /// Number of prepared statements of all sessions.

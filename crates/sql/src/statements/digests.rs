@@ -233,6 +233,50 @@ impl Default for DigestKey {
     }
 }
 
+/// Classes of statements in metrics: verbs, in lower case.
+const CLASSES: [&str; 9] = [
+    "select", "insert", "update", "delete", "replace", "call", "begin", "commit", "rollback",
+];
+
+/// The class of all other statements.
+const OTHER_CLASS: &str = "other";
+
+/// Binary logarithms of the limits of [`ClassLatency::counts`] in microseconds: 64 us to 16.8 s.
+const LIMIT_POWERS: [u32; 10] = [6, 8, 10, 12, 14, 16, 18, 20, 22, 24];
+
+/// The times of a class of statements, as a histogram of Prometheus.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassLatency {
+    /// The class: `select`, `insert`, ..., `other`.
+    pub class: &'static str,
+    /// Upper limits in seconds, with the number of statements that did not take longer.
+    pub counts: Vec<(f64, u64)>,
+    /// Number of statements.
+    pub total: u64,
+    /// Sum of the times, in seconds.
+    pub seconds: f64,
+}
+
+impl ClassLatency {
+    fn new(class: &'static str) -> ClassLatency {
+        let limit = |power: &u32| ((1u64 << power) as f64 / 1e6, 0);
+        ClassLatency {
+            class,
+            counts: LIMIT_POWERS.iter().map(limit).collect(),
+            total: 0,
+            seconds: 0.0,
+        }
+    }
+
+    fn add(&mut self, summary: &Summary) {
+        self.total += summary.latencies.total();
+        self.seconds += summary.nanos as f64 / 1e9;
+        for ((_, count), power) in self.counts.iter_mut().zip(LIMIT_POWERS) {
+            *count += summary.latencies.below(1 << power);
+        }
+    }
+}
+
 /// The digests that the server knows.
 pub(crate) struct Digests {
     started: Instant,
@@ -328,6 +372,24 @@ impl Digests {
         known.filter_map(|digest| digest.summary()).collect()
     }
 
+    /// The sums by class of statements, for metrics.
+    pub(crate) fn latencies(&self) -> Vec<ClassLatency> {
+        let mut classes: Vec<ClassLatency> = CLASSES
+            .iter()
+            .chain(&[OTHER_CLASS])
+            .map(|class| ClassLatency::new(class))
+            .collect();
+        for summary in self.summaries() {
+            let verb = summary.key.text.split(' ').next().unwrap_or_default();
+            let known = |class: &ClassLatency| class.class.eq_ignore_ascii_case(verb);
+            let at = classes.iter().position(known).unwrap_or(CLASSES.len());
+            if let Some(class) = classes.get_mut(at) {
+                class.add(&summary);
+            }
+        }
+        classes
+    }
+
     /// Sets all counters to zero.
     pub(crate) fn reset(&self) {
         for digest in self.digests.iter().map_while(OnceLock::get) {
@@ -414,6 +476,10 @@ mod tests {
             let number = digests.number(key(text));
             digests.record(&execution(number, started, 1, 0));
         }
+        let classes = digests.latencies();
+        let other = classes.last().unwrap();
+        assert_eq!((other.class, other.total), ("other", 4));
+        assert_eq!(other.counts.first(), Some(&(64e-6, 4)));
         let counts: Vec<_> = digests
             .summaries()
             .into_iter()

@@ -10,7 +10,8 @@
 //! which shows them by their own digests, too.
 //!
 //! A statement's time ends when its reply is ready. A reply that waits for a sync of the log is
-//! sent later: metric `porpoise_durability_wait_seconds`.
+//! sent later; the metrics `porpoise_engine_log_sync_micros_total` and `..._log_syncs_total` tell how
+//! long a sync takes.
 
 pub(crate) mod digests;
 pub(crate) mod slow_log;
