@@ -8,24 +8,29 @@ use crate::context::StatementContext;
 use crate::results::table::{text, text_or_null};
 use crate::show::constraints::tables;
 use crate::statements::digests::Summary;
+use crate::vars::{VARIABLES, VarKind, Variable, check};
+use porpoise_access::persisted;
 use porpoise_base::histogram::lower_limit;
 use porpoise_rows::catalog::{Index, Table};
+use porpoise_sql_expr::error::Result;
 use porpoise_sql_expr::functions::digest::hash_of;
 use porpoise_sql_expr::functions::units::pico_time;
 use porpoise_types::{DateTime, Value};
 use std::time::Duration;
 
 /// Computes the rows of a table.
-type RowsOf = fn(&StatementContext) -> Vec<Vec<Value>>;
+type RowsOf = fn(&StatementContext) -> Result<Vec<Vec<Value>>>;
 
 /// The function for a table; `None` if there is no such table.
 pub(crate) fn rows_of(database: &str, name: &str) -> Option<RowsOf> {
     let rows: RowsOf = match (database, name) {
-        ("performance_schema", "events_statements_histogram_by_digest") => histograms,
-        ("performance_schema", "events_statements_summary_by_digest") => summaries,
-        ("sys", "schema_redundant_indexes") => redundant_indexes,
-        ("sys", "statement_analysis") => |cx| analysis(cx, true),
-        ("sys", "x$statement_analysis") => |cx| analysis(cx, false),
+        ("performance_schema", "events_statements_histogram_by_digest") => |cx| Ok(histograms(cx)),
+        ("performance_schema", "events_statements_summary_by_digest") => |cx| Ok(summaries(cx)),
+        ("performance_schema", "persisted_variables") => persisted_variables,
+        ("performance_schema", "variables_info") => variables_info,
+        ("sys", "schema_redundant_indexes") => |cx| Ok(redundant_indexes(cx)),
+        ("sys", "statement_analysis") => |cx| Ok(analysis(cx, true)),
+        ("sys", "x$statement_analysis") => |cx| Ok(analysis(cx, false)),
         _ => return None,
     };
     Some(rows)
@@ -151,6 +156,64 @@ fn histograms(cx: &StatementContext) -> Vec<Vec<Value>> {
         }
     }
     rows
+}
+
+/// Rows of persisted_variables.
+fn persisted_variables(cx: &StatementContext) -> Result<Vec<Vec<Value>>> {
+    let stored = persisted::load(&cx.server.db)?.into_iter();
+    Ok(stored
+        .map(|variable| vec![text(variable.name), text(variable.value)])
+        .collect())
+}
+
+/// Rows of variables_info: where each global value comes from.
+fn variables_info(cx: &StatementContext) -> Result<Vec<Vec<Value>>> {
+    let stored = persisted::load(&cx.server.db)?;
+    let globals = cx.server.globals.read().clone();
+    let initial = &cx.server.initial_values;
+    let row = |(at, variable): (usize, &Variable)| {
+        let value = globals.value_at(at);
+        let persisted = stored
+            .iter()
+            .find(|p| p.name == variable.name && p.value == value.text());
+        let source = if persisted.is_some() {
+            "PERSISTED"
+        } else if value != initial.value_at(at) {
+            "DYNAMIC"
+        } else if value.text() != default_text(variable) {
+            "EXPLICIT"
+        } else {
+            "COMPILED"
+        };
+        let (min, max) = match variable.kind {
+            VarKind::Int(min, max) => (min.to_string(), max.to_string()),
+            VarKind::Double(min, max) => (min.to_string(), max.to_string()),
+            _ => ("0".to_owned(), "0".to_owned()),
+        };
+        let set_at = persisted.and_then(|p| DateTime::from_unix_micros(p.set_at));
+        vec![
+            text(variable.name),
+            text(source),
+            text(""),
+            text(min),
+            text(max),
+            set_at.map_or(Value::Null, |utc| {
+                Value::DateTime(cx.env.time_zone.utc_to_local(utc))
+            }),
+            text_or_null(persisted.map(|p| p.user.as_str())),
+            text_or_null(persisted.map(|p| p.host.as_str())),
+        ]
+    };
+    let global = VARIABLES
+        .iter()
+        .enumerate()
+        .filter(|(_, variable)| variable.scope.global());
+    Ok(global.map(row).collect())
+}
+
+/// The default of a variable, as SHOW prints it.
+fn default_text(variable: &Variable) -> String {
+    check::from_text(variable, variable.default).map_or_else(|_| String::new(), |v| v.text())
 }
 
 /// Longest text in `query` of `sys.statement_analysis` (`sys.statement_truncate_len`).

@@ -11,6 +11,7 @@ use crate::timer::Timer;
 use crate::vars::{Settings, Values, VarValue};
 use crate::xa::Branches;
 use parking_lot::RwLock;
+use porpoise_access::persisted;
 use porpoise_access::{AccessControl, Account, Rights};
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
@@ -109,6 +110,8 @@ impl Counters {
 pub struct SqlServer {
     pub(crate) db: Arc<Db>,
     pub(crate) globals: RwLock<Values>,
+    /// The global values after the start.
+    pub(crate) initial_values: Values,
     pub(crate) processes: Arc<Processes>,
     pub(crate) counters: Counters,
     /// Named locks of GET_LOCK.
@@ -137,6 +140,7 @@ pub struct SqlServer {
     row_providers: RwLock<Vec<(String, String, RowsProvider)>>,
     key_provider: RwLock<Option<KeyProvider>>,
     status_providers: RwLock<Vec<StatusProvider>>,
+    shutdown: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
 }
 
 impl SqlServer {
@@ -146,11 +150,12 @@ impl SqlServer {
     /// An unknown variable or invalid value in the configuration; errors of creating the accounts.
     pub fn new(db: Arc<Db>, config: SqlConfig) -> Result<Arc<SqlServer>> {
         let mut globals = Values::new(&config.variables)?;
+        // Before tables are used.
+        let branches = Branches::restore(&db)?;
+        globals.set_persisted(&persisted::load(&db)?);
         Settings::new(&globals)?;
         let memory = config.memory;
         memory.set_limit(globals.int("global_connection_memory_limit"));
-        // Before tables are used.
-        let branches = Branches::restore(&db)?;
         db.set_compiler(Arc::new(ExpressionCompiler::default()));
         let access = AccessControl::open(db.clone(), config.root_password.as_deref())?;
         if globals.bool("partial_revokes") {
@@ -175,6 +180,7 @@ impl SqlServer {
             slow_log,
             started,
             db,
+            initial_values: globals.clone(),
             globals: RwLock::new(globals),
             processes,
             timer: Timer::default(),
@@ -189,6 +195,7 @@ impl SqlServer {
             row_providers: RwLock::new(Vec::new()),
             key_provider: RwLock::new(None),
             status_providers: RwLock::new(Vec::new()),
+            shutdown: RwLock::new(None),
         }))
     }
 
@@ -220,6 +227,20 @@ impl SqlServer {
     /// Sets the receiver of messages for the server's log.
     pub fn set_report(&self, report: impl Fn(&str) + Send + Sync + 'static) {
         self.slow_log.set_report(Box::new(report));
+    }
+
+    /// Sets what SHUTDOWN calls: a function that begins a regular shutdown and does not wait for it.
+    pub fn provide_shutdown(&self, begin: impl Fn() + Send + Sync + 'static) {
+        *self.shutdown.write() = Some(Box::new(begin));
+    }
+
+    /// Begins a regular shutdown; returns false if nothing provides it.
+    pub fn begin_shutdown(&self) -> bool {
+        let provided = self.shutdown.read();
+        if let Some(begin) = provided.as_ref() {
+            begin();
+        }
+        provided.is_some()
     }
 
     /// Adds a source of status variables.

@@ -86,7 +86,7 @@ impl VirtualRows for StatementContext {
             return Ok(grant_tables::rows_of(self, table.name));
         }
         if let Some(rows) = crate::performance_schema::rows_of(table.database, table.name) {
-            return Ok(rows(self));
+            return rows(self);
         }
         if !virtual_tables::is_database(table.database) {
             let (database, name) = (table.database, table.name);

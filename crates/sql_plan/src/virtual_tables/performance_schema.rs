@@ -65,6 +65,8 @@ pub(super) const PERFORMANCE_SCHEMA: &[VirtualTable] = &[
     performance("events_statements_summary_by_digest", || {
         columns_of(SUMMARY_BY_DIGEST)
     }),
+    performance("persisted_variables", || columns_of(PERSISTED_VARIABLES)),
+    performance("variables_info", || columns_of(VARIABLES_INFO)),
 ];
 
 /// Views of `sys`.
@@ -127,6 +129,22 @@ const SUMMARY_BY_DIGEST: &[(&str, T)] = &[
     ("QUERY_SAMPLE_TEXT", T::Long),
     ("QUERY_SAMPLE_SEEN", T::Moment),
     ("QUERY_SAMPLE_TIMER_WAIT", T::Count),
+];
+
+const PERSISTED_VARIABLES: &[(&str, T)] = &[
+    ("VARIABLE_NAME", T::Text(64)),
+    ("VARIABLE_VALUE", T::Text(1024)),
+];
+
+const VARIABLES_INFO: &[(&str, T)] = &[
+    ("VARIABLE_NAME", T::Text(64)),
+    ("VARIABLE_SOURCE", T::Text(16)),
+    ("VARIABLE_PATH", T::Text(1024)),
+    ("MIN_VALUE", T::Text(64)),
+    ("MAX_VALUE", T::Text(64)),
+    ("SET_TIME", T::Moment),
+    ("SET_USER", T::Text(32)),
+    ("SET_HOST", T::Text(255)),
 ];
 
 const REDUNDANT_INDEXES: &[(&str, T)] = &[
