@@ -85,6 +85,7 @@ fn value_rows(
 ) -> ExecResult<Vec<Vec<Value>>> {
     let ignore = plan.mode == InsertMode::Ignore;
     let converter = ValueConverter::new(exec, ignore, rows.len());
+    // Strict mode until the guard is dropped.
     let _strictly = exec.env.strictly(converter.strict);
     let mut out = Vec::with_capacity(rows.len());
     let mut arena = Bump::new();
