@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn legs_select() {
+    fn path_legs_select_values() {
         let doc = r#"{"a": [10, [20, 30], {"b c": 1}], "x": {"a": 5}}"#;
         let cases = [
             ("$.a[0]", "10"),
