@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back() {
+    fn xa_names_round_trip() {
         let xid = Xid {
             global: b"ab".to_vec(),
             branch: b"c".to_vec(),
