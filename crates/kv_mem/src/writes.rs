@@ -356,7 +356,15 @@ mod tests {
         for space in 0..2 * MAX_SPACES as u64 {
             let find = |key: u8| set.find(Key::new(SpaceId(space), &[key]), StatementMark::ALL);
             let found = [1, 2, 3, 4].map(find);
-            assert_eq!(found, [Some(Some(&[3][..])), Some(Some(&[0])), Some(Some(&[2])), None]);
+            assert_eq!(
+                found,
+                [
+                    Some(Some(&[3][..])),
+                    Some(Some(&[0])),
+                    Some(Some(&[2])),
+                    None
+                ]
+            );
         }
         assert_eq!(set.into_final().len(), 3 * 2 * MAX_SPACES);
     }

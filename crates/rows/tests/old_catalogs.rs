@@ -270,11 +270,21 @@ fn triggers_and_events_are_read_and_written_as_before() {
         panic!("{triggers:?}");
     };
     assert_eq!(
-        (first.name.as_str(), first.body.as_str(), first.definer.as_str()),
+        (
+            first.name.as_str(),
+            first.body.as_str(),
+            first.definer.as_str()
+        ),
         ("First", "SET NEW.a = 1", "root@localhost")
     );
-    assert_eq!((first.time, first.event), (TriggerTime::Before, TriggerEvent::Insert));
-    assert_eq!((second.time, second.event), (TriggerTime::After, TriggerEvent::Delete));
+    assert_eq!(
+        (first.time, first.event),
+        (TriggerTime::Before, TriggerEvent::Insert)
+    );
+    assert_eq!(
+        (second.time, second.event),
+        (TriggerTime::After, TriggerEvent::Delete)
+    );
     assert_eq!(second.collation, "utf8mb4_0900_ai_ci");
     let event = db.catalog().event("d", "HOURLY").cloned().unwrap();
     assert_eq!(*event, hourly());
@@ -286,8 +296,10 @@ fn triggers_and_events_are_read_and_written_as_before() {
     for (space, key, value) in &programs {
         let mut found = None;
         let key = [Key::new(*space, key)];
-        txn.get(Read::CURRENT, &key, &mut |_, bytes| found = bytes.map(<[u8]>::to_vec))
-            .unwrap();
+        txn.get(Read::CURRENT, &key, &mut |_, bytes| {
+            found = bytes.map(<[u8]>::to_vec)
+        })
+        .unwrap();
         assert_eq!(found.as_ref(), Some(value));
     }
 }

@@ -147,12 +147,19 @@ fn a_view_is_created_by_those_who_may_execute_its_functions() {
         "CREATE VIEW own AS SELECT 1 AS n FROM of_root WHERE (SELECT whose()) = who",
         "CREATE OR REPLACE SQL SECURITY INVOKER VIEW own AS SELECT who FROM (SELECT whose() AS who) AS w",
     ] {
-        assert_eq!(ask(&mut ann, text).unwrap_err(), (1370, denied.to_owned()), "{text}");
+        assert_eq!(
+            ask(&mut ann, text).unwrap_err(),
+            (1370, denied.to_owned()),
+            "{text}"
+        );
     }
     // The function of another view is called by its definer.
     good(&mut ann, "CREATE VIEW own AS SELECT who FROM of_root");
     good(&mut root, "GRANT EXECUTE ON FUNCTION shop.whose TO ann");
-    good(&mut ann, "CREATE OR REPLACE VIEW own AS SELECT whose() AS who");
+    good(
+        &mut ann,
+        "CREATE OR REPLACE VIEW own AS SELECT whose() AS who",
+    );
 }
 
 #[test]
