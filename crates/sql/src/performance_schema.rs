@@ -8,6 +8,7 @@ use crate::context::StatementContext;
 use crate::results::table::{text, text_or_null};
 use crate::show::constraints::tables;
 use crate::statements::digests::Summary;
+use crate::statements::slow_log::SlowStatement;
 use crate::vars::{VARIABLES, VarKind, Variable, check};
 use porpoise_access::persisted;
 use porpoise_base::histogram::lower_limit;
@@ -15,7 +16,7 @@ use porpoise_rows::catalog::{Index, Table};
 use porpoise_sql_expr::error::Result;
 use porpoise_sql_expr::functions::digest::hash_of;
 use porpoise_sql_expr::functions::units::pico_time;
-use porpoise_types::{DateTime, Value};
+use porpoise_types::{DateTime, Time, Value};
 use std::time::Duration;
 
 /// Computes the rows of a table.
@@ -214,6 +215,40 @@ fn variables_info(cx: &StatementContext) -> Result<Vec<Vec<Value>>> {
 /// The default of a variable, as SHOW prints it.
 fn default_text(variable: &Variable) -> String {
     check::from_text(variable, variable.default).map_or_else(|_| String::new(), |v| v.text())
+}
+
+/// Rows of `mysql.slow_log`.
+pub(crate) fn slow_log(cx: &StatementContext) -> Vec<Vec<Value>> {
+    let time = |duration: Duration| {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        Value::Time(Time::clip(micros).0)
+    };
+    let row = |logged: SlowStatement| {
+        let began = logged
+            .ended
+            .saturating_sub(i64::try_from(logged.elapsed.as_micros()).unwrap_or(i64::MAX));
+        let began = DateTime::from_unix_micros(began);
+        let user = format!(
+            "{user}[{user}] @ {host} []",
+            user = logged.user,
+            host = logged.host
+        );
+        vec![
+            began.map_or(Value::Null, Value::DateTime),
+            text(user),
+            time(logged.elapsed),
+            time(logged.lock_wait),
+            Value::UInt(logged.rows_sent),
+            Value::UInt(logged.rows_examined),
+            text(logged.database),
+            Value::UInt(logged.insert_id),
+            Value::UInt(0),
+            Value::UInt(1),
+            text(logged.text),
+            Value::UInt(logged.connection),
+        ]
+    };
+    cx.server.slow_log.rows().into_iter().map(row).collect()
 }
 
 /// Longest text in `query` of `sys.statement_analysis` (`sys.statement_truncate_len`).

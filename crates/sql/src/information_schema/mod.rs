@@ -82,6 +82,9 @@ impl VirtualRows for StatementContext {
         if !self.sees_virtual(table) {
             return Err(self.table_denied("SELECT", table.name));
         }
+        if table.database == "mysql" && table.name == "slow_log" {
+            return Ok(crate::performance_schema::slow_log(self));
+        }
         if table.database == "mysql" {
             return Ok(grant_tables::rows_of(self, table.name));
         }

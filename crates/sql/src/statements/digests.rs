@@ -414,7 +414,7 @@ mod tests {
         Execution {
             digest,
             text: b"select 42",
-            ended: started + Duration::from_secs(1),
+            ended: Instant::now(),
             elapsed: Duration::from_micros(micros),
             lock_wait: Duration::ZERO,
             error,
@@ -436,20 +436,21 @@ mod tests {
     #[test]
     fn executions_of_all_threads_are_summed_by_digest() {
         let started = Instant::now();
+        let process = process(started);
         let digests = Digests::new(started, 10);
         let select = digests.number(key("SELECT ?"));
         assert_eq!(digests.number(key("SELECT ?")), select);
         assert_ne!(digests.number(key("DO ?")), select);
         std::thread::scope(|scope| {
             for block in 0..3 {
-                let digests = &digests;
+                let (digests, process) = (&digests, &process);
                 scope.spawn(move || {
                     porpoise_base::counters::use_block(block);
-                    digests.record(&execution(select, started, 100 + block as u64, 0));
+                    digests.record(&execution(select, process, 100 + block as u64, 0));
                 });
             }
         });
-        digests.record(&execution(select, started, 5000, 1146));
+        digests.record(&execution(select, &process, 5000, 1146));
         let all = digests.summaries();
         let [one] = all.as_slice() else {
             panic!("{all:?}");
@@ -462,7 +463,7 @@ mod tests {
         digests.reset();
         assert!(digests.summaries().is_empty());
         digests.set_sample_values(true);
-        digests.record(&execution(select, started, 7, 0));
+        digests.record(&execution(select, &process, 7, 0));
         let all = digests.summaries();
         assert_eq!(all[0].sample.as_ref().unwrap().text, "select 42");
         assert_eq!((all[0].count, all[0].min_nanos), (1, 7000));
@@ -471,10 +472,11 @@ mod tests {
     #[test]
     fn digests_beyond_the_capacity_are_counted_together() {
         let started = Instant::now();
+        let process = process(started);
         let digests = Digests::new(started, 2);
         for text in ["A", "B", "C", "D"] {
             let number = digests.number(key(text));
-            digests.record(&execution(number, started, 1, 0));
+            digests.record(&execution(number, &process, 1, 0));
         }
         let classes = digests.latencies();
         let other = classes.last().unwrap();
