@@ -216,6 +216,7 @@ fn fill(random: &mut Gen) -> Vec<String> {
                 value
             }
         };
+        let letter = *random.pick(&["a", "B", "ä"]);
         let values = [
             id.to_string(),
             null(random, p.to_string()),
@@ -223,10 +224,7 @@ fn fill(random: &mut Gen) -> Vec<String> {
             null(random, format!("{}.{:02}", d / 100, d % 100)),
             null(random, v.to_string()),
             random.rng.u8(..).to_string(),
-            null(
-                random,
-                format!("'{}{}'", random.pick(&["a", "B", "ä"]), v % 3),
-            ),
+            null(random, format!("'{letter}{}'", v % 3)),
         ];
         rows.push(format!("({})", values.join(", ")));
     }
