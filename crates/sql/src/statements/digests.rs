@@ -404,16 +404,30 @@ impl Digests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::ClientInfo;
+    use crate::processes::Process;
+    use porpoise_base::cancel::Cancel;
+    use std::sync::Arc;
 
-    fn execution(
-        digest: DigestId,
-        started: Instant,
-        micros: u64,
-        error: u16,
-    ) -> Execution<'static> {
+    fn process(started: Instant) -> Process {
+        let client = ClientInfo {
+            connection_id: 1,
+            user: "root".to_owned(),
+            host: "localhost".to_owned(),
+            account: "root@localhost".to_owned(),
+            capabilities: 0,
+            collation: 255,
+            database: None,
+        };
+        let process = Process::new(&client, 0, started, Cancel::new(), Arc::default());
+        process.begin("Query", Some(b"select 42"), started);
+        process
+    }
+
+    fn execution(digest: DigestId, process: &Process, micros: u64, error: u16) -> Execution<'_> {
         Execution {
             digest,
-            text: b"select 42",
+            process,
             ended: Instant::now(),
             elapsed: Duration::from_micros(micros),
             lock_wait: Duration::ZERO,
