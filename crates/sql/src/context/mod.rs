@@ -73,7 +73,6 @@ impl StatementContext {
     pub(crate) fn begin_plan(&self) {
         self.volatile.set(false);
         self.uses_parameters.set(false);
-        self.partial_plans.set(0);
     }
 
     /// Whether the plan made since [`Self::begin_plan`] is valid for other executions, with other

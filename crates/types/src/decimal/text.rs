@@ -14,6 +14,28 @@ pub struct Prefix {
     pub overflow: bool,
 }
 
+/// Appends a magnitude with `scale` digits after the point.
+fn write_word(mut magnitude: u64, scale: usize, out: &mut Vec<u8>) {
+    // Twenty digits and a point, or thirty digits behind the point and one before it.
+    let mut text = [0u8; 32];
+    let least = if scale > 0 { scale + 2 } else { 1 };
+    let mut len = 0;
+    for place in text.iter_mut().rev() {
+        if magnitude == 0 && len >= least {
+            break;
+        }
+        if len == scale && scale > 0 {
+            *place = b'.';
+        } else {
+            *place = b'0' + (magnitude % 10) as u8;
+            magnitude /= 10;
+        }
+        len += 1;
+    }
+    let start = text.len() - len;
+    out.extend_from_slice(text.get(start..).unwrap_or_default());
+}
+
 impl Decimal {
     /// Reads a whole text: optional sign, digits, point, exponent. Digits after
     /// the 30th of the fraction are rounded away.
@@ -82,6 +104,9 @@ impl Decimal {
     pub fn write_text(self, out: &mut Vec<u8>) {
         if self.negative {
             out.push(b'-');
+        }
+        if let Some(word) = self.magnitude.small().and_then(|v| u64::try_from(v).ok()) {
+            return write_word(word, usize::from(self.scale), out);
         }
         let mut digits = [0u8; 80];
         let mut left = self.magnitude;

@@ -32,6 +32,11 @@ impl Index {
             Some(self.number)
         }
     }
+
+    /// The position, if it does not depend on the array's length.
+    pub(super) fn from_start(self) -> Option<usize> {
+        (!self.from_last).then_some(self.number)
+    }
 }
 
 /// One leg of a path.
