@@ -230,7 +230,21 @@ fn parse_exponent(rest: &[u8]) -> (i64, usize) {
     )
 }
 
+/// A number other than 0 without an exponent, whose digits fit into a word.
+fn build_small(int: &[u8], frac: &[u8], exponent: i64, negative: bool) -> Option<Decimal> {
+    if exponent != 0 || int.len() + frac.len() > 18 {
+        return None;
+    }
+    let digits = int.iter().chain(frac);
+    let word = digits.fold(0u64, |word, digit| word * 10 + u64::from(digit - b'0'));
+    let scale = u8::try_from(frac.len()).ok()?;
+    (word > 0).then(|| Decimal::raw(Wide::from(u128::from(word)), negative, scale))
+}
+
 fn build(int: &[u8], frac: &[u8], exponent: i64, negative: bool) -> Result<Decimal, DecimalError> {
+    if let Some(small) = build_small(int, frac, exponent, negative) {
+        return Ok(small);
+    }
     // Positions count from the point: the first digit of `int` has the highest.
     let lead = int.iter().chain(frac).take_while(|b| **b == b'0').count();
     let digits = int.len() + frac.len() - lead;
