@@ -86,8 +86,8 @@ impl Window {
             std::mem::swap(&mut start, &mut end);
         }
         Window {
-            partition: *random.pick(&["p", "s", "1"]),
-            key: *random.pick(&["k", "d"]),
+            partition: random.pick::<&str>(&["p", "s", "1"]),
+            key: random.pick::<&str>(&["k", "d"]),
             is_descending: random.rng.bool(),
             is_range: random.rng.bool(),
             start,
