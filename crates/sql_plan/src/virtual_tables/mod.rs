@@ -3,8 +3,10 @@
 
 mod grant_tables;
 mod information_schema;
+mod system_tables;
 
 pub use grant_tables::DATABASE_PRIVILEGES;
+pub use system_tables::{SystemTable, system_table};
 
 use crate::error::Result;
 use porpoise_access::ndbmemcache;
@@ -83,6 +85,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
         .iter()
         .chain(information_schema::INFORMATION_SCHEMA)
         .chain(grant_tables::GRANT_TABLES)
+        .chain(system_tables::SYSTEM_TABLES)
 }
 
 /// The virtual table of this name, case-insensitively.
