@@ -271,3 +271,40 @@ fn a_full_disk_leaves_a_transaction_prepared() {
     engine.wait_durable(done.unwrap().position).unwrap();
     assert!(all(&engine).contains_key("blind7"));
 }
+
+/// The bytes that the engine counts against its memory limit.
+fn live_bytes(engine: &KvMem) -> u64 {
+    let stats = engine.stats();
+    stats
+        .iter()
+        .find(|stat| stat.name == "live_bytes")
+        .unwrap()
+        .value
+}
+
+#[test]
+fn the_written_keys_of_a_prepared_transaction_are_counted() {
+    const KEYS: u64 = 500;
+    let disk = MemDisk::new();
+    let engine = KvMem::open(options(&disk)).unwrap();
+    let empty = live_bytes(&engine);
+    let mut txn = engine.begin(Default::default()).unwrap();
+    for n in 0..KEYS {
+        let name = format!("{n:0>1000}");
+        txn.put(key(&name), b"v", Check::Blind).unwrap();
+    }
+    let mut prepared = txn.prepare(b"name", b"note").unwrap();
+    engine.wait_durable(prepared.position()).unwrap();
+    // Once in the image, and once in the list of keys that other prepared transactions are checked against.
+    let counted = live_bytes(&engine) - empty;
+    assert!(counted > 2 * KEYS * 1000, "{counted}");
+    engine.verify().unwrap();
+    let done = prepared.rollback().unwrap();
+    engine.wait_durable(done.position).unwrap();
+    drop(prepared);
+    engine.verify().unwrap();
+    engine.reclaim();
+    let left = live_bytes(&engine) - empty;
+    assert!(left < KEYS * 1000, "{left}");
+    engine.verify().unwrap();
+}
