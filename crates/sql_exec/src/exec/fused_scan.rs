@@ -13,10 +13,10 @@
 //!    the engine call, because writing to a file may block.
 
 use super::conditions::Conditions;
-use super::fetch::{Batch, Cursor};
+use super::fetch::Cursor;
 use super::join::Consumer;
 use super::profile::Role;
-use super::pruning::Pruning;
+use super::pruning::{Batch, Pruning};
 use super::query::cx_of;
 use super::state::States;
 use super::visit::{VisitOutcome, columns_of_entries, copied_slot, visit_entries, visit_rows};

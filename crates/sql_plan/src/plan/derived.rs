@@ -31,7 +31,7 @@ use crate::expr::query::FreeRef;
 use crate::parse::ast::SetOp;
 use std::sync::Arc;
 
-pub use crate::bind::Derived;
+pub use crate::bind::{Derived, References};
 
 /// An operator whose rows are read like those of a table.
 #[derive(Debug)]
@@ -119,6 +119,7 @@ pub(super) fn materialized(
         rows: Box::new(TableOperator::Materialize(Box::new(plan))),
         columns,
         free,
+        references: References::default(),
     }
 }
 
@@ -128,6 +129,7 @@ pub(super) fn working_table(columns: Vec<ScopeColumn>) -> Derived {
         rows: Box::new(TableOperator::WorkingTable),
         columns,
         free: Vec::new(),
+        references: References::default(),
     }
 }
 

@@ -32,7 +32,7 @@
 //!    collation.
 
 use super::QueryPlan;
-use super::derived::{Derived, SetOperation, SetTerm, TableOperator, operator_of};
+use super::derived::{Derived, References, SetOperation, SetTerm, TableOperator, operator_of};
 use super::finish::BoundQuery;
 use super::from::{Block, From};
 use super::grouping::is_same_expr;
@@ -255,6 +255,7 @@ fn narrowed(derived: &Derived, moved: &[Expr], statistics: &dyn StatisticsSource
         rows: Box::new(rows),
         columns: derived.columns.clone(),
         free: derived.free.clone(),
+        references: References::default(),
     }
 }
 
