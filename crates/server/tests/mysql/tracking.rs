@@ -256,13 +256,13 @@ fn branches_are_told_by_letters_and_by_their_start() {
     ];
     assert_eq!(told(&mut c, "XA PREPARE 'a','b',7"), none);
     assert_eq!(told(&mut c, "XA COMMIT 'a','b',7"), []);
-    c.good("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE");
+    c.good("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY");
     assert_eq!(
         told(&mut c, "XA START 'c'"),
         [
             change(
                 CHARACTERISTICS,
-                &["SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; XA START 'c';"]
+                &["SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; SET TRANSACTION READ ONLY; XA START 'c';"]
             ),
             change(TRANSACTION, &["T_______"])
         ]

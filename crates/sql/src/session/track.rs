@@ -193,6 +193,9 @@ impl SqlSession {
         }
         let access = read_only.map(|only| if only { "READ ONLY" } else { "READ WRITE" });
         if let Some(start) = self.branch_start() {
+            if let Some(access) = access {
+                text.push_str(&format!("SET TRANSACTION {access}; "));
+            }
             text.push_str(&start);
             return text;
         }
