@@ -895,7 +895,7 @@ mod tests {
 
     /// A reader of T that writes, DDL of T that may write, and a backup: each waits for the next.
     #[test]
-    fn of_a_cycle_the_user_of_a_table_is_refused() {
+    fn the_table_user_in_a_metadata_lock_cycle_is_refused() {
         let metadata_locks = MetadataLocks::new();
         let (user, ddl, backup) = (
             metadata_locks.session(),
