@@ -138,9 +138,10 @@ impl Server {
     }
 }
 
-/// The beginning of a text, for messages.
+/// The beginning of a text in one line, for messages.
 fn beginning(text: &str) -> String {
-    text.trim().chars().take(QUOTED).collect()
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().take(QUOTED).collect()
 }
 
 /// The statements of a script.

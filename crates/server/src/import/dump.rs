@@ -45,6 +45,9 @@ struct SchemaFile {
     schema: String,
     tables: Vec<String>,
     views: Vec<String>,
+    procedures: Vec<String>,
+    functions: Vec<String>,
+    events: Vec<String>,
     basenames: HashMap<String, String>,
 }
 
@@ -96,6 +99,8 @@ pub struct Schema {
     pub tables: Vec<Table>,
     /// Its views.
     pub views: Vec<View>,
+    /// Its routines and events, which `script` creates: the word in DROP, and the name.
+    pub programs: Vec<(&'static str, String)>,
 }
 
 /// A table of a dump.
@@ -250,6 +255,14 @@ impl Schema {
             script: if_there(folder.join(format!("{base}.sql"))),
             tables: tables.collect::<Result<_, _>>()?,
             views: views.collect(),
+            programs: [
+                ("PROCEDURE", file.procedures),
+                ("FUNCTION", file.functions),
+                ("EVENT", file.events),
+            ]
+            .into_iter()
+            .flat_map(|(kind, names)| names.into_iter().map(move |name| (kind, name)))
+            .collect(),
             name: file.schema,
         })
     }

@@ -32,7 +32,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Treatment of tables, views and accounts of the dump that exist already.
+/// Treatment of objects and accounts of the dump that exist already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Nothing is loaded at all.
@@ -131,7 +131,8 @@ fn load(
         let name = (schema.name.clone(), name.to_owned());
         !progress.kept.contains(&name)
     };
-    let may_exist = progress.is_resumed;
+    // Routines and events that are kept, too.
+    let may_exist = progress.is_resumed || options.existing == Existing::Keep;
     let select =
         |server: &mut Server, schema: &Schema| server.run(&format!("USE {}", quote(&schema.name)));
     for schema in &dump.schemas {
@@ -179,16 +180,22 @@ fn check_local_infile(server: &mut Server) -> Result<(), StartError> {
     Err(StartError::usage(text))
 }
 
-/// The tables and views of the dump that exist and stay; drops the others.
-fn prepare_existing(
-    server: &mut Server,
-    dump: &Dump,
-    existing: Existing,
-) -> Result<BTreeSet<(String, String)>, StartError> {
+/// An object of a dump that exists.
+struct Found {
+    schema: String,
+    name: String,
+    /// The word in DROP.
+    kind: String,
+}
+
+/// The objects of the dump that exist.
+fn existing_objects(server: &mut Server, dump: &Dump) -> Result<Vec<Found>, StartError> {
     let rows = server
         .run(
-            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES \
-             WHERE TABLE_TYPE IN ('BASE TABLE', 'VIEW')",
+            "SELECT TABLE_SCHEMA, TABLE_NAME, IF(TABLE_TYPE = 'VIEW', 'VIEW', 'TABLE') FROM \
+             information_schema.TABLES WHERE TABLE_TYPE IN ('BASE TABLE', 'VIEW') UNION ALL \
+             SELECT ROUTINE_SCHEMA, ROUTINE_NAME, ROUTINE_TYPE FROM information_schema.ROUTINES UNION ALL \
+             SELECT EVENT_SCHEMA, EVENT_NAME, 'EVENT' FROM information_schema.EVENTS",
         )?
         .rows;
     let mut found = Vec::new();
@@ -199,29 +206,46 @@ fn prepare_existing(
             continue;
         };
         let of_dump = dump.schemas.iter().find(|s| s.name == schema);
-        let of_dump = of_dump.is_some_and(|s| {
-            let mut views = s.views.iter();
-            s.tables.iter().any(|t| t.name == name) || views.any(|v| v.name == name)
+        let is_of_dump = of_dump.is_some_and(|s| match &*kind {
+            "TABLE" | "VIEW" => {
+                let mut views = s.views.iter();
+                s.tables.iter().any(|t| t.name == name) || views.any(|v| v.name == name)
+            }
+            kind => s.programs.iter().any(|p| p.0 == kind && p.1 == name),
         });
-        if of_dump {
-            found.push((schema, name, kind == "VIEW"));
+        if is_of_dump {
+            found.push(Found { schema, name, kind });
         }
     }
+    Ok(found)
+}
+
+/// The tables and views of the dump that exist and stay; drops the others, and routines and events.
+fn prepare_existing(
+    server: &mut Server,
+    dump: &Dump,
+    existing: Existing,
+) -> Result<BTreeSet<(String, String)>, StartError> {
+    let found = existing_objects(server, dump)?;
     match existing {
         Existing::Refuse => {
-            let Some((schema, name, _)) = found.first() else {
+            let Some(Found { schema, name, .. }) = found.first() else {
                 return Ok(BTreeSet::new());
             };
             let more = found.len();
             Err(StartError::usage(format!(
-                "import: {more} tables and views of the dump exist, {schema}.{name} among them; use \
+                "import: {more} objects of the dump exist, {schema}.{name} among them; use \
                  --existing keep or --existing drop"
             )))
         }
-        Existing::Keep => Ok(found.into_iter().map(|(s, n, _)| (s, n)).collect()),
+        Existing::Keep => {
+            let tables = found
+                .into_iter()
+                .filter(|f| matches!(&*f.kind, "TABLE" | "VIEW"));
+            Ok(tables.map(|f| (f.schema, f.name)).collect())
+        }
         Existing::Drop => {
-            for (schema, name, is_view) in &found {
-                let kind = if *is_view { "VIEW" } else { "TABLE" };
+            for Found { schema, name, kind } in &found {
                 server.run(&format!("DROP {kind} {}.{}", quote(schema), quote(name)))?;
             }
             Ok(BTreeSet::new())

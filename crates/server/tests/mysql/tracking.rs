@@ -262,7 +262,9 @@ fn branches_are_told_by_letters_and_by_their_start() {
         [
             change(
                 CHARACTERISTICS,
-                &["SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; SET TRANSACTION READ ONLY; XA START 'c';"]
+                &[
+                    "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; SET TRANSACTION READ ONLY; XA START 'c';"
+                ]
             ),
             change(TRANSACTION, &["T_______"])
         ]

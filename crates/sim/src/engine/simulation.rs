@@ -27,8 +27,8 @@ pub(super) struct Observer {
     pub(super) report: Report,
     /// Whether the last start recovered a store that can no longer be compared with the model.
     is_incomparable: bool,
-    /// Whether a copy is being checked.
-    checking_copy: bool,
+    /// Whether a copy is being checked, or none may be checked.
+    pub(super) checking_copy: bool,
 }
 
 struct Simulation {

@@ -7,8 +7,8 @@ use super::steps::{Step, is_disk_error, perform, random, text};
 use parking_lot::Mutex;
 use porpoise_kv::model::Model;
 use porpoise_kv::{
-    Commit, CommitPosition, Engine, Error, Isolation, PreparedTxn, Result as KvResult, SpaceId,
-    Txn, TxnOptions,
+    Commit, CommitPosition, Durability, Engine, Error, Isolation, PreparedTxn, Result as KvResult,
+    SpaceId, Txn, TxnOptions,
 };
 use porpoise_kv_mem::KvMem;
 use std::collections::VecDeque;
@@ -151,7 +151,12 @@ impl RunningStore {
             (known.model.clone(), known.spaces.clone(), known.dropping)
         };
         let may_commit = context != StepContext::LogWrite;
-        if may_commit && self.has_prepared() && self.rng.u8(0..25) == 0 {
+        // Preparation and end wait for the disk if commits do not.
+        let may_prepare =
+            context == StepContext::Idle || may_commit && plan.durability == Durability::Sync;
+        // Without open transactions the store is being shut down.
+        let may_end = may_prepare && self.has_prepared() && !self.open.is_empty();
+        if may_end && self.rng.u8(0..25) == 0 {
             return self.end_prepared(plan, observer);
         }
         let at = self.rng.usize(0..self.open.len().max(1));
@@ -165,25 +170,18 @@ impl RunningStore {
         let step = random(&mut self.rng, mark.0, spaces.len());
         let concerned = step.space() == dropping || matches!(step, Step::Advance);
         let avoided = dropping.is_some() && concerned;
-        if avoided || !may_commit && matches!(step, Step::Commit | Step::Prepare) {
+        let has_to_wait = match step {
+            Step::Commit => !may_commit,
+            Step::Prepare => !may_prepare,
+            _ => false,
+        };
+        if avoided || has_to_wait {
             return Ok(());
         }
         note(&mut self.trace, format!("{at}: {step:?}"));
         if matches!(step, Step::Commit | Step::Prepare | Step::Rollback) {
             let fresh = self.begin(&model)?;
-            let Some(place) = self.open.get_mut(at) else {
-                return Ok(());
-            };
-            let old = std::mem::replace(place, fresh);
-            match step {
-                Step::Commit => return self.commit(old, plan, observer),
-                Step::Prepare => return self.prepare(old, plan, observer),
-                _ => {
-                    old.engine.rollback();
-                    old.model.rollback();
-                    return Ok(());
-                }
-            }
+            return self.replace(at, fresh, &step, plan, observer);
         }
         observer.lock().report.answers += 1;
         let engine_space = |n: usize| spaces.get(n).map_or(SpaceId(0), |p: &SpacePair| p.engine);
@@ -208,6 +206,30 @@ impl RunningStore {
             return Err(format!("engine: {engine}\nmodel:  {model}"));
         }
         Ok(())
+    }
+
+    /// Ends a transaction by a step, and puts another one in its place.
+    fn replace(
+        &mut self,
+        at: usize,
+        fresh: TxnPair,
+        step: &Step,
+        plan: &Plan,
+        observer: &Mutex<Observer>,
+    ) -> Result<(), String> {
+        let Some(place) = self.open.get_mut(at) else {
+            return Ok(());
+        };
+        let old = std::mem::replace(place, fresh);
+        match step {
+            Step::Commit => self.commit(old, plan, observer),
+            Step::Prepare => self.prepare(old, plan, observer),
+            _ => {
+                old.engine.rollback();
+                old.model.rollback();
+                Ok(())
+            }
+        }
     }
 
     fn disk_failed(&mut self, error: &Error, plan: &Plan) -> Result<(), String> {
@@ -265,7 +287,7 @@ impl RunningStore {
             pair.model.rollback();
             return Ok(());
         }
-        let engine = pair.engine.prepare(&name, &note);
+        let engine = with_sync(plan, observer, || pair.engine.prepare(&name, &note));
         if let Err(error) = &engine
             && is_disk_error(error)
         {
@@ -276,7 +298,7 @@ impl RunningStore {
         match (engine, model) {
             (Ok(engine), Ok(model)) => {
                 let mut observer = observer.lock();
-                note_commit(&mut observer, engine.position())?;
+                note_synced_commit(&mut observer, engine.position(), plan)?;
                 observer.report.prepared += 1;
                 self.prepared.push(PreparedPair {
                     engine,
@@ -306,7 +328,7 @@ impl RunningStore {
         };
         let name = pair.engine.name().escape_ascii().to_string();
         note(&mut self.trace, format!("end {name}, commits: {commits}"));
-        let engine = end(&mut *pair.engine);
+        let engine = with_sync(plan, observer, || end(&mut *pair.engine));
         if let Err(error) = &engine
             && is_disk_error(error)
         {
@@ -322,7 +344,7 @@ impl RunningStore {
                 let mut observer = observer.lock();
                 observer.report.ended += 1;
                 observer.report.ended_after_crash += u64::from(is_restored);
-                note_commit(&mut observer, commit.position)
+                note_synced_commit(&mut observer, commit.position, plan)
             }
             (engine, model) => {
                 same_errors(engine.map(|_| ()), model.map(|_| ()))?;
@@ -330,6 +352,32 @@ impl RunningStore {
             }
         }
     }
+}
+
+/// Makes a call that waits for the disk if commits do not. Until it has returned, the model lacks the commit that
+/// the disk may have already, so no copy of the disk is checked meanwhile.
+fn with_sync<T>(plan: &Plan, observer: &Mutex<Observer>, call: impl FnOnce() -> T) -> T {
+    if plan.durability == Durability::Sync {
+        return call();
+    }
+    observer.lock().checking_copy = true;
+    let done = call();
+    observer.lock().checking_copy = false;
+    done
+}
+
+/// As [`note_commit`]; the commit survives crashes from now on if the call has waited for the disk.
+fn note_synced_commit(
+    observer: &mut Observer,
+    position: CommitPosition,
+    plan: &Plan,
+) -> Result<(), String> {
+    note_commit(observer, position)?;
+    if plan.durability != Durability::Sync {
+        let known = &mut observer.known;
+        known.floor = known.floor.max(known.model.last_commit().0);
+    }
+    Ok(())
 }
 
 /// Records that the model's last commit is the engine's commit at this position.
