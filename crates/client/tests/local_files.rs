@@ -1,4 +1,9 @@
 //! A server that asks for files which the statement does not name gets none.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 
 use porpoise_client::mysql::{Connection, Target};
 use porpoise_client::{Address, Error, TlsMode};
