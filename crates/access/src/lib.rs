@@ -71,5 +71,5 @@ pub use restrictions::Restrictions;
 pub use rights::{Grant, Rights};
 pub use roles::{DefaultRole, RoleEdge};
 pub use routine_grants::{routine_of_place, routine_place};
-pub use system_tables::{Administration, administration, is_system_table};
+pub use system_tables::{Administration, administration, is_account_table, is_system_table};
 pub use usage::{Exceeded, Usage};

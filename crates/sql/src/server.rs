@@ -289,12 +289,17 @@ impl SqlServer {
         crate::vars::find(name).map(|at| self.globals.read().value_at(at).text())
     }
 
-    /// The global value of a numeric system variable, at most `u32::MAX`. Reads it again at each
-    /// call, so that SET GLOBAL is in force at once.
+    /// The global value of a numeric system variable, at most `u32::MAX`; 1 for a switch that is on. Reads
+    /// it again at each call, so that SET GLOBAL is in force at once.
     pub fn number(&self, name: &str) -> u32 {
-        debug_assert!(crate::vars::find(name).is_some(), "no variable {name}");
-        let value = self.variable(name).and_then(|v| v.parse::<u64>().ok());
-        u32::try_from(value.unwrap_or(0)).unwrap_or(u32::MAX)
+        let at = crate::vars::find(name);
+        debug_assert!(at.is_some(), "no variable {name}");
+        let value = at.map(|at| self.globals.read().value_at(at).clone());
+        match value {
+            Some(VarValue::Int(value)) => u32::try_from(value).unwrap_or(u32::MAX),
+            Some(VarValue::Bool(is_on)) => u32::from(is_on),
+            _ => 0,
+        }
     }
 
     /// Metrics of the SQL server.

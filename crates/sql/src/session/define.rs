@@ -13,9 +13,10 @@ use porpoise_rows::ddl::{AlterOp, DdlCx, DdlOutcome};
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
-    AlterAction, CreateIndex, DatabaseOption, DropTables, Maintain, MaintainKind, Statement,
-    TableName,
+    AlterAction, CreateIndex, CreateTable, DatabaseOption, DropTables, Maintain, MaintainKind,
+    Statement, TableName,
 };
+use porpoise_sql_plan::virtual_tables;
 use porpoise_types::{CastCx, Collation, Value};
 
 impl SqlSession {
@@ -96,9 +97,24 @@ impl SqlSession {
         Ok((database, name))
     }
 
+    /// Whether a table to be created has the name of a virtual one.
+    fn names_virtual_table(&self, create: &CreateTable<'_>) -> Result<bool> {
+        let (database, name) = self.cx.qualified(&create.name)?;
+        let is_virtual = virtual_tables::find(&database, &name).is_some();
+        Ok(is_virtual && !virtual_tables::is_database(&database) && !create.temporary)
+    }
+
     fn define_table(&mut self, statement: &Statement<'_>, text: &[u8]) -> Result<Outcome> {
         let db = self.cx.server.db.clone();
         match statement {
+            Statement::CreateTable(create) if self.names_virtual_table(create)? => {
+                let text = format!("Table '{}' already exists", create.name.name.name);
+                if !create.if_not_exists {
+                    return Err(SqlError::new(1050, "42S01", text));
+                }
+                self.cx.note(1050, text);
+                Ok(Outcome::default())
+            }
             Statement::CreateTable(create) if create.like.is_some() && !create.temporary => {
                 self.create_like(create)
             }

@@ -20,7 +20,9 @@
 
 mod account;
 mod attributes;
+mod built_in_functions;
 mod checksum;
+mod conditions;
 mod create;
 mod define;
 mod dispatch;
@@ -30,11 +32,9 @@ mod explain;
 mod finish;
 mod global_locks;
 mod handler_statement;
-mod handlers;
 mod hint;
 mod histogram;
 mod host;
-mod host_functions;
 mod into;
 mod key_prefix;
 mod load;

@@ -29,7 +29,7 @@ pub mod window;
 
 pub use crate::virtual_tables::ScopeColumn;
 pub use aggregate::{Aggregate, AggregateKind};
-pub use source::{Derived, DerivedPlan, MergedView, Origin, Source};
+pub use source::{Derived, DerivedPlan, MergedView, Origin, References, Source};
 
 use crate::error::{Result, SqlError};
 use porpoise_types::{Collation, ColumnType, SqlMode};
@@ -235,12 +235,10 @@ pub trait SystemVariables: crate::statistics::StatisticsSource {
         Ok(None)
     }
 
-    /// The function of this name, in capitals, that the session itself evaluates.
-    fn host_function(
-        &self,
-        _name: &str,
-    ) -> Option<std::sync::Arc<crate::expr::stored::StoredFunction>> {
-        None
+    /// Whether a session runs [`BuiltIn`](crate::expr::stored::BuiltIn) functions for the expression, which
+    /// calls one.
+    fn runs_functions(&self) -> bool {
+        false
     }
 
     /// Adds a warning about an optimizer hint to those of the statement.

@@ -8,6 +8,7 @@ use porpoise_rows::catalog::{Column, Table};
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Source of a table's rows.
 #[derive(Clone, Debug)]
@@ -117,6 +118,24 @@ pub struct Derived {
     pub free: Vec<FreeRef>,
     /// Whether several readers may share the rows: a common table expression.
     pub is_shared: bool,
+    /// References to it, if it is a common table expression.
+    pub references: References,
+}
+
+/// Number of places in a statement that read a common table expression, counted while they are bound.
+#[derive(Debug, Default)]
+pub struct References(AtomicU32);
+
+impl References {
+    /// Counts one more.
+    pub fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether several places share the rows.
+    pub fn are_several(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 1
+    }
 }
 
 impl Derived {

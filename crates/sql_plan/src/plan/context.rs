@@ -174,6 +174,7 @@ impl PlanCx<'_> {
                 "a common table expression that names outer columns, inside a further query",
             ));
         }
+        derived.references.add();
         Ok(Some(derived.clone()))
     }
 

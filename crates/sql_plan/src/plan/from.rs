@@ -25,7 +25,7 @@ use crate::expr::json::is_document_text;
 use crate::expr::query::FreeRef;
 use crate::expr::{CmpOp, Expr, ExprKind};
 use crate::parse::ast::{self, Join, JoinCondition, JoinKind, TableFactor, TableRef};
-use crate::plan::derived::{Derived, TableOperator, materialized};
+use crate::plan::derived::{Derived, References, TableOperator, materialized};
 use porpoise_types::Kind;
 use std::sync::Arc;
 
@@ -227,6 +227,7 @@ fn bind_json_table(table: &ast::JsonTable<'_>, from: &mut From, cx: &PlanCx<'_>)
         columns,
         free,
         is_shared: false,
+        references: References::default(),
     };
     Ok(derived_source(
         Arc::new(derived),

@@ -3,7 +3,9 @@
 //! A query of more than one SELECT becomes a [`Derived`] under a plain `SELECT *`, which has the
 //! ORDER BY and LIMIT of the whole.
 
-use super::derived::{CteEntry, Derived, SetOperation, SetTerm, TableOperator, materialized};
+use super::derived::{
+    CteEntry, Derived, References, SetOperation, SetTerm, TableOperator, materialized,
+};
 use super::from::From;
 use super::recursive::recursive;
 use super::select::{Clauses, PlanCx, expand_star, finish, plan_select, plan_table};
@@ -72,6 +74,7 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
                 columns,
                 free,
                 is_shared: false,
+                references: References::default(),
             };
             let mut plan = select_all_from(derived, shown, query, cx)?;
             // SQL_CALC_FOUND_ROWS of the first operand applies to the whole.
@@ -296,6 +299,7 @@ fn values_table(mut rows: Vec<Vec<Expr>>, free: Vec<FreeRef>, cx: &PlanCx<'_>) -
         columns,
         free,
         is_shared: false,
+        references: References::default(),
     })
 }
 

@@ -4,8 +4,10 @@
 mod grant_tables;
 mod information_schema;
 mod performance_schema;
+mod system_tables;
 
 pub use grant_tables::DATABASE_PRIVILEGES;
+pub use system_tables::{SystemTable, system_table};
 
 use crate::error::Result;
 use porpoise_access::ndbmemcache;
@@ -86,6 +88,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
         .chain(grant_tables::GRANT_TABLES)
         .chain(performance_schema::PERFORMANCE_SCHEMA)
         .chain(performance_schema::SYS)
+        .chain(system_tables::SYSTEM_TABLES)
 }
 
 /// The virtual table of this name, case-insensitively.
