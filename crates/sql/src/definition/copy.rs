@@ -78,7 +78,7 @@ fn column_like(column: &Column) -> ColumnSpec {
 }
 
 /// The columns of a table created from a query: columns of tables keep their defaults and comments;
-/// computed numeric columns that are never NULL get their type's implicit default.
+/// computed columns that are never NULL get their type's implicit default.
 pub fn columns_of(plan: &QueryPlan) -> Vec<ColumnSpec> {
     let shown = plan.columns.iter().zip(&plan.items);
     shown
@@ -118,7 +118,12 @@ fn computed_column(name: String, item: &Expr, ty: &ColumnType) -> ColumnSpec {
             ColumnType::bigint()
         };
     }
-    let has_default = ty.is_numeric() && !item.nullable;
+    let has_default = !item.nullable
+        && (ty.is_numeric()
+            || matches!(ty.kind, Kind::Char | Kind::VarChar)
+            || matches!(ty.kind, Kind::Binary | Kind::VarBinary)
+            || matches!(ty.kind, Kind::Date | Kind::Time)
+            || matches!(ty.kind, Kind::DateTime | Kind::Timestamp));
     ColumnSpec {
         name,
         nullable: Some(item.nullable),
@@ -126,7 +131,7 @@ fn computed_column(name: String, item: &Expr, ty: &ColumnType) -> ColumnSpec {
         on_update_now: false,
         auto_increment: false,
         comment: String::new(),
-        explicit_collation: true,
+        explicit_collation: false,
         generated: None,
         ty,
     }

@@ -39,6 +39,7 @@ impl SqlSession {
             Err(error) => return Err(SqlError::syntax(&error, text)),
         };
         self.cx.env.memory.note_arena(arena)?;
+        self.cx.warn_deprecated(parsed.deprecated);
         if let (false, Some(rest)) = (multi, parsed.rest) {
             return Err(SqlError::syntax_at(text, rest));
         }

@@ -32,7 +32,7 @@ use porpoise_sql_expr::error::Result;
 use porpoise_sql_expr::memory::SessionMemory;
 use porpoise_sql_parser::ast::{Call, Literal, Statement};
 use porpoise_sql_parser::digest::{Digest, LiteralKind, LiteralToken, Normalized};
-use porpoise_sql_parser::{LexMode, Literals, ParseOptions, parse_literal, parse_one};
+use porpoise_sql_parser::{Deprecation, LexMode, Literals, ParseOptions, parse_literal, parse_one};
 use porpoise_sql_plan::bind::literal;
 use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_types::{Charset, Collation, ColumnType, SqlMode, ValueRef};
@@ -93,7 +93,15 @@ impl PlanDependencies {
 
 /// How a text is executed.
 #[derive(Clone)]
-enum CachedPlan {
+struct CachedPlan {
+    action: CachedAction,
+    /// Warnings about deprecated syntax, given at each execution.
+    deprecated: Option<Arc<[(u16, String)]>>,
+}
+
+/// What a text does.
+#[derive(Clone)]
+enum CachedAction {
     /// By a plan.
     Plan(Arc<Planned>),
     /// As a CALL.
@@ -208,11 +216,14 @@ impl SqlSession {
             },
         };
         let values = parameters(cache.digest.literals(), arena, text, mode)?;
+        for (code, message) in plan.deprecated.iter().flat_map(|list| list.iter()) {
+            self.cx.warn(*code, message.clone());
+        }
         let rest = normalized.rest;
         let with_rest = |outcome: Outcome| Outcome { rest, ..outcome };
-        let plan = match plan {
-            CachedPlan::Plan(plan) => plan,
-            CachedPlan::Call(call) => {
+        let plan = match plan.action {
+            CachedAction::Plan(plan) => plan,
+            CachedAction::Call(call) => {
                 self.cx.counters.add(Counter::CallProcedure, 1);
                 return Some(self.run_call(&call, values, sink).map(with_rest));
             }
@@ -272,7 +283,7 @@ impl SqlSession {
             Statement::Call(call) => Ok(self.plan_call(call, &types)),
             statement => {
                 let plan = self.plan(statement, text, &types, &catalog);
-                plan.map(|plan| plan.map(|plan| CachedPlan::Plan(Arc::new(plan))))
+                plan.map(|plan| plan.map(|plan| CachedAction::Plan(Arc::new(plan))))
             }
         };
         let planned = match made {
@@ -290,7 +301,11 @@ impl SqlSession {
                 return None;
             }
         };
-        let plan = planned.filter(|_| self.cx.may_keep_plan());
+        let kept = planned.filter(|_| self.cx.may_keep_plan());
+        let plan = kept.map(|action| CachedPlan {
+            action,
+            deprecated: deprecation_warnings(parsed.deprecated),
+        });
         cache.insert(
             normalized.key,
             dependencies,
@@ -305,7 +320,7 @@ impl SqlSession {
 impl SqlSession {
     /// The plan of a CALL whose arguments are evaluated without queries and can be used again;
     /// `None` for others, and where there is no such procedure.
-    fn plan_call(&self, call: &Call<'_>, types: &[ColumnType]) -> Option<CachedPlan> {
+    fn plan_call(&self, call: &Call<'_>, types: &[ColumnType]) -> Option<CachedAction> {
         let (database, name) = self.cx.qualified(&call.name).ok()?;
         let routine = self.procedure(&database, &name).ok()?;
         let mut args = Vec::with_capacity(call.args.len());
@@ -315,8 +330,14 @@ impl SqlSession {
         }
         let is_whole = args.len() == call.args.len();
         let plan = is_whole.then(|| Arc::new(CallPlan { routine, args }));
-        plan.map(CachedPlan::Call)
+        plan.map(CachedAction::Call)
     }
+}
+
+/// The warnings about deprecated syntax; `None` without any.
+fn deprecation_warnings(deprecated: &[Deprecation<'_>]) -> Option<Arc<[(u16, String)]>> {
+    let warnings: Vec<_> = deprecated.iter().filter_map(Deprecation::warning).collect();
+    (!warnings.is_empty()).then(|| warnings.into())
 }
 
 /// The types of the parameters: those of the literals, except for the length of texts, on which no

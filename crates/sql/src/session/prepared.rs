@@ -175,6 +175,7 @@ impl SqlSession {
         self.cx.counters.add(Counter::StmtPrepare, 1);
         let arena = Bump::new();
         let parsed = self.parse_whole(&arena, text)?;
+        self.cx.warn_deprecated(parsed.deprecated);
         if matches!(
             parsed.statement,
             Statement::Prepare { .. }

@@ -10,6 +10,7 @@ use crate::vars::settings::IsolationLevel;
 use crate::vars::{self, Scope, VarValue, Variable, check};
 use porpoise_access::persisted::{self, PersistedVariable};
 use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::Deprecation;
 use porpoise_sql_parser::ast::{Expr, ExprKind, Ident, SetItem, VarScope};
 use porpoise_sql_plan::bind::expr::charset_named;
 use porpoise_types::{Charset, Collation, ColumnType, Value, ValueRef};
@@ -53,6 +54,23 @@ enum Change {
     Names(Collation),
     /// SET CHARACTER SET.
     Charset(Charset),
+}
+
+/// Warning 3135.
+const STRICT_MODES: &str = "'NO_ZERO_DATE', 'NO_ZERO_IN_DATE' and 'ERROR_FOR_DIVISION_BY_ZERO' sql modes should \
+                            be used with strict mode. They will be merged with strict mode in a future release.";
+
+/// Whether a value of sql_mode has a part of strict mode, but not all of it.
+fn splits_strict_mode(modes: &str) -> bool {
+    let has = |mode: &str| modes.split(',').any(|m| m == mode);
+    let strict = has("STRICT_TRANS_TABLES") || has("STRICT_ALL_TABLES");
+    let parts = [
+        "NO_ZERO_IN_DATE",
+        "NO_ZERO_DATE",
+        "ERROR_FOR_DIVISION_BY_ZERO",
+    ];
+    let count = parts.iter().filter(|part| has(part)).count();
+    (strict || count > 0) && (!strict || count < parts.len())
 }
 
 impl SqlSession {
@@ -123,6 +141,7 @@ impl SqlSession {
                 let target = target_of(variable, *scope)?;
                 let value = self.value_for(at, variable, target, value, params, types)?;
                 self.check_semantics(variable, target, &value)?;
+                self.warn_of_value(variable, &value);
                 Ok(Change::System {
                     at,
                     variable,
@@ -174,6 +193,24 @@ impl SqlSession {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Warns of deprecated character sets and collations, and of SQL modes that belong together.
+    fn warn_of_value(&self, variable: &Variable, value: &VarValue) {
+        let VarValue::Text(text) = value else {
+            return;
+        };
+        let deprecated = if variable.name.starts_with("character_set_") {
+            Deprecation::Charset(text)
+        } else if variable.name.starts_with("collation_") {
+            Deprecation::Collation(text)
+        } else {
+            if variable.name == "sql_mode" && splits_strict_mode(text) {
+                self.cx.warn(3135, STRICT_MODES.to_owned());
+            }
+            return;
+        };
+        self.cx.warn_deprecated(&[deprecated]);
     }
 
     /// The checked value of an assignment to a system variable.

@@ -198,7 +198,8 @@ impl Binder<'_> {
         let args = json_in_utf8(args, function);
         let ty = (function.ty)(&args, self.env.collation);
         let nullable = match function.nullable {
-            Nullable::IfArgument => args.iter().any(|a| a.nullable),
+            // A text may be longer than max_allowed_packet.
+            Nullable::IfArgument => is_text(&ty) || args.iter().any(|a| a.nullable),
             Nullable::Always => true,
             Nullable::Never => false,
         };
