@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const CATALOG: SpaceId = SpaceId(1);
 /// The present version, and the only one that is written.
-const PRESENT: u8 = 7;
+const PRESENT: u8 = 8;
 
 fn engine(disk: &MemDisk) -> Option<Arc<KvMem>> {
     KvMem::open(KvMemOptions {
@@ -194,6 +194,7 @@ fn change(db: &Arc<Db>) -> porpoise_rows::Result<CommitPosition> {
         comment: String::new(),
         explicit_collation: false,
         generated: None,
+        invisible: false,
     };
     let ops = [AlterOp::AddColumn(added, Position::Default)];
     run(db, |cx| db.alter_table(cx, "d", "t", &ops)).map(|done| done.position)
@@ -215,6 +216,7 @@ fn every_older_catalog_is_read_and_its_constraints_hold() {
             version > 2,
             "{shown}"
         );
+        assert_eq!(shown.contains("INVISIBLE"), version > 7, "{shown}");
         insert(&db, "parent", [50, 1]).unwrap();
         insert(&db, "t", [50, 50]).unwrap();
         let orphan = insert(&db, "t", [51, 51]).unwrap_err();
@@ -287,7 +289,7 @@ fn a_later_version_is_refused_by_its_number() {
             panic!("row {at} was read");
         };
         let text = refused.to_string();
-        assert!(text.contains("catalog format version 8"), "{text}");
+        assert!(text.contains("catalog format version 9"), "{text}");
         assert!(!matches!(refused, Error::DefinitionChanged));
     }
 }

@@ -65,6 +65,9 @@ impl ClauseConverter<'_> {
                 AlterOp::RenameColumn(old.name.to_owned(), new.name.to_owned())
             }
             AlterAction::SetDefault(name, value) => self.set_default(name.name, value)?,
+            AlterAction::SetColumnVisible(name, visible) => {
+                AlterOp::SetColumnVisible(name.name.to_owned(), *visible)
+            }
             AlterAction::DropDefault(name) => AlterOp::SetDefault(name.name.to_owned(), None, None),
             AlterAction::AddIndex(def) => AlterOp::AddIndex(index(self.cx, def)?),
             AlterAction::AddForeignKey(def) => AlterOp::AddForeignKey(foreign_key(def)?),
@@ -175,6 +178,7 @@ impl ClauseConverter<'_> {
             comment: String::new(),
             explicit_collation: false,
             generated: None,
+            invisible: false,
         };
         if column.generated.is_some() {
             return Err(super::check_generated_attributes(&ColumnSpec {
@@ -360,7 +364,6 @@ fn drop_constraint(table: &Table, name: &str) -> Result<AlterOp> {
 
 fn unsupported_clause(action: &AlterAction<'_>) -> &'static str {
     match action {
-        AlterAction::SetColumnVisible(..) => "INVISIBLE columns",
         AlterAction::DiscardTablespace(_) => "DISCARD TABLESPACE",
         AlterAction::AddKeyPrefix(_) | AlterAction::DropKeyPrefix(_) => {
             "a key prefix beside other actions"

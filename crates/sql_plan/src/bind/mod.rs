@@ -32,6 +32,7 @@ pub use aggregate::{Aggregate, AggregateKind};
 pub use source::{Derived, DerivedPlan, MergedView, Origin, Source};
 
 use crate::error::{Result, SqlError};
+use crate::expr::Expr;
 use porpoise_types::{Collation, ColumnType, SqlMode};
 use query::SubqueryPlanner;
 use window::Windows;
@@ -40,7 +41,7 @@ use window::Windows;
 #[derive(Clone, Debug)]
 pub struct OrderKey {
     /// The expression to sort by.
-    pub expr: crate::expr::Expr,
+    pub expr: Expr,
     /// Whether the order is descending.
     pub desc: bool,
 }
@@ -135,6 +136,12 @@ impl Scope {
     /// Whether the slot has stored rows, whose values must be loaded.
     pub fn is_stored(&self, slot: usize) -> bool {
         self.sources.get(slot).is_some_and(|s| s.table().is_some())
+    }
+
+    /// The expression of a computed column of a merged view.
+    pub fn computed_at(&self, slot: usize, position: usize) -> Option<Expr> {
+        let view = self.sources.get(slot)?.view.as_ref()?;
+        view.computed_at(position, slot)
     }
 
     /// The column at a slot and position.

@@ -185,6 +185,9 @@ impl Binder<'_> {
             {
                 Ok((slot, column)) => {
                     self.note(enclosing.scope, slot, column);
+                    if let Some(computed) = enclosing.scope.computed_at(slot, column) {
+                        return Ok(Some(as_outer(computed, level, nearest)));
+                    }
                     return Ok(enclosing.scope.column(slot, column).map(|found| {
                         let load = if enclosing.scope.is_stored(slot) {
                             load_of(&found.ty)
@@ -243,45 +246,10 @@ impl Binder<'_> {
             // Windows are computed after all subqueries of the select list.
             return Err(window_alias(name));
         }
-        let mut value = self.without_window(e.clone(), name)?;
+        let value = self.without_window(e.clone(), name)?;
         let mut grouped = value.has_aggregate();
-        if value.has_subquery() {
-            note_references(&value, level, nearest);
-            let (ty, coercibility) = (value.ty.clone(), value.coercibility);
-            value = node(ExprKind::Enclosing(level, Box::new(value)), ty, true);
-            value.coercibility = coercibility;
-        }
-        value.rewrite(&mut |e| {
-            let (level, slot, column, load) = match e.kind {
-                ExprKind::Column { slot, column, load } => (level, slot, column, load),
-                ExprKind::Outer {
-                    level: further,
-                    slot,
-                    column,
-                    load,
-                } => (level + further, slot, column, load),
-                ExprKind::Aggregate(at) => {
-                    grouped = true;
-                    (level, AGGREGATES, at, Load::Plain)
-                }
-                _ => return,
-            };
-            let ty = e.ty.clone();
-            nearest.note_reference(FreeRef {
-                level,
-                slot,
-                column,
-                load,
-                ty,
-            });
-            e.nullable = true;
-            e.kind = ExprKind::Outer {
-                level,
-                slot,
-                column,
-                load,
-            };
-        });
+        value.walk(&mut |e| grouped |= matches!(e.kind, ExprKind::Aggregate(_)));
+        let value = as_outer(value, level, nearest);
         if grouped && aliases.is_select_list {
             let text = format!("Reference '{name}' not supported (reference to group function)");
             return Err(SqlError::new(1247, "42S22", text));
@@ -449,4 +417,43 @@ impl Binder<'_> {
         let op = comparison_operator(op).ok_or_else(|| SqlError::operand_columns(1))?;
         self.test_against_query(columns, right, TestKind::Row(op), "=")
     }
+}
+
+/// An expression of the query `level` levels out, for a query inside it.
+fn as_outer(mut value: Expr, level: usize, nearest: &Enclosing<'_>) -> Expr {
+    if value.has_subquery() {
+        note_references(&value, level, nearest);
+        let (ty, coercibility) = (value.ty.clone(), value.coercibility);
+        value = node(ExprKind::Enclosing(level, Box::new(value)), ty, true);
+        value.coercibility = coercibility;
+    }
+    value.rewrite(&mut |e| {
+        let (level, slot, column, load) = match e.kind {
+            ExprKind::Column { slot, column, load } => (level, slot, column, load),
+            ExprKind::Outer {
+                level: further,
+                slot,
+                column,
+                load,
+            } => (level + further, slot, column, load),
+            ExprKind::Aggregate(at) => (level, AGGREGATES, at, Load::Plain),
+            _ => return,
+        };
+        let ty = e.ty.clone();
+        nearest.note_reference(FreeRef {
+            level,
+            slot,
+            column,
+            load,
+            ty,
+        });
+        e.nullable = true;
+        e.kind = ExprKind::Outer {
+            level,
+            slot,
+            column,
+            load,
+        };
+    });
+    value
 }

@@ -41,6 +41,18 @@ pub(super) fn generated_value(table: &Table, column: &str) -> SqlError {
     SqlError::new(3105, "HY000", text)
 }
 
+/// Error 1395: rows of several tables cannot be deleted through a view.
+pub(super) fn join_view_delete(database: &str, view: &str) -> SqlError {
+    let text = format!("Can not delete from join view '{database}.{view}'");
+    SqlError::new(1395, "HY000", text)
+}
+
+/// Error 1348: the column of a view is an expression.
+pub(super) fn not_updatable_column(name: &str) -> SqlError {
+    let text = format!("Column '{name}' is not updatable");
+    SqlError::new(1348, "HY000", text)
+}
+
 /// The stored table of a source, if it can be changed.
 pub(super) fn target_table(source: &Source) -> Result<Arc<Table>> {
     let table = source.table().cloned();
@@ -83,6 +95,9 @@ pub(super) fn bind_assignments(
         let schema = name.schema.map(|s| s.name);
         let alias = name.table.map(|t| t.name);
         let (_, column) = own.resolve(schema, alias, name.name.name, "field list")?;
+        if own.computed_at(0, column).is_some() {
+            return Err(not_updatable_column(name.name.name));
+        }
         if column >= table.columns.len() {
             return Err(SqlError::unknown_column(name.name.name, "field list"));
         }
@@ -94,15 +109,17 @@ pub(super) fn bind_assignments(
     Ok(set)
 }
 
-/// Whether the statement updates a single table without a join.
-pub(super) fn of_one_table(update: &Update<'_>) -> bool {
-    matches!(
-        update.tables,
-        [TableRef {
-            first: TableFactor::Table(_),
-            joins: [],
-        }]
-    )
+/// Whether the statement updates a single table without a join, named or in a view.
+pub(super) fn of_one_table(update: &Update<'_>, cx: &PlanCx<'_>) -> bool {
+    match update.tables {
+        [
+            TableRef {
+                first: TableFactor::Table(named),
+                joins: [],
+            },
+        ] => !cx.is_join_view(&named.name),
+        _ => false,
+    }
 }
 
 /// Plans UPDATE of one table.

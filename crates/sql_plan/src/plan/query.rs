@@ -103,6 +103,7 @@ pub(super) fn plan_lateral<T>(
         outer: Some(&enclosing),
         is_nested: true,
         depth: cx.depth + 1,
+        merging: super::views::ViewMerging::Plain,
         ..*cx
     })?;
     Ok((planned, enclosing.free.into_inner()))

@@ -68,6 +68,12 @@ pub(super) fn apply(
                 let id = existing_column(before, &columns, name)?;
                 set_default(&mut columns, id, ty.as_ref(), default.as_ref())?;
             }
+            AlterOp::SetColumnVisible(name, visible) => {
+                let id = existing_column(before, &columns, name)?;
+                if let Some(column) = find_by_id(&mut columns, id) {
+                    column.invisible = !visible;
+                }
+            }
             AlterOp::AddColumn(spec, to) => {
                 let id = ColumnId(plan.table.next_column);
                 plan.table.next_column += 1;
@@ -472,6 +478,7 @@ fn check_names(columns: &[Column]) -> Result<()> {
     if columns.is_empty() {
         return Err(errors::all_columns_dropped());
     }
+    specs::check_visible(columns)?;
     if columns.len() > specs::MAX_COLUMNS {
         return Err(errors::too_many_columns());
     }
