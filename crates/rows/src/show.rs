@@ -76,6 +76,7 @@ fn column(table: &TableDef, c: &Column) -> String {
             text.push_str(&format!(" CHARACTER SET {}", collation.charset().name()));
         }
         if collation != collation.charset().default_collation()
+            || c.explicit_collation
             || named && collation.charset().name() == "utf8mb4"
         {
             text.push_str(&format!(" COLLATE {}", collation.name()));

@@ -469,18 +469,21 @@ fn changes_through_views_need_rights_on_the_columns_of_view_and_table() {
     }
     good(root, "GRANT SELECT (a, c), UPDATE (a, c) ON shop.w TO ann");
     good(root, "GRANT SELECT (x), UPDATE (y, z) ON shop.j TO ann");
-    let refused = [
-        ("UPDATE shop.w SET c = 9 WHERE s = 3", 1143),
-        ("UPDATE shop.w SET c = 9", 1356),
-        ("UPDATE shop.j SET x = 9", 1143),
-        ("UPDATE shop.j SET y = 9 WHERE z = 1", 1143),
-        ("UPDATE shop.j SET y = 9", 1356),
-        ("UPDATE shop.j SET z = 9", 1356),
-    ];
-    for (text, expected) in refused {
-        assert_eq!(code(ann, text), expected, "{text}");
+    for text in [
+        "UPDATE shop.w SET c = 9",
+        "UPDATE shop.j SET y = 9",
+        "UPDATE shop.j SET z = 9",
+    ] {
+        assert_eq!(code(ann, text), 1356, "{text}");
     }
     good(root, "GRANT UPDATE (b, c) ON shop.t TO bob");
+    for text in [
+        "UPDATE shop.w SET c = 9 WHERE s = 3",
+        "UPDATE shop.j SET x = 9",
+        "UPDATE shop.j SET y = 9 WHERE z = 1",
+    ] {
+        assert_eq!(code(ann, text), 1143, "{text}");
+    }
     for text in [
         "UPDATE shop.w SET c = 9 WHERE a = 1",
         "UPDATE shop.j SET y = 9 WHERE x = 1",

@@ -316,6 +316,24 @@ pub fn algorithm(name: &Ident<'_>) -> Result<Option<Algorithm>> {
     })
 }
 
+/// The clauses other than ALGORITHM and LOCK, whose values are checked.
+///
+/// # Errors
+/// 1800 and 1801 for unknown values.
+pub fn without_method<'q, 'a>(actions: &'q [AlterAction<'a>]) -> Result<Vec<&'q AlterAction<'a>>> {
+    let mut others = Vec::with_capacity(actions.len());
+    for action in actions {
+        match action {
+            AlterAction::Algorithm(name) => {
+                algorithm(name)?;
+            }
+            AlterAction::Lock(name) => lock(name)?,
+            other => others.push(other),
+        }
+    }
+    Ok(others)
+}
+
 /// LOCK has no effect; only unknown values are rejected.
 ///
 /// # Errors

@@ -156,7 +156,7 @@ impl SqlSession {
         let mut clauses = actions
             .iter()
             .map(definition::partition::is_partition_clause);
-        match actions {
+        match definition::alter::without_method(actions)?.as_slice() {
             [AlterAction::AddKeyPrefix(_) | AlterAction::DropKeyPrefix(_)] if temporary => {
                 let what = "a key prefix of a temporary table";
                 Err(SqlError::not_supported(what))
@@ -418,6 +418,7 @@ impl SqlSession {
         for name in &done.missing {
             self.cx.note(1051, format!("Unknown table '{name}'"));
         }
+        self.unlock_dropped_tables()?;
         Ok(Outcome {
             position: done.position,
             ..Outcome::default()

@@ -53,8 +53,11 @@ fn check_partitions(table: &Table, names: &[Ident<'_>], verb: &str) -> Result<()
 pub(super) fn clause<'q, 'a>(
     alter: &'q AlterTable<'a>,
 ) -> Option<(PartitionMaintenance, &'q [Ident<'a>])> {
-    match alter.actions {
-        [AlterAction::MaintainPartitions(what, names)]
+    let is_method =
+        |a: &AlterAction<'_>| matches!(a, AlterAction::Algorithm(_) | AlterAction::Lock(_));
+    let mut actions = alter.actions.iter().filter(|a| !is_method(a));
+    match (actions.next(), actions.next()) {
+        (Some(AlterAction::MaintainPartitions(what, names)), None)
             if *what != PartitionMaintenance::Truncate =>
         {
             Some((*what, names))

@@ -12,9 +12,10 @@ use crate::error::SqlError;
 use crate::expr::eval::EvalCx;
 use crate::plan::sinks::{Insert, InsertRows, NewValue};
 use bumpalo::Bump;
-use porpoise_rows::catalog::Table;
+use porpoise_rows::catalog::{ColumnDefault, Table};
+use porpoise_rows::triggers::{Trigger, TriggerEvent, TriggerTime};
 use porpoise_rows::{AutoIncOptions, GeneratedIds, InsertMode};
-use porpoise_types::{Level, Value, Warning};
+use porpoise_types::{Kind, Level, Value, Warning};
 
 /// Executes INSERT and REPLACE.
 pub(super) fn run(plan: &Insert, exec: &mut Exec<'_>, ids: AutoIncOptions) -> ExecResult<Changes> {
@@ -157,11 +158,19 @@ pub(super) fn fill_expressions(
 /// A row with the defaults of the columns that the statement does not name; the others are NULL.
 pub(super) fn default_row(plan: &Insert, converter: &ValueConverter<'_>) -> ExecResult<Vec<Value>> {
     let mut row = Vec::with_capacity(plan.table.columns.len());
+    let view = plan.target_source.view.as_deref();
+    let before = |t: &Trigger| t.time == TriggerTime::Before && t.event == TriggerEvent::Insert;
+    let triggered = plan.table.triggers.iter().any(before);
     for (position, column) in plan.table.columns.iter().enumerate() {
-        row.push(if plan.columns.contains(&position) {
+        // A trigger may set a column that has no default; if none does, NULL is refused later.
+        let may_be_set = triggered
+            && converter.strict
+            && column.default == ColumnDefault::None
+            && column.ty.kind != Kind::Enum;
+        row.push(if plan.columns.contains(&position) || may_be_set {
             Value::Null
         } else {
-            converter.default(column)?
+            converter.default_within(column, view)?
         });
     }
     Ok(row)

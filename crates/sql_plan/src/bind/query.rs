@@ -43,6 +43,8 @@ pub struct Aliases<'a> {
     pub list: &'a [(String, Expr)],
     /// Whether the subquery is in the select list itself, where aliases of aggregates are refused.
     pub is_select_list: bool,
+    /// Aliases that the subquery cannot use, because they stand behind it.
+    pub later: &'a [&'a str],
 }
 
 impl<'a> Enclosing<'a> {
@@ -222,6 +224,13 @@ impl Binder<'_> {
             {
                 return Ok(Some(e));
             }
+            let column = name.name.name;
+            let mut later = enclosing.aliases.later.iter();
+            if table.is_none() && later.any(|alias| alias.eq_ignore_ascii_case(column)) {
+                let text =
+                    format!("Reference '{column}' not supported (forward reference in item list)");
+                return Err(SqlError::new(1247, "42S22", text));
+            }
             match enclosing.outer {
                 Some(up) => (level, enclosing) = (level + 1, up),
                 None => return Ok(None),
@@ -267,6 +276,7 @@ impl Binder<'_> {
         enclosing.aliases = Aliases {
             list: self.preceding_aliases.unwrap_or(self.aliases),
             is_select_list: self.preceding_aliases.is_some(),
+            later: self.later_aliases,
         };
         let lent = self.aggregates.as_deref_mut().map(std::mem::take);
         enclosing.aggregates.replace(lent);
@@ -331,11 +341,17 @@ impl Binder<'_> {
         kind: TestKind,
         operation: &str,
     ) -> Result<Expr> {
+        let outside = self.clause;
+        if matches!(kind, TestKind::Any(_) | TestKind::All(_)) {
+            self.clause = "IN/ALL/ANY subquery";
+        }
         let left = match &left.kind {
-            ast::ExprKind::Row(values) => self.list(values)?,
-            ast::ExprKind::Subquery(row) => self.columns_of(row)?,
-            _ => vec![self.expr(left)?],
+            ast::ExprKind::Row(values) => self.list(values),
+            ast::ExprKind::Subquery(row) => self.columns_of(row),
+            _ => self.expr(left).map(|e| vec![e]),
         };
+        self.clause = outside;
+        let left = left?;
         self.test_against_query(left, query, kind, operation)
     }
 
@@ -376,10 +392,10 @@ impl Binder<'_> {
     /// Binds `op ANY (SELECT ...)` and `op ALL (SELECT ...)`.
     pub(super) fn quantified(&mut self, test: &ast::Quantified<'_>) -> Result<Expr> {
         let op = comparison_operator(test.op).ok_or_else(|| SqlError::operand_columns(1))?;
-        if matches!(test.left.kind, ast::ExprKind::Row(_))
+        if let ast::ExprKind::Row(values) = &test.left.kind
             && !matches!((op, test.all), (CmpOp::Eq, false) | (CmpOp::Ne, true))
         {
-            return Err(SqlError::operand_columns(1));
+            return Err(SqlError::operand_columns(values.len()));
         }
         let kind = if test.all {
             TestKind::All(op)

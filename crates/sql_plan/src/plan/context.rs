@@ -148,6 +148,7 @@ impl PlanCx<'_> {
             system: self.system,
             aliases: &[],
             preceding_aliases: None,
+            later_aliases: &[],
             group_keys: None,
             plan: Some(self),
         }

@@ -60,12 +60,21 @@ pub(super) fn target_table(source: &Source) -> Result<Arc<Table>> {
 }
 
 /// The WITH CHECK OPTION of the view that a statement writes through.
-pub(super) fn view_check_of(source: &Source) -> Option<ViewCheck> {
-    let view = source.view.as_ref().filter(|v| !v.check.is_empty())?;
-    Some(ViewCheck {
+///
+/// # Errors
+/// 1235 if it contains a subquery.
+pub(super) fn view_check_of(source: &Source) -> Result<Option<ViewCheck>> {
+    let Some(view) = source.view.as_ref().filter(|v| !v.check.is_empty()) else {
+        return Ok(None);
+    };
+    if view.check.iter().any(Expr::has_subquery) {
+        let what = "changes through a view WITH CHECK OPTION that has a subquery";
+        return Err(SqlError::not_supported(what));
+    }
+    Ok(Some(ViewCheck {
         name: format!("{}.{}", view.database, view.name),
         conditions: view.check.clone(),
-    })
+    }))
 }
 
 pub(super) fn new_value(
@@ -150,7 +159,7 @@ pub(super) fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<Change
             kind: ChangeKind::Update,
             input,
             targets: Targets::Immediate(target),
-            check: source.and_then(view_check_of),
+            check: source.map(view_check_of).transpose()?.flatten(),
             ignore: update.ignore,
         };
         Ok(finish_change(change, cx))

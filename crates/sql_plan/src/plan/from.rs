@@ -243,6 +243,9 @@ fn bind_join_view(
     Ok(bound)
 }
 
+/// The tables of a view, and its columns by name.
+type ViewTables = (Block, Vec<(String, Expr)>);
+
 /// The tables of a view's query and its columns, over slots from `first`; `None` if it has aggregates or
 /// subqueries that cannot be merged.
 fn bind_view_tables(
@@ -250,7 +253,7 @@ fn bind_view_tables(
     first: usize,
     from: &mut From,
     cx: &PlanCx<'_>,
-) -> Result<Option<(Block, Vec<(String, Expr)>)>> {
+) -> Result<Option<ViewTables>> {
     let mut block = Block::default();
     for table in select.from {
         block.join(bind_table(table, from, cx)?.0);

@@ -65,7 +65,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<sinks::Insert
             None => upsert::assignments(insert, &table, &scope, cx)?,
         },
         select_columns: beside,
-        check: view_check_of(&named),
+        check: view_check_of(&named)?,
         target_source: named,
         partitions,
         default_expressions: table.has_default_expressions(),

@@ -351,9 +351,7 @@ fn merge_view(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<
     let mut columns = base.columns.clone();
     columns.truncate(base.table().map_or(0, |table| table.columns.len()));
     let first_computed = columns.len();
-    for column in &mut columns {
-        column.name = String::new();
-    }
+    columns.iter_mut().for_each(|c| c.name.clear());
     let mut computed = Vec::new();
     let mut base_columns = Vec::with_capacity(shown.len());
     for (name, column) in shown {
@@ -379,12 +377,6 @@ fn merge_view(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<
         .as_ref()
         .map_or_else(Vec::new, |b| b.conditions.clone());
     let mut check = beneath.as_ref().map_or_else(Vec::new, |b| b.check.clone());
-    let has_subquery = |c: &Expr| c.has_subquery();
-    if view.check != CheckOption::None && conditions.iter().chain(&all).any(has_subquery) {
-        cx.reads.tables.borrow_mut().truncate(reads);
-        cx.reads.uses.truncate(uses);
-        return Ok(None);
-    }
     match view.check {
         CheckOption::None => {}
         CheckOption::Local => check.extend(conditions.iter().cloned()),

@@ -68,12 +68,6 @@ pub(super) fn apply(
                 let id = existing_column(before, &columns, name)?;
                 set_default(&mut columns, id, ty.as_ref(), default.as_ref())?;
             }
-            AlterOp::SetColumnVisible(name, visible) => {
-                let id = existing_column(before, &columns, name)?;
-                if let Some(column) = find_by_id(&mut columns, id) {
-                    column.invisible = !visible;
-                }
-            }
             AlterOp::AddColumn(spec, to) => {
                 let id = ColumnId(plan.table.next_column);
                 plan.table.next_column += 1;
@@ -84,6 +78,7 @@ pub(super) fn apply(
             _ => {}
         }
     }
+    set_visibility(before, &mut columns, ops)?;
     for (old, new) in plan.renamed.clone() {
         if !old.eq_ignore_ascii_case(&new) {
             checks::check_column_removal(&mut plan.table, &columns, &old, false)?;
@@ -99,6 +94,20 @@ pub(super) fn apply(
     set_columns(plan, columns);
     check_key_types(&plan.table)?;
     Ok(ops)
+}
+
+/// Applies SET VISIBLE and SET INVISIBLE.
+fn set_visibility(before: &Table, columns: &mut [Column], ops: &[AlterOp]) -> Result<()> {
+    for op in ops {
+        let AlterOp::SetColumnVisible(name, visible) = op else {
+            continue;
+        };
+        let id = existing_column(before, columns, name)?;
+        if let Some(column) = find_by_id(columns, id) {
+            column.invisible = !visible;
+        }
+    }
+    Ok(())
 }
 
 /// The columns of a table without the hidden ones of dropped indexes.
