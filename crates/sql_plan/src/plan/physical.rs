@@ -376,6 +376,16 @@ pub struct WindowCalls {
     pub calls: Vec<WindowCall>,
 }
 
+impl Window {
+    /// Whether the operator passes no row on before it has all rows.
+    pub(super) fn keeps_input(&self) -> bool {
+        self.passes.first().is_some_and(|pass| {
+            // Without a sort there is one partition.
+            !pass.sort.is_empty() || !pass.windows.first().is_none_or(WindowCalls::streams)
+        })
+    }
+}
+
 impl WindowCalls {
     /// Whether each row's results depend only on the rows before it: no partition is buffered.
     pub fn streams(&self) -> bool {

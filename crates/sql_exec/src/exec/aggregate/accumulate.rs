@@ -121,6 +121,25 @@ impl Accumulator {
         }
     }
 
+    /// Whether [`Accumulator::add_single`] takes a row of an aggregate of one argument into account: its
+    /// state has a fixed size.
+    pub(in crate::exec) fn takes_single_values(&self) -> bool {
+        self.distinct.is_none() && !matches!(self.state, State::GroupConcat(_) | State::Document(_))
+    }
+
+    /// Takes a row into account, given the value of the only argument.
+    pub(in crate::exec) fn add_single(
+        &mut self,
+        aggregate: &Aggregate,
+        value: ValueRef<'_>,
+        cx: &EvalCx<'_>,
+    ) -> ExecResult<()> {
+        match aggregate.args.first() {
+            Some(arg) if !value.is_null() => self.add_value(aggregate, value, arg, cx),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes a row into account.
     pub(in crate::exec) fn add(
         &mut self,
@@ -129,17 +148,8 @@ impl Accumulator {
         cx: &EvalCx<'_>,
         states: &States,
     ) -> ExecResult<()> {
-        if let ([arg], None, false) = (
-            aggregate.args.as_slice(),
-            &self.distinct,
-            matches!(self.state, State::GroupConcat(_) | State::Document(_)),
-        ) {
-            let value = eval(arg, row, cx)?;
-            return if value.is_null() {
-                Ok(())
-            } else {
-                self.add_value(aggregate, value, arg, cx)
-            };
+        if let ([arg], true) = (aggregate.args.as_slice(), self.takes_single_values()) {
+            return self.add_single(aggregate, eval(arg, row, cx)?, cx);
         }
         let mut values: smallvec::SmallVec<[ValueRef<'_>; 4]> = smallvec::SmallVec::new();
         for arg in &aggregate.args {
@@ -315,17 +325,14 @@ impl Accumulator {
         }
     }
 
-    /// Removes a row that was added.
+    /// Removes a row that was added, given the value of the first argument.
     pub(in crate::exec) fn remove(
         &mut self,
         aggregate: &Aggregate,
-        row: &[Slot<'_>],
+        value: Option<ValueRef<'_>>,
         cx: &EvalCx<'_>,
     ) -> ExecResult<()> {
-        let value = match aggregate.args.first() {
-            Some(arg) => Some((eval(arg, row, cx)?, arg)),
-            None => None,
-        };
+        let value = value.zip(aggregate.args.first());
         if value.is_some_and(|(value, _)| value.is_null()) {
             return Ok(());
         }

@@ -3,8 +3,8 @@
 //! Both ends of a frame only move forward from one row to the next, so that finding them costs one
 //! comparison for each row in all (RANGE), or none (ROWS).
 
-use super::Work;
 use super::partition::{Cursor, Partition};
+use super::{Work, input};
 use crate::bind::OrderKey;
 use crate::bind::window::{FrameBound, RangeLimit, Window, illegal_frame};
 use crate::exec::ExecResult;
@@ -65,6 +65,11 @@ impl<'p> Frames<'p> {
             start: Edge::new(window, &window.frame.start, cx)?,
             end: Edge::new(window, &window.frame.end, cx)?,
         })
+    }
+
+    /// Whether peers have the same frame.
+    pub(super) fn are_shared_by_peers(&self) -> bool {
+        self.range
     }
 
     /// Starts another partition.
@@ -185,15 +190,12 @@ impl KeyEdge<'_> {
         key: Option<(usize, bool)>,
         work: Work<'_>,
     ) -> ExecResult<Option<Value>> {
-        let column = key.map_or(0, |(column, _)| column);
-        work.on(record, |row, cx| {
-            let key = row.first().map_or(ValueRef::Null, |slot| slot.get(column));
-            if key.is_null() {
-                return Ok(None);
-            }
-            let keys = [key];
-            let limit = eval(&self.limit.limit, &[Slot::Values(&keys)], cx)?;
-            Ok(Some(limit.to_owned()))
+        let key = [input(record, key.map_or(0, |(column, _)| column))];
+        if key.iter().any(|key| key.is_null()) {
+            return Ok(None);
+        }
+        work.on_row(&[Slot::Values(&key)], |row, cx| {
+            Ok(Some(eval(&self.limit.limit, row, cx)?.to_owned()))
         })
     }
 
@@ -207,20 +209,25 @@ impl KeyEdge<'_> {
         work: Work<'_>,
     ) -> ExecResult<usize> {
         let (column, desc) = key.unwrap_or_default();
+        let order_of = |key: ValueRef<'_>| {
+            // NULL sorts first.
+            let order = if key.is_null() {
+                Ordering::Less
+            } else {
+                compare::compare_direct(key, limit.as_ref(), self.limit.how)
+                    .unwrap_or(Ordering::Equal)
+            };
+            if desc { order.reverse() } else { order }
+        };
+        let is_plain = matches!(self.limit.key.kind, ExprKind::Column { .. });
         while self.at < partition.len() {
-            let record = self.cursor.row(partition, self.at)?;
-            let order = work.on(record, |row, cx| {
-                let keys = [row.first().map_or(ValueRef::Null, |slot| slot.get(column))];
-                let key = eval(&self.limit.key, &[Slot::Values(&keys)], cx)?;
-                // NULL sorts first.
-                let order = if key.is_null() {
-                    Ordering::Less
-                } else {
-                    compare::compare_direct(key, limit.as_ref(), self.limit.how)
-                        .unwrap_or(Ordering::Equal)
-                };
-                Ok(if desc { order.reverse() } else { order })
-            })?;
+            let key = [input(self.cursor.row(partition, self.at)?, column)];
+            let order = match key {
+                [key] if is_plain => order_of(key),
+                _ => work.on_row(&[Slot::Values(&key)], |row, cx| {
+                    Ok(order_of(eval(&self.limit.key, row, cx)?))
+                })?,
+            };
             if !passes(order) {
                 break;
             }
