@@ -290,7 +290,7 @@ fn triggers_and_events_are_read_and_written_as_before() {
     assert_eq!(second.collation, "utf8mb4_0900_ai_ci");
     let event = db.catalog().event("d", "HOURLY").cloned().unwrap();
     assert_eq!(*event, hourly());
-    // Written again, both are the same bytes.
+    // Written again, both are the same bytes behind the version.
     run(&db, |cx| db.drop_event(cx, &event.key())).unwrap();
     run(&db, |cx| db.put_event(cx, None, &event)).unwrap();
     change(&db).unwrap();
@@ -302,7 +302,9 @@ fn triggers_and_events_are_read_and_written_as_before() {
             found = bytes.map(<[u8]>::to_vec)
         })
         .unwrap();
-        assert_eq!(found.as_ref(), Some(value));
+        let found = found.unwrap();
+        assert!(found[0] == value[0] || found[0] == PRESENT, "{found:?}");
+        assert_eq!(found[1..], value[1..]);
     }
 }
 
