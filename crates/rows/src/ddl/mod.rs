@@ -124,6 +124,8 @@ pub enum AlterOp {
     /// ALTER COLUMN ... SET DEFAULT, the value being of the type given, and
     /// DROP DEFAULT.
     SetDefault(String, Option<ColumnType>, Option<ColumnDefault>),
+    /// ALTER COLUMN ... SET VISIBLE (true) or INVISIBLE.
+    SetColumnVisible(String, bool),
     /// DROP PRIMARY KEY.
     DropPrimaryKey,
     /// RENAME INDEX: old and new name.

@@ -75,6 +75,7 @@ impl Def {
             backfill: Value::Null,
             explicit_collation: false,
             generated: None,
+            invisible: false,
         });
         self
     }

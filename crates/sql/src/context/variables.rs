@@ -188,6 +188,7 @@ impl StatementContext {
             system: self,
             aliases: &[],
             preceding_aliases: None,
+            later_aliases: &[],
             group_keys: None,
             plan: None,
         };

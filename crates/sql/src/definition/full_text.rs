@@ -80,7 +80,7 @@ pub fn stopword_table(cx: &StatementContext, name: &str) -> Result<Arc<Table>> {
         .table(database, table)
         .cloned()
         .ok_or_else(wrong)?;
-    let visible: Vec<_> = table.visible_columns().collect();
+    let visible: Vec<_> = table.named_columns().collect();
     match visible.as_slice() {
         [(_, column)] if column.name == "value" && column.ty.kind == Kind::VarChar => Ok(table),
         _ => Err(wrong()),
@@ -90,7 +90,7 @@ pub fn stopword_table(cx: &StatementContext, name: &str) -> Result<Arc<Table>> {
 /// The words of a table of stopwords.
 fn words_of(cx: &StatementContext, name: &str) -> Result<Vec<String>> {
     let table = stopword_table(cx, name)?;
-    let Some((at, column)) = table.visible_columns().next() else {
+    let Some((at, column)) = table.named_columns().next() else {
         return Ok(Vec::new());
     };
     let charset = column.ty.collation.charset();

@@ -1,6 +1,6 @@
 //! Dispatch of a parsed statement to the module that executes it.
 
-use super::{Outcome, SqlSession, lex_mode};
+use super::{Outcome, SqlSession, lex_mode, maintenance};
 use crate::{privileges, status, users};
 use bumpalo::Bump;
 use porpoise_access::Privileges;
@@ -159,12 +159,15 @@ impl SqlSession {
             | Statement::AlterDatabase(_)
             | Statement::DropDatabase { .. }
             | Statement::CreateTable(_)
-            | Statement::AlterTable(_)
             | Statement::RenameTable(_)
             | Statement::DropTable(_)
             | Statement::Truncate(_)
             | Statement::CreateIndex(_)
             | Statement::DropIndex(_) => self.define(statement, text),
+            Statement::AlterTable(alter) => match maintenance::clause(alter) {
+                Some(clause) => self.maintain_partitions(alter, clause, sink),
+                None => self.define(statement, text),
+            },
             Statement::User(_)
             | Statement::DropUser { .. }
             | Statement::RenameUser(_)

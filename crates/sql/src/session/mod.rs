@@ -38,6 +38,7 @@ mod host;
 mod into;
 mod key_prefix;
 mod load;
+mod maintenance;
 mod outfile;
 mod plan_cache;
 mod prepared;

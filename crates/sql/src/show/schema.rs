@@ -426,6 +426,9 @@ pub(crate) fn extra_cell(column: &Column) -> String {
     if column.on_update_now {
         extra.push(format!("on update {}", now_text(column)));
     }
+    if column.invisible {
+        extra.push("INVISIBLE".to_owned());
+    }
     extra.join(" ")
 }
 
@@ -469,7 +472,7 @@ pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Resul
     }
     let table = stored_table(cx, name)?;
     let is_temporary = cx.temporary.contains_id(table.id);
-    for (at, column) in table.visible_columns() {
+    for (at, column) in table.named_columns() {
         let privileges = if is_temporary {
             "select,insert,update,references".to_owned()
         } else {

@@ -431,7 +431,7 @@ pub const VARIABLES: &[Variable] = &[
     v("sql_buffer_result", Both, Bool, "OFF",
         "Accepted; without effect."),
     v("sql_generate_invisible_primary_key", Both, Bool, "OFF",
-        "Accepted; without effect."),
+        "Tables created without a primary key get an invisible column as theirs."),
     v("sql_log_bin", Session, Bool, "ON",
         "There is no binary log."),
     v("sql_log_off", Both, Bool, "OFF",

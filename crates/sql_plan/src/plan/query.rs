@@ -26,7 +26,9 @@ use std::sync::Arc;
 pub fn plan_query(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
     crate::bind::check_stack()?;
     if query.into.is_some() {
-        return Err(SqlError::not_supported("SELECT ... INTO"));
+        let text = "Misplaced INTO clause, INTO is not allowed inside subqueries, and must be \
+                    placed at end of UNION clauses.";
+        return Err(SqlError::new(3954, "HY000", text));
     }
     with_ctes(query.with, cx, |cx| plan_body(query, cx))
 }
@@ -107,6 +109,7 @@ pub(super) fn plan_lateral<T>(
         outer: Some(&enclosing),
         is_nested: true,
         depth: cx.depth + 1,
+        merging: super::views::ViewMerging::Plain,
         ..*cx
     })?;
     Ok((planned, enclosing.free.into_inner()))
