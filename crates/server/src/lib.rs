@@ -16,6 +16,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod backup;
 pub mod certificate;
 pub mod check;
 pub mod cli;

@@ -31,11 +31,15 @@ pub struct Target {
 
 impl Target {
     /// Reads `HOST:PORT` or `mysql://USER[:PASSWORD]@HOST[:PORT]`. The user is `root` if none is
-    /// named, the port 3306.
+    /// named, the port 3306. Errors name the option.
     ///
     /// # Errors
     /// One line.
-    pub fn parse(text: &str, password: Option<String>) -> Result<Target, StartError> {
+    pub fn parse(
+        option: &str,
+        text: &str,
+        password: Option<String>,
+    ) -> Result<Target, StartError> {
         let is_url = text.starts_with("mysql://");
         let rest = text.strip_prefix("mysql://").unwrap_or(text);
         let rest = rest.trim_end_matches('/');
@@ -44,7 +48,7 @@ impl Target {
         let wrong = !is_url && rest.contains("://") || host.contains('/') || host.is_empty();
         if wrong || user.is_empty() {
             let message =
-                format!("--into: {text:?} is neither HOST:PORT nor mysql://USER@HOST:PORT");
+                format!("{option}: {text:?} is neither HOST:PORT nor mysql://USER@HOST:PORT");
             return Err(StartError::usage(message));
         }
         let has_port = host
@@ -258,7 +262,7 @@ mod tests {
 
     #[test]
     fn targets_are_addresses_or_urls() {
-        let target = |text| Target::parse(text, Some("env".to_owned()));
+        let target = |text| Target::parse("--into", text, Some("env".to_owned()));
         let plain = target("db.example:3307").unwrap();
         assert_eq!((&*plain.address, &*plain.user), ("db.example:3307", "root"));
         assert_eq!(plain.password, "env");

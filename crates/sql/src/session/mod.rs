@@ -20,6 +20,7 @@
 
 mod account;
 mod attributes;
+mod backup;
 mod checksum;
 mod create;
 mod define;
