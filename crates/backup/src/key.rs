@@ -21,7 +21,9 @@ impl std::fmt::Debug for Key {
 }
 
 fn digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|n| u8::try_from(n).ok())
+    char::from(byte)
+        .to_digit(16)
+        .and_then(|n| u8::try_from(n).ok())
 }
 
 impl Key {
@@ -107,7 +109,13 @@ mod tests {
     fn a_key_is_64_digits_and_its_error_does_not_show_it() {
         let text = "0123456789abcdefABCDEF00112233445566778899aabbccddeeff0123456789";
         assert!(Key::parse(&format!("{text}\n"), "f").is_ok());
-        for bad in ["", "12", &text[1..], &format!("{text}00"), &text.replace('0', "g")] {
+        for bad in [
+            "",
+            "12",
+            &text[1..],
+            &format!("{text}00"),
+            &text.replace('0', "g"),
+        ] {
             let error = Key::parse(bad, "the file").unwrap_err().to_string();
             assert!(error.starts_with("the file: not a key"), "{error}");
             assert!(bad.len() < 3 || !error.contains(bad));

@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chain;
 mod error;
 pub mod key;
 pub mod log;
@@ -26,6 +27,7 @@ pub mod repository;
 pub mod store;
 mod verify;
 
+pub use chain::Chain;
 pub use error::{Error, Result};
 pub use key::Key;
 pub use log::{Group, Piece};

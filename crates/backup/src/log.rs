@@ -1,10 +1,6 @@
 //! Pieces of the log: objects `log/FROM-TO` with the groups between two positions.
 //!
-//! Pieces may overlap, since backups and the archive both write them; groups are the same in all. A
-//! [`Chain`] covers a stretch of the log with as few pieces as possible.
-
-use crate::repository::Repository;
-use crate::{Error, Result};
+//! Pieces may overlap, since backups and the archive both write them; groups are the same in all.
 
 /// The version of the pieces' content that this build writes and reads.
 pub const PIECE_FORMAT_VERSION: u32 = 1;
@@ -59,19 +55,45 @@ impl Piece {
     }
 }
 
-/// The position up to which pieces cover the log without a gap, from `from` on; `from` if none does.
+/// The position up to which pieces in order cover the log without a gap, from `from` on; `from` if none
+/// does.
 pub fn covered(pieces: &[Piece], from: u64) -> u64 {
+    let mut sweep = Sweep::new(pieces.to_vec());
     let mut end = from;
-    while let Some(next) = next_piece(pieces, end) {
+    while let Some(next) = sweep.next(end) {
         end = next.to;
     }
     end
 }
 
-/// The piece that covers a position and reaches furthest.
-fn next_piece(pieces: &[Piece], at: u64) -> Option<Piece> {
-    let fitting = pieces.iter().filter(|p| p.from <= at && p.to > at);
-    fitting.max_by_key(|p| p.to).copied()
+/// Pieces in order, of which each position needs the one that reaches furthest. Positions only grow.
+pub(crate) struct Sweep {
+    pieces: Vec<Piece>,
+    /// Number of pieces that begin at or before the last position.
+    seen: usize,
+    /// The one of them that reaches furthest.
+    best: Option<Piece>,
+}
+
+impl Sweep {
+    pub(crate) fn new(pieces: Vec<Piece>) -> Sweep {
+        Sweep {
+            pieces,
+            seen: 0,
+            best: None,
+        }
+    }
+
+    /// The piece that covers a position and reaches furthest.
+    pub(crate) fn next(&mut self, at: u64) -> Option<Piece> {
+        while let Some(piece) = self.pieces.get(self.seen).filter(|p| p.from <= at) {
+            if self.best.is_none_or(|best| best.to < piece.to) {
+                self.best = Some(*piece);
+            }
+            self.seen += 1;
+        }
+        self.best.filter(|best| best.to > at)
+    }
 }
 
 /// Collects groups into pieces.
@@ -130,7 +152,7 @@ impl PieceWriter {
 }
 
 /// Decodes a piece's content; the error says what is wrong.
-fn groups(piece: Piece, content: &[u8]) -> std::result::Result<Vec<Group>, String> {
+pub(crate) fn groups(piece: Piece, content: &[u8]) -> std::result::Result<Vec<Group>, String> {
     let short = || "it ends within a group".to_owned();
     let (version, mut rest) = content.split_first_chunk::<4>().ok_or_else(short)?;
     let version = u32::from_le_bytes(*version);
@@ -173,61 +195,6 @@ fn split_head(head: &[u8; GROUP_HEAD]) -> [u64; 3] {
     let (start, rest) = head.split_at(8);
     let (time, len) = rest.split_at(8);
     [number(start), number(time), number(len)]
-}
-
-/// The groups of the log from a position on, read piece by piece.
-pub struct Chain<'r> {
-    repository: &'r Repository,
-    pieces: Vec<Piece>,
-    /// Position after the last group that was returned.
-    at: u64,
-    loaded: std::vec::IntoIter<Group>,
-}
-
-impl<'r> Chain<'r> {
-    /// The log from the group on that contains `from`.
-    ///
-    /// # Errors
-    /// The repository cannot be listed.
-    pub fn new(repository: &'r Repository, from: u64) -> Result<Chain<'r>> {
-        Ok(Chain {
-            pieces: repository.pieces()?,
-            repository,
-            at: from,
-            loaded: Vec::new().into_iter(),
-        })
-    }
-
-    /// Position after the last group that was returned.
-    pub fn position(&self) -> u64 {
-        self.at
-    }
-
-    /// Returns the next group; `None` where no piece continues.
-    ///
-    /// # Errors
-    /// A piece is damaged.
-    pub fn next_group(&mut self) -> Result<Option<Group>> {
-        loop {
-            for group in self.loaded.by_ref() {
-                if group.end() > self.at {
-                    self.at = group.end();
-                    return Ok(Some(group));
-                }
-            }
-            let Some(piece) = next_piece(&self.pieces, self.at) else {
-                return Ok(None);
-            };
-            let name = piece.name();
-            let content = self.repository.get(&name)?;
-            let groups = groups(piece, &content);
-            let groups = groups.map_err(|problem| Error::Damaged {
-                object: self.repository.describe(&name),
-                problem,
-            })?;
-            self.loaded = groups.into_iter();
-        }
-    }
 }
 
 #[cfg(test)]

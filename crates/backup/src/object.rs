@@ -33,7 +33,11 @@ pub fn encode(name: &str, content: &[u8], key: Option<&Key>) -> Result<Vec<u8>> 
     head.extend_from_slice(&flags.to_le_bytes());
     head.extend_from_slice(&(content.len() as u64).to_le_bytes());
     // A checksum of secret content would reveal something about it; the cipher has one of its own.
-    let sum = if key.is_some() { 0 } else { crc32c::crc32c(content) };
+    let sum = if key.is_some() {
+        0
+    } else {
+        crc32c::crc32c(content)
+    };
     head.extend_from_slice(&sum.to_le_bytes());
     head.extend_from_slice(&(name.len() as u16).to_le_bytes());
     head.extend_from_slice(name.as_bytes());
@@ -143,7 +147,11 @@ mod tests {
             for content in [&b""[..], b"some content", &[7; 100_000]] {
                 let bytes = encode("data/x", content, key).unwrap();
                 assert_eq!(decode("data/x", &bytes, key).unwrap(), content);
-                assert!(decode("data/y", &bytes, key).unwrap_err().contains("data/x"));
+                assert!(
+                    decode("data/y", &bytes, key)
+                        .unwrap_err()
+                        .contains("data/x")
+                );
                 for n in 0..bytes.len() * 8 {
                     let mut bad = bytes.clone();
                     bad[n / 8] ^= 1 << (n % 8);
@@ -162,7 +170,15 @@ mod tests {
         let other = Key::parse(&"02".repeat(32), "f").unwrap();
         let bytes = encode("log/x", b"secret secret", Some(&key)).unwrap();
         assert!(!bytes.windows(6).any(|w| w == b"secret"));
-        assert!(decode("log/x", &bytes, None).unwrap_err().contains("a key is needed"));
-        assert!(decode("log/x", &bytes, Some(&other)).unwrap_err().contains("another key"));
+        assert!(
+            decode("log/x", &bytes, None)
+                .unwrap_err()
+                .contains("a key is needed")
+        );
+        assert!(
+            decode("log/x", &bytes, Some(&other))
+                .unwrap_err()
+                .contains("another key")
+        );
     }
 }

@@ -280,7 +280,8 @@ impl Repository {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{Chain, Group, PieceWriter};
+    use crate::chain::Chain;
+    use crate::log::{Group, PieceWriter};
     use crate::verify::verify;
 
     fn repository(dir: &tempfile::TempDir) -> Repository {
@@ -329,7 +330,10 @@ mod tests {
         let repository = repository(&dir);
         assert_eq!(repository.identity().unwrap(), None);
         let place = repository.location().clone();
-        assert!(matches!(Repository::open(place.clone(), None), Err(Error::Refused(_))));
+        assert!(matches!(
+            Repository::open(place.clone(), None),
+            Err(Error::Refused(_))
+        ));
         repository.claim("a", 1).unwrap();
         repository.claim("a", 2).unwrap();
         assert_eq!(repository.identity().unwrap().unwrap().created, 1);
@@ -369,12 +373,18 @@ mod tests {
         };
         let found = problems();
         assert!(found.contains("data/ckpt.00000: it is missing"), "{found}");
-        assert!(found.contains("the log is missing from position 5 to 60"), "{found}");
+        assert!(
+            found.contains("the log is missing from position 5 to 60"),
+            "{found}"
+        );
         repository.put("data/ckpt.00000", &[1; 9]).unwrap();
         put(&repository, &[group(0, 30)]);
         let found = problems();
         assert!(found.contains("the part has 9 bytes"), "{found}");
-        assert!(found.contains("the log is missing from position 30 to 60"), "{found}");
+        assert!(
+            found.contains("the log is missing from position 30 to 60"),
+            "{found}"
+        );
         repository.put("data/ckpt.00000", &[1; 10]).unwrap();
         put(&repository, &[group(30, 40)]);
         assert_eq!(problems(), "");

@@ -1,6 +1,6 @@
 //! Verification: reads every object that backups need.
 
-use crate::log::Chain;
+use crate::chain::Chain;
 use crate::repository::{Backup, BackupFile, PART_BYTES, Repository};
 use crate::{Error, Result};
 use std::collections::BTreeMap;

@@ -137,7 +137,10 @@ impl KvMem {
 
     /// Position of the first record that log segments still have.
     pub fn first_log_position(&self) -> u64 {
-        self.state.log.as_ref().map_or(0, |log| log.first_position())
+        self.state
+            .log
+            .as_ref()
+            .map_or(0, |log| log.first_position())
     }
 
     /// Allows the removal of log segments before a position, which are archived. Without

@@ -5,14 +5,14 @@
 //! file comes last: until then a start refuses the directory, since segments of this log format cannot
 //! be without one. Nothing but the caller's rename makes a directory look like a store.
 
-use crate::codec::Reader;
 use crate::checkpoint::file_name;
+use crate::codec::Reader;
 use crate::log::format::{
     Group, LOG_FORMAT_VERSION, Record, SEGMENT_HEADER, SegmentHeader, group_len, record_len,
 };
 use crate::log::head::{Head, HeadFile};
-use crate::log::{io_error, segment_name};
 use crate::log::{LogGroup, fresh_salt};
+use crate::log::{io_error, segment_name};
 use crate::manifest::Manifest;
 use porpoise_base::disk::{Disk, File};
 use porpoise_kv::{Error, Result};
@@ -64,7 +64,9 @@ pub fn records_until(records: &[u8], start: u64, until: u64) -> Result<usize> {
         let decoded = Record::decode(&mut Reader(rest)).is_ok();
         let Some(len) = len.filter(|_| decoded) else {
             let at = start + end as u64;
-            return Err(Error::Corrupt(format!("an invalid log record at position {at}")));
+            return Err(Error::Corrupt(format!(
+                "an invalid log record at position {at}"
+            )));
         };
         if start + (end + len) as u64 > until {
             break;

@@ -61,7 +61,8 @@ fn a_copy_is_rebuilt_at_every_commit() {
     }
     engine.checkpoint().unwrap();
     // The state after each commit, by the position of its end.
-    let mut states: Vec<(u64, BTreeMap<String, String>)> = vec![(engine.log_position(), all(&engine))];
+    let mut states: Vec<(u64, BTreeMap<String, String>)> =
+        vec![(engine.log_position(), all(&engine))];
     for n in 0..60 {
         let (new, old) = (format!("after-{n:02}"), format!("before-{:02}", n % 40));
         let position = write(&engine, &[(&new, Some(&value)), (&old, None)]).unwrap();
@@ -78,7 +79,11 @@ fn a_copy_is_rebuilt_at_every_commit() {
         assert_eq!(&all(&opened(&disk)), rows, "until {position}");
         // Behind a power cut, too: everything was synced.
         let disk = disk.after_power_cut(*position);
-        assert_eq!(&all(&opened(&disk)), rows, "until {position}, after a power cut");
+        assert_eq!(
+            &all(&opened(&disk)),
+            rows,
+            "until {position}, after a power cut"
+        );
     }
     for pair in states.windows(2) {
         let disk = rebuild(&copy, &log, pair[1].0 - 1).unwrap();

@@ -48,6 +48,9 @@ pub fn open(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<dyn Engine>, Sta
     open_with_backups(config, disk).map(|(engine, _)| engine)
 }
 
+/// An open engine, and the embedded engine if it is that one.
+pub type OpenEngine = (Arc<dyn Engine>, Option<Arc<KvMem>>);
+
 /// As [`open`]. Also returns the embedded engine, if it is that one, which can be backed up.
 ///
 /// # Errors
@@ -55,7 +58,7 @@ pub fn open(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<dyn Engine>, Sta
 pub fn open_with_backups(
     config: &Config,
     disk: Arc<dyn Disk>,
-) -> Result<(Arc<dyn Engine>, Option<Arc<KvMem>>), StartError> {
+) -> Result<OpenEngine, StartError> {
     match &config.engine {
         EngineChoice::Embedded => {
             let engine = open_embedded(config, disk)?;

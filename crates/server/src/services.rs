@@ -22,7 +22,7 @@ use porpoise_access::{
 use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_base::temp_files::TempDir;
-use porpoise_kv::Engine;
+use porpoise_kv::{Engine, Stat};
 use porpoise_kv_mem::KvMem;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
 use porpoise_rows::Db;
@@ -52,6 +52,8 @@ pub struct Services {
     /// Deletes expired rows until the server stops.
     reaper: Mutex<Option<Reaper>>,
     events: Mutex<Option<EventScheduler>>,
+    /// Backups, if the engine can be backed up.
+    backups: Option<Arc<Backups>>,
     /// Archives the log until the server stops.
     archiver: Mutex<Option<Archiver>>,
     /// Sessions that run triggers of memcached commands, until the server stops.
@@ -88,7 +90,7 @@ impl Services {
         };
         let sql =
             SqlServer::new(db.clone(), setup).map_err(|e| failed("SQL does not start", &e))?;
-        let archiver = start_backups(config, embedded, &db, &sql)?;
+        let (backups, archiver) = start_backups(config, embedded, &db, &sql)?;
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
@@ -124,10 +126,18 @@ impl Services {
             more_memcached: listeners.more.into_iter().map(protocol).collect(),
             reaper: Mutex::new(reaper),
             events: Mutex::new(Some(events)),
+            backups,
             archiver: Mutex::new(archiver),
             triggers: Mutex::new(Some(triggers)),
             root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
         })
+    }
+
+    /// Metrics of SQL and of backups.
+    pub fn stats(&self) -> Vec<Stat> {
+        let mut stats = self.sql.stats();
+        stats.extend(self.backups.iter().flat_map(|backups| backups.stats()));
+        stats
     }
 
     /// Returns reserved ids to the engine and shuts it down, with a last sync (transactions.md,
@@ -157,18 +167,20 @@ fn start_backups(
     engine: Option<Arc<KvMem>>,
     db: &Arc<Db>,
     sql: &SqlServer,
-) -> Result<Option<Archiver>, StartError> {
+) -> Result<(Option<Arc<Backups>>, Option<Archiver>), StartError> {
     match engine.filter(|_| config.durability != DurabilityChoice::Memory) {
         Some(engine) => {
             let (backups, archiver) = Backups::start(config, engine, db.clock().clone())?;
             backups.register(sql);
-            Ok(archiver)
+            Ok((Some(backups), archiver))
         }
         None => {
             if matches!(config.engine, EngineChoice::Tikv(_)) {
-                sql.refuse_backups("BACKUP DATABASE of a TiKV cluster, which its own tool, BR, backs up");
+                sql.refuse_backups(
+                    "BACKUP DATABASE of a TiKV cluster, which its own tool, BR, backs up",
+                );
             }
-            Ok(None)
+            Ok((None, None))
         }
     }
 }

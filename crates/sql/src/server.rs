@@ -261,7 +261,9 @@ impl SqlServer {
     pub(crate) fn backup(&self, request: &BackupRequest, cancel: &Cancel) -> Result<BackupReport> {
         let provider = self.backup_provider.read().clone();
         let Some(provider) = provider else {
-            return Err(SqlError::not_supported("BACKUP DATABASE without a store on disk"));
+            return Err(SqlError::not_supported(
+                "BACKUP DATABASE without a store on disk",
+            ));
         };
         provider(request, cancel)
     }

@@ -222,9 +222,22 @@ mod tests {
     #[test]
     fn endpoints_are_urls() {
         let host = |url| Endpoint::parse(url).map(|e| e.host());
-        assert_eq!(host("http://127.0.0.1:9000/"), Some("127.0.0.1:9000".into()));
-        assert_eq!(host("https://s3.eu-west-1.amazonaws.com"), Some("s3.eu-west-1.amazonaws.com".into()));
-        for bad in ["", "s3.com", "ftp://x", "http://", "http://a/b", "http://a:b"] {
+        assert_eq!(
+            host("http://127.0.0.1:9000/"),
+            Some("127.0.0.1:9000".into())
+        );
+        assert_eq!(
+            host("https://s3.eu-west-1.amazonaws.com"),
+            Some("s3.eu-west-1.amazonaws.com".into())
+        );
+        for bad in [
+            "",
+            "s3.com",
+            "ftp://x",
+            "http://",
+            "http://a/b",
+            "http://a:b",
+        ] {
             assert_eq!(host(bad), None, "{bad}");
         }
     }
@@ -235,10 +248,14 @@ mod tests {
         let whole = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
         assert_eq!(body(whole), Some((200, b"abc".to_vec())));
         assert_eq!(body(&whole[..whole.len() - 1]), None);
-        let chunked = "HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x\r\nc\r\n0\r\n\r\n";
+        let chunked =
+            "HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x\r\nc\r\n0\r\n\r\n";
         assert_eq!(body(chunked), Some((404, b"abc".to_vec())));
         assert_eq!(body(&chunked[..chunked.len() - 8]), None);
-        assert_eq!(body("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"), Some((200, Vec::new())));
+        assert_eq!(
+            body("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"),
+            Some((200, Vec::new()))
+        );
         assert_eq!(body("nonsense\r\n\r\n"), None);
     }
 }

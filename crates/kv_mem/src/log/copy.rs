@@ -195,7 +195,10 @@ impl Log {
     pub(crate) fn copy_from(&self, mut cursor: LogCursor) -> Result<Option<LogCopy>> {
         let segments = self.segments.lock();
         let end = self.synced_to();
-        if segments.first().is_none_or(|(_, start)| *start > cursor.position) {
+        if segments
+            .first()
+            .is_none_or(|(_, start)| *start > cursor.position)
+        {
             return Ok(None);
         }
         let first = first_needed(&segments, cursor.position);
@@ -213,7 +216,10 @@ impl Log {
                 header: None,
             });
         }
-        if open.front().is_some_and(|segment| segment.number != cursor.segment) {
+        if open
+            .front()
+            .is_some_and(|segment| segment.number != cursor.segment)
+        {
             cursor = LogCursor::at(cursor.position);
         }
         Ok(Some(LogCopy {

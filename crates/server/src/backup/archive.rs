@@ -6,11 +6,11 @@
 //! is logged and counted; restores end before it, until a new backup begins behind it.
 
 use super::copy::to_group;
-use super::engine_error;
+use super::{Figure, engine_error};
 use crate::sys;
 use parking_lot::{Condvar, Mutex};
 use porpoise_backup::log::{PIECE_BYTES, PieceWriter};
-use porpoise_backup::{Repository, Result};
+use porpoise_backup::{Error, Location, Repository, Result};
 use porpoise_base::clock::Clock;
 use porpoise_base::threads::{self, Role};
 use porpoise_kv_mem::{KvMem, LogCursor};
@@ -56,15 +56,40 @@ impl Archiving {
         }
     }
 
-    /// Status variables.
-    pub fn status(&self) -> [(&'static str, u64); 4] {
+    /// Bytes of the log that are not archived.
+    fn lag(&self) -> u64 {
         let position = self.position.load(Ordering::Relaxed);
-        let lag = self.engine.log_position().saturating_sub(position);
+        self.engine.log_position().saturating_sub(position)
+    }
+
+    /// Figures for SHOW STATUS and the metrics page.
+    pub(super) fn figures(&self) -> [Figure; 4] {
+        let value = |value: &AtomicU64| value.load(Ordering::Relaxed);
         [
-            ("Archive_position", position),
-            ("Archive_lag_bytes", lag),
-            ("Archive_failures", self.failures.load(Ordering::Relaxed)),
-            ("Archive_gaps", self.gaps.load(Ordering::Relaxed)),
+            Figure::gauge(
+                "Archive_position",
+                "archive_position",
+                "Position up to which the log is archived.",
+                value(&self.position),
+            ),
+            Figure::gauge(
+                "Archive_lag_bytes",
+                "archive_lag_bytes",
+                "Bytes of the log that are not archived.",
+                self.lag(),
+            ),
+            Figure::counter(
+                "Archive_failures",
+                "archive_failures_total",
+                "Attempts to archive the log that failed.",
+                value(&self.failures),
+            ),
+            Figure::counter(
+                "Archive_gaps",
+                "archive_gaps_total",
+                "Gaps of the archive; a new backup is needed.",
+                value(&self.gaps),
+            ),
         ]
     }
 
@@ -90,9 +115,13 @@ impl Archiving {
         let from = match *cursor {
             Some(cursor) => cursor,
             None => {
-                self.repository.claim(&self.store, self.clock.unix_micros())?;
+                self.repository
+                    .claim(&self.store, self.clock.unix_micros())?;
                 let pieces = self.repository.pieces()?;
                 let end = pieces.iter().map(|piece| piece.to).max();
+                if end > Some(self.engine.log_position()) {
+                    return Err(ahead(self.repository.location()));
+                }
                 LogCursor::at(end.unwrap_or_else(|| self.engine.first_log_position()))
             }
         };
@@ -138,6 +167,13 @@ impl Archiving {
             }
         }
     }
+}
+
+/// The error of a repository with a later state than the store's.
+pub(super) fn ahead(place: &Location) -> Error {
+    Error::Refused(format!(
+        "{place} is ahead of this store, so the data directory was replaced by an older copy: use a new place"
+    ))
 }
 
 #[derive(Default)]
@@ -195,8 +231,7 @@ fn archive_until(archiving: &Archiving, stop: &Stop, interval: Duration) {
     let mut stopped = stop.stopped.lock();
     while !*stopped {
         stop.wake.wait_for(&mut stopped, TICK.min(interval));
-        let [(_, _), (_, lag), ..] = archiving.status();
-        let is_much = lag >= PIECE_BYTES as u64 && !has_failed;
+        let is_much = archiving.lag() >= PIECE_BYTES as u64 && !has_failed;
         if *stopped || is_much || last.elapsed() >= interval {
             parking_lot::MutexGuard::unlocked(&mut stopped, || {
                 archiving.run_round(&mut has_failed);

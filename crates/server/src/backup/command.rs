@@ -189,7 +189,9 @@ fn make_backup(options: &BackupOptions) -> Result<(), StartError> {
     let connect = || connect(&target);
     let mut main = connect()?;
     let quoted = place.replace('\\', "\\\\").replace('\'', "''");
-    let rate = options.rate.map(|mb| format!(" RATE_LIMIT = {mb} MB/SECOND"));
+    let rate = options
+        .rate
+        .map(|mb| format!(" RATE_LIMIT = {mb} MB/SECOND"));
     let statement = format!("BACKUP DATABASE TO '{quoted}'{}", rate.unwrap_or_default());
     let ended = AtomicBool::new(false);
     let outcome = std::thread::scope(|scope| {
@@ -268,7 +270,9 @@ fn show_progress(mut connection: Connection, ended: &AtomicBool) {
             break;
         };
         let number = |name: &str| {
-            let row = found.iter().find(|row| row.first().is_some_and(|n| n == name));
+            let row = found
+                .iter()
+                .find(|row| row.first().is_some_and(|n| n == name));
             row.and_then(|row| row.get(1)?.parse().ok()).unwrap_or(0)
         };
         let total: u64 = number("Backup_bytes_total");
@@ -309,7 +313,9 @@ pub fn run_restore(options: &RestoreOptions) -> Result<(), StartError> {
         has_gap,
     } = restoring.run()?;
     if has_gap {
-        eprintln!("porpoise: the archived log has a gap at position {position}: what is behind it was not restored");
+        eprintln!(
+            "porpoise: the archived log has a gap at position {position}: what is behind it was not restored"
+        );
     }
     print(&format!(
         "restored backup {number} and the log up to position {position}, last commit {} to {}",
@@ -342,7 +348,13 @@ mod tests {
     fn times_are_in_utc() {
         assert_eq!(parse_time("1970-01-01 00:00:01.5").unwrap(), 1_500_000);
         assert_eq!(parse_time("1970-01-02T00:00:00Z").unwrap(), 86_400_000_000);
-        for bad in ["", "yesterday", "2026-01-01", "2026-13-01 00:00:00", "2026-01-01 00:00:00 x"] {
+        for bad in [
+            "",
+            "yesterday",
+            "2026-01-01",
+            "2026-13-01 00:00:00",
+            "2026-01-01 00:00:00 x",
+        ] {
             assert!(parse_time(bad).is_err(), "{bad}");
         }
         assert_eq!(time_text(1_500_000), "1970-01-01 00:00:01.500000 UTC");

@@ -6,6 +6,7 @@
 //! - the checkpoint of the backup before: only the log since then, while log segments go back that far
 //!   and the log does not become longer than the files that a restore reads.
 
+use super::archive::ahead;
 use super::engine_error;
 use super::progress::Progress;
 use porpoise_backup::log::PieceWriter;
@@ -91,6 +92,12 @@ impl Copying {
             stored: 0,
         };
         let position = copy.log.end();
+        if before
+            .as_ref()
+            .is_some_and(|before| before.position > position)
+        {
+            return Err(ahead(self.repository.location()));
+        }
         let (base, log_time) = self.store_base(copy, before.as_ref(), &parts, &mut pace)?;
         // Every group up to the position was written before.
         let now = u64::try_from(self.clock.unix_micros()).unwrap_or(0);
@@ -121,13 +128,11 @@ impl Copying {
         pace: &mut Pace<'_>,
     ) -> Result<(Base, Option<u64>)> {
         let files: Vec<BackupFile> = copy.files.iter().map(described).collect();
-        let missing: u64 = files
-            .iter()
-            .map(|file| missing_bytes(file, parts))
-            .sum();
+        let missing: u64 = files.iter().map(|file| missing_bytes(file, parts)).sum();
         let end = copy.log.end();
         if let Some((log, base)) = self.log_only(before, end, missing + end - copy.log_from)? {
-            self.progress.begin(end.saturating_sub(log.cursor().position()));
+            self.progress
+                .begin(end.saturating_sub(log.cursor().position()));
             let time = store_log(log, pace)?;
             return Ok((base, time));
         }

@@ -36,7 +36,12 @@ fn canonical(path: &Path) -> Option<PathBuf> {
     let mut existing = path.to_owned();
     loop {
         if let Ok(found) = existing.canonicalize() {
-            return Some(missing.iter().rev().fold(found, |path, part| path.join(part)));
+            return Some(
+                missing
+                    .iter()
+                    .rev()
+                    .fold(found, |path, part| path.join(part)),
+            );
         }
         // A link to nothing would be followed when it exists.
         if existing.is_symlink() {
@@ -85,7 +90,14 @@ mod tests {
         assert_eq!(found(&text(allowed.join("x"))), Some(allowed.join("x")));
         assert_eq!(found(&text(allowed.clone())), Some(allowed.clone()));
         for bad in [
-            "", "../data", "a/../../other", "out/x", "dangling/x", "/tmp", "s3://b/p", "http://x/",
+            "",
+            "../data",
+            "a/../../other",
+            "out/x",
+            "dangling/x",
+            "/tmp",
+            "s3://b/p",
+            "http://x/",
         ] {
             assert_eq!(found(bad), None, "{bad}");
         }

@@ -34,6 +34,7 @@ use porpoise_backup::{Backup, Error, Key, Location, Repository};
 use porpoise_base::cancel::Cancel;
 use porpoise_base::clock::Clock;
 use porpoise_base::threads::{self, Role};
+use porpoise_kv::Stat;
 use porpoise_kv_mem::KvMem;
 use porpoise_sql::{BackupReport, BackupRequest, SqlError, SqlServer};
 use progress::Progress;
@@ -157,22 +158,96 @@ impl Backups {
         }
     }
 
-    /// Status variables.
-    fn status(&self) -> Vec<(String, String)> {
+    /// Figures for SHOW STATUS and the metrics page.
+    fn figures(&self) -> Vec<Figure> {
         let (done, total) = self.progress.get();
+        let last = |value: &AtomicU64| value.load(Ordering::Relaxed);
         let mut list = vec![
-            ("Log_position", self.engine.log_position()),
-            ("Backup_bytes_done", done),
-            ("Backup_bytes_total", total),
-            ("Backup_last_number", self.last_number.load(Ordering::Relaxed)),
-            ("Backup_last_position", self.last_position.load(Ordering::Relaxed)),
+            Figure::gauge(
+                "Log_position",
+                "log_position",
+                "Position up to which the log is on disk.",
+                self.engine.log_position(),
+            ),
+            Figure::gauge(
+                "Backup_bytes_done",
+                "backup_done_bytes",
+                "Bytes that the running backup has copied.",
+                done,
+            ),
+            Figure::gauge(
+                "Backup_bytes_total",
+                "backup_size_bytes",
+                "Bytes that the running backup copies.",
+                total,
+            ),
+            Figure::gauge(
+                "Backup_last_number",
+                "backup_last_number",
+                "Number of the last backup since the start.",
+                last(&self.last_number),
+            ),
+            Figure::gauge(
+                "Backup_last_position",
+                "backup_last_position",
+                "Position in the log of the last backup since the start.",
+                last(&self.last_position),
+            ),
         ];
         if let Some(archiving) = &self.archiving {
-            list.extend(archiving.status());
+            list.extend(archiving.figures());
         }
-        list.into_iter()
-            .map(|(name, value)| (name.to_owned(), value.to_string()))
+        list
+    }
+
+    /// Status variables.
+    fn status(&self) -> Vec<(String, String)> {
+        let figures = self.figures().into_iter();
+        figures
+            .map(|figure| (figure.name.to_owned(), figure.value.to_string()))
             .collect()
+    }
+
+    /// Metrics.
+    pub fn stats(&self) -> Vec<Stat> {
+        self.figures().iter().map(Figure::stat).collect()
+    }
+}
+
+/// A figure: a status variable, and a metric.
+struct Figure {
+    name: &'static str,
+    metric: &'static str,
+    help: &'static str,
+    is_counter: bool,
+    value: u64,
+}
+
+impl Figure {
+    fn gauge(name: &'static str, metric: &'static str, help: &'static str, value: u64) -> Figure {
+        Figure {
+            name,
+            metric,
+            help,
+            is_counter: false,
+            value,
+        }
+    }
+
+    fn counter(name: &'static str, metric: &'static str, help: &'static str, value: u64) -> Figure {
+        Figure {
+            is_counter: true,
+            ..Figure::gauge(name, metric, help, value)
+        }
+    }
+
+    fn stat(&self) -> Stat {
+        Stat {
+            name: self.metric,
+            help: self.help,
+            counter: self.is_counter,
+            value: self.value,
+        }
     }
 }
 

@@ -10,8 +10,7 @@
 use super::progress::Bar;
 use crate::config::StartError;
 use crate::engine::STORE;
-use porpoise_backup::log::Chain;
-use porpoise_backup::{Backup, BackupFile, Error, Group, Repository};
+use porpoise_backup::{Backup, BackupFile, Chain, Error, Group, Repository};
 use porpoise_base::base64;
 use porpoise_base::disk::{self, lock_directory};
 use porpoise_kv_mem::{LogGroup, StoreBuilder, records_until};
@@ -160,7 +159,10 @@ impl Restoring<'_> {
         if listed.eq(named) {
             return Ok(&backup.files);
         }
-        let text = format!("backup {}: its files are not those of its manifest", backup.number);
+        let text = format!(
+            "backup {}: its files are not those of its manifest",
+            backup.number
+        );
         Err(StartError::failure(text))
     }
 

@@ -35,11 +35,7 @@ impl Target {
     ///
     /// # Errors
     /// One line.
-    pub fn parse(
-        option: &str,
-        text: &str,
-        password: Option<String>,
-    ) -> Result<Target, StartError> {
+    pub fn parse(option: &str, text: &str, password: Option<String>) -> Result<Target, StartError> {
         let is_url = text.starts_with("mysql://");
         let rest = text.strip_prefix("mysql://").unwrap_or(text);
         let rest = rest.trim_end_matches('/');

@@ -17,11 +17,19 @@ impl Drop for Moto {
 
 /// Starts moto with a bucket; returns its URL.
 fn start() -> (Moto, String) {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = port.local_addr().unwrap().port();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
     let python = std::env::var("MOTO_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let child = Command::new(python)
-        .args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()])
+        .args([
+            "-m",
+            "moto.server",
+            "-H",
+            "127.0.0.1",
+            "-p",
+            &port.to_string(),
+        ])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -60,10 +68,16 @@ fn backups_and_the_archive_may_lie_in_a_bucket() {
     let source = builder.start();
     let mut sql = connect(&source);
     good(&mut sql, "CREATE DATABASE d");
-    good(&mut sql, "CREATE TABLE d.t (n INT PRIMARY KEY, v VARCHAR(100))");
+    good(
+        &mut sql,
+        "CREATE TABLE d.t (n INT PRIMARY KEY, v VARCHAR(100))",
+    );
     good(&mut sql, "INSERT INTO d.t VALUES (1, 'one')");
     good(&mut sql, "BACKUP DATABASE TO 'one'");
-    assert_eq!(crate::support::ask(&mut sql, "BACKUP DATABASE TO 's3://other/x'"), Err(1290));
+    assert_eq!(
+        crate::support::ask(&mut sql, "BACKUP DATABASE TO 's3://other/x'"),
+        Err(1290)
+    );
     good(&mut sql, "INSERT INTO d.t VALUES (2, 'two')");
     good(&mut sql, "BACKUP DATABASE TO 's3://backups/servers/one'");
     good(&mut sql, "INSERT INTO d.t VALUES (3, 'three')");
@@ -76,7 +90,10 @@ fn backups_and_the_archive_may_lie_in_a_bucket() {
     drop(source);
     let place = "s3://backups/servers/one";
     let (code, said) = command(&["backup", "verify", place, "--quiet"], &variables);
-    assert!(code == 0 && said.matches("no problems").count() == 2, "{said}");
+    assert!(
+        code == 0 && said.matches("no problems").count() == 2,
+        "{said}"
+    );
     for (name, options, count) in [("first", &["--backup", "1"][..], "1"), ("all", &[], "3")] {
         let to = dir.path().join(name);
         let mut arguments = vec!["restore", "--from", place, "--data-dir", text(&to)];

@@ -21,7 +21,10 @@ fn every_damaged_or_missing_object_is_found_and_named() {
     let mut source = server(dir.path(), "data").start();
     let mut sql = connect(&source);
     good(&mut sql, "CREATE DATABASE d");
-    good(&mut sql, "CREATE TABLE d.t (n INT PRIMARY KEY, v VARCHAR(100))");
+    good(
+        &mut sql,
+        "CREATE TABLE d.t (n INT PRIMARY KEY, v VARCHAR(100))",
+    );
     good(&mut sql, "INSERT INTO d.t VALUES (1, 'one'), (2, 'two')");
     source.terminate();
     source.restart();
@@ -42,7 +45,14 @@ fn every_damaged_or_missing_object_is_found_and_named() {
             || said.contains("the log is missing from position")
             || said.contains("no complete backup");
         assert!(is_named, "{what} {name}: {said}");
-        let restore = ["restore", "--from", text(&place), "--data-dir", text(&target), "--quiet"];
+        let restore = [
+            "restore",
+            "--from",
+            text(&place),
+            "--data-dir",
+            text(&target),
+            "--quiet",
+        ];
         let (status, said) = porpoise(&restore);
         assert!(status != 0, "{what} {name}: {said}");
         assert!(!target.exists(), "{what} {name}");
@@ -61,5 +71,11 @@ fn every_damaged_or_missing_object_is_found_and_named() {
         fs::write(object, &bytes).unwrap();
     }
     assert!(done(&["backup", "verify", text(&place)]).contains("backup 1: no problems"));
-    done(&["restore", "--from", text(&place), "--data-dir", text(&target)]);
+    done(&[
+        "restore",
+        "--from",
+        text(&place),
+        "--data-dir",
+        text(&target),
+    ]);
 }

@@ -9,7 +9,9 @@ const PAGE: &str = include_str!("../../../../docs/guide/backup.md");
 /// The blocks that are fenced as `sh`.
 fn scripts() -> Vec<&'static str> {
     let blocks = PAGE.split("```sh\n").skip(1);
-    blocks.map(|block| block.split("```").next().unwrap()).collect()
+    blocks
+        .map(|block| block.split("```").next().unwrap())
+        .collect()
 }
 
 #[test]
@@ -26,7 +28,8 @@ fn the_commands_of_the_page_on_backups_succeed() {
     for script in scripts {
         if script.starts_with("porpoise serve") {
             let backups = dir.path().join("backups");
-            let expected = "porpoise serve --data-dir data --backup-to backups --archive-to backups/daily\n";
+            let expected =
+                "porpoise serve --data-dir data --backup-to backups --archive-to backups/daily\n";
             assert_eq!(script, expected);
             let started = server(dir.path(), "data")
                 .arg("--backup-to", &backups)
@@ -35,7 +38,9 @@ fn the_commands_of_the_page_on_backups_succeed() {
             running = Some(started);
             continue;
         }
-        let port = running.as_ref().map_or(0, |server| server.mysql_addr.port());
+        let port = running
+            .as_ref()
+            .map_or(0, |server| server.mysql_addr.port());
         let output = Command::new("bash")
             .args(["-ec", &script.replace("3306", &port.to_string())])
             .env("PATH", &path)

@@ -40,10 +40,16 @@ pub fn create(sql: &mut Connection) {
          FOREIGN KEY (writer) REFERENCES bank.counters (writer))",
     );
     for id in 0..ACCOUNTS {
-        good(sql, &format!("INSERT INTO bank.accounts VALUES ({id}, 100)"));
+        good(
+            sql,
+            &format!("INSERT INTO bank.accounts VALUES ({id}, 100)"),
+        );
     }
     for writer in 0..WRITERS {
-        good(sql, &format!("INSERT INTO bank.counters VALUES ({writer}, 0)"));
+        good(
+            sql,
+            &format!("INSERT INTO bank.counters VALUES ({writer}, 0)"),
+        );
     }
 }
 
@@ -81,7 +87,10 @@ impl Ledger {
             return;
         };
         // A transaction whose commit was not acknowledged may have happened.
-        let first = ask(&mut sql, &format!("SELECT n FROM bank.counters WHERE writer = {writer}"));
+        let first = ask(
+            &mut sql,
+            &format!("SELECT n FROM bank.counters WHERE writer = {writer}"),
+        );
         let Ok(first) = first else {
             return;
         };
@@ -120,7 +129,10 @@ impl Ledger {
 pub fn check(sql: &mut Connection, least: &[u64]) -> Vec<u64> {
     let found = numbers(sql);
     for (writer, (n, least)) in found.iter().zip(least).enumerate() {
-        assert!(n >= least, "writer {writer} has {n}, {least} were acknowledged");
+        assert!(
+            n >= least,
+            "writer {writer} has {n}, {least} were acknowledged"
+        );
         let rows = good(
             sql,
             &format!(

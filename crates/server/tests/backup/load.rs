@@ -36,7 +36,10 @@ fn backups_under_load_are_restored_with_all_that_was_acknowledged() {
             std::thread::sleep(Duration::from_millis(300));
             let before = ledger.acknowledged();
             let said = backup(&source, "backups");
-            assert!(said.starts_with(&format!("backup {round} at position ")), "{said}");
+            assert!(
+                said.starts_with(&format!("backup {round} at position ")),
+                "{said}"
+            );
             known.push((before, ledger.acknowledged()));
         }
     });
@@ -51,7 +54,10 @@ fn backups_under_load_are_restored_with_all_that_was_acknowledged() {
         let found = restored(&repository, dir.path(), &["--backup", &number], before);
         // Four transactions may have been on their way.
         let most: Vec<u64> = after.iter().map(|n| n + 1).collect();
-        assert!(found.iter().zip(&most).all(|(n, most)| n <= most), "{found:?} {most:?}");
+        assert!(
+            found.iter().zip(&most).all(|(n, most)| n <= most),
+            "{found:?} {most:?}"
+        );
     }
 }
 
@@ -97,7 +103,10 @@ fn a_later_backup_stores_only_what_is_new() {
     drop(source);
     restore(&dir.path().join("backups"), dir.path(), "restored", &[]);
     let restored = server(dir.path(), "restored").start();
-    assert_eq!(crate::support::good(&mut connect(&restored), sums), expected);
+    assert_eq!(
+        crate::support::good(&mut connect(&restored), sums),
+        expected
+    );
 }
 
 fn start(arguments: &[&str]) -> Child {
@@ -149,7 +158,14 @@ fn cycle(source: &mut Porpoise, dir: &Path, ledger: &Ledger, rng: &mut Random) {
     })
     .expect("a backup succeeds");
     let target = dir.join("killed");
-    let restoring = ["restore", "--from", text(&repository), "--data-dir", text(&target), "--quiet"];
+    let restoring = [
+        "restore",
+        "--from",
+        text(&repository),
+        "--data-dir",
+        text(&target),
+        "--quiet",
+    ];
     kill(start(&restoring), third);
     if target.exists() {
         let checked = done(&["check", "--data-dir", text(&target)]);
@@ -177,8 +193,16 @@ fn cycles(count: usize, seed: u64) {
             source.restart();
         }
     }
-    let verified = done(&["backup", "verify", text(&dir.path().join("backups")), "--quiet"]);
-    assert!(verified.lines().all(|line| line.ends_with("no problems")), "{verified}");
+    let verified = done(&[
+        "backup",
+        "verify",
+        text(&dir.path().join("backups")),
+        "--quiet",
+    ]);
+    assert!(
+        verified.lines().all(|line| line.ends_with("no problems")),
+        "{verified}"
+    );
     assert!(try_connect(source.mysql_addr).is_some());
 }
 

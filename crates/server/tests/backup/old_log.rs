@@ -1,4 +1,5 @@
-//! A store with a log of version 3, whose groups have no times, is read, and can be backed up.
+//! What earlier versions wrote: a store with a log of version 3, whose groups have no times, is read
+//! and can be backed up; repositories are restored.
 
 use crate::support::{connect, good, restore, server};
 use std::path::Path;
@@ -25,4 +26,16 @@ fn a_log_of_version_3_is_read_and_backed_up() {
     let restored = server(dir.path(), "restored").start();
     let mut sql = connect(&restored);
     assert_eq!(good(&mut sql, "SELECT * FROM d.t ORDER BY n"), rows);
+}
+
+#[test]
+fn a_repository_of_version_1_is_restored() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/backup/fixtures/repository-1");
+    for (number, rows) in [("1", &["1|one"][..]), ("2", &["1|one", "2|two"])] {
+        restore(&place, dir.path(), number, &["--backup", number]);
+        let restored = server(dir.path(), number).start();
+        let mut sql = connect(&restored);
+        assert_eq!(good(&mut sql, "SELECT * FROM d.t ORDER BY n"), rows);
+    }
 }

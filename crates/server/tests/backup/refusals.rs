@@ -12,9 +12,16 @@ fn backups_need_a_place_and_a_privilege() {
     let source = server(dir.path(), "data").start();
     let mut sql = connect(&source);
     for place in ["/tmp/elsewhere", "../x", "", "data/x", "data", "s3://b/x"] {
-        assert_eq!(ask(&mut sql, &format!("BACKUP DATABASE TO '{place}'")), Err(1290), "{place}");
+        assert_eq!(
+            ask(&mut sql, &format!("BACKUP DATABASE TO '{place}'")),
+            Err(1290),
+            "{place}"
+        );
     }
-    assert_eq!(ask(&mut sql, "BACKUP DATABASE TO 'x' RATE_LIMIT = 0"), Err(1210));
+    assert_eq!(
+        ask(&mut sql, "BACKUP DATABASE TO 'x' RATE_LIMIT = 0"),
+        Err(1210)
+    );
     good(&mut sql, "CREATE USER ann IDENTIFIED BY 'x'");
     let credentials = Credentials {
         user: b"ann".to_vec(),
@@ -31,33 +38,57 @@ fn backups_need_a_place_and_a_privilege() {
     assert!(status == 1 && said.contains("1227"), "{said}");
     good(&mut sql, "GRANT BACKUP_ADMIN ON *.* TO ann");
     let (status, said) = command(&arguments, &[("PORPOISE_PASSWORD", "x")]);
-    assert!(status == 0 && said.starts_with("backup 1 at position"), "{said}");
+    assert!(
+        status == 0 && said.starts_with("backup 1 at position"),
+        "{said}"
+    );
     drop(source);
     let closed = Porpoise::builder()
         .binary(env!("CARGO_BIN_EXE_porpoise"))
         .start();
-    assert_eq!(ask(&mut connect(&closed), "BACKUP DATABASE TO 'x'"), Err(1290));
+    assert_eq!(
+        ask(&mut connect(&closed), "BACKUP DATABASE TO 'x'"),
+        Err(1290)
+    );
 }
 
 #[test]
 fn a_server_in_memory_and_a_cluster_refuse_backups() {
     let dir = tempfile::tempdir().unwrap();
-    let memory = server(dir.path(), "data").arg("--durability", "memory").start();
-    assert_eq!(ask(&mut connect(&memory), "BACKUP DATABASE TO 'x'"), Err(1235));
+    let memory = server(dir.path(), "data")
+        .arg("--durability", "memory")
+        .start();
+    assert_eq!(
+        ask(&mut connect(&memory), "BACKUP DATABASE TO 'x'"),
+        Err(1235)
+    );
     let double = TikvDouble::start(1);
     let cluster = Porpoise::builder()
         .binary(env!("CARGO_BIN_EXE_porpoise"))
         .arg("--engine", double.engine())
         .start();
-    assert_eq!(ask(&mut connect(&cluster), "BACKUP DATABASE TO 'x'"), Err(1235));
+    assert_eq!(
+        ask(&mut connect(&cluster), "BACKUP DATABASE TO 'x'"),
+        Err(1235)
+    );
     drop(cluster);
     for option in ["--backup-to", "--archive-to"] {
         let engine = double.engine();
         let place = dir.path().join("b");
         let (status, said) = porpoise(&[
-            "serve", "--engine", &engine, "--data-dir", text(&dir.path().join("c")),
-            "--mysql-listen", "127.0.0.1:0", "--memcached-listen", "off", "--http-listen", "off",
-            option, text(&place),
+            "serve",
+            "--engine",
+            &engine,
+            "--data-dir",
+            text(&dir.path().join("c")),
+            "--mysql-listen",
+            "127.0.0.1:0",
+            "--memcached-listen",
+            "off",
+            "--http-listen",
+            "off",
+            option,
+            text(&place),
         ]);
         assert!(status == 2 && said.contains("its own tool, BR"), "{said}");
     }
@@ -88,7 +119,10 @@ fn a_restore_overwrites_nothing_and_names_what_is_missing() {
     assert!(!dir.path().join("new").exists());
     let empty = dir.path().join("nothing");
     let (status, said) = porpoise(&["backup", "list", text(&empty)]);
-    assert!(status == 2 && said.contains("contains no backups"), "{said}");
+    assert!(
+        status == 2 && said.contains("contains no backups"),
+        "{said}"
+    );
 }
 
 #[test]

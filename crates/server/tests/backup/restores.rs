@@ -47,16 +47,35 @@ fn a_restore_ends_at_the_commit_that_was_asked_for() {
     for n in [1, 2, 17, 30] {
         let (position, time) = &points[n - 1];
         let name = format!("position-{n}");
-        restore(&repository, dir.path(), &name, &["--until-position", &position.to_string()]);
-        assert_eq!(rows(dir.path(), &name), expected(n), "until position {position}");
+        restore(
+            &repository,
+            dir.path(),
+            &name,
+            &["--until-position", &position.to_string()],
+        );
+        assert_eq!(
+            rows(dir.path(), &name),
+            expected(n),
+            "until position {position}"
+        );
         let name = format!("time-{n}");
         restore(&repository, dir.path(), &name, &["--until", time]);
         assert_eq!(rows(dir.path(), &name), expected(n), "until {time}");
     }
-    restore(&repository, dir.path(), "before", &["--until-position", &before.to_string()]);
+    restore(
+        &repository,
+        dir.path(),
+        "before",
+        &["--until-position", &before.to_string()],
+    );
     assert_eq!(rows(dir.path(), "before"), expected(30));
     // One byte before the end of the commit's record, it has not happened.
-    restore(&repository, dir.path(), "split", &["--until-position", &(after - 1).to_string()]);
+    restore(
+        &repository,
+        dir.path(),
+        "split",
+        &["--until-position", &(after - 1).to_string()],
+    );
     assert_eq!(rows(dir.path(), "split"), expected(30));
     restore(&repository, dir.path(), "all", &[]);
     let all = rows(dir.path(), "all");
@@ -90,7 +109,13 @@ fn an_encrypted_backup_needs_its_key_and_no_message_shows_it() {
         }
     }
     let target = dir.path().join("restored");
-    let arguments = ["restore", "--from", text(&repository), "--data-dir", text(&target)];
+    let arguments = [
+        "restore",
+        "--from",
+        text(&repository),
+        "--data-dir",
+        text(&target),
+    ];
     for (variables, problem) in [
         (&[][..], "a key is needed"),
         (&[("PORPOISE_BACKUP_KEY", other.as_str())], "another key"),
@@ -102,7 +127,13 @@ fn an_encrypted_backup_needs_its_key_and_no_message_shows_it() {
     }
     let (status, said) = command(&arguments, &[("PORPOISE_BACKUP_KEY", &key)]);
     assert_eq!(status, 0, "{said}");
-    let verify = ["backup", "verify", text(&repository), "--key-file", text(&file)];
+    let verify = [
+        "backup",
+        "verify",
+        text(&repository),
+        "--key-file",
+        text(&file),
+    ];
     assert!(done(&verify).contains("backup 1: no problems"));
     assert!(!log.contains(&key) && !said.contains(&key));
     assert_eq!(rows(dir.path(), "restored"), ["a very secret value"]);
@@ -115,7 +146,10 @@ fn a_restored_server_continues_its_counters() {
     let source = server(dir.path(), "data").start();
     let mut sql = connect(&source);
     good(&mut sql, "CREATE DATABASE d");
-    good(&mut sql, "CREATE TABLE d.t (n INT PRIMARY KEY AUTO_INCREMENT, v INT)");
+    good(
+        &mut sql,
+        "CREATE TABLE d.t (n INT PRIMARY KEY AUTO_INCREMENT, v INT)",
+    );
     good(&mut sql, "INSERT INTO d.t (v) VALUES (1), (2), (3)");
     good(&mut sql, "DELETE FROM d.t WHERE n = 3");
     good(&mut sql, "BACKUP DATABASE TO 'backups'");
