@@ -319,7 +319,7 @@ impl<'a> RowRef<'a> {
         read_le::<8>(self.bytes, 4).map_or(0, u64::from_le_bytes)
     }
 
-    /// When the row expires, in microseconds since 1970 UTC; 0: never.
+    /// Time at which the row expires, in microseconds since 1970 UTC; 0: never.
     #[inline]
     pub fn expiry(&self) -> u64 {
         if !self.expires() {

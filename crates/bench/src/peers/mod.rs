@@ -23,7 +23,7 @@ use crate::url::Target;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// When a commit is acknowledged.
+/// The point at which a commit is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {

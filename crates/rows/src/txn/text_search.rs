@@ -1,17 +1,17 @@
-//! Searching a FULLTEXT index.
+//! Search of a FULLTEXT index.
 //!
 //! 1. The entries of each term of the search are read, in the order of row keys. Their number is
 //!    the number of documents with the term.
 //! 2. Sorted by row key, they become documents, each with its terms, which are ranked one by one
 //!    ([`Ranking::rank_indexed`]). A sort of sorted runs is a merge.
-//! 3. A phrase with words that are not indexed is looked for in the texts of the rows that have the
-//!    others at the right distances: these rows are read in batches.
+//! 3. A phrase may contain words that are not indexed. The rows that have its other words at the
+//!    right distances are read in batches, and the phrase is searched for in their texts.
 //!
 //! Entries are versioned like rows: a search finds the rows of its snapshot, and those that its own
 //! transaction has written.
 //!
-//! Rejected: reading the entries of the rarest word only, and the rows for the others (relevance
-//! needs the number of documents with each word, which only its entries tell).
+//! Rejected: reading the entries of the rarest word only, and the rows for the others. Relevance
+//! needs the number of documents with each word, and only the word's entries give it.
 
 use super::Txn;
 use super::lookup::Lookup;
@@ -30,7 +30,8 @@ use std::ops::ControlFlow;
 
 /// Entries read in one call.
 const BATCH: usize = 4096;
-/// Number of rows up to which they are counted; of a larger table the engine's count is taken.
+/// Maximum number of rows that are counted; for a larger table the engine's approximate number is
+/// used.
 const MAX_COUNTED: u64 = 10_000;
 /// Rows whose texts are read in one call.
 const TEXT_BATCH: usize = 256;
@@ -148,7 +149,8 @@ impl Postings {
             + self.list.capacity() * size_of::<Posting>()
     }
 
-    /// The terms of one document, given by its entries. Of a prefix the last word counts.
+    /// Sets the terms of one document, given by its entries. If several words begin with a prefix, the
+    /// frequency and the positions are those of the last one.
     fn occurrences<'p>(&'p self, entries: &[Posting], terms: &mut [Occurrences<'p>]) {
         for entry in entries {
             let places = self.places.get(entry.places.0..entry.places.1);
@@ -207,7 +209,7 @@ impl Txn {
         Ok(found)
     }
 
-    /// Number of rows of a table, for relevance: of a large one approximately.
+    /// Number of rows of a table, for relevance; approximate for a large table.
     fn document_count(&mut self, table: &Table, read: Read) -> Result<u64> {
         let known = self.db.approximate_rows(table);
         if let Some(known) = known.filter(|known| *known > MAX_COUNTED) {
@@ -320,10 +322,10 @@ impl Search<'_> {
             list.sort_by(|a, b| key(a).cmp(key(b)).then(a.term.cmp(&b.term)));
         }
         let ranking = self.query.ranking(frequencies);
-        let (mut ranked, open) = self.rank_by_entries(&postings, &list, &ranking)?;
+        let (mut ranked, undecided) = self.rank_by_entries(&postings, &list, &ranking)?;
         charge((ranked.len() * size_of::<Ranked<'_>>()) as u64)?;
         let mut terms = vec![Occurrences::default(); self.query.term_count()];
-        for batch in open.chunks(TEXT_BATCH) {
+        for batch in undecided.chunks(TEXT_BATCH) {
             let documents = batch.iter().filter_map(|at| ranked.get(*at)?.0.first());
             let keys: Vec<&[u8]> = documents.map(|first| postings.key(first)).collect();
             let lacking = self.lacking(txn, &keys)?;
@@ -351,8 +353,8 @@ impl Search<'_> {
         Ok(matches)
     }
 
-    /// Ranks documents by their entries alone, and returns the positions of those of which the
-    /// index cannot tell whether they have a phrase.
+    /// Ranks documents by their entries alone. Also returns the positions of the undecided ones: those
+    /// that may have a phrase with words that are not indexed.
     fn rank_by_entries<'p>(
         &self,
         postings: &'p Postings,
@@ -360,7 +362,8 @@ impl Search<'_> {
         ranking: &Ranking<'_>,
     ) -> Result<(Vec<Ranked<'p>>, Vec<usize>)> {
         let mut terms = vec![Occurrences::default(); self.query.term_count()];
-        let (mut ranked, mut open): (Vec<Ranked<'p>>, Vec<usize>) = (Vec::new(), Vec::new());
+        let (mut ranked, mut undecided): (Vec<Ranked<'p>>, Vec<usize>) = (Vec::new(), Vec::new());
+        // Set when ranking needs to know whether a document lacks such a phrase.
         let asked = Cell::new(false);
         let lacks = |_: usize| {
             asked.set(true);
@@ -381,19 +384,19 @@ impl Search<'_> {
                 terms: &terms,
                 lacks: &lacks,
             });
-            let is_open = asked.take();
-            if is_open {
-                open.push(ranked.len());
+            let is_undecided = asked.take();
+            if is_undecided {
+                undecided.push(ranked.len());
             }
-            if rank.is_some() || is_open {
+            if rank.is_some() || is_undecided {
                 ranked.push((entries, rank));
             }
             reset(entries, &mut terms);
         }
-        Ok((ranked, open))
+        Ok((ranked, undecided))
     }
 
-    /// For each row, the phrases with words that are not indexed that its texts do not have.
+    /// Returns for each row which of the phrases with unindexed words its texts lack.
     fn lacking(&self, txn: &mut Txn, keys: &[&[u8]]) -> Result<Vec<HashSet<usize>>> {
         let columns = self.table.indexes.get(self.position);
         let columns = columns.map_or(&[][..], |index| &index.parts).iter();
@@ -408,16 +411,16 @@ impl Search<'_> {
             let texts = self.index.texts(|column| found.row.get(column));
             let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
             let document = Document::new(&texts, self.index.rules());
-            let gone = phrases
+            let absent = phrases
                 .iter()
                 .filter(|(_, words)| !document.has_words(words));
-            place.extend(gone.map(|(number, _)| *number));
+            place.extend(absent.map(|(number, _)| *number));
         })?;
         Ok(lacking)
     }
 }
 
-/// Forgets the terms of a document.
+/// Clears the terms of a document.
 fn reset(entries: &[Posting], terms: &mut [Occurrences<'_>]) {
     for entry in entries {
         if let Some(term) = terms.get_mut(entry.term) {

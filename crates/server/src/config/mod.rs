@@ -74,7 +74,7 @@ pub enum TlsMode {
     Required,
 }
 
-/// When a commit is acknowledged.
+/// The point at which a commit is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DurabilityChoice {
     /// After the sync that covers it.

@@ -319,6 +319,28 @@ fn a_full_temporary_directory_fails_the_statement_alone() {
 }
 
 #[test]
+fn what_cannot_spill_fails_with_1038() {
+    let (server, mut sql) = start();
+    limit(&mut sql, 1);
+    sql.run("SET group_concat_max_len = 100000000");
+    for statement in [
+        "SELECT words, bytes, COUNT(*) FROM t GROUP BY words, bytes WITH ROLLUP",
+        "SELECT words FROM t EXCEPT SELECT 'x'",
+        "SELECT words FROM t INTERSECT SELECT words FROM t",
+        "WITH RECURSIVE r (n, s) AS (SELECT 1, REPEAT('x', 200) UNION ALL SELECT n + 1, s FROM r \
+         WHERE n < 12000) SELECT COUNT(*) FROM r",
+        "SELECT COUNT(*) FROM t WHERE CONCAT(words, 'x') NOT IN (SELECT CONCAT(words, 'y') FROM t)",
+        "SELECT COUNT(DISTINCT words) FROM t",
+        "SELECT GROUP_CONCAT(words) FROM t",
+        "SELECT JSON_ARRAYAGG(words) FROM t",
+        "SELECT COUNT(*) FROM t a JOIN t b ON b.words > CONCAT(a.words, 'x') WHERE a.id < 50",
+    ] {
+        assert_eq!(sql.refused(statement).code, 1038, "{statement}");
+        assert_released(&server, statement);
+    }
+}
+
+#[test]
 fn a_killed_spilling_statement_leaves_no_temporary_files() {
     let (server, mut sql) = start();
     let large = "SELECT a.words, b.words FROM t a JOIN t b ON b.small = a.small \

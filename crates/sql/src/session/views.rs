@@ -117,9 +117,10 @@ impl SqlSession {
         let id = self.cx.auth_id(account);
         let definer = format!("{}@{}", id.user, id.host);
         if definer != self.cx.client.account {
-            let either = Privileges::SET_ANY_DEFINER.with(Privileges::SET_USER_ID);
-            if !self.cx.rights().global().intersects(either) {
-                self.cx.need_global(either, "SUPER or SET_ANY_DEFINER")?;
+            let sufficient = Privileges::SET_ANY_DEFINER.with(Privileges::SET_USER_ID);
+            if !self.cx.rights().global().intersects(sufficient) {
+                self.cx
+                    .need_global(sufficient, "SUPER or SET_ANY_DEFINER")?;
             }
         }
         Ok(definer)

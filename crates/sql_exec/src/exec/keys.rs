@@ -40,7 +40,7 @@ pub(super) fn convert_to_column(
             let text = convert::recode(text, from, to.collation.charset());
             KeyValue::Exact(Value::Bytes(text.into_owned()))
         }
-        // Number 0 is stored for a text that is no member of the ENUM.
+        // Number 0 is stored for a text that is not a member of the ENUM.
         (ValueRef::Int(0) | ValueRef::UInt(0), Kind::Enum) => KeyValue::Exact(Value::UInt(0)),
         _ => convert_exactly(value, from, to, cx),
     }

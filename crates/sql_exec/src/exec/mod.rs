@@ -171,7 +171,7 @@ pub trait RunPrograms {
     /// else borrows meanwhile.
     ///
     /// # Errors
-    /// Those that its body does not handle.
+    /// Errors that its body does not handle.
     fn call(
         &self,
         function: &StoredFunction,

@@ -112,7 +112,7 @@ impl GroupResults {
     }
 }
 
-/// Reads a number off the front.
+/// Removes a number from the front of the bytes and returns it.
 fn number(rest: &mut &[u8]) -> Option<u64> {
     let (number, behind) = rest.split_first_chunk::<8>()?;
     *rest = behind;

@@ -49,7 +49,7 @@ const STORES: [&str; 3] = ["rows", "engine", "posts"];
 /// Opens and fills those that are wanted.
 ///
 /// # Errors
-/// In words.
+/// A message that says what failed.
 pub fn open(setup: &Setup<'_>) -> Result<Vec<Box<dyn Store>>, String> {
     let options = setup.options;
     if let Some(word) = options
