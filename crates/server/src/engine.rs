@@ -55,10 +55,7 @@ pub type OpenEngine = (Arc<dyn Engine>, Option<Arc<KvMem>>);
 ///
 /// # Errors
 /// As [`open`], and options that the engine does not support.
-pub fn open_with_backups(
-    config: &Config,
-    disk: Arc<dyn Disk>,
-) -> Result<OpenEngine, StartError> {
+pub fn open_with_backups(config: &Config, disk: Arc<dyn Disk>) -> Result<OpenEngine, StartError> {
     match &config.engine {
         EngineChoice::Embedded => {
             let engine = open_embedded(config, disk)?;

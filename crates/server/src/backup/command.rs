@@ -31,7 +31,7 @@ pub struct BackupOptions {
     /// Directory on the server's machine, or s3://BUCKET/PREFIX; below the server's --backup-to
     #[arg(long, value_name = "PLACE", required = true)]
     to: Option<String>,
-    /// Most MB to read in a second [default: 32]
+    /// Most MB to read in a second [default: 16]
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
     /// Report no progress

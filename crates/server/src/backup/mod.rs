@@ -43,8 +43,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-/// Default limit of a backup's rate in bytes a second: a tenth of what a core compresses.
-const DEFAULT_RATE: u64 = 32 << 20;
+/// Default limit of a backup's rate in bytes a second: reading, compressing and writing at this rate
+/// takes a few hundredths of a core.
+const DEFAULT_RATE: u64 = 16 << 20;
 
 /// Converts an error of the engine.
 fn engine_error(error: &porpoise_kv::Error) -> Error {
