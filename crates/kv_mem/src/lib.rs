@@ -22,6 +22,7 @@ mod heartbeat;
 mod hot_copy;
 mod image;
 mod index;
+mod key_order;
 mod lock;
 mod log;
 mod manifest;

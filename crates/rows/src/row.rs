@@ -103,6 +103,12 @@ fn read_le<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 /// A little-endian unsigned number of up to eight bytes.
 #[inline]
 fn read_uint(bytes: &[u8]) -> u64 {
+    if let Ok(word) = <[u8; 4]>::try_from(bytes) {
+        return u64::from(u32::from_le_bytes(word));
+    }
+    if let Ok(word) = <[u8; 8]>::try_from(bytes) {
+        return u64::from_le_bytes(word);
+    }
     let mut full = [0u8; 8];
     for (to, from) in full.iter_mut().zip(bytes) {
         *to = *from;

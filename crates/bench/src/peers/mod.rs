@@ -148,7 +148,7 @@ pub struct Started {
 }
 
 /// Path of a program: in the search path, or in Debian's directories for servers.
-fn find_program(name: &str, beside: &[&str]) -> Option<PathBuf> {
+pub fn find_program(name: &str, beside: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(beside.iter().map(PathBuf::from))

@@ -155,7 +155,7 @@ pub struct Config {
     pub tmp_dir: Option<PathBuf>,
     /// Maximum size of all temporary files together in bytes; `None` is unlimited.
     pub tmp_dir_limit: Option<u64>,
-    /// Directory of files that statements may read; `None`: no file may be read.
+    /// Directory of the files that statements read and write; `None`: they may use no file.
     pub secure_file_priv: Option<PathBuf>,
     /// Place below which BACKUP DATABASE may write; `None`: nowhere.
     pub backup_to: Option<String>,

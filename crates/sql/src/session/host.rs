@@ -310,6 +310,7 @@ fn copy_of(cx: &StatementContext) -> StatementContext {
         binds_variables: Cell::new(false),
         parameters: RefCell::default(),
         calls_functions: Cell::new(false),
+        named_functions: RefCell::default(),
         partial_plans: Cell::new(0),
         explaining: Cell::new(false),
         temporary: cx.temporary.clone(),

@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_updated_is_read_in_both() {
+    fn updated_rows_are_read_in_every_store() {
         let home = tempfile::tempdir().unwrap();
         let setup = Setup {
             rows: 2345,
