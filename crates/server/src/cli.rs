@@ -1,8 +1,10 @@
 //! The command line, generated from the table of settings.
 
+use crate::backup::command::{BackupOptions, RestoreOptions};
 use crate::config::{self, Config, StartError, Values, table::SETTINGS};
 use crate::demo;
 use crate::import::{self, Existing, ImportOptions, Selection};
+use crate::target;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
 use porpoise_shell::{TlsArgs, mc, sql};
 use std::collections::BTreeSet;
@@ -16,6 +18,10 @@ pub enum CliCommand {
     Serve(Box<Config>),
     /// Check the store in this data directory.
     Check(PathBuf),
+    /// Make, list or verify backups.
+    Backup(Box<BackupOptions>),
+    /// Build a data directory from a backup.
+    Restore(Box<RestoreOptions>),
     /// Load a dump into a server.
     Import(Box<ImportOptions>),
     /// Run the shell for SQL.
@@ -171,7 +177,12 @@ fn import_options(
             .get_one::<PathBuf>("dump")
             .cloned()
             .unwrap_or_default(),
-        into: import::parse_target(text("into"), variable("PORPOISE_PASSWORD"), tls)?,
+        into: target::parse(
+            import::INTO,
+            text("into"),
+            variable("PORPOISE_PASSWORD"),
+            tls,
+        )?,
         threads: given.get_one::<usize>("threads").copied().unwrap_or(1),
         existing: match text("existing") {
             "keep" => Existing::Keep,
@@ -249,6 +260,28 @@ fn mc_command() -> Command {
     mc::Options::augment_args(command).about("A shell for memcached commands")
 }
 
+fn backup_command() -> Command {
+    let command = Command::new("backup")
+        .about("Backs up a running server; lists and verifies backups")
+        .after_help(
+            "The server writes the backup itself, to a place below its --backup-to; the account needs \
+             BACKUP_ADMIN. Backups after the first are incremental. The password is taken from the URL or \
+             from PORPOISE_PASSWORD. Exit status 1: the backup failed, or one is damaged.",
+        );
+    BackupOptions::augment_args(command)
+}
+
+fn restore_command() -> Command {
+    let command = Command::new("restore")
+        .about("Builds a new data directory from a backup and the archived log")
+        .after_help(
+            "Without --backup and --until: everything that was archived. An interrupted restore leaves no \
+             data directory and can be repeated. Exit status 1: the backup is damaged or files cannot be \
+             written, 2: nothing was done.",
+        );
+    RestoreOptions::augment_args(command)
+}
+
 fn demo_command() -> Command {
     demo::Options::augment_args(Command::new("demo")).about(
         "Runs a server in memory with example data, and opens the shell for SQL; leaves nothing behind",
@@ -266,6 +299,8 @@ fn command() -> Command {
         .subcommand(mc_command())
         .subcommand(demo_command())
         .subcommand(check_command())
+        .subcommand(backup_command())
+        .subcommand(restore_command())
         .subcommand(import_command())
         .subcommand(bench_command())
 }
@@ -296,6 +331,12 @@ pub fn parse(
         Some(("import", given)) => {
             let options = import_options(given, variable)?;
             return Ok(CliCommand::Import(Box::new(options)));
+        }
+        Some(("backup", given)) => {
+            return options(given).map(|o| CliCommand::Backup(Box::new(o)));
+        }
+        Some(("restore", given)) => {
+            return options(given).map(|o| CliCommand::Restore(Box::new(o)));
         }
         Some(("sql", given)) => return options(given).map(|o| CliCommand::Sql(Box::new(o))),
         Some(("mc", given)) => return options(given).map(|o| CliCommand::Mc(Box::new(o))),

@@ -180,7 +180,7 @@ impl Pages for PageSource {
         metrics_page::render(
             &self.net,
             &self.services.engine.stats(),
-            &self.services.sql.stats(),
+            &self.services.stats(),
             &self.services.sql.latencies(),
         )
     }

@@ -42,11 +42,11 @@ mod xa;
 
 pub use client::{ClientInfo, Encryption};
 pub use porpoise_sql_exec::exec::{ResultEnd, ResultSink};
-pub use porpoise_sql_expr::error::SqlError;
+pub use porpoise_sql_expr::error::{SqlError, cancelled};
 pub use porpoise_sql_expr::functions::info::VERSION;
 pub use porpoise_sql_expr::memory;
 pub use porpoise_sql_plan::plan::ResultColumn;
 pub use results::Outcome;
-pub use server::{SqlConfig, SqlServer};
+pub use server::{BackupReport, BackupRequest, SqlConfig, SqlServer};
 pub use session::{Param, PreparedInfo, SessionChange, SqlSession};
 pub use statements::digests::ClassLatency;

@@ -13,6 +13,7 @@ use crate::xa::Branches;
 use parking_lot::RwLock;
 use porpoise_access::persisted;
 use porpoise_access::{AccessControl, Account, Rights};
+use porpoise_base::cancel::Cancel;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
 use porpoise_rows::Db;
@@ -32,6 +33,34 @@ pub type KeyProvider = Box<dyn Fn(&[u8], &Rights) -> Vec<Vec<Value>> + Send + Sy
 pub type RowsProvider = Box<dyn Fn(&Rights) -> Vec<Vec<Value>> + Send + Sync>;
 /// Status variables from outside of SQL, for SHOW STATUS: name and value.
 pub type StatusProvider = Box<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
+
+/// Request of a BACKUP DATABASE statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupRequest {
+    /// The directory or the URL.
+    pub destination: String,
+    /// Limit of the rate in bytes a second; `None` for the server's default.
+    pub rate: Option<u64>,
+}
+
+/// Result of a BACKUP DATABASE statement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupReport {
+    /// Number of the backup in its repository.
+    pub number: u64,
+    /// Bytes that a restore reads, uncompressed.
+    pub bytes: u64,
+    /// Bytes that were stored.
+    pub stored: u64,
+    /// Position in the log of the state that was backed up.
+    pub position: u64,
+    /// Time of the last commit in the backup, in microseconds since 1970 UTC.
+    pub time: u64,
+}
+
+/// Makes backups; returns when the backup is durable, or when the statement is cancelled.
+pub type BackupProvider =
+    Box<dyn Fn(&BackupRequest, &Cancel) -> Result<BackupReport> + Send + Sync>;
 
 /// Configuration of SQL.
 #[derive(Clone, Debug, Default)]
@@ -141,6 +170,7 @@ pub struct SqlServer {
     key_provider: RwLock<Option<KeyProvider>>,
     status_providers: RwLock<Vec<StatusProvider>>,
     shutdown: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
+    backup_provider: RwLock<Option<Arc<BackupProvider>>>,
 }
 
 impl SqlServer {
@@ -196,6 +226,7 @@ impl SqlServer {
             key_provider: RwLock::new(None),
             status_providers: RwLock::new(Vec::new()),
             shutdown: RwLock::new(None),
+            backup_provider: RwLock::new(None),
         }))
     }
 
@@ -251,6 +282,30 @@ impl SqlServer {
     /// Sets the source of descriptions of keys.
     pub fn provide_keys(&self, keys: KeyProvider) {
         *self.key_provider.write() = Some(keys);
+    }
+
+    /// Sets what BACKUP DATABASE runs.
+    pub fn provide_backups(&self, backups: BackupProvider) {
+        *self.backup_provider.write() = Some(Arc::new(backups));
+    }
+
+    /// Lets BACKUP DATABASE fail with error 1235 for a reason.
+    pub fn refuse_backups(&self, what: &'static str) {
+        self.provide_backups(Box::new(move |_, _| Err(SqlError::not_supported(what))));
+    }
+
+    /// Makes a backup.
+    ///
+    /// # Errors
+    /// 1235 if nothing makes backups; those of the provider.
+    pub(crate) fn backup(&self, request: &BackupRequest, cancel: &Cancel) -> Result<BackupReport> {
+        let provider = self.backup_provider.read().clone();
+        let Some(provider) = provider else {
+            return Err(SqlError::not_supported(
+                "BACKUP DATABASE without a store on disk",
+            ));
+        };
+        provider(request, cancel)
     }
 
     /// Rows that describe a key.

@@ -2,6 +2,7 @@
 
 use crate::config::StartError;
 use porpoise_client::mysql::{Connection, Target};
+use porpoise_wire::mysql::Capabilities;
 use porpoise_client::{Error, Result};
 use porpoise_shell::sql::splitter::{Piece, Splitter};
 use porpoise_wire::mysql::client::result::{Event, Row};
@@ -55,7 +56,12 @@ impl Server {
     /// # Errors
     /// One line.
     pub fn connect(target: &Target, is_utc: bool) -> std::result::Result<Server, StartError> {
-        let connection = Connection::connect(target).map_err(failed)?;
+        let capabilities = target.capabilities | Capabilities::LOCAL_FILES;
+        let target = Target {
+            capabilities,
+            ..target.clone()
+        };
+        let connection = Connection::connect(&target).map_err(failed)?;
         let mut server = Server { connection };
         server.run(
             "SET NAMES utf8mb4; SET SESSION foreign_key_checks = 0, unique_checks = 0, \

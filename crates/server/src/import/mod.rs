@@ -15,14 +15,13 @@ mod progress;
 mod report;
 mod rows;
 mod selection;
-mod target;
 
 pub use accounts::account_name;
 pub use report::Report;
 pub use selection::{Selection, table_name};
-pub use target::parse as parse_target;
 
 use crate::config::StartError;
+use crate::target::ServerOption;
 use accounts::Accounts;
 use connection::{Server, quote};
 use dump::{Dump, Schema};
@@ -31,6 +30,12 @@ use progress::Progress;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
+
+/// The option that names the server.
+pub const INTO: ServerOption = ServerOption {
+    name: "--into",
+    program: "porpoise import",
+};
 
 /// Treatment of objects and accounts of the dump that exist already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -165,6 +165,9 @@ kinds! {
         ]),
     ],
     UnlockTables(Statement::UnlockTables) => &[example("UNLOCK TABLES", FREE)],
+    Backup(Statement::Backup(_)) => &[
+        example("BACKUP DATABASE TO 'x'", &[&["SUPER ON *.*"], &["BACKUP_ADMIN ON *.*"]]),
+    ],
     LockInstance(Statement::LockInstance(_)) => &[
         example("LOCK INSTANCE FOR BACKUP", &[&["SUPER ON *.*"], &["BACKUP_ADMIN ON *.*"]]),
     ],

@@ -161,7 +161,9 @@ impl StatementContext {
             S::Reset(_) => vec![Global(Privileges::RELOAD, "RELOAD")],
             S::Shutdown | S::Restart => vec![Global(Privileges::SHUTDOWN, "SHUTDOWN")],
             S::ImportTable(_) => vec![Global(Privileges::FILE, "FILE")],
-            S::LockInstance(_) => vec![Global(Privileges::BACKUP_ADMIN, "BACKUP_ADMIN")],
+            S::LockInstance(_) | S::Backup(_) => {
+                vec![Global(Privileges::BACKUP_ADMIN, "BACKUP_ADMIN")]
+            }
             S::Plugin { .. } | S::Binlog(_) => vec![super_user()],
         })
     }

@@ -20,6 +20,7 @@
 
 mod account;
 mod attributes;
+mod backup;
 mod built_in_functions;
 mod checksum;
 mod conditions;

@@ -1,21 +1,37 @@
-//! The server of `--into`, as the command line names it.
+//! The server that a command of this program works on, as an option of the command line names it.
 
 use crate::config::StartError;
 use porpoise_client::mysql::Target;
 use porpoise_client::{Address, TlsOptions};
-use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::client::login::Credentials;
 
 /// Port of MySQL.
 const DEFAULT_PORT: u16 = 3306;
 
+/// A command's option that names a server.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerOption {
+    /// The option, such as `--into`.
+    pub name: &'static str,
+    /// The command, which servers show as the program's name.
+    pub program: &'static str,
+}
+
 /// Reads `HOST[:PORT]` or `mysql://USER[:PASSWORD]@HOST[:PORT]`. The user is `root` if none is named.
 ///
 /// # Errors
 /// One line, which does not repeat the text: it may contain a password.
-pub fn parse(text: &str, password: Option<String>, tls: TlsOptions) -> Result<Target, StartError> {
-    let malformed =
-        || StartError::usage("--into: neither HOST:PORT nor mysql://USER:PASSWORD@HOST:PORT");
+pub fn parse(
+    option: ServerOption,
+    text: &str,
+    password: Option<String>,
+    tls: TlsOptions,
+) -> Result<Target, StartError> {
+    let malformed = || {
+        let name = option.name;
+        let message = format!("{name}: neither HOST:PORT nor mysql://USER:PASSWORD@HOST:PORT");
+        StartError::usage(message)
+    };
     let is_url = text.starts_with("mysql://");
     let rest = text.strip_prefix("mysql://").unwrap_or(text);
     let rest = rest.trim_end_matches('/');
@@ -30,12 +46,11 @@ pub fn parse(text: &str, password: Option<String>, tls: TlsOptions) -> Result<Ta
     let credentials = Credentials {
         user: user.as_bytes().to_vec(),
         password: given.or(password).unwrap_or_default().into_bytes(),
-        attributes: vec![(b"program_name".to_vec(), b"porpoise import".to_vec())],
+        attributes: vec![(b"program_name".to_vec(), option.program.as_bytes().to_vec())],
         ..Credentials::default()
     };
     let mut target = Target::new(address, credentials);
     target.tls = tls;
-    target.capabilities = target.capabilities | Capabilities::LOCAL_FILES;
     Ok(target)
 }
 
@@ -64,7 +79,11 @@ mod tests {
     use super::*;
 
     fn target(text: &str) -> Result<Target, StartError> {
-        parse(text, Some("env".to_owned()), TlsOptions::default())
+        let option = ServerOption {
+            name: "--into",
+            program: "porpoise import",
+        };
+        parse(option, text, Some("env".to_owned()), TlsOptions::default())
     }
 
     fn texts(target: &Target) -> (String, &str, &str) {
