@@ -8,7 +8,7 @@
 //! deletion and not above the horizon, below which no snapshot begins; a snapshot that was expired is
 //! below it, but its transaction fails after the count.
 
-use crate::index::WalkOutcome;
+use crate::index::{WalkOptions, WalkOutcome};
 use crate::prefetch::Prefetched;
 use crate::record::{InlineKey, Record};
 use crate::scan::check_interrupt;
@@ -94,8 +94,13 @@ impl<'s> RangeCount<'s> {
                 ),
             };
             let mut stopped = None;
-            let how = (range.reverse, RECORDS_PER_STEP, Prefetched::Unsettled);
-            let walk = space.index.walk_with(lower, upper, how, &guard, |record| {
+            let options = WalkOptions {
+                reverse: range.reverse,
+                step: RECORDS_PER_STEP,
+                prefetched: Prefetched::Unsettled,
+            };
+            let index = &space.index;
+            let walk = index.walk_with(lower, upper, options, &guard, |record| {
                 let counted = self.add(&record, &guard);
                 if counted.is_break() {
                     stopped = Some(InlineKey::from_slice(record.record().key()));

@@ -40,6 +40,16 @@ pub(crate) enum WalkOutcome {
     Stopped,
 }
 
+/// Options of a walk.
+pub(crate) struct WalkOptions {
+    /// Whether the records come in descending order.
+    pub(crate) reverse: bool,
+    /// Maximum number of records of one call.
+    pub(crate) step: usize,
+    /// What is prefetched of their versions.
+    pub(crate) prefetched: Prefetched,
+}
+
 /// Cache lines that a typical row's version occupies.
 const ROW_LINES: usize = 3;
 
@@ -188,16 +198,20 @@ impl Index {
         // Versions of rows span several cache lines, those of index entries do not; spaces with a
         // hash index usually hold rows.
         let lines = if self.hash.is_some() { ROW_LINES } else { 1 };
-        let how = (reverse, step, Prefetched::Lines(lines));
-        self.walk_with(lower, upper, how, guard, visit)
+        let options = WalkOptions {
+            reverse,
+            step,
+            prefetched: Prefetched::Lines(lines),
+        };
+        self.walk_with(lower, upper, options, guard, visit)
     }
 
-    /// As [`Index::walk`], with these versions prefetched.
+    /// As [`Index::walk`], with these options.
     pub(crate) fn walk_with<'g>(
         &self,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
-        (reverse, step, prefetched): (bool, usize, Prefetched),
+        options: WalkOptions,
         guard: &'g Guard,
         visit: impl FnMut(Pinned<'g>) -> ControlFlow<()>,
     ) -> WalkOutcome {
@@ -207,8 +221,11 @@ impl Index {
         let range = RemainingRange {
             lower,
             upper,
-            reverse,
+            reverse: options.reverse,
         };
+        let WalkOptions {
+            step, prefetched, ..
+        } = options;
         self.tree.walk(range, step, prefetched, guard, visit)
     }
 

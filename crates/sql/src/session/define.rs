@@ -496,6 +496,7 @@ impl SqlSession {
                 Ok(lines)
             }
             MaintainKind::Optimize => {
+                self.cx.server.db.optimize_text_indexes(table)?;
                 let text = "Table does not need to be optimized; space is reclaimed continuously";
                 Ok(vec![("note", text.to_owned()), ok])
             }

@@ -1,26 +1,12 @@
-//! FULLTEXT indexes: the words of a text, and the bytes of their entries (docs/formats.md,
-//! "Entries of FULLTEXT indexes").
+//! The words of a FULLTEXT index: how a row's texts are split, and the keys by which words are
+//! found.
 //!
-//! An index has one entry for each distinct indexed word of a row. Words that are equal by the
-//! index's collation are one word:
-//!
-//! ```text
-//! key    self-delimiting sort key of the word, row key
-//! value  length of the row key, [the word,] numbers of the word's places in the row
-//! ```
-//!
-//! The places count all words of the row's columns in their order, indexed or not, so that a
-//! phrase is found without the row. The word itself is in the value only where a sort key has
-//! several levels: then the entries of a prefix cannot be told by their keys.
-//!
-//! Texts that are not kept as UTF-8 are converted, and their words are compared by a collation of
-//! utf8mb4 ([`collation_of_words`]).
-//!
-//! Rejected: entries with the words of many rows (each writer of a frequent word would conflict
-//! with all others), and a table of documents with their lengths beside the entries (relevance
-//! does not depend on them).
+//! Words that are equal by the index's collation are one word, and have one key. Texts that are not
+//! kept as UTF-8 are converted, and their words are compared by a collation of utf8mb4
+//! ([`collation_of_words`]).
 
-use crate::bytes::{push_varint, take_varint};
+use super::entries::push_pending_word;
+use crate::bytes::push_varint;
 use crate::definition::{FullText, Index, TableDef};
 use crate::error::{Error, Result};
 use porpoise_base::interrupt;
@@ -41,12 +27,10 @@ pub struct TextIndex {
     word_type: ColumnType,
     /// Positions of the columns, with their character sets.
     columns: Vec<(usize, Charset)>,
-    /// Whether entries hold their words.
+    /// Whether entries hold words beside their keys: entries of a prefix cannot be told by keys of
+    /// several levels.
     keeps_words: bool,
 }
-
-/// A visitor of keys and values of entries.
-pub(crate) type TextEntryVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
 
 /// The place of a word in a row, with ranges of the bytes of its key and of its text.
 struct Place {
@@ -130,8 +114,12 @@ impl TextIndex {
         texts.collect()
     }
 
-    /// Appends the start of the keys of a word's entries: of all words that begin with it, if it is
-    /// a prefix.
+    /// Whether entries hold words beside their keys.
+    pub(crate) fn keeps_words(&self) -> bool {
+        self.keeps_words
+    }
+
+    /// Appends the key of a word, or the common start of the keys of all words that begin with it.
     pub(crate) fn append_key(&self, word: &str, prefix: bool, out: &mut Vec<u8>) {
         if prefix {
             encode_text_start(word.as_bytes(), &self.word_type, false, false, out);
@@ -141,50 +129,33 @@ impl TextIndex {
         }
     }
 
-    /// Whether an entry that a prefix found begins with it.
-    pub(crate) fn begins_with(&self, entry: &TextEntry<'_>, prefix: &str) -> bool {
+    /// Whether a word that entries hold, and whose key has the start of those of a prefix, begins with it.
+    pub(crate) fn begins_with(&self, word: &[u8], prefix: &str) -> bool {
         if !self.keeps_words {
             return true;
         }
         let charset = self.rules.collation.charset();
-        let end = charset.prefix_len(entry.word, prefix.chars().count());
-        let start = entry.word.get(..end).unwrap_or(entry.word);
+        let end = charset.prefix_len(word, prefix.chars().count());
+        let start = word.get(..end).unwrap_or(word);
         self.rules.collation.equal(start, prefix.as_bytes())
     }
 
-    /// Visits the keys and values of the entries of a row with these texts, in the order of their
-    /// keys.
+    /// Appends the document of a row with these texts: its indexed words by key, with their places.
     ///
     /// # Errors
-    /// A cancellation; those of `visit`.
-    pub(crate) fn each_entry(
-        &self,
-        texts: &[Cow<'_, str>],
-        primary: &[u8],
-        visit: &mut TextEntryVisitor<'_>,
-    ) -> Result<()> {
+    /// A cancellation.
+    pub(crate) fn append_document(&self, texts: &[Cow<'_, str>], out: &mut Vec<u8>) -> Result<()> {
         let (mut keys, mut words) = (Vec::new(), Vec::new());
         let places = self.places(texts, &mut keys, &mut words)?;
         let key_of = |place: &Place| keys.get(place.key.0..place.key.1).unwrap_or_default();
-        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut encoded = Vec::new();
         for word in places.chunk_by(|a, b| key_of(a) == key_of(b)) {
             let Some(first) = word.first() else { continue };
-            key.clear();
-            key.extend_from_slice(key_of(first));
-            key.extend_from_slice(primary);
-            value.clear();
-            push_key_length(primary, &mut value);
-            if self.keeps_words {
-                let text = words.get(first.text.0..first.text.1).unwrap_or_default();
-                push_varint(text.len() as u64, &mut value);
-                value.extend_from_slice(text);
-            }
-            let mut before = 0;
-            for place in word {
-                push_varint(u64::from(place.number - before), &mut value);
-                before = place.number;
-            }
-            visit(&key, &value)?;
+            let text = words.get(first.text.0..first.text.1).unwrap_or_default();
+            encoded.clear();
+            push_places(word.iter().map(|place| place.number), &mut encoded);
+            let text = self.keeps_words.then_some(text);
+            push_pending_word(key_of(first), text, &encoded, out);
         }
         Ok(())
     }
@@ -223,57 +194,14 @@ impl TextIndex {
         places.sort_by(|a, b| key_of(a).cmp(key_of(b)));
         Ok(places)
     }
-
-    /// Reads an entry.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] for bytes that are no entry.
-    pub(crate) fn entry<'e>(&self, key: &'e [u8], value: &'e [u8]) -> Result<TextEntry<'e>> {
-        let read = || {
-            let (primary, mut rest) = split_entry(key, value)?;
-            let word = if self.keeps_words {
-                let len = usize::try_from(take_varint(&mut rest)?).ok()?;
-                let (word, behind) = rest.split_at_checked(len)?;
-                rest = behind;
-                word
-            } else {
-                &[]
-            };
-            let well_formed = rest.last().is_some_and(|last| last & 0x80 == 0);
-            well_formed.then_some(TextEntry {
-                primary,
-                word,
-                places: rest,
-            })
-        };
-        read().ok_or_else(|| Error::Corrupt("an entry of a FULLTEXT index".to_owned()))
-    }
 }
 
-/// An entry of a FULLTEXT index.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TextEntry<'e> {
-    /// The row's key.
-    pub(crate) primary: &'e [u8],
-    /// The word, if entries hold it.
-    word: &'e [u8],
-    /// Encoded places.
-    places: &'e [u8],
-}
-
-impl TextEntry<'_> {
-    /// Number of times that the row has the word.
-    pub(crate) fn frequency(&self) -> u64 {
-        self.places.iter().filter(|byte| **byte & 0x80 == 0).count() as u64
-    }
-
-    /// Appends the numbers of its places.
-    pub(crate) fn append_places(&self, out: &mut Vec<u32>) {
-        let (mut rest, mut before) = (self.places, 0u64);
-        while let Some(distance) = take_varint(&mut rest) {
-            before = before.saturating_add(distance);
-            out.push(u32::try_from(before).unwrap_or(u32::MAX));
-        }
+/// Appends ascending places: each as its distance from the one before.
+pub(crate) fn push_places(places: impl Iterator<Item = u32>, out: &mut Vec<u8>) {
+    let mut before = 0;
+    for place in places {
+        push_varint(u64::from(place - before), out);
+        before = place;
     }
 }
 
@@ -293,36 +221,12 @@ fn text_of(bytes: &[u8], charset: Charset) -> Cow<'_, str> {
     }
 }
 
-/// Appends the length of a row key: one byte up to 127, else two, the first with its top bit set.
-pub(crate) fn push_key_length(primary: &[u8], out: &mut Vec<u8>) {
-    if let Ok(len @ 0..=0x7f) = u8::try_from(primary.len()) {
-        out.push(len);
-    } else {
-        // Keys have at most a few kilobytes, so the top bit is free.
-        let len = u16::try_from(primary.len()).unwrap_or(u16::MAX) | 0x8000;
-        out.extend_from_slice(&len.to_be_bytes());
-    }
-}
-
-/// Splits an entry whose value begins with the length of the row key at the end of its key: that
-/// key, and the rest of the value.
-pub(crate) fn split_entry<'e>(key: &'e [u8], value: &'e [u8]) -> Option<(&'e [u8], &'e [u8])> {
-    let (first, rest) = value.split_first()?;
-    let (len, rest) = if first & 0x80 == 0 {
-        (usize::from(*first), rest)
-    } else {
-        let (second, rest) = rest.split_first()?;
-        (
-            usize::from(u16::from_be_bytes([first & 0x7f, *second])),
-            rest,
-        )
-    };
-    let primary = key.get(key.len().checked_sub(len)?..)?;
-    Some((primary, rest))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::builder::TextBuilder;
+    use super::super::entries::{
+        Block, PendingWords, append_places, count_places, word_of_block,
+    };
     use super::*;
     use porpoise_types::full_text::TextParser;
 
@@ -335,29 +239,57 @@ mod tests {
         }
     }
 
-    type Found = Vec<(Vec<u8>, u64, Vec<u32>)>;
+    /// Word, number of times, and places of each word of a document.
+    type Found = Vec<(Vec<u8>, u32, Vec<u32>)>;
 
-    fn entries(index: &TextIndex, texts: &[&str], primary: &[u8]) -> Found {
+    fn places_of(encoded: &[u8]) -> Vec<u32> {
+        let mut places = Vec::new();
+        append_places(encoded, &mut places);
+        places
+    }
+
+    /// The words of a document, which must be those of blocks built of it.
+    fn words(index: &TextIndex, texts: &[&str]) -> Found {
         let texts: Vec<Cow<'_, str>> = texts.iter().map(|text| Cow::Borrowed(*text)).collect();
-        let mut all = Vec::new();
-        let mut add = |key: &[u8], value: &[u8]| {
-            let entry = index.entry(key, value)?;
-            assert_eq!(entry.primary, primary);
-            let mut places = Vec::new();
-            entry.append_places(&mut places);
-            all.push((entry.word.to_vec(), entry.frequency(), places));
-            Ok(())
-        };
-        index.each_entry(&texts, primary, &mut add).unwrap();
+        let mut document = Vec::new();
+        index.append_document(&texts, &mut document).unwrap();
+        let (mut all, mut keys) = (Found::new(), Vec::new());
+        for word in PendingWords::new(&document, index.keeps_words()) {
+            let word = word.unwrap();
+            keys.push(word.key.to_vec());
+            let places = places_of(word.places);
+            all.push((word.word.to_vec(), count_places(word.places), places));
+        }
+        assert!(keys.is_sorted());
+        let mut pending = TextBuilder::new(index);
+        pending.add_pending(b"row", 0, &document).unwrap();
+        let mut direct = TextBuilder::new(index);
+        direct.add_texts(&texts, b"row").unwrap();
+        for mut builder in [pending, direct] {
+            let (mut built, mut built_keys) = (Found::new(), Vec::new());
+            let mut visit = |key: &[u8], value: &[u8]| {
+                built_keys.push(word_of_block(key)?.to_vec());
+                let block = Block::decode(value, index.keeps_words())?;
+                let word = block.word.to_vec();
+                block.each(&mut Vec::new(), &mut |posting| {
+                    assert_eq!(posting.primary, b"row");
+                    let count = count_places(posting.places);
+                    built.push((word.clone(), count, places_of(posting.places)));
+                    Ok(())
+                })
+            };
+            builder.finish(3, &mut visit).unwrap();
+            assert_eq!((built, built_keys), (all.clone(), keys.clone()));
+        }
         all
     }
 
     #[test]
-    fn a_row_has_an_entry_for_each_word_with_all_its_places() {
+    fn a_document_has_each_word_with_all_its_places() {
         let index = index(Collation::UTF8MB4_0900_AI_CI);
         let far = "the ".repeat(300) + "fox";
-        let found = entries(&index, &["Fox the dog FOX", &far], &[7; 200]);
-        let counts: Vec<(u64, Vec<u32>)> = found.into_iter().map(|(_, n, at)| (n, at)).collect();
+        let found = words(&index, &["Fox the dog FOX", &far]);
+        let counts: Vec<(u32, Vec<u32>)> = found.into_iter().map(|(_, n, at)| (n, at)).collect();
         assert_eq!(counts, [(1, vec![2]), (3, vec![0, 3, 304])]);
     }
 
@@ -365,31 +297,17 @@ mod tests {
     fn entries_hold_words_whose_keys_have_levels() {
         let collation = Collation::by_name("utf8mb4_0900_as_cs").unwrap();
         let index = index(collation);
-        let found = entries(&index, &["Fox fox"], b"k");
-        let words: Vec<&[u8]> = found.iter().map(|(word, ..)| word.as_slice()).collect();
-        assert_eq!(words, [b"fox", b"Fox"]);
-        let entry = TextEntry {
-            primary: b"k",
-            word: b"Fox",
-            places: &[0],
-        };
-        assert!(index.begins_with(&entry, "Fo") && !index.begins_with(&entry, "fo"));
+        let found = words(&index, &["Fox fox"]);
+        let texts: Vec<&[u8]> = found.iter().map(|(word, ..)| word.as_slice()).collect();
+        assert_eq!(texts, [b"fox", b"Fox"]);
+        assert!(index.begins_with(b"Fox", "Fo") && !index.begins_with(b"Fox", "fo"));
     }
 
     #[test]
-    fn malformed_entries_are_refused() {
-        let index = index(Collation::UTF8MB4_GENERAL_CI);
-        for value in [&[][..], &[1], &[0x80], &[9, 0], &[1, 0x80]] {
-            assert!(index.entry(b"abc", value).is_err(), "{value:?}");
-        }
-        assert!(index.entry(b"abc", &[1, 5]).is_ok());
-    }
-
-    #[test]
-    fn sequences_of_characters_are_entries_too() {
+    fn sequences_of_characters_are_words_too() {
         let mut index = index(Collation::UTF8MB4_0900_AI_CI);
         index.rules.parser = TextParser::Ngrams(2);
-        let found = entries(&index, &["日本語 日本"], b"k");
+        let found = words(&index, &["日本語 日本"]);
         let places: Vec<Vec<u32>> = found.into_iter().map(|(.., at)| at).collect();
         assert_eq!(places, [vec![0, 2], vec![1]]);
     }
