@@ -261,7 +261,11 @@ impl Checker<'_> {
         definition: &Index,
         index: &TextIndex,
     ) -> Result<()> {
-        let mut check = self.texts.get_mut(position).map(std::mem::take).unwrap_or_default();
+        let mut check = self
+            .texts
+            .get_mut(position)
+            .map(std::mem::take)
+            .unwrap_or_default();
         let mut problems = Vec::new();
         for is_removal_pass in [true, false] {
             for space in &definition.spaces {
@@ -286,7 +290,10 @@ impl Checker<'_> {
                 }
                 TextProblem::Missing(row) => format!("row {} has no entry in `{name}`", hex(&row)),
                 TextProblem::Surplus(row) => {
-                    format!("`{name}` has entries of row {} that are not its words", hex(&row))
+                    format!(
+                        "`{name}` has entries of row {} that are not its words",
+                        hex(&row)
+                    )
                 }
             });
         }

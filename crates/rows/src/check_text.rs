@@ -10,8 +10,8 @@ use crate::text_index::entries::{
     BLOCKS, Block, PENDING_DOCUMENTS, PendingWords, Posting, REMOVALS, Removal, STATE_KEY, State,
     split_pending_key, word_of_block,
 };
-use foldhash::fast::FixedState;
 use foldhash::HashMap;
+use foldhash::fast::FixedState;
 use std::borrow::Cow;
 use std::hash::BuildHasher;
 
@@ -84,12 +84,7 @@ impl TextCheck {
     }
 
     /// Subtracts what an entry has, once all removals are known.
-    pub(crate) fn subtract(
-        &mut self,
-        index: &TextIndex,
-        key: &[u8],
-        value: &[u8],
-    ) -> Subtracted {
+    pub(crate) fn subtract(&mut self, index: &TextIndex, key: &[u8], value: &[u8]) -> Subtracted {
         let done = if key.starts_with(BLOCKS) {
             self.subtract_block(index, key, value)
         } else if key.starts_with(PENDING_DOCUMENTS) {

@@ -5,7 +5,7 @@ use crate::common::random_changes::{Changes, Steps, lock, run_changes, table};
 use porpoise_base::clock;
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::contract::Rng;
-use porpoise_kv::{Check, Engine, Key, Read, ReadMode, ScanRange};
+use porpoise_kv::{Check, Engine, Key, Read, ReadMode, ScanRange, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, IndexSpec, TableSpec};
@@ -227,7 +227,7 @@ impl Changes for Documents {
         if round % 8 == 5 {
             optimize(&self.db, &self.table);
         }
-        if round % 7 == 0 {
+        if round.is_multiple_of(7) {
             verify_searches(txn, &self.table, own);
             let mut other = self.db.begin(BeginOptions::default()).unwrap();
             verify_searches(&mut other, &self.table, committed);
@@ -360,11 +360,17 @@ fn the_check_finds_what_an_index_lacks_and_has_too_much() {
             };
             put(None);
             let lacking = problems(&db, &table);
-            assert!(lacking.iter().all(|t| t.contains("has no entry in `w`")), "{lacking:?}");
+            assert!(
+                lacking.iter().all(|t| t.contains("has no entry in `w`")),
+                "{lacking:?}"
+            );
             assert_eq!(lacking.len(), 1);
             put(Some(b"xyz"));
             let broken = problems(&db, &table);
-            assert!(broken.iter().any(|t| t.contains("is malformed")), "{broken:?}");
+            assert!(
+                broken.iter().any(|t| t.contains("is malformed")),
+                "{broken:?}"
+            );
             // The last byte is that of a place.
             let mut moved = value.clone();
             *moved.last_mut().unwrap() += 1;
@@ -380,11 +386,20 @@ fn the_check_finds_what_an_index_lacks_and_has_too_much() {
         }
         let mut txn = engine.begin(Default::default()).unwrap();
         txn.put(Key::new(space, &key), value, Check::Blind).unwrap();
-        txn.put(Key::new(space, b"\x09"), b"", Check::Blind).unwrap();
+        txn.put(Key::new(space, b"\x09"), b"", Check::Blind)
+            .unwrap();
         txn.commit().unwrap();
         let surplus = problems(&db, &table);
-        assert!(surplus.iter().any(|t| t.contains("that are not its words")), "{surplus:?}");
-        assert!(surplus.iter().any(|t| t.contains("entry 09 of `w` is malformed")), "{surplus:?}");
+        assert!(
+            surplus.iter().any(|t| t.contains("that are not its words")),
+            "{surplus:?}"
+        );
+        assert!(
+            surplus
+                .iter()
+                .any(|t| t.contains("entry 09 of `w` is malformed")),
+            "{surplus:?}"
+        );
     }
 }
 
@@ -396,8 +411,12 @@ fn found(txn: &mut Txn, table: &Table, search: &str) -> Vec<i64> {
         .search_text(table, 1, &query, read, &mut |_| Ok(()))
         .unwrap();
     let ids = 0..100_i64;
-    ids.filter(|id| found.rank(&table.key_prefix(0, &[ValueRef::Int(*id)])).is_some())
-        .collect()
+    ids.filter(|id| {
+        found
+            .rank(&table.key_prefix(0, &[ValueRef::Int(*id)]))
+            .is_some()
+    })
+    .collect()
 }
 
 #[test]
@@ -480,12 +499,95 @@ fn a_writer_and_maintenance_do_not_wait_for_each_other() {
     sound(&db, &table, 3);
 }
 
+/// Inserts rows with these ids and one text.
+fn insert_many(db: &Arc<Db>, table: &Arc<Table>, ids: std::ops::Range<i64>, text: &str) {
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    let texts = (None, text.to_owned());
+    let rows = ids.map(|id| row(id, &texts, 0)).collect();
+    txn.insert(table, rows, InsertMode::Plain).unwrap();
+    txn.commit().unwrap();
+}
+
+fn delete_many(db: &Arc<Db>, table: &Arc<Table>, ids: impl Iterator<Item = i64>) {
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    for id in ids {
+        let gone = lock(&mut txn, table, id, OverflowFetch::Prefixes);
+        txn.delete(table, gone.into_iter().collect()).unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+/// Number of rows that a search finds.
+fn count_found(db: &Arc<Db>, table: &Table, search: &str) -> usize {
+    let query = Query::boolean(search, table.text_index(1).unwrap().rules()).unwrap();
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    let read = own_read(&txn);
+    let found = txn.search_text(table, 1, &query, read, &mut |_| Ok(()));
+    found.unwrap().len()
+}
+
+#[test]
+fn a_frequent_word_has_several_blocks_and_many_removals() {
+    let (engine, db, table) = with_documents(&[]);
+    insert_many(&db, &table, 0..3_000, "fox");
+    insert_many(&db, &table, 3_000..3_010, "dog fox");
+    optimize(&db, &table);
+    let [blocks, ..] = kinds(engine.as_ref(), &table);
+    // Three for "fox", one for "dog".
+    assert_eq!(blocks, 4);
+    assert_eq!(count_found(&db, &table, "fox"), 3_010);
+    delete_many(&db, &table, (0..3_010).step_by(3));
+    for search in ["fox", "fo*", "+fox -dog", "dog"] {
+        let (all, dogs) = (3_010 - 1_004, 10 - 4);
+        let expected = match search {
+            "dog" => dogs,
+            "+fox -dog" => all - dogs,
+            _ => all,
+        };
+        assert_eq!(count_found(&db, &table, search), expected, "{search}");
+    }
+    sound(&db, &table, 2_006);
+    insert_many(&db, &table, 3_010..3_020, "fox");
+    optimize(&db, &table);
+    // The blocks of "fox" were merged, and no removal is left.
+    assert_eq!(kinds(engine.as_ref(), &table), [3, 0, 0]);
+    assert_eq!(count_found(&db, &table, "fox"), 2_016);
+    sound(&db, &table, 2_016);
+}
+
+#[test]
+fn commits_and_searches_maintain_an_index_when_it_is_due() {
+    let (engine, db, table) = with_documents(&[]);
+    let words: Vec<String> = (0..3_000).map(|n| format!("word{n}")).collect();
+    let text = words.join(" ");
+    // A document of some 60 KB.
+    insert_many(&db, &table, 0..100, &text);
+    assert_eq!(kinds(engine.as_ref(), &table), [0, 100, 0]);
+    insert_many(&db, &table, 100..200, &text);
+    assert_eq!(kinds(engine.as_ref(), &table), [3_000, 0, 0]);
+    insert_many(&db, &table, 200..250, &text);
+    for _ in 0..40 {
+        assert_eq!(count_found(&db, &table, "word7"), 250);
+    }
+    let [_, pending, _] = kinds(engine.as_ref(), &table);
+    assert_eq!(pending, 0);
+    insert_many(&db, &table, 250..2_500, "fox");
+    delete_many(&db, &table, 250..1_100);
+    assert_eq!(kinds(engine.as_ref(), &table)[2], 850);
+    // A thousand and a quarter of the documents that were merged.
+    delete_many(&db, &table, 1_100..2_500);
+    assert_eq!(kinds(engine.as_ref(), &table)[2], 0);
+    sound(&db, &table, 250);
+}
+
 #[test]
 fn an_index_of_the_first_entry_format_is_built_anew() {
     let rows = crate::common::stored_rows("full-text-1");
     for fails in [false, true] {
         let disk = MemDisk::new();
         let engine = crate::common::store_of(&disk, &rows);
+        // The last table's space of overflow values, which is empty.
+        engine.create_spaces(&[SpaceSpec::default()]).unwrap();
         if fails {
             disk.stop_after(Some(disk.operations() + 3));
             assert!(open(engine).is_none());
@@ -508,10 +610,19 @@ fn an_index_of_the_first_entry_format_is_built_anew() {
         ] {
             let table = db.catalog().table("d", name).cloned().unwrap();
             let mut txn = db.begin(BeginOptions::default()).unwrap();
-            assert_eq!(found(&mut txn, &table, search), expected, "{name}: {search}");
+            assert_eq!(
+                found(&mut txn, &table, search),
+                expected,
+                "{name}: {search}"
+            );
             sound(&db, &table, 2);
         }
-        let named: usize = db.catalog().tables.values().map(|t| t.all_spaces().count()).sum();
+        let named: usize = db
+            .catalog()
+            .tables
+            .values()
+            .map(|t| t.all_spaces().count())
+            .sum();
         assert_eq!(engine.spaces().unwrap().len(), named);
     }
 }
@@ -538,30 +649,4 @@ fn entries_are_whole_after_a_power_cut() {
     steps.cut(&|db, table, what| {
         assert_eq!(problems(db, table), [""; 0], "{what}");
     });
-}
-
-#[test]
-fn dump_old() {
-    let engine = KvMem::open(KvMemOptions {
-        dir: Some("/tmp/h1/old/store".into()),
-        ..KvMemOptions::default()
-    })
-    .unwrap();
-    let mut text = String::new();
-    let hex = |bytes: &[u8]| {
-        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-        if hex.is_empty() { "-".to_owned() } else { hex }
-    };
-    let mut spaces: Vec<_> = engine.spaces().unwrap().into_iter().map(|(id, _)| id).collect();
-    spaces.insert(0, porpoise_kv::SpaceId(1));
-    for space in spaces {
-        let mut txn = engine.begin(Default::default()).unwrap();
-        let range = ScanRange { space, start: b"", end: None, reverse: false };
-        txn.scan(Read::CURRENT, &[range], usize::MAX, &mut |_, key, value| {
-            text += &format!("{} {} {}\n", space.0, hex(key), hex(value));
-            ControlFlow::Continue(())
-        })
-        .unwrap();
-    }
-    std::fs::write("/tmp/h1/dump", text).unwrap();
 }

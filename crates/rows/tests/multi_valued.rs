@@ -5,8 +5,8 @@
 use crate::common::random_changes::{Changes, Steps, lock, run_changes, table};
 use crate::common::verify::verify;
 use porpoise_base::clock;
-use porpoise_kv::contract::Rng;
 use porpoise_kv::Engine;
+use porpoise_kv::contract::Rng;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{Expression, IndexKind, Table, TableDef, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};

@@ -12,8 +12,8 @@ use crate::row::RowRef;
 use crate::table::Table;
 use crate::text_index::TextIndex;
 use crate::text_index::builder::TextBuilder;
-use crate::text_index::maintenance;
 use crate::text_index::entries::{STATE_KEY, State};
+use crate::text_index::maintenance;
 use porpoise_kv::{Check, Engine, Key, SpaceId, TxnOptions};
 use std::sync::Arc;
 

@@ -418,10 +418,16 @@ mod tests {
     #[test]
     fn malformed_blocks_are_refused() {
         let whole = block(&[(b"abcd", 0, &[5]), (b"abce", 2, &[0x80, 1])]);
-        let ends: Vec<usize> = (0..whole.len()).filter(|end| read_part(&whole, *end)).collect();
+        let ends: Vec<usize> = (0..whole.len())
+            .filter(|end| read_part(&whole, *end))
+            .collect();
         // Behind the word, and behind the first posting.
         assert_eq!(ends, [4, 13]);
-        for wrong in [&[0x11, b'x', 5][..], &[0xf1, 9, 0, 0, 5], &[0xf1, 0, 1, 0, b'a', 0x80]] {
+        for wrong in [
+            &[0x11, b'x', 5][..],
+            &[0xf1, 9, 0, 0, 5],
+            &[0xf1, 0, 1, 0, b'a', 0x80],
+        ] {
             let value = [b"\x03fox", wrong].concat();
             assert!(read(&value).is_err(), "{wrong:?}");
         }
@@ -440,7 +446,10 @@ mod tests {
         push_pending_word(&[9; 200], Some(b"dog"), &[3], &mut document);
         let words: Result<Vec<PendingWord<'_>>> = PendingWords::new(&document, true).collect();
         let words = words.unwrap();
-        assert_eq!((words[0].key, words[0].word, words[0].places), (&b"k1"[..], &b"fox"[..], &[1, 2][..]));
+        assert_eq!(
+            (words[0].key, words[0].word, words[0].places),
+            (&b"k1"[..], &b"fox"[..], &[1, 2][..])
+        );
         assert_eq!((words[1].key, words[1].word), (&[9; 200][..], &b"dog"[..]));
         assert_eq!(words.len(), 2);
         let cut = &document[..document.len() - 1];

@@ -37,8 +37,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Bytes of pending documents from which they are merged, and which a merge reads at most.
-const MERGE_BYTES: u64 = 8 << 20;
+/// Bytes of pending documents from which they are merged.
+const PENDING_LIMIT: u64 = 8 << 20;
+
+/// Bytes of pending documents that a merge reads at most: several times the limit, because a large
+/// batch has less blocks than several small ones.
+const MERGE_BYTES: usize = 32 << 20;
 
 /// Bytes of pending documents that searches read before they are merged.
 const SEARCHED_BYTES: u64 = 64 << 20;
@@ -47,7 +51,7 @@ const SEARCHED_BYTES: u64 = 64 << 20;
 const LEAST_REMOVALS: u64 = 1_000;
 
 /// Batches of the usual size from which an index can be compacted.
-const LEAST_RECENT_BYTES: u64 = 8 * MERGE_BYTES;
+const LEAST_RECENT_BYTES: u64 = 8 * PENDING_LIMIT;
 
 /// Bytes of blocks that a transaction of a compaction reads.
 const COMPACTION_BYTES: usize = 8 << 20;
@@ -71,7 +75,7 @@ struct Load {
 
 impl Load {
     fn is_due(&self) -> bool {
-        self.pending.load(Ordering::Relaxed) >= MERGE_BYTES
+        self.pending.load(Ordering::Relaxed) >= PENDING_LIMIT
             || self.searched.load(Ordering::Relaxed) >= SEARCHED_BYTES
             || self.has_many_removals()
     }
@@ -114,11 +118,7 @@ impl TextMaintenance {
         let Some(_running) = load.running.try_lock() else {
             return;
         };
-        let maintainer = Maintainer {
-            engine,
-            index: &change.index,
-            space: change.space,
-        };
+        let maintainer = Maintainer::new(engine, &change.index, change.space);
         let done = porpoise_base::blocking::blocking(|| maintainer.run(&load));
         match done {
             Ok(()) => {}
@@ -137,11 +137,7 @@ impl TextMaintenance {
 /// # Errors
 /// The engine's; a cancellation.
 pub(crate) fn optimize(engine: &dyn Engine, index: &TextIndex, space: SpaceId) -> Result<()> {
-    let maintainer = Maintainer {
-        engine,
-        index,
-        space,
-    };
+    let maintainer = Maintainer::new(engine, index, space);
     while maintainer.merge()? == Merged::Full {}
     maintainer.compact()
 }
@@ -162,6 +158,9 @@ struct Maintainer<'m> {
     engine: &'m dyn Engine,
     index: &'m TextIndex,
     space: SpaceId,
+    /// Bytes that a merge reads at most, and a transaction of a compaction.
+    merge_bytes: usize,
+    compaction_bytes: usize,
 }
 
 /// Keys and values.
@@ -170,9 +169,19 @@ type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 /// Rows with the generation up to which their documents are removed.
 type Removed = HashMap<Vec<u8>, u64>;
 
-impl Maintainer<'_> {
+impl<'m> Maintainer<'m> {
+    fn new(engine: &'m dyn Engine, index: &'m TextIndex, space: SpaceId) -> Maintainer<'m> {
+        Maintainer {
+            engine,
+            index,
+            space,
+            merge_bytes: MERGE_BYTES,
+            compaction_bytes: COMPACTION_BYTES,
+        }
+    }
+
     fn run(&self, load: &Load) -> Result<()> {
-        let merges = load.pending.load(Ordering::Relaxed) >= MERGE_BYTES
+        let merges = load.pending.load(Ordering::Relaxed) >= PENDING_LIMIT
             || load.searched.load(Ordering::Relaxed) >= SEARCHED_BYTES;
         if merges {
             load.pending.store(0, Ordering::Relaxed);
@@ -264,9 +273,8 @@ impl Maintainer<'_> {
         let Some((mut txn, mut state)) = self.begin()? else {
             return Ok(Merged::Busy);
         };
-        let most = usize::try_from(MERGE_BYTES).unwrap_or(usize::MAX);
         let start = PENDING_DOCUMENTS;
-        let (documents, rest) = self.read(txn.as_mut(), start, start, most)?;
+        let (documents, rest) = self.read(txn.as_mut(), start, start, self.merge_bytes)?;
         if documents.is_empty() {
             txn.rollback();
             return Ok(Merged::All);
@@ -310,7 +318,7 @@ impl Maintainer<'_> {
             let Some((mut txn, _)) = self.begin()? else {
                 return Ok(());
             };
-            let (blocks, rest) = self.read(txn.as_mut(), BLOCKS, &from, COMPACTION_BYTES)?;
+            let (blocks, rest) = self.read(txn.as_mut(), BLOCKS, &from, self.compaction_bytes)?;
             for word in blocks.chunk_by(|a, b| word_of_block(&a.0).ok() == word_of_block(&b.0).ok())
             {
                 checkpoint()?;
@@ -368,29 +376,41 @@ impl Maintainer<'_> {
         Ok(merged.iter().map(|block| block.len() as u64).sum())
     }
 
-    /// Deletes removals that have not changed, and whose rows have no newer document.
+    /// Deletes removals that have not changed, and whose rows have no newer document. Those that
+    /// writers have locked stay.
     fn forget(&self, removals: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let wait = if self.engine.capabilities().skip_locked {
+            Wait::Skip
+        } else {
+            self.wait()
+        };
         for batch in removals.chunks(REMOVAL_BATCH) {
             checkpoint()?;
-            let mut txn = self.engine.begin(TxnOptions::default())?;
+            let mut dead = Vec::with_capacity(batch.len());
             for (key, value) in batch {
-                if Removal::decode(value)?.live {
-                    continue;
+                if !Removal::decode(value)?.live {
+                    dead.push((Key::new(self.space, key), value.as_slice()));
                 }
-                let key = Key::new(self.space, key);
-                let request = LockRequest {
-                    key,
-                    mode: LockMode::Exclusive,
-                };
-                let mut same = false;
-                let locked = txn.lock(&[request], self.wait(), &mut |_, locked| {
-                    same = locked.value == Some(value.as_slice());
-                });
-                match locked {
-                    Ok(()) if same => txn.delete(key, Check::Locked)?,
-                    Ok(()) | Err(kv::Error::LockBusy | kv::Error::LockTimeout) => {}
-                    Err(error) => return Err(error.into()),
-                }
+            }
+            let mode = LockMode::Exclusive;
+            let requests = dead.iter().map(|(key, _)| LockRequest { key: *key, mode });
+            let requests: Vec<LockRequest<'_>> = requests.collect();
+            let mut unchanged = Vec::with_capacity(dead.len());
+            let mut txn = self.engine.begin(TxnOptions::default())?;
+            let locked = txn.lock(&requests, wait, &mut |n, locked| {
+                let known = dead
+                    .get(n)
+                    .filter(|(_, value)| locked.value == Some(*value));
+                unchanged.extend(known.filter(|_| locked.granted).map(|(key, _)| *key));
+            });
+            match locked {
+                Ok(()) => {}
+                // An engine that cannot leave out single locks: all of them stay.
+                Err(kv::Error::LockBusy | kv::Error::LockTimeout) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            for key in unchanged {
+                txn.delete(key, Check::Locked)?;
             }
             txn.commit()?;
         }
@@ -478,5 +498,116 @@ impl CollectedPostings {
             before = Some(posting.primary);
         }
         blocks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::FullText;
+    use crate::text_index::entries::pending_key;
+    use porpoise_kv::SpaceSpec;
+    use porpoise_kv::model::Model;
+    use porpoise_types::Collation;
+    use std::borrow::Cow;
+
+    /// An engine with an index of rows 0 to 99, each pending: row `n` has the words of `n`.
+    fn pending(index: &TextIndex) -> (Arc<dyn Engine>, SpaceId) {
+        let engine: Arc<dyn Engine> = Arc::new(Model::new());
+        let space = engine.create_spaces(&[SpaceSpec::default()]).unwrap()[0];
+        let mut txn = engine.begin(TxnOptions::default()).unwrap();
+        for n in 0..100_u8 {
+            let text = format!("common word{} last{n}", n % 7);
+            let mut document = Vec::new();
+            index
+                .append_document(&[Cow::Owned(text)], &mut document)
+                .unwrap();
+            let key = pending_key(&[n], 0);
+            txn.put(Key::new(space, &key), &document, Check::Blind)
+                .unwrap();
+        }
+        txn.commit().unwrap();
+        (engine, space)
+    }
+
+    /// Rows of each word, in the order of blocks.
+    fn blocks(maintainer: &Maintainer<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut txn = maintainer.engine.begin(TxnOptions::default()).unwrap();
+        let read = maintainer.read(txn.as_mut(), BLOCKS, BLOCKS, usize::MAX);
+        let mut found = Vec::new();
+        for (key, value) in read.unwrap().0 {
+            let mut rows = Vec::new();
+            let block = Block::decode(&value, false).unwrap();
+            let mut visit = |posting: Posting<'_>| {
+                rows.push(posting.primary[0]);
+                Ok(())
+            };
+            block.each(&mut Vec::new(), &mut visit).unwrap();
+            found.push((word_of_block(&key).unwrap().to_vec(), rows));
+        }
+        found
+    }
+
+    #[test]
+    fn small_steps_lead_to_the_same_blocks() {
+        let index = TextIndex::of_words(&FullText::default(), Collation::UTF8MB4_0900_AI_CI);
+        let (engine, space) = pending(&index);
+        let mut maintainer = Maintainer::new(engine.as_ref(), &index, space);
+        maintainer.merge_bytes = 1_000;
+        maintainer.compaction_bytes = 200;
+        let mut merges = 0;
+        while maintainer.merge().unwrap() == Merged::Full {
+            merges += 1;
+        }
+        assert!((3..20).contains(&merges), "{merges}");
+        let (_, state) = maintainer.begin().unwrap().unwrap();
+        assert_eq!((state.documents, state.next_batch), (100, merges + 1));
+        // Each merge has made a block for each of the frequent words.
+        let before = blocks(&maintainer);
+        assert!(before.len() > 100 + 8 * 3, "{}", before.len());
+        let mut txn = engine.begin(TxnOptions::default()).unwrap();
+        let removal = Removal {
+            generation: 0,
+            live: false,
+        };
+        for row in 0..50 {
+            let key = Removal::key(&[row]);
+            let key = Key::new(space, &key);
+            txn.put(key, &removal.encode(), Check::Blind).unwrap();
+        }
+        txn.commit().unwrap();
+        maintainer.compact().unwrap();
+        let after = blocks(&maintainer);
+        let mut expected: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        for (word, rows) in before {
+            let left = rows.into_iter().filter(|row| *row >= 50);
+            match expected.last_mut().filter(|last| last.0 == word) {
+                Some(last) => last.1.extend(left),
+                None => expected.push((word, left.collect())),
+            }
+        }
+        expected.retain(|(_, rows)| !rows.is_empty());
+        // A step may end between blocks of one word.
+        let merged = after.chunk_by(|a, b| a.0 == b.0).map(|blocks| {
+            let rows = blocks.iter().flat_map(|(_, rows)| rows.clone());
+            (blocks[0].0.clone(), rows.collect::<Vec<u8>>())
+        });
+        assert_eq!(merged.collect::<Vec<_>>(), expected);
+        assert!(after.len() < expected.len() + 8, "{}", after.len());
+        let (_, state) = maintainer.begin().unwrap().unwrap();
+        assert_eq!((state.documents, state.recent_bytes), (50, 0));
+        assert!(state.compacted_bytes > 0);
+    }
+
+    #[test]
+    fn only_one_transaction_writes_blocks() {
+        let index = TextIndex::of_words(&FullText::default(), Collation::UTF8MB4_0900_AI_CI);
+        let (engine, space) = pending(&index);
+        let maintainer = Maintainer::new(engine.as_ref(), &index, space);
+        let (txn, _) = maintainer.begin().unwrap().unwrap();
+        assert_eq!(maintainer.merge().unwrap(), Merged::Busy);
+        maintainer.compact().unwrap();
+        txn.rollback();
+        assert_eq!(maintainer.merge().unwrap(), Merged::All);
     }
 }

@@ -92,11 +92,19 @@ impl TextIndex {
         let first = table.columns.get(index.parts.first()?.column)?;
         let collation = collation_of_words(first.ty.collation);
         Some(TextIndex {
+            columns: columns.collect(),
+            ..TextIndex::of_words(settings, collation)
+        })
+    }
+
+    /// An index over no columns, of words of a collation.
+    pub(crate) fn of_words(settings: &FullText, collation: Collation) -> TextIndex {
+        TextIndex {
             rules: settings.rules(collation),
             word_type: ColumnType::varchar(settings.max_chars, collation),
-            columns: columns.collect(),
+            columns: Vec::new(),
             keeps_words: collation.has_levels(),
-        })
+        }
     }
 
     /// The rules by which words are indexed.
@@ -224,19 +232,12 @@ fn text_of(bytes: &[u8], charset: Charset) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::super::builder::TextBuilder;
-    use super::super::entries::{
-        Block, PendingWords, append_places, count_places, word_of_block,
-    };
+    use super::super::entries::{Block, PendingWords, append_places, count_places, word_of_block};
     use super::*;
     use porpoise_types::full_text::TextParser;
 
     fn index(collation: Collation) -> TextIndex {
-        TextIndex {
-            rules: WordRules::new(collation),
-            word_type: ColumnType::varchar(84, collation),
-            columns: Vec::new(),
-            keeps_words: collation.has_levels(),
-        }
+        TextIndex::of_words(&FullText::default(), collation)
     }
 
     /// Word, number of times, and places of each word of a document.

@@ -20,11 +20,7 @@ pub(super) type ReadRemovals = BTreeMap<(SpaceId, Vec<u8>), Option<Removal>>;
 
 impl Statement<'_> {
     /// Reads the removals of rows that the transaction has locked, before they are written.
-    pub(super) fn read_removals(
-        &mut self,
-        table: &Table,
-        rows: &[impl AsRef<[u8]>],
-    ) -> Result<()> {
+    pub(super) fn read_removals(&mut self, table: &Table, rows: &[impl AsRef<[u8]>]) -> Result<()> {
         for index in &table.indexes {
             if index.kind == IndexKind::FullText
                 && let Some(space) = index.spaces.first()

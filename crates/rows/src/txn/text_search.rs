@@ -252,6 +252,9 @@ impl Postings {
 /// The entries of a document, with its relevance; `None` if it does not match.
 type Ranked<'p> = (&'p [Posting], Option<f32>);
 
+/// A visitor of keys and values that collects postings.
+type PostingsVisitor<'v> = dyn FnMut(&mut Postings, &[u8], &[u8]) -> Result<()> + 'v;
+
 /// A search of one index.
 struct Search<'s> {
     table: &'s Table,
@@ -354,13 +357,7 @@ impl Txn {
     }
 
     /// Lets the index be maintained, if searches often read many pending documents.
-    fn note_searched(
-        &self,
-        table: &Table,
-        position: usize,
-        index: &Arc<TextIndex>,
-        searched: u64,
-    ) {
+    fn note_searched(&self, table: &Table, position: usize, index: &Arc<TextIndex>, searched: u64) {
         let space = table.index_spaces(position).first();
         let Some(space) = space.filter(|_| searched > 0) else {
             return;
@@ -449,15 +446,14 @@ impl Search<'_> {
         Ok(pending)
     }
 
-    /// Reads the entries of a range. `visit` gets keys and values; `between` runs between calls of the
-    /// engine.
+    /// Reads the entries of a range, and charges what `visit` adds to the postings.
     fn scan(
         &self,
         txn: &mut Txn,
         space: SpaceId,
         range: &KeyRange,
         postings: &mut Postings,
-        visit: &mut dyn FnMut(&mut Postings, &[u8], &[u8]) -> Result<()>,
+        visit: &mut PostingsVisitor<'_>,
         charge: &mut Charge<'_>,
     ) -> Result<()> {
         let mut resume: Option<Vec<u8>> = None;
@@ -590,7 +586,9 @@ impl Search<'_> {
         space: SpaceId,
         postings: &mut Postings,
     ) -> Result<()> {
-        let rows = postings.list.chunk_by(|a, b| postings.key(a) == postings.key(b));
+        let rows = postings
+            .list
+            .chunk_by(|a, b| postings.key(a) == postings.key(b));
         let rows: Vec<Vec<u8>> = rows
             .filter_map(|row| Some(Removal::key(postings.key(row.first()?))))
             .collect();

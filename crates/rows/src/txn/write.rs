@@ -218,15 +218,8 @@ impl Statement<'_> {
                 continue;
             }
             if table.text_index(n).is_some() {
-                let whole = texts.as_deref().map(|bytes| RowRef::new(table, bytes));
-                let whole = whole.transpose()?;
-                let texts = Texts {
-                    new,
-                    old: &old,
-                    whole: whole.as_ref().unwrap_or(&old),
-                };
-                self.remove_document(table, n, primary)?;
-                self.add_document(table, n, &texts, new_primary)?;
+                let texts = texts.as_deref();
+                self.write_changed_document(table, n, primary, &old, texts, new_primary, new)?;
                 continue;
             }
             if table.array_column_of(n).is_some() {
@@ -255,6 +248,26 @@ impl Statement<'_> {
         }
         self.txn.scratch.entry = entry;
         Ok(())
+    }
+
+    /// Replaces the document of a changed row, in a FULLTEXT index. `texts` is the old row with its
+    /// overflow values, if it has any.
+    #[expect(clippy::too_many_arguments, reason = "a row before and after")]
+    fn write_changed_document(
+        &mut self,
+        table: &Table,
+        position: usize,
+        primary: &[u8],
+        old: &RowRef<'_>,
+        texts: Option<&[u8]>,
+        new_primary: &[u8],
+        new: &[Value],
+    ) -> Result<()> {
+        let whole = texts.map(|bytes| RowRef::new(table, bytes)).transpose()?;
+        let whole = whole.as_ref().unwrap_or(old);
+        let texts = Texts { new, old, whole };
+        self.remove_document(table, position, primary)?;
+        self.add_document(table, position, &texts, new_primary)
     }
 
     /// Writes the entries in which a changed row differs, in an index with a multi-valued part.

@@ -531,7 +531,9 @@ pub type StoredRows = Vec<(SpaceId, Vec<u8>, Vec<u8>)>;
 /// The rows of a store that is kept as a fixture. A line is a row, in hexadecimal; `-` is an empty key
 /// or value.
 pub fn stored_rows(name: &str) -> StoredRows {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name);
     let text = std::fs::read_to_string(path).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines

@@ -71,13 +71,19 @@ pub fn run_changes<C: Changes>(db: &Arc<Db>, rng: &mut Rng, rounds: u64, changes
     }
 }
 
+/// Commits the change of a number.
+pub type CommitStep = dyn Fn(&Arc<Db>, &Arc<Table>, u64) -> Option<CommitPosition>;
+
+/// Checks a table; the text names the moment of the failure.
+pub type CheckTable = dyn Fn(&Arc<Db>, &Arc<Table>, &str);
+
 /// Steps that a power failure interrupts. Functions return `None` when the disk has failed.
 pub struct Steps<'s> {
     pub count: u64,
     pub open: &'s dyn Fn(Arc<dyn Engine>) -> Option<Arc<Db>>,
     pub create: &'s dyn Fn(&Arc<Db>) -> Option<()>,
     /// Commits a change.
-    pub step: &'s dyn Fn(&Arc<Db>, &Arc<Table>, u64) -> Option<CommitPosition>,
+    pub step: &'s CommitStep,
 }
 
 impl Steps<'_> {
@@ -111,7 +117,7 @@ impl Steps<'_> {
     }
 
     /// Checks the table after a power failure at every fifth operation of the disk.
-    pub fn cut(&self, check: &dyn Fn(&Arc<Db>, &Arc<Table>, &str)) {
+    pub fn cut(&self, check: &CheckTable) {
         let whole = MemDisk::new();
         assert_eq!(self.run(&whole), (true, self.count));
         for stop in (1..whole.operations()).step_by(5) {

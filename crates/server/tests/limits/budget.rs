@@ -108,7 +108,10 @@ fn searches_beyond_their_memory_limit_fail_and_release_memory() {
             sql.run("SET statement_memory_limit = 1048576");
             assert_eq!(code(&mut sql, search), 1038, "{search}");
             assert_returned(&server, search);
-            assert_eq!(sql.number("SELECT MATCH (s) AGAINST ('1007') > 0 FROM d.doc WHERE id = 7"), 1);
+            assert_eq!(
+                sql.number("SELECT MATCH (s) AGAINST ('1007') > 0 FROM d.doc WHERE id = 7"),
+                1
+            );
             assert_returned(&server, "a small search");
             sql.run("SET statement_memory_limit = 1073741824");
             assert_eq!(code(&mut sql, search), 0, "{search}");

@@ -84,7 +84,8 @@ fn config(cx: &StatementContext) -> Result<Rows> {
     let globals = cx.server.globals.read();
     let definition = shown.table.indexes.get(shown.position);
     let settings = definition.and_then(|index| index.full_text.as_deref());
-    let uses_stopwords = settings.is_none_or(|s| s.stopwords.as_ref().is_none_or(|w| !w.is_empty()));
+    let uses_stopwords =
+        settings.is_none_or(|s| s.stopwords.as_ref().is_none_or(|w| !w.is_empty()));
     let table = match cx.values.text(USER_STOPWORD_TABLE) {
         "" => globals.text(STOPWORD_TABLE),
         name => name,
@@ -162,18 +163,26 @@ fn places(cx: &StatementContext, pending: bool) -> Result<Rows> {
         }
         let read = porpoise_kv::Read::SNAPSHOT;
         let table = &shown.table;
-        txn.scan_with(table, &spec, fetch, read, &mut position, BATCH, &mut |primary, row| {
-            if entries.pending.contains(primary) != pending {
-                return;
-            }
-            let id = document_id(table, primary);
-            let texts = shown.index.texts(|column| row.get(column));
-            each_word(&shown.index, &texts, &mut |word, at| {
-                count += 1;
-                let places = words.entry(word.to_owned()).or_default();
-                places.push((id.clone(), at));
-            });
-        })?;
+        txn.scan_with(
+            table,
+            &spec,
+            fetch,
+            read,
+            &mut position,
+            BATCH,
+            &mut |primary, row| {
+                if entries.pending.contains(primary) != pending {
+                    return;
+                }
+                let id = document_id(table, primary);
+                let texts = shown.index.texts(|column| row.get(column));
+                each_word(&shown.index, &texts, &mut |word, at| {
+                    count += 1;
+                    let places = words.entry(word.to_owned()).or_default();
+                    places.push((id.clone(), at));
+                });
+            },
+        )?;
     }
     txn.rollback();
     Ok(listed(words))
@@ -213,7 +222,14 @@ fn listed(words: BTreeMap<String, Places>) -> Rows {
         for (id, at) in &places {
             let count = Value::UInt(documents);
             let place = Value::UInt(*at);
-            rows.push(vec![text(&word), first.clone(), last.clone(), count, id.clone(), place]);
+            rows.push(vec![
+                text(&word),
+                first.clone(),
+                last.clone(),
+                count,
+                id.clone(),
+                place,
+            ]);
         }
     }
     rows

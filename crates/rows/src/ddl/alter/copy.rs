@@ -212,18 +212,16 @@ impl Copy<'_> {
 }
 
 impl Db {
-    /// Copies all rows of `before` to `after`, with all index entries, and raises the counter above
-    /// generated ids. Columns are the same if they have the same id. Returns the number of rows.
-    pub(in crate::ddl) fn copy_rows(
-        &self,
+    fn begin_copy<'a>(
+        &'a self,
         cx: &DdlCx<'_>,
-        before: &Table,
-        after: &Table,
+        before: &'a Table,
+        after: &'a Table,
         options: CopyOptions,
-        cast: &mut CastCx<'_>,
-    ) -> Result<u64> {
+        cast: &CastCx<'_>,
+    ) -> Result<Copy<'a>> {
         let position = |id: ColumnId| after.columns.iter().position(|c| c.id == id);
-        let mut copy = Copy {
+        Ok(Copy {
             before,
             after,
             sources: sources(before, after),
@@ -244,7 +242,20 @@ impl Db {
                 };
                 after.indexes.iter().enumerate().map(build).collect()
             },
-        };
+        })
+    }
+
+    /// Copies all rows of `before` to `after`, with all index entries, and raises the counter above
+    /// generated ids. Columns are the same if they have the same id. Returns the number of rows.
+    pub(in crate::ddl) fn copy_rows(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        after: &Table,
+        options: CopyOptions,
+        cast: &mut CastCx<'_>,
+    ) -> Result<u64> {
+        let mut copy = self.begin_copy(cx, before, after, options, cast)?;
         let keeps_hidden = before.hidden_key && after.hidden_key && !options.rekeys_rows;
         self.for_each_batch(cx, before, |batch| {
             let mut hidden = 0;
