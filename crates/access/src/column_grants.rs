@@ -1,8 +1,8 @@
 //! `mysql.column_grants`: privileges on columns (manual, "Privileges Provided by MySQL", and
 //! "GRANT Statement", Column Privileges).
 //!
-//! One row for each account, table and column, with the names of the privileges between commas, as
-//! in `mysql.grants`. The GRANT OPTION for column privileges is that of the account's row for the
+//! One row for each account, table and column, with the names of the privileges separated by commas,
+//! as in `mysql.grants`. The GRANT OPTION for column privileges is that of the account's row for the
 //! table in `mysql.grants`.
 //!
 //! Invariants:

@@ -56,8 +56,7 @@ struct Lock {
     since: Option<i64>,
 }
 
-/// The error of a temporary lock: the days it lasts, and those that are left; `None` is
-/// `unlimited`.
+/// The error of a temporary lock. Days are `None` if the lock does not end by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TemporaryLock {
     /// The days that the lock lasts.
@@ -138,8 +137,8 @@ impl LoginGuard {
         self.hasher.hash_one((user, host))
     }
 
-    /// A stable bit of a name that clients cannot predict: which plugin an unknown account
-    /// is offered.
+    /// A bit that depends on the user name only and that clients cannot predict. It chooses the plugin
+    /// that the server offers to an account that does not exist.
     pub fn decoy_bit(&self, user: &str) -> bool {
         self.hasher.hash_one((user, "plugin")) & 1 == 1
     }

@@ -49,7 +49,7 @@ enum Token {
     AnyMany,
 }
 
-/// The tokens of a pattern; runs of wildcards are `_`s before one `%`.
+/// The tokens of a pattern, normalized: in a run of wildcards all `_` come first, then at most one `%`.
 fn tokens(pattern: &str) -> Vec<Token> {
     let mut list = Vec::with_capacity(pattern.len());
     let mut letters = pattern.chars();

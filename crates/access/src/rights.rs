@@ -73,8 +73,9 @@ impl Rights {
         rights
     }
 
-    /// These rights of several accounts together, with their restrictions. A privilege is
-    /// restricted on a database if each account that holds it on `*.*` is restricted there.
+    /// Applies restrictions to these rights, which are those of several accounts (an account and its
+    /// roles) together. A privilege is restricted on a database if each account that holds it on `*.*`
+    /// is restricted there.
     pub(crate) fn restricted(
         mut self,
         grants: &[Grant],

@@ -12,6 +12,9 @@ use porpoise_rows::{Db, RowRef};
 use porpoise_types::{Collation, ColumnType, Value, ValueRef};
 use std::sync::Arc;
 
+/// Number of the member 'Y' of the ENUM `WITH_ADMIN_OPTION`; 'N' is 1.
+const YES: u64 = 2;
+
 /// A role granted to an account or another role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleEdge {
@@ -117,7 +120,7 @@ pub(crate) fn load_edges(db: &Arc<Db>) -> crate::Result<Vec<RoleEdge>> {
     EDGES.rows(db, |row| RoleEdge {
         role: auth_id_at(row, 0),
         grantee: auth_id_at(row, 2),
-        admin: row.get(4) == ValueRef::UInt(2),
+        admin: row.get(4) == ValueRef::UInt(YES),
     })
 }
 
@@ -141,7 +144,7 @@ pub(crate) fn change_edges(put: &[RoleEdge], remove: &[RoleEdge]) -> TableChange
                 text(&e.role.user),
                 text(&e.grantee.host),
                 text(&e.grantee.user),
-                Value::UInt(if e.admin { 2 } else { 1 }),
+                Value::UInt(if e.admin { YES } else { 1 }),
             ]
         };
         edges.iter().map(row).collect()

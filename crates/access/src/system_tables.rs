@@ -36,7 +36,7 @@ pub const MAPPING_ADMINISTRATION: Administration = Administration {
     shown: "SUPER or MEMCACHED_ADMIN",
 };
 
-/// Privileges by which a table or its rows change.
+/// Privileges that allow changing a table or its rows.
 const CHANGES: Privileges = Privileges::INSERT
     .with(Privileges::UPDATE)
     .with(Privileges::DELETE)

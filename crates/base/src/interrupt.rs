@@ -144,7 +144,8 @@ pub fn outcome() -> Result<(), Interrupted> {
 }
 
 /// Counts one unit of work of recursive code, which has no place for a
-/// [`Pacer`]: like [`Pacer::leaves`], with a counter of the thread.
+/// [`Pacer`]: like [`Pacer::leaves`], with a counter of the thread. When true,
+/// the caller leaves at once ([`should_abandon`]).
 #[inline]
 pub fn leaves() -> bool {
     let work = WORK.get().wrapping_add(1);
@@ -180,7 +181,8 @@ impl Pacer {
         if self.is_due(units) { check() } else { Ok(()) }
     }
 
-    /// Counts one unit of work of code that returns no error; see [`should_abandon`].
+    /// Counts one unit of work of code that returns no error. When true, the caller leaves at once
+    /// ([`should_abandon`]).
     #[inline]
     pub fn leaves(&mut self) -> bool {
         self.leaves_by(1)

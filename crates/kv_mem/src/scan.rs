@@ -122,7 +122,7 @@ impl RangeScan {
                 own.reverse();
             }
         }
-        let alone = own.is_empty();
+        let no_own_writes = own.is_empty();
         let mut own = own.into_iter().peekable();
         let mut stopped = None;
         let mut behind: Option<InlineKey> = None;
@@ -141,7 +141,7 @@ impl RangeScan {
             let index = &space.index;
             let walk = index.walk(lower, upper, reverse, RECORDS_PER_CALL, &guard, |record| {
                 let record = record.record();
-                if alone {
+                if no_own_writes {
                     self.visit_committed(record, &guard, visit, &mut stopped)
                 } else {
                     self.visit_record(record, &mut own, reverse, &guard, visit, &mut stopped)

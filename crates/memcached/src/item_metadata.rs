@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_and_access_times_are_bounded() {
+    fn item_metadata_is_bounded() {
         let metadata = ItemMetadata::new();
         let mut refused = 0;
         for n in 0..u64::try_from(2 * MAX_MARKS).unwrap() {

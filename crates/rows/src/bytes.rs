@@ -1,4 +1,4 @@
-//! Writing and reading the small binary records of the catalog.
+//! Writing and reading the small binary records of the catalog, and numbers of variable length.
 //!
 //! Integers are little-endian; strings, byte strings and lists have a u32 length. A [`Reader`] does
 //! not trust a length: it checks it against the remaining bytes, and allocates nothing in advance.
@@ -220,6 +220,7 @@ impl<'a> Reader<'a> {
         })
     }
 }
+
 /// Appends a number in groups of seven bits, lowest first; all bytes but the last have the top bit
 /// set (LEB128).
 pub fn push_varint(mut number: u64, out: &mut Vec<u8>) {
@@ -230,7 +231,8 @@ pub fn push_varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Takes a number of [`push_varint`] from the start of the bytes; `None` if there is none.
+/// Removes a number that [`push_varint`] wrote from the start of the bytes; `None` if they do not begin
+/// with one.
 pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {

@@ -7,7 +7,7 @@
 //! * Entry of a unique index with a NULL part: the parts, then the primary
 //!   key. Value: the primary key.
 //! * Entry of a plain index: the parts, then the primary key. Value: the
-//!   primary key's length, so that it can be cut off the key's end: one byte
+//!   length of the primary key, by which it is found at the end of the key: one byte
 //!   up to 127, else two with the top bit of the first set (big-endian).
 //!
 //! A FULLTEXT index has entries of another form ([`crate::text_index`]), which are not those of single rows.
@@ -45,7 +45,8 @@ impl Columns for [Value] {
     }
 }
 
-/// One entry of a row: the row, with one element in place of the array of a multi-valued part.
+/// A row as one entry of an index sees it: with one element in place of the array of a multi-valued
+/// part.
 pub(crate) struct EntryRow<'r, C: ?Sized> {
     row: &'r C,
     /// The array's column, and the key of the element; `None` for NULL.
@@ -70,7 +71,8 @@ pub(crate) struct Entries<'r, C: ?Sized> {
     /// The column of the index's multi-valued part.
     array: Option<usize>,
     elements: Elements<'r>,
-    /// Whether there is one entry, which is still to come: without an array, or for NULL.
+    /// Whether the row has exactly one entry, which was not yielded yet: the index has no multi-valued
+    /// part, or the array is NULL.
     single: bool,
 }
 
@@ -292,9 +294,9 @@ impl Table {
     }
 
     /// Encodes values for the first parts of an index: the common prefix of all keys whose first
-    /// parts equal them. NULL is an ordinary value here; that of an array's column is the key of an
-    /// element ([`porpoise_types::array`]). With a value for every part of a unique
-    /// index the result is the complete key.
+    /// parts equal them. NULL is an ordinary value here. The value for an array's column is the key of
+    /// an element ([`porpoise_types::array`]). With a value for every part of a unique index the result
+    /// is the complete key.
     pub fn key_prefix(&self, index: usize, values: &[ValueRef<'_>]) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         self.append_key_prefix(index, values, &mut out);
@@ -354,7 +356,8 @@ impl Table {
         String::from_utf8_lossy(&out).chars().take(64).collect()
     }
 
-    /// As [`Table::duplicate`], for the entry of a row that has this key in a unique index.
+    /// Returns the error for a row of which one entry, the one with this key, exists in a unique index
+    /// already. The message shows that entry's element if the index is multi-valued.
     pub(crate) fn duplicate_of_key<C: Columns + ?Sized>(
         &self,
         index: usize,

@@ -165,33 +165,31 @@ fn bench_command() -> Command {
 fn sql_command() -> Command {
     let command = Command::new("sql")
         .disable_help_flag(true)
-        .about("A shell for SQL, over the MySQL protocol")
         .after_help(
             "Without -e, statements are read from the terminal or from standard input. The password is \
              asked for (-p), read from a file, or taken from PORPOISE_SHELL_PASSWORD. Exit status 1: a \
              statement failed, 2: a wrong option. \\? in the shell lists its commands. The history is in \
              $XDG_STATE_HOME/porpoise; statements that may hold passwords are not recorded.",
         );
-    sql::Options::augment_args(command)
+    // After the options, whose own documentation would take its place.
+    sql::Options::augment_args(command).about("A shell for SQL, over the MySQL protocol")
 }
 
 fn mc_command() -> Command {
     let command = Command::new("mc")
         .disable_help_flag(true)
-        .about("A shell for memcached commands")
         .after_help(
             "porpoise mc get KEY; porpoise mc set KEY VALUE. Without a command, commands are read from the \
              terminal or from standard input, one a line; `help` lists them. Exit status 1: a command \
              failed, 2: a wrong option.",
         );
-    mc::Options::augment_args(command)
+    mc::Options::augment_args(command).about("A shell for memcached commands")
 }
 
 fn demo_command() -> Command {
-    let command = Command::new("demo").about(
-        "Runs a server in memory with a forum of example, and opens the shell; leaves nothing behind",
-    );
-    demo::Options::augment_args(command)
+    demo::Options::augment_args(Command::new("demo")).about(
+        "Runs a server in memory with example data, and opens the shell for SQL; leaves nothing behind",
+    )
 }
 
 fn command() -> Command {

@@ -249,7 +249,7 @@ impl SqlServer {
         crate::vars::find(name).map(|at| self.globals.read().value_at(at).text())
     }
 
-    /// The global value of a numeric system variable, at most `u32::MAX`. Reads it anew at each
+    /// The global value of a numeric system variable, at most `u32::MAX`. Reads it again at each
     /// call, so that SET GLOBAL is in force at once.
     pub fn number(&self, name: &str) -> u32 {
         debug_assert!(crate::vars::find(name).is_some(), "no variable {name}");

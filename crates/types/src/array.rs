@@ -25,12 +25,12 @@ pub struct ArrayBuilder {
     keys: Vec<Vec<u8>>,
 }
 
-/// An array that exceeds a limit.
+/// The error of an array that exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayTooBig {
-    /// By a number of elements.
+    /// Number of elements beyond [`MAX_ELEMENTS`].
     Elements(usize),
-    /// By a number of bytes.
+    /// Number of bytes beyond [`MAX_KEY_BYTES`].
     Bytes(usize),
 }
 
@@ -66,7 +66,8 @@ impl ArrayBuilder {
     }
 }
 
-/// The elements of an encoded array, in order. Bytes that are no such array end it.
+/// An iterator over the elements of an encoded array, in order. It ends at bytes that are not an
+/// element.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements<'a> {
     rest: &'a [u8],

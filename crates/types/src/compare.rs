@@ -113,8 +113,8 @@ pub fn comparison_type(a: &ColumnType, b: &ColumnType) -> CompareAs {
     }
 }
 
-/// The domain in which two values of one column are compared: the order of its keys. ENUM and
-/// SET compare by their numbers here, as in ORDER BY.
+/// The domain in which two values of this one type are compared: the order of a column's keys. ENUM
+/// and SET compare by their numbers here, as in ORDER BY.
 #[must_use]
 pub fn same_type(ty: &ColumnType) -> CompareAs {
     match class(ty) {
@@ -145,6 +145,8 @@ pub fn compare(
     if let Some(order) = compare_direct(a, b, how) {
         return Some(order);
     }
+    // The casts below convert values whose type is that of their variant, so that any type without
+    // members and character set will do.
     let plain = ColumnType::double();
     match how {
         CompareAs::Int => Some(to_i64(a, &plain, cx)?.cmp(&to_i64(b, &plain, cx)?)),
@@ -169,6 +171,7 @@ pub fn compare(
     }
 }
 
+/// A value as text.
 fn printed(v: ValueRef<'_>) -> std::borrow::Cow<'_, [u8]> {
     if let ValueRef::Bytes(b) = v {
         return b.into();

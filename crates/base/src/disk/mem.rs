@@ -97,7 +97,8 @@ fn write_bytes(into: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     }
 }
 
-/// Turns a short-write fault into an error, for operations that are not writes.
+/// Turns a short-write fault into an error, for operations that are not writes. What remains is a
+/// lying sync.
 fn refuse_short(fault: Option<DiskFault>) -> io::Result<Option<DiskFault>> {
     match fault {
         Some(DiskFault::ShortWrite(_)) => Err(io::Error::other("injected failure")),
@@ -366,7 +367,8 @@ impl Disk for MemDisk {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.announce(dir);
         let mut state = self.0.lock();
-        if refuse_short(state.count_operation()?)?.is_some() {
+        let lies = refuse_short(state.count_operation()?)?.is_some();
+        if lies {
             return Ok(());
         }
         let all = std::mem::take(&mut state.unsynced_names);

@@ -36,6 +36,7 @@ pub struct Overlay {
 struct Opened(Shared);
 
 impl Bytes {
+    /// The file's copy in memory, made at the first call.
     fn own(&mut self) -> io::Result<&mut Vec<u8>> {
         if let Bytes::OnDisk(file) = self {
             let bytes = File::read_all(file)?;

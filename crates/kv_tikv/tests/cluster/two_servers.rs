@@ -62,7 +62,7 @@ fn count_under_locks(server: &Arc<dyn Engine>, space: SpaceId, times: u32) {
 }
 
 #[test]
-fn counting_from_both_loses_nothing() {
+fn concurrent_increments_through_two_servers_lose_nothing() {
     let cluster = Double::start();
     let (one, two) = (cluster.server(), cluster.server());
     let space = space(&one);

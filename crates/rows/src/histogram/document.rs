@@ -19,7 +19,7 @@ const NO_COLLATION: i64 = 8;
 /// Tolerance of sums of frequencies.
 const ROUNDING: f64 = 1e-6;
 
-/// A document that is no histogram.
+/// The error of a document that is not a histogram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocumentError {
     /// The text is not JSON: reason and position.
@@ -98,11 +98,11 @@ impl Histogram {
         })
     }
 
-    /// The histogram of a document, for a column of this type; `now` is the time of a document
-    /// that has none.
+    /// Reads the histogram of a column of this type from its document. `now` is used if the document
+    /// does not say when it was last updated.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_document(
         text: &[u8],
         ty: &ColumnType,

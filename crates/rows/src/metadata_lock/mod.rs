@@ -163,15 +163,15 @@ struct Barrier {
 
 /// Condition that a session waits for.
 enum Need {
-    /// That no barrier covers these uses.
+    /// No barrier covers these uses.
     Share(Uses),
-    /// That no other barrier covers these tables.
+    /// No other barrier covers these tables.
     RaiseBarrier(Exclusions),
-    /// That no other session uses these tables.
+    /// No other session uses these tables.
     Unused(Exclusions),
-    /// That no block covers the activity.
+    /// No block covers the activity.
     Begin(Activity),
-    /// That no other session is active in this way.
+    /// No other session is active in this way.
     Quiet(Activity),
 }
 
@@ -895,7 +895,7 @@ mod tests {
 
     /// A reader of T that writes, DDL of T that may write, and a backup: each waits for the next.
     #[test]
-    fn of_a_cycle_the_user_of_a_table_is_refused() {
+    fn the_table_user_in_a_metadata_lock_cycle_is_refused() {
         let metadata_locks = MetadataLocks::new();
         let (user, ddl, backup) = (
             metadata_locks.session(),

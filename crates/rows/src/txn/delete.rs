@@ -63,6 +63,7 @@ impl Statement<'_> {
         let mut fx = Effects::of_delete(table, rows);
         self.expand(&mut fx)?;
         let deleted = fx.simulate()?;
+        // Rows of the call that a cascade from an earlier row has deleted count as cascaded.
         let roots = fx.roots() as u64;
         let cascaded = self.apply(fx)? + (roots - deleted);
         Ok(DeleteOutcome { deleted, cascaded })

@@ -613,10 +613,10 @@ impl Search<'_> {
         charge: &mut Charge<'_>,
     ) -> Result<TextMatches> {
         let ranking = self.query.ranking(frequencies);
-        let (mut ranked, open) = self.rank_by_entries(&postings, &ranking)?;
+        let (mut ranked, undecided) = self.rank_by_entries(&postings, &ranking)?;
         charge((ranked.len() * size_of::<Ranked<'_>>()) as u64)?;
         let mut terms = vec![Occurrences::default(); self.query.term_count()];
-        for batch in open.chunks(TEXT_BATCH) {
+        for batch in undecided.chunks(TEXT_BATCH) {
             let documents = batch.iter().filter_map(|at| ranked.get(*at)?.0.first());
             let keys: Vec<&[u8]> = documents.map(|first| postings.key(first)).collect();
             let lacking = self.lacking(txn, &keys)?;
@@ -644,15 +644,16 @@ impl Search<'_> {
         Ok(matches)
     }
 
-    /// Ranks documents by their entries alone, and returns the positions of those of which the
-    /// index cannot tell whether they have a phrase.
+    /// Ranks documents by their entries alone. Also returns the positions of the undecided ones: those
+    /// that may have a phrase with words that are not indexed.
     fn rank_by_entries<'p>(
         &self,
         postings: &'p Postings,
         ranking: &Ranking<'_>,
     ) -> Result<(Vec<Ranked<'p>>, Vec<usize>)> {
         let mut terms = vec![Occurrences::default(); self.query.term_count()];
-        let (mut ranked, mut open): (Vec<Ranked<'p>>, Vec<usize>) = (Vec::new(), Vec::new());
+        let (mut ranked, mut undecided): (Vec<Ranked<'p>>, Vec<usize>) = (Vec::new(), Vec::new());
+        // Set when ranking needs to know whether a document lacks such a phrase.
         let asked = Cell::new(false);
         let lacks = |_: usize| {
             asked.set(true);
@@ -676,19 +677,19 @@ impl Search<'_> {
                 terms: &terms,
                 lacks: &lacks,
             });
-            let is_open = asked.take();
-            if is_open {
-                open.push(ranked.len());
+            let is_undecided = asked.take();
+            if is_undecided {
+                undecided.push(ranked.len());
             }
-            if rank.is_some() || is_open {
+            if rank.is_some() || is_undecided {
                 ranked.push((entries, rank));
             }
             reset(entries, &mut terms);
         }
-        Ok((ranked, open))
+        Ok((ranked, undecided))
     }
 
-    /// For each row, the phrases with words that are not indexed that its texts do not have.
+    /// Returns for each row which of the phrases with unindexed words its texts lack.
     fn lacking(&self, txn: &mut Txn, keys: &[&[u8]]) -> Result<Vec<HashSet<usize>>> {
         let columns = self.table.indexes.get(self.position);
         let columns = columns.map_or(&[][..], |index| &index.parts).iter();
@@ -703,16 +704,16 @@ impl Search<'_> {
             let texts = self.index.texts(|column| found.row.get(column));
             let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
             let document = Document::new(&texts, self.index.rules());
-            let gone = phrases
+            let absent = phrases
                 .iter()
                 .filter(|(_, words)| !document.has_words(words));
-            place.extend(gone.map(|(number, _)| *number));
+            place.extend(absent.map(|(number, _)| *number));
         })?;
         Ok(lacking)
     }
 }
 
-/// Forgets the terms of a document.
+/// Clears the terms of a document.
 fn reset(entries: &[Posting], terms: &mut [Occurrences<'_>]) {
     for entry in entries {
         if let Some(term) = terms.get_mut(entry.term as usize) {

@@ -146,7 +146,7 @@ settings! {
         "Size of all temporary files together, or off; beyond it statements fail (1021)",
         |c, t| c.tmp_dir_limit = size(t)?;
     "secure-file-priv" "DIR" = "":
-        "Directory whose files LOAD DATA INFILE may read (accounts with FILE); default: none",
+        "Directory of the files that LOAD DATA INFILE and LOAD_FILE read and SELECT ... INTO OUTFILE writes, for accounts with FILE; default: none",
         |c, t| c.secure_file_priv = Some(directory(t)?);
     "tls-cert" "FILE" = "":
         "Certificate chain (PEM) that replaces the self-signed certificate created at first start",

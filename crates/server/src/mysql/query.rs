@@ -19,8 +19,9 @@ use porpoise_wire::mysql::params::QueryAttributes;
 use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::{Status, column};
 
-/// The statement of COM_REFRESH, which clients of old send in its place (`--flush-logs` of
-/// mariadb-dump). Tables are flushed by a statement of their own, so they come last.
+/// Returns the FLUSH statement that does what COM_REFRESH asks for. Old clients send the command
+/// instead of the statement (`--flush-logs` of mariadb-dump). The flag for tables is not looked at:
+/// FLUSH TABLES cannot be combined with other words, and is the statement for no flag.
 fn flush_statement(flags: u8) -> String {
     const WORDS: [(u8, &str); 4] = [(1, "PRIVILEGES"), (2, "LOGS"), (8, "HOSTS"), (16, "STATUS")];
     let asked = WORDS.iter().filter(|(flag, _)| flags & flag != 0);

@@ -168,6 +168,10 @@ fn windows_spill() {
         "SELECT id, RANK() OVER (PARTITION BY kind ORDER BY words), NTILE(7) OVER (PARTITION BY kind ORDER BY id), CUME_DIST() OVER (PARTITION BY kind \
          ORDER BY day, id) FROM t ORDER BY id",
         "SELECT other, COUNT(*), SUM(COUNT(*)) OVER (ORDER BY other), DENSE_RANK() OVER (ORDER BY MIN(words)) FROM t GROUP BY other",
+        // The rows of these derived tables go on as they are computed.
+        "SELECT COUNT(*), SUM(r), MAX(w) FROM (SELECT RANK() OVER (PARTITION BY kind ORDER BY words) AS r, words AS w FROM t) x",
+        "SELECT w, MAX(r) FROM (SELECT SUM(exact) OVER (ORDER BY words, id) AS r, words AS w FROM t) x GROUP BY w ORDER BY w",
+        "SELECT w, r FROM (SELECT SUM(small) OVER () AS r, words AS w FROM t) x ORDER BY w, r",
     ] {
         assert_spills(&server, &mut sql, statement);
     }
@@ -316,6 +320,28 @@ fn a_full_temporary_directory_fails_the_statement_alone() {
         sql.rows("SELECT id, words FROM t ORDER BY words").len() as u32,
         ROWS
     );
+}
+
+#[test]
+fn what_cannot_spill_fails_with_1038() {
+    let (server, mut sql) = start();
+    limit(&mut sql, 1);
+    sql.run("SET group_concat_max_len = 100000000");
+    for statement in [
+        "SELECT words, bytes, COUNT(*) FROM t GROUP BY words, bytes WITH ROLLUP",
+        "SELECT words FROM t EXCEPT SELECT 'x'",
+        "SELECT words FROM t INTERSECT SELECT words FROM t",
+        "WITH RECURSIVE r (n, s) AS (SELECT 1, REPEAT('x', 200) UNION ALL SELECT n + 1, s FROM r \
+         WHERE n < 12000) SELECT COUNT(*) FROM r",
+        "SELECT COUNT(*) FROM t WHERE CONCAT(words, 'x') NOT IN (SELECT CONCAT(words, 'y') FROM t)",
+        "SELECT COUNT(DISTINCT words) FROM t",
+        "SELECT GROUP_CONCAT(words) FROM t",
+        "SELECT JSON_ARRAYAGG(words) FROM t",
+        "SELECT COUNT(*) FROM t a JOIN t b ON b.words > CONCAT(a.words, 'x') WHERE a.id < 50",
+    ] {
+        assert_eq!(sql.refused(statement).code, 1038, "{statement}");
+        assert_released(&server, statement);
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn kill_query_ends_the_statement_and_kill_the_session() {
 }
 
 #[test]
-fn a_client_that_goes_away_ends_its_wait() {
+fn the_wait_of_a_disconnected_client_ends() {
     let (server, mut sql) = start();
     let mut holder = holder(&server);
     // The client is a process of its own, killed while it waits.
@@ -70,7 +70,7 @@ fn a_client_that_goes_away_ends_its_wait() {
 }
 
 #[test]
-fn a_memcached_client_that_goes_away_ends_its_wait() {
+fn the_wait_of_a_disconnected_memcached_client_ends() {
     let (server, mut sql) = start();
     let mut holder = holder(&server);
     let mut client = TcpStream::connect(server.memcached_addr).unwrap();
@@ -127,7 +127,7 @@ fn nowait_and_skip_locked_do_not_wait() {
 
 /// Ten workers take jobs from a queue: none is taken twice, none is left, and no statement fails.
 #[test]
-fn a_queue_of_jobs_is_worked_off_by_skip_locked() {
+fn skip_locked_distributes_a_queue_of_jobs() {
     let (server, mut sql) = start();
     sql.run(
         "CREATE TABLE job (id INT PRIMARY KEY, state VARCHAR(9) NOT NULL, by_whom INT, \

@@ -105,7 +105,7 @@ fn invalid_mappings_are_refused_without_writes() {
 }
 
 #[test]
-fn show_memcached_key_tells_where_a_key_leads() {
+fn show_memcached_key_shows_the_table_and_row_of_a_key() {
     let server = Porpoise::builder().start();
     sql(&server, USERS);
     sql(

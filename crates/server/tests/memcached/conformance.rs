@@ -49,14 +49,14 @@ fn check(policy: &str, ascii: &[&str], binary: &[&str]) {
 }
 
 #[test]
-fn everything_passes_on_a_server_as_it_is_made() {
+fn memccapable_passes_with_the_default_configuration() {
     let server = Porpoise::builder().arg("--mysql-listen", "off").start();
     assert_eq!(failing(&server, "-a"), [""; 0]);
     assert_eq!(failing(&server, "-b"), [""; 0]);
 }
 
 #[test]
-fn every_command_works_if_policies_allow_all() {
+fn memccapable_passes_if_the_policy_allows_all_operations() {
     for policy in ["memcache-only", "ndb-test", "caching"] {
         check(policy, &[], &[]);
     }

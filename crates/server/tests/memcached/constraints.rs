@@ -43,7 +43,7 @@ fn child(on_delete: FkAction) -> InProcess {
 }
 
 #[test]
-fn an_orphan_is_refused_and_a_known_parent_accepted() {
+fn a_child_needs_its_parent_row() {
     let server = child(FkAction::NoAction);
     let answer = server.ask("set c:7 0 0 1\r\n9\r\nget c:7\r\n");
     assert!(

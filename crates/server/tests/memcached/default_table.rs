@@ -30,6 +30,20 @@ fn a_half_closed_connection_gets_all_its_answers() {
 }
 
 #[test]
+fn commands_about_memcacheds_own_memory_are_unknown() {
+    let server = InProcess::open();
+    for line in [
+        "lru tune 10 25 0.1 2.0",
+        "lru_crawler metadump all",
+        "slabs reassign 1 2",
+        "watch fetchers",
+        "extstore free_memchunks 1 2",
+    ] {
+        assert_eq!(server.ask(&format!("{line}\r\n")), "ERROR\r\n", "{line}");
+    }
+}
+
+#[test]
 fn an_unknown_role_is_a_command_line_error() {
     let finished = Porpoise::builder()
         .arg("--mysql-listen", "off")

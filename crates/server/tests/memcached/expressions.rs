@@ -18,7 +18,7 @@ const CHECKED: &str = "CREATE TABLE t.c (id INT PRIMARY KEY, n INT, s VARCHAR(20
 const REFUSED: &str = "SERVER_ERROR Check constraint 'small' is violated.\r\n";
 
 #[test]
-fn checks_are_asked_by_every_storage_command() {
+fn check_constraints_apply_to_every_storage_command() {
     let server = start(CHECKED);
     assert_eq!(
         server.memcached(
@@ -40,7 +40,7 @@ fn checks_are_asked_by_every_storage_command() {
 }
 
 #[test]
-fn the_binary_protocol_tells_the_reason() {
+fn binary_refusals_carry_the_reason_as_text() {
     let server = start(CHECKED);
     let mut request = vec![0x80, 1, 0, 3, 8, 0, 0, 0, 0, 0, 0, 14, 1, 2, 3, 4];
     request.extend([0; 8]);

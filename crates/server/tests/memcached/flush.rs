@@ -20,7 +20,7 @@ fn mapped(server: &InProcess, name: &str, policy: &str) {
 }
 
 #[test]
-fn only_policies_that_say_so_lose_rows() {
+fn flush_all_deletes_rows_only_if_the_policy_says_so() {
     let server = InProcess::open();
     mapped(&server, "kept", "ndb-only");
     mapped(&server, "gone", "ndb-test");
@@ -42,7 +42,7 @@ fn only_policies_that_say_so_lose_rows() {
 }
 
 #[test]
-fn after_a_delay_everything_goes_that_is_there_then() {
+fn delayed_flush_all_deletes_what_exists_at_its_time() {
     let server = InProcess::open();
     let answer = server.ask("set k 0 0 1\r\nx\r\nflush_all 1\r\nget k\r\n");
     assert_eq!(answer, "STORED\r\nOK\r\nVALUE k 0 1\r\nx\r\nEND\r\n");

@@ -6,7 +6,7 @@ use porpoise_testkit::exchange;
 use porpoise_types::{ColumnType, Kind};
 
 #[test]
-fn all_take_effect_together() {
+fn commands_of_a_meta_transaction_take_effect_together() {
     let server = InProcess::open();
     let answer = server.ask(
         "set stock 0 0 1\r\n5\r\nmn begin\r\nma stock MD v\r\nms order 3 k O7\r\nabc\r\n\
@@ -20,7 +20,7 @@ fn all_take_effect_together() {
 }
 
 #[test]
-fn a_condition_that_does_not_hold_undoes_all() {
+fn a_failed_condition_undoes_the_meta_transaction() {
     let server = InProcess::open();
     server.ask("set a 0 0 1\r\n5\r\nset b 0 0 1\r\n5\r\n");
     for (failing, told) in [
@@ -83,7 +83,7 @@ fn a_refusal_of_the_rows_undoes_all() {
 }
 
 #[test]
-fn what_cannot_stand_there_spoils_it() {
+fn commands_not_allowed_in_a_meta_transaction_undo_it() {
     let server = InProcess::open();
     for (line, told) in [
         (

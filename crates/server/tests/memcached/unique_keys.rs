@@ -17,7 +17,7 @@ fn start() -> Porpoise {
 }
 
 #[test]
-fn rows_are_found_made_changed_and_deleted_by_it() {
+fn a_unique_key_finds_creates_changes_and_deletes_rows() {
     let server = start();
     assert_eq!(
         server.memcached("get k:2|x k:3|x k:1|x k:1|\r\n"),

@@ -29,7 +29,7 @@ fn server() -> (Porpoise, Client) {
 }
 
 #[test]
-fn account_locks_are_told_only_after_the_password() {
+fn account_locks_are_revealed_only_after_the_password() {
     let (server, mut root) = server();
     root.good("CREATE USER u@localhost IDENTIFIED BY 'x' ACCOUNT LOCK");
     assert_eq!(login(&server, &how("u", "x")), 3118);

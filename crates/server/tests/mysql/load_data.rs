@@ -64,7 +64,7 @@ fn load(c: &mut Client, statement: &str, file: &[u8], piece: usize) -> Answer {
 }
 
 #[test]
-fn lines_become_rows_and_the_reply_counts_them() {
+fn load_data_local_loads_rows_and_counts_them() {
     let (_server, mut c) = allowing(Porpoise::builder());
     c.good(
         "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, a VARCHAR(10) UNIQUE, n INT DEFAULT 7)",

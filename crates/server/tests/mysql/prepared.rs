@@ -393,7 +393,7 @@ fn the_memory_of_all_cursors_of_a_connection_is_bounded() {
 }
 
 #[test]
-fn another_number_of_columns_is_told_of() {
+fn a_changed_number_of_columns_is_reported() {
     let (_server, mut c) = ready();
     c.good("CREATE TABLE t (id INT PRIMARY KEY)");
     c.good("INSERT INTO t VALUES (1)");

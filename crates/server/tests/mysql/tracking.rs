@@ -81,7 +81,7 @@ fn tracked_variables_are_reported_when_set() {
 }
 
 #[test]
-fn the_default_database_is_told() {
+fn changes_of_the_default_database_are_reported() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     c.good("CREATE DATABASE d");
@@ -95,7 +95,7 @@ fn the_default_database_is_told() {
 }
 
 #[test]
-fn that_anything_changed_is_told() {
+fn any_state_change_is_reported() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     c.good("CREATE DATABASE d");
@@ -123,7 +123,7 @@ fn that_anything_changed_is_told() {
 }
 
 #[test]
-fn transactions_are_told_by_their_letters() {
+fn transaction_states_are_reported_as_letters() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     c.good("CREATE DATABASE d");
@@ -195,7 +195,7 @@ fn transaction_state_is_reported_as_the_statements_that_restore_it() {
 }
 
 #[test]
-fn what_an_eof_packet_cannot_tell_waits_for_an_ok() {
+fn state_changes_wait_for_a_reply_that_ends_with_ok() {
     let server = Porpoise::builder().start();
     let mut c = root(&server, NONE, Capabilities::DEPRECATE_EOF);
     c.good("SET session_track_transaction_info = 'STATE'");

@@ -159,7 +159,7 @@ fn a_branch_ends_with_its_connection_unless_it_is_prepared() {
 }
 
 #[test]
-fn recover_needs_a_privilege_and_the_rest_does_not() {
+fn xa_recover_needs_a_privilege_and_other_xa_statements_do_not() {
     let server = Porpoise::builder().start();
     let mut root = ready(&server);
     root.good("CREATE USER u@'%'");

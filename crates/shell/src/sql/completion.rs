@@ -107,6 +107,7 @@ impl Names {
             .flatten()
     }
 
+    /// Names that may follow the text before the word, by the keyword at its end.
     fn at_word(&self, before: &str, word: &str) -> Vec<String> {
         let previous = before
             .split_whitespace()
@@ -162,12 +163,13 @@ fn matching<'n>(names: impl Iterator<Item = &'n String>, word: &str) -> Vec<Stri
         .collect()
 }
 
-fn quoted(name: &str, is_wanted: bool) -> String {
+/// A name in backticks if it needs them, or if the user has typed one.
+fn quoted(name: &str, has_backtick: bool) -> String {
     let is_plain = name
         .chars()
         .all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'))
         && !name.starts_with(|c: char| c.is_ascii_digit());
-    if is_plain && !is_wanted {
+    if is_plain && !has_backtick {
         name.to_owned()
     } else {
         format!("`{}`", name.replace('`', "``"))

@@ -65,9 +65,7 @@ impl SqlSession {
         outcome.position = position;
         Ok(outcome)
     }
-}
 
-impl SqlSession {
     /// The checksum of a table, and the newest commit that it reveals.
     fn checksum_of(
         &mut self,
@@ -136,7 +134,7 @@ impl<'t> RecordFormat<'t> {
         RecordFormat {
             has_row_flag,
             flag_bytes: flags.div_ceil(8),
-            // With a multiple of 8 flags all of them, as MySQL computes it.
+            // Flags that fill their bytes leave no bits unused.
             unused: match flags % 8 {
                 0 => 0,
                 used => u8::MAX << used,

@@ -1,13 +1,13 @@
 //! HANDLER (manual, "HANDLER Statement"): reading a table row by row, along an index or in the order
 //! of its primary key.
 //!
-//! Each READ is a SELECT with the order of the index: FIRST and LAST from its ends, a comparison from
-//! the key values given, NEXT and PREV from the key of the row read last. That key is the position
-//! of an open handler: the values of the index and, because these may be equal in several rows, of the
-//! primary key. The SELECT returns them behind the columns, and [`PositionSink`] keeps them.
+//! Each READ is a SELECT in the order of the index: FIRST and LAST begin at its ends, a comparison at
+//! the given key values, NEXT and PREV at the key of the row read last. That key is the position of an
+//! open handler: the values of the index and, because several rows may have the same ones, of the
+//! primary key. The SELECT returns the key behind the columns, and [`PositionSink`] keeps it.
 //!
-//! Rows are read as by any SELECT: in the snapshot of the transaction, and outside of one in the
-//! newest; another session's changes are seen from one READ to the next.
+//! Rows are read as by any SELECT: in a transaction from its snapshot, otherwise from a new snapshot
+//! for each READ, which sees what other sessions have committed since the one before.
 
 use super::{Outcome, SqlSession};
 use crate::results::RecodingSink;
@@ -33,7 +33,7 @@ pub struct OpenHandler {
 
 /// The place of a handler in an index.
 enum Position {
-    /// Before the first READ, or after one that found nothing by a key.
+    /// Before the first READ, or after a READ by a key that found no row.
     Unset,
     /// On a row.
     Row {
@@ -41,7 +41,8 @@ enum Position {
         index: Option<usize>,
         key: Vec<Value>,
         types: Vec<ColumnType>,
-        /// Number of rows with this key that were read, if it does not identify a row.
+        /// Number of rows with this key that were read, if several rows may have it (a table without
+        /// a primary key); otherwise 0.
         equal_rows: u64,
     },
     /// Beyond the last row, or before the first one.
@@ -49,7 +50,7 @@ enum Position {
 }
 
 impl Position {
-    /// The position in a table whose rows have keys of their own.
+    /// The same position in a table with a primary key, where a key identifies one row.
     fn on_one_row(mut self) -> Position {
         if let Position::Row { equal_rows, .. } = &mut self {
             *equal_rows = 0;
@@ -60,14 +61,14 @@ impl Position {
 
 /// A part of the order in which rows are read.
 struct OrderPart {
-    /// The expression that rows are compared by.
+    /// The expression by which rows are compared.
     sql: String,
     descending: bool,
-    /// The members of an ENUM, which key values are looked up in.
+    /// For an ENUM: its members as SQL literals, to find the number of a key value.
     members: Option<String>,
 }
 
-/// The rows of a READ.
+/// The SELECT of a READ: its conditions, direction and offset.
 #[derive(Default)]
 struct Reading {
     /// Conditions that all must hold.
@@ -274,7 +275,7 @@ fn order_of(table: &Table, index: Option<usize>) -> Result<Vec<OrderPart>> {
 }
 
 impl Reading {
-    /// The rows of a step.
+    /// Creates the reading for a step of a handler.
     fn of(
         handler: &OpenHandler,
         index: Option<usize>,
@@ -298,17 +299,17 @@ impl Reading {
         reading.backward = !forward;
         match &handler.position {
             Position::Row {
-                index: of,
+                index: read_index,
                 key,
                 types,
                 equal_rows,
-            } if *of == index => {
-                // Rows with an equal key follow in the order in which they came.
-                let identified = *equal_rows == 0;
-                if forward && !identified {
+            } if *read_index == index => {
+                // If several rows may have the key, NEXT reads them all again in the same order, and
+                // skips those that were read.
+                let inclusive = forward && *equal_rows > 0;
+                if inclusive {
                     reading.skipped = *equal_rows;
                 }
-                let inclusive = forward && !identified;
                 reading.continue_behind((key, types), order, inclusive);
             }
             Position::End { after_last } if *after_last == forward => {
@@ -319,7 +320,7 @@ impl Reading {
         Ok(reading)
     }
 
-    /// Rows by a comparison with values for the leading parts of the order.
+    /// Restricts the rows by a comparison with values for the leading parts of the order.
     fn begin_at_key(
         &mut self,
         op: BinaryOp,
@@ -367,7 +368,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Rows behind the row with this key, in the direction of the reading.
+    /// Restricts the rows to those behind this key in the direction of the reading; with `inclusive`
+    /// also to those with this key.
     fn continue_behind(
         &mut self,
         (key, types): (&[Value], &[ColumnType]),
@@ -410,7 +412,7 @@ impl Reading {
         self.conditions.push(alternatives.join(" OR "));
     }
 
-    /// The SELECT.
+    /// The text of the SELECT.
     fn query(
         &self,
         handler: &OpenHandler,
@@ -471,12 +473,12 @@ struct PositionSink<'s, 'c> {
     key: Vec<Value>,
     types: Vec<ColumnType>,
     rows: u64,
-    /// Number of the last rows that have the key.
+    /// Number of rows at the end of the result that have the same key as the last one.
     equal_rows: u64,
 }
 
 impl PositionSink<'_, '_> {
-    /// The position after a READ of up to `count` rows; `None` if it stays.
+    /// The position after a READ of up to `count` rows; `None` if it does not change.
     fn position(
         self,
         index: Option<usize>,

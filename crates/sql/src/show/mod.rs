@@ -35,9 +35,10 @@ pub fn show(
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
     let mut rows = rows(cx, show)?;
+    // The column that LIKE compares: the name of the object, but of triggers that of the table.
     let named = match show.what {
-        // LIKE names tables.
         ShowWhat::Triggers(_) => 2,
+        ShowWhat::ProgramStatus(_) | ShowWhat::Events(_) => 1,
         _ => 0,
     };
     rows.filter(cx, named, &show.filter, params, types)?;

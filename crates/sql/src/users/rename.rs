@@ -39,7 +39,7 @@ impl AccountNames {
         Some(before.clone())
     }
 
-    /// The name after the statement of an account with this name before.
+    /// Maps an account's name before the statement to its name after it.
     fn after(&self, id: &AuthId) -> AuthId {
         let found = self.0.iter().find(|(before, _)| before == id);
         found.map_or_else(|| id.clone(), |(_, now)| now.clone())

@@ -204,8 +204,8 @@ pub(super) fn remove_references(data: &AccessData, id: &AuthId, change: &mut Cha
     change.remove_history.extend(history.cloned());
 }
 
-/// Adds a choice of default roles for an account to `change`. With `grant`, the roles are granted,
-/// too (CREATE USER ... DEFAULT ROLE).
+/// Adds the default roles that a statement chooses for an account to `change`. With `grant`, it also
+/// grants the roles (CREATE USER ... DEFAULT ROLE).
 ///
 /// # Errors
 /// 3523 for roles that do not exist, 3530 for those that are not granted.

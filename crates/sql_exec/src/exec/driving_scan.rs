@@ -97,7 +97,7 @@ impl<'p> DrivingScan<'p> {
         }
     }
 
-    /// Opens a scan of which about `rows_wanted` rows are needed.
+    /// Opens a scan. The consumer is expected to need about `rows_wanted` rows.
     pub(super) fn open(
         plan: &'p QueryPlan,
         scan: &'p Scan,
@@ -263,6 +263,7 @@ impl<'p> Stored<'p> {
         } else {
             visit_rows(table, cursor, batch, exec, &mut visit)?
         };
+        // At the end of the table, rows of this last batch may still have been shown.
         if progress != VisitOutcome::More && shown == 0 {
             return Ok(None);
         }

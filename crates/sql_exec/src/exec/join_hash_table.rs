@@ -39,7 +39,8 @@ impl<'h> JoinHashTable<'h> {
         }
     }
 
-    /// Builds a table with integer keys; `None` if a row has no integer key.
+    /// Builds a table of the rows of the slot `at` with integer keys, which the expression `own` computes;
+    /// `None` if a row has no integer key.
     pub(super) fn of_numbers(
         rows: &[Slot<'h>],
         at: usize,
@@ -119,8 +120,8 @@ impl<'h> JoinHashTable<'h> {
         }
     }
 
-    /// As [`JoinHashTable::first_of_number`], by value: one that is no integer of this unit matches
-    /// nothing.
+    /// As [`JoinHashTable::first_of_number`], for a value. One that is not an integer of the table's
+    /// unit matches nothing.
     pub(super) fn first_of_value(&self, value: ValueRef<'_>) -> Option<usize> {
         match of_value(value, self.unit()?) {
             NumberResult::Value(number) => self.first_of_number(number),

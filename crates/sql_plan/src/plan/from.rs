@@ -226,6 +226,7 @@ fn bind_json_table(table: &ast::JsonTable<'_>, from: &mut From, cx: &PlanCx<'_>)
         rows: Box::new(operator),
         columns,
         free,
+        is_shared: false,
     };
     Ok(derived_source(
         Arc::new(derived),

@@ -2,7 +2,7 @@
 //!
 //! The minimum of a column is the first row, in the column's order, that is not NULL and fulfils
 //! the conditions. A query of nothing but MIN and MAX of plain columns of one table becomes a
-//! single-row query for each of them, if every one has an index in that order that is worth it.
+//! single-row query for each of them, if the planner chooses an index in that order for every one.
 //!
 //! Excluded are columns whose index order differs from that of MIN (ENUM, SET, JSON), rows to lock,
 //! and queries that read columns outside of aggregates.
@@ -18,8 +18,9 @@ use crate::statistics::StatisticsSource;
 use porpoise_types::{ColumnType, Kind};
 use std::cell::OnceCell;
 
-/// Rule: a suitable aggregation gets a single-row query for each of its calls, and the scan of the
-/// first of these as its input.
+/// Rule: gives a suitable aggregation a single-row query for each of its calls. Its input becomes the
+/// scan of the first of these, which EXPLAIN shows; of the input only the one-time filter is still
+/// evaluated.
 pub(super) fn min_max_by_index(plan: &mut QueryPlan, statistics: &dyn StatisticsSource) {
     let Some(lookups) = lookups(plan, statistics) else {
         return;

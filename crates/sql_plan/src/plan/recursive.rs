@@ -78,6 +78,7 @@ pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> R
         })),
         columns,
         free,
+        is_shared: true,
     })
 }
 

@@ -5,7 +5,7 @@ use crate::expr::Expr;
 pub use crate::parse::ast::LockWait;
 use porpoise_kv::LockMode;
 
-/// The rows of one table.
+/// A scan of one table.
 #[derive(Clone, Debug)]
 pub struct Scan {
     /// The slot that the scan fills.
@@ -114,17 +114,18 @@ pub enum Access {
     VirtualScan,
 }
 
-/// Of the index entries that agree in leading parts, the first one and those with the extremes of
-/// the next part, for queries to which other rows of the group make no difference.
+/// A loose index scan. Index entries with equal leading parts form a group. Of each group it reads
+/// the first entry, or the entries with the least and greatest value of the next part, for queries
+/// whose result does not depend on the other rows of the group.
 #[derive(Clone, Debug)]
 pub struct LooseScan {
     /// Position of the index.
     pub index: usize,
     /// Number of leading parts that make a group.
     pub parts: usize,
-    /// Whether the first entry is wanted whose next part is not NULL.
+    /// Whether to read the first entry whose next part is not NULL.
     pub minimum: bool,
-    /// Whether the last entry is wanted.
+    /// Whether to read the last entry.
     pub maximum: bool,
     /// Ranges of the leading parts; empty for the whole index.
     pub ranges: Vec<IndexRange>,
@@ -140,7 +141,7 @@ pub struct IndexRange {
     pub low: Option<Bound>,
     /// Upper bound of the next part.
     pub high: Option<Bound>,
-    /// NOT IN: values that the next part does not have, nor NULL; without bounds.
+    /// For NOT IN: the next part is neither NULL nor one of these values. Such a range has no bounds.
     pub except: Vec<Expr>,
 }
 

@@ -21,7 +21,7 @@ const ROWS: u64 = 1_000_000;
 /// Rows of the large table for each of the small one.
 const SHARE: u64 = 10;
 
-/// Values of the n-th row of either table.
+/// A pseudo-random number below `among` for row `n`; each column has its own `salt`.
 fn part(n: u64, salt: u64, among: u64) -> u64 {
     value::mix(n ^ value::mix(salt)) % among.max(1)
 }

@@ -133,6 +133,7 @@ fn check_operands(table: &TableDef, expr: &PartitionExpr, wrong: &dyn Fn() -> Er
         PartitionExpr::Column(at) => table.columns.get(*at).map(|c| &c.ty),
         _ => None,
     };
+    // Whether an operand is a number; only columns can be anything else.
     let number = |e: &PartitionExpr| {
         kind(e).is_none_or(|ty| ty.is_integer() || matches!(ty.kind, Kind::Year))
     };
@@ -172,6 +173,7 @@ fn check_date_argument(
     function: crate::partition::expr::PartitionFunction,
 ) -> Result<()> {
     use crate::partition::expr::PartitionFunction as F;
+    // Functions of the time of day.
     let clock = matches!(
         function,
         F::Hour | F::Minute | F::Second | F::Microsecond | F::TimeToSec
