@@ -4,7 +4,7 @@
 use crate::common::{StoredRows, store_of, store_on, stored_rows};
 use porpoise_base::cancel::Cancel;
 use porpoise_base::disk::MemDisk;
-use porpoise_kv::{CommitPosition, Engine, Read, ScanRange, SpaceId};
+use porpoise_kv::{CommitPosition, Engine, Key, Read, ScanRange, SpaceId};
 use porpoise_kv_mem::KvMem;
 use porpoise_rows::catalog::{
     ColumnDefault, Event, EventSchedule, EventState, Expression, Table, TableDef,

@@ -600,6 +600,32 @@ mod tests {
     }
 
     #[test]
+    fn removals_that_have_changed_stay() {
+        let index = TextIndex::of_words(&FullText::default(), Collation::UTF8MB4_0900_AI_CI);
+        let (engine, space) = pending(&index);
+        let maintainer = Maintainer::new(engine.as_ref(), &index, space);
+        let removal = |generation| Removal {
+            generation,
+            live: false,
+        };
+        let key = Removal::key(&[1]);
+        let mut txn = engine.begin(TxnOptions::default()).unwrap();
+        let now = removal(1).encode();
+        txn.put(Key::new(space, &key), &now, Check::Blind).unwrap();
+        txn.commit().unwrap();
+        let left = || {
+            let mut txn = engine.begin(TxnOptions::default()).unwrap();
+            let read = maintainer.read(txn.as_mut(), REMOVALS, REMOVALS, usize::MAX);
+            read.unwrap().0.len()
+        };
+        let before = removal(0).encode();
+        maintainer.forget(&[(key.clone(), before)]).unwrap();
+        assert_eq!(left(), 1);
+        maintainer.forget(&[(key.clone(), now)]).unwrap();
+        assert_eq!(left(), 0);
+    }
+
+    #[test]
     fn only_one_transaction_writes_blocks() {
         let index = TextIndex::of_words(&FullText::default(), Collation::UTF8MB4_0900_AI_CI);
         let (engine, space) = pending(&index);
