@@ -42,12 +42,13 @@ pub(crate) enum WalkOutcome {
 }
 
 /// Options of a walk.
+#[derive(Clone, Copy)]
 pub(crate) struct WalkOptions {
-    /// Whether the records come in descending order.
+    /// Whether the last record comes first.
     pub(crate) reverse: bool,
-    /// Maximum number of records of one call.
+    /// Largest number of records before the walk pauses.
     pub(crate) step: usize,
-    /// What is prefetched of their versions.
+    /// The versions that are prefetched.
     pub(crate) prefetched: Prefetched,
 }
 
@@ -233,15 +234,19 @@ impl Index {
         guard: &'g Guard,
         visit: impl FnMut(Pinned<'g>) -> ControlFlow<()>,
     ) -> WalkOutcome {
-        // Versions of rows span several cache lines, those of index entries do not; spaces with a
-        // hash index usually hold rows.
-        let lines = if self.hash.is_some() { ROW_LINES } else { 1 };
         let options = WalkOptions {
             reverse,
             step,
-            prefetched: Prefetched::Lines(lines),
+            prefetched: self.prefetched_versions(),
         };
         self.walk_with(lower, upper, options, guard, visit)
+    }
+
+    /// The versions to prefetch in a walk that reads all of them.
+    pub(crate) fn prefetched_versions(&self) -> Prefetched {
+        // Versions of rows span several cache lines, those of index entries do not; spaces with a
+        // hash index usually hold rows.
+        Prefetched::Lines(if self.hash.is_some() { ROW_LINES } else { 1 })
     }
 
     /// As [`Index::walk`], with these options.
@@ -261,9 +266,7 @@ impl Index {
             upper,
             reverse: options.reverse,
         };
-        let WalkOptions {
-            step, prefetched, ..
-        } = options;
+        let (step, prefetched) = (options.step, options.prefetched);
         self.tree.walk(range, step, prefetched, guard, visit)
     }
 

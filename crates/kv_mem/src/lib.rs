@@ -30,6 +30,7 @@ mod metrics;
 mod pipeline;
 mod prefetch;
 mod protected;
+mod range_walk;
 mod reclaim;
 mod record;
 mod recovery;

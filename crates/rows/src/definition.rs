@@ -148,6 +148,8 @@ pub struct Column {
     pub explicit_collation: bool,
     /// GENERATED ALWAYS AS.
     pub generated: Option<Generated>,
+    /// INVISIBLE: `*` and INSERT without a list of columns leave it out.
+    pub invisible: bool,
 }
 
 /// An expression of a definition, as text. The columns that it reads cannot be renamed or dropped.
@@ -417,10 +419,15 @@ impl TableDef {
             .position(|c| c.name.eq_ignore_ascii_case(name) && !c.is_hidden())
     }
 
-    /// The columns that are not hidden, in order, with their positions.
-    pub fn visible_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+    /// The columns that statements can name, in order, with their positions.
+    pub fn named_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
         let all = self.columns.iter().enumerate();
         all.filter(|(_, c)| !c.is_hidden())
+    }
+
+    /// The columns that `*` stands for, in order, with their positions.
+    pub fn visible_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.named_columns().filter(|(_, c)| !c.invisible)
     }
 
     /// The name of the index that has a functional key part in this column.

@@ -239,8 +239,6 @@ const OWN_SYNTAX: &[(&str, &str, &str)] = &[
 
 /// Refused functions: name, call and number of the error.
 const REFUSED: &[(&str, &str, u16)] = &[
-    ("EXTRACTVALUE", "EXTRACTVALUE('<a>b</a>', '/a')", 1305),
-    ("UPDATEXML", "UPDATEXML('<a/>', '/a', 'b')", 1305),
     // Only in ON DUPLICATE KEY UPDATE.
     ("VALUES", "VALUES(a)", 1054),
     // Spatial functions: one stands for all.

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ast;
+mod deprecated;
 pub mod digest;
 mod error;
 pub mod keyword;
@@ -21,6 +22,7 @@ pub mod token;
 
 use bumpalo::Bump;
 
+pub use deprecated::Deprecation;
 pub use error::{ParseError, ParseErrorKind};
 pub use lexer::LexMode;
 
@@ -86,6 +88,8 @@ pub struct Parsed<'a> {
     pub end: usize,
     /// Offset after the semicolon, if more than white space and comments follows.
     pub rest: Option<usize>,
+    /// The deprecated syntax that it uses.
+    pub deprecated: &'a [Deprecation<'a>],
 }
 
 /// Parses the statement of `text` that begins at offset `start`.

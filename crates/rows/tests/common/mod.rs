@@ -79,6 +79,7 @@ impl Def {
             backfill: Value::Null,
             explicit_collation: false,
             generated: None,
+            invisible: false,
         });
         self
     }

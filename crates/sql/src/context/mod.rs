@@ -19,6 +19,7 @@ use crate::vars::{Settings, Values};
 use porpoise_access::{AuthId, Rights};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::Env;
+use porpoise_sql_parser::Deprecation;
 use porpoise_sql_parser::ast::TableName;
 use porpoise_types::{Level, Value, Warning};
 use std::cell::{Cell, RefCell};
@@ -104,6 +105,13 @@ impl StatementContext {
             code,
             message,
         });
+    }
+
+    /// Adds the warnings about deprecated syntax.
+    pub(crate) fn warn_deprecated(&self, deprecated: &[Deprecation<'_>]) {
+        for (code, message) in deprecated.iter().filter_map(Deprecation::warning) {
+            self.warn(code, message);
+        }
     }
 
     /// Adds a note.

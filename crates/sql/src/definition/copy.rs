@@ -74,11 +74,12 @@ fn column_like(column: &Column) -> ColumnSpec {
         comment: column.comment.clone(),
         explicit_collation: column.explicit_collation,
         generated: column.generated.clone(),
+        invisible: column.invisible,
     }
 }
 
 /// The columns of a table created from a query: columns of tables keep their defaults and comments;
-/// computed numeric columns that are never NULL get their type's implicit default.
+/// computed columns that are never NULL get their type's implicit default.
 pub fn columns_of(plan: &QueryPlan) -> Vec<ColumnSpec> {
     let shown = plan.columns.iter().zip(&plan.items);
     shown
@@ -89,6 +90,7 @@ pub fn columns_of(plan: &QueryPlan) -> Vec<ColumnSpec> {
                 nullable: Some(found.nullable || item.nullable),
                 auto_increment: false,
                 generated: None,
+                invisible: false,
                 ..column_like(found)
             },
             None => computed_column(column.name.clone(), item, &column.ty),
@@ -118,7 +120,12 @@ fn computed_column(name: String, item: &Expr, ty: &ColumnType) -> ColumnSpec {
             ColumnType::bigint()
         };
     }
-    let has_default = ty.is_numeric() && !item.nullable;
+    let has_default = !item.nullable
+        && (ty.is_numeric()
+            || matches!(ty.kind, Kind::Char | Kind::VarChar)
+            || matches!(ty.kind, Kind::Binary | Kind::VarBinary)
+            || matches!(ty.kind, Kind::Date | Kind::Time)
+            || matches!(ty.kind, Kind::DateTime | Kind::Timestamp));
     ColumnSpec {
         name,
         nullable: Some(item.nullable),
@@ -126,8 +133,9 @@ fn computed_column(name: String, item: &Expr, ty: &ColumnType) -> ColumnSpec {
         on_update_now: false,
         auto_increment: false,
         comment: String::new(),
-        explicit_collation: true,
+        explicit_collation: false,
         generated: None,
+        invisible: false,
         ty,
     }
 }

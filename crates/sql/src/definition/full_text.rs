@@ -100,7 +100,7 @@ pub fn aux_table(cx: &StatementContext, name: &str) -> Result<Arc<Table>> {
 pub fn stopword_table(cx: &StatementContext, variable: &str, name: &str) -> Result<Arc<Table>> {
     let wrong = || SqlError::wrong_variable_value(variable, name);
     let table = table_named(cx, name).ok_or_else(wrong)?;
-    let visible: Vec<_> = table.visible_columns().collect();
+    let visible: Vec<_> = table.named_columns().collect();
     match visible.as_slice() {
         [(_, column)] if column.name == "value" && column.ty.kind == Kind::VarChar => Ok(table),
         _ => Err(wrong()),
@@ -110,7 +110,7 @@ pub fn stopword_table(cx: &StatementContext, variable: &str, name: &str) -> Resu
 /// The words of a table of stopwords.
 fn words_of(cx: &StatementContext, variable: &str, name: &str) -> Result<Vec<String>> {
     let table = stopword_table(cx, variable, name)?;
-    let Some((at, column)) = table.visible_columns().next() else {
+    let Some((at, column)) = table.named_columns().next() else {
         return Ok(Vec::new());
     };
     let charset = column.ty.collation.charset();

@@ -68,6 +68,7 @@ impl SqlSession {
                 spec.columns.push(column);
             }
         }
+        definition::generated_key::add(&self.cx, &mut spec)?;
         let mode = match create.duplicates {
             OnDuplicateRow::Error => InsertMode::Plain,
             OnDuplicateRow::Ignore => InsertMode::Ignore,
@@ -136,6 +137,7 @@ impl SqlSession {
         text: &[u8],
     ) -> Result<Outcome> {
         let planned = self.plan_and_lock(|session, catalog| {
+            session.cx.calls_functions.set(false);
             let (source, reads) = session.plan_select(query, text, catalog)?;
             let columns = names.iter().map(|n| {
                 let at = table.column(n);
@@ -154,10 +156,9 @@ impl SqlSession {
                 target_source: Source::stored(table.clone(), None),
                 default_expressions: table.has_default_expressions(),
             };
-            Ok(Arc::new(Planned::new(
-                Plan::Insert(plan),
-                reads.uses.take(),
-            )))
+            let mut planned = Planned::new(Plan::Insert(plan), reads.uses.take());
+            planned.runs_programs = session.cx.calls_functions.get();
+            Ok(Arc::new(planned))
         })?;
         self.run_plan(&planned, &[], &mut NullSink)
     }

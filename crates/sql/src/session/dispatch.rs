@@ -1,6 +1,6 @@
 //! Dispatch of a parsed statement to the module that executes it.
 
-use super::{Outcome, SqlSession, lex_mode};
+use super::{Outcome, SqlSession, lex_mode, maintenance};
 use crate::{privileges, status, users};
 use bumpalo::Bump;
 use porpoise_access::Privileges;
@@ -39,6 +39,7 @@ impl SqlSession {
             Err(error) => return Err(SqlError::syntax(&error, text)),
         };
         self.cx.env.memory.note_arena(arena)?;
+        self.cx.warn_deprecated(parsed.deprecated);
         if let (false, Some(rest)) = (multi, parsed.rest) {
             return Err(SqlError::syntax_at(text, rest));
         }
@@ -158,12 +159,15 @@ impl SqlSession {
             | Statement::AlterDatabase(_)
             | Statement::DropDatabase { .. }
             | Statement::CreateTable(_)
-            | Statement::AlterTable(_)
             | Statement::RenameTable(_)
             | Statement::DropTable(_)
             | Statement::Truncate(_)
             | Statement::CreateIndex(_)
             | Statement::DropIndex(_) => self.define(statement, text),
+            Statement::AlterTable(alter) => match maintenance::clause(alter) {
+                Some(clause) => self.maintain_partitions(alter, clause, sink),
+                None => self.define(statement, text),
+            },
             Statement::User(_)
             | Statement::DropUser { .. }
             | Statement::RenameUser(_)
@@ -199,6 +203,10 @@ impl SqlSession {
             Statement::AlterRoutine(alter) => self.alter_routine(alter),
             Statement::Event(event) => self.event(event, text),
             Statement::Call(call) => self.call(call, values, types, sink),
+            Statement::Reset([first, rest @ ..]) if first.name.eq_ignore_ascii_case("PERSIST") => {
+                self.reset_persist(rest)
+            }
+            Statement::Shutdown => self.shut_down(),
             Statement::Signal(signal) => self.signal(signal, values, types),
             Statement::GetDiagnostics(get) => self.get_diagnostics(get, values, types),
             Statement::DropProgram {
@@ -242,6 +250,15 @@ impl SqlSession {
         }?;
         outcome.position = outcome.position.max(before);
         Ok(outcome)
+    }
+
+    /// SHUTDOWN.
+    fn shut_down(&mut self) -> Result<Outcome> {
+        if self.cx.server.begin_shutdown() {
+            Ok(Outcome::default())
+        } else {
+            Err(SqlError::not_supported("SHUTDOWN"))
+        }
     }
 
     fn kill(&mut self, query_only: bool, id: ValueRef<'_>) -> Result<Outcome> {
@@ -322,7 +339,6 @@ fn unsupported(statement: &Statement<'_>) -> SqlError {
         Statement::Binlog(_) => "BINLOG",
         Statement::ImportTable(_) => "IMPORT TABLE",
         Statement::Help(_) => "HELP",
-        Statement::Shutdown => "SHUTDOWN",
         Statement::Restart => "RESTART",
         Statement::Plugin { .. } => "INSTALL PLUGIN",
         _ => "this statement",

@@ -19,8 +19,10 @@
 use super::lex_mode;
 use super::prepared::size_of_plan;
 use super::routines::CallPlan;
+use super::statistics;
 use super::{Outcome, SqlSession};
 use crate::context::StatementContext;
+use crate::statements::digests::DigestId;
 use crate::status::{self, Counter};
 use bumpalo::Bump;
 use porpoise_base::interrupt;
@@ -30,7 +32,7 @@ use porpoise_sql_expr::error::Result;
 use porpoise_sql_expr::memory::SessionMemory;
 use porpoise_sql_parser::ast::{Call, Literal, Statement};
 use porpoise_sql_parser::digest::{Digest, LiteralKind, LiteralToken, Normalized};
-use porpoise_sql_parser::{LexMode, Literals, ParseOptions, parse_literal, parse_one};
+use porpoise_sql_parser::{Deprecation, LexMode, Literals, ParseOptions, parse_literal, parse_one};
 use porpoise_sql_plan::bind::literal;
 use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_types::{Charset, Collation, ColumnType, SqlMode, ValueRef};
@@ -91,7 +93,15 @@ impl PlanDependencies {
 
 /// How a text is executed.
 #[derive(Clone)]
-enum CachedPlan {
+struct CachedPlan {
+    action: CachedAction,
+    /// Warnings about deprecated syntax, given at each execution.
+    deprecated: Option<Arc<[(u16, String)]>>,
+}
+
+/// What a text does.
+#[derive(Clone)]
+enum CachedAction {
     /// By a plan.
     Plan(Arc<Planned>),
     /// As a CALL.
@@ -101,6 +111,7 @@ enum CachedPlan {
 struct Entry {
     normalized: Box<[u8]>,
     dependencies: PlanDependencies,
+    digest: DigestId,
     /// `None`: the text must be parsed and planned without the cache.
     plan: Option<CachedPlan>,
     _charge: Option<MemoryCharge>,
@@ -125,6 +136,7 @@ impl PlanCache {
         &mut self,
         key: u128,
         dependencies: PlanDependencies,
+        digest: DigestId,
         plan: Option<CachedPlan>,
         memory: &SessionMemory,
     ) {
@@ -140,6 +152,7 @@ impl PlanCache {
         let entry = Entry {
             normalized: self.digest.normalized().into(),
             dependencies,
+            digest,
             plan,
             _charge: charge,
         };
@@ -193,18 +206,24 @@ impl SqlSession {
         let known = cache.find(normalized.key);
         let fresh = known.filter(|e| e.dependencies.still_hold(&self.cx, version));
         let plan = match fresh {
-            Some(entry) => entry.plan.clone()?,
+            Some(entry) => {
+                self.work.digest = Some(entry.digest);
+                entry.plan.clone()?
+            }
             None => match self.plan_for(cache, normalized, arena, text, mode)? {
                 Ok(plan) => plan,
                 Err(error) => return Some(Err(error)),
             },
         };
         let values = parameters(cache.digest.literals(), arena, text, mode)?;
+        for (code, message) in plan.deprecated.iter().flat_map(|list| list.iter()) {
+            self.cx.warn(*code, message.clone());
+        }
         let rest = normalized.rest;
         let with_rest = |outcome: Outcome| Outcome { rest, ..outcome };
-        let plan = match plan {
-            CachedPlan::Plan(plan) => plan,
-            CachedPlan::Call(call) => {
+        let plan = match plan.action {
+            CachedAction::Plan(plan) => plan,
+            CachedAction::Call(call) => {
                 self.cx.counters.add(Counter::CallProcedure, 1);
                 return Some(self.run_call(&call, values, sink).map(with_rest));
             }
@@ -224,7 +243,7 @@ impl SqlSession {
     /// Plans a normalized text and stores the plan; `None` if the statement must be parsed and
     /// planned without the cache.
     fn plan_for(
-        &self,
+        &mut self,
         cache: &mut PlanCache,
         normalized: &Normalized,
         arena: &Bump,
@@ -232,6 +251,9 @@ impl SqlSession {
         mode: LexMode,
     ) -> Option<Result<CachedPlan>> {
         let catalog = self.cx.catalog();
+        let own = normalized.rest.and_then(|at| text.get(..at));
+        let digest = statistics::number(own.unwrap_or(text), &self.cx);
+        self.work.digest = Some(digest);
         let dependencies = PlanDependencies::of(&self.cx, catalog.version);
         let options = ParseOptions {
             mode,
@@ -242,7 +264,13 @@ impl SqlSession {
             if interrupt::check().is_err() {
                 return None;
             }
-            cache.insert(normalized.key, dependencies, None, &self.cx.env.memory);
+            cache.insert(
+                normalized.key,
+                dependencies,
+                digest,
+                None,
+                &self.cx.env.memory,
+            );
             return None;
         };
         let types = parameter_types(cache.digest.literals(), text, self.cx.settings.collation);
@@ -255,7 +283,7 @@ impl SqlSession {
             Statement::Call(call) => Ok(self.plan_call(call, &types)),
             statement => {
                 let plan = self.plan(statement, text, &types, &catalog);
-                plan.map(|plan| plan.map(|plan| CachedPlan::Plan(Arc::new(plan))))
+                plan.map(|plan| plan.map(|plan| CachedAction::Plan(Arc::new(plan))))
             }
         };
         let planned = match made {
@@ -263,14 +291,25 @@ impl SqlSession {
             Err(_) if interrupt::check().is_err() => return None,
             // With its literals in place it may be valid: `GROUP BY a + 1` groups `SELECT a + 1`.
             Err(_) => {
-                cache.insert(normalized.key, dependencies, None, &self.cx.env.memory);
+                cache.insert(
+                    normalized.key,
+                    dependencies,
+                    digest,
+                    None,
+                    &self.cx.env.memory,
+                );
                 return None;
             }
         };
-        let plan = planned.filter(|_| self.cx.may_keep_plan());
+        let kept = planned.filter(|_| self.cx.may_keep_plan());
+        let plan = kept.map(|action| CachedPlan {
+            action,
+            deprecated: deprecation_warnings(parsed.deprecated),
+        });
         cache.insert(
             normalized.key,
             dependencies,
+            digest,
             plan.clone(),
             &self.cx.env.memory,
         );
@@ -281,7 +320,7 @@ impl SqlSession {
 impl SqlSession {
     /// The plan of a CALL whose arguments are evaluated without queries and can be used again;
     /// `None` for others, and where there is no such procedure.
-    fn plan_call(&self, call: &Call<'_>, types: &[ColumnType]) -> Option<CachedPlan> {
+    fn plan_call(&self, call: &Call<'_>, types: &[ColumnType]) -> Option<CachedAction> {
         let (database, name) = self.cx.qualified(&call.name).ok()?;
         let routine = self.procedure(&database, &name).ok()?;
         let mut args = Vec::with_capacity(call.args.len());
@@ -291,8 +330,14 @@ impl SqlSession {
         }
         let is_whole = args.len() == call.args.len();
         let plan = is_whole.then(|| Arc::new(CallPlan { routine, args }));
-        plan.map(CachedPlan::Call)
+        plan.map(CachedAction::Call)
     }
+}
+
+/// The warnings about deprecated syntax; `None` without any.
+fn deprecation_warnings(deprecated: &[Deprecation<'_>]) -> Option<Arc<[(u16, String)]>> {
+    let warnings: Vec<_> = deprecated.iter().filter_map(Deprecation::warning).collect();
+    (!warnings.is_empty()).then(|| warnings.into())
 }
 
 /// The types of the parameters: those of the literals, except for the length of texts, on which no

@@ -2,8 +2,8 @@
 //! that wins (manual, "Type Conversion in Expression Evaluation", "Collation Coercibility in
 //! Expressions").
 
-use super::Expr;
-use porpoise_types::{Collation, ColumnType, Kind};
+use super::{Expr, ExprKind};
+use porpoise_types::{Collation, ColumnType, Kind, Value};
 
 /// Maximum number of characters of an expression's text.
 pub fn width(e: &Expr) -> u32 {
@@ -11,16 +11,19 @@ pub fn width(e: &Expr) -> u32 {
     let max = ty.collation.charset().max_len().max(1);
     match ty.kind {
         Kind::Char | Kind::VarChar | Kind::Binary | Kind::VarBinary => ty.length,
-        Kind::TinyInt => 4,
-        Kind::SmallInt | Kind::Year => 6,
-        Kind::MediumInt => 9,
-        Kind::Int => 11,
-        Kind::BigInt | Kind::Bit => 21,
+        Kind::TinyInt
+        | Kind::SmallInt
+        | Kind::MediumInt
+        | Kind::Int
+        | Kind::BigInt
+        | Kind::Bit
+        | Kind::Year => integer_width(e),
         Kind::Decimal => ty.length.saturating_add(2),
-        Kind::Float | Kind::Double => 23,
+        Kind::Float => 12,
+        Kind::Double => 22,
         Kind::Date => 10,
-        Kind::DateTime | Kind::Timestamp => 26,
-        Kind::Time => 17,
+        Kind::DateTime | Kind::Timestamp => 19 + fraction_width(ty),
+        Kind::Time => 10 + fraction_width(ty),
         Kind::Null => 0,
         Kind::Enum | Kind::Set => {
             let charset = ty.collation.charset();
@@ -32,6 +35,37 @@ pub fn width(e: &Expr) -> u32 {
             }
         }
         _ => ty.max_bytes() / max,
+    }
+}
+
+/// Characters of an integer: those of a literal with its sign, one of a truth value, or the most
+/// that the type has.
+fn integer_width(e: &Expr) -> u32 {
+    let digits = |n: u64| n.checked_ilog10().unwrap_or(0) + 1;
+    match e.as_const() {
+        Some(Value::Int(n)) => return digits(n.unsigned_abs()) + 1,
+        Some(Value::UInt(n)) => return digits(*n),
+        _ => {}
+    }
+    let is_column = matches!(e.kind, ExprKind::Column { .. });
+    let signed = u32::from(!e.ty.unsigned);
+    match e.ty.kind {
+        Kind::TinyInt => 3 + signed,
+        Kind::SmallInt => 5 + signed,
+        Kind::MediumInt => 8 + signed,
+        Kind::Int => 10 + signed,
+        Kind::Year if is_column => 4,
+        Kind::BigInt if is_column => 20,
+        Kind::BigInt if e.ty.length == 1 => 1,
+        _ => 21,
+    }
+}
+
+/// Characters of the fraction of a second, with its point.
+fn fraction_width(ty: &ColumnType) -> u32 {
+    match u32::from(ty.decimals) {
+        0 => 0,
+        digits => digits + 1,
     }
 }
 

@@ -212,9 +212,8 @@ fn week<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     } else {
         0
     };
-    Ok(int(c
-        .date(0)?
-        .map(|d| i64::from(d.week((mode & 7) as u8).1))))
+    let date = c.date(0)?.filter(|d| !d.is_zero());
+    Ok(int(date.map(|d| i64::from(d.week((mode & 7) as u8).1))))
 }
 
 fn year_week<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -223,7 +222,8 @@ fn year_week<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     } else {
         0
     };
-    Ok(int(c.date(0)?.map(|d| {
+    let date = c.date(0)?.filter(|d| !d.is_zero());
+    Ok(int(date.map(|d| {
         let (year, week) = d.week((mode & 7) as u8 | 2);
         i64::from(year) * 100 + i64::from(week)
     })))

@@ -255,7 +255,7 @@ fn inet6_ntoa<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 /// The text of an address; one that ends in an IPv4 address after 96 zero bits is printed with
-/// dots, which Rust does for mapped addresses only.
+/// dots, which Rust does for mapped addresses only. A single zero is shortened, too.
 fn ipv6_text(address: Ipv6Addr) -> String {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, high, low] if high != 0 => {
@@ -264,8 +264,24 @@ fn ipv6_text(address: Ipv6Addr) -> String {
                 Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))
             )
         }
-        _ => address.to_string(),
+        segments => {
+            let text = address.to_string();
+            match segments.iter().position(|s| *s == 0) {
+                Some(at) if !text.contains("::") => shortened(&segments, at),
+                _ => text,
+            }
+        }
     }
+}
+
+/// The text of an address with `::` in place of the segment at a position.
+fn shortened(segments: &[u16], zero: usize) -> String {
+    let join = |part: &[u16]| {
+        let texts: Vec<String> = part.iter().map(|s| format!("{s:x}")).collect();
+        texts.join(":")
+    };
+    let (before, after) = segments.split_at(zero);
+    join(before) + "::" + &join(after.get(1..).unwrap_or_default())
 }
 
 fn test_bytes<'a>(c: &Call<'_, 'a>, f: fn(&[u8]) -> bool) -> Result<ValueRef<'a>> {

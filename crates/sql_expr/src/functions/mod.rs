@@ -34,7 +34,7 @@ pub mod codes;
 mod compression;
 mod date_format;
 mod date_parse;
-mod digest;
+pub mod digest;
 mod gtid;
 pub mod hash;
 pub mod info;
@@ -46,8 +46,9 @@ pub mod regexp;
 pub mod strings;
 pub mod text;
 pub mod times;
-mod units;
+pub mod units;
 mod widths;
+mod xml;
 
 pub use crate::expr::function::{Call, Function, Nullable, TypeOf};
 pub use crate::expr::types::{common_collation, text_of, width};
@@ -57,7 +58,7 @@ use porpoise_types::{Collation, ColumnType, Kind};
 
 /// Every registered function.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    let files: [&'static [Function]; 22] = [
+    let files: [&'static [Function]; 23] = [
         binary_bits::FUNCTIONS,
         digest::FUNCTIONS,
         gtid::FUNCTIONS,
@@ -80,6 +81,7 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
         units::FUNCTIONS,
         calendar::FUNCTIONS,
         locks::FUNCTIONS,
+        xml::FUNCTIONS,
     ];
     files.into_iter().flatten()
 }

@@ -399,10 +399,40 @@ fn weight_string<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(text) = c.text(0)?.filter(|_| textual) else {
         return Ok(ValueRef::Null);
     };
-    let mut key = Vec::new();
-    c.collation(0).sort_key(text, &mut key);
-    Ok(c.keep(&key))
+    let limit = |at: usize| -> Result<usize> {
+        if at >= c.len() {
+            return Ok(0);
+        }
+        let given = c.int(at)?.unwrap_or(0);
+        Ok(usize::try_from(given).unwrap_or(0))
+    };
+    let (bytes, chars) = (limit(1)?, limit(2)?);
+    let fill = if limit(3)? & PAD_TO_LENGTH == 0 {
+        0
+    } else {
+        bytes
+    };
+    let collation = c.collation(0);
+    let longest = chars.saturating_mul(collation.weight_len()).max(bytes);
+    if let Some(null) = c.too_long(longest) {
+        return Ok(null);
+    }
+    let used = match chars {
+        0 => text,
+        _ => text
+            .get(..collation.charset().prefix_len(text, chars))
+            .unwrap_or(text),
+    };
+    let mut weights = Vec::new();
+    collation.weights(used, chars, fill, &mut weights);
+    if bytes > 0 {
+        weights.truncate(bytes);
+    }
+    Ok(c.keep(&weights))
 }
+
+/// The flag of WEIGHT_STRING() that fills the result to its length.
+const PAD_TO_LENGTH: usize = 0x80;
 
 const MAX_ARGUMENTS: usize = 65_535;
 
@@ -427,6 +457,6 @@ pub const FUNCTIONS: &[Function] = &[
     f!("CONV", (3, 3), |_, c| text_of(64, c), Always, conv, "A number in another base.", "CONV(-17, 10, -18)" => "-H"),
     f!("BIN", (1, 1), |_, c| text_of(64, c), IfArgument, |c| in_base(c, 2), "A number in base 2.", "BIN(12)" => "1100"),
     f!("OCT", (1, 1), |_, c| text_of(64, c), IfArgument, |c| in_base(c, 8), "A number in base 8.", "OCT(12)" => "14"),
-    f!("WEIGHT_STRING", (1, 1), long_blob, Always, weight_string, "The bytes by which a text is ordered; NULL for other types.", "HEX(WEIGHT_STRING(_binary'AB'))" => "4142"),
+    f!("WEIGHT_STRING", (1, 4), long_blob, Always, weight_string, "The bytes by which a text is ordered; NULL for other types.", "HEX(WEIGHT_STRING(_binary'AB'))" => "4142"),
     f!("LOAD_FILE", (1, 1), long_blob, Always, |_| Ok(ValueRef::Null), "The content of a file in `secure_file_priv`; the session evaluates it.", "LOAD_FILE('/etc/passwd') IS NULL" => "1"),
 ];

@@ -60,6 +60,12 @@ fn of_date<'a>(c: &Call<'_, 'a>, f: fn(Date) -> i64) -> Result<ValueRef<'a>> {
     Ok(c.date(0)?.map_or(ValueRef::Null, |d| ValueRef::Int(f(d))))
 }
 
+/// As [`of_date`]; NULL for a zero date.
+fn of_day<'a>(c: &Call<'_, 'a>, f: fn(Date) -> i64) -> Result<ValueRef<'a>> {
+    let date = c.date(0)?.filter(|d| !d.is_zero());
+    Ok(date.map_or(ValueRef::Null, |d| ValueRef::Int(f(d))))
+}
+
 fn of_time<'a>(c: &Call<'_, 'a>, f: fn(Time) -> i64) -> Result<ValueRef<'a>> {
     Ok(c.time(0)?.map_or(ValueRef::Null, |t| ValueRef::Int(f(t))))
 }
@@ -340,7 +346,7 @@ pub const FUNCTIONS: &[Function] = &[
     f!("DAYOFMONTH", (1, 1), bigint, Always, |c| of_date(c, |d| i64::from(d.day())), "The day of the month.", "DAYOFMONTH('2020-01-02')" => "2"),
     f!("DAYOFWEEK", (1, 1), bigint, Always, |c| of_date(c, |d| i64::from((d.weekday() + 1) % 7 + 1)), "1 is Sunday.", "DAYOFWEEK('2020-01-05')" => "1"),
     f!("WEEKDAY", (1, 1), bigint, Always, |c| of_date(c, |d| i64::from(d.weekday())), "0 is Monday.", "WEEKDAY('2020-01-06')" => "0"),
-    f!("DAYOFYEAR", (1, 1), bigint, Always, |c| of_date(c, |d| i64::from(d.day_of_year())), "The day of the year.", "DAYOFYEAR('2020-02-01')" => "32"),
+    f!("DAYOFYEAR", (1, 1), bigint, Always, |c| of_day(c, |d| i64::from(d.day_of_year())), "The day of the year.", "DAYOFYEAR('2020-02-01')" => "32"),
     f!("DAYNAME", (1, 1), |_, c| text_of(9, c), Always, dayname, "The name of the weekday.", "DAYNAME('2020-01-06')" => "Monday"),
     f!("MONTHNAME", (1, 1), |_, c| text_of(9, c), Always, monthname, "The name of the month.", "MONTHNAME('2020-01-06')" => "January"),
     f!("HOUR", (1, 1), bigint, Always, |c| of_time(c, |t| i64::from(t.hour())), "The hour.", "HOUR('10:05:03')" => "10"),
@@ -348,7 +354,7 @@ pub const FUNCTIONS: &[Function] = &[
     f!("SECOND", (1, 1), bigint, Always, |c| of_time(c, |t| i64::from(t.second())), "The second.", "SECOND('10:05:03')" => "3"),
     f!("MICROSECOND", (1, 1), bigint, Always, |c| of_time(c, |t| i64::from(t.micros())), "The microsecond.", "MICROSECOND('10:05:03.000007')" => "7"),
     f!("TIME_TO_SEC", (1, 1), bigint, Always, |c| of_time(c, seconds), "A time in seconds.", "TIME_TO_SEC('01:00:01')" => "3601"),
-    f!("TO_DAYS", (1, 1), bigint, Always, |c| of_date(c, |d| d.to_days()), "Days since year 0.", "TO_DAYS('2007-10-07')" => "733321"),
+    f!("TO_DAYS", (1, 1), bigint, Always, |c| of_day(c, |d| d.to_days()), "Days since year 0.", "TO_DAYS('2007-10-07')" => "733321"),
     f!("LAST_DAY", (1, 1), date_type, Always, last_day, "The last day of the month.", "LAST_DAY('2020-02-05')" => "2020-02-29"),
     f!("DATEDIFF", (2, 2), bigint, Always, datediff, "Days between two dates.", "DATEDIFF('2020-03-01', '2020-02-01')" => "29"),
     f!("UNIX_TIMESTAMP", (0, 1), unix_type, Always, unix_timestamp, "Seconds since 1970 UTC.", "UNIX_TIMESTAMP(FROM_UNIXTIME(86400))" => "86400"),

@@ -61,7 +61,7 @@ pub struct CharUsing<'a> {
     pub charset: Ident<'a>,
 }
 
-/// `WEIGHT_STRING(expr [AS CHAR(n) | AS BINARY(n)])`
+/// `WEIGHT_STRING(expr [AS CHAR(n) | AS BINARY(n)])`, `WEIGHT_STRING(expr, bytes, chars, flags)`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeightString<'a> {
     /// The text.
@@ -70,6 +70,8 @@ pub struct WeightString<'a> {
     pub binary: bool,
     /// n, if given.
     pub length: Option<u64>,
+    /// Length of the result, number of characters, and flags, if given.
+    pub limits: Option<[u64; 3]>,
 }
 
 /// The response of a JSON function ON EMPTY or ON ERROR.

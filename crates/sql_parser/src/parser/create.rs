@@ -127,10 +127,10 @@ impl<'a> Parser<'a> {
             let default = self.eat_kw(Kw::DEFAULT);
             let option = if self.eat_charset_words() {
                 self.opt_eq();
-                DatabaseOption::Charset(self.name_or_default()?)
+                DatabaseOption::Charset(self.charset_or_default()?)
             } else if self.eat_kw(Kw::COLLATE) {
                 self.opt_eq();
-                DatabaseOption::Collate(self.name_or_default()?)
+                DatabaseOption::Collate(self.collation_or_default()?)
             } else if self.eat_kw(Kw::ENCRYPTION) {
                 self.opt_eq();
                 DatabaseOption::Encryption(self.string()?)

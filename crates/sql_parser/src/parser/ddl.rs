@@ -105,7 +105,7 @@ impl<'a> Parser<'a> {
                 if !self.eat_charset_words() {
                     return self.error();
                 }
-                let charset = self.name_or_default()?;
+                let charset = self.charset_or_default()?;
                 let collation = if self.eat_kw(Kw::COLLATE) {
                     Some(self.ident_or_string()?)
                 } else {

@@ -9,6 +9,7 @@ use bumpalo::collections::Vec as BumpVec;
 use super::super::ast::{
     Binary, BinaryOp, Chain, Collate, Expr, ExprKind, LogicalOp, Query, UnaryOp,
 };
+use super::super::deprecated::Deprecation;
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
 use super::{PResult, Parser};
@@ -143,6 +144,13 @@ impl<'a> Parser<'a> {
             }
         };
         self.advance();
+        match (token.kind, token.keyword) {
+            (K::Bang, _) => self.note_deprecated(Deprecation::Replaced("!", "NOT")),
+            (K::Word, Kw::BINARY) => {
+                self.note_deprecated(Deprecation::Replaced("BINARY expr", "CAST"));
+            }
+            _ => {}
+        }
         let operand = self.expr_at(operand)?;
         let span = Span::new(token.start, self.last_end);
         Ok(Expr {
@@ -241,8 +249,20 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn logical(&mut self, first: Expr<'a>, op: LogicalOp, level: u8) -> PResult<Expr<'a>> {
+    /// Takes a logical operator.
+    fn advance_logical(&mut self) {
+        match self.token.kind {
+            K::AndAnd => self.note_deprecated(Deprecation::Replaced("&&", "AND")),
+            K::OrOr => {
+                self.note_deprecated(Deprecation::Replaced("|| as a synonym for OR", "OR"));
+            }
+            _ => {}
+        }
         self.advance();
+    }
+
+    fn logical(&mut self, first: Expr<'a>, op: LogicalOp, level: u8) -> PResult<Expr<'a>> {
+        self.advance_logical();
         let second = self.expr_at(level + 1)?;
         if !matches!(self.infix(), Infix::Logical(next, _) if next == op) {
             let terms: &'a [Expr<'a>] = self.arena.alloc([first, second]);
@@ -252,7 +272,7 @@ impl<'a> Parser<'a> {
         terms.push(first);
         terms.push(second);
         while matches!(self.infix(), Infix::Logical(next, _) if next == op) {
-            self.advance();
+            self.advance_logical();
             terms.push(self.expr_at(level + 1)?);
         }
         let terms = terms.into_bump_slice();

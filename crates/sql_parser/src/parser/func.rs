@@ -4,6 +4,7 @@ use super::super::ast::{
     AssignUserVar, Case, Expr, ExprKind, Func, Ident, IntervalArith, IntervalUnit, JsonPath,
     Literal, SystemVar, VarScope, Window,
 };
+use super::super::deprecated::Deprecation;
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
 use super::expr::IntervalOperand;
@@ -47,6 +48,7 @@ impl<'a> Parser<'a> {
             K::UserVar => {
                 let name = self.user_var()?;
                 if self.eat(K::Assign) {
+                    self.note_deprecated(Deprecation::Assignment);
                     let value = self.expr()?;
                     let node = self.alloc(AssignUserVar { name, value });
                     return Ok(self.node(start, ExprKind::AssignUserVar(node)));
@@ -231,6 +233,9 @@ impl<'a> Parser<'a> {
                     func.separator = Some(self.string()?);
                 }
             }
+        }
+        if is("FOUND_ROWS") {
+            self.note_deprecated(Deprecation::FoundRows);
         }
         if let Some((least, most)) = super::arity::grammar_arguments(&func)
             && !(func.star || (least..=most).contains(&func.args.len()))

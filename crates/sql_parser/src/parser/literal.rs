@@ -3,6 +3,7 @@
 use bumpalo::collections::Vec as BumpVec;
 
 use super::super::ast::{Expr, ExprKind, IntroducedString, Literal};
+use super::super::deprecated::Deprecation;
 use super::super::token::{Span, Token, TokenKind as K};
 use super::{PResult, Parser};
 
@@ -58,6 +59,7 @@ impl<'a> Parser<'a> {
         let literal = match token.kind {
             K::String => return self.string().map(Literal::String),
             K::NationalString => {
+                self.note_deprecated(Deprecation::National);
                 let bytes = self.string()?;
                 return Ok(Literal::Introduced(self.alloc(IntroducedString {
                     charset: "utf8mb3",
@@ -85,6 +87,7 @@ impl<'a> Parser<'a> {
         } else {
             name
         };
+        self.note_charset(charset);
         let literal = self.token;
         let bytes = match literal.kind {
             K::String => self.string()?,
@@ -183,7 +186,7 @@ impl<'a> Parser<'a> {
         text.get(2..end).unwrap_or_default()
     }
 
-    fn decode_hex(&self, token: Token) -> &'a [u8] {
+    pub(super) fn decode_hex(&self, token: Token) -> &'a [u8] {
         let digits = self.digits(token);
         let value = |digit: u8| (digit as char).to_digit(16).unwrap_or(0) as u8;
         let mut bytes = BumpVec::with_capacity_in(digits.len().div_ceil(2), self.arena);

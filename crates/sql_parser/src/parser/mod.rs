@@ -48,6 +48,7 @@ use bumpalo::collections::Vec as BumpVec;
 use porpoise_base::interrupt::Pacer;
 
 use super::ast::{ColumnName, Ident, TableName};
+use super::deprecated::Deprecation;
 use super::error::{ParseError, ParseErrorKind};
 use super::keyword::Keyword;
 use super::lexer::{LexMode, Lexer};
@@ -93,6 +94,8 @@ pub(crate) struct Parser<'a> {
     pacer: Pacer,
     /// An INTO found inside a SELECT, before its FROM.
     into: Option<&'a super::ast::Into<'a>>,
+    /// Deprecated syntax so far.
+    deprecated: BumpVec<'a, Deprecation<'a>>,
 }
 
 impl<'a> Parser<'a> {
@@ -132,7 +135,20 @@ impl<'a> Parser<'a> {
             program: None,
             pacer: Pacer::new(),
             into: None,
+            deprecated: BumpVec::new_in(arena),
         }
+    }
+
+    /// Notes a use of deprecated syntax.
+    #[cold]
+    fn note_deprecated(&mut self, deprecation: Deprecation<'a>) {
+        self.deprecated.push(deprecation);
+    }
+
+    /// The deprecated syntax so far.
+    fn take_deprecated(&mut self) -> &'a [Deprecation<'a>] {
+        let none = BumpVec::new_in(self.arena);
+        std::mem::replace(&mut self.deprecated, none).into_bump_slice()
     }
 
     /// Number of parameters so far.

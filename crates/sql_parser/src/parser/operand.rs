@@ -2,9 +2,17 @@
 //! names, and dispatch to functions with their own syntax.
 
 use super::super::ast::{Expr, ExprKind, Literal};
+use super::super::deprecated::Deprecation;
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
+
+/// `VALUES(column)` in ON DUPLICATE KEY UPDATE.
+const VALUES_FUNCTION: Deprecation<'static> = Deprecation::Replaced(
+    "VALUES function",
+    "an alias (INSERT INTO ... VALUES (...) AS alias) and replace VALUES(col) in the ON DUPLICATE KEY \
+     UPDATE clause with alias.col",
+);
 
 impl<'a> Parser<'a> {
     /// An operand whose first token is a keyword.
@@ -74,6 +82,7 @@ impl<'a> Parser<'a> {
                 self.advance();
                 let column = self.column_name()?;
                 self.expect(K::RightParen)?;
+                self.note_deprecated(VALUES_FUNCTION);
                 Ok(self.node(start, ExprKind::ValuesOf(self.alloc(column))))
             }
             _ => self.keyword_call(start, keyword),

@@ -121,7 +121,7 @@ impl<'a> Parser<'a> {
     /// An optional COLLATE after a type of a program.
     pub(super) fn collated(&mut self, mut ty: DataType<'a>) -> PResult<DataType<'a>> {
         if ty.collation.is_none() && self.eat_kw(Kw::COLLATE) {
-            ty.collation = Some(self.ident_or_string()?);
+            ty.collation = Some(self.collation_name()?);
             ty.span = Span::new(ty.span.start, self.last_end);
         }
         Ok(ty)

@@ -4,6 +4,7 @@ use super::super::ast::{
     ColumnName, Expr, ExprKind, Ident, Into, JsonPath, Limit, LockClause, LockWait, NamedWindow,
     OrderItem, Select, SelectItem, SelectOptions, TableName,
 };
+use super::super::deprecated::Deprecation;
 use super::super::keyword::Keyword as Kw;
 use super::super::token::Span;
 use super::super::token::TokenKind as K;
@@ -72,9 +73,15 @@ impl<'a> Parser<'a> {
                 Kw::SQL_SMALL_RESULT => options.small_result = true,
                 Kw::SQL_BIG_RESULT => options.big_result = true,
                 Kw::SQL_BUFFER_RESULT => options.buffer_result = true,
-                Kw::SQL_NO_CACHE => options.no_cache = true,
+                Kw::SQL_NO_CACHE => {
+                    options.no_cache = true;
+                    self.note_deprecated(Deprecation::NoCache);
+                }
                 Kw::SQL_CACHE => {}
-                Kw::SQL_CALC_FOUND_ROWS => options.calc_found_rows = true,
+                Kw::SQL_CALC_FOUND_ROWS => {
+                    options.calc_found_rows = true;
+                    self.note_deprecated(Deprecation::CalcFoundRows);
+                }
                 _ => return options,
             }
             self.advance();

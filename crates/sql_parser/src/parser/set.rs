@@ -60,16 +60,16 @@ impl<'a> Parser<'a> {
         let assigned = matches!(self.peek().kind, K::Eq | K::Assign);
         if self.is_kw(Kw::NAMES) && !assigned {
             self.advance();
-            let charset = self.name_or_default()?;
+            let charset = self.charset_or_default()?;
             let collation = if self.eat_kw(Kw::COLLATE) {
-                Some(self.ident_or_string()?)
+                Some(self.collation_name()?)
             } else {
                 None
             };
             return Ok(SetItem::Names { charset, collation });
         }
         if !assigned && self.eat_charset_words() {
-            return Ok(SetItem::Charset(self.name_or_default()?));
+            return Ok(SetItem::Charset(self.charset_or_default()?));
         }
         self.set_named(VarScope::Default)
     }

@@ -208,8 +208,15 @@ impl<'a> Parser<'a> {
             expr,
             binary: false,
             length: None,
+            limits: None,
         };
-        if self.eat_kw(Kw::AS) {
+        if self.eat(K::Comma) {
+            let bytes = self.weight_limit()?;
+            self.expect(K::Comma)?;
+            let chars = self.weight_limit()?;
+            self.expect(K::Comma)?;
+            node.limits = Some([bytes, chars, self.weight_limit()?]);
+        } else if self.eat_kw(Kw::AS) {
             node.binary = match self.eat_any_kw(&[Kw::BINARY, Kw::CHAR]) {
                 Some(word) => word == Kw::BINARY,
                 None => return self.error(),
@@ -219,6 +226,19 @@ impl<'a> Parser<'a> {
             self.expect(K::RightParen)?;
         }
         Ok(ExprKind::WeightString(self.alloc(node)))
+    }
+
+    /// A number in decimal or hexadecimal digits.
+    fn weight_limit(&mut self) -> PResult<u64> {
+        if !self.is(K::HexNumber) {
+            return self.uint();
+        }
+        let token = self.advance();
+        let bytes = self.decode_hex(token);
+        if bytes.len() > 8 {
+            return self.error_at(token.span());
+        }
+        Ok(bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b)))
     }
 
     /// `MATCH (a, b) AGAINST (expr mode)`

@@ -37,6 +37,7 @@ impl<'a> Parser<'a> {
             start,
             end,
             rest,
+            deprecated: self.take_deprecated(),
         })
     }
 

@@ -336,11 +336,11 @@ impl<'a> Parser<'a> {
         }
         if self.eat_charset_words() {
             self.opt_eq();
-            return Ok(Some(TableOption::Charset(self.name_or_default()?)));
+            return Ok(Some(TableOption::Charset(self.charset_or_default()?)));
         }
         if self.eat_kw(Kw::COLLATE) {
             self.opt_eq();
-            return Ok(Some(TableOption::Collate(self.name_or_default()?)));
+            return Ok(Some(TableOption::Collate(self.collation_or_default()?)));
         }
         if default { self.error() } else { Ok(None) }
     }

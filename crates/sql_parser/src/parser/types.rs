@@ -1,9 +1,13 @@
 //! Data types, character sets, collations.
 
 use super::super::ast::{DataType, Ident, TypeKind};
+use super::super::deprecated::Deprecation;
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
 use super::{PResult, Parser};
+
+/// The replacement of ASCII and UNICODE.
+const CHARSET_CLAUSE: &str = "CHARACTER SET charset_name";
 
 impl DataType<'_> {
     /// A type without any attribute.
@@ -56,8 +60,36 @@ impl<'a> Parser<'a> {
             return self.error();
         }
         self.type_attributes(&mut ty)?;
+        self.note_deprecated_numbers(&ty, keyword);
         ty.span = Span::new(start, self.last_end);
         Ok(ty)
+    }
+
+    /// Notes deprecated attributes of a number's type.
+    fn note_deprecated_numbers(&mut self, ty: &DataType<'a>, keyword: Kw) {
+        use TypeKind as T;
+        let explicit = ty.length.is_some() && !matches!(keyword, Kw::BOOL | Kw::BOOLEAN);
+        match ty.kind {
+            T::TinyInt | T::SmallInt | T::MediumInt | T::Int | T::BigInt if explicit => {
+                self.note_deprecated(Deprecation::IntegerWidth);
+            }
+            T::Year if explicit => {
+                self.note_deprecated(Deprecation::Replaced("YEAR(4)", "YEAR"));
+            }
+            T::Float | T::Double | T::Real if ty.decimals.is_some() => {
+                self.note_deprecated(Deprecation::FloatDigits);
+            }
+            _ => {}
+        }
+        match ty.kind {
+            T::Float | T::Double | T::Real | T::Decimal if ty.unsigned && !ty.zerofill => {
+                self.note_deprecated(Deprecation::FloatUnsigned);
+            }
+            T::Year if ty.unsigned && !ty.zerofill => {
+                self.note_deprecated(Deprecation::YearUnsigned);
+            }
+            _ => {}
+        }
     }
 
     /// `NATIONAL CHAR`, `NCHAR VARYING` and the like, which are in utf8mb3.
@@ -81,6 +113,7 @@ impl<'a> Parser<'a> {
             name: "utf8mb3",
             span: self.token.span(),
         });
+        self.note_deprecated(Deprecation::National);
         Ok(())
     }
 
@@ -119,15 +152,23 @@ impl<'a> Parser<'a> {
                 Kw::ZEROFILL if numeric => {
                     ty.zerofill = true;
                     ty.unsigned = true;
+                    self.note_deprecated(Deprecation::Zerofill);
                 }
-                Kw::BINARY if text => ty.binary = true,
+                Kw::BINARY if text => {
+                    ty.binary = true;
+                    let replacement = "a CHARACTER SET clause with _bin collation";
+                    let what = "BINARY as attribute of a type";
+                    self.note_deprecated(Deprecation::Replaced(what, replacement));
+                }
                 Kw::ASCII if text => {
+                    self.note_deprecated(Deprecation::Replaced("ASCII", CHARSET_CLAUSE));
                     ty.charset = Some(Ident {
                         name: "latin1",
                         span: self.token.span(),
                     })
                 }
                 Kw::UNICODE if text => {
+                    self.note_deprecated(Deprecation::Replaced("UNICODE", CHARSET_CLAUSE));
                     ty.charset = Some(Ident {
                         name: "ucs2",
                         span: self.token.span(),
@@ -148,7 +189,7 @@ impl<'a> Parser<'a> {
                 }
                 Kw::COLLATE if text => {
                     self.advance();
-                    ty.collation = Some(self.ident_or_string()?);
+                    ty.collation = Some(self.collation_name()?);
                     continue;
                 }
                 _ => return Ok(()),
@@ -162,15 +203,43 @@ impl<'a> Parser<'a> {
         if self.is_kw(Kw::DEFAULT) {
             return self.error();
         }
-        self.ident_or_string()
+        let name = self.ident_or_string()?;
+        self.note_charset(name.name);
+        Ok(name)
     }
 
-    /// A name, or DEFAULT.
-    pub(super) fn name_or_default(&mut self) -> PResult<Option<Ident<'a>>> {
+    /// Notes the name of a character set if it is deprecated.
+    pub(super) fn note_charset(&mut self, name: &'a str) {
+        let deprecation = Deprecation::Charset(name);
+        if deprecation.warning().is_some() {
+            self.note_deprecated(deprecation);
+        }
+    }
+
+    /// The name of a collation.
+    pub(super) fn collation_name(&mut self) -> PResult<Ident<'a>> {
+        let name = self.ident_or_string()?;
+        let deprecation = Deprecation::Collation(name.name);
+        if deprecation.warning().is_some() {
+            self.note_deprecated(deprecation);
+        }
+        Ok(name)
+    }
+
+    /// The name of a character set, or DEFAULT.
+    pub(super) fn charset_or_default(&mut self) -> PResult<Option<Ident<'a>>> {
         if self.eat_kw(Kw::DEFAULT) {
             return Ok(None);
         }
-        self.ident_or_string().map(Some)
+        self.charset_name().map(Some)
+    }
+
+    /// The name of a collation, or DEFAULT.
+    pub(super) fn collation_or_default(&mut self) -> PResult<Option<Ident<'a>>> {
+        if self.eat_kw(Kw::DEFAULT) {
+            return Ok(None);
+        }
+        self.collation_name().map(Some)
     }
 }
 

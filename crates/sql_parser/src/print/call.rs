@@ -172,6 +172,10 @@ impl Printer {
                     self.number(length);
                     self.put(")");
                 }
+                for limit in node.limits.iter().flatten() {
+                    self.put(", ");
+                    self.number(*limit);
+                }
                 self.put(")");
             }
             ExprKind::JsonValue(node) => self.json_value(node),

@@ -1,5 +1,6 @@
 //! Literals: their values and natural types (manual, "Literal Values").
 
+use super::nodes::cast_to;
 use crate::error::{Result, SqlError};
 use crate::expr::{Coercibility, Expr};
 use crate::parse::ast::Literal;
@@ -115,14 +116,17 @@ fn date(text: &[u8], mode: SqlMode) -> Result<Expr> {
 fn fsp_of(text: &[u8]) -> u8 {
     let digits = text.rsplit(|b| *b == b'.').next().unwrap_or_default();
     if text.contains(&b'.') {
-        u8::try_from(digits.len().min(6)).unwrap_or(6)
+        // A time zone offset may follow.
+        let digits = digits.iter().take_while(|b| b.is_ascii_digit()).count();
+        u8::try_from(digits.min(6)).unwrap_or(6)
     } else {
         0
     }
 }
 
 fn time(text: &[u8]) -> Result<Expr> {
-    let parsed = Time::parse(text).ok_or_else(|| incorrect("TIME", text))?;
+    let parsed = Time::parse(text).filter(|p| !p.truncated && !p.clipped);
+    let parsed = parsed.ok_or_else(|| incorrect("TIME", text))?;
     Ok(temporal(
         Value::Time(parsed.value),
         ColumnType::time(fsp_of(text)),
@@ -131,15 +135,17 @@ fn time(text: &[u8]) -> Result<Expr> {
 
 fn timestamp(text: &[u8], mode: SqlMode) -> Result<Expr> {
     let parsed = DateTime::parse(text, DateRules::of(mode));
-    let parsed = parsed.filter(|_| {
-        text.iter()
-            .any(|b| !b.is_ascii_digit() && !b"-/".contains(b))
+    let parsed = parsed.filter(|p| {
+        let marked = |b: &u8| !b.is_ascii_digit() && !b"-/".contains(b);
+        !p.truncated && text.iter().any(marked)
     });
     let parsed = parsed.ok_or_else(|| incorrect("DATETIME", text))?;
-    Ok(temporal(
-        Value::DateTime(parsed.value),
-        ColumnType::datetime(fsp_of(text)),
-    ))
+    let ty = ColumnType::datetime(fsp_of(text));
+    if parsed.offset.is_some() {
+        // The value depends on the session's time zone.
+        return Ok(cast_to(string(text, Collation::UTF8MB4_GENERAL_CI), ty));
+    }
+    Ok(temporal(Value::DateTime(parsed.value), ty))
 }
 
 fn temporal(value: Value, ty: ColumnType) -> Expr {

@@ -22,6 +22,11 @@ pub(super) fn text_literal(text: &str) -> Expr {
     )
 }
 
+/// A whole number.
+fn int_literal(value: i64) -> Expr {
+    Expr::constant(Value::Int(value), ColumnType::bigint())
+}
+
 impl Binder<'_> {
     /// Binds an expression that has its own syntax. Error 1235 for unsupported ones.
     pub(super) fn special(&mut self, kind: &ast::ExprKind<'_>) -> Result<Expr> {
@@ -63,16 +68,18 @@ impl Binder<'_> {
             }
             A::WeightString(w) => {
                 let mut arg = self.expr(&w.expr)?;
-                if let Some(length) = w.length {
-                    let length = u32::try_from(length).unwrap_or(u32::MAX);
-                    let ty = if w.binary {
-                        ColumnType::binary(length)
-                    } else {
-                        ColumnType::char(length, arg.ty.collation)
-                    };
-                    arg = cast_to(arg, ty);
+                let mut limits = w.limits.unwrap_or_default();
+                match w.length {
+                    Some(length) if w.binary => {
+                        let length = u32::try_from(length).unwrap_or(u32::MAX);
+                        arg = cast_to(arg, ColumnType::binary(length));
+                    }
+                    Some(length) => limits = [0, length, 0],
+                    None => {}
                 }
-                self.call("WEIGHT_STRING", vec![arg])
+                let limits = limits.map(|n| int_literal(i64::try_from(n).unwrap_or(i64::MAX)));
+                let args = std::iter::once(arg).chain(limits).collect();
+                self.call("WEIGHT_STRING", args)
             }
             A::TimestampArith(t) => self.timestamp_arith(t),
             A::GetFormat(kind, region) => {

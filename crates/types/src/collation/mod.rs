@@ -36,6 +36,7 @@ mod uca_language;
 mod uca_levels;
 mod uca_pad;
 mod unicode_form;
+mod weights;
 
 pub use ascii::AsciiEquality;
 pub use charset::Charset;

@@ -45,6 +45,7 @@ pub(super) fn write_table(w: &mut Writer, t: &TableDef) {
     write_placement(w, t);
     write_expressions(w, t);
     write_full_text(w, t);
+    write_invisible_columns(w, t);
 }
 
 fn write_expression(w: &mut Writer, e: &Expression) {
@@ -165,6 +166,9 @@ pub(super) fn read_table(r: &mut Reader<'_>, version: u8) -> Result<TableDef> {
     if version >= 7 {
         read_full_text(r, &mut table)?;
     }
+    if version >= 8 {
+        read_invisible_columns(r, &mut table)?;
+    }
     Ok(table)
 }
 
@@ -245,6 +249,7 @@ fn read_column(r: &mut Reader<'_>) -> Result<Column> {
         backfill: r.value()?,
         explicit_collation: r.bool()?,
         generated: None,
+        invisible: false,
     })
 }
 
@@ -367,6 +372,28 @@ fn read_full_text(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
     let is_inconsistent = |i: &Index| i.is_full_text() != i.full_text.is_some();
     if t.indexes.iter().any(is_inconsistent) {
         return Err(Error::corrupt("settings that do not suit an index"));
+    }
+    Ok(())
+}
+
+/// Positions of the INVISIBLE columns: since format 8.
+fn write_invisible_columns(w: &mut Writer, t: &TableDef) {
+    let columns = t.columns.iter().enumerate();
+    let invisible: Vec<usize> = columns
+        .filter(|(_, c)| c.invisible)
+        .map(|(at, _)| at)
+        .collect();
+    w.list(&invisible, |w, at| {
+        w.u32(u32::try_from(*at).unwrap_or(u32::MAX));
+    });
+}
+
+fn read_invisible_columns(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
+    for at in r.list(|r| Ok(r.u32()? as usize))? {
+        let Some(column) = t.columns.get_mut(at) else {
+            return Err(Error::corrupt("an INVISIBLE column that does not exist"));
+        };
+        column.invisible = true;
     }
     Ok(())
 }
