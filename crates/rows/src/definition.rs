@@ -272,7 +272,7 @@ pub enum IndexKind {
     Unique,
     /// A non-unique index.
     Plain,
-    /// A FULLTEXT index: an entry for each word of a row ([`crate::text_index`]).
+    /// A FULLTEXT index, an inverted one ([`crate::text_index`]).
     FullText,
 }
 
@@ -295,7 +295,13 @@ pub struct FullText {
     pub max_chars: u32,
     /// Words that are not indexed; `None` for InnoDB's default list.
     pub stopwords: Option<Vec<String>>,
+    /// Format version of the entries ([`TEXT_ENTRY_FORMAT_VERSION`]).
+    pub entry_version: u8,
 }
+
+/// Version of the format of FULLTEXT indexes' entries that is written. Version 1 had an entry for each
+/// word of a row; such indexes are built anew when the database is opened.
+pub const TEXT_ENTRY_FORMAT_VERSION: u8 = 2;
 
 impl Default for FullText {
     fn default() -> FullText {
@@ -304,6 +310,7 @@ impl Default for FullText {
             min_chars: 3,
             max_chars: 84,
             stopwords: None,
+            entry_version: TEXT_ENTRY_FORMAT_VERSION,
         }
     }
 }

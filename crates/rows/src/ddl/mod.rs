@@ -39,6 +39,7 @@ mod spaces;
 mod spec;
 mod tables;
 mod temporary;
+mod text_build;
 mod triggers;
 mod views;
 pub(crate) mod walk;

@@ -122,6 +122,7 @@ impl SqlSession {
                 Ok(lines)
             }
             MaintainKind::Optimize => {
+                self.cx.server.db.optimize_text_indexes(table)?;
                 // MySQL's text; space is reclaimed without it.
                 let text = "Table does not support optimize, doing recreate + analyze instead";
                 Ok(vec![("note", text.to_owned()), ok])

@@ -164,8 +164,12 @@ impl SqlSession {
                 Err(SqlError::wrong_variable_value(variable.name, text))
             }
             ("character_set_client", VarValue::Text(name)) => client_charset(name).map(drop),
-            (full_text::STOPWORD_TABLE, VarValue::Text(name)) => {
-                full_text::stopword_table(&self.cx, name).map(drop)
+            (
+                named @ (full_text::STOPWORD_TABLE | full_text::USER_STOPWORD_TABLE),
+                VarValue::Text(name),
+            ) if !name.is_empty() => full_text::stopword_table(&self.cx, named, name).map(drop),
+            (full_text::AUX_TABLE, VarValue::Text(name)) if !name.is_empty() => {
+                full_text::aux_table(&self.cx, name).map(drop)
             }
             ("init_connect", VarValue::Text(text)) if !text.is_empty() => {
                 Err(SqlError::wrong_variable_value(variable.name, text))

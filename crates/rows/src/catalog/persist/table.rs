@@ -4,7 +4,7 @@ use crate::bytes::{Reader, Writer};
 use crate::definition::{
     CheckConstraint, Colocate, Column, ColumnDefault, ColumnId, Expression, FkAction, ForeignKey,
     FullText, Generated, GeneratedKind, Index, IndexKind, IndexPart, IndexState, LayoutDef,
-    TableDef, TableId, TableOptions,
+    TEXT_ENTRY_FORMAT_VERSION, TableDef, TableId, TableOptions,
 };
 use crate::error::{Error, Result};
 use porpoise_kv::{CounterId, SpaceId};
@@ -325,7 +325,9 @@ fn write_full_text(w: &mut Writer, t: &TableDef) {
         });
         w.u32(settings.min_chars);
         w.u32(settings.max_chars);
-        w.bool(settings.stopwords.is_some());
+        // The first version of entries had a truth value here.
+        let version = settings.entry_version.saturating_sub(1);
+        w.u8(version << 1 | u8::from(settings.stopwords.is_some()));
         if let Some(words) = &settings.stopwords {
             w.list(words, |w, word| w.str(word));
         }
@@ -340,7 +342,14 @@ fn read_full_text(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
             size => TextParser::Ngrams(size),
         };
         let (min_chars, max_chars) = (r.u32()?, r.u32()?);
-        let stopwords = if r.bool()? {
+        let flags = r.u8()?;
+        let entry_version = (flags >> 1) + 1;
+        if entry_version > TEXT_ENTRY_FORMAT_VERSION {
+            return Err(Error::Corrupt(format!(
+                "entries of a FULLTEXT index are of format version {entry_version}; this server reads versions 1 to {TEXT_ENTRY_FORMAT_VERSION}"
+            )));
+        }
+        let stopwords = if flags & 1 == 1 {
             Some(r.list(|r| r.str())?)
         } else {
             None
@@ -350,6 +359,7 @@ fn read_full_text(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
             min_chars,
             max_chars,
             stopwords,
+            entry_version,
         };
         Ok((at, settings))
     })?;
