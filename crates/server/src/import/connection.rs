@@ -2,9 +2,9 @@
 
 use crate::config::StartError;
 use porpoise_client::mysql::{Connection, Target};
-use porpoise_wire::mysql::Capabilities;
 use porpoise_client::{Error, Result};
 use porpoise_shell::sql::splitter::{Piece, Splitter};
+use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::client::result::{Event, Row};
 use std::io::{self, Read};
 use std::path::Path;
