@@ -204,10 +204,6 @@ impl SqlSession {
             Statement::AlterRoutine(alter) => self.alter_routine(alter),
             Statement::Event(event) => self.event(event, text),
             Statement::Call(call) => self.call(call, values, types, sink),
-            Statement::Reset([first, rest @ ..]) if first.name.eq_ignore_ascii_case("PERSIST") => {
-                self.reset_persist(rest)
-            }
-            Statement::Shutdown => self.shut_down(),
             Statement::Signal(signal) => self.signal(signal, values, types),
             Statement::GetDiagnostics(get) => self.get_diagnostics(get, values, types),
             Statement::DropProgram {
@@ -215,6 +211,17 @@ impl SqlSession {
                 if_exists,
                 name,
             } => self.drop_program(*kind, *if_exists, name),
+            other => self.server_statement(other),
+        }
+    }
+
+    /// Executes a statement on the server as a whole.
+    fn server_statement(&mut self, statement: &Statement<'_>) -> Result<Outcome> {
+        match statement {
+            Statement::Reset([first, rest @ ..]) if first.name.eq_ignore_ascii_case("PERSIST") => {
+                self.reset_persist(rest)
+            }
+            Statement::Shutdown => self.shut_down(),
             other => Err(unsupported(other)),
         }
     }

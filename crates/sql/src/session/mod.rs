@@ -63,7 +63,7 @@ use crate::context::{Diagnostics, StatementContext, Temporary};
 use crate::processes::{self, Process};
 use crate::results;
 use crate::server::{Counters, SqlServer};
-use crate::status::Counter;
+use crate::status::{Counter, SessionCounters};
 use crate::vars::Settings;
 use bumpalo::Bump;
 use global_locks::ServerLocks;
@@ -183,17 +183,23 @@ impl SqlSession {
         cancel: Cancel,
         memory: &Arc<ConnectionMemory>,
     ) -> Result<SqlSession> {
-        let values = server.globals.read().clone();
-        let settings = Settings::new(&values)?;
         let now = server.db.clock().now();
         let metadata_locks = server.db.metadata_locks().session();
         let named_at = server.access.version();
         let progress = metadata_locks.progress().clone();
-        let process = Process::new(&client, named_at, now, cancel.clone(), progress);
-        let process = Arc::new(process);
+        let process = Arc::new(Process::new(
+            &client,
+            named_at,
+            now,
+            cancel.clone(),
+            progress,
+        ));
+        let limited_usage = account::LimitedUsage::connect(&server, &client)?;
+        let counters = process.counters.clone();
+        let cx = new_context(server, client, cancel, named_at, counters)?;
         let mut session = SqlSession {
             metadata_locks,
-            limited_usage: account::LimitedUsage::connect(&server, &client)?,
+            limited_usage,
             open: None,
             xa: None,
             next: TxnCharacteristics::default(),
@@ -209,35 +215,11 @@ impl SqlSession {
             table_locks: None,
             server_locks: ServerLocks::default(),
             handlers: Vec::new(),
-            tracker: Tracker::new(client.capabilities),
+            tracker: Tracker::new(cx.client.capabilities),
             statement_start: now,
             revealed_position: CommitPosition::NONE,
             programs: programs::Programs::default(),
-            cx: StatementContext {
-                env: state::fresh_env(&client, &settings, &server.locks, cancel),
-                values,
-                settings,
-                named_at,
-                rights: RefCell::default(),
-                password_expired: false,
-                roles: Vec::new(),
-                diagnostics: Diagnostics::default(),
-                volatile: Cell::new(false),
-                uses_parameters: Cell::new(false),
-                binds_variables: Cell::new(false),
-                parameters: RefCell::default(),
-                calls_functions: Cell::new(false),
-                named_functions: RefCell::default(),
-                partial_plans: Cell::new(0),
-                explaining: Cell::new(false),
-                temporary: Temporary::default(),
-                last_insert_id: 0,
-                counters: process.counters.clone(),
-                server,
-                client,
-                encryption: Encryption::default(),
-                compression: crate::client::Compression::default(),
-            },
+            cx,
             process,
         };
         session.cx.env.memory = SessionMemory::new(memory);
@@ -493,6 +475,43 @@ impl SqlSession {
         let table = found.ok_or_else(|| SqlError::no_table(&database, table))?;
         Ok(results::table_columns(table))
     }
+}
+
+/// The context of a session that opens now; `named_at` is the version of access control at its login.
+fn new_context(
+    server: Arc<SqlServer>,
+    client: ClientInfo,
+    cancel: Cancel,
+    named_at: u64,
+    counters: Arc<SessionCounters>,
+) -> Result<StatementContext> {
+    let values = server.globals.read().clone();
+    let settings = Settings::new(&values)?;
+    Ok(StatementContext {
+        env: state::fresh_env(&client, &settings, &server.locks, cancel),
+        values,
+        settings,
+        named_at,
+        rights: RefCell::default(),
+        password_expired: false,
+        roles: Vec::new(),
+        diagnostics: Diagnostics::default(),
+        volatile: Cell::new(false),
+        uses_parameters: Cell::new(false),
+        binds_variables: Cell::new(false),
+        parameters: RefCell::default(),
+        calls_functions: Cell::new(false),
+        named_functions: RefCell::default(),
+        partial_plans: Cell::new(0),
+        explaining: Cell::new(false),
+        temporary: Temporary::default(),
+        last_insert_id: 0,
+        counters,
+        server,
+        client,
+        encryption: Encryption::default(),
+        compression: crate::client::Compression::default(),
+    })
 }
 
 /// Capacity of the arena that a session keeps between statements.

@@ -117,6 +117,14 @@ struct Entry {
     _charge: Option<MemoryCharge>,
 }
 
+/// What an entry is stored under, and with.
+struct Identity {
+    /// [`Normalized::key`].
+    key: u128,
+    dependencies: PlanDependencies,
+    digest: DigestId,
+}
+
 /// The plan cache of one session.
 #[derive(Default)]
 pub(super) struct PlanCache {
@@ -132,14 +140,7 @@ impl PlanCache {
     }
 
     /// Stores a plan, unless there is no memory for it.
-    fn insert(
-        &mut self,
-        key: u128,
-        dependencies: PlanDependencies,
-        digest: DigestId,
-        plan: Option<CachedPlan>,
-        memory: &SessionMemory,
-    ) {
+    fn insert(&mut self, identity: Identity, plan: Option<CachedPlan>, memory: &SessionMemory) {
         let bytes = size_of_plan(self.digest.normalized());
         if self.entries.len() >= MAX_PLANS || self.bytes.saturating_add(bytes) > MAX_PLAN_BYTES {
             self.entries.clear();
@@ -151,12 +152,12 @@ impl PlanCache {
         self.bytes += bytes;
         let entry = Entry {
             normalized: self.digest.normalized().into(),
-            dependencies,
-            digest,
+            dependencies: identity.dependencies,
+            digest: identity.digest,
             plan,
             _charge: charge,
         };
-        self.entries.insert(key, entry);
+        self.entries.insert(identity.key, entry);
     }
 }
 
@@ -254,7 +255,11 @@ impl SqlSession {
         let own = normalized.rest.and_then(|at| text.get(..at));
         let digest = statistics::number(own.unwrap_or(text), &self.cx);
         self.work.digest = Some(digest);
-        let dependencies = PlanDependencies::of(&self.cx, catalog.version);
+        let identity = Identity {
+            key: normalized.key,
+            dependencies: PlanDependencies::of(&self.cx, catalog.version),
+            digest,
+        };
         let options = ParseOptions {
             mode,
             literals: Literals::Params(cache.digest.literals()),
@@ -264,13 +269,7 @@ impl SqlSession {
             if interrupt::check().is_err() {
                 return None;
             }
-            cache.insert(
-                normalized.key,
-                dependencies,
-                digest,
-                None,
-                &self.cx.env.memory,
-            );
+            cache.insert(identity, None, &self.cx.env.memory);
             return None;
         };
         let types = parameter_types(cache.digest.literals(), text, self.cx.settings.collation);
@@ -291,13 +290,7 @@ impl SqlSession {
             Err(_) if interrupt::check().is_err() => return None,
             // With its literals in place it may be valid: `GROUP BY a + 1` groups `SELECT a + 1`.
             Err(_) => {
-                cache.insert(
-                    normalized.key,
-                    dependencies,
-                    digest,
-                    None,
-                    &self.cx.env.memory,
-                );
+                cache.insert(identity, None, &self.cx.env.memory);
                 return None;
             }
         };
@@ -306,13 +299,7 @@ impl SqlSession {
             action,
             deprecated: deprecation_warnings(parsed.deprecated),
         });
-        cache.insert(
-            normalized.key,
-            dependencies,
-            digest,
-            plan.clone(),
-            &self.cx.env.memory,
-        );
+        cache.insert(identity, plan.clone(), &self.cx.env.memory);
         plan.map(Ok)
     }
 }

@@ -321,33 +321,7 @@ impl SqlSession {
                 target: Target::Global | Target::Persist,
                 value,
             } => {
-                if let ("global_connection_memory_limit", VarValue::Int(bytes)) =
-                    (variable.name, &value)
-                {
-                    self.cx.server.memory.set_limit(*bytes);
-                }
-                if let ("partial_revokes", VarValue::Bool(on)) = (variable.name, &value) {
-                    self.cx.server.access.set_partial_revokes(*on)?;
-                }
-                let partner = paired_variable(variable.name, &value);
-                let mut globals = self.cx.server.globals.write();
-                globals.set(at, value);
-                if let Some((at, value)) = partner {
-                    globals.set(at, value);
-                }
-                drop(globals);
-                if slow_log::VARIABLES.contains(&variable.name) {
-                    let server = &self.cx.server;
-                    server.slow_log.configure(&server.globals.read());
-                }
-                if variable.name == "statement_sample_values" {
-                    let shown = self.cx.server.globals.read().bool(variable.name);
-                    self.cx.server.digests.set_sample_values(shown);
-                }
-                if variable.name == "mandatory_roles" {
-                    // Makes sessions compute their rights again.
-                    self.cx.server.access.reload()?;
-                }
+                self.set_global(at, variable, value)?;
             }
             Change::System {
                 at,
@@ -366,6 +340,36 @@ impl SqlSession {
                 target: Target::PersistOnly,
                 ..
             } => {}
+        }
+        Ok(())
+    }
+
+    /// Sets a global value, and passes it on to the part of the server that uses it.
+    fn set_global(&self, at: usize, variable: &Variable, value: VarValue) -> Result<()> {
+        let server = &self.cx.server;
+        match (variable.name, &value) {
+            ("global_connection_memory_limit", VarValue::Int(bytes)) => {
+                server.memory.set_limit(*bytes);
+            }
+            ("partial_revokes", VarValue::Bool(on)) => server.access.set_partial_revokes(*on)?,
+            ("statement_sample_values", VarValue::Bool(on)) => {
+                server.digests.set_sample_values(*on);
+            }
+            _ => {}
+        }
+        let partner = paired_variable(variable.name, &value);
+        let mut globals = server.globals.write();
+        globals.set(at, value);
+        if let Some((at, value)) = partner {
+            globals.set(at, value);
+        }
+        drop(globals);
+        if slow_log::VARIABLES.contains(&variable.name) {
+            server.slow_log.configure(&server.globals.read());
+        }
+        if variable.name == "mandatory_roles" {
+            // Makes sessions compute their rights again.
+            server.access.reload()?;
         }
         Ok(())
     }

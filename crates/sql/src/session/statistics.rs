@@ -5,6 +5,7 @@ use crate::context::StatementContext;
 use crate::show::tree::Tree;
 use crate::statements::Execution;
 use crate::statements::digests::{DigestId, DigestKey, MAX_TEXT};
+use crate::statements::slow_log::SessionState;
 use porpoise_base::blocking;
 use porpoise_rows::AccessCounts;
 use porpoise_sql_expr::error::Result;
@@ -134,9 +135,13 @@ impl SqlSession {
         let is_slow = execution.elapsed > self.cx.settings.long_query
             || execution.scanned_table && server.slow_log.logs_unindexed();
         if is_slow && execution.rows_examined >= self.cx.settings.min_examined_rows {
-            server
-                .slow_log
-                .record(&execution, &self.work.plan, &self.cx);
+            let session = SessionState {
+                now: server.db.clock().unix_micros(),
+                database: self.cx.env.database.as_deref().unwrap_or_default(),
+                insert_id: self.cx.last_insert_id,
+                plan: &self.work.plan,
+            };
+            server.slow_log.record(&execution, &session);
         }
     }
 

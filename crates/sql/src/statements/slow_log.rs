@@ -12,7 +12,6 @@
 //! 3. Passwords are removed, as in the process list.
 
 use super::Execution;
-use crate::context::StatementContext;
 use crate::vars::Values;
 use parking_lot::{Mutex, RwLock};
 use porpoise_base::blocking::blocking;
@@ -89,6 +88,19 @@ pub(crate) struct SlowStatement {
     pub(crate) text: String,
     /// The plan as EXPLAIN FORMAT=TREE shows it; empty without `log_slow_extra`.
     pub(crate) plan: String,
+}
+
+/// What the log says about the session of a statement.
+#[derive(Debug)]
+pub(crate) struct SessionState<'a> {
+    /// The time, in microseconds since 1970 UTC.
+    pub(crate) now: i64,
+    /// The default database, or empty.
+    pub(crate) database: &'a str,
+    /// The last generated id.
+    pub(crate) insert_id: u64,
+    /// The statement's plan, or empty.
+    pub(crate) plan: &'a str,
 }
 
 impl SlowStatement {
@@ -241,7 +253,7 @@ impl SlowLog {
     }
 
     /// Logs a statement.
-    pub(crate) fn record(&self, execution: &Execution<'_>, plan: &str, cx: &StatementContext) {
+    pub(crate) fn record(&self, execution: &Execution<'_>, session: &SessionState<'_>) {
         if !self.on.load(Ordering::Relaxed) {
             return;
         }
@@ -252,7 +264,7 @@ impl SlowLog {
         }
         let process = execution.process;
         let logged = SlowStatement {
-            ended: cx.server.db.clock().unix_micros(),
+            ended: session.now,
             user: process.user.clone(),
             host: process.host.clone(),
             connection: process.id,
@@ -262,11 +274,11 @@ impl SlowLog {
             rows_examined: execution.rows_examined,
             rows_affected: execution.rows_affected,
             error: execution.error,
-            database: cx.env.database.clone().unwrap_or_default(),
-            insert_id: cx.last_insert_id,
+            database: session.database.to_owned(),
+            insert_id: session.insert_id,
             transaction: process.txn(),
             text,
-            plan: plan.to_owned(),
+            plan: session.plan.to_owned(),
         };
         if config.to_file {
             let entry = logged.entry(self.extra.load(Ordering::Relaxed));
