@@ -34,10 +34,15 @@ pub fn connect(server: &Porpoise) -> Connection {
 
 /// The rows of a statement, cells joined by `|`; the number of the server's error.
 pub fn ask(connection: &mut Connection, text: &str) -> Result<Vec<String>, u16> {
+    attempt(connection, text).map_err(|(code, _)| code)
+}
+
+/// The rows of a statement, cells joined by `|`; number and text of the server's error.
+fn attempt(connection: &mut Connection, text: &str) -> Result<Vec<String>, (u16, String)> {
     let (mut rows, mut failure) = (Vec::new(), None);
     let run = connection.query(text.as_bytes(), |event| {
         match event {
-            Event::Error(error) => failure = Some(error.code),
+            Event::Error(error) => failure = Some((error.code, error.message.to_string())),
             Event::Row(Row::Text(row)) => {
                 let cells: Vec<String> = row
                     .map(|cell| String::from_utf8_lossy(cell.unwrap_or(b"NULL")).into_owned())
@@ -50,15 +55,16 @@ pub fn ask(connection: &mut Connection, text: &str) -> Result<Vec<String>, u16> 
     });
     match (run, failure) {
         (Ok(()), None) => Ok(rows),
-        (Ok(()), Some(code)) => Err(code),
+        (Ok(()), Some(failure)) => Err(failure),
         // The connection is gone.
-        (Err(_), _) => Err(0),
+        (Err(error), _) => Err((0, error.to_string())),
     }
 }
 
 /// Runs a statement that must succeed.
 pub fn good(connection: &mut Connection, text: &str) -> Vec<String> {
-    ask(connection, text).unwrap_or_else(|code| panic!("{text}: error {code}"))
+    attempt(connection, text)
+        .unwrap_or_else(|(code, message)| panic!("{text}: error {code}: {message}"))
 }
 
 /// A status variable.

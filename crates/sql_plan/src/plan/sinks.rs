@@ -115,6 +115,8 @@ enum GivenValue {
     Text(u32, u32),
     /// Start and length of a binary string.
     Binary(u32, u32),
+    /// Start and length of a hexadecimal or bit literal, which is a number for a column of numbers.
+    Bits(u32, u32),
     /// Position of an expression.
     Expr(u32),
 }
@@ -133,6 +135,11 @@ pub enum GivenRef<'a> {
 static INT: LazyLock<ColumnType> = LazyLock::new(ColumnType::bigint);
 static UINT: LazyLock<ColumnType> = LazyLock::new(ColumnType::bigint_unsigned);
 static BINARY: LazyLock<ColumnType> = LazyLock::new(|| ColumnType::varbinary(u32::MAX));
+/// The type of hexadecimal and bit literals ([`crate::bind::literal`]).
+static BITS: LazyLock<ColumnType> = LazyLock::new(|| ColumnType {
+    unsigned: true,
+    ..ColumnType::varbinary(u32::MAX)
+});
 
 impl ValueRows {
     /// Creates an empty list of rows of `width` values, with capacity for `rows`. Literals have texts in
@@ -185,7 +192,7 @@ impl ValueRows {
             },
             E::Literal(L::Hex(bytes) | L::Bit(bytes)) => {
                 let (start, len) = self.keep_text(bytes);
-                GivenValue::Binary(start, len)
+                GivenValue::Bits(start, len)
             }
             E::Literal(L::Introduced(string)) if string.charset == "binary" => {
                 let (start, len) = self.keep_text(string.bytes);
@@ -239,6 +246,9 @@ impl ValueRows {
             }
             GivenValue::Binary(start, len) => {
                 GivenRef::Literal(ValueRef::Bytes(self.text(*start, *len)), &BINARY)
+            }
+            GivenValue::Bits(start, len) => {
+                GivenRef::Literal(ValueRef::Bytes(self.text(*start, *len)), &BITS)
             }
             GivenValue::Expr(at) => match self.expressions.get(*at as usize) {
                 Some(e) => GivenRef::Expr(e),
