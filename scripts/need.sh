@@ -14,6 +14,7 @@
 #   memcached-tools  memccapable
 #   go               go, 1.25 or newer
 #   python           python3, and the modules of tests/clients/requirements.txt
+#   moto             python3, and an S3-compatible service: tests/backup/requirements.txt
 #   applications     python3, and the applications of tests/clients/applications.txt
 #   mediawiki        php, and the files of MediaWiki
 #   node             node, npm, and the modules of tests/clients/node
@@ -64,7 +65,7 @@ is_there() {
         strace) has strace ;;
         memcached-tools) has memccat ;;
         go) has_go || has go ;;
-        python | applications) "$(python)" -c 'import venv, ensurepip' 2>/dev/null ;;
+        python | applications | moto) "$(python)" -c 'import venv, ensurepip' 2>/dev/null ;;
         # Its files are unpacked below, without the web server that the package asks for.
         mediawiki) has php && php -r 'exit(extension_loaded("mysqli") && extension_loaded("intl") && extension_loaded("mbstring") && extension_loaded("xml") ? 0 : 1);' ;;
         node) has node && has npm ;;
@@ -91,7 +92,7 @@ packages() {
         strace) echo strace ;;
         memcached-tools) echo libmemcached-tools ;;
         go) echo golang-go ca-certificates ;;
-        python | applications) echo python3 python3-venv ;;
+        python | applications | moto) echo python3 python3-venv ;;
         mediawiki) echo php-cli php-mysql php-mbstring php-xml php-intl ;;
         node) echo nodejs npm ;;
         sysbench) echo sysbench ;;
@@ -254,6 +255,7 @@ for capability in "$@"; do
             has_go || die "need.sh: missing: Go 1.$GO_AT_LEAST or newer, and Go $GO_VERSION could not be fetched as a module"
             ;;
         python) make_venv venv tests/clients/requirements.txt ;;
+        moto) make_venv moto tests/backup/requirements.txt ;;
         applications) make_venv applications tests/clients/applications.txt ;;
         mediawiki) make_mediawiki ;;
         node) make_node_modules ;;

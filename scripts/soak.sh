@@ -4,8 +4,9 @@
 
 . "$(dirname "$0")/lib.sh"
 
-scripts/need.sh rust cc base mariadb memcached netcat strace go python cargo-deny valgrind debootstrap
+scripts/need.sh rust cc base mariadb memcached netcat strace go python moto cargo-deny valgrind debootstrap
 find_tools
+export MOTO_PYTHON=$TOOLS/moto/bin/python3
 tests=$(cargo xtask soak)
 if [ -z "$tests" ]; then
     echo "tests/soak.list names no test: 0 long tests passed"

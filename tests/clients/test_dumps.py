@@ -142,6 +142,31 @@ class Dumps(DumpCase):
         self.assertIn("CREATE TABLE `parent`", rest)
         self.assertIn("<row>", self.server.dump("--xml", "dump_other").decode())
 
+    def test_all_databases_come_back_and_accounts_stay(self):
+        self.server.sql(SCHEMA + "CREATE USER IF NOT EXISTS dump_app IDENTIFIED BY 'secret';")
+        self.addCleanup(self.server.sql, "DROP USER IF EXISTS dump_app;")
+        options = ["--all-databases", *PROGRAMS, "--flush-privileges"]
+        first = self.server.dump(*options)
+        self.assertIn(b"CREATE TABLE IF NOT EXISTS `general_log`", first)
+        # Neither accounts nor configuration are dropped where the dump is loaded.
+        self.assertNotIn(b"`user`", first)
+        self.server.clear()
+        self.server.sql(first)
+        readable = [dump.decode(errors="backslashreplace") for dump in (self.server.dump(*options), first)]
+        self.assertEqual(*readable)
+        self.assertIn(b"dump_app", self.server.sql("SELECT User FROM mysql.user"))
+
+    def test_accounts_are_dumped_as_statements(self):
+        account = "CREATE USER dump_app@'10.%' IDENTIFIED BY 'secret'; GRANT SELECT ON dump_other.* TO dump_app@'10.%';"
+        self.server.sql(SCHEMA + "DROP USER IF EXISTS dump_app@'10.%';" + account)
+        self.addCleanup(self.server.sql, "DROP USER IF EXISTS dump_app@'10.%';")
+        dump = self.server.dump("--system=users", "--insert-ignore")
+        shown = "SHOW CREATE USER dump_app@'10.%'; SHOW GRANTS FOR dump_app@'10.%';"
+        before = self.server.sql(shown)
+        self.server.sql("DROP USER dump_app@'10.%';")
+        self.server.sql(dump)
+        self.assertEqual(self.server.sql(shown), before)
+
     def test_the_binary_log_is_off(self):
         self.server.sql(SCHEMA)
         address = self.server.address

@@ -21,6 +21,16 @@ pub const MEMCACHED_CONFIGURATION: &[&str] = &[
 /// Tables of [`MEMCACHED_DATABASE`] that the server itself writes.
 const MEMCACHED_RECORDS: &[&str] = &["meta", "last_memcached_signon"];
 
+/// Tables of `mysql` that hold accounts, roles and privileges.
+const ACCOUNT_TABLES: &[&str] = &[
+    "column_grants",
+    "default_roles",
+    "grants",
+    "password_history",
+    "role_edges",
+    "user",
+];
+
 /// A privilege on `*.*` that changing a table needs beside the privileges on the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Administration {
@@ -55,6 +65,11 @@ pub fn administration(wanted: Privileges, database: &str, table: &str) -> Option
     is_configuration.then_some(MAPPING_ADMINISTRATION)
 }
 
+/// Whether a stored table holds accounts, roles or privileges.
+pub fn is_account_table(database: &str, table: &str) -> bool {
+    database == "mysql" && ACCOUNT_TABLES.contains(&table)
+}
+
 /// Whether a table belongs to the server. Data tables in [`MEMCACHED_DATABASE`] do not.
 pub fn is_system_table(database: &str, table: &str) -> bool {
     if database.eq_ignore_ascii_case(MEMCACHED_DATABASE) {
@@ -73,5 +88,24 @@ mod tests {
         assert!(is_system_table("ndbmemcache", "containers"));
         assert!(is_system_table("MySQL", "anything"));
         assert!(!is_system_table("app", "containers"));
+    }
+
+    #[test]
+    fn all_stored_tables_of_accounts_are_account_tables() {
+        for table in [
+            &crate::account_table::USERS,
+            &crate::column_grants::COLUMN_GRANTS,
+            &crate::grant_table::GRANTS,
+            &crate::history::HISTORY,
+            &crate::roles::DEFAULT_ROLES,
+            &crate::roles::EDGES,
+        ] {
+            assert!(
+                is_account_table(table.database, table.name),
+                "{}",
+                table.name
+            );
+        }
+        assert!(!is_account_table("mysql", "mine"));
     }
 }

@@ -83,6 +83,8 @@ roles! {
     LogSpare: "log-spare", EndProcess, "Keeps an empty log segment ready.";
     LogHead: "log-head", EndProcess, "Records how far the log reaches in the head file.";
     Checkpointer: "checkpointer", EndProcess, "Writes checkpoints.";
+    Backup: "backup", EndProcess, "Makes a backup; a panic ends that backup only.";
+    Archiver: "archiver", EndProcess, "Copies the log to the archive.";
     Reclaimer: "reclaimer", EndProcess, "Removes versions that no snapshot sees.";
     Http: "http", Restart, "Serves /health and /metrics.";
     SqlTimer: "sql-timer", Restart, "Ends statements at their deadline.";

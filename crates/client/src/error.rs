@@ -1,5 +1,6 @@
 //! Errors of clients, by who can do something about them.
 
+use crate::local_file::FileError;
 use porpoise_wire::mysql::client::result::ServerError;
 use std::io;
 
@@ -23,6 +24,9 @@ pub enum Error {
     /// The server refused a login or a statement.
     #[error("ERROR {} ({}): {}", .0.code, sqlstate(.0), .0.message)]
     Server(ServerError),
+    /// A file for LOAD DATA LOCAL cannot be read.
+    #[error("{0}")]
+    File(FileError),
     /// TLS is required and cannot be used, or its configuration is wrong.
     #[error("TLS: {0}")]
     Tls(String),
@@ -39,6 +43,10 @@ fn sqlstate(error: &ServerError) -> std::borrow::Cow<'_, str> {
 impl Error {
     /// Whether the connection can be used no longer.
     pub fn is_fatal(&self) -> bool {
-        !matches!(self, Error::Server(_))
+        match self {
+            Error::Server(_) => false,
+            Error::File(error) => error.is_partial,
+            _ => true,
+        }
     }
 }

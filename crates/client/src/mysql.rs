@@ -1,6 +1,8 @@
-//! A connection of the MySQL protocol: login, statements as text, results packet by packet.
+//! A connection of the MySQL protocol: login, statements as text, results packet by packet, files for LOAD DATA
+//! LOCAL.
 
 use crate::error::{Error, Result};
+use crate::local_file::{self, FileError, OpenFile};
 use crate::stream::{Address, Input, Stream};
 use crate::tls::{TlsMode, TlsOptions};
 use porpoise_wire::mysql::client;
@@ -12,7 +14,7 @@ use porpoise_wire::mysql::client::result::{
 };
 use porpoise_wire::mysql::frame::{FrameStep, HEADER, MAX_PACKET_PAYLOAD, PacketReader};
 use porpoise_wire::mysql::{Capabilities, Status};
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::time::Duration;
 
 /// Largest packet that a server may send, in bytes: MySQL's limit.
@@ -169,25 +171,101 @@ impl Connection {
     pub fn query<E: From<Error>>(
         &mut self,
         text: &[u8],
+        receive: impl FnMut(Event<'_, '_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        self.query_with_files(text, &mut local_file::refuse_files, receive)
+    }
+
+    /// As [`Connection::query`], with files for LOAD DATA LOCAL, which `open` opens by their name in the
+    /// statement. The target must have asked for [`Capabilities::LOCAL_FILES`]. A file that cannot be opened is
+    /// an error after the whole reply, which lacks the event of its statement.
+    ///
+    /// # Errors
+    /// As [`Connection::query`]; the server asks for a file that the text does not name; the file cannot
+    /// be read. See [`Error::is_fatal`].
+    pub fn query_with_files<E: From<Error>>(
+        &mut self,
+        text: &[u8],
+        open: &mut OpenFile<'_>,
         mut receive: impl FnMut(Event<'_, '_>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
+        let mut files = None;
         client::query(&mut self.output, self.capabilities, text, &[]);
         let pieces = self.output.len() / (MAX_PACKET_PAYLOAD + HEADER) + 1;
         self.send()?;
         self.reader.expect((pieces % 256) as u8);
         let mut results = ResultReader::new(self.capabilities, false);
         let mut payload = Vec::new();
+        let (mut failure, mut is_refused) = (None, false);
         while !results.finished() {
             self.next_packet(&mut payload)?;
             let event = results
                 .next(&payload)
                 .ok_or(Error::Protocol("a packet of a result cannot be read"))?;
-            if let Event::Ok(ok) | Event::End(ok) = &event {
-                self.status = ok.status;
+            match event {
+                Event::FileRequest(name) => {
+                    let named = files.get_or_insert_with(|| self.named_files(text));
+                    if !named.iter().any(|file| file == name) {
+                        let what = "the server asks for a file that the statement does not name";
+                        return Err(Error::Protocol(what).into());
+                    }
+                    if let Err(error) = self.send_file(name, open) {
+                        if error.is_fatal() {
+                            return Err(error.into());
+                        }
+                        (failure, is_refused) = (failure.or(Some(error)), true);
+                    }
+                    continue;
+                }
+                Event::Ok(ok) | Event::End(ok) => self.status = ok.status,
+                _ => {}
             }
-            receive(event)?;
+            // The reply to an empty file in place of one that cannot be read says nothing.
+            if !std::mem::take(&mut is_refused) {
+                receive(event)?;
+            }
         }
-        Ok(())
+        failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// The files that a text names for LOAD DATA LOCAL; none unless files were agreed upon at login.
+    fn named_files(&self, text: &[u8]) -> Vec<Vec<u8>> {
+        if !self.capabilities.has(Capabilities::LOCAL_FILES) {
+            return Vec::new();
+        }
+        local_file::named_files(text, !self.status.has(Status::NO_BACKSLASH_ESCAPES))
+    }
+
+    /// Sends a file. Of a file that cannot be opened only the end is sent.
+    fn send_file(&mut self, name: &[u8], open: &mut OpenFile<'_>) -> Result<()> {
+        let mut sequence = self.reader.sequence();
+        let mut failure = None;
+        let failed = |source, is_partial| FileError {
+            name: String::from_utf8_lossy(name).into_owned(),
+            source,
+            is_partial,
+        };
+        let mut file = open(name).unwrap_or_else(|error| {
+            failure = Some(failed(error, false));
+            Box::new(io::empty()) as Box<dyn Read>
+        });
+        let mut buffer = Vec::new();
+        loop {
+            let next =
+                local_file::next_packet(&mut *file, &mut buffer, &mut self.output, &mut sequence);
+            match next {
+                Ok(is_end) => {
+                    self.send()?;
+                    if is_end {
+                        break;
+                    }
+                }
+                // Without the end of the file the server rolls the statement back.
+                Err(error) => return Err(Error::File(failed(error, true))),
+            }
+        }
+        self.reader.expect(sequence);
+        failure.map_or(Ok(()), |error| Err(Error::File(error)))
     }
 
     /// Runs a statement whose result, if any, is of no interest.

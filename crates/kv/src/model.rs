@@ -52,6 +52,8 @@ struct State {
     refuses_preparation: bool,
     /// Prepared transactions by name.
     prepared: BTreeMap<Vec<u8>, Stored>,
+    /// All that were ever prepared, with commit and name, if the store is to be truncated.
+    prepared_history: Vec<(u64, Vec<u8>, Stored)>,
     listeners: Vec<Arc<dyn DurableListener>>,
 }
 

@@ -274,6 +274,11 @@ impl Checkpoints {
         Ok(())
     }
 
+    /// Calls a function with the manifest in place, whose files are not removed meanwhile.
+    pub(crate) fn with_manifest<T>(&self, work: impl FnOnce(&Manifest) -> T) -> T {
+        work(&self.last.lock().manifest)
+    }
+
     /// Bytes of records appended since the last checkpoint.
     pub(crate) fn bytes_since_last(&self) -> u64 {
         let position = self.last.lock().manifest.position;

@@ -8,15 +8,14 @@
 //! deletion and not newer than the horizon, the oldest timestamp of a present or future snapshot. A
 //! snapshot that was expired may be older, but its transaction fails after the count.
 
-use crate::index::WalkOutcome;
 use crate::prefetch::Prefetched;
+use crate::range_walk::walk_range;
 use crate::record::{InlineKey, Record};
-use crate::scan::check_interrupt;
 use crate::space::Space;
 use crate::state::EngineState;
 use crossbeam_epoch::Guard;
 use porpoise_kv::{Result, ScanRange};
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 /// Records visited in one step.
 const RECORDS_PER_STEP: usize = 4096;
@@ -82,36 +81,21 @@ impl<'s> RangeCount<'s> {
         space: &Space,
         range: &ScanRange<'_>,
     ) -> Result<Option<InlineKey>> {
-        let mut behind: Option<InlineKey> = None;
-        let mut guard = crossbeam_epoch::pin();
-        loop {
-            let end = range.end.map_or(Bound::Unbounded, Bound::Excluded);
-            let (lower, upper) = match (&behind, range.reverse) {
-                (None, _) => (Bound::Included(range.start), end),
-                (Some(key), false) => (Bound::Excluded(key.as_slice()), end),
-                (Some(key), true) => (
-                    Bound::Included(range.start),
-                    Bound::Excluded(key.as_slice()),
-                ),
-            };
-            let mut stopped = None;
-            let how = (range.reverse, RECORDS_PER_STEP, Prefetched::Unsettled);
-            let walk = space.index.walk_with(lower, upper, how, &guard, |record| {
-                let counted = self.add(&record, &guard);
+        let mut stopped = None;
+        let prefetched = Prefetched::Unsettled;
+        walk_range(
+            space,
+            range,
+            RECORDS_PER_STEP,
+            prefetched,
+            |record, guard| {
+                let counted = self.add(record, guard);
                 if counted.is_break() {
-                    stopped = Some(InlineKey::from_slice(record.record().key()));
+                    stopped = Some(InlineKey::from_slice(record.key()));
                 }
                 counted
-            });
-            match walk {
-                WalkOutcome::Done => return Ok(None),
-                WalkOutcome::Stopped => return Ok(stopped),
-                WalkOutcome::Paused(key) => {
-                    behind = Some(key);
-                    guard.repin();
-                    check_interrupt()?;
-                }
-            }
-        }
+            },
+        )?;
+        Ok(stopped)
     }
 }

@@ -75,6 +75,9 @@ pub struct KvMemOptions {
     pub segment_bytes: u64,
     /// Number of log bytes since the last checkpoint at which the next one is written.
     pub checkpoint_bytes: u64,
+    /// Bytes of the log up to which segments are kept until [`KvMem::set_archived`] releases them;
+    /// `None`: they are removed as soon as a checkpoint has their commits.
+    pub archive_bound: Option<u64>,
     /// The source of time.
     pub clock: Arc<dyn Clock>,
     /// Threads that run background work.
@@ -92,6 +95,7 @@ impl Default for KvMemOptions {
             transaction_limit: 4 << 30,
             segment_bytes: 32 << 20,
             checkpoint_bytes: 256 << 20,
+            archive_bound: None,
             clock: clock::system(),
             background: Background::Threads,
         }
@@ -109,7 +113,7 @@ pub struct KvMem {
     pub(crate) state: Arc<EngineState>,
     counters: Arc<Counters>,
     /// `None` if nothing is persisted.
-    checkpoints: Option<Arc<Checkpoints>>,
+    pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     stop: Arc<Stop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lock: Mutex<Option<Box<dyn DiskLock>>>,
@@ -304,6 +308,7 @@ fn assemble(options: KvMemOptions) -> Arc<EngineState> {
             durability: options.durability,
             segment_bytes: options.segment_bytes,
             driven_by_callers: options.background == Background::Callers,
+            archive_bound: options.archive_bound,
         };
         let (pipeline, heartbeats) = (pipeline.clone(), heartbeats.clone());
         Arc::new(Log::new(config, pipeline, heartbeats, clock.clone()))

@@ -41,6 +41,17 @@ pub(crate) enum WalkOutcome {
     Stopped,
 }
 
+/// Options of a walk.
+#[derive(Clone, Copy)]
+pub(crate) struct WalkOptions {
+    /// Whether the last record comes first.
+    pub(crate) reverse: bool,
+    /// Largest number of records before the walk pauses.
+    pub(crate) step: usize,
+    /// The versions that are prefetched.
+    pub(crate) prefetched: Prefetched,
+}
+
 /// Cache lines that a typical row's version occupies.
 const ROW_LINES: usize = 3;
 
@@ -223,19 +234,27 @@ impl Index {
         guard: &'g Guard,
         visit: impl FnMut(Pinned<'g>) -> ControlFlow<()>,
     ) -> WalkOutcome {
-        // Versions of rows span several cache lines, those of index entries do not; spaces with a
-        // hash index usually hold rows.
-        let lines = if self.hash.is_some() { ROW_LINES } else { 1 };
-        let how = (reverse, step, Prefetched::Lines(lines));
-        self.walk_with(lower, upper, how, guard, visit)
+        let options = WalkOptions {
+            reverse,
+            step,
+            prefetched: self.prefetched_versions(),
+        };
+        self.walk_with(lower, upper, options, guard, visit)
     }
 
-    /// As [`Index::walk`], with these versions prefetched.
+    /// The versions to prefetch in a walk that reads all of them.
+    pub(crate) fn prefetched_versions(&self) -> Prefetched {
+        // Versions of rows span several cache lines, those of index entries do not; spaces with a
+        // hash index usually hold rows.
+        Prefetched::Lines(if self.hash.is_some() { ROW_LINES } else { 1 })
+    }
+
+    /// As [`Index::walk`], with these options.
     pub(crate) fn walk_with<'g>(
         &self,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
-        (reverse, step, prefetched): (bool, usize, Prefetched),
+        options: WalkOptions,
         guard: &'g Guard,
         visit: impl FnMut(Pinned<'g>) -> ControlFlow<()>,
     ) -> WalkOutcome {
@@ -245,8 +264,9 @@ impl Index {
         let range = RemainingRange {
             lower,
             upper,
-            reverse,
+            reverse: options.reverse,
         };
+        let (step, prefetched) = (options.step, options.prefetched);
         self.tree.walk(range, step, prefetched, guard, visit)
     }
 

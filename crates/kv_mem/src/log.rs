@@ -16,13 +16,15 @@
 //! Rejected: recycling old segments (the salt allows it; later, when a profile asks for it).
 
 mod commit_delay;
+pub(crate) mod copy;
 pub(crate) mod format;
 pub(crate) mod head;
 
 mod spare;
 mod writer;
 
-pub(crate) use writer::{LogLoop, LogWriter, write_log};
+pub use copy::{LogCopy, LogCursor, LogGroup};
+pub(crate) use writer::{LogLoop, LogWriter, fresh_salt, write_log};
 
 use crate::heartbeat::Heartbeats;
 use crate::metrics::Count;
@@ -66,6 +68,8 @@ pub(crate) struct LogConfig {
     pub(crate) segment_bytes: u64,
     /// Whether callers that wait run the log, in place of threads.
     pub(crate) driven_by_callers: bool,
+    /// Bytes of the log up to which segments wait for an archive; `None`: they wait for none.
+    pub(crate) archive_bound: Option<u64>,
 }
 
 /// The log of an engine.
@@ -80,6 +84,8 @@ pub(crate) struct Log {
     pub(crate) synced: AtomicU64,
     /// Number and start position of the existing segments, oldest first.
     pub(crate) segments: Mutex<Vec<(u64, u64)>>,
+    /// Segments that an archive still needs; `None` without an archive.
+    pub(crate) retention: Option<copy::Retention>,
     /// Records which segments and which checkpoint must exist.
     pub(crate) head: HeadFile,
     pub(crate) spare: Mutex<Spare>,
@@ -173,6 +179,7 @@ impl Log {
             wake: Condvar::new(),
             synced: AtomicU64::new(0),
             segments: Mutex::default(),
+            retention: config.archive_bound.map(copy::Retention::new),
             head: HeadFile::default(),
             spare: Mutex::default(),
             spares_created: AtomicU64::new(0),
@@ -526,8 +533,9 @@ impl Log {
         recorded.map_err(|e| io_error(&self.dir.join(head::NAME), &e))
     }
 
-    /// Removes segments that lie entirely before a position.
+    /// Removes segments that lie entirely before a position and that no archive waits for.
     pub(crate) fn remove_before(&self, position: u64) -> Result<()> {
+        let position = self.removable_before(position);
         let mut segments = self.segments.lock();
         let needless = first_needed(&segments, position);
         let gone: Vec<(u64, u64)> = segments.drain(..needless).collect();

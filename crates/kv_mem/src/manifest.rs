@@ -85,7 +85,8 @@ fn get_files(reader: &mut Reader<'_>) -> std::result::Result<Vec<CheckpointFile>
 }
 
 impl Manifest {
-    fn encode(&self) -> Vec<u8> {
+    /// Encodes the manifest.
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         for n in [
             self.checkpoint,
@@ -125,7 +126,8 @@ impl Manifest {
         out
     }
 
-    fn decode(bytes: &[u8]) -> std::result::Result<Manifest, String> {
+    /// Decodes a manifest; the error says what is wrong.
+    pub(crate) fn decode(bytes: &[u8]) -> std::result::Result<Manifest, String> {
         let short = |Malformed| "the file is truncated".to_owned();
         let mut reader = Reader(bytes);
         if reader.take(8).map_err(short)? != MAGIC {

@@ -4,11 +4,15 @@
 //! commit that would change it is refused. Two prepared transactions of which one writes what the
 //! other has validated would refuse each other, so the second one is refused when it is prepared.
 //!
+//! The memory of the list belongs to the store's accounted bytes, from preparation to end: of a large
+//! transaction its written keys are as large as the keys of its image.
+//!
 //! The list is part of the sequencer, under which transactions are validated and prepared. It is empty
 //! unless transactions are prepared, so that other commits pay for one comparison.
 
 use crate::lock::TxnId;
 use crate::record::InlineKey;
+use crate::store::RecordStore;
 use crate::validate::Tracked;
 use porpoise_kv::{Error, Key, Result, SpaceId};
 
@@ -22,6 +26,14 @@ pub(crate) struct Protected {
 }
 
 impl Protected {
+    /// Its approximate memory use in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let reads = self.reads.iter().map(Tracked::bytes);
+        let key = |key: &InlineKey| size_of::<(SpaceId, InlineKey)>() + key.as_slice().len();
+        let writes = self.writes.iter().map(|(_, written)| key(written));
+        reads.sum::<usize>() + writes.sum::<usize>()
+    }
+
     fn has_read(&self, key: Key<'_>) -> bool {
         self.reads.iter().any(|read| read.contains(key))
     }
@@ -64,11 +76,25 @@ impl ProtectedReads {
         Ok(())
     }
 
-    pub(crate) fn add(&mut self, new: Protected) {
+    /// Bytes that all of them use: part of the store's accounting.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.iter().map(Protected::bytes).sum()
+    }
+
+    /// Adds the keys and ranges of a transaction to the list and to the store's accounting.
+    pub(crate) fn add(&mut self, new: Protected, store: &RecordStore) {
+        store.add_bytes(new.bytes() as i64);
         self.0.push(new);
     }
 
-    pub(crate) fn remove(&mut self, txn: TxnId) {
-        self.0.retain(|protected| protected.txn != txn);
+    /// Removes those of a transaction.
+    pub(crate) fn remove(&mut self, txn: TxnId, store: &RecordStore) {
+        self.0.retain(|protected| {
+            let stays = protected.txn != txn;
+            if !stays {
+                store.add_bytes(-(protected.bytes() as i64));
+            }
+            stays
+        });
     }
 }

@@ -1,26 +1,22 @@
 //! A range scan: committed versions and own writes, merged in order.
-//!
-//! The index is walked in steps, and the epoch pin is renewed between them, so that a long scan
-//! does not delay memory reclamation. Each step is also an interrupt checkpoint: in a range where
-//! nothing is visible (a million deleted versions, say) the visitor is never called.
 
-use crate::index::WalkOutcome;
+use crate::range_walk::walk_range;
 use crate::record::{InlineKey, Record};
 use crate::space::Space;
 use crate::writes::WriteSet;
 use crossbeam_epoch::Guard;
-use porpoise_base::interrupt::{self, Pacer};
+use porpoise_base::interrupt::Pacer;
 use porpoise_kv::{Error, Result, ScanRange, ScanVisitor, StatementMark};
 use std::cmp::Ordering;
 use std::iter::Peekable;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 /// Records read in one step.
-const RECORDS_PER_CALL: usize = 1024;
+const RECORDS_PER_STEP: usize = 1024;
 
 pub(crate) struct RangeScan {
     /// Index of the range in the call.
-    pub(crate) number: usize,
+    pub(crate) range_index: usize,
     /// Timestamp up to which versions are visible.
     pub(crate) read_ts: u64,
     /// Whether shown versions count towards `seen` (a current read).
@@ -47,7 +43,7 @@ impl RangeScan {
         stopped: &mut Option<InlineKey>,
     ) -> ControlFlow<()> {
         self.entries_left = self.entries_left.saturating_sub(1);
-        if visit(self.number, key, value).is_break() || self.entries_left == 0 {
+        if visit(self.range_index, key, value).is_break() || self.entries_left == 0 {
             *stopped = Some(InlineKey::from_slice(key));
             return ControlFlow::Break(());
         }
@@ -125,37 +121,22 @@ impl RangeScan {
         let no_own_writes = own.is_empty();
         let mut own = own.into_iter().peekable();
         let mut stopped = None;
-        let mut behind: Option<InlineKey> = None;
-        let mut guard = crossbeam_epoch::pin();
-        loop {
-            let end = range.end.map_or(Bound::Unbounded, Bound::Excluded);
-            let (lower, upper) = match (&behind, range.reverse) {
-                (None, _) => (Bound::Included(range.start), end),
-                (Some(key), false) => (Bound::Excluded(key.as_slice()), end),
-                (Some(key), true) => (
-                    Bound::Included(range.start),
-                    Bound::Excluded(key.as_slice()),
-                ),
-            };
-            let reverse = range.reverse;
-            let index = &space.index;
-            let walk = index.walk(lower, upper, reverse, RECORDS_PER_CALL, &guard, |record| {
-                let record = record.record();
+        let (reverse, prefetched) = (range.reverse, space.index.prefetched_versions());
+        let is_stopped = walk_range(
+            space,
+            range,
+            RECORDS_PER_STEP,
+            prefetched,
+            |record, guard| {
                 if no_own_writes {
-                    self.visit_committed(record, &guard, visit, &mut stopped)
+                    self.visit_committed(record, guard, visit, &mut stopped)
                 } else {
-                    self.visit_record(record, &mut own, reverse, &guard, visit, &mut stopped)
+                    self.visit_record(record, &mut own, reverse, guard, visit, &mut stopped)
                 }
-            });
-            match walk {
-                WalkOutcome::Done => break,
-                WalkOutcome::Stopped => return Ok(stopped),
-                WalkOutcome::Paused(key) => {
-                    behind = Some(key);
-                    guard.repin();
-                    check_interrupt()?;
-                }
-            }
+            },
+        )?;
+        if is_stopped {
+            return Ok(stopped);
         }
         let mut pacer = Pacer::new();
         for (key, value) in own {
@@ -170,12 +151,4 @@ impl RangeScan {
         }
         Ok(None)
     }
-}
-
-/// Interrupt checkpoint: checks whether the current statement, if any, was cancelled.
-///
-/// # Errors
-/// [`Error::Cancelled`] if it was.
-pub(crate) fn check_interrupt() -> Result<()> {
-    interrupt::check().map_err(|ended| Error::Cancelled(ended.0))
 }

@@ -1,7 +1,7 @@
 //! The records of all spaces, and the accounting of their memory.
 //!
 //! Invariant: `live_bytes` is the sum of [`RECORD_BYTES`], key and version bytes over all records in
-//! the indexes ([`crate::KvMem::verify`] compares).
+//! the indexes, and of what prepared transactions protect ([`crate::KvMem::verify`] compares).
 
 use crate::index::BATCH;
 use crate::metrics::Count;

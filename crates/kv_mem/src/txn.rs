@@ -19,8 +19,9 @@ use crate::count::RangeCount;
 use crate::index::BATCH;
 use crate::key_order;
 use crate::lock::TxnId;
+use crate::range_walk::check_interrupt;
 use crate::record::{InlineKey, RecordRef};
-use crate::scan::check_interrupt;
+use crate::scan::RangeScan;
 use crate::state::EngineState;
 use crate::validate::{ReadSet, Tracked, Tracking};
 use crate::writes::WriteSet;
@@ -62,7 +63,7 @@ fn next_txn_id() -> TxnId {
 }
 
 /// A lock that is held.
-pub(crate) struct Held {
+pub(crate) struct HeldLock {
     pub(crate) space: SpaceId,
     pub(crate) record: RecordRef,
     since: u64,
@@ -77,7 +78,7 @@ pub(crate) struct MemTxn {
     anchor: Option<HeldSnapshot>,
     pinned: bool,
     pub(crate) writes: WriteSet,
-    pub(crate) held: SmallVec<[Held; 1]>,
+    pub(crate) held: SmallVec<[HeldLock; 1]>,
     pub(crate) reads: ReadSet,
     pub(crate) seen: u64,
     ended: bool,
@@ -147,26 +148,31 @@ impl MemTxn {
 }
 
 impl MemTxn {
-    /// Scans one range for at most `left` entries. Returns the last key if the scan ended early.
-    fn scan_range(
-        &mut self,
-        read: Read,
-        (upto, tracking): (u64, Option<Tracking>),
-        (index, range): (usize, &ScanRange<'_>),
-        left: &mut usize,
-        visit: &mut ScanVisitor<'_>,
-    ) -> Result<Option<InlineKey>> {
-        let mut scan = crate::scan::RangeScan {
-            number: index,
-            read_ts: upto,
+    /// The scan of the ranges of a call, before its first range.
+    fn range_scan(&mut self, read: Read, limit: usize) -> (RangeScan, Option<Tracking>) {
+        let (read_ts, tracking) = self.read_bounds(read);
+        let scan = RangeScan {
+            range_index: 0,
+            read_ts,
             updates_seen: read.mode == ReadMode::Current,
             mark: read.mark,
             seen: self.seen,
-            entries_left: *left,
+            entries_left: limit,
         };
+        (scan, tracking)
+    }
+
+    /// Scans one range. Returns the last key if the scan ended early.
+    fn scan_range(
+        &mut self,
+        scan: &mut RangeScan,
+        tracking: Option<Tracking>,
+        range: &ScanRange<'_>,
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<Option<InlineKey>> {
         let space = self.state.store.spaces.get(range.space)?;
         let stopped = scan.run(space, &self.writes, range, visit)?;
-        (self.seen, *left) = (scan.seen, scan.entries_left);
+        self.seen = scan.seen;
         if let Some(tracking) = tracking {
             self.reads
                 .push(Tracked::range(range, stopped.as_deref(), tracking));
@@ -368,13 +374,13 @@ impl Txn for MemTxn {
         visit: &mut ScanVisitor<'_>,
     ) -> Result<ScanEnd> {
         self.check_not_ended()?;
-        let bounds = self.read_bounds(read);
-        let mut left = limit;
+        let (mut scan, tracking) = self.range_scan(read, limit);
         for (index, range) in ranges.iter().enumerate() {
-            if left == 0 {
+            if scan.entries_left == 0 {
                 break;
             }
-            let stopped = self.scan_range(read, bounds, (index, range), &mut left, visit)?;
+            scan.range_index = index;
+            let stopped = self.scan_range(&mut scan, tracking, range, visit)?;
             if let Some(key) = stopped {
                 let key = key.to_vec();
                 self.check_snapshots()?;
@@ -392,11 +398,12 @@ impl Txn for MemTxn {
         visit: &mut ScanVisitor<'_>,
     ) -> Result<()> {
         self.check_not_ended()?;
-        let bounds = self.read_bounds(read);
+        let (mut scan, tracking) = self.range_scan(read, 1);
         let mut pacer = Pacer::new();
-        for range in ranges.iter().enumerate() {
+        for (index, range) in ranges.iter().enumerate() {
             pacer.tick().map_err(|ended| Error::Cancelled(ended.0))?;
-            self.scan_range(read, bounds, range, &mut 1, visit)?;
+            (scan.range_index, scan.entries_left) = (index, 1);
+            self.scan_range(&mut scan, tracking, range, visit)?;
         }
         self.check_snapshots()
     }
@@ -519,7 +526,8 @@ impl Txn for MemTxn {
 impl Drop for MemTxn {
     fn drop(&mut self) {
         if matches!(self.stage, Stage::Prepared) {
-            self.state.pipeline.lock().protected.remove(self.id);
+            let mut seq = self.state.pipeline.lock();
+            seq.protected.remove(self.id, &self.state.store);
         }
         self.release_all();
         self.end_snapshot();

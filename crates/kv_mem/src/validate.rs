@@ -90,6 +90,15 @@ impl Tracked {
         }
     }
 
+    /// Its approximate memory use in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let end = match &self.extent {
+            Extent::Below(key) | Extent::Through(key) => key.as_slice().len(),
+            Extent::Key | Extent::All => 0,
+        };
+        size_of::<Tracked>() + self.start.as_slice().len() + end
+    }
+
     /// Whether a key is in it.
     pub(crate) fn contains(&self, key: Key<'_>) -> bool {
         let (start, bytes) = (self.start.as_slice(), key.bytes);

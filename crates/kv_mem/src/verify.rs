@@ -40,8 +40,8 @@ impl KvMem {
             records(space, last, &guard, &mut sums).map_err(at)?;
         }
         let counted = store.live_bytes();
-        if sums.bytes != counted {
-            let bytes = sums.bytes;
+        let bytes = sums.bytes + pipeline.lock().protected.bytes();
+        if bytes != counted {
             return Err(format!(
                 "{bytes} bytes are allocated, {counted} were counted"
             ));

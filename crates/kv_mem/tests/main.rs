@@ -16,6 +16,7 @@ mod commit_races;
 mod common;
 mod contract;
 mod contract_durable;
+mod copies;
 mod counts;
 mod deadlocks;
 mod ended_snapshots;

@@ -83,7 +83,7 @@ fn a_log_of_version_2_is_accepted_without_a_head_file_and_gets_one() {
     assert_eq!(rows(&engine, SpaceId(65)).len(), 60);
     drop(engine);
     assert_eq!(version("HEAD"), 1);
-    assert_eq!(version("log-0000000000000002.seg"), 3);
+    assert_eq!(version("log-0000000000000002.seg"), 4);
     for name in [
         "HEAD",
         "log-0000000000000001.seg",

@@ -4,7 +4,7 @@
 
 use crate::common::{all, key, options, set};
 use porpoise_base::disk::MemDisk;
-use porpoise_kv::{Check, Durability, Engine, Error, LockMode, LockRequest, Txn, Wait};
+use porpoise_kv::{Check, Durability, Engine, Error, LockMode, LockRequest, Read, Txn, Wait};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -270,4 +270,88 @@ fn a_full_disk_leaves_a_transaction_prepared() {
     }
     engine.wait_durable(done.unwrap().position).unwrap();
     assert!(all(&engine).contains_key("blind7"));
+}
+
+/// The bytes that the engine counts against its memory limit.
+fn live_bytes(engine: &KvMem) -> u64 {
+    let stats = engine.stats();
+    stats
+        .iter()
+        .find(|stat| stat.name == "live_bytes")
+        .unwrap()
+        .value
+}
+
+#[test]
+fn the_written_keys_of_a_prepared_transaction_are_counted() {
+    const KEYS: u64 = 500;
+    let disk = MemDisk::new();
+    let engine = KvMem::open(options(&disk)).unwrap();
+    let empty = live_bytes(&engine);
+    let mut txn = engine.begin(Default::default()).unwrap();
+    for n in 0..KEYS {
+        let name = format!("{n:0>1000}");
+        txn.put(key(&name), b"v", Check::Blind).unwrap();
+    }
+    let mut prepared = txn.prepare(b"name", b"note").unwrap();
+    engine.wait_durable(prepared.position()).unwrap();
+    // Once in the image, and once in the list of keys that other prepared transactions are checked against.
+    let counted = live_bytes(&engine) - empty;
+    assert!(counted > 2 * KEYS * 1000, "{counted}");
+    engine.verify().unwrap();
+    let done = prepared.rollback().unwrap();
+    engine.wait_durable(done.position).unwrap();
+    drop(prepared);
+    engine.verify().unwrap();
+    engine.reclaim();
+    let left = live_bytes(&engine) - empty;
+    assert!(left < KEYS * 1000, "{left}");
+    engine.verify().unwrap();
+}
+
+/// A prepared transaction may stay for days: it keeps its locks, but neither a snapshot, which would keep old
+/// versions, nor, if it writes nothing, what it has read.
+#[test]
+fn a_prepared_transaction_holds_no_snapshot_and_no_reads_without_writes() {
+    let disk = MemDisk::new();
+    let engine = KvMem::open(options(&disk)).unwrap();
+    set(&engine, "row", "1").unwrap();
+    let mut txn = engine.begin(Default::default()).unwrap();
+    txn.pin().unwrap();
+    let read = Read {
+        validate: true,
+        ..Read::SNAPSHOT
+    };
+    txn.get(read, &[key("row")], &mut |_, _| {}).unwrap();
+    let prepared = txn.prepare(b"name", b"note").unwrap();
+    engine.wait_durable(prepared.position()).unwrap();
+    let stats = engine.stats();
+    let snapshots = stats.iter().find(|stat| stat.name == "snapshots").unwrap();
+    assert_eq!(snapshots.value, 0);
+    set(&engine, "row", "2").unwrap();
+}
+
+/// After a restart, too, no transaction is prepared that has read what a prepared one will change: each would
+/// refuse the other's commit.
+#[test]
+fn restored_writes_refuse_transactions_that_depend_on_them() {
+    let disk = MemDisk::new();
+    let engine = KvMem::open(options(&disk)).unwrap();
+    let mut txn = engine.begin(Default::default()).unwrap();
+    txn.put(key("row"), b"1", Check::Blind).unwrap();
+    let prepared = txn.prepare(b"writer", b"").unwrap();
+    engine.wait_durable(prepared.position()).unwrap();
+    drop((prepared, engine));
+    let engine = KvMem::open(options(&disk)).unwrap();
+    let restored = engine.take_restored().unwrap();
+    assert_eq!(restored.len(), 1);
+    let mut reader = engine.begin(Default::default()).unwrap();
+    let read = Read {
+        validate: true,
+        ..Read::SNAPSHOT
+    };
+    reader.get(read, &[key("row")], &mut |_, _| {}).unwrap();
+    reader.put(key("other"), b"1", Check::Blind).unwrap();
+    let refused = reader.prepare(b"reader", b"").err();
+    assert!(matches!(refused, Some(Error::Conflict)), "{refused:?}");
 }

@@ -37,7 +37,7 @@ const FALSE_DEADLOCK_TIME: Duration = Duration::from_millis(1500);
 const MIN_LOCK_REQUEST_TIME: Duration = Duration::from_millis(250);
 
 /// A lock that the transaction has.
-pub(crate) struct Held {
+pub(crate) struct HeldLock {
     /// The newest committed value, framed.
     pub(crate) value: Option<Vec<u8>>,
     /// Number of snapshots taken before the grant was recorded.
@@ -114,18 +114,18 @@ impl Waiter<'_> {
 /// The locks of one transaction.
 #[derive(Default)]
 pub(crate) struct Locks {
-    held: HashMap<Vec<u8>, Held>,
+    held: HashMap<Vec<u8>, HeldLock>,
     holder: Option<Holder>,
     /// The keys of the pending call.
     requested: Vec<Vec<u8>>,
 }
 
 impl Locks {
-    pub(crate) fn get(&self, key: &[u8]) -> Option<&Held> {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&HeldLock> {
         self.held.get(key)
     }
 
-    pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Held> {
+    pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut HeldLock> {
         self.held.get_mut(key)
     }
 
@@ -156,7 +156,7 @@ impl Locks {
         }
         let mut values = result?;
         for key in requested {
-            let held = Held {
+            let held = HeldLock {
                 value: values.remove(&key),
                 snapshots,
                 newer: None,

@@ -13,6 +13,7 @@
 //! session's time zone. An expression that does not compile, or fails for a
 //! row, is a problem, because writes to the table are refused.
 
+use crate::check_text::{TextCheck, TextProblem};
 use crate::db::Db;
 use crate::ddl::DdlCx;
 use crate::ddl::walk::{Batch, read_batch};
@@ -22,6 +23,7 @@ use crate::expressions::{RowContext, RowExpressions};
 use crate::overflow;
 use crate::row::RowRef;
 use crate::table::Table;
+use crate::text_index::TextIndex;
 use porpoise_kv::{self as kv, Key, Read, SpaceId, TxnOptions};
 use porpoise_types::{DateTime, Kind, Value, ValueRef, write_text};
 use std::collections::HashSet;
@@ -52,6 +54,8 @@ struct Checker<'a> {
     problems: Vec<Problem>,
     /// Number of entries that the rows must have, by position of the index.
     elements: Vec<u64>,
+    /// Checks of FULLTEXT indexes, by position of the index.
+    texts: Vec<TextCheck>,
 }
 
 /// An index entry that a row must have.
@@ -81,6 +85,7 @@ impl Db {
             txn,
             problems: Vec::new(),
             elements: vec![0; table.indexes.len()],
+            texts: table.indexes.iter().map(|_| TextCheck::default()).collect(),
         };
         let rows = checker.check_all();
         checker.txn.rollback();
@@ -93,11 +98,13 @@ impl Checker<'_> {
         let table = self.table;
         let rows = self.check_rows()?;
         for (position, index) in table.indexes.iter().enumerate().skip(1) {
+            if let Some(text_index) = table.text_index(position) {
+                self.check_text_entries(position, index, text_index)?;
+                continue;
+            }
             let entries = self.count_entries(index)?;
             let counted = self.elements.get(position).copied().unwrap_or(0);
-            let (expected, of) = if index.is_full_text() {
-                (counted, "words")
-            } else if table.array_column_of(position).is_some() {
+            let (expected, of) = if table.array_column_of(position).is_some() {
                 (counted, "elements")
             } else {
                 (rows, "rows")
@@ -205,20 +212,12 @@ impl Checker<'_> {
                 hex(pk)
             ));
         }
-        for (position, index) in table.indexes.iter().enumerate().skip(1) {
-            let mut whole = None;
-            if index.is_full_text() && row.has_overflow() {
-                let (txn, read) = (self.txn.as_mut(), Read::SNAPSHOT);
-                whole = match overflow::complete_row(txn, read, table, pk, row.bytes()) {
-                    // Missing chunks are reported elsewhere.
-                    Err(Error::Corrupt(_)) => continue,
-                    whole => whole?,
-                };
+        for position in 1..table.indexes.len() {
+            if let Some(index) = table.text_index(position) {
+                self.add_texts(pk, row, position, index)?;
+                continue;
             }
-            let found = match &whole {
-                Some(whole) => table.whole_entries(position, &RowRef::new(table, whole)?, pk)?,
-                None => table.whole_entries(position, row, pk)?,
-            };
+            let found = table.whole_entries(position, row, pk);
             if let Some(elements) = self.elements.get_mut(position) {
                 *elements += found.len() as u64;
             }
@@ -229,6 +228,74 @@ impl Checker<'_> {
                 primary: pk,
                 position,
             }));
+        }
+        Ok(())
+    }
+
+    /// Adds the texts of a row to the check of a FULLTEXT index.
+    fn add_texts(
+        &mut self,
+        pk: &[u8],
+        row: &RowRef<'_>,
+        position: usize,
+        index: &TextIndex,
+    ) -> Result<()> {
+        let (txn, read) = (self.txn.as_mut(), Read::SNAPSHOT);
+        let whole = match overflow::complete_row(txn, read, self.table, pk, row.bytes()) {
+            // Missing chunks are reported elsewhere.
+            Err(Error::Corrupt(_)) => return Ok(()),
+            whole => whole?,
+        };
+        let whole = whole.as_deref().map(|bytes| RowRef::new(self.table, bytes));
+        let whole = whole.transpose()?;
+        let row = whole.as_ref().unwrap_or(row);
+        let texts = index.texts(|column| row.get(column));
+        let check = self.texts.get_mut(position);
+        check.map_or(Ok(()), |check| check.add_row(index, &texts, pk))
+    }
+
+    /// Compares the entries of a FULLTEXT index with the texts of all rows.
+    fn check_text_entries(
+        &mut self,
+        position: usize,
+        definition: &Index,
+        index: &TextIndex,
+    ) -> Result<()> {
+        let mut check = self
+            .texts
+            .get_mut(position)
+            .map(std::mem::take)
+            .unwrap_or_default();
+        let mut problems = Vec::new();
+        for is_removal_pass in [true, false] {
+            for space in &definition.spaces {
+                self.for_each_batch(*space, |_, batch| {
+                    for (key, value) in batch {
+                        let done = if is_removal_pass {
+                            check.add_removal(key, value)
+                        } else {
+                            check.subtract(index, key, value)
+                        };
+                        problems.extend(done.err());
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        let name = &definition.name;
+        for problem in problems.into_iter().chain(check.problems()) {
+            self.report(match problem {
+                TextProblem::Malformed(key) => {
+                    format!("entry {} of `{name}` is malformed", hex(&key))
+                }
+                TextProblem::Missing(row) => format!("row {} has no entry in `{name}`", hex(&row)),
+                TextProblem::Surplus(row) => {
+                    format!(
+                        "`{name}` has entries of row {} that are not its words",
+                        hex(&row)
+                    )
+                }
+            });
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::fk::FkCounters;
 use crate::metadata_lock::MetadataLocks;
 use crate::row::overflow::MAX_ROW_BYTES;
 use crate::table::Table;
+use crate::text_index::maintenance::TextMaintenance;
 use crate::version::{IdAllocator, OVERFLOW_IDS, ROW_VERSIONS};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -54,6 +55,7 @@ pub struct Db {
     /// A [`crate::SharedRunner`]; type-erased, because its trait names the transaction, which names
     /// this module.
     pub(crate) trigger_runner: OnceLock<Box<dyn Any + Send + Sync>>,
+    pub(crate) text_maintenance: TextMaintenance,
 }
 
 impl Db {
@@ -80,6 +82,7 @@ impl Db {
             row_limit,
             compiler: OnceLock::new(),
             trigger_runner: OnceLock::new(),
+            text_maintenance: TextMaintenance::default(),
         })
     }
 
@@ -111,7 +114,9 @@ impl Db {
         if !orphans.is_empty() {
             engine.drop_spaces(&orphans)?;
         }
-        Ok(Db::with_catalog(engine, clock, options, catalog))
+        let db = Db::with_catalog(engine, clock, options, catalog);
+        db.rebuild_old_text_indexes()?;
+        Ok(db)
     }
 
     /// The metadata locks.

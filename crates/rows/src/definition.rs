@@ -148,6 +148,8 @@ pub struct Column {
     pub explicit_collation: bool,
     /// GENERATED ALWAYS AS.
     pub generated: Option<Generated>,
+    /// INVISIBLE: `*` and INSERT without a list of columns leave it out.
+    pub invisible: bool,
 }
 
 /// An expression of a definition, as text. The columns that it reads cannot be renamed or dropped.
@@ -270,7 +272,7 @@ pub enum IndexKind {
     Unique,
     /// A non-unique index.
     Plain,
-    /// A FULLTEXT index: an entry for each word of a row ([`crate::text_index`]).
+    /// A FULLTEXT index, an inverted one ([`crate::text_index`]).
     FullText,
 }
 
@@ -293,7 +295,13 @@ pub struct FullText {
     pub max_chars: u32,
     /// Words that are not indexed; `None` for InnoDB's default list.
     pub stopwords: Option<Vec<String>>,
+    /// Format version of the entries ([`TEXT_ENTRY_FORMAT_VERSION`]).
+    pub entry_version: u8,
 }
+
+/// Version of the format of FULLTEXT indexes' entries that is written. Version 1 had an entry for each
+/// word of a row; such indexes are built anew when the database is opened.
+pub const TEXT_ENTRY_FORMAT_VERSION: u8 = 2;
 
 impl Default for FullText {
     fn default() -> FullText {
@@ -302,6 +310,7 @@ impl Default for FullText {
             min_chars: 3,
             max_chars: 84,
             stopwords: None,
+            entry_version: TEXT_ENTRY_FORMAT_VERSION,
         }
     }
 }
@@ -410,10 +419,15 @@ impl TableDef {
             .position(|c| c.name.eq_ignore_ascii_case(name) && !c.is_hidden())
     }
 
-    /// The columns that are not hidden, in order, with their positions.
-    pub fn visible_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+    /// The columns that statements can name, in order, with their positions.
+    pub fn named_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
         let all = self.columns.iter().enumerate();
         all.filter(|(_, c)| !c.is_hidden())
+    }
+
+    /// The columns that `*` stands for, in order, with their positions.
+    pub fn visible_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.named_columns().filter(|(_, c)| !c.invisible)
     }
 
     /// The name of the index that has a functional key part in this column.

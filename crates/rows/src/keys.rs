@@ -10,7 +10,7 @@
 //!   length of the primary key, by which it is found at the end of the key: one byte
 //!   up to 127, else two with the top bit of the first set (big-endian).
 //!
-//! A FULLTEXT index has entries of another form ([`crate::text_index`]).
+//! A FULLTEXT index has entries of another form ([`crate::text_index`]), which are not those of single rows.
 //!
 //! An index with a multi-valued part has such an entry for each element of the array, none if the
 //! array is empty, and one with NULL if there is no array ([`Table::entries`]).
@@ -24,7 +24,6 @@
 use crate::definition::{Index, IndexPart};
 use crate::error::{Error, Result};
 use crate::table::Table;
-use crate::text_index::{TextEntryVisitor, TextIndex, push_key_length, split_entry};
 use porpoise_types::array::{Elements, elements};
 use porpoise_types::{
     Value, ValueRef, decode_key, encode_key, encode_key_prefix, encode_text_start,
@@ -180,7 +179,7 @@ impl Index {
             return Ok(value);
         }
         let split = split_entry(key, value);
-        let primary = split.filter(|(_, rest)| rest.is_empty() != self.is_full_text());
+        let primary = split.filter(|(_, rest)| rest.is_empty());
         primary
             .map(|(primary, _)| primary)
             .ok_or_else(|| Error::Corrupt(format!("an entry of index {}", self.name)))
@@ -198,55 +197,54 @@ pub(crate) struct Entry {
     pub(crate) exclusive: bool,
 }
 
-impl TextIndex {
-    /// Visits the keys and values of a row's entries. The row has its overflow values.
-    ///
-    /// # Errors
-    /// A cancellation; those of `visit`.
-    pub(crate) fn each_entry_of<C: Columns + ?Sized>(
-        &self,
-        row: &C,
-        primary: &[u8],
-        visit: &mut TextEntryVisitor<'_>,
-    ) -> Result<()> {
-        let texts = self.texts(|column| row.column(column));
-        self.each_entry(&texts, primary, visit)
+/// Appends the length of a row key: one byte up to 127, else two, the first with its top bit set.
+fn push_key_length(primary: &[u8], out: &mut Vec<u8>) {
+    if let Ok(len @ 0..=0x7f) = u8::try_from(primary.len()) {
+        out.push(len);
+    } else {
+        // Keys have at most a few kilobytes, so the top bit is free.
+        let len = u16::try_from(primary.len()).unwrap_or(u16::MAX) | 0x8000;
+        out.extend_from_slice(&len.to_be_bytes());
     }
 }
 
+/// Splits an entry whose value begins with the length of the row key at the end of its key: that
+/// key, and the rest of the value.
+fn split_entry<'e>(key: &'e [u8], value: &'e [u8]) -> Option<(&'e [u8], &'e [u8])> {
+    let (first, rest) = value.split_first()?;
+    let (len, rest) = if first & 0x80 == 0 {
+        (usize::from(*first), rest)
+    } else {
+        let (second, rest) = rest.split_first()?;
+        (
+            usize::from(u16::from_be_bytes([first & 0x7f, *second])),
+            rest,
+        )
+    };
+    let primary = key.get(key.len().checked_sub(len)?..)?;
+    Some((primary, rest))
+}
+
 impl Table {
-    /// All entries, keys and values, that a row has in the secondary index at a position, which may be
-    /// a FULLTEXT index. For that the row must contain its overflow values.
-    ///
-    /// # Errors
-    /// A cancellation.
+    /// All entries that a row has in the secondary index at a position, which is no FULLTEXT index.
     pub(crate) fn whole_entries<C: Columns + ?Sized>(
         &self,
         position: usize,
         row: &C,
         primary: &[u8],
-    ) -> Result<Vec<Entry>> {
-        let mut entries = Vec::new();
-        if let Some(index) = self.text_index(position) {
-            index.each_entry_of(row, primary, &mut |key, value| {
-                entries.push(Entry {
-                    key: key.to_vec(),
-                    value: value.to_vec(),
-                    exclusive: false,
-                });
-                Ok(())
-            })?;
-        } else if let Some(index) = self.indexes.get(position) {
-            let mut value = Vec::new();
-            index.append_entry_value(primary, &mut value);
-            let keys = index.entry_keys(self, position, row, primary).into_iter();
-            entries.extend(keys.map(|(key, exclusive)| Entry {
-                key,
-                value: value.clone(),
-                exclusive,
-            }));
-        }
-        Ok(entries)
+    ) -> Vec<Entry> {
+        let Some(index) = self.indexes.get(position) else {
+            return Vec::new();
+        };
+        let mut value = Vec::new();
+        index.append_entry_value(primary, &mut value);
+        let keys = index.entry_keys(self, position, row, primary).into_iter();
+        let entries = keys.map(|(key, exclusive)| Entry {
+            key,
+            value: value.clone(),
+            exclusive,
+        });
+        entries.collect()
     }
 
     /// The entries that a row has in the secondary index at a position.

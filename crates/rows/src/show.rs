@@ -18,7 +18,7 @@ use porpoise_types::{ColumnType, Kind, Value, write_text};
 /// The text of SHOW CREATE TABLE. `next_id` is the next auto-increment value,
 /// printed when above 1.
 pub fn create_table(table: &TableDef, next_id: Option<u64>) -> String {
-    let columns = table.visible_columns();
+    let columns = table.named_columns();
     let mut lines: Vec<String> = columns.map(|(_, c)| column(table, c)).collect();
     lines.extend(table.indexes.iter().filter_map(|i| index(table, i)));
     lines.extend(table.foreign_keys.iter().map(|k| fk::definition(table, k)));
@@ -76,6 +76,7 @@ fn column(table: &TableDef, c: &Column) -> String {
             text.push_str(&format!(" CHARACTER SET {}", collation.charset().name()));
         }
         if collation != collation.charset().default_collation()
+            || c.explicit_collation
             || named && collation.charset().name() == "utf8mb4"
         {
             text.push_str(&format!(" COLLATE {}", collation.name()));
@@ -100,6 +101,9 @@ fn column(table: &TableDef, c: &Column) -> String {
     text.push_str(&default(c));
     if c.on_update_now {
         text.push_str(&format!(" ON UPDATE {}", now(&c.ty)));
+    }
+    if c.invisible {
+        text.push_str(" /*!80023 INVISIBLE */");
     }
     if !c.comment.is_empty() {
         text.push_str(&format!(" COMMENT {}", literal(&c.comment)));

@@ -1,20 +1,21 @@
 //! FULLTEXT indexes: after random changes, and after power cuts, entries are those of the rows'
 //! words, and searches find and rank rows as their texts do.
 
+use crate::common::random_changes::{Changes, Steps, lock, run_changes, table};
 use porpoise_base::clock;
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::contract::Rng;
-use porpoise_kv::{Engine, LockMode, Read, ReadMode};
+use porpoise_kv::{Check, Engine, Key, Read, ReadMode, ScanRange, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::{
-    BeginOptions, Db, DbOptions, InsertMode, Lookup, OverflowFetch, RowBuf, RowChange, Txn,
-    UpdateMode,
+    BeginOptions, Db, DbOptions, InsertMode, OverflowFetch, RowChange, Txn, UpdateMode,
 };
 use porpoise_types::full_text::{Document, Frequencies, Query};
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 fn text(chars: u32) -> ColumnType {
@@ -57,10 +58,6 @@ fn create(db: &Arc<Db>) -> Option<()> {
     Some(())
 }
 
-fn table(db: &Db) -> Option<Arc<Table>> {
-    db.catalog().table("d", "t").cloned()
-}
-
 /// Title and text by id.
 type Rows = BTreeMap<i64, (Option<String>, String)>;
 
@@ -87,24 +84,6 @@ fn row(id: i64, (title, body): &(Option<String>, String), n: i64) -> Vec<Value> 
     let bytes = |text: &String| Value::Bytes(text.clone().into_bytes());
     let title = title.as_ref().map_or(Value::Null, bytes);
     vec![Value::Int(id), title, bytes(body), Value::Int(n)]
-}
-
-fn lock(
-    txn: &mut Txn,
-    table: &Table,
-    id: i64,
-    fetch: OverflowFetch<'_>,
-) -> Option<(Vec<u8>, RowBuf)> {
-    let key = table.key_prefix(0, &[ValueRef::Int(id)]);
-    let mut old = None;
-    let wait = txn.wait();
-    let keys = [key.as_slice()];
-    let lookup = Lookup::primary(table, &keys).overflow(fetch);
-    txn.lock(&lookup, LockMode::Exclusive, wait, &mut |_, found| {
-        old = found.row.map(|row| row.to_buf());
-    })
-    .unwrap();
-    Some((key, old?))
 }
 
 /// One change of random kind.
@@ -231,38 +210,48 @@ fn sound(db: &Arc<Db>, table: &Arc<Table>, rows: usize) {
     assert_eq!(checked, (rows as u64, Vec::new()));
 }
 
+struct Documents {
+    db: Arc<Db>,
+    table: Arc<Table>,
+}
+
+impl Changes for Documents {
+    type Rows = Rows;
+
+    fn change(&mut self, txn: &mut Txn, rng: &mut Rng, rows: &mut Rows) {
+        change(txn, &self.table, rng, rows);
+    }
+
+    /// A transaction finds its own changes, and no other does before the commit.
+    fn look(&mut self, round: u64, txn: &mut Txn, own: &Rows, committed: &Rows) {
+        if round % 8 == 5 {
+            optimize(&self.db, &self.table);
+        }
+        if round.is_multiple_of(7) {
+            verify_searches(txn, &self.table, own);
+            let mut other = self.db.begin(BeginOptions::default()).unwrap();
+            verify_searches(&mut other, &self.table, committed);
+        }
+    }
+
+    fn verify(&mut self, rows: &Rows) {
+        sound(&self.db, &self.table, rows.len());
+        let mut txn = self.db.begin(BeginOptions::default()).unwrap();
+        verify_searches(&mut txn, &self.table, rows);
+    }
+}
+
 #[test]
 fn entries_and_searches_follow_random_changes() {
     for seed in 0..6 {
-        let mut rng = Rng::new(seed);
         let db = open(KvMem::open(KvMemOptions::default()).unwrap()).unwrap();
         create(&db).unwrap();
         let table = table(&db).unwrap();
-        let mut rows = Rows::new();
-        for round in 0..100 {
-            let mut txn = db.begin(BeginOptions::default()).unwrap();
-            let mut after = rows.clone();
-            for _ in 0..=rng.below(4) {
-                change(&mut txn, &table, &mut rng, &mut after);
-            }
-            // A transaction finds its own changes, and no other does before the commit.
-            if round % 7 == 0 {
-                verify_searches(&mut txn, &table, &after);
-                let mut other = db.begin(BeginOptions::default()).unwrap();
-                verify_searches(&mut other, &table, &rows);
-            }
-            if rng.below(5) == 0 {
-                txn.rollback();
-            } else {
-                txn.commit().unwrap();
-                rows = after;
-            }
-            if round % 10 == 9 {
-                sound(&db, &table, rows.len());
-                let mut txn = db.begin(BeginOptions::default()).unwrap();
-                verify_searches(&mut txn, &table, &rows);
-            }
-        }
+        let mut documents = Documents {
+            db: db.clone(),
+            table,
+        };
+        run_changes(&db, &mut Rng::new(seed), 100, &mut documents);
     }
 }
 
@@ -300,110 +289,364 @@ fn an_index_that_is_built_is_one_that_was_maintained() {
     }
 }
 
-#[test]
-fn a_missing_entry_and_one_too_many_are_found_by_the_check() {
+/// All entries of the FULLTEXT index.
+fn entries(engine: &dyn Engine, table: &Table) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut entries = Vec::new();
+    let mut txn = engine.begin(Default::default()).unwrap();
+    let range = ScanRange {
+        space: table.index_spaces(1)[0],
+        start: b"",
+        end: None,
+        reverse: false,
+    };
+    txn.scan(Read::CURRENT, &[range], usize::MAX, &mut |_, key, value| {
+        entries.push((key.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    entries
+}
+
+/// Numbers of blocks, pending documents and removals.
+fn kinds(engine: &dyn Engine, table: &Table) -> [usize; 3] {
+    let entries = entries(engine, table);
+    [1, 2, 3].map(|kind| entries.iter().filter(|(key, _)| key[0] == kind).count())
+}
+
+fn optimize(db: &Arc<Db>, table: &Table) {
+    db.optimize_text_indexes(table).unwrap();
+}
+
+/// A database with a table of some documents.
+fn with_documents(texts: &[&str]) -> (Arc<KvMem>, Arc<Db>, Arc<Table>) {
     let engine = KvMem::open(KvMemOptions::default()).unwrap();
     let db = open(engine.clone()).unwrap();
     create(&db).unwrap();
     let table = table(&db).unwrap();
     let mut txn = db.begin(BeginOptions::default()).unwrap();
-    let texts = (None, "quick fox".to_owned());
-    txn.insert(&table, vec![row(1, &texts, 0)], InsertMode::Plain)
-        .unwrap();
-    txn.commit().unwrap();
-    sound(&db, &table, 1);
-    let space = table.index_spaces(1)[0];
-    let mut entries = Vec::new();
-    let mut txn = engine.begin(Default::default()).unwrap();
-    let range = porpoise_kv::ScanRange {
-        space,
-        start: b"",
-        end: None,
-        reverse: false,
-    };
-    txn.scan(Read::CURRENT, &[range], 9, &mut |_, key, value| {
-        entries.push((key.to_vec(), value.to_vec()));
-        std::ops::ControlFlow::Continue(())
-    })
-    .unwrap();
-    assert_eq!(entries.len(), 2);
-    let check = porpoise_kv::Check::Blind;
-    txn.delete(porpoise_kv::Key::new(space, &entries[0].0), check)
-        .unwrap();
-    txn.put(porpoise_kv::Key::new(space, b"zz"), &entries[1].1, check)
-        .unwrap();
-    txn.commit().unwrap();
-    let (_, problems) = db.define(|cx| db.check_table(cx, &table)).unwrap();
-    let texts: Vec<String> = problems.into_iter().map(|p| p.description).collect();
-    assert!(
-        texts.iter().any(|t| t.contains("has no entry in `w`")),
-        "{texts:?}"
-    );
-}
-
-const STEPS: u64 = 20;
-
-/// Commits changes; whether the table was made, and how many were acknowledged.
-fn run(disk: &MemDisk) -> (bool, u64) {
-    let engine = KvMem::open(KvMemOptions {
-        dir: Some("/data".into()),
-        disk: Arc::new(disk.clone()),
-        segment_bytes: 1 << 16,
-        ..KvMemOptions::default()
-    });
-    let made = engine.ok().and_then(|engine| {
-        let db = open(engine.clone())?;
-        create(&db)?;
-        Some((engine, db))
-    });
-    let Some((engine, db)) = made else {
-        return (false, 0);
-    };
-    for n in 0..STEPS {
-        if step(&engine, &db, n).is_none() {
-            return (true, n);
-        }
+    for (id, text) in (1..).zip(texts) {
+        let texts = (None, (*text).to_owned());
+        txn.insert(&table, vec![row(id, &texts, 0)], InsertMode::Plain)
+            .unwrap();
     }
-    (true, STEPS)
+    txn.commit().unwrap();
+    (engine, db, table)
 }
 
-fn step(engine: &KvMem, db: &Arc<Db>, n: u64) -> Option<()> {
-    let table = table(db)?;
-    let mut txn = db.begin(BeginOptions::default()).ok()?;
-    let texts = (
-        Some(words(&mut Rng::new(n), 5)),
-        format!("cat {n} word{}", n % 3),
-    );
-    txn.insert(
-        &table,
-        vec![row((n % 6) as i64, &texts, 0)],
-        InsertMode::Replace,
-    )
-    .ok()?;
-    let position = txn.commit().ok()?.position;
-    engine.wait_durable(position).ok()
+fn problems(db: &Arc<Db>, table: &Arc<Table>) -> Vec<String> {
+    let (_, problems) = db.define(|cx| db.check_table(cx, table)).unwrap();
+    problems.into_iter().map(|p| p.description).collect()
+}
+
+#[test]
+fn the_check_finds_what_an_index_lacks_and_has_too_much() {
+    for optimized in [false, true] {
+        let (engine, db, table) = with_documents(&["quick fox", "dog"]);
+        if optimized {
+            optimize(&db, &table);
+        }
+        sound(&db, &table, 2);
+        let space = table.index_spaces(1)[0];
+        let all = entries(engine.as_ref(), &table);
+        for (key, value) in all.iter().filter(|(key, _)| key[0] != 0) {
+            let put = |value: Option<&[u8]>| {
+                let mut txn = engine.begin(Default::default()).unwrap();
+                let key = Key::new(space, key);
+                match value {
+                    Some(value) => txn.put(key, value, Check::Blind).unwrap(),
+                    None => txn.delete(key, Check::Blind).unwrap(),
+                }
+                txn.commit().unwrap();
+            };
+            put(None);
+            let lacking = problems(&db, &table);
+            assert!(
+                lacking.iter().all(|t| t.contains("has no entry in `w`")),
+                "{lacking:?}"
+            );
+            assert_eq!(lacking.len(), 1);
+            put(Some(b"xyz"));
+            let broken = problems(&db, &table);
+            assert!(
+                broken.iter().any(|t| t.contains("is malformed")),
+                "{broken:?}"
+            );
+            // The last byte is that of a place.
+            let mut moved = value.clone();
+            *moved.last_mut().unwrap() += 1;
+            put(Some(&moved));
+            assert_eq!(problems(&db, &table).len(), 1);
+            put(Some(value));
+        }
+        sound(&db, &table, 2);
+        let (key, value) = all.iter().rfind(|(key, _)| key[0] != 0).unwrap();
+        let mut key = key.clone();
+        if let Some(last) = key.last_mut() {
+            *last += 1;
+        }
+        let mut txn = engine.begin(Default::default()).unwrap();
+        txn.put(Key::new(space, &key), value, Check::Blind).unwrap();
+        txn.put(Key::new(space, b"\x09"), b"", Check::Blind)
+            .unwrap();
+        txn.commit().unwrap();
+        let surplus = problems(&db, &table);
+        assert!(
+            surplus.iter().any(|t| t.contains("that are not its words")),
+            "{surplus:?}"
+        );
+        assert!(
+            surplus
+                .iter()
+                .any(|t| t.contains("entry 09 of `w` is malformed")),
+            "{surplus:?}"
+        );
+    }
+}
+
+/// Ids of the rows that a search finds.
+fn found(txn: &mut Txn, table: &Table, search: &str) -> Vec<i64> {
+    let query = Query::boolean(search, table.text_index(1).unwrap().rules()).unwrap();
+    let read = own_read(txn);
+    let found = txn
+        .search_text(table, 1, &query, read, &mut |_| Ok(()))
+        .unwrap();
+    let ids = 0..100_i64;
+    ids.filter(|id| {
+        found
+            .rank(&table.key_prefix(0, &[ValueRef::Int(*id)]))
+            .is_some()
+    })
+    .collect()
+}
+
+#[test]
+fn maintenance_changes_entries_and_no_result() {
+    let (engine, db, table) = with_documents(&["fox dog", "fox", "cat"]);
+    assert_eq!(kinds(engine.as_ref(), &table), [0, 3, 0]);
+    let mut old = db.begin(BeginOptions::default()).unwrap();
+    old.pin().unwrap();
+    assert_eq!(found(&mut old, &table, "fox"), [1, 2]);
+    optimize(&db, &table);
+    // A block for each word.
+    assert_eq!(kinds(engine.as_ref(), &table), [3, 0, 0]);
+    let change = |id: i64, text: Option<&str>| {
+        let mut txn = db.begin(BeginOptions::default()).unwrap();
+        if let Some(text) = text {
+            let texts = (None, text.to_owned());
+            txn.insert(&table, vec![row(id, &texts, 0)], InsertMode::Replace)
+                .unwrap();
+        } else {
+            let gone = lock(&mut txn, &table, id, OverflowFetch::Prefixes);
+            txn.delete(&table, gone.into_iter().collect()).unwrap();
+        }
+        txn.commit().unwrap();
+    };
+    change(1, None);
+    change(2, Some("dog"));
+    change(4, Some("fox"));
+    assert_eq!(kinds(engine.as_ref(), &table), [3, 2, 2]);
+    let mut new = db.begin(BeginOptions::default()).unwrap();
+    new.pin().unwrap();
+    let results = |txn: &mut Txn| [found(txn, &table, "fox"), found(txn, &table, "dog cat")];
+    let expected = [vec![4], vec![2, 3]];
+    assert_eq!(results(&mut new), expected);
+    optimize(&db, &table);
+    // Row 2 has a removal, because its document is of the second generation.
+    assert_eq!(kinds(engine.as_ref(), &table), [3, 0, 1]);
+    for txn in [&mut new, &mut db.begin(BeginOptions::default()).unwrap()] {
+        assert_eq!(results(txn), expected);
+    }
+    assert_eq!(results(&mut old), [vec![1, 2], vec![1, 3]]);
+    sound(&db, &table, 3);
+    // A row whose removal is forgotten begins with the first generation.
+    change(1, Some("fox"));
+    change(2, None);
+    optimize(&db, &table);
+    assert_eq!(kinds(engine.as_ref(), &table), [2, 0, 0]);
+    change(2, Some("fox"));
+    assert_eq!(kinds(engine.as_ref(), &table), [2, 1, 0]);
+    sound(&db, &table, 4);
+}
+
+#[test]
+fn a_writer_and_maintenance_do_not_wait_for_each_other() {
+    let (engine, db, table) = with_documents(&["fox dog", "fox"]);
+    let mut writer = db.begin(BeginOptions::default()).unwrap();
+    let gone = lock(&mut writer, &table, 1, OverflowFetch::Prefixes);
+    writer.delete(&table, gone.into_iter().collect()).unwrap();
+    let mut second = db.begin(BeginOptions::default()).unwrap();
+    let texts = (None, "fox".to_owned());
+    second
+        .insert(&table, vec![row(7, &texts, 0)], InsertMode::Plain)
+        .unwrap();
+    // The documents that the first one removes become blocks meanwhile.
+    optimize(&db, &table);
+    assert_eq!(kinds(engine.as_ref(), &table), [2, 0, 0]);
+    second.commit().unwrap();
+    writer.commit().unwrap();
+    let mut reader = db.begin(BeginOptions::default()).unwrap();
+    assert_eq!(found(&mut reader, &table, "fox dog"), [2, 7]);
+    sound(&db, &table, 2);
+    // A removal that a writer has locked stays.
+    let mut writer = db.begin(BeginOptions::default()).unwrap();
+    writer
+        .insert(&table, vec![row(1, &texts, 0)], InsertMode::Plain)
+        .unwrap();
+    optimize(&db, &table);
+    writer.commit().unwrap();
+    let mut reader = db.begin(BeginOptions::default()).unwrap();
+    assert_eq!(found(&mut reader, &table, "fox dog"), [1, 2, 7]);
+    sound(&db, &table, 3);
+}
+
+/// Inserts rows with these ids and one text.
+fn insert_many(db: &Arc<Db>, table: &Arc<Table>, ids: std::ops::Range<i64>, text: &str) {
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    let texts = (None, text.to_owned());
+    let rows = ids.map(|id| row(id, &texts, 0)).collect();
+    txn.insert(table, rows, InsertMode::Plain).unwrap();
+    txn.commit().unwrap();
+}
+
+fn delete_many(db: &Arc<Db>, table: &Arc<Table>, ids: impl Iterator<Item = i64>) {
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    for id in ids {
+        let gone = lock(&mut txn, table, id, OverflowFetch::Prefixes);
+        txn.delete(table, gone.into_iter().collect()).unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+/// Number of rows that a search finds.
+fn count_found(db: &Arc<Db>, table: &Table, search: &str) -> usize {
+    let query = Query::boolean(search, table.text_index(1).unwrap().rules()).unwrap();
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    let read = own_read(&txn);
+    let found = txn.search_text(table, 1, &query, read, &mut |_| Ok(()));
+    found.unwrap().len()
+}
+
+#[test]
+fn a_frequent_word_has_several_blocks_and_many_removals() {
+    let (engine, db, table) = with_documents(&[]);
+    insert_many(&db, &table, 0..3_000, "fox");
+    insert_many(&db, &table, 3_000..3_010, "dog fox");
+    optimize(&db, &table);
+    let [blocks, ..] = kinds(engine.as_ref(), &table);
+    // Three for "fox", one for "dog".
+    assert_eq!(blocks, 4);
+    assert_eq!(count_found(&db, &table, "fox"), 3_010);
+    delete_many(&db, &table, (0..3_010).step_by(3));
+    for search in ["fox", "fo*", "+fox -dog", "dog"] {
+        let (all, dogs) = (3_010 - 1_004, 10 - 4);
+        let expected = match search {
+            "dog" => dogs,
+            "+fox -dog" => all - dogs,
+            _ => all,
+        };
+        assert_eq!(count_found(&db, &table, search), expected, "{search}");
+    }
+    sound(&db, &table, 2_006);
+    insert_many(&db, &table, 3_010..3_020, "fox");
+    optimize(&db, &table);
+    // The blocks of "fox" were merged, and no removal is left.
+    assert_eq!(kinds(engine.as_ref(), &table), [3, 0, 0]);
+    assert_eq!(count_found(&db, &table, "fox"), 2_016);
+    sound(&db, &table, 2_016);
+}
+
+#[test]
+fn commits_and_searches_maintain_an_index_when_it_is_due() {
+    let (engine, db, table) = with_documents(&[]);
+    let words: Vec<String> = (0..3_000).map(|n| format!("word{n}")).collect();
+    let text = words.join(" ");
+    // A document of some 60 KB.
+    insert_many(&db, &table, 0..100, &text);
+    assert_eq!(kinds(engine.as_ref(), &table), [0, 100, 0]);
+    insert_many(&db, &table, 100..200, &text);
+    assert_eq!(kinds(engine.as_ref(), &table), [3_000, 0, 0]);
+    insert_many(&db, &table, 200..250, &text);
+    for _ in 0..40 {
+        assert_eq!(count_found(&db, &table, "word7"), 250);
+    }
+    let [_, pending, _] = kinds(engine.as_ref(), &table);
+    assert_eq!(pending, 0);
+    insert_many(&db, &table, 250..2_500, "fox");
+    delete_many(&db, &table, 250..1_100);
+    assert_eq!(kinds(engine.as_ref(), &table)[2], 850);
+    // A thousand and a quarter of the documents that were merged.
+    delete_many(&db, &table, 1_100..2_500);
+    assert_eq!(kinds(engine.as_ref(), &table)[2], 0);
+    sound(&db, &table, 250);
+}
+
+#[test]
+fn an_index_of_the_first_entry_format_is_built_anew() {
+    let rows = crate::common::stored_rows("full-text-1");
+    for fails in [false, true] {
+        let disk = MemDisk::new();
+        let engine = crate::common::store_of(&disk, &rows);
+        // The last table's space of overflow values, which is empty.
+        engine.create_spaces(&[SpaceSpec::default()]).unwrap();
+        if fails {
+            disk.stop_after(Some(disk.operations() + 3));
+            assert!(open(engine).is_none());
+            disk.stop_after(None);
+        } else {
+            drop(engine);
+        }
+        let engine = KvMem::open(KvMemOptions {
+            dir: Some("/store".into()),
+            disk: Arc::new(disk.after_power_cut(1)),
+            ..KvMemOptions::default()
+        });
+        let engine = engine.unwrap();
+        let db = open(engine.clone()).unwrap();
+        for (name, search, expected) in [
+            ("doc", "fox emeu", vec![1, 3]),
+            ("doc", "dog", vec![1]),
+            ("exact", "fox", vec![1]),
+            ("exact", "FO*", vec![2]),
+        ] {
+            let table = db.catalog().table("d", name).cloned().unwrap();
+            let mut txn = db.begin(BeginOptions::default()).unwrap();
+            assert_eq!(
+                found(&mut txn, &table, search),
+                expected,
+                "{name}: {search}"
+            );
+            sound(&db, &table, 2);
+        }
+        let named: usize = db
+            .catalog()
+            .tables
+            .values()
+            .map(|t| t.all_spaces().count())
+            .sum();
+        assert_eq!(engine.spaces().unwrap().len(), named);
+    }
 }
 
 #[test]
 fn entries_are_whole_after_a_power_cut() {
-    let whole = MemDisk::new();
-    assert_eq!(run(&whole), (true, STEPS));
-    for stop in (1..whole.operations()).step_by(5) {
-        let disk = MemDisk::new();
-        disk.stop_after(Some(stop));
-        let (made, _) = run(&disk);
-        let after = disk.after_power_cut(stop);
-        let engine = KvMem::open(KvMemOptions {
-            dir: Some("/data".into()),
-            disk: Arc::new(after),
-            ..KvMemOptions::default()
-        });
-        let db = open(engine.unwrap()).unwrap();
-        let Some(table) = table(&db) else {
-            assert!(!made, "operation {stop}: the table is gone");
-            continue;
-        };
-        let (_, problems) = db.define(|cx| db.check_table(cx, &table)).unwrap();
-        assert!(problems.is_empty(), "operation {stop}: {problems:?}");
-    }
+    let step = |db: &Arc<Db>, table: &Arc<Table>, n: u64| {
+        if n % 5 == 4 {
+            db.optimize_text_indexes(table).ok()?;
+        }
+        let mut txn = db.begin(BeginOptions::default()).ok()?;
+        let title = Some(words(&mut Rng::new(n), 5));
+        let texts = (title, format!("cat {n} word{}", n % 3));
+        let new = row((n % 6) as i64, &texts, 0);
+        txn.insert(table, vec![new], InsertMode::Replace).ok()?;
+        Some(txn.commit().ok()?.position)
+    };
+    let steps = Steps {
+        count: 20,
+        open: &open,
+        create: &create,
+        step: &step,
+    };
+    steps.cut(&|db, table, what| {
+        assert_eq!(problems(db, table), [""; 0], "{what}");
+    });
 }

@@ -2,17 +2,17 @@
 //! of the rows' elements, and a unique index has no element twice. The elements of a row are the
 //! bytes of one of its columns.
 
+use crate::common::random_changes::{Changes, Steps, lock, run_changes, table};
 use crate::common::verify::verify;
 use porpoise_base::clock;
-use porpoise_base::disk::MemDisk;
+use porpoise_kv::Engine;
 use porpoise_kv::contract::Rng;
-use porpoise_kv::{Engine, LockMode};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{Expression, IndexKind, Table, TableDef, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::expressions::{CompileExpressions, KeyPartType, RowContext, RowExpressions};
 use porpoise_rows::{
-    BeginOptions, Db, DbOptions, Error, InsertMode, Inserted, Lookup, RowBuf, RowChange, Txn,
+    BeginOptions, Db, DbOptions, Error, InsertMode, Inserted, OverflowFetch, RowChange, Txn,
     UpdateMode,
 };
 use porpoise_types::array::ArrayBuilder;
@@ -112,10 +112,6 @@ fn create(db: &Arc<Db>) -> Option<()> {
     Some(())
 }
 
-fn table(db: &Db) -> Option<Arc<Table>> {
-    db.catalog().table("d", "t").cloned()
-}
-
 /// The elements of each row; none of an array that is NULL.
 type Rows = BTreeMap<i64, Option<Vec<u8>>>;
 
@@ -134,19 +130,6 @@ fn sharing(rows: &Rows, id: i64, elements: &Option<Vec<u8>>) -> BTreeSet<i64> {
         .iter()
         .filter(|(other, has)| **other != id && shares(has));
     others.map(|(other, _)| *other).collect()
-}
-
-fn lock(txn: &mut Txn, table: &Table, id: i64) -> Option<(Vec<u8>, RowBuf)> {
-    let key = table.key_prefix(0, &[ValueRef::Int(id)]);
-    let mut old = None;
-    let wait = txn.wait();
-    let keys = [key.as_slice()];
-    let lookup = Lookup::primary(table, &keys);
-    txn.lock(&lookup, LockMode::Exclusive, wait, &mut |_, found| {
-        old = found.row.map(|row| row.to_buf());
-    })
-    .unwrap();
-    Some((key, old?))
 }
 
 /// Makes one random change. Returns whether it was refused as a duplicate.
@@ -213,7 +196,7 @@ fn change(txn: &mut Txn, table: &Arc<Table>, rng: &mut Rng, rows: &mut Rows) -> 
             }
         },
         4 => {
-            let Some((key, old)) = lock(txn, table, id) else {
+            let Some((key, old)) = lock(txn, table, id, OverflowFetch::All) else {
                 assert!(!rows.contains_key(&id));
                 return false;
             };
@@ -232,7 +215,7 @@ fn change(txn: &mut Txn, table: &Arc<Table>, rng: &mut Rng, rows: &mut Rows) -> 
             refused
         }
         _ => {
-            let found = lock(txn, table, id);
+            let found = lock(txn, table, id, OverflowFetch::All);
             assert_eq!(found.is_some(), rows.remove(&id).is_some());
             txn.delete(table, found.into_iter().collect()).unwrap();
             false
@@ -240,97 +223,60 @@ fn change(txn: &mut Txn, table: &Arc<Table>, rng: &mut Rng, rows: &mut Rows) -> 
     }
 }
 
+struct ArrayChanges {
+    db: Arc<Db>,
+    table: Arc<Table>,
+    refused: u32,
+}
+
+impl Changes for ArrayChanges {
+    type Rows = Rows;
+
+    fn change(&mut self, txn: &mut Txn, rng: &mut Rng, rows: &mut Rows) {
+        self.refused += u32::from(change(txn, &self.table, rng, rows));
+    }
+
+    fn verify(&mut self, rows: &Rows) {
+        verify(&self.db);
+        let checked = self.db.define(|cx| self.db.check_table(cx, &self.table));
+        assert_eq!(checked.unwrap(), (rows.len() as u64, Vec::new()));
+    }
+}
+
 #[test]
 fn entries_follow_random_changes() {
     for seed in 0..12 {
-        let mut rng = Rng::new(seed);
         let db = open(KvMem::open(KvMemOptions::default()).unwrap()).unwrap();
         create(&db).unwrap();
-        let table = table(&db).unwrap();
-        let mut rows = Rows::new();
-        let mut refused = 0;
-        for round in 0..120 {
-            let mut txn = db.begin(BeginOptions::default()).unwrap();
-            let mut after = rows.clone();
-            for _ in 0..=rng.below(4) {
-                refused += u32::from(change(&mut txn, &table, &mut rng, &mut after));
-            }
-            if rng.below(5) == 0 {
-                txn.rollback();
-            } else {
-                txn.commit().unwrap();
-                rows = after;
-            }
-            if round % 10 == 9 {
-                verify(&db);
-                let checked = db.define(|cx| db.check_table(cx, &table)).unwrap();
-                assert_eq!(checked, (rows.len() as u64, Vec::new()), "seed {seed}");
-            }
-        }
-        assert!(refused > 10, "refused: {refused}");
+        let mut changes = ArrayChanges {
+            db: db.clone(),
+            table: table(&db).unwrap(),
+            refused: 0,
+        };
+        run_changes(&db, &mut Rng::new(seed), 120, &mut changes);
+        assert!(changes.refused > 10, "refused: {}", changes.refused);
     }
-}
-
-const STEPS: u64 = 30;
-
-/// Commits random changes. Returns whether the table was created, and the number of acknowledged
-/// changes.
-fn run(disk: &MemDisk) -> (bool, u64) {
-    let engine = KvMem::open(KvMemOptions {
-        dir: Some("/data".into()),
-        disk: Arc::new(disk.clone()),
-        segment_bytes: 1 << 16,
-        ..KvMemOptions::default()
-    });
-    let made = engine.ok().and_then(|engine| {
-        let db = open(engine.clone())?;
-        create(&db)?;
-        Some((engine, db))
-    });
-    let Some((engine, db)) = made else {
-        return (false, 0);
-    };
-    for n in 0..STEPS {
-        let committed = step(&engine, &db, n);
-        if committed.is_none() {
-            return (true, n);
-        }
-    }
-    (true, STEPS)
-}
-
-/// Replaces a row, whose elements move to it from others; `None` when the disk failed.
-fn step(engine: &KvMem, db: &Arc<Db>, n: u64) -> Option<()> {
-    let table = table(db)?;
-    let mut txn = db.begin(BeginOptions::default()).ok()?;
-    let (a, b) = ((n % 7) as u8, (n % 5) as u8);
-    let new = row((n % 6) as i64, &Some(vec![a, 10 + b, a]));
-    txn.insert(&table, vec![new], InsertMode::Replace).ok()?;
-    let position = txn.commit().ok()?.position;
-    engine.wait_durable(position).ok()
 }
 
 #[test]
 fn entries_match_their_rows_after_a_power_failure() {
-    let whole = MemDisk::new();
-    assert_eq!(run(&whole), (true, STEPS));
-    for stop in (1..whole.operations()).step_by(5) {
-        let disk = MemDisk::new();
-        disk.stop_after(Some(stop));
-        let (made, _) = run(&disk);
-        let after = disk.after_power_cut(stop);
-        let engine = KvMem::open(KvMemOptions {
-            dir: Some("/data".into()),
-            disk: Arc::new(after),
-            ..KvMemOptions::default()
-        });
-        let db = open(engine.unwrap()).unwrap();
-        let Some(table) = table(&db) else {
-            assert!(!made, "operation {stop}: the table is gone");
-            continue;
-        };
-        verify(&db);
-        let (_, problems) = db.define(|cx| db.check_table(cx, &table)).unwrap();
-        assert!(problems.is_empty(), "operation {stop}: {problems:?}");
-    }
+    // Replaces a row, whose elements move to it from others.
+    let step = |db: &Arc<Db>, table: &Arc<Table>, n: u64| {
+        let mut txn = db.begin(BeginOptions::default()).ok()?;
+        let (a, b) = ((n % 7) as u8, (n % 5) as u8);
+        let new = row((n % 6) as i64, &Some(vec![a, 10 + b, a]));
+        txn.insert(table, vec![new], InsertMode::Replace).ok()?;
+        Some(txn.commit().ok()?.position)
+    };
+    let steps = Steps {
+        count: 30,
+        open: &open,
+        create: &create,
+        step: &step,
+    };
+    steps.cut(&|db, table, what| {
+        verify(db);
+        let (_, problems) = db.define(|cx| db.check_table(cx, table)).unwrap();
+        assert!(problems.is_empty(), "{what}: {problems:?}");
+    });
 }

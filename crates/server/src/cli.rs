@@ -1,10 +1,13 @@
 //! The command line, generated from the table of settings.
 
+use crate::backup::command::{BackupOptions, RestoreOptions};
 use crate::config::{self, Config, StartError, Values, table::SETTINGS};
 use crate::demo;
-use crate::import::{Existing, ImportOptions, Target};
+use crate::import::{self, Existing, ImportOptions, Selection};
+use crate::target;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
-use porpoise_shell::{mc, sql};
+use porpoise_shell::{TlsArgs, mc, sql};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -15,6 +18,10 @@ pub enum CliCommand {
     Serve(Box<Config>),
     /// Check the store in this data directory.
     Check(PathBuf),
+    /// Make, list or verify backups.
+    Backup(Box<BackupOptions>),
+    /// Build a data directory from a backup.
+    Restore(Box<RestoreOptions>),
     /// Load a dump into a server.
     Import(Box<ImportOptions>),
     /// Run the shell for SQL.
@@ -79,17 +86,18 @@ fn check_command() -> Command {
 }
 
 fn import_command() -> Command {
-    Command::new("import")
+    let command = Command::new("import")
         .about("Loads a dump by MySQL Shell (util.dumpInstance) into a server")
         .after_help(
             "The password is taken from the URL or from PORPOISE_PASSWORD. The server must accept \
-             files of clients: SET GLOBAL local_infile = ON. Accounts of the dump are not created.",
+             files of clients: SET GLOBAL local_infile = ON. The same command continues an import \
+             that was interrupted; its progress is kept in the server, in the schema porpoise_import.",
         )
         .arg(
             Arg::new("dump")
                 .long("dump")
                 .value_name("DIR")
-                .help("Directory of the dump; files as they are, or compressed by zstd")
+                .help("Directory of the dump; files as they are, or compressed by zstd or gzip")
                 .required(true)
                 .value_parser(clap::value_parser!(PathBuf)),
         )
@@ -113,37 +121,103 @@ fn import_command() -> Command {
                 .long("existing")
                 .value_name("WHAT")
                 .help(
-                    "What happens if tables of the dump exist: load nothing, keep them, drop them",
+                    "What happens if tables or accounts of the dump exist: load nothing, keep them, \
+                     drop them",
                 )
                 .default_value("refuse")
                 .value_parser(["refuse", "keep", "drop"]),
-        )
-        .arg(
-            Arg::new("quiet")
-                .long("quiet")
-                .help("Report no progress")
-                .action(ArgAction::SetTrue),
-        )
+        );
+    let command = IMPORT_FLAGS.iter().fold(command, |command, (name, help)| {
+        let flag = Arg::new(*name).long(*name).help(*help);
+        command.arg(flag.action(ArgAction::SetTrue))
+    });
+    let command = IMPORT_LISTS.iter().fold(command, |command, (name, help)| {
+        let list = Arg::new(*name).long(*name).help(*help).value_name("NAMES");
+        command.arg(list.value_delimiter(',').action(ArgAction::Append))
+    });
+    TlsArgs::augment_args(command)
 }
+
+/// Flags of `import`.
+const IMPORT_FLAGS: &[(&str, &str)] = &[
+    (
+        "users",
+        "Create the accounts of the dump (@.users.sql), too",
+    ),
+    (
+        "restart",
+        "Forget an interrupted import of this dump instead of continuing it",
+    ),
+    ("quiet", "Report no progress"),
+];
+
+/// Options of `import` that list names, separated by commas.
+const IMPORT_LISTS: &[(&str, &str)] = &[
+    ("include-schemas", "Load these schemas only"),
+    ("exclude-schemas", "Leave these schemas out"),
+    (
+        "include-tables",
+        "Load these tables and views (SCHEMA.TABLE) only",
+    ),
+    (
+        "exclude-tables",
+        "Leave these tables and views (SCHEMA.TABLE) out",
+    ),
+    ("exclude-users", "Leave these accounts (USER@HOST) out"),
+];
 
 fn import_options(
     given: &ArgMatches,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<ImportOptions, StartError> {
     let text = |name: &str| given.get_one::<String>(name).map_or("", String::as_str);
+    let tls = options::<TlsArgs>(given)?.options();
     Ok(ImportOptions {
         dump: given
             .get_one::<PathBuf>("dump")
             .cloned()
             .unwrap_or_default(),
-        into: Target::parse(text("into"), variable("PORPOISE_PASSWORD"))?,
+        into: target::parse(
+            import::INTO,
+            text("into"),
+            variable("PORPOISE_PASSWORD"),
+            tls,
+        )?,
         threads: given.get_one::<usize>("threads").copied().unwrap_or(1),
         existing: match text("existing") {
             "keep" => Existing::Keep,
             "drop" => Existing::Drop,
             _ => Existing::Refuse,
         },
+        selection: import_selection(given)?,
+        users: given.get_flag("users"),
+        restart: given.get_flag("restart"),
         quiet: given.get_flag("quiet"),
+    })
+}
+
+fn import_selection(given: &ArgMatches) -> Result<Selection, StartError> {
+    let names = |option: &str| {
+        let names = given.get_many::<String>(option).unwrap_or_default();
+        names.cloned().collect::<Vec<_>>()
+    };
+    let tables = |option: &str| {
+        let tables = names(option).into_iter().map(|name| {
+            import::table_name(&name)
+                .map_err(|error| StartError::usage(format!("--{option}: {error}")))
+        });
+        tables.collect::<Result<BTreeSet<_>, _>>()
+    };
+    let accounts = names("exclude-users").into_iter().map(|name| {
+        let malformed = || StartError::usage(format!("--exclude-users: {name:?} is not USER@HOST"));
+        import::account_name(&name).ok_or_else(malformed)
+    });
+    Ok(Selection {
+        include_schemas: names("include-schemas").into_iter().collect(),
+        exclude_schemas: names("exclude-schemas").into_iter().collect(),
+        include_tables: tables("include-tables")?,
+        exclude_tables: tables("exclude-tables")?,
+        exclude_users: accounts.collect::<Result<_, _>>()?,
     })
 }
 
@@ -186,6 +260,28 @@ fn mc_command() -> Command {
     mc::Options::augment_args(command).about("A shell for memcached commands")
 }
 
+fn backup_command() -> Command {
+    let command = Command::new("backup")
+        .about("Backs up a running server; lists and verifies backups")
+        .after_help(
+            "The server writes the backup itself, to a place below its --backup-to; the account needs \
+             BACKUP_ADMIN. Backups after the first are incremental. The password is taken from the URL or \
+             from PORPOISE_PASSWORD. Exit status 1: the backup failed, or one is damaged.",
+        );
+    BackupOptions::augment_args(command)
+}
+
+fn restore_command() -> Command {
+    let command = Command::new("restore")
+        .about("Builds a new data directory from a backup and the archived log")
+        .after_help(
+            "Without --backup and --until: everything that was archived. An interrupted restore leaves no \
+             data directory and can be repeated. Exit status 1: the backup is damaged or files cannot be \
+             written, 2: nothing was done.",
+        );
+    RestoreOptions::augment_args(command)
+}
+
 fn demo_command() -> Command {
     demo::Options::augment_args(Command::new("demo")).about(
         "Runs a server in memory with example data, and opens the shell for SQL; leaves nothing behind",
@@ -203,6 +299,8 @@ fn command() -> Command {
         .subcommand(mc_command())
         .subcommand(demo_command())
         .subcommand(check_command())
+        .subcommand(backup_command())
+        .subcommand(restore_command())
         .subcommand(import_command())
         .subcommand(bench_command())
 }
@@ -233,6 +331,12 @@ pub fn parse(
         Some(("import", given)) => {
             let options = import_options(given, variable)?;
             return Ok(CliCommand::Import(Box::new(options)));
+        }
+        Some(("backup", given)) => {
+            return options(given).map(|o| CliCommand::Backup(Box::new(o)));
+        }
+        Some(("restore", given)) => {
+            return options(given).map(|o| CliCommand::Restore(Box::new(o)));
         }
         Some(("sql", given)) => return options(given).map(|o| CliCommand::Sql(Box::new(o))),
         Some(("mc", given)) => return options(given).map(|o| CliCommand::Mc(Box::new(o))),

@@ -45,9 +45,29 @@ pub fn check_required_data(config: &Config) -> Result<(), StartError> {
 /// A message for the operator in one line: a cluster that cannot be reached, data with wrong
 /// checksums.
 pub fn open(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<dyn Engine>, StartError> {
+    open_with_backups(config, disk).map(|(engine, _)| engine)
+}
+
+/// An open engine, and the embedded engine if it is that one.
+pub type OpenEngine = (Arc<dyn Engine>, Option<Arc<KvMem>>);
+
+/// As [`open`]. Also returns the embedded engine, if it is that one, which can be backed up.
+///
+/// # Errors
+/// As [`open`], and options that the engine does not support.
+pub fn open_with_backups(config: &Config, disk: Arc<dyn Disk>) -> Result<OpenEngine, StartError> {
     match &config.engine {
-        EngineChoice::Embedded => Ok(open_embedded(config, disk)?),
-        EngineChoice::Tikv(addresses) => open_cluster(config, addresses),
+        EngineChoice::Embedded => {
+            let engine = open_embedded(config, disk)?;
+            Ok((engine.clone(), Some(engine)))
+        }
+        EngineChoice::Tikv(addresses) => {
+            if config.archive_to.is_some() || config.backup_to.is_some() {
+                let message = "--backup-to and --archive-to need the embedded engine; a TiKV cluster is backed up by its own tool, BR";
+                return Err(StartError::usage(message));
+            }
+            Ok((open_cluster(config, addresses)?, None))
+        }
     }
 }
 
@@ -77,6 +97,7 @@ fn open_embedded(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<KvMem>, Sta
         dir,
         disk,
         durability,
+        archive_bound: archive_bound(config)?,
         memory_limit: config
             .memory_limit
             .map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
@@ -84,6 +105,18 @@ fn open_embedded(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<KvMem>, Sta
     };
     KvMem::open(options)
         .map_err(|e| StartError::failure(format!("the embedded engine cannot be opened: {e}")))
+}
+
+/// Bytes of the log that wait for the archive; `None` without an archive.
+fn archive_bound(config: &Config) -> Result<Option<u64>, StartError> {
+    if config.archive_to.is_none() {
+        return Ok(None);
+    }
+    if config.durability == DurabilityChoice::Memory {
+        let message = "--archive-to: with --durability memory there is no log";
+        return Err(StartError::usage(message));
+    }
+    Ok(Some(config.archive_backlog.unwrap_or(u64::MAX)))
 }
 
 #[cfg(feature = "tikv")]

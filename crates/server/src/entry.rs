@@ -3,6 +3,7 @@
 //! `porpoise` passes the disk of the machine; the binary for tests (`porpoise-faults`)
 //! one with faults. Load generators are in `porpoise-bench`, found beside this binary.
 
+use crate::backup::command;
 use crate::check;
 use crate::cli::{self, CliCommand};
 use crate::config::{Config, StartError};
@@ -54,6 +55,8 @@ fn run(
         CliCommand::Mc(options) => Ok(porpoise_shell::mc::run(&options)),
         CliCommand::Demo(options) => demo::run(&options),
         CliCommand::Check(data_dir) => check::run(&data_dir).map(done),
+        CliCommand::Backup(options) => command::run_backup(&options).map(done),
+        CliCommand::Restore(options) => command::run_restore(&options).map(done),
         CliCommand::Import(options) => import::run(&options).map(done),
         CliCommand::Bench(arguments) => Err(execute_bench(&arguments)),
     }

@@ -16,6 +16,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod backup;
 pub mod certificate;
 pub mod check;
 pub mod cli;
@@ -36,4 +37,5 @@ pub mod service_manager;
 pub mod services;
 pub mod summary;
 pub mod sys;
+mod target;
 pub mod tls;

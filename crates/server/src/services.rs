@@ -5,7 +5,9 @@
 //! engine's own shutdown (transactions.md, rule 40), and nothing is written
 //! after that.
 
-use crate::config::{Config, EngineChoice, StartError, TlsMode};
+use crate::backup::Backups;
+use crate::backup::archive::Archiver;
+use crate::config::{Config, DurabilityChoice, EngineChoice, StartError, TlsMode};
 use crate::engine;
 use crate::memcached::{MemcachedProtocol, TlsSettings, traffic};
 use crate::mysql::MysqlProtocol;
@@ -20,7 +22,8 @@ use porpoise_access::{
 use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_base::temp_files::TempDir;
-use porpoise_kv::Engine;
+use porpoise_kv::{Engine, Stat};
+use porpoise_kv_mem::KvMem;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
 use porpoise_rows::Db;
 use porpoise_sql::event_scheduler::EventScheduler;
@@ -49,6 +52,10 @@ pub struct Services {
     /// Deletes expired rows until the server stops.
     reaper: Mutex<Option<Reaper>>,
     events: Mutex<Option<EventScheduler>>,
+    /// Backups, if the engine can be backed up.
+    backups: Option<Arc<Backups>>,
+    /// Archives the log until the server stops.
+    archiver: Mutex<Option<Archiver>>,
     /// Sessions that run triggers of memcached commands, until the server stops.
     triggers: Mutex<Option<TriggerSessions>>,
     /// Whether user root has a password.
@@ -68,7 +75,7 @@ impl Services {
         tls: &Arc<rustls::ServerConfig>,
         root_password: Option<&str>,
     ) -> Result<Services, StartError> {
-        let engine = engine::open(config, disk)?;
+        let (engine, embedded) = engine::open_with_backups(config, disk)?;
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             StartError::failure(format!("{what}: {error}"))
         };
@@ -83,6 +90,7 @@ impl Services {
         };
         let sql =
             SqlServer::new(db.clone(), setup).map_err(|e| failed("SQL does not start", &e))?;
+        let (backups, archiver) = start_backups(config, embedded, &db, &sql)?;
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
@@ -93,6 +101,7 @@ impl Services {
         } else {
             None
         };
+        sql.set_report(|message| tracing::warn!("{message}"));
         let triggers = sql.run_triggers_of_commands();
         let authentication = memcached_authentication(config, &sql)?;
         let listeners = MemcachedListeners::open(config, &db, &authentication)?;
@@ -118,9 +127,18 @@ impl Services {
             more_memcached: listeners.more.into_iter().map(protocol).collect(),
             reaper: Mutex::new(reaper),
             events: Mutex::new(Some(events)),
+            backups,
+            archiver: Mutex::new(archiver),
             triggers: Mutex::new(Some(triggers)),
             root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
         })
+    }
+
+    /// Metrics of SQL and of backups.
+    pub fn stats(&self) -> Vec<Stat> {
+        let mut stats = self.sql.stats();
+        stats.extend(self.backups.iter().flat_map(|backups| backups.stats()));
+        stats
     }
 
     /// Returns reserved ids to the engine and shuts it down, with a last sync (transactions.md,
@@ -137,7 +155,34 @@ impl Services {
         }
         drop(self.triggers.lock().take());
         self.db.return_ids();
+        if let Some(mut archiver) = self.archiver.lock().take() {
+            archiver.stop();
+        }
         self.engine.shutdown().map_err(|e| e.to_string())
+    }
+}
+
+/// Lets SQL make backups, and starts the archive, if the engine can be backed up.
+fn start_backups(
+    config: &Config,
+    engine: Option<Arc<KvMem>>,
+    db: &Arc<Db>,
+    sql: &SqlServer,
+) -> Result<(Option<Arc<Backups>>, Option<Archiver>), StartError> {
+    match engine.filter(|_| config.durability != DurabilityChoice::Memory) {
+        Some(engine) => {
+            let (backups, archiver) = Backups::start(config, engine, db.clock().clone())?;
+            backups.register(sql);
+            Ok((Some(backups), archiver))
+        }
+        None => {
+            if matches!(config.engine, EngineChoice::Tikv(_)) {
+                sql.refuse_backups(
+                    "BACKUP DATABASE of a TiKV cluster, which its own tool, BR, backs up",
+                );
+            }
+            Ok((None, None))
+        }
     }
 }
 

@@ -19,6 +19,8 @@ mod options;
 pub mod sql;
 mod terminal;
 
+pub use options::TlsArgs;
+
 use std::io;
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Options of both shells: addresses, TLS, passwords.
+//! Options of both shells, and of other clients of MySQL's protocol: TLS, passwords.
 
 use crate::{Failure, terminal};
 use clap::{Args, ValueEnum};
@@ -9,14 +9,17 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum TlsWord {
     /// Never
+    #[value(alias = "disabled")]
     Off,
     /// If the server offers it
     Preferred,
     /// Always, with any certificate
     Required,
     /// Always, signed by an authority of --tls-ca
+    #[value(alias = "verify_ca")]
     VerifyCa,
     /// As verify-ca, and the certificate names the host
+    #[value(alias = "verify_identity")]
     VerifyIdentity,
 }
 
@@ -26,20 +29,27 @@ pub struct TlsArgs {
     /// Use of TLS
     #[arg(
         long,
+        alias = "ssl-mode",
         value_enum,
+        ignore_case = true,
         default_value = "preferred",
         value_name = "MODE",
         env = "PORPOISE_SHELL_TLS"
     )]
     tls: TlsWord,
     /// Certificates of authorities (PEM)
-    #[arg(long, value_name = "FILE", env = "PORPOISE_SHELL_TLS_CA")]
+    #[arg(
+        long,
+        alias = "ssl-ca",
+        value_name = "FILE",
+        env = "PORPOISE_SHELL_TLS_CA"
+    )]
     tls_ca: Option<PathBuf>,
     /// The client's certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, alias = "ssl-cert", value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// The client's key (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, alias = "ssl-key", value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 }
 

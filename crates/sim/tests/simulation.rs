@@ -38,6 +38,7 @@ fn simulated_runs_pass_all_checks() {
     // The runs must have covered every kind of fault.
     assert!(all.commits > 2_500 && all.answers > 30_000, "{all:?}");
     assert!(all.crashes > 300 && all.copies > 5_000, "{all:?}");
+    assert!(all.prepared > 500 && all.ended_after_crash > 50, "{all:?}");
     assert!(all.refused > 5 && all.checkpoints > 300, "{all:?}");
 }
 

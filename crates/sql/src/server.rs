@@ -3,13 +3,17 @@
 use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
+use crate::statements::digests::{ClassLatency, Digests};
+use crate::statements::slow_log::SlowLog;
 use crate::status::Counter;
 use crate::table_expressions::ExpressionCompiler;
 use crate::timer::Timer;
 use crate::vars::{Settings, Values, VarValue};
 use crate::xa::Branches;
 use parking_lot::RwLock;
+use porpoise_access::persisted;
 use porpoise_access::{AccessControl, Account, Rights};
+use porpoise_base::cancel::Cancel;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
 use porpoise_rows::Db;
@@ -29,6 +33,34 @@ pub type KeyProvider = Box<dyn Fn(&[u8], &Rights) -> Vec<Vec<Value>> + Send + Sy
 pub type RowsProvider = Box<dyn Fn(&Rights) -> Vec<Vec<Value>> + Send + Sync>;
 /// Status variables from outside of SQL, for SHOW STATUS: name and value.
 pub type StatusProvider = Box<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
+
+/// Request of a BACKUP DATABASE statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupRequest {
+    /// The directory or the URL.
+    pub destination: String,
+    /// Limit of the rate in bytes a second; `None` for the server's default.
+    pub rate: Option<u64>,
+}
+
+/// Result of a BACKUP DATABASE statement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupReport {
+    /// Number of the backup in its repository.
+    pub number: u64,
+    /// Bytes that a restore reads, uncompressed.
+    pub bytes: u64,
+    /// Bytes that were stored.
+    pub stored: u64,
+    /// Position in the log of the state that was backed up.
+    pub position: u64,
+    /// Time of the last commit in the backup, in microseconds since 1970 UTC.
+    pub time: u64,
+}
+
+/// Makes backups; returns when the backup is durable, or when the statement is cancelled.
+pub type BackupProvider =
+    Box<dyn Fn(&BackupRequest, &Cancel) -> Result<BackupReport> + Send + Sync>;
 
 /// Configuration of SQL.
 #[derive(Clone, Debug, Default)]
@@ -107,6 +139,8 @@ impl Counters {
 pub struct SqlServer {
     pub(crate) db: Arc<Db>,
     pub(crate) globals: RwLock<Values>,
+    /// The global values after the start.
+    pub(crate) initial_values: Values,
     pub(crate) processes: Arc<Processes>,
     pub(crate) counters: Counters,
     /// Named locks of GET_LOCK.
@@ -127,10 +161,16 @@ pub struct SqlServer {
     pub(crate) prepared: Arc<AtomicU64>,
     /// XA transaction branches.
     pub(crate) branches: Branches,
+    /// Statistics of statements.
+    pub(crate) digests: Digests,
+    /// The slow query log.
+    pub(crate) slow_log: SlowLog,
     /// Database, table and source of rows of virtual tables outside of SQL.
     row_providers: RwLock<Vec<(String, String, RowsProvider)>>,
     key_provider: RwLock<Option<KeyProvider>>,
     status_providers: RwLock<Vec<StatusProvider>>,
+    shutdown: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
+    backup_provider: RwLock<Option<Arc<BackupProvider>>>,
 }
 
 impl SqlServer {
@@ -140,11 +180,12 @@ impl SqlServer {
     /// An unknown variable or invalid value in the configuration; errors of creating the accounts.
     pub fn new(db: Arc<Db>, config: SqlConfig) -> Result<Arc<SqlServer>> {
         let mut globals = Values::new(&config.variables)?;
+        // Before tables are used.
+        let branches = Branches::restore(&db)?;
+        globals.set_persisted(&persisted::load(&db)?);
         Settings::new(&globals)?;
         let memory = config.memory;
         memory.set_limit(globals.int("global_connection_memory_limit"));
-        // Before tables are used.
-        let branches = Branches::restore(&db)?;
         db.set_compiler(Arc::new(ExpressionCompiler::default()));
         let access = AccessControl::open(db.clone(), config.root_password.as_deref())?;
         if globals.bool("partial_revokes") {
@@ -157,10 +198,19 @@ impl SqlServer {
         let processes = Arc::<Processes>::default();
         let deadlocks = Arc::new(DeadlockLog::new(&db, processes.clone()));
         db.engine().subscribe_deadlocks(deadlocks.clone());
+        let started = db.clock().now();
+        let capacity = globals.int("performance_schema_digests_size");
+        let digests = Digests::new(started, usize::try_from(capacity).unwrap_or(usize::MAX));
+        digests.set_sample_values(globals.bool("statement_sample_values"));
+        let slow_log = SlowLog::default();
+        slow_log.configure(&globals);
         Ok(Arc::new(SqlServer {
             deadlocks,
-            started: db.clock().now(),
+            digests,
+            slow_log,
+            started,
             db,
+            initial_values: globals.clone(),
             globals: RwLock::new(globals),
             processes,
             timer: Timer::default(),
@@ -175,6 +225,8 @@ impl SqlServer {
             row_providers: RwLock::new(Vec::new()),
             key_provider: RwLock::new(None),
             status_providers: RwLock::new(Vec::new()),
+            shutdown: RwLock::new(None),
+            backup_provider: RwLock::new(None),
         }))
     }
 
@@ -203,6 +255,25 @@ impl SqlServer {
         self.row_providers.write().push(entry);
     }
 
+    /// Sets the receiver of messages for the server's log.
+    pub fn set_report(&self, report: impl Fn(&str) + Send + Sync + 'static) {
+        self.slow_log.set_report(Box::new(report));
+    }
+
+    /// Sets what SHUTDOWN calls: a function that begins a regular shutdown and does not wait for it.
+    pub fn provide_shutdown(&self, begin: impl Fn() + Send + Sync + 'static) {
+        *self.shutdown.write() = Some(Box::new(begin));
+    }
+
+    /// Begins a regular shutdown; returns false if nothing provides it.
+    pub fn begin_shutdown(&self) -> bool {
+        let provided = self.shutdown.read();
+        if let Some(begin) = provided.as_ref() {
+            begin();
+        }
+        provided.is_some()
+    }
+
     /// Adds a source of status variables.
     pub fn provide_status(&self, status: StatusProvider) {
         self.status_providers.write().push(status);
@@ -211,6 +282,30 @@ impl SqlServer {
     /// Sets the source of descriptions of keys.
     pub fn provide_keys(&self, keys: KeyProvider) {
         *self.key_provider.write() = Some(keys);
+    }
+
+    /// Sets what BACKUP DATABASE runs.
+    pub fn provide_backups(&self, backups: BackupProvider) {
+        *self.backup_provider.write() = Some(Arc::new(backups));
+    }
+
+    /// Lets BACKUP DATABASE fail with error 1235 for a reason.
+    pub fn refuse_backups(&self, what: &'static str) {
+        self.provide_backups(Box::new(move |_, _| Err(SqlError::not_supported(what))));
+    }
+
+    /// Makes a backup.
+    ///
+    /// # Errors
+    /// 1235 if nothing makes backups; those of the provider.
+    pub(crate) fn backup(&self, request: &BackupRequest, cancel: &Cancel) -> Result<BackupReport> {
+        let provider = self.backup_provider.read().clone();
+        let Some(provider) = provider else {
+            return Err(SqlError::not_supported(
+                "BACKUP DATABASE without a store on disk",
+            ));
+        };
+        provider(request, cancel)
     }
 
     /// Rows that describe a key.
@@ -249,12 +344,17 @@ impl SqlServer {
         crate::vars::find(name).map(|at| self.globals.read().value_at(at).text())
     }
 
-    /// The global value of a numeric system variable, at most `u32::MAX`. Reads it again at each
-    /// call, so that SET GLOBAL is in force at once.
+    /// The global value of a numeric system variable, at most `u32::MAX`; 1 for a switch that is on. Reads
+    /// it again at each call, so that SET GLOBAL is in force at once.
     pub fn number(&self, name: &str) -> u32 {
-        debug_assert!(crate::vars::find(name).is_some(), "no variable {name}");
-        let value = self.variable(name).and_then(|v| v.parse::<u64>().ok());
-        u32::try_from(value.unwrap_or(0)).unwrap_or(u32::MAX)
+        let at = crate::vars::find(name);
+        debug_assert!(at.is_some(), "no variable {name}");
+        let value = at.map(|at| self.globals.read().value_at(at).clone());
+        match value {
+            Some(VarValue::Int(value)) => u32::try_from(value).unwrap_or(u32::MAX),
+            Some(VarValue::Bool(is_on)) => u32::from(is_on),
+            _ => 0,
+        }
     }
 
     /// Metrics of the SQL server.
@@ -288,6 +388,12 @@ impl SqlServer {
             ),
             counter("sql_sessions_total", "SQL sessions opened.", &c.connections),
             Stat {
+                name: "sql_slow_log_write_errors_total",
+                help: "Statements that could not be written to the slow query log.",
+                counter: true,
+                value: self.slow_log.write_errors(),
+            },
+            Stat {
                 name: "foreign_key_deleted_rows_total",
                 help: "Rows deleted by ON DELETE CASCADE.",
                 counter: true,
@@ -314,6 +420,11 @@ impl SqlServer {
         ]);
         stats.extend(porpoise_sql_expr::memory::stats(&self.memory));
         stats
+    }
+
+    /// Times of statements by class, for metrics.
+    pub fn latencies(&self) -> Vec<ClassLatency> {
+        self.digests.latencies()
     }
 
     /// Number of prepared statements of all sessions.

@@ -454,6 +454,47 @@ fn a_view_fails_when_its_definer_loses_a_column() {
 }
 
 #[test]
+fn changes_through_views_need_rights_on_the_columns_of_view_and_table() {
+    let mut world = World::new();
+    let World { server, root, ann } = &mut world;
+    good(root, "GRANT SELECT ON shop.t TO bob");
+    good(root, "GRANT CREATE VIEW ON shop.* TO bob");
+    let mut bob = open(server, "bob", "%");
+    for text in [
+        "CREATE VIEW shop.w AS SELECT a, b + 1 AS s, c FROM shop.t",
+        "CREATE VIEW shop.j AS SELECT t.a AS x, t.b AS y, o.c AS z FROM shop.t AS t \
+         JOIN shop.t AS o ON o.a = t.a",
+    ] {
+        good(&mut bob, text);
+    }
+    good(root, "GRANT SELECT (a, c), UPDATE (a, c) ON shop.w TO ann");
+    good(root, "GRANT SELECT (x), UPDATE (y, z) ON shop.j TO ann");
+    for text in [
+        "UPDATE shop.w SET c = 9",
+        "UPDATE shop.j SET y = 9",
+        "UPDATE shop.j SET z = 9",
+    ] {
+        assert_eq!(code(ann, text), 1356, "{text}");
+    }
+    good(root, "GRANT UPDATE (b, c) ON shop.t TO bob");
+    for text in [
+        "UPDATE shop.w SET c = 9 WHERE s = 3",
+        "UPDATE shop.j SET x = 9",
+        "UPDATE shop.j SET y = 9 WHERE z = 1",
+    ] {
+        assert_eq!(code(ann, text), 1143, "{text}");
+    }
+    for text in [
+        "UPDATE shop.w SET c = 9 WHERE a = 1",
+        "UPDATE shop.j SET y = 9 WHERE x = 1",
+        "UPDATE shop.j SET z = 9 WHERE x = 1",
+    ] {
+        good(ann, text);
+    }
+    assert_eq!(code(ann, "UPDATE shop.w SET a = 9"), 1356);
+}
+
+#[test]
 fn prepared_statements_notice_a_revoke() {
     let mut world = World::new();
     world.grant("SELECT (a, b), UPDATE (b) ON shop.t");

@@ -168,6 +168,7 @@ impl Client {
                     row.map(|v| format!("{v:?}")).collect::<Vec<_>>().join("|")
                 }
                 Event::End(_) => "end".into(),
+                Event::FileRequest(name) => format!("file {name:?}"),
                 Event::Column(_) | Event::Columns(_) | Event::EndOfColumns => continue,
             });
         }

@@ -90,6 +90,7 @@ const MEMBERS: &[Member] = &[
             "porpoise-sql-exec",
         ],
     ),
+    member("porpoise-backup", &["porpoise-base"]),
     member("porpoise-wire", &["porpoise-base", "porpoise-types"]),
     member("porpoise-client", &["porpoise-wire"]),
     member(
@@ -111,6 +112,7 @@ const MEMBERS: &[Member] = &[
         "porpoise",
         &[
             "porpoise-access",
+            "porpoise-backup",
             "porpoise-base",
             "porpoise-client",
             "porpoise-types",
@@ -164,6 +166,7 @@ const FOR_TESTS: &[&str] = &[
 
 /// Members that may not depend on an engine even in tests, because they use protocols only.
 const NEVER_AN_ENGINE: &[&str] = &[
+    "porpoise-backup",
     "porpoise-bench",
     "porpoise-client",
     "porpoise-shell",
@@ -174,6 +177,7 @@ const ENGINES: &[&str] = &["porpoise-kv-mem", "porpoise-kv-tikv"];
 
 /// Members that must not depend on an async runtime, directly or indirectly, except in tests.
 const SYNCHRONOUS: &[&str] = &[
+    "porpoise-backup",
     "porpoise-base",
     "porpoise-types",
     "porpoise-kv",

@@ -21,53 +21,60 @@ const WORDS: u64 = 150;
 /// Distinct words.
 const VOCABULARY: u64 = 50_000;
 
-/// Statements that are measured: the build first, because it replaces the index.
+/// The condition that a document matches a search.
+macro_rules! matches {
+    ($search:literal) => {
+        concat!("match (body) against (", $search, ")")
+    };
+}
+
+/// A search whose documents are counted, and their ids added up.
+macro_rules! search {
+    ($name:literal, $search:literal) => {
+        unordered(
+            $name,
+            concat!(
+                "select count(*), sum(id) from doc where ",
+                matches!($search)
+            ),
+        )
+    };
+}
+
+/// Statements that are measured: the build first, because it replaces the index, and changes last, so
+/// that searches read the index as it was built.
 const QUESTIONS: &[Question] = &[
     unordered(
         "build",
         "alter table doc drop key body, add fulltext key body (body)",
     ),
-    unordered(
-        "rare word",
-        "select id from doc where match (body) against ('bobobobu')",
-    ),
-    unordered(
-        "frequent word, counted",
-        "select count(*) from doc where match (body) against ('bababeba')",
-    ),
+    search!("rare word", "'bobobobu'"),
+    search!("frequent word", "'bababeba'"),
     unordered(
         "first by relevance",
-        "select count(*) from (select id from doc where match (body) against ('babobaba bababoda') \
-         order by match (body) against ('babobaba bababoda') desc limit 20) as first",
+        concat!(
+            "select count(*) from (select id from doc where ",
+            matches!("'babobaba bababoda'"),
+            " order by ",
+            matches!("'babobaba bababoda'"),
+            " desc limit 20) as first"
+        ),
     ),
-    unordered(
+    search!(
         "two words required",
-        "select count(*), sum(id) from doc \
-         where match (body) against ('+bababeba +babababo' in boolean mode)",
+        "'+bababeba +babababo' in boolean mode"
     ),
-    unordered(
-        "one word excluded",
-        "select count(*), sum(id) from doc \
-         where match (body) against ('+babababo -bababeba' in boolean mode)",
-    ),
-    unordered(
-        "prefix",
-        "select count(*), sum(id) from doc where match (body) against ('bobobo*' in boolean mode)",
-    ),
-    unordered(
-        "phrase",
-        "select count(*), sum(id) from doc \
-         where match (body) against ('\"bababeba babababe\"' in boolean mode)",
-    ),
-    unordered(
+    search!("one word excluded", "'+babababo -bababeba' in boolean mode"),
+    search!("prefix", "'bobobo*' in boolean mode"),
+    search!("phrase", "'\"bababeba babababe\"' in boolean mode"),
+    search!(
         "phrase of frequent words",
-        "select count(*), sum(id) from doc \
-         where match (body) against ('\"babababo babababu\"' in boolean mode)",
+        "'\"babababo babababu\"' in boolean mode"
     ),
+    search!("words nearby", "'\"babababo babababu\" @5' in boolean mode"),
     unordered(
-        "words nearby",
-        "select count(*), sum(id) from doc \
-         where match (body) against ('\"babababo babababu\" @5' in boolean mode)",
+        "replace 5,000 documents",
+        "replace into doc select id + 1000000000, body from doc where id < 5000",
     ),
 ];
 

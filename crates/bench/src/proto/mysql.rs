@@ -187,6 +187,9 @@ impl Codec for Mysql {
                 Event::Error(error) => {
                     answer.error = Some(format!("{} {}", error.code, error.message));
                 }
+                Event::FileRequest(_) => {
+                    return Err(Error::failed("the server asks for a file"));
+                }
                 Event::Row(row) => take_row(row, answer),
                 Event::Columns(_) | Event::Column(_) | Event::EndOfColumns | Event::End(_) => {}
             }

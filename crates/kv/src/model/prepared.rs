@@ -2,7 +2,9 @@
 //!
 //! Invariants:
 //! 1. The transaction that an entry names holds the entry's locks while a handle exists.
-//! 2. No commit changes a key of the ranges of another entry, and no transaction is prepared whose
+//! 2. A row of [`SpaceId::PREPARED`] with its note exists as long as the entry, and both are changed by one commit,
+//!    as in an engine that stores the image there: so the store can be truncated at any commit.
+//! 3. No commit changes a key of the ranges of another entry, and no transaction is prepared whose
 //!    validated ranges contain a key that another entry writes, or the other way round.
 
 use super::txn::{FinalWrites, ModelTxn};
@@ -88,13 +90,19 @@ impl ModelPrepared {
             locks: state.locks.held_by(txn.id),
             ranges,
         };
+        let row = (SpaceId::PREPARED, name.to_vec());
+        let position = state.install(BTreeMap::from([(row, Some(note.to_vec()))]));
+        if state.durable.is_some() {
+            let former = (position.0, name.to_vec(), stored.clone());
+            state.prepared_history.push(former);
+        }
         state.prepared.insert(name.to_vec(), stored);
         Ok(Box::new(ModelPrepared {
             shared: txn.shared.clone(),
             name: name.to_vec(),
             note: note.to_vec(),
             txn: txn.id,
-            position: CommitPosition(txn.newest_seen),
+            position: position.max(CommitPosition(txn.newest_seen)),
             ended: false,
         }))
     }
@@ -120,6 +128,21 @@ impl ModelPrepared {
             }));
         }
         all
+    }
+
+    /// The entries that existed after a commit, of a store that keeps all of them.
+    pub(super) fn entries_after(state: &State, commit: u64) -> BTreeMap<Vec<u8>, Stored> {
+        let names = state.data.iter().filter_map(|((space, name), versions)| {
+            let newest = versions.iter().rev().find(|(at, _)| *at <= commit);
+            let exists = newest.is_some_and(|(_, note)| note.is_some());
+            (*space == SpaceId::PREPARED && exists).then_some(name)
+        });
+        let entry = |name: &Vec<u8>| {
+            let mut history = state.prepared_history.iter().rev();
+            let found = history.find(|(at, of, _)| *at <= commit && of == name);
+            found.map(|(_, name, stored)| (name.clone(), stored.clone()))
+        };
+        names.filter_map(entry).collect()
     }
 
     /// Removes the entry, and returns it.
@@ -148,8 +171,9 @@ impl PreparedTxn for ModelPrepared {
     fn commit(&mut self) -> Result<Commit> {
         let shared = self.shared.clone();
         let mut state = shared.state();
-        let stored = self.take(&mut state)?;
-        let position = state.install(stored.writes);
+        let mut writes = self.take(&mut state)?.writes;
+        writes.insert((SpaceId::PREPARED, self.name.clone()), None);
+        let position = state.install(writes);
         state.locks.release(self.txn);
         shared.changed.notify_all();
         Ok(Commit {
@@ -161,11 +185,11 @@ impl PreparedTxn for ModelPrepared {
         let shared = self.shared.clone();
         let mut state = shared.state();
         self.take(&mut state)?;
+        let row = (SpaceId::PREPARED, self.name.clone());
+        let position = state.install(BTreeMap::from([(row, None)]));
         state.locks.release(self.txn);
         shared.changed.notify_all();
-        Ok(Commit {
-            position: self.position,
-        })
+        Ok(Commit { position })
     }
 }
 

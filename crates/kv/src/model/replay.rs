@@ -1,10 +1,11 @@
 //! The model as the oracle for crash tests: snapshots that lag behind commits, the rows after any
 //! commit, and truncation of the store to a commit.
 
+use super::prepared::ModelPrepared;
 use super::{FullKey, Model, Shared, State, Versions};
 use crate::{CommitPosition, SpaceId};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 impl State {
     /// Newest commit that a new snapshot sees.
@@ -44,7 +45,8 @@ impl Model {
         state.data.iter().filter_map(visible).collect()
     }
 
-    /// Returns a separate store with all commits up to one, all durable, and without transactions.
+    /// Returns a separate store with all commits up to one, all durable, and without transactions, except for
+    /// those that were prepared: [`crate::Engine::take_restored`] returns them.
     pub fn truncated_at(&self, commit: CommitPosition) -> Model {
         let state = self.shared.state();
         let mut data = state.data.clone();
@@ -59,15 +61,18 @@ impl Model {
             data,
             spaces: state.spaces.clone(),
             counters: state.counters.clone(),
+            prepared: ModelPrepared::entries_after(&state, commit.0),
+            prepared_history: state.prepared_history.clone(),
             ..State::default()
         };
-        let shared = Shared::default();
+        let shared = Arc::<Shared>::default();
         *shared.state() = cut;
+        let restored = ModelPrepared::restore(&shared);
         Model {
-            shared: Arc::new(shared),
+            shared,
             closed: Arc::default(),
             commit_wait: self.commit_wait,
-            restored: Default::default(),
+            restored: Mutex::new(restored),
         }
     }
 }
@@ -108,5 +113,35 @@ mod tests {
         set(&cut, b"3");
         cut.set_durable(cut.last_commit());
         assert_eq!(get(&cut).as_deref(), Some(&b"3"[..]));
+    }
+
+    #[test]
+    fn a_truncated_store_has_the_transactions_that_were_prepared_then() {
+        let model = Model::new().with_late_durability();
+        let prepare = |value: &[u8]| {
+            let mut txn = model.begin(Default::default()).unwrap();
+            txn.put(Key::new(SpaceId(1), b"k"), value, Check::Blind)
+                .unwrap();
+            txn.prepare(b"name", value).unwrap()
+        };
+        let mut first = prepare(b"1");
+        let prepared = model.last_commit();
+        first.commit().unwrap();
+        let ended = model.last_commit();
+        prepare(b"2").rollback().unwrap();
+        let notes = |commit| -> Vec<Vec<u8>> {
+            let restored = model.truncated_at(commit).take_restored().unwrap();
+            restored.iter().map(|txn| txn.note().to_vec()).collect()
+        };
+        assert_eq!(notes(prepared), [b"1"]);
+        assert!(notes(ended).is_empty() && notes(model.last_commit()).is_empty());
+        let again = CommitPosition(ended.0 + 1);
+        assert_eq!(notes(again), [b"2"]);
+        let cut = model.truncated_at(prepared);
+        for txn in &mut cut.take_restored().unwrap() {
+            txn.commit().unwrap();
+        }
+        cut.set_durable(cut.last_commit());
+        assert_eq!(get(&cut).as_deref(), Some(&b"1"[..]));
     }
 }

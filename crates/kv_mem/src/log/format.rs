@@ -9,15 +9,20 @@ use crate::record::LONGEST_KEY;
 use porpoise_kv::{SpaceDurability, SpaceId, SpaceSpec};
 
 /// The version of the log's format that this build writes.
-pub(crate) const LOG_FORMAT_VERSION: u32 = 3;
+pub(crate) const LOG_FORMAT_VERSION: u32 = 4;
+
+/// First version whose groups have the time at which they were written.
+const TIMED: u32 = 4;
 
 /// Oldest version of the log's format that this build reads.
 const OLDEST: u32 = 2;
 
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"PORPLOG\0";
 pub(crate) const SEGMENT_HEADER: usize = 64;
+/// Length of a group's header before version 4.
+const UNTIMED_GROUP_HEADER: usize = 48;
 pub(crate) const GROUP_MAGIC: u32 = 0x5052_4750;
-pub(crate) const GROUP_HEADER: usize = 48;
+pub(crate) const GROUP_HEADER: usize = 56;
 
 /// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +92,8 @@ pub(crate) struct Group<'a> {
     pub(crate) durable: u64,
     /// Position of the group's first record.
     pub(crate) start: u64,
+    /// Time of the write in microseconds since 1970 UTC; 0 before version 4.
+    pub(crate) time: u64,
     /// The encoded records.
     pub(crate) body: &'a [u8],
 }
@@ -105,6 +112,7 @@ impl<'a> Group<'a> {
             out.extend_from_slice(&n.to_le_bytes());
         }
         out.extend_from_slice(&(self.body.len() as u64).to_le_bytes());
+        out.extend_from_slice(&self.time.to_le_bytes());
         out.extend_from_slice(self.body);
         out.resize(from + group_len(self.body.len()), 0);
         let sum = crc32c::crc32c(out.get(from + 8..).unwrap_or_default());
@@ -114,32 +122,60 @@ impl<'a> Group<'a> {
     }
 
     /// Decodes the group at the beginning of `bytes`. Returns it with its length, or `None` if
-    /// there is no complete group of this segment.
-    pub(crate) fn decode(bytes: &'a [u8], salt: u64) -> Option<(Group<'a>, usize)> {
+    /// there is no complete group of the segment.
+    pub(crate) fn decode(bytes: &'a [u8], segment: &SegmentHeader) -> Option<(Group<'a>, usize)> {
+        let (len, _) = Group::declared_len(bytes, segment)?;
+        let bytes = bytes.get(..len)?;
         let mut reader = Reader(bytes);
         if reader.u32().ok()? != GROUP_MAGIC {
             return None;
         }
         let sum = reader.u32().ok()?;
-        if reader.u64().ok()? != salt {
-            return None;
-        }
+        reader.u64().ok()?;
         let number = reader.u64().ok()?;
         let durable = reader.u64().ok()?;
         let start = reader.u64().ok()?;
-        let len = usize::try_from(reader.u64().ok()?).ok()?;
-        let body = reader.0.get(..len)?;
-        let whole = group_len(len);
-        if crc32c::crc32c(bytes.get(8..whole)?) != sum {
+        let body = usize::try_from(reader.u64().ok()?).ok()?;
+        let time = if segment.version >= TIMED {
+            reader.u64().ok()?
+        } else {
+            0
+        };
+        let body = reader.0.get(..body)?;
+        if crc32c::crc32c(bytes.get(8..)?) != sum {
             return None;
         }
         let group = Group {
             number,
             durable,
             start,
+            time,
             body,
         };
-        Some((group, whole))
+        Some((group, len))
+    }
+
+    /// Length of the group that a header at the beginning of `bytes` declares, with padding, and its
+    /// number. The header may be damaged; `None` if it is none of this segment.
+    pub(crate) fn declared_len(bytes: &[u8], segment: &SegmentHeader) -> Option<(usize, u64)> {
+        let mut reader = Reader(bytes);
+        if reader.u32().ok()? != GROUP_MAGIC {
+            return None;
+        }
+        reader.u32().ok()?;
+        if reader.u64().ok()? != segment.salt {
+            return None;
+        }
+        let number = reader.u64().ok()?;
+        reader.take(16).ok()?;
+        let body = usize::try_from(reader.u64().ok()?).ok()?;
+        let head = if segment.version >= TIMED {
+            GROUP_HEADER
+        } else {
+            UNTIMED_GROUP_HEADER
+        };
+        let len = head.checked_add(body)?.checked_next_multiple_of(8)?;
+        Some((len, number))
     }
 }
 
@@ -451,24 +487,26 @@ mod tests {
             number: 3,
             durable: 2,
             start: 10,
+            time: 1_000_000_000_000_000,
             body: b"some records",
         };
-        let mut bytes = Vec::new();
-        group.encode(77, &mut bytes);
-        assert_eq!(Group::decode(&bytes, 77), Some((group, bytes.len())));
-        assert_eq!(Group::decode(&bytes, 78), None);
-        for n in 0..bytes.len() * 8 {
-            let mut bad = bytes.clone();
-            bad[n / 8] ^= 1 << (n % 8);
-            assert_eq!(Group::decode(&bad, 77), None, "bit {n}");
-        }
         let header = SegmentHeader {
             version: LOG_FORMAT_VERSION,
             number: 1,
-            salt: 2,
+            salt: 77,
             start: 3,
             first_group: 4,
         };
+        let other = SegmentHeader { salt: 78, ..header };
+        let mut bytes = Vec::new();
+        group.encode(77, &mut bytes);
+        assert_eq!(Group::decode(&bytes, &header), Some((group, bytes.len())));
+        assert_eq!(Group::decode(&bytes, &other), None);
+        for n in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[n / 8] ^= 1 << (n % 8);
+            assert_eq!(Group::decode(&bad, &header), None, "bit {n}");
+        }
         let bytes = header.encode();
         assert_eq!(
             (bytes.len(), SegmentHeader::decode(&bytes)),

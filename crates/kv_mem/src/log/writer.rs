@@ -47,6 +47,9 @@ pub(crate) struct LogWriter {
     next_group: u64,
     /// The last group known to be on disk.
     durable_group: u64,
+    /// Time of the last group in microseconds since 1970 UTC. Times never decrease within a run,
+    /// whatever the clock does.
+    time: u64,
     scratch: Vec<u8>,
 }
 
@@ -71,6 +74,7 @@ impl LogWriter {
             next_group: header.first_group,
             durable_group: header.first_group.saturating_sub(1),
             header,
+            time: 0,
             scratch: Vec::new(),
         })
     }
@@ -103,12 +107,17 @@ impl LogWriter {
                 start: self.position,
                 first_group: self.next_group,
             };
+            let time = self.time;
             *self = LogWriter::begin(log, spare, header)?;
+            self.time = time;
         }
+        let now = u64::try_from(log.clock.unix_micros()).unwrap_or(0);
+        self.time = self.time.max(now);
         let group = Group {
             number: self.next_group,
             durable: self.durable_group,
             start: self.position,
+            time: self.time,
             body,
         };
         self.scratch.clear();

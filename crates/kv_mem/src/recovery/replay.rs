@@ -145,7 +145,7 @@ impl Recovery<'_> {
         let mut pending = Vec::new();
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
-            let group = Group::decode(rest, header.salt);
+            let group = Group::decode(rest, &header);
             let Some((group, len)) = group.filter(|(g, _)| g.number == log.next_group) else {
                 self.check_end(path, bytes, at, header, log.next_group, last)?;
                 let applied = apply_writes(self.store, &pending);
@@ -193,7 +193,7 @@ impl Recovery<'_> {
         }
         for later in (at + 8..bytes.len()).step_by(8) {
             let rest = bytes.get(later..).unwrap_or_default();
-            if let Some((group, _)) = Group::decode(rest, header.salt)
+            if let Some((group, _)) = Group::decode(rest, &header)
                 && group.durable >= expected
             {
                 let what = format!("log group {expected} is damaged, although it had been synced");

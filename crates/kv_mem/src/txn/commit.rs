@@ -313,10 +313,10 @@ impl MemTxn {
         match std::mem::take(&mut self.stage) {
             Stage::Active => {}
             Stage::Preparing(protected) => {
-                seq.protected.add(*protected);
+                seq.protected.add(*protected, &self.state.store);
                 self.stage = Stage::Prepared;
             }
-            Stage::Prepared => seq.protected.remove(self.id),
+            Stage::Prepared => seq.protected.remove(self.id, &self.state.store),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Taking and releasing row locks for a transaction.
 
-use super::{Held, MemTxn, next_txn_id};
+use super::{HeldLock, MemTxn, next_txn_id};
 use crate::deadlock::{Waiting, WantedLock};
 use crate::lock::{Request, WaitOutcome, Waiter};
 use crate::record::RecordRef;
@@ -23,7 +23,7 @@ impl MemTxn {
     }
 
     fn add_held(&mut self, space: SpaceId, record: &RecordRef) {
-        self.held.push(Held {
+        self.held.push(HeldLock {
             space,
             record: record.clone(),
             since: self.writes.len() as u64,

@@ -94,8 +94,10 @@ impl MemTxn {
             self.reads = ReadSet::default();
         }
         let (chunks, unlogged) = self.encode_image(note, &writes)?;
-        self.make_room(chunks.iter().map(Vec::len).sum())?;
-        self.stage = Stage::Preparing(Box::new(self.protected(&writes)));
+        let protected = self.protected(&writes);
+        let image: usize = chunks.iter().map(Vec::len).sum();
+        self.make_room(image + protected.bytes())?;
+        self.stage = Stage::Preparing(Box::new(protected));
         let mut image = WriteSet::default();
         let mut count = 0;
         for chunk in &chunks {
@@ -325,7 +327,9 @@ impl MemPrepared {
         if count != chunks {
             return Err(corrupt(&name, "a part of the image is missing"));
         }
-        state.pipeline.lock().protected.add(protected);
+        let mut seq = state.pipeline.lock();
+        seq.protected.add(protected, &state.store);
+        drop(seq);
         txn.stage = Stage::Prepared;
         Ok(MemPrepared {
             txn,

@@ -164,6 +164,7 @@ mod tests {
             backfill: Value::Null,
             explicit_collation: false,
             generated: None,
+            invisible: false,
         }
     }
 

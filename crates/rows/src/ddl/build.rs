@@ -9,10 +9,8 @@ use crate::db::Db;
 use crate::definition::ForeignKey;
 use crate::error::{Error, Result};
 use crate::fk;
-use crate::overflow;
 use crate::row::RowRef;
 use crate::table::Table;
-use porpoise_base::sorting;
 use porpoise_kv::{self as kv, Check, Key, Read, TxnOptions};
 use std::collections::HashSet;
 
@@ -28,28 +26,15 @@ impl Db {
         let Some(index) = after.indexes.get(position) else {
             return Ok(());
         };
+        if let Some(text_index) = after.text_index(position) {
+            return self.build_text_index(cx, before, after, index, text_index);
+        }
         self.for_each_batch(cx, before, |batch| {
             let mut entries = Vec::with_capacity(batch.len());
             for (primary, bytes) in batch {
                 let row = RowRef::new(after, bytes)?;
-                let mut whole = None;
-                if index.is_full_text() {
-                    whole = overflow::read_complete_row(self, before, primary, bytes)?;
-                }
-                let found = match &whole {
-                    Some(whole) => {
-                        after.whole_entries(position, &RowRef::new(after, whole)?, primary)?
-                    }
-                    None => after.whole_entries(position, &row, primary)?,
-                };
+                let found = after.whole_entries(position, &row, primary);
                 entries.extend(found.into_iter().map(|entry| (row, entry)));
-            }
-            if index.is_full_text() {
-                // A word's entries are neighbours; those of a row are not.
-                sorting::sort_by(&mut entries, sorting::RUN_CHEAP, |(_, a), (_, b)| {
-                    a.key.cmp(&b.key)
-                })
-                .map_err(|ended| Error::Kv(kv::Error::Cancelled(ended.0)))?;
             }
             let unique = entries.iter().filter(|(_, entry)| entry.exclusive);
             let key = |entry| Key::new(after.space(position, entry), entry);

@@ -30,7 +30,16 @@ pub(super) fn columns(specs: &[ColumnSpec], indexes: &[IndexSpec]) -> Result<Vec
         }
         columns.push(column(ColumnId(id), spec, in_primary_key(spec, indexes))?);
     }
+    check_visible(&columns)?;
     Ok(columns)
+}
+
+/// 4028: all columns are INVISIBLE.
+pub(super) fn check_visible(columns: &[Column]) -> Result<()> {
+    if columns.iter().all(|c| c.invisible || c.is_hidden()) {
+        return Err(errors::no_visible_column());
+    }
+    Ok(())
 }
 
 /// Checks a column name: 1059, 1166.
@@ -91,6 +100,7 @@ pub(super) fn column(id: ColumnId, spec: &ColumnSpec, primary: bool) -> Result<C
         backfill: Value::Null,
         explicit_collation: spec.explicit_collation,
         generated: spec.generated.clone(),
+        invisible: spec.invisible,
     })
 }
 

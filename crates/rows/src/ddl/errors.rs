@@ -330,6 +330,11 @@ pub(crate) fn all_columns_dropped() -> Error {
     refuse(1090, "42000", text.to_owned())
 }
 
+pub(crate) fn no_visible_column() -> Error {
+    let text = "A table must have at least one visible column.";
+    refuse(4028, "HY000", text.to_owned())
+}
+
 pub(crate) fn column_in_foreign_key(column: &str, constraint: &str) -> Error {
     let text =
         format!("Cannot drop column '{column}': needed in a foreign key constraint '{constraint}'");

@@ -73,6 +73,7 @@ pub(super) fn add_columns(db: &Db, table: &mut TableDef, spec: &IndexSpec) -> Re
                     GeneratedKind::KeyPart
                 },
             }),
+            invisible: false,
         });
     }
     Ok(spec)

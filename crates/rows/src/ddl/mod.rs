@@ -39,6 +39,7 @@ mod spaces;
 mod spec;
 mod tables;
 mod temporary;
+mod text_build;
 mod triggers;
 mod views;
 pub(crate) mod walk;
@@ -124,6 +125,8 @@ pub enum AlterOp {
     /// ALTER COLUMN ... SET DEFAULT, the value being of the type given, and
     /// DROP DEFAULT.
     SetDefault(String, Option<ColumnType>, Option<ColumnDefault>),
+    /// ALTER COLUMN ... SET VISIBLE (true) or INVISIBLE.
+    SetColumnVisible(String, bool),
     /// DROP PRIMARY KEY.
     DropPrimaryKey,
     /// RENAME INDEX: old and new name.
@@ -222,7 +225,7 @@ impl Db {
         if let Some(turn) = self.catalog_change.try_lock() {
             return Ok(turn);
         }
-        porpoise_base::blocking::blocking(|| {
+        porpoise_base::blocking::wait_for_lock(|| {
             loop {
                 let now = Instant::now();
                 if let Some(reason) = cx.cancel.reason() {

@@ -86,6 +86,8 @@ pub struct ColumnSpec {
     pub explicit_collation: bool,
     /// GENERATED ALWAYS AS.
     pub generated: Option<Generated>,
+    /// INVISIBLE.
+    pub invisible: bool,
 }
 
 impl ColumnSpec {
@@ -102,6 +104,7 @@ impl ColumnSpec {
             comment: String::new(),
             explicit_collation: false,
             generated: None,
+            invisible: false,
         }
     }
 

@@ -47,6 +47,10 @@ impl Statement<'_> {
             gather_deleted(table, &old.row(table)?, &mut self.keys);
         }
         self.lock_keys()?;
+        if table.has_text_index() {
+            let keys: Vec<&[u8]> = rows.iter().map(|(key, _)| key.as_slice()).collect();
+            self.read_removals(table, &keys)?;
+        }
         if !self.txn.foreign_key_checks || table.referenced_by.is_empty() {
             for (primary, old) in &rows {
                 self.write_deletion(table, primary, old.row(table)?)?;

@@ -112,6 +112,11 @@ impl Statement<'_> {
         if mode == InsertMode::Replace {
             self.lock_replaced(table, &new.plan, rows.get(..usable).unwrap_or(rows))?;
         }
+        if table.has_text_index() {
+            let rows = (0..usable).map(|n| new.plan.primary(n, &self.keys));
+            let rows: Vec<_> = rows.collect();
+            self.read_removals(table, &rows)?;
+        }
         let mut done = InsertOutcome::default();
         for (n, row) in rows.iter_mut().enumerate().take(usable) {
             let mut refusal = unfit.get_mut(n).and_then(Option::take);

@@ -19,6 +19,7 @@ pub(crate) mod access_counts;
 mod arena;
 pub(crate) mod cascade;
 pub(crate) mod delete;
+mod documents;
 mod expressions;
 pub(crate) mod firing;
 pub(crate) mod gather;
@@ -40,9 +41,11 @@ use crate::expressions::RowContext;
 use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
+use crate::text_index::maintenance::TextChange;
 use crate::{AutoIncOptions, Error, Result};
 use access_counts::AccessCounts;
 use delete::DeleteOutcome;
+use documents::ReadRemovals;
 use expressions::RowEvaluator;
 use firing::FireTriggers;
 use insert::{InsertMode, InsertOutcome, Inserted};
@@ -121,6 +124,8 @@ pub struct Txn {
     /// See [`Lease`].
     lease: Option<Lease>,
     accesses: AccessCounts,
+    /// Work for the maintenance of FULLTEXT indexes.
+    text_changes: Vec<TextChange>,
 }
 
 /// Buffers of writing statements. They are returned to a thread-local pool, so that a small
@@ -199,6 +204,7 @@ impl Db {
             cascades_fire: options.cascades_fire,
             lease: None,
             accesses: AccessCounts::default(),
+            text_changes: Vec::new(),
         })
     }
 }
@@ -350,7 +356,7 @@ impl Txn {
         read: Read,
         visit: &mut FoundVisitor<'_>,
     ) -> Result<()> {
-        self.accesses.key += lookup.len() as u64;
+        self.accesses.add_lookups(lookup.len() as u64);
         lookup.read(self.kv.as_mut(), read, visit)
     }
 
@@ -367,7 +373,7 @@ impl Txn {
         wait: Wait,
         visit: &mut LockedVisitor<'_>,
     ) -> Result<()> {
-        self.accesses.key += lookup.len() as u64;
+        self.accesses.add_lookups(lookup.len() as u64);
         lookup.lock(self.kv.as_mut(), mode, wait, visit)
     }
 
@@ -759,7 +765,12 @@ impl Txn {
                 Err(_) => {}
             }
         }
-        Ok(done?)
+        let commit = done?;
+        for change in &self.text_changes {
+            let engine = self.db.engine().as_ref();
+            self.db.text_maintenance.note(engine, change);
+        }
+        Ok(commit)
     }
 
     /// Rolls the transaction back.
@@ -833,6 +844,7 @@ impl Txn {
             keys,
             keep_version: false,
             runner,
+            removals: ReadRemovals::new(),
         };
         let done = run(&mut statement);
         self.scratch.keys = statement.keys;
@@ -857,6 +869,8 @@ struct Statement<'t> {
     /// Runs the triggers of rows that foreign key actions change; `None` for the server's own
     /// runner.
     runner: Option<&'t dyn FireTriggers>,
+    /// Removals of FULLTEXT indexes that were read ahead.
+    removals: ReadRemovals,
 }
 
 impl Statement<'_> {

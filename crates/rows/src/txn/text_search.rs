@@ -1,17 +1,19 @@
-//! Search of a FULLTEXT index.
+//! Searching a FULLTEXT index ([`crate::text_index`]).
 //!
-//! 1. The entries of each term of the search are read, in the order of row keys. Their number is
-//!    the number of documents with the term.
-//! 2. Sorted by row key, they become documents, each with its terms, which are ranked one by one
-//!    ([`Ranking::rank_indexed`]). A sort of sorted runs is a merge.
-//! 3. A phrase may contain words that are not indexed. The rows that have its other words at the
-//!    right distances are read in batches, and the phrase is searched for in their texts.
+//! 1. The posting blocks of each term of the search are read, then all pending documents once. So
+//!    each term has the documents that contain it.
+//! 2. Sorted by row key, they become documents, each with its terms. Removed ones are left out. A
+//!    sort of sorted runs is a merge.
+//! 3. Documents are ranked one by one ([`Ranking::rank_indexed`]). The number of documents with a
+//!    term is that of its postings.
+//! 4. A phrase with words that are not indexed is looked for in the texts of the rows that have the
+//!    others at the right distances: these rows are read in batches.
 //!
-//! Entries are versioned like rows: a search finds the rows of its snapshot, and those that its own
-//! transaction has written.
+//! Entries are versioned like rows: a search finds the documents of its snapshot, and those that its
+//! own transaction has written.
 //!
-//! Rejected: reading the entries of the rarest word only, and the rows for the others. Relevance
-//! needs the number of documents with each word, and only the word's entries give it.
+//! Rejected: reading the postings of the rarest word only, and the rows for the others (relevance
+//! needs the number of documents with each word, which only its postings tell).
 
 use super::Txn;
 use super::lookup::Lookup;
@@ -19,22 +21,33 @@ use super::scan::KeyRange;
 use crate::error::{Error, Result};
 use crate::overflow::OverflowFetch;
 use crate::table::Table;
+use crate::text_index::entries::{
+    Block, PENDING_DOCUMENTS, PendingWord, PendingWords, Posting as StoredPosting, REMOVALS,
+    Removal, append_places, count_places, push_block_start, split_pending_key,
+};
+use crate::text_index::maintenance::TextChange;
 use crate::text_index::{TextIndex, checkpoint};
-use porpoise_kv::{Read, ScanEnd};
+use foldhash::{HashMap as FastMap, HashMapExt};
+use porpoise_kv::{Key, Read, ScanEnd, SpaceId};
 use porpoise_types::full_text::{
     Document, Frequencies, IndexedDocument, Occurrences, Query, Ranking,
 };
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-/// Entries read in one call.
-const BATCH: usize = 4096;
-/// Maximum number of rows that are counted; for a larger table the engine's approximate number is
-/// used.
+/// Blocks, documents or removals read in one call.
+const BATCH: usize = 256;
+/// Documents ranked between checkpoints, and rows counted in one call.
+const ROW_BATCH: usize = 4096;
+/// Number of rows up to which they are counted; of a larger table the engine's count is taken.
 const MAX_COUNTED: u64 = 10_000;
 /// Rows whose texts are read in one call.
 const TEXT_BATCH: usize = 256;
+/// Number of documents up to which their removals are looked up one by one; for more, all removals are
+/// read.
+const MAX_REMOVAL_LOOKUPS: usize = 1_024;
 
 /// Charges memory, in bytes.
 pub type Charge<'c> = dyn FnMut(u64) -> Result<()> + 'c;
@@ -49,26 +62,47 @@ pub struct TextMatches {
     frequencies: Frequencies,
 }
 
-/// An entry of a term.
-#[derive(Clone, Copy)]
-struct Posting {
-    /// Range of the row key.
-    key: (usize, usize),
-    term: usize,
-    /// Number of times that the row has the word.
-    frequency: u64,
-    /// Range of the word's places, if the search needs them.
-    places: (usize, usize),
+/// Entries of a FULLTEXT index beside its blocks.
+#[derive(Debug, Default)]
+pub struct TextEntries {
+    /// Keys of the rows whose documents are pending.
+    pub pending: HashSet<Vec<u8>>,
+    /// Keys of the rows that have had documents which are removed.
+    pub removed: Vec<Vec<u8>>,
 }
 
-/// The entries of all terms.
+/// A document that has a term.
+#[derive(Clone, Copy)]
+struct Posting {
+    /// Start and length of the row key.
+    key: u32,
+    key_len: u16,
+    /// Whether the document is removed.
+    removed: bool,
+    term: u32,
+    /// Number of times that the row has the word.
+    frequency: u32,
+    /// Start of the word's places, as many as its frequency, if the search needs them.
+    places: u32,
+    generation: u64,
+}
+
+/// The documents of all terms.
 #[derive(Default)]
 struct Postings {
     keys: Vec<u8>,
     places: Vec<u32>,
     list: Vec<Posting>,
-    /// Number of entries of each term.
-    containing: Vec<u64>,
+}
+
+/// A term of a search.
+struct Term<'q> {
+    number: u32,
+    word: &'q str,
+    /// Key of the word, or the start of the keys of all words that begin with it.
+    key: Vec<u8>,
+    is_prefix: bool,
+    wants_places: bool,
 }
 
 impl TextMatches {
@@ -138,9 +172,9 @@ impl TextMatches {
 
 impl Postings {
     fn key(&self, posting: &Posting) -> &[u8] {
-        self.keys
-            .get(posting.key.0..posting.key.1)
-            .unwrap_or_default()
+        let start = posting.key as usize;
+        let end = start + usize::from(posting.key_len);
+        self.keys.get(start..end).unwrap_or_default()
     }
 
     fn memory(&self) -> usize {
@@ -149,24 +183,77 @@ impl Postings {
             + self.list.capacity() * size_of::<Posting>()
     }
 
-    /// Sets the terms of one document, given by its entries. If several words begin with a prefix, the
-    /// frequency and the positions are those of the last one.
+    /// Adds a document of a term.
+    fn add(&mut self, term: &Term<'_>, posting: &StoredPosting<'_>) -> Result<()> {
+        let full = |_| Error::Kv(porpoise_kv::Error::Full(porpoise_kv::Resource::Memory));
+        let key = u32::try_from(self.keys.len()).map_err(full)?;
+        let places = u32::try_from(self.places.len()).map_err(full)?;
+        self.keys.extend_from_slice(posting.primary);
+        if term.wants_places {
+            append_places(posting.places, &mut self.places);
+        }
+        self.list.push(Posting {
+            key,
+            key_len: u16::try_from(posting.primary.len()).unwrap_or(u16::MAX),
+            removed: false,
+            term: term.number,
+            frequency: count_places(posting.places),
+            places,
+            generation: posting.generation,
+        });
+        Ok(())
+    }
+
+    /// Sorts the postings by row key, those of a row by term, those of a term by word.
+    fn sort(&mut self) {
+        let mut list = std::mem::take(&mut self.list);
+        let order = |a: &Posting, b: &Posting| {
+            let keys = self.key(a).cmp(self.key(b));
+            keys.then(a.term.cmp(&b.term))
+        };
+        if !list.is_sorted_by(|a, b| order(a, b).is_le()) {
+            list.sort_by(order);
+        }
+        self.list = list;
+    }
+
+    /// The terms of one document, given by its entries. Of a prefix the last word counts.
     fn occurrences<'p>(&'p self, entries: &[Posting], terms: &mut [Occurrences<'p>]) {
         for entry in entries {
-            let places = self.places.get(entry.places.0..entry.places.1);
-            if let Some(term) = terms.get_mut(entry.term) {
+            let start = entry.places as usize;
+            let places = self.places.get(start..start + entry.frequency as usize);
+            if let Some(term) = terms.get_mut(entry.term as usize) {
                 *term = Occurrences {
                     distinct: term.distinct + 1,
-                    frequency: entry.frequency,
+                    frequency: u64::from(entry.frequency),
                     positions: places.unwrap_or_default(),
                 };
             }
         }
     }
+
+    /// Marks the documents of a row that are removed, from a position in the sorted list. Returns the
+    /// position of the next row.
+    fn mark_removed(&mut self, from: usize, row: &[u8], removal: Removal) -> usize {
+        let behind = self.list.get(from..).unwrap_or_default();
+        let mut at = from + behind.partition_point(|posting| self.key(posting) < row);
+        while let Some(posting) = self.list.get(at).copied()
+            && self.key(&posting) == row
+        {
+            if let Some(posting) = self.list.get_mut(at) {
+                posting.removed = posting.generation <= removal.generation;
+            }
+            at += 1;
+        }
+        at
+    }
 }
 
 /// The entries of a document, with its relevance; `None` if it does not match.
 type Ranked<'p> = (&'p [Posting], Option<f32>);
+
+/// A visitor of keys and values that collects postings.
+type PostingsVisitor<'v> = dyn FnMut(&mut Postings, &[u8], &[u8]) -> Result<()> + 'v;
 
 /// A search of one index.
 struct Search<'s> {
@@ -199,17 +286,94 @@ impl Txn {
             read,
         };
         let mut postings = Postings::default();
-        for (term, (word, prefix)) in query.terms().enumerate() {
-            search.read_term(self, (term, word, prefix), &mut postings, charge)?;
+        let searched = match table.index_spaces(position).first() {
+            Some(space) => search.read(self, *space, &mut postings, charge)?,
+            None => 0,
+        };
+        let mut containing = vec![0; query.term_count()];
+        for posting in &postings.list {
+            if let Some(count) = containing.get_mut(posting.term as usize) {
+                *count += 1;
+            }
         }
         let documents = self.document_count(table, read)?;
-        let frequencies = Frequencies::of_index(documents, postings.containing.clone());
+        let frequencies = Frequencies::of_index(documents, containing);
         let mut found = search.rank(self, postings, &frequencies, charge)?;
         found.frequencies = frequencies;
+        self.note_searched(table, position, index, searched);
         Ok(found)
     }
 
-    /// Number of rows of a table, for relevance; approximate for a large table.
+    /// The entries of the FULLTEXT index at a position that no search returns by themselves.
+    ///
+    /// # Errors
+    /// The engine's; a cancellation; [`Error::Corrupt`].
+    pub fn text_entries(&mut self, table: &Table, position: usize) -> Result<TextEntries> {
+        let mut found = TextEntries::default();
+        for prefix in [PENDING_DOCUMENTS, REMOVALS] {
+            let range = KeyRange::prefix(prefix.to_vec());
+            for space in table.index_spaces(position) {
+                self.scan_range(*space, &range, &mut |key| {
+                    if prefix == REMOVALS {
+                        found.removed.push(Removal::row_of(key)?.to_vec());
+                    } else {
+                        found.pending.insert(split_pending_key(key)?.0.to_vec());
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Visits the keys of a range, in the snapshot.
+    fn scan_range(
+        &mut self,
+        space: SpaceId,
+        range: &KeyRange,
+        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut resume: Option<Vec<u8>> = None;
+        loop {
+            checkpoint()?;
+            let mut outcome = Ok(());
+            let ranges = [range.resumed(space, resume.as_deref(), false)];
+            let end = self
+                .kv
+                .scan(Read::SNAPSHOT, &ranges, ROW_BATCH, &mut |_, key, _| {
+                    outcome = visit(key);
+                    match outcome {
+                        Ok(()) => ControlFlow::Continue(()),
+                        Err(_) => ControlFlow::Break(()),
+                    }
+                })?;
+            outcome?;
+            let ScanEnd::Stopped { mut key, .. } = end else {
+                return Ok(());
+            };
+            key.push(0);
+            resume = Some(key);
+        }
+    }
+
+    /// Lets the index be maintained, if searches often read many pending documents.
+    fn note_searched(&self, table: &Table, position: usize, index: &Arc<TextIndex>, searched: u64) {
+        let space = table.index_spaces(position).first();
+        let Some(space) = space.filter(|_| searched > 0) else {
+            return;
+        };
+        let change = TextChange {
+            space: *space,
+            index: index.clone(),
+            pending: 0,
+            searched,
+            removed: 0,
+        };
+        let engine = self.db.engine().as_ref();
+        self.db.text_maintenance.note(engine, &change);
+    }
+
+    /// Number of rows of a table, for relevance: of a large one approximately.
     fn document_count(&mut self, table: &Table, read: Read) -> Result<u64> {
         let known = self.db.approximate_rows(table);
         if let Some(known) = known.filter(|known| *known > MAX_COUNTED) {
@@ -225,7 +389,7 @@ impl Txn {
                     end: None,
                 };
                 let ranges = [range.resumed(*space, None, false)];
-                let end = self.kv.scan(read, &ranges, BATCH, &mut |_, _, _| {
+                let end = self.kv.scan(read, &ranges, ROW_BATCH, &mut |_, _, _| {
                     count += 1;
                     ControlFlow::Continue(())
                 })?;
@@ -243,68 +407,200 @@ impl Txn {
 }
 
 impl Search<'_> {
-    /// Reads the entries of a term.
-    fn read_term(
+    fn terms(&self) -> Vec<Term<'_>> {
+        let terms = (0_u32..).zip(self.query.terms());
+        let terms = terms.map(|(number, (word, is_prefix))| {
+            let mut key = Vec::new();
+            self.index.append_key(word, is_prefix, &mut key);
+            Term {
+                number,
+                word,
+                key,
+                is_prefix,
+                wants_places: self.query.needs_positions(number as usize),
+            }
+        });
+        terms.collect()
+    }
+
+    /// Reads the documents of all terms that are not removed, and sorts them. Returns the bytes of
+    /// pending documents read.
+    fn read(
         &self,
         txn: &mut Txn,
-        (term, word, prefix): (usize, &str, bool),
+        space: SpaceId,
         postings: &mut Postings,
         charge: &mut Charge<'_>,
-    ) -> Result<()> {
-        let wants_places = self.query.needs_positions(term);
-        let mut start = Vec::new();
-        self.index.append_key(word, prefix, &mut start);
-        let range = KeyRange::prefix(start);
-        let Some(space) = self.table.index_spaces(self.position).first() else {
-            return Ok(());
+    ) -> Result<u64> {
+        let terms = self.terms();
+        for term in &terms {
+            self.read_blocks(txn, space, term, postings, charge)?;
+        }
+        let pending = if terms.is_empty() {
+            0
+        } else {
+            self.read_pending(txn, space, &terms, postings, charge)?
         };
-        let mut count = 0;
+        postings.sort();
+        self.leave_out_removed(txn, space, postings)?;
+        Ok(pending)
+    }
+
+    /// Reads the entries of a range, and charges what `visit` adds to the postings.
+    fn scan(
+        &self,
+        txn: &mut Txn,
+        space: SpaceId,
+        range: &KeyRange,
+        postings: &mut Postings,
+        visit: &mut PostingsVisitor<'_>,
+        charge: &mut Charge<'_>,
+    ) -> Result<()> {
         let mut resume: Option<Vec<u8>> = None;
         loop {
             checkpoint()?;
             let before = postings.memory();
-            let mut bad = None;
-            let ranges = [range.resumed(*space, resume.as_deref(), false)];
+            let mut outcome = Ok(());
+            let ranges = [range.resumed(space, resume.as_deref(), false)];
             let end = txn
                 .kv
                 .scan(self.read, &ranges, BATCH, &mut |_, key, value| {
-                    let entry = match self.index.entry(key, value) {
-                        Ok(entry) => entry,
-                        Err(error) => {
-                            bad = Some(error);
-                            return ControlFlow::Break(());
-                        }
-                    };
-                    if prefix && !self.index.begins_with(&entry, word) {
-                        return ControlFlow::Continue(());
+                    outcome = visit(postings, key, value);
+                    if outcome.is_ok() {
+                        ControlFlow::Continue(())
+                    } else {
+                        ControlFlow::Break(())
                     }
-                    count += 1;
-                    let (key, places) = (postings.keys.len(), postings.places.len());
-                    postings.keys.extend_from_slice(entry.primary);
-                    if wants_places {
-                        entry.append_places(&mut postings.places);
-                    }
-                    postings.list.push(Posting {
-                        key: (key, postings.keys.len()),
-                        term,
-                        frequency: entry.frequency(),
-                        places: (places, postings.places.len()),
-                    });
-                    ControlFlow::Continue(())
                 })?;
-            if let Some(error) = bad {
-                return Err(error);
-            }
+            outcome?;
             charge(postings.memory().saturating_sub(before) as u64)?;
             match end {
-                ScanEnd::Done => break,
+                ScanEnd::Done => return Ok(()),
                 ScanEnd::Stopped { mut key, .. } => {
                     key.push(0);
                     resume = Some(key);
                 }
             }
         }
-        postings.containing.push(count);
+    }
+
+    /// Reads the posting blocks of a term.
+    fn read_blocks(
+        &self,
+        txn: &mut Txn,
+        space: SpaceId,
+        term: &Term<'_>,
+        postings: &mut Postings,
+        charge: &mut Charge<'_>,
+    ) -> Result<()> {
+        let mut start = Vec::new();
+        push_block_start(&term.key, &mut start);
+        let mut primary = Vec::new();
+        let mut visit = |postings: &mut Postings, _: &[u8], value: &[u8]| {
+            let block = Block::decode(value, self.index.keeps_words())?;
+            if term.is_prefix && !self.index.begins_with(block.word, term.word) {
+                return Ok(());
+            }
+            block.each(&mut primary, &mut |posting| postings.add(term, &posting))
+        };
+        let range = KeyRange::prefix(start);
+        self.scan(txn, space, &range, postings, &mut visit, charge)
+    }
+
+    /// Reads the pending documents. Returns their bytes.
+    fn read_pending(
+        &self,
+        txn: &mut Txn,
+        space: SpaceId,
+        terms: &[Term<'_>],
+        postings: &mut Postings,
+        charge: &mut Charge<'_>,
+    ) -> Result<u64> {
+        let mut words: FastMap<&[u8], Vec<&Term<'_>>> = FastMap::with_capacity(terms.len());
+        for term in terms.iter().filter(|term| !term.is_prefix) {
+            words.entry(&term.key).or_default().push(term);
+        }
+        let prefixes: Vec<&Term<'_>> = terms.iter().filter(|term| term.is_prefix).collect();
+        let begins = |word: &PendingWord<'_>, term: &Term<'_>| {
+            word.key.starts_with(&term.key) && self.index.begins_with(word.word, term.word)
+        };
+        let mut bytes = 0;
+        let mut visit = |postings: &mut Postings, key: &[u8], value: &[u8]| {
+            bytes += value.len() as u64;
+            let (primary, generation) = split_pending_key(key)?;
+            for word in PendingWords::new(value, self.index.keeps_words()) {
+                let word = word?;
+                let prefixes = prefixes.iter().filter(|term| begins(&word, term));
+                let exact = words.get(word.key).into_iter().flatten();
+                for term in exact.chain(prefixes) {
+                    let posting = StoredPosting {
+                        primary,
+                        generation,
+                        places: word.places,
+                    };
+                    postings.add(term, &posting)?;
+                }
+            }
+            Ok(())
+        };
+        let range = KeyRange::prefix(PENDING_DOCUMENTS.to_vec());
+        self.scan(txn, space, &range, postings, &mut visit, charge)?;
+        Ok(bytes)
+    }
+
+    /// Drops the postings of removed documents from the sorted list.
+    fn leave_out_removed(
+        &self,
+        txn: &mut Txn,
+        space: SpaceId,
+        postings: &mut Postings,
+    ) -> Result<()> {
+        let range = KeyRange::prefix(REMOVALS.to_vec());
+        let ranges = [range.resumed(space, None, false)];
+        let mut some = false;
+        txn.kv.scan(self.read, &ranges, 1, &mut |_, _, _| {
+            some = true;
+            ControlFlow::Break(())
+        })?;
+        if !some {
+            return Ok(());
+        }
+        if postings.list.len() <= MAX_REMOVAL_LOOKUPS {
+            self.look_up_removals(txn, space, postings)?;
+        } else {
+            let mut at = 0;
+            let mut visit = |postings: &mut Postings, key: &[u8], value: &[u8]| {
+                let (row, removal) = (Removal::row_of(key)?, Removal::decode(value)?);
+                at = postings.mark_removed(at, row, removal);
+                Ok(())
+            };
+            self.scan(txn, space, &range, postings, &mut visit, &mut |_| Ok(()))?;
+        }
+        postings.list.retain(|posting| !posting.removed);
+        Ok(())
+    }
+
+    fn look_up_removals(
+        &self,
+        txn: &mut Txn,
+        space: SpaceId,
+        postings: &mut Postings,
+    ) -> Result<()> {
+        let rows = postings
+            .list
+            .chunk_by(|a, b| postings.key(a) == postings.key(b));
+        let rows: Vec<Vec<u8>> = rows
+            .filter_map(|row| Some(Removal::key(postings.key(row.first()?))))
+            .collect();
+        let keys: Vec<Key<'_>> = rows.iter().map(|key| Key::new(space, key)).collect();
+        let mut removals = Vec::new();
+        txn.kv.get(self.read, &keys, &mut |at, value| {
+            removals.extend(value.map(|value| (at, Removal::decode(value))));
+        })?;
+        for (at, removal) in removals {
+            let key = rows.get(at).map_or(&[][..], Vec::as_slice);
+            postings.mark_removed(0, Removal::row_of(key)?, removal?);
+        }
         Ok(())
     }
 
@@ -312,17 +608,12 @@ impl Search<'_> {
     fn rank(
         &self,
         txn: &mut Txn,
-        mut postings: Postings,
+        postings: Postings,
         frequencies: &Frequencies,
         charge: &mut Charge<'_>,
     ) -> Result<TextMatches> {
-        let mut list = std::mem::take(&mut postings.list);
-        if self.query.term_count() > 1 || self.query.terms().any(|(_, prefix)| prefix) {
-            let key = |posting: &Posting| postings.key(posting);
-            list.sort_by(|a, b| key(a).cmp(key(b)).then(a.term.cmp(&b.term)));
-        }
         let ranking = self.query.ranking(frequencies);
-        let (mut ranked, undecided) = self.rank_by_entries(&postings, &list, &ranking)?;
+        let (mut ranked, undecided) = self.rank_by_entries(&postings, &ranking)?;
         charge((ranked.len() * size_of::<Ranked<'_>>()) as u64)?;
         let mut terms = vec![Occurrences::default(); self.query.term_count()];
         for batch in undecided.chunks(TEXT_BATCH) {
@@ -358,7 +649,6 @@ impl Search<'_> {
     fn rank_by_entries<'p>(
         &self,
         postings: &'p Postings,
-        list: &'p [Posting],
         ranking: &Ranking<'_>,
     ) -> Result<(Vec<Ranked<'p>>, Vec<usize>)> {
         let mut terms = vec![Occurrences::default(); self.query.term_count()];
@@ -369,13 +659,16 @@ impl Search<'_> {
             asked.set(true);
             false
         };
+        let list = &postings.list;
         let documents = list.chunk_by(|a, b| postings.key(a) == postings.key(b));
         for (number, entries) in documents.enumerate() {
-            if number % BATCH == BATCH - 1 {
+            if number % ROW_BATCH == ROW_BATCH - 1 {
                 checkpoint()?;
             }
             if ranking.has_only_words() {
-                let words = entries.iter().map(|entry| (entry.term, entry.frequency));
+                let words = entries
+                    .iter()
+                    .map(|entry| (entry.term as usize, u64::from(entry.frequency)));
                 ranked.push((entries, Some(ranking.rank_words(words))));
                 continue;
             }
@@ -423,7 +716,7 @@ impl Search<'_> {
 /// Clears the terms of a document.
 fn reset(entries: &[Posting], terms: &mut [Occurrences<'_>]) {
     for entry in entries {
-        if let Some(term) = terms.get_mut(entry.term) {
+        if let Some(term) = terms.get_mut(entry.term as usize) {
             *term = Occurrences::default();
         }
     }

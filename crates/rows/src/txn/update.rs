@@ -127,6 +127,7 @@ impl Statement<'_> {
             }
         }
         self.lock_keys()?;
+        self.read_changed_removals(table, changes)?;
         self.find_followed(table, changes, &referrers, &mut steps)?;
         let mut done = UpdateOutcome::default();
         // Rows of this table that cascades of earlier rows have changed.

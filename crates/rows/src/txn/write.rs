@@ -7,6 +7,7 @@ use super::Statement;
 use super::gather::{NO_KEY, Plan};
 use super::key_changes::is_key_changed;
 use super::keyset::KeyId;
+use crate::definition::Index;
 use crate::keys::Columns;
 use crate::overflow;
 use crate::row::overflow::OverflowHead;
@@ -99,10 +100,8 @@ impl Statement<'_> {
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             let id = uniques.next_if(|(position, _)| **position == n);
             let id = id.map(|(_, id)| id).filter(|id| *id != NO_KEY);
-            if let Some(words) = table.text_index(n) {
-                words.each_entry_of(values, primary, &mut |key, value| {
-                    self.write_entry(table, n, key, Some(value), false)
-                })?;
+            if table.text_index(n).is_some() {
+                self.add_document(table, n, values, primary)?;
                 continue;
             }
             for row in table.entries(n, values) {
@@ -161,10 +160,6 @@ impl Statement<'_> {
         self.txn.check_cancel()?;
         self.txn.check_not_busy(table)?;
         self.txn.note_written(table);
-        // Its texts are read before its overflow values are deleted.
-        let whole = self.whole_texts(table, primary, &old)?;
-        let texts = whole.as_deref().map(|bytes| RowRef::new(table, bytes));
-        let texts = texts.transpose()?.unwrap_or(old);
         let space = table.space(0, primary);
         self.txn
             .kv
@@ -173,10 +168,8 @@ impl Statement<'_> {
         overflow::delete(self.txn.kv.as_mut(), table, primary, &old)?;
         let mut entry = std::mem::take(&mut self.txn.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
-            if let Some(words) = table.text_index(n) {
-                words.each_entry_of(&texts, primary, &mut |key, _| {
-                    self.write_entry(table, n, key, None, false)
-                })?;
+            if table.text_index(n).is_some() {
+                self.remove_document(table, n, primary)?;
                 continue;
             }
             for row in table.entries(n, &old) {
@@ -189,8 +182,8 @@ impl Statement<'_> {
         Ok(())
     }
 
-    /// As [`Statement::whole_texts`], for a row whose entries of a FULLTEXT index change. They are read
-    /// before its overflow values are deleted.
+    /// The old row with its overflow values, if it lacks some, and if its document in a FULLTEXT
+    /// index is written again. They are read before they are deleted.
     fn texts_to_change(
         &mut self,
         table: &Table,
@@ -199,25 +192,12 @@ impl Statement<'_> {
     ) -> Result<Option<Vec<u8>>> {
         let mut indexes = table.indexes.iter().filter(|index| index.is_full_text());
         let moved = primary != new_primary;
-        if indexes.any(|index| moved || is_key_changed(&index.parts, old, new)) {
-            self.whole_texts(table, primary, old)
-        } else {
-            Ok(None)
-        }
-    }
-
-    /// A row with its overflow values, if the table has a FULLTEXT index and the row lacks some.
-    fn whole_texts(
-        &mut self,
-        table: &Table,
-        primary: &[u8],
-        row: &RowRef<'_>,
-    ) -> Result<Option<Vec<u8>>> {
-        if !table.has_text_index() || !row.has_overflow() {
+        let changed = |index: &Index| moved || is_key_changed(&index.parts, old, new);
+        if !old.has_overflow() || !indexes.any(changed) {
             return Ok(None);
         }
         let (kv, read) = (self.txn.kv.as_mut(), Read::CURRENT);
-        overflow::complete_row(kv, read, table, primary, row.bytes())
+        overflow::complete_row(kv, read, table, primary, old.bytes())
     }
 
     /// Replaces a row, which moves when its primary key changes.
@@ -257,8 +237,8 @@ impl Statement<'_> {
                 continue;
             }
             if table.text_index(n).is_some() {
-                let old = (&old, texts.as_deref());
-                self.write_changed_words(table, n, (primary, old), (new_primary, new))?;
+                let texts = texts.as_deref();
+                self.write_changed_document(table, n, primary, &old, texts, new_primary, new)?;
                 continue;
             }
             if table.array_column_of(n).is_some() {
@@ -289,35 +269,24 @@ impl Statement<'_> {
         Ok(())
     }
 
-    /// Writes the entries in which a changed row differs, in a FULLTEXT index. The old row comes
-    /// with its bytes with overflow values, if it has any.
-    fn write_changed_words(
+    /// Replaces the document of a changed row, in a FULLTEXT index. `texts` is the old row with its
+    /// overflow values, if it has any.
+    #[expect(clippy::too_many_arguments, reason = "a row before and after")]
+    fn write_changed_document(
         &mut self,
         table: &Table,
         position: usize,
-        (primary, (old, whole)): (&[u8], (&RowRef<'_>, Option<&[u8]>)),
-        (new_primary, new): (&[u8], &[Value]),
+        primary: &[u8],
+        old: &RowRef<'_>,
+        texts: Option<&[u8]>,
+        new_primary: &[u8],
+        new: &[Value],
     ) -> Result<()> {
-        let whole = whole.map(|bytes| RowRef::new(table, bytes)).transpose()?;
+        let whole = texts.map(|bytes| RowRef::new(table, bytes)).transpose()?;
         let whole = whole.as_ref().unwrap_or(old);
-        let before = table.whole_entries(position, whole, primary)?;
-        let new = Texts { new, old, whole };
-        let after = table.whole_entries(position, &new, new_primary)?;
-        let mut before = before.into_iter().peekable();
-        for entry in after {
-            while let Some(gone) = before.next_if(|gone| gone.key < entry.key) {
-                self.write_entry(table, position, &gone.key, None, false)?;
-            }
-            let known = before.next_if(|known| known.key == entry.key);
-            if known.is_none_or(|known| known.value != entry.value) {
-                let value = Some(entry.value.as_slice());
-                self.write_entry(table, position, &entry.key, value, false)?;
-            }
-        }
-        for gone in before {
-            self.write_entry(table, position, &gone.key, None, false)?;
-        }
-        Ok(())
+        let texts = Texts { new, old, whole };
+        self.remove_document(table, position, primary)?;
+        self.add_document(table, position, &texts, new_primary)
     }
 
     /// Writes the entries in which a changed row differs, in an index with a multi-valued part.

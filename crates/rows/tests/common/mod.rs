@@ -6,10 +6,13 @@
 pub mod counting;
 pub mod naive;
 pub mod naive_columns;
+pub mod random_changes;
 pub mod verify;
 
 use porpoise_base::clock;
-use porpoise_kv::{CounterId, Engine, SpaceSpec};
+use porpoise_base::disk::MemDisk;
+use porpoise_kv::{Check, CounterId, Durability, Engine, Key, SpaceId, SpaceSpec};
+use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{
     Catalog, Column, ColumnDefault, ColumnId, Database, FkAction, FkParent, ForeignKey, Index,
     IndexKind, IndexPart, IndexState, LayoutDef, Table, TableDef, TableId, TableOptions,
@@ -19,6 +22,7 @@ use porpoise_rows::triggers::{Trigger, Triggers};
 use porpoise_rows::{BeginOptions, Db, DbOptions, Error, InsertMode, Lookup, Txn};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Definition of a foreign key: name, columns, parent, its columns, actions.
@@ -75,6 +79,7 @@ impl Def {
             backfill: Value::Null,
             explicit_collation: false,
             generated: None,
+            invisible: false,
         });
         self
     }
@@ -513,4 +518,62 @@ pub fn ints(db: &Arc<Db>, name: &str) -> Vec<Vec<i64>> {
         .iter()
         .map(|r| r.iter().map(number).collect())
         .collect()
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let digit = |c: u8| (c as char).to_digit(16).unwrap() as u8;
+    let pairs = hex.as_bytes().chunks(2);
+    pairs.map(|p| digit(p[0]) << 4 | digit(p[1])).collect()
+}
+
+/// The space, key and value of each row of a store.
+pub type StoredRows = Vec<(SpaceId, Vec<u8>, Vec<u8>)>;
+
+/// The rows of a store that is kept as a fixture. A line is a row, in hexadecimal; `-` is an empty key
+/// or value.
+pub fn stored_rows(name: &str) -> StoredRows {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name);
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let parts: Vec<&str> = line.split(' ').collect();
+            let bytes = |at: usize| bytes_of(parts[at].trim_start_matches('-'));
+            (SpaceId(parts[0].parse().unwrap()), bytes(1), bytes(2))
+        })
+        .collect()
+}
+
+/// The embedded engine on a disk, in `/store`.
+pub fn store_on(disk: &MemDisk) -> Option<Arc<KvMem>> {
+    KvMem::open(KvMemOptions {
+        dir: Some(PathBuf::from("/store")),
+        disk: Arc::new(disk.clone()),
+        durability: Durability::Sync,
+        segment_bytes: 1 << 16,
+        ..KvMemOptions::default()
+    })
+    .ok()
+}
+
+/// A store with these rows, synced.
+pub fn store_of(disk: &MemDisk, rows: &[(SpaceId, Vec<u8>, Vec<u8>)]) -> Arc<KvMem> {
+    let engine = store_on(disk).unwrap();
+    let last = rows.iter().map(|(space, _, _)| *space).max().unwrap();
+    let count = (last.0 + 1 - SpaceId::FIRST_FREE.0) as usize;
+    let made = engine.create_spaces(&vec![SpaceSpec::default(); count]);
+    assert_eq!(made.unwrap().last(), Some(&last));
+    // Row versions and table numbers: those in the rows were given out.
+    for counter in [CounterId(1), CounterId(2)] {
+        engine.set_next_id(counter, 10_000).unwrap();
+    }
+    let mut txn = engine.begin(Default::default()).unwrap();
+    for (space, key, value) in rows {
+        txn.put(Key::new(*space, key), value, Check::Blind).unwrap();
+    }
+    let done = txn.commit().unwrap();
+    engine.wait_durable(done.position).unwrap();
+    engine
 }

@@ -157,6 +157,16 @@ pub struct Config {
     pub tmp_dir_limit: Option<u64>,
     /// Directory of the files that statements read and write; `None`: they may use no file.
     pub secure_file_priv: Option<PathBuf>,
+    /// Place below which BACKUP DATABASE may write; `None`: nowhere.
+    pub backup_to: Option<String>,
+    /// File with the key of backups and archive.
+    pub backup_key_file: Option<PathBuf>,
+    /// Place to which the log is archived.
+    pub archive_to: Option<String>,
+    /// Time after which new log is archived.
+    pub archive_interval: Duration,
+    /// Size of the log in bytes that waits for a failing archive; `None` is unlimited.
+    pub archive_backlog: Option<u64>,
     /// The operator's certificate (PEM); `None`: one is generated at the first start.
     pub tls_cert: Option<PathBuf>,
     /// Private key of `tls_cert` (PEM).

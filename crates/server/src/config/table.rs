@@ -148,6 +148,21 @@ settings! {
     "secure-file-priv" "DIR" = "":
         "Directory of the files that LOAD DATA INFILE and LOAD_FILE read and SELECT ... INTO OUTFILE writes, for accounts with FILE; default: none",
         |c, t| c.secure_file_priv = Some(directory(t)?);
+    "backup-to" "PLACE" = "":
+        "Directory or s3://BUCKET/PREFIX below which BACKUP DATABASE may write; default: none",
+        |c, t| c.backup_to = Some(t.to_owned());
+    "backup-key-file" "FILE" = "":
+        "File with the key (64 hexadecimal digits) that encrypts backups and the archive; default: the variable PORPOISE_BACKUP_KEY, without it they are not encrypted",
+        |c, t| c.backup_key_file = path(t)?;
+    "archive-to" "PLACE" = "":
+        "Directory or s3://BUCKET/PREFIX to which the log is archived, for restores to a point in time",
+        |c, t| c.archive_to = Some(t.to_owned());
+    "archive-interval" "TIME" = "5s":
+        "Time after which new log is archived: what a lost machine loses",
+        |c, t| c.archive_interval = duration(t)?;
+    "archive-backlog" "SIZE" = "10G":
+        "Size of the log that waits for a failing archive; beyond it log segments are removed, and the archive has a gap",
+        |c, t| c.archive_backlog = size(t)?;
     "tls-cert" "FILE" = "":
         "Certificate chain (PEM) that replaces the self-signed certificate created at first start",
         |c, t| c.tls_cert = path(t)?;

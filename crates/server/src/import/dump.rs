@@ -1,6 +1,7 @@
 //! The directory of a dump by MySQL Shell (`util.dumpInstance()`, `dumpSchemas()`, `dumpTables()`).
 //!
 //! ```text
+//! @.users.sql             accounts and their privileges
 //! @.json                  description of the dump; @.done.json, written last
 //! shop.json, shop.sql     a schema: names of its tables and views; CREATE DATABASE, routines, events
 //! shop@goods.json         a table: columns, format of its files, triggers
@@ -11,13 +12,17 @@
 //! ```
 //!
 //! Names of files are those of the objects, or what `basenames` says. Files of rows are text in the
-//! format of LOAD DATA, as they are or compressed by zstd. Beside each is an index (`.idx`), which is
+//! format of LOAD DATA, as they are or compressed by zstd or gzip (`.tsv.gz`). Beside each is an index (`.idx`), which is
 //! not needed here.
 
+use super::connection::{literal, quote};
 use crate::config::StartError;
+use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Highest major version of the format that is read.
@@ -40,6 +45,9 @@ struct SchemaFile {
     schema: String,
     tables: Vec<String>,
     views: Vec<String>,
+    procedures: Vec<String>,
+    functions: Vec<String>,
+    events: Vec<String>,
     basenames: HashMap<String, String>,
 }
 
@@ -72,6 +80,8 @@ pub struct TableOptions {
 /// A dump.
 #[derive(Debug)]
 pub struct Dump {
+    /// The text of its description, which identifies it: it contains the time at which the dump began.
+    pub description: Vec<u8>,
     /// Its schemas.
     pub schemas: Vec<Schema>,
     /// Whether TIMESTAMP values are in UTC.
@@ -89,6 +99,8 @@ pub struct Schema {
     pub tables: Vec<Table>,
     /// Its views.
     pub views: Vec<View>,
+    /// Its routines and events, which `script` creates: the word in DROP, and the name.
+    pub programs: Vec<(&'static str, String)>,
 }
 
 /// A table of a dump.
@@ -122,8 +134,40 @@ pub struct Chunk {
     pub path: PathBuf,
     /// Size of the file in bytes.
     pub bytes: u64,
-    /// Whether it is compressed by zstd.
-    pub is_zstd: bool,
+    /// Its compression.
+    pub compression: Compression,
+}
+
+/// Compression of a file of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// None.
+    None,
+    /// zstd.
+    Zstd,
+    /// gzip.
+    Gzip,
+}
+
+impl Chunk {
+    /// Opens the file, and decompresses what is read.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(&self) -> io::Result<Box<dyn Read>> {
+        let file = File::open(&self.path)?;
+        Ok(match self.compression {
+            Compression::None => Box::new(file),
+            Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(file)?),
+            Compression::Gzip => Box::new(MultiGzDecoder::new(file)),
+        })
+    }
+
+    /// Name of the file in the directory.
+    pub fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
 }
 
 fn failed(path: &Path, what: impl std::fmt::Display) -> StartError {
@@ -153,7 +197,8 @@ impl Dump {
             let what = "the dump is not complete: @.done.json is missing";
             return Err(failed(folder, what));
         }
-        let file: DumpFile = read_json(&path)?;
+        let description = std::fs::read(&path).map_err(|e| failed(&path, e))?;
+        let file: DumpFile = serde_json::from_slice(&description).map_err(|e| failed(&path, e))?;
         let major = file.version.split('.').next().unwrap_or_default();
         match major.parse::<u32>() {
             Ok(major) if (1..=MAX_VERSION).contains(&major) => {}
@@ -171,6 +216,7 @@ impl Dump {
             Schema::read(folder, base, &names)
         });
         Ok(Dump {
+            description,
             schemas: schemas.collect::<Result<_, _>>()?,
             is_utc: file.tz_utc.unwrap_or(true),
         })
@@ -209,6 +255,14 @@ impl Schema {
             script: if_there(folder.join(format!("{base}.sql"))),
             tables: tables.collect::<Result<_, _>>()?,
             views: views.collect(),
+            programs: [
+                ("PROCEDURE", file.procedures),
+                ("FUNCTION", file.functions),
+                ("EVENT", file.events),
+            ]
+            .into_iter()
+            .flat_map(|(kind, names)| names.into_iter().map(move |name| (kind, name)))
+            .collect(),
             name: file.schema,
         })
     }
@@ -218,13 +272,14 @@ impl Table {
     fn read(folder: &Path, name: &str, base: &str, names: &[String]) -> Result<Table, StartError> {
         let path = folder.join(format!("{base}.json"));
         let file: TableFile = read_json(&path)?;
-        let is_zstd = match file.compression.as_str() {
-            "none" | "" => false,
-            "zstd" => true,
+        let compression = match file.compression.split(';').next().unwrap_or_default() {
+            "none" | "" => Compression::None,
+            "zstd" => Compression::Zstd,
+            "gzip" => Compression::Gzip,
             other => {
                 let what = format!(
-                    "compression {other:?} is not supported: dump with `compression: \"zstd\"` \
-                     or \"none\""
+                    "compression {other:?} is not supported: dump with `compression: \"zstd\"`, \
+                     \"gzip\" or \"none\""
                 );
                 return Err(failed(&path, what));
             }
@@ -244,7 +299,7 @@ impl Table {
                 chunks.push(Chunk {
                     path,
                     bytes,
-                    is_zstd,
+                    compression,
                 });
             }
             if chunks.is_empty() {
@@ -278,24 +333,6 @@ fn is_chunk(name: &str, bases: &[&str], extension: &str) -> bool {
         }
         None => false,
     })
-}
-
-/// A name in backquotes.
-pub fn quote(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
-}
-
-/// A text literal.
-fn literal(text: &str) -> String {
-    let escaped = text.chars().map(|c| match c {
-        '\\' => "\\\\".to_owned(),
-        '\'' => "''".to_owned(),
-        '\n' => "\\n".to_owned(),
-        '\r' => "\\r".to_owned(),
-        '\0' => "\\0".to_owned(),
-        c => c.to_string(),
-    });
-    format!("'{}'", escaped.collect::<String>())
 }
 
 impl TableOptions {

@@ -1,29 +1,43 @@
 //! `porpoise import`: loads a dump by MySQL Shell into a server.
 //!
-//! Order: schemas with their routines, tables, rows, triggers, views. Rows are loaded by LOAD DATA LOCAL
-//! over several connections, the largest files first, without checks of foreign and unique keys that
-//! are not needed for rows of a consistent dump. The server must be empty of what is loaded, unless
+//! Order: accounts, schemas with their routines, tables, rows, triggers, views, privileges. Rows are loaded by
+//! LOAD DATA LOCAL over several connections, the largest files first, without checks of foreign and unique
+//! keys that are not needed for rows of a consistent dump. The server must be empty of what is loaded, unless
 //! the command line says otherwise.
+//!
+//! An import that was interrupted continues where it was ([`progress`]): scripts run again and find their objects,
+//! files that are loaded are left out.
 
-mod client;
+mod accounts;
+mod connection;
 mod dump;
+mod progress;
+mod report;
+mod rows;
+mod selection;
+
+pub use accounts::account_name;
+pub use report::Report;
+pub use selection::{Selection, table_name};
 
 use crate::config::StartError;
-use client::Client;
-use dump::{Chunk, Dump, Schema, quote};
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use crate::target::ServerOption;
+use accounts::Accounts;
+use connection::{Server, quote};
+use dump::{Dump, Schema};
+use porpoise_client::mysql::Target;
+use progress::Progress;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Instant;
 
-pub use client::Target;
+/// The option that names the server.
+pub const INTO: ServerOption = ServerOption {
+    name: "--into",
+    program: "porpoise import",
+};
 
-/// Time between two lines of progress.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Treatment of tables and views of the dump that exist already.
+/// Treatment of objects and accounts of the dump that exist already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Nothing is loaded at all.
@@ -43,16 +57,16 @@ pub struct ImportOptions {
     pub into: Target,
     /// Number of connections that load rows.
     pub threads: usize,
-    /// Treatment of existing tables and views.
+    /// Treatment of what exists.
     pub existing: Existing,
+    /// The part of the dump that is loaded.
+    pub selection: Selection,
+    /// Whether accounts are created.
+    pub users: bool,
+    /// Whether an interrupted import is forgotten, not continued.
+    pub restart: bool,
     /// Whether progress is not reported.
     pub quiet: bool,
-}
-
-/// A file to be loaded, with its statement.
-struct Job<'d> {
-    chunk: &'d Chunk,
-    statement: String,
 }
 
 /// Loads a dump.
@@ -61,72 +75,107 @@ struct Job<'d> {
 /// One line: the dump cannot be read, the server refuses something.
 pub fn run(options: &ImportOptions) -> Result<(), StartError> {
     let start = Instant::now();
-    let dump = Dump::read(&options.dump)?;
-    let mut client = connect(options, &dump)?;
-    check_local_infile(&mut client)?;
-    let kept = prepare_existing(&mut client, &dump, options.existing)?;
-    let is_kept =
-        |schema: &Schema, name: &str| kept.iter().any(|(s, n)| *s == schema.name && n == name);
+    let mut report = Report::default();
+    let mut dump = Dump::read(&options.dump)?;
+    let accounts = options
+        .users
+        .then(|| Accounts::read(&options.dump, &options.selection.exclude_users));
+    let mut accounts = accounts.transpose()?.unwrap_or_default();
+    report.left_out = options.selection.apply(&mut dump)?;
+    report.tables = dump.schemas.iter().map(|s| s.tables.len()).sum();
+    report.views = dump.schemas.iter().map(|s| s.views.len()).sum();
+    let mut server = Server::connect(&options.into, dump.is_utc)?;
+    check_local_infile(&mut server)?;
+    let progress = begin(options, &mut server, &dump, &accounts)?;
+    report.kept = progress.kept.len();
+    report.kept_accounts = progress.kept_accounts.len();
+    accounts.leave_out(&progress.kept_accounts);
+    accounts.create(&mut server, progress.is_resumed, &mut report)?;
+    load(options, &dump, &mut server, &progress, &mut report)?;
+    accounts.grant(&mut server, &mut report)?;
+    progress.forget(&mut server)?;
+    report.finish(start.elapsed(), options.quiet)
+}
+
+/// Reads the notes of a former process; if there are none, clears the way and notes the beginning.
+fn begin(
+    options: &ImportOptions,
+    server: &mut Server,
+    dump: &Dump,
+    accounts: &Accounts,
+) -> Result<Progress, StartError> {
+    let selected = format!("{:?} {}", options.selection, options.users);
+    let id = progress::identity(&[&dump.description, selected.as_bytes()]);
+    let mut progress = Progress::open(server, id)?;
+    if progress.is_resumed && options.restart {
+        progress = progress.forget_and_reopen(server)?;
+    }
+    if progress.is_resumed {
+        if !options.quiet {
+            let files = progress.loaded.len();
+            eprintln!("import: continues an interrupted import, of which {files} files are loaded");
+        }
+        return Ok(progress);
+    }
+    // Dropped before the beginning is noted: whatever exists afterwards is taken for this import's.
+    progress.kept_accounts = accounts.prepare(server, options.existing)?;
+    progress.kept = prepare_existing(server, dump, options.existing)?;
+    progress.begin(server)?;
+    Ok(progress)
+}
+
+/// Creates objects and loads rows.
+fn load(
+    options: &ImportOptions,
+    dump: &Dump,
+    server: &mut Server,
+    progress: &Progress,
+    report: &mut Report,
+) -> Result<(), StartError> {
+    let is_new = |schema: &Schema, name: &str| {
+        let name = (schema.name.clone(), name.to_owned());
+        !progress.kept.contains(&name)
+    };
+    // Routines and events that are kept, too.
+    let may_exist = progress.is_resumed || options.existing == Existing::Keep;
+    let select =
+        |server: &mut Server, schema: &Schema| server.run(&format!("USE {}", quote(&schema.name)));
     for schema in &dump.schemas {
-        run_script(&mut client, schema.script.as_deref())?;
-        client.run(format!("USE {}", quote(&schema.name)).as_bytes())?;
-        for table in schema.tables.iter().filter(|t| !is_kept(schema, &t.name)) {
-            run_script(&mut client, table.script.as_deref())?;
+        server.run_script(schema.script.as_deref(), may_exist)?;
+        select(server, schema)?;
+        for table in schema.tables.iter().filter(|t| is_new(schema, &t.name)) {
+            server.run_script(table.script.as_deref(), may_exist)?;
         }
     }
     let mut jobs = Vec::new();
     for schema in &dump.schemas {
-        for table in schema.tables.iter().filter(|t| !is_kept(schema, &t.name)) {
-            let statement = table.options.load_statement(&schema.name, &table.name);
-            jobs.extend(table.chunks.iter().map(|chunk| Job {
-                chunk,
-                statement: statement.clone(),
-            }));
+        for table in schema.tables.iter().filter(|t| is_new(schema, &t.name)) {
+            jobs.extend(rows::jobs(schema, table, &progress.loaded));
         }
     }
-    let loaded = load_rows(options, &dump, jobs)?;
+    rows::load(options, dump.is_utc, progress, jobs, report)?;
     for schema in &dump.schemas {
-        client.run(format!("USE {}", quote(&schema.name)).as_bytes())?;
-        for table in schema.tables.iter().filter(|t| !is_kept(schema, &t.name)) {
-            run_script(&mut client, table.triggers.as_deref())?;
+        select(server, schema)?;
+        for table in schema.tables.iter().filter(|t| is_new(schema, &t.name)) {
+            server.run_script(table.triggers.as_deref(), may_exist)?;
         }
     }
+    // Placeholders of all views first, because views read each other.
     for step in 0..2 {
         for schema in &dump.schemas {
-            client.run(format!("USE {}", quote(&schema.name)).as_bytes())?;
-            for view in schema.views.iter().filter(|v| !is_kept(schema, &v.name)) {
-                run_script(
-                    &mut client,
-                    view.scripts.get(step).and_then(Option::as_deref),
-                )?;
+            select(server, schema)?;
+            for view in schema.views.iter().filter(|v| is_new(schema, &v.name)) {
+                let script = view.scripts.get(step).and_then(Option::as_deref);
+                server.run_script(script, may_exist)?;
             }
         }
-    }
-    if !options.quiet {
-        let tables: usize = dump.schemas.iter().map(|s| s.tables.len()).sum();
-        let seconds = start.elapsed().as_secs_f64();
-        let bytes = loaded as f64 / 1e6;
-        eprintln!("import: {tables} tables, {bytes:.1} MB of files in {seconds:.1} s");
     }
     Ok(())
 }
 
-/// Connects, and sets what the scripts and files of a dump rely on.
-fn connect(options: &ImportOptions, dump: &Dump) -> Result<Client, StartError> {
-    let mut client = Client::connect(&options.into)?;
-    client.run(
-        b"SET NAMES utf8mb4; SET SESSION foreign_key_checks = 0, unique_checks = 0, \
-          sql_mode = 'NO_AUTO_VALUE_ON_ZERO'",
-    )?;
-    if dump.is_utc {
-        client.run(b"SET SESSION time_zone = '+00:00'")?;
-    }
-    Ok(client)
-}
-
 /// LOAD DATA LOCAL must be on.
-fn check_local_infile(client: &mut Client) -> Result<(), StartError> {
-    let rows = client.run(b"SELECT @@GLOBAL.local_infile")?;
+fn check_local_infile(server: &mut Server) -> Result<(), StartError> {
+    let rows = server.run("SELECT @@GLOBAL.local_infile")?.rows;
     let value = rows.first().and_then(|row| row.first()).cloned().flatten();
     if value.as_deref() == Some("1") {
         return Ok(());
@@ -136,16 +185,24 @@ fn check_local_infile(client: &mut Client) -> Result<(), StartError> {
     Err(StartError::usage(text))
 }
 
-/// The tables and views of the dump that exist and stay; drops the others.
-fn prepare_existing(
-    client: &mut Client,
-    dump: &Dump,
-    existing: Existing,
-) -> Result<Vec<(String, String)>, StartError> {
-    let rows = client.run(
-        b"SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES \
-          WHERE TABLE_TYPE IN ('BASE TABLE', 'VIEW')",
-    )?;
+/// An object of a dump that exists.
+struct Found {
+    schema: String,
+    name: String,
+    /// The word in DROP.
+    kind: String,
+}
+
+/// The objects of the dump that exist.
+fn existing_objects(server: &mut Server, dump: &Dump) -> Result<Vec<Found>, StartError> {
+    let rows = server
+        .run(
+            "SELECT TABLE_SCHEMA, TABLE_NAME, IF(TABLE_TYPE = 'VIEW', 'VIEW', 'TABLE') FROM \
+             information_schema.TABLES WHERE TABLE_TYPE IN ('BASE TABLE', 'VIEW') UNION ALL \
+             SELECT ROUTINE_SCHEMA, ROUTINE_NAME, ROUTINE_TYPE FROM information_schema.ROUTINES UNION ALL \
+             SELECT EVENT_SCHEMA, EVENT_NAME, 'EVENT' FROM information_schema.EVENTS",
+        )?
+        .rows;
     let mut found = Vec::new();
     for row in rows {
         let mut cells = row.into_iter().map(Option::unwrap_or_default);
@@ -154,186 +211,49 @@ fn prepare_existing(
             continue;
         };
         let of_dump = dump.schemas.iter().find(|s| s.name == schema);
-        let of_dump = of_dump.is_some_and(|s| {
-            let mut views = s.views.iter();
-            s.tables.iter().any(|t| t.name == name) || views.any(|v| v.name == name)
+        let is_of_dump = of_dump.is_some_and(|s| match &*kind {
+            "TABLE" | "VIEW" => {
+                let mut views = s.views.iter();
+                s.tables.iter().any(|t| t.name == name) || views.any(|v| v.name == name)
+            }
+            kind => s.programs.iter().any(|p| p.0 == kind && p.1 == name),
         });
-        if of_dump {
-            found.push((schema, name, kind == "VIEW"));
+        if is_of_dump {
+            found.push(Found { schema, name, kind });
         }
     }
+    Ok(found)
+}
+
+/// The tables and views of the dump that exist and stay; drops the others, and routines and events.
+fn prepare_existing(
+    server: &mut Server,
+    dump: &Dump,
+    existing: Existing,
+) -> Result<BTreeSet<(String, String)>, StartError> {
+    let found = existing_objects(server, dump)?;
     match existing {
         Existing::Refuse => {
-            let Some((schema, name, _)) = found.first() else {
-                return Ok(Vec::new());
+            let Some(Found { schema, name, .. }) = found.first() else {
+                return Ok(BTreeSet::new());
             };
             let more = found.len();
             Err(StartError::usage(format!(
-                "import: {more} tables and views of the dump exist, {schema}.{name} among them; use \
+                "import: {more} objects of the dump exist, {schema}.{name} among them; use \
                  --existing keep or --existing drop"
             )))
         }
-        Existing::Keep => Ok(found.into_iter().map(|(s, n, _)| (s, n)).collect()),
+        Existing::Keep => {
+            let tables = found
+                .into_iter()
+                .filter(|f| matches!(&*f.kind, "TABLE" | "VIEW"));
+            Ok(tables.map(|f| (f.schema, f.name)).collect())
+        }
         Existing::Drop => {
-            for (schema, name, is_view) in &found {
-                let kind = if *is_view { "VIEW" } else { "TABLE" };
-                let drop = format!("DROP {kind} {}.{}", quote(schema), quote(name));
-                client.run(drop.as_bytes())?;
+            for Found { schema, name, kind } in &found {
+                server.run(&format!("DROP {kind} {}.{}", quote(schema), quote(name)))?;
             }
-            Ok(Vec::new())
+            Ok(BTreeSet::new())
         }
-    }
-}
-
-/// Runs a script as the command line client does: DELIMITER lines change where statements end.
-/// Statements that end with a semicolon go to the server together.
-fn run_script(client: &mut Client, path: Option<&Path>) -> Result<(), StartError> {
-    let Some(path) = path else {
-        return Ok(());
-    };
-    let script = std::fs::read_to_string(path);
-    let script =
-        script.map_err(|e| StartError::usage(format!("import: {}: {e}", path.display())))?;
-    for part in script_parts(&script) {
-        let part = part.trim();
-        if !part.is_empty() {
-            client.run(part.as_bytes())?;
-        }
-    }
-    Ok(())
-}
-
-/// The texts of a script between DELIMITER lines, and between other delimiters than semicolons.
-fn script_parts(script: &str) -> Vec<String> {
-    let mut parts = Vec::new();
-    let mut part = String::new();
-    let mut delimiter = ";".to_owned();
-    for line in script.lines() {
-        let mut words = line.split_whitespace();
-        if words
-            .next()
-            .is_some_and(|w| w.eq_ignore_ascii_case("DELIMITER"))
-        {
-            parts.push(std::mem::take(&mut part));
-            delimiter = words.next().unwrap_or(";").to_owned();
-            continue;
-        }
-        let end = line.trim_end().strip_suffix(&delimiter);
-        match end.filter(|_| delimiter != ";") {
-            Some(rest) => {
-                part.push_str(rest);
-                parts.push(std::mem::take(&mut part));
-            }
-            None => {
-                part.push_str(line);
-                part.push('\n');
-            }
-        }
-    }
-    parts.push(part);
-    parts
-}
-
-/// Progress of the workers.
-#[derive(Default)]
-struct Counts {
-    next: AtomicUsize,
-    bytes: AtomicU64,
-    running: AtomicUsize,
-    error: Mutex<Option<StartError>>,
-}
-
-impl Counts {
-    fn has_failed(&self) -> bool {
-        self.error.lock().is_ok_and(|error| error.is_some())
-    }
-
-    fn fail(&self, error: StartError) {
-        if let Ok(mut first) = self.error.lock() {
-            first.get_or_insert(error);
-        }
-    }
-}
-
-/// Loads files over several connections, the largest first. Returns the bytes of the files.
-fn load_rows(
-    options: &ImportOptions,
-    dump: &Dump,
-    mut jobs: Vec<Job<'_>>,
-) -> Result<u64, StartError> {
-    jobs.sort_by_key(|job| std::cmp::Reverse(job.chunk.bytes));
-    let total: u64 = jobs.iter().map(|job| job.chunk.bytes).sum();
-    let counts = Counts::default();
-    let threads = options.threads.clamp(1, jobs.len().max(1));
-    counts.running.store(threads, Ordering::Relaxed);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                if let Err(error) = load_until_done(options, dump, &jobs, &counts) {
-                    counts.fail(error);
-                }
-                counts.running.fetch_sub(1, Ordering::Relaxed);
-            });
-        }
-        let mut shown = Instant::now();
-        while counts.running.load(Ordering::Relaxed) > 0 {
-            std::thread::sleep(Duration::from_millis(20));
-            if !options.quiet && shown.elapsed() >= PROGRESS_INTERVAL {
-                shown = Instant::now();
-                let done = counts.bytes.load(Ordering::Relaxed) as f64 / 1e6;
-                eprintln!("import: {done:.0} of {:.0} MB of files", total as f64 / 1e6);
-            }
-        }
-    });
-    let error = counts.error.into_inner().ok().flatten();
-    error.map_or(Ok(total), Err)
-}
-
-fn load_until_done(
-    options: &ImportOptions,
-    dump: &Dump,
-    jobs: &[Job<'_>],
-    counts: &Counts,
-) -> Result<(), StartError> {
-    let mut client = connect(options, dump)?;
-    while !counts.has_failed() {
-        let at = counts.next.fetch_add(1, Ordering::Relaxed);
-        let Some(job) = jobs.get(at) else {
-            break;
-        };
-        let path = &job.chunk.path;
-        let unreadable =
-            |e: std::io::Error| StartError::usage(format!("import: {}: {e}", path.display()));
-        let file = File::open(path).map_err(unreadable)?;
-        let mut rows: Box<dyn Read> = if job.chunk.is_zstd {
-            Box::new(zstd::stream::read::Decoder::new(file).map_err(unreadable)?)
-        } else {
-            Box::new(file)
-        };
-        client.run_with_file(job.statement.as_bytes(), rows.as_mut())?;
-        counts.bytes.fetch_add(job.chunk.bytes, Ordering::Relaxed);
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scripts_are_divided_at_their_delimiters() {
-        let script = "CREATE DATABASE s;\nUSE s;\nDELIMITER ;;\nCREATE PROCEDURE p()\nBEGIN\n  SELECT \
-                      1;\nEND ;;\nDELIMITER ;\nSELECT 2;\n";
-        let parts = script_parts(script);
-        let parts: Vec<&str> = parts.iter().map(|p| p.trim()).collect();
-        assert_eq!(
-            parts,
-            [
-                "CREATE DATABASE s;\nUSE s;",
-                "CREATE PROCEDURE p()\nBEGIN\n  SELECT 1;\nEND",
-                "",
-                "SELECT 2;"
-            ]
-        );
     }
 }

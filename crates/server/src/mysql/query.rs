@@ -87,10 +87,10 @@ impl LoggedIn {
                 Flow::Continue
             }
             Command::Refresh(flags) => self.query(flush_statement(flags).as_bytes(), answer),
+            Command::Shutdown => self.query(b"SHUTDOWN", answer),
             Command::ProcessInfo => self.query(b"SHOW PROCESSLIST", answer),
             Command::ProcessKill(id) => {
-                let text = format!("KILL CONNECTION {id}");
-                self.query(text.as_bytes(), answer)
+                self.query(format!("KILL CONNECTION {id}").as_bytes(), answer)
             }
             Command::SetMultiStatements(on) => {
                 self.allows_multiple_statements = on;

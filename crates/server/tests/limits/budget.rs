@@ -87,6 +87,41 @@ fn statements_beyond_their_memory_limit_fail_and_release_memory() {
     assert!(refused >= LARGE.len() as u64, "{refused}");
 }
 
+/// Searches that hold more than 1 MiB of `d.doc`.
+const SEARCHES: &[&str] = &[
+    "SELECT COUNT(*) FROM d.doc WHERE MATCH (s) AGAINST ('fox')",
+    "SELECT COUNT(*) FROM d.doc WHERE MATCH (s) AGAINST ('+fo* -dog' IN BOOLEAN MODE)",
+    "SELECT COUNT(*) FROM d.doc WHERE MATCH (s) AGAINST ('\"quick fox\"' IN BOOLEAN MODE)",
+    "SELECT id FROM d.doc ORDER BY MATCH (s) AGAINST ('fox' WITH QUERY EXPANSION) LIMIT 1",
+];
+
+#[test]
+fn searches_beyond_their_memory_limit_fail_and_release_memory() {
+    let (server, mut sql) = start();
+    sql.run(
+        "CREATE TABLE d.doc (id INT PRIMARY KEY, s VARCHAR(100), FULLTEXT KEY (s)); \
+         INSERT INTO d.doc SELECT id, CONCAT('quick fox ', n % 100 + 1000) FROM d.t; \
+         INSERT INTO d.doc SELECT id + 50000, 'quick fox' FROM d.t",
+    );
+    for _ in 0..2 {
+        for search in SEARCHES {
+            sql.run("SET statement_memory_limit = 1048576");
+            assert_eq!(code(&mut sql, search), 1038, "{search}");
+            assert_returned(&server, search);
+            assert_eq!(
+                sql.number("SELECT MATCH (s) AGAINST ('1007') > 0 FROM d.doc WHERE id = 7"),
+                1
+            );
+            assert_returned(&server, "a small search");
+            sql.run("SET statement_memory_limit = 1073741824");
+            assert_eq!(code(&mut sql, search), 0, "{search}");
+            assert_returned(&server, search);
+        }
+        // The same from blocks.
+        sql.run("OPTIMIZE TABLE d.doc");
+    }
+}
+
 #[test]
 fn limits_of_connections_and_the_server_are_settable_and_enforced() {
     let (server, mut sql) = start();

@@ -365,6 +365,7 @@ impl Client {
                     now.changes = changes(ok.changes);
                     all.push(std::mem::take(&mut now));
                 }
+                Event::FileRequest(name) => panic!("asked for {name:?}"),
                 Event::Error(error) => {
                     now.error = Some((error.code, error.message));
                     all.push(std::mem::take(&mut now));

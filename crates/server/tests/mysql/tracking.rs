@@ -227,3 +227,48 @@ fn column_metadata_is_omitted_for_clients_that_allow_it() {
         assert_eq!(c.good("SELECT 1 AS a").columns, ["a"]);
     }
 }
+
+#[test]
+fn branches_are_told_by_letters_and_by_their_start() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("CREATE DATABASE d");
+    c.good("USE d");
+    c.good("CREATE TABLE t (id INT PRIMARY KEY)");
+    c.good("SET session_track_transaction_info = 'CHARACTERISTICS'");
+    let start = "XA START 'a','b',7;";
+    assert_eq!(
+        told(&mut c, "XA START 'a','b',7"),
+        [
+            change(CHARACTERISTICS, &[start]),
+            change(TRANSACTION, &["T_______"])
+        ]
+    );
+    assert_eq!(
+        told(&mut c, "INSERT INTO t VALUES (1)"),
+        [change(TRANSACTION, &["T___W___"])]
+    );
+    // Between END and PREPARE it is still the session's.
+    assert_eq!(told(&mut c, "XA END 'a','b',7"), []);
+    let none = [
+        change(CHARACTERISTICS, &[""]),
+        change(TRANSACTION, &["________"]),
+    ];
+    assert_eq!(told(&mut c, "XA PREPARE 'a','b',7"), none);
+    assert_eq!(told(&mut c, "XA COMMIT 'a','b',7"), []);
+    c.good("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY");
+    assert_eq!(
+        told(&mut c, "XA START 'c'"),
+        [
+            change(
+                CHARACTERISTICS,
+                &[
+                    "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; SET TRANSACTION READ ONLY; XA START 'c';"
+                ]
+            ),
+            change(TRANSACTION, &["T_______"])
+        ]
+    );
+    assert_eq!(told(&mut c, "XA END 'c'"), []);
+    assert_eq!(told(&mut c, "XA COMMIT 'c' ONE PHASE"), none);
+}

@@ -10,7 +10,7 @@ mod commands;
 mod completion;
 pub mod format;
 mod session;
-mod splitter;
+pub mod splitter;
 
 use crate::history::{self, History};
 use crate::interrupt::Interrupt;
@@ -22,6 +22,7 @@ use completion::{Editing, Names};
 use format::Format;
 use porpoise_client::mysql::{Connection, Target};
 use porpoise_client::{Address, Error};
+use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::client::login::Credentials;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
@@ -95,6 +96,9 @@ pub struct Options {
     /// Show warnings after each statement
     #[arg(long)]
     show_warnings: bool,
+    /// Send the files that LOAD DATA LOCAL names
+    #[arg(long)]
+    local_infile: bool,
     /// Neither read nor write the history
     #[arg(long)]
     no_history: bool,
@@ -189,6 +193,9 @@ fn connect(options: &Options) -> Result<(Target, Connection), Failure> {
     };
     let mut target = Target::new(address, credentials);
     target.tls = options.tls.options();
+    if options.local_infile {
+        target.capabilities = target.capabilities | Capabilities::LOCAL_FILES;
+    }
     target.connect_timeout = Duration::from_secs(options.connect_timeout.max(1));
     match Connection::connect(&target) {
         Err(Error::Server(error))

@@ -7,7 +7,10 @@ use porpoise_client::mysql::{Connection, Target};
 use porpoise_wire::mysql::Status;
 use porpoise_wire::mysql::capability::type_code as t;
 use porpoise_wire::mysql::client::result::{ColumnInfo, Event, OkReply, Row};
-use std::io::Write;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 /// Settings of the user, which may change during the session.
@@ -151,7 +154,11 @@ impl<'o> Session<'o> {
             error: None,
         };
         self.interrupt.begin(&self.target, connection.id());
-        let result = connection.query(text, |event| progress.take(event));
+        let mut open = |name: &[u8]| {
+            let file = File::open(OsStr::from_bytes(name))?;
+            Ok(Box::new(file) as Box<dyn Read>)
+        };
+        let result = connection.query_with_files(text, &mut open, |event| progress.take(event));
         self.interrupt.end();
         let (warnings, error) = (progress.warnings, progress.error.take());
         if let Some(database) = progress.database.take() {
@@ -161,7 +168,9 @@ impl<'o> Session<'o> {
         match result {
             Ok(()) => {}
             Err(Failure::Client(error)) => {
-                self.connection = None;
+                if error.is_fatal() {
+                    self.connection = None;
+                }
                 report(&error, line);
                 return Ok(false);
             }
@@ -238,7 +247,8 @@ impl Progress<'_> {
                     self.printer = Some(Printer::new(self.format, names, columns));
                 }
             }
-            Event::EndOfColumns | Event::Row(Row::Binary(_)) => {}
+            // Files are sent by the client.
+            Event::EndOfColumns | Event::Row(Row::Binary(_)) | Event::FileRequest(_) => {}
             Event::Row(Row::Text(row)) => {
                 if let Some(printer) = &mut self.printer {
                     printer.row(row, self.out)?;

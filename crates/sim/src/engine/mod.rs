@@ -12,6 +12,8 @@
 //! 1. Every result of every step equals that of the reference model.
 //! 2. After a crash the rows are those after some commit, none of them torn, and that
 //!    commit is not older than the newest one that a client could know.
+//!    So are the transactions that are prepared: each is found again, with its locks, until its commit or rollback,
+//!    which happens once.
 //! 3. Ids and spaces are never assigned twice; created spaces exist.
 //! 4. `verify` finds nothing, before and after.
 //! 5. On a disk that lies about its syncs or flips bits, a store recovers to the state

@@ -6,7 +6,8 @@ use porpoise_base::clock::ManualClock;
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::model::Model;
 use porpoise_kv::{
-    Check, CommitPosition, CounterId, Durability, Engine, Error, Key, Read, ScanRange, SpaceId,
+    Check, CommitPosition, CounterId, Durability, Engine, Error, Key, PreparedTxn, Read, ScanRange,
+    SpaceId,
 };
 use porpoise_kv_mem::{Background, KvMem, KvMemOptions};
 use std::collections::BTreeMap;
@@ -121,10 +122,14 @@ impl ExpectedState {
         self.commits.clear();
     }
 
-    /// The rows after a commit, by the engine's space numbers.
+    /// The rows after a commit, by the engine's space numbers. Names and notes of prepared transactions are rows
+    /// of [`SpaceId::PREPARED`].
     fn rows_after(&self, commit: u64, dropped: Option<usize>) -> Rows {
         let rows = self.model.rows_after(CommitPosition(commit));
         let renamed = rows.into_iter().filter_map(|((space, key), value)| {
+            if space == SpaceId::PREPARED {
+                return Some(((space, key), value));
+            }
             let of = self.spaces.iter().position(|pair| pair.model == space)?;
             let pair = self.spaces.get(of)?;
             let gone = pair.dropped || dropped == Some(of);
@@ -137,6 +142,8 @@ impl ExpectedState {
 /// A recovered store.
 pub(super) struct RecoveredStore {
     pub(super) engine: Arc<KvMem>,
+    /// The transactions that were prepared.
+    pub(super) prepared: Vec<Box<dyn PreparedTxn>>,
     /// The model's commit whose rows it has.
     pub(super) commit: u64,
     /// Whether the drop with an unknown outcome has happened.
@@ -179,7 +186,14 @@ pub(super) fn recover_and_check(
         Err(Error::Full(_) | Error::Io(_)) if plan.faults == Faults::Errors => return Ok(None),
         Err(error) => return Err(format!("the start was refused: {error}")),
     };
-    let rows = rows_of(&engine).map_err(|error| format!("rows cannot be read: {error}"))?;
+    let mut rows = rows_of(&engine).map_err(|error| format!("rows cannot be read: {error}"))?;
+    let prepared = engine.take_restored();
+    let prepared =
+        prepared.map_err(|error| format!("prepared transactions cannot be read: {error}"))?;
+    for txn in &prepared {
+        let name = (SpaceId::PREPARED, txn.name().to_vec());
+        rows.insert(name, txn.note().to_vec());
+    }
     engine.verify()?;
     let there = |id: SpaceId| -> Result<bool, String> {
         let spaces = engine.spaces().map_err(|error| error.to_string())?;
@@ -202,6 +216,7 @@ pub(super) fn recover_and_check(
     is_incomparable |= !exact;
     Ok(Some(RecoveredStore {
         engine,
+        prepared,
         commit,
         dropped,
         is_incomparable,

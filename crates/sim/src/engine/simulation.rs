@@ -27,8 +27,8 @@ pub(super) struct Observer {
     pub(super) report: Report,
     /// Whether the last start recovered a store that can no longer be compared with the model.
     is_incomparable: bool,
-    /// Whether a copy is being checked.
-    checking_copy: bool,
+    /// Whether a copy is being checked, or none may be checked.
+    pub(super) checking_copy: bool,
 }
 
 struct Simulation {
@@ -127,6 +127,7 @@ impl Simulation {
         observer.is_incomparable = found.as_ref().is_some_and(|found| found.is_incomparable);
         let Some(RecoveredStore {
             engine,
+            prepared,
             commit,
             dropped,
             is_incomparable: false,
@@ -138,6 +139,7 @@ impl Simulation {
         observer.known.note_recovered(commit, dropped);
         observer.engine = Some(Arc::downgrade(&engine));
         let mut store = RunningStore::new(rng.fork(), engine, trace);
+        store.restore(prepared, &observer.known.model)?;
         store.begin_some(self.plan.transactions, &observer.known.model)?;
         drop(observer);
         *self.store.lock() = Some(store);
@@ -374,6 +376,15 @@ impl Simulation {
     }
 
     fn drop_space(&self, engine: &KvMem, rng: &mut fastrand::Rng) -> Result<(), String> {
+        // A table with a prepared transaction cannot be dropped.
+        if self
+            .store
+            .lock()
+            .as_ref()
+            .is_none_or(RunningStore::has_prepared)
+        {
+            return Ok(());
+        }
         let (at, pair) = {
             let known = &mut self.observer.lock().known;
             let at = rng.usize(0..known.spaces.len());

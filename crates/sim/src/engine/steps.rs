@@ -21,6 +21,7 @@ pub(super) enum Step {
     Pin,
     Advance,
     RollbackTo(u64),
+    Prepare,
     Commit,
     Rollback,
 }
@@ -97,6 +98,7 @@ pub(super) fn random(rng: &mut fastrand::Rng, mark: u64, spaces: usize) -> Step 
         17 => Step::RollbackTo(rng.u64(0..=mark)),
         18 => Step::Rollback,
         19 if rng.u8(0..16) == 0 => Step::PutMany(space, rng.u32(3..40), rng.usize(1..60_000)),
+        20 if rng.u8(0..3) == 0 => Step::Prepare,
         _ => Step::Commit,
     }
 }
@@ -176,7 +178,7 @@ pub(super) fn perform(
         Step::Pin => txn.pin()?,
         Step::Advance => out = txn.advance()?.to_string(),
         Step::RollbackTo(mark) => txn.rollback_to(StatementMark(*mark)),
-        Step::Commit | Step::Rollback => {}
+        Step::Prepare | Step::Commit | Step::Rollback => {}
     }
     Ok(out)
 }

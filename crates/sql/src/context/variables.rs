@@ -16,27 +16,6 @@ use porpoise_sql_plan::statistics::{StatisticsSource, TableStatistics};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, Value, ValueRef, Warning};
 use std::sync::Arc;
 
-/// The declaration of a function that the session evaluates (`session/host_functions.rs`); `None`
-/// for other names.
-fn host_function(name: &str) -> Option<StoredFunction> {
-    let (parameters, returns) = match name {
-        "LOAD_FILE" => (1, ColumnType::blob(Kind::LongBlob)),
-        "ROLES_GRAPHML" => {
-            let text = ColumnType::text(Kind::LongText, Collation::UTF8MB4_0900_AI_CI);
-            (0, text)
-        }
-        _ => return None,
-    };
-    Some(StoredFunction {
-        database: String::new(),
-        name: name.to_owned(),
-        invoker: None,
-        parameters,
-        returns,
-        definition: Definition(Arc::new(())),
-    })
-}
-
 impl StatisticsSource for StatementContext {
     fn of(&self, table: &Table) -> Arc<TableStatistics> {
         self.server.statistics.of(&self.server.db, table)
@@ -113,10 +92,9 @@ impl SystemVariables for StatementContext {
         })))
     }
 
-    fn host_function(&self, name: &str) -> Option<Arc<StoredFunction>> {
-        let function = host_function(name)?;
+    fn runs_functions(&self) -> bool {
         self.calls_functions.set(true);
-        Some(Arc::new(function))
+        true
     }
 
     /// A plan that caused a warning about hints is not cached, so that each execution warns.
@@ -210,6 +188,7 @@ impl StatementContext {
             system: self,
             aliases: &[],
             preceding_aliases: None,
+            later_aliases: &[],
             group_keys: None,
             plan: None,
         };

@@ -65,6 +65,9 @@ impl ClauseConverter<'_> {
                 AlterOp::RenameColumn(old.name.to_owned(), new.name.to_owned())
             }
             AlterAction::SetDefault(name, value) => self.set_default(name.name, value)?,
+            AlterAction::SetColumnVisible(name, visible) => {
+                AlterOp::SetColumnVisible(name.name.to_owned(), *visible)
+            }
             AlterAction::DropDefault(name) => AlterOp::SetDefault(name.name.to_owned(), None, None),
             AlterAction::AddIndex(def) => AlterOp::AddIndex(index(self.cx, def)?),
             AlterAction::AddForeignKey(def) => AlterOp::AddForeignKey(foreign_key(def)?),
@@ -175,6 +178,7 @@ impl ClauseConverter<'_> {
             comment: String::new(),
             explicit_collation: false,
             generated: None,
+            invisible: false,
         };
         if column.generated.is_some() {
             return Err(super::check_generated_attributes(&ColumnSpec {
@@ -312,6 +316,24 @@ pub fn algorithm(name: &Ident<'_>) -> Result<Option<Algorithm>> {
     })
 }
 
+/// The clauses other than ALGORITHM and LOCK, whose values are checked.
+///
+/// # Errors
+/// 1800 and 1801 for unknown values.
+pub fn without_method<'q, 'a>(actions: &'q [AlterAction<'a>]) -> Result<Vec<&'q AlterAction<'a>>> {
+    let mut others = Vec::with_capacity(actions.len());
+    for action in actions {
+        match action {
+            AlterAction::Algorithm(name) => {
+                algorithm(name)?;
+            }
+            AlterAction::Lock(name) => lock(name)?,
+            other => others.push(other),
+        }
+    }
+    Ok(others)
+}
+
 /// LOCK has no effect; only unknown values are rejected.
 ///
 /// # Errors
@@ -360,7 +382,6 @@ fn drop_constraint(table: &Table, name: &str) -> Result<AlterOp> {
 
 fn unsupported_clause(action: &AlterAction<'_>) -> &'static str {
     match action {
-        AlterAction::SetColumnVisible(..) => "INVISIBLE columns",
         AlterAction::DiscardTablespace(_) => "DISCARD TABLESPACE",
         AlterAction::AddKeyPrefix(_) | AlterAction::DropKeyPrefix(_) => {
             "a key prefix beside other actions"

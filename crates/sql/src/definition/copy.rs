@@ -74,6 +74,7 @@ fn column_like(column: &Column) -> ColumnSpec {
         comment: column.comment.clone(),
         explicit_collation: column.explicit_collation,
         generated: column.generated.clone(),
+        invisible: column.invisible,
     }
 }
 
@@ -89,6 +90,7 @@ pub fn columns_of(plan: &QueryPlan) -> Vec<ColumnSpec> {
                 nullable: Some(found.nullable || item.nullable),
                 auto_increment: false,
                 generated: None,
+                invisible: false,
                 ..column_like(found)
             },
             None => computed_column(column.name.clone(), item, &column.ty),
@@ -133,6 +135,7 @@ fn computed_column(name: String, item: &Expr, ty: &ColumnType) -> ColumnSpec {
         comment: String::new(),
         explicit_collation: false,
         generated: None,
+        invisible: false,
         ty,
     }
 }

@@ -10,8 +10,14 @@ use porpoise_types::full_text::TextParser;
 use porpoise_types::{Charset, Kind, ValueRef};
 use std::sync::Arc;
 
-/// Name of the variable with the table of stopwords.
+/// Name of the server's variable with the table of stopwords.
 pub const STOPWORD_TABLE: &str = "innodb_ft_server_stopword_table";
+
+/// Name of the session's variable with the table of stopwords, which takes precedence.
+pub const USER_STOPWORD_TABLE: &str = "innodb_ft_user_stopword_table";
+
+/// Name of the variable with the table whose FULLTEXT index information_schema shows.
+pub const AUX_TABLE: &str = "innodb_ft_aux_table";
 
 /// Rows of a stopword table read in one call.
 const BATCH: usize = 1000;
@@ -52,35 +58,49 @@ pub fn settings(cx: &StatementContext, def: &IndexDef<'_>) -> Result<Option<Full
             return Err(SqlError::new(1128, "HY000", text));
         }
     };
-    let stopwords = match globals.text(STOPWORD_TABLE) {
+    let tables = [
+        (USER_STOPWORD_TABLE, cx.values.text(USER_STOPWORD_TABLE)),
+        (STOPWORD_TABLE, globals.text(STOPWORD_TABLE)),
+    ];
+    let named = tables.iter().find(|(_, name)| !name.is_empty());
+    let stopwords = match named {
         _ if !cx.values.bool("innodb_ft_enable_stopword") => Some(Vec::new()),
-        "" => None,
-        name => Some(words_of(cx, name)?),
+        None => None,
+        Some((variable, name)) => Some(words_of(cx, variable, name)?),
     };
     Ok(Some(FullText {
         parser,
         min_chars: number("innodb_ft_min_token_size"),
         max_chars: number("innodb_ft_max_token_size"),
         stopwords,
+        ..FullText::default()
     }))
 }
 
-/// The table of stopwords that `database/table` names.
+/// The table that `database/table` names.
+fn table_named(cx: &StatementContext, name: &str) -> Option<Arc<Table>> {
+    let (database, table) = name.split_once('/')?;
+    cx.catalog().table(database, table).cloned()
+}
+
+/// The table that the variable [`AUX_TABLE`] names.
+///
+/// # Errors
+/// 1231 unless it exists and has a FULLTEXT index.
+pub fn aux_table(cx: &StatementContext, name: &str) -> Result<Arc<Table>> {
+    let has_index = |table: &Arc<Table>| table.indexes.iter().any(|index| index.is_full_text());
+    let table = table_named(cx, name).filter(has_index);
+    table.ok_or_else(|| SqlError::wrong_variable_value(AUX_TABLE, name))
+}
+
+/// The table of stopwords that a variable names.
 ///
 /// # Errors
 /// 1231 unless it exists and has a column `value` of type VARCHAR, and no other.
-pub fn stopword_table(cx: &StatementContext, name: &str) -> Result<Arc<Table>> {
-    let wrong = || {
-        let text = format!("Variable '{STOPWORD_TABLE}' can't be set to the value of '{name}'");
-        SqlError::new(1231, "42000", text)
-    };
-    let (database, table) = name.split_once('/').ok_or_else(wrong)?;
-    let table = cx
-        .catalog()
-        .table(database, table)
-        .cloned()
-        .ok_or_else(wrong)?;
-    let visible: Vec<_> = table.visible_columns().collect();
+pub fn stopword_table(cx: &StatementContext, variable: &str, name: &str) -> Result<Arc<Table>> {
+    let wrong = || SqlError::wrong_variable_value(variable, name);
+    let table = table_named(cx, name).ok_or_else(wrong)?;
+    let visible: Vec<_> = table.named_columns().collect();
     match visible.as_slice() {
         [(_, column)] if column.name == "value" && column.ty.kind == Kind::VarChar => Ok(table),
         _ => Err(wrong()),
@@ -88,9 +108,9 @@ pub fn stopword_table(cx: &StatementContext, name: &str) -> Result<Arc<Table>> {
 }
 
 /// The words of a table of stopwords.
-fn words_of(cx: &StatementContext, name: &str) -> Result<Vec<String>> {
-    let table = stopword_table(cx, name)?;
-    let Some((at, column)) = table.visible_columns().next() else {
+fn words_of(cx: &StatementContext, variable: &str, name: &str) -> Result<Vec<String>> {
+    let table = stopword_table(cx, variable, name)?;
+    let Some((at, column)) = table.named_columns().next() else {
         return Ok(Vec::new());
     };
     let charset = column.ty.collation.charset();

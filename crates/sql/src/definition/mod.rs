@@ -8,6 +8,7 @@ pub mod alter;
 pub mod copy;
 pub mod expressions;
 pub mod full_text;
+pub mod generated_key;
 mod indexes;
 pub mod partition;
 
@@ -307,6 +308,7 @@ fn column(
         comment: String::new(),
         explicit_collation: typed.explicit,
         generated: None,
+        invisible: false,
     };
     let mut key = None;
     if ty.kind == TypeKind::Serial {
@@ -402,7 +404,7 @@ fn attribute(
                 },
             });
         }
-        ColumnAttr::Visible(false) => return unsupported("INVISIBLE columns"),
+        ColumnAttr::Visible(visible) => spec.invisible = !visible,
         ColumnAttr::Srid(_) => return unsupported("SRID"),
         // MySQL parses REFERENCES on a column and ignores it (manual, "FOREIGN KEY Constraints");
         // the other attributes concern other engines.
@@ -411,7 +413,6 @@ fn attribute(
         | ColumnAttr::Check(_)
         | ColumnAttr::ColumnFormat(_)
         | ColumnAttr::Storage(_)
-        | ColumnAttr::Visible(true)
         | ColumnAttr::EngineAttribute(_)
         | ColumnAttr::SecondaryEngineAttribute(_) => {}
     }

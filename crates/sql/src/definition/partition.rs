@@ -505,14 +505,6 @@ pub fn change(
         AlterAction::MaintainPartitions(PartitionMaintenance::Truncate, list) => {
             PartitionChange::Truncate(names(list))
         }
-        AlterAction::MaintainPartitions(..) if table.partitioning.is_none() => {
-            return Err(not_partitioned());
-        }
-        AlterAction::MaintainPartitions(..) => {
-            return Err(SqlError::not_supported(
-                "ANALYZE, CHECK, OPTIMIZE, REBUILD and REPAIR PARTITION",
-            ));
-        }
         _ => return Ok(None),
     }))
 }

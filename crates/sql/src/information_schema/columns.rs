@@ -132,7 +132,7 @@ pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
     let utc = TimeZone::Fixed(0);
     let mut rows = Vec::new();
     for table in super::tables(&catalog) {
-        for (ordinal, (at, column)) in (1u64..).zip(table.visible_columns()) {
+        for (ordinal, (at, column)) in (1u64..).zip(table.named_columns()) {
             let privileges = rights.column_privileges(&table.database, &table.name, &column.name);
             if privileges.is_empty() {
                 continue;

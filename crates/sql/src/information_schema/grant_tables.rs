@@ -143,7 +143,7 @@ fn columns(cx: &StatementContext) -> Vec<Vec<Value>> {
     grants.into_iter().map(row).collect()
 }
 
-/// The rows of a grant table.
+/// The rows of a virtual table of `mysql`; all but the grant tables are empty.
 pub(super) fn rows_of(cx: &StatementContext, name: &str) -> Vec<Vec<Value>> {
     match name {
         "columns_priv" => columns(cx),

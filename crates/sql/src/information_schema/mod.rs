@@ -8,6 +8,7 @@
 //! does not have (triggers, files) are empty.
 
 mod columns;
+mod full_text;
 mod grant_tables;
 mod objects;
 mod privileges;
@@ -82,12 +83,21 @@ impl VirtualRows for StatementContext {
         if !self.sees_virtual(table) {
             return Err(self.table_denied("SELECT", table.name));
         }
+        if table.database == "mysql" && table.name == "slow_log" {
+            return Ok(crate::performance_schema::slow_log(self));
+        }
         if table.database == "mysql" {
             return Ok(grant_tables::rows_of(self, table.name));
+        }
+        if let Some(rows) = crate::performance_schema::rows_of(table.database, table.name) {
+            return rows(self);
         }
         if !virtual_tables::is_database(table.database) {
             let (database, name) = (table.database, table.name);
             return Ok(self.server.provided_rows(database, name, &self.rights()));
+        }
+        if let Some(rows) = full_text::rows_of(table.name) {
+            return rows(self);
         }
         Ok(rows_of(table.name).map_or(Vec::new(), |rows| rows(self)))
     }
@@ -99,10 +109,11 @@ mod tests {
 
     #[test]
     fn every_defined_table_has_rows() {
-        let defined = virtual_tables::all().filter(|t| virtual_tables::is_database(t.database));
+        let defined = virtual_tables::all().filter(|t| t.database == "information_schema");
         let names: Vec<&str> = defined.map(|t| t.name).collect();
         assert!(names.len() > 30, "{names:?}");
-        let missing: Vec<_> = names.iter().filter(|n| rows_of(n).is_none()).collect();
+        let known = |name: &str| rows_of(name).is_some() || full_text::rows_of(name).is_some();
+        let missing: Vec<_> = names.iter().filter(|n| !known(n)).collect();
         assert!(missing.is_empty(), "{missing:?}");
     }
 }

@@ -96,17 +96,22 @@ pub(super) fn tables(cx: &StatementContext) -> Vec<Vec<Value>> {
         rows.push(row);
     }
     for table in virtual_tables::all().filter(|t| cx.sees_virtual(t)) {
+        let details = virtual_tables::system_table(table);
+        let engine = details.map_or(Value::Null, |details| text(details.engine));
         let mut row = vec![
             text("def"),
             text(table.database),
             text(table.name),
             text(virtual_type(table)),
-            Value::Null,
+            engine,
             VERSION,
         ];
         // ROW_FORMAT to CHECKSUM.
         row.extend(nulls(13));
-        row.extend([text(""), text("")]);
+        row.extend([
+            text(""),
+            text(details.map_or("", |details| details.comment)),
+        ]);
         rows.push(row);
     }
     rows

@@ -90,7 +90,7 @@ impl Columns {
             return Ok(self);
         }
         let names: Vec<String> = if let Some(found) = catalog.table(database, table) {
-            let columns = found.visible_columns();
+            let columns = found.named_columns();
             columns.map(|(_, c)| c.name.clone()).collect()
         } else if let Some(view) = catalog.view(database, table) {
             let columns = views::describe(catalog, view, cx)?.columns;

@@ -165,6 +165,9 @@ kinds! {
         ]),
     ],
     UnlockTables(Statement::UnlockTables) => &[example("UNLOCK TABLES", FREE)],
+    Backup(Statement::Backup(_)) => &[
+        example("BACKUP DATABASE TO 'x'", &[&["SUPER ON *.*"], &["BACKUP_ADMIN ON *.*"]]),
+    ],
     LockInstance(Statement::LockInstance(_)) => &[
         example("LOCK INSTANCE FOR BACKUP", &[&["SUPER ON *.*"], &["BACKUP_ADMIN ON *.*"]]),
     ],
@@ -266,7 +269,10 @@ kinds! {
             &[&["RELOAD ON *.*", "LOCK TABLES ON shop.*", "SELECT ON shop.goods"]],
         ),
     ],
-    Reset(Statement::Reset(_)) => &[example("RESET MASTER", &[&["RELOAD ON *.*"]])],
+    Reset(Statement::Reset(_)) => &[
+        example("RESET MASTER", &[&["RELOAD ON *.*"]]),
+        example("RESET PERSIST", &[&["SUPER ON *.*"], &["SYSTEM_VARIABLES_ADMIN ON *.*"]]),
+    ],
     Binlog(Statement::Binlog(_)) => &[example("BINLOG 'AA=='", &[&["SUPER ON *.*"]])],
     ImportTable(Statement::ImportTable(_)) => &[
         example("IMPORT TABLE FROM '/x'", &[&["FILE ON *.*"]]),

@@ -161,5 +161,5 @@ pub fn table_columns(table: &Table) -> Vec<ResultColumn> {
         ty: c.ty.clone(),
         flags: column_flags(table, at),
     };
-    table.visible_columns().map(column).collect()
+    table.named_columns().map(column).collect()
 }

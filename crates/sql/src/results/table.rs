@@ -6,6 +6,7 @@ use crate::context::StatementContext;
 use bumpalo::Bump;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::Result;
+use porpoise_sql_expr::expr::convert;
 use porpoise_sql_expr::expr::eval::{EvalCx, Slot, eval};
 use porpoise_sql_parser::ast::{Limit, ShowFilter};
 use porpoise_sql_plan::bind::{Binder, Origin, Scope, ScopeColumn, Source};
@@ -135,6 +136,7 @@ impl Rows {
                     system: context,
                     aliases: &[],
                     preceding_aliases: None,
+                    later_aliases: &[],
                     group_keys: None,
                     plan: None,
                 };
@@ -154,8 +156,7 @@ impl Rows {
                     let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
                     let slots = [Slot::Values(&values)];
                     let truth = eval(&condition, &slots, &cx)?;
-                    let truth = porpoise_sql_expr::expr::convert::truth(truth, &condition.ty, &cx)?;
-                    if truth == Some(true) {
+                    if convert::truth(truth, &condition.ty, &cx)? == Some(true) {
                         kept.push(row);
                     }
                 }

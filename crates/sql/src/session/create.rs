@@ -68,6 +68,7 @@ impl SqlSession {
                 spec.columns.push(column);
             }
         }
+        definition::generated_key::add(&self.cx, &mut spec)?;
         let mode = match create.duplicates {
             OnDuplicateRow::Error => InsertMode::Plain,
             OnDuplicateRow::Ignore => InsertMode::Ignore,

@@ -5,17 +5,16 @@
 
 use super::{Outcome, SqlSession};
 use crate::definition::{self, Naming};
-use crate::results::table::{Rows, text_column};
+use crate::performance_schema;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::ddl::partition::Exchange;
 use porpoise_rows::ddl::{AlterOp, DdlCx, DdlOutcome};
-use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
-    AlterAction, CreateIndex, DatabaseOption, DropTables, Maintain, MaintainKind, Statement,
-    TableName,
+    AlterAction, CreateIndex, CreateTable, DatabaseOption, DropTables, Statement, TableName,
 };
-use porpoise_types::{CastCx, Collation, Value};
+use porpoise_sql_plan::virtual_tables;
+use porpoise_types::{CastCx, Collation};
 
 impl SqlSession {
     /// Executes CREATE, ALTER, DROP and TRUNCATE.
@@ -71,6 +70,9 @@ impl SqlSession {
             Statement::DropTable(drop) => self.drop_tables(drop)?,
             Statement::Truncate(name) => {
                 let (database, name) = self.resolve_for_ddl(name)?;
+                if performance_schema::reset(&self.cx, &database, &name) {
+                    return Ok(Outcome::default());
+                }
                 let db = self.cx.server.db.clone();
                 ddl_outcome(db.truncate(&self.ddl_cx(), &database, &name)?)
             }
@@ -82,7 +84,7 @@ impl SqlSession {
 
     /// Resolves a table whose definition is to change. Under LOCK TABLES it must be locked for
     /// writing.
-    fn resolve_for_ddl(&self, name: &TableName<'_>) -> Result<(String, String)> {
+    pub(super) fn resolve_for_ddl(&self, name: &TableName<'_>) -> Result<(String, String)> {
         let (database, name) = self.cx.qualified(name)?;
         if let Some(locks) = &self.table_locks
             && let Some(table) = self.cx.server.db.catalog().table(&database, &name)
@@ -92,9 +94,24 @@ impl SqlSession {
         Ok((database, name))
     }
 
+    /// Whether a table to be created has the name of a virtual one.
+    fn names_virtual_table(&self, create: &CreateTable<'_>) -> Result<bool> {
+        let (database, name) = self.cx.qualified(&create.name)?;
+        let is_virtual = virtual_tables::find(&database, &name).is_some();
+        Ok(is_virtual && !virtual_tables::is_database(&database) && !create.temporary)
+    }
+
     fn define_table(&mut self, statement: &Statement<'_>, text: &[u8]) -> Result<Outcome> {
         let db = self.cx.server.db.clone();
         match statement {
+            Statement::CreateTable(create) if self.names_virtual_table(create)? => {
+                let text = format!("Table '{}' already exists", create.name.name.name);
+                if !create.if_not_exists {
+                    return Err(SqlError::new(1050, "42S01", text));
+                }
+                self.cx.note(1050, text);
+                Ok(Outcome::default())
+            }
             Statement::CreateTable(create) if create.like.is_some() && !create.temporary => {
                 self.create_like(create)
             }
@@ -106,7 +123,9 @@ impl SqlSession {
             }
             Statement::CreateTable(create) => {
                 let (database, name) = self.cx.qualified(&create.name)?;
-                let spec = definition::table(&self.cx, &Naming::of(&self.cx, &database)?, create)?;
+                let naming = Naming::of(&self.cx, &database)?;
+                let mut spec = definition::table(&self.cx, &naming, create)?;
+                definition::generated_key::add(&self.cx, &mut spec)?;
                 let done = db.create_table(&self.ddl_cx(), &spec)?;
                 if done.is_note {
                     self.cx.note(1050, format!("Table '{name}' already exists"));
@@ -157,7 +176,7 @@ impl SqlSession {
         let mut clauses = actions
             .iter()
             .map(definition::partition::is_partition_clause);
-        match actions {
+        match definition::alter::without_method(actions)?.as_slice() {
             [AlterAction::AddKeyPrefix(_) | AlterAction::DropKeyPrefix(_)] if temporary => {
                 let what = "a key prefix of a temporary table";
                 Err(SqlError::not_supported(what))
@@ -379,7 +398,7 @@ impl SqlSession {
     }
 
     fn drop_database(&mut self, name: &str, if_exists: bool) -> Result<Outcome> {
-        if name == "mysql" || name.eq_ignore_ascii_case("information_schema") {
+        if name == "mysql" || porpoise_sql_plan::virtual_tables::is_database(name) {
             let text = format!("Access to system schema '{name}' is rejected.");
             return Err(SqlError::new(3552, "HY000", text));
         }
@@ -419,100 +438,11 @@ impl SqlSession {
         for name in &done.missing {
             self.cx.note(1051, format!("Unknown table '{name}'"));
         }
+        self.unlock_dropped_tables()?;
         Ok(Outcome {
             position: done.position,
             ..Outcome::default()
         })
-    }
-
-    /// Executes ANALYZE, CHECK, OPTIMIZE and REPAIR TABLE.
-    pub(super) fn maintain(
-        &mut self,
-        maintain: &Maintain<'_>,
-        sink: &mut dyn ResultSink,
-    ) -> Result<Outcome> {
-        let position = self.commit()?;
-        let mut rows = Rows::new(vec![
-            text_column("Table", 128),
-            text_column("Op", 10),
-            text_column("Msg_type", 10),
-            text_column("Msg_text", 16_384),
-        ]);
-        let op = match maintain.kind {
-            MaintainKind::Analyze => "analyze",
-            MaintainKind::Check => "check",
-            MaintainKind::Optimize => "optimize",
-            MaintainKind::Repair => "repair",
-            MaintainKind::Checksum => "checksum",
-        };
-        for name in maintain.tables {
-            let (database, _) = self.cx.qualified(name)?;
-            let full = format!("{database}.{}", name.name.name);
-            let mut line = |kind: &str, text: &str| {
-                let cells = [full.as_str(), op, kind, text];
-                rows.push(
-                    cells
-                        .iter()
-                        .map(|c| Value::Bytes(c.as_bytes().to_vec()))
-                        .collect(),
-                );
-            };
-            for (kind, text) in self.maintain_table(maintain.kind, &database, name)? {
-                line(kind, &text);
-            }
-        }
-        let mut outcome = rows.send(&mut self.cx, sink)?;
-        outcome.position = position;
-        Ok(outcome)
-    }
-
-    /// Executes the statement for one table. Returns types and texts of its messages.
-    fn maintain_table(
-        &self,
-        kind: MaintainKind,
-        database: &str,
-        name: &TableName<'_>,
-    ) -> Result<Vec<(&'static str, String)>> {
-        let catalog = self.cx.server.db.catalog();
-        let Some(table) = catalog.table(database, name.name.name) else {
-            let error = SqlError::no_table(database, name.name.name);
-            let failed = ("status", "Operation failed".to_owned());
-            return Ok(vec![("Error", error.message), failed]);
-        };
-        let ok = ("status", "OK".to_owned());
-        match kind {
-            MaintainKind::Check => {
-                let found = self.cx.server.db.check_table(&self.ddl_cx(), table)?;
-                let mut lines: Vec<_> = found
-                    .1
-                    .iter()
-                    .map(|p| ("error", p.description.clone()))
-                    .collect();
-                if lines.is_empty() {
-                    lines.push(ok);
-                } else {
-                    lines.push(("error", "Corrupt".to_owned()));
-                }
-                Ok(lines)
-            }
-            MaintainKind::Optimize => {
-                let text = "Table does not need to be optimized; space is reclaimed continuously";
-                Ok(vec![("note", text.to_owned()), ok])
-            }
-            MaintainKind::Repair => {
-                let text = "The storage engine for the table doesn't support repair";
-                Ok(vec![("note", text.to_owned())])
-            }
-            MaintainKind::Analyze => {
-                self.cx
-                    .server
-                    .statistics
-                    .analyze(&self.cx.server.db, table)?;
-                self.update_histograms(table)?;
-                Ok(vec![ok])
-            }
-            _ => Ok(vec![ok]),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Dispatch of a parsed statement to the module that executes it.
 
-use super::{Outcome, SqlSession, lex_mode};
+use super::{Outcome, SqlSession, lex_mode, maintenance};
 use crate::{privileges, status, users};
 use bumpalo::Bump;
 use porpoise_access::Privileges;
@@ -159,12 +159,15 @@ impl SqlSession {
             | Statement::AlterDatabase(_)
             | Statement::DropDatabase { .. }
             | Statement::CreateTable(_)
-            | Statement::AlterTable(_)
             | Statement::RenameTable(_)
             | Statement::DropTable(_)
             | Statement::Truncate(_)
             | Statement::CreateIndex(_)
             | Statement::DropIndex(_) => self.define(statement, text),
+            Statement::AlterTable(alter) => match maintenance::clause(alter) {
+                Some(clause) => self.maintain_partitions(alter, clause, sink),
+                None => self.define(statement, text),
+            },
             Statement::User(_)
             | Statement::DropUser { .. }
             | Statement::RenameUser(_)
@@ -191,6 +194,7 @@ impl SqlSession {
             Statement::LockTables(tables) => self.lock_tables(tables),
             Statement::Handler(handler) => self.handler(handler, sink),
             Statement::UnlockTables => self.unlock_all_tables(),
+            Statement::Backup(backup) => self.backup(backup, sink),
             Statement::LockInstance(locks) => self.lock_instance(*locks),
             Statement::Flush(flush) => self.flush(flush),
             Statement::CreateView(create) => self.create_view(create, text),
@@ -207,6 +211,17 @@ impl SqlSession {
                 if_exists,
                 name,
             } => self.drop_program(*kind, *if_exists, name),
+            other => self.server_statement(other),
+        }
+    }
+
+    /// Executes a statement on the server as a whole.
+    fn server_statement(&mut self, statement: &Statement<'_>) -> Result<Outcome> {
+        match statement {
+            Statement::Reset([first, rest @ ..]) if first.name.eq_ignore_ascii_case("PERSIST") => {
+                self.reset_persist(rest)
+            }
+            Statement::Shutdown => self.shut_down(),
             other => Err(unsupported(other)),
         }
     }
@@ -243,6 +258,15 @@ impl SqlSession {
         }?;
         outcome.position = outcome.position.max(before);
         Ok(outcome)
+    }
+
+    /// SHUTDOWN.
+    fn shut_down(&mut self) -> Result<Outcome> {
+        if self.cx.server.begin_shutdown() {
+            Ok(Outcome::default())
+        } else {
+            Err(SqlError::not_supported("SHUTDOWN"))
+        }
     }
 
     fn kill(&mut self, query_only: bool, id: ValueRef<'_>) -> Result<Outcome> {
@@ -323,7 +347,6 @@ fn unsupported(statement: &Statement<'_>) -> SqlError {
         Statement::Binlog(_) => "BINLOG",
         Statement::ImportTable(_) => "IMPORT TABLE",
         Statement::Help(_) => "HELP",
-        Statement::Shutdown => "SHUTDOWN",
         Statement::Restart => "RESTART",
         Statement::Plugin { .. } => "INSTALL PLUGIN",
         _ => "this statement",

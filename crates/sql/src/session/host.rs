@@ -34,7 +34,7 @@ use porpoise_rows::{BeginOptions, Firing, Txn};
 use porpoise_sql_exec::exec::RunPrograms;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::Env;
-use porpoise_sql_expr::expr::stored::StoredFunction;
+use porpoise_sql_expr::expr::stored::SessionFunction;
 use porpoise_types::{ColumnType, Value};
 use std::cell::{Cell, RefCell};
 
@@ -147,7 +147,7 @@ impl<'s> ProgramHost<'s> {
 impl RunPrograms for ProgramHost<'_> {
     fn call(
         &self,
-        function: &StoredFunction,
+        function: &SessionFunction,
         args: Vec<(Value, ColumnType)>,
         txn: &RefCell<Txn>,
         env: &Env,
@@ -155,9 +155,12 @@ impl RunPrograms for ProgramHost<'_> {
         let busy = |_| SqlError::internal("a function called while the transaction is in use");
         let mut txn = txn.try_borrow_mut().map_err(busy)?;
         self.with_session(&mut txn, env, |session| {
-            if function.database.is_empty() {
-                return session.run_host_function(&function.name, args);
-            }
+            let function = match function {
+                SessionFunction::BuiltIn(function) => {
+                    return Ok(session.run_built_in(*function, args));
+                }
+                SessionFunction::Stored(function) => function,
+            };
             let routine = function.definition.0.clone().downcast::<Routine>();
             let missing = |_| no_routine("FUNCTION", &function.database, &function.name);
             let routine = routine.map_err(missing)?;

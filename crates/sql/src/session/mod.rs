@@ -20,7 +20,10 @@
 
 mod account;
 mod attributes;
+mod backup;
+mod built_in_functions;
 mod checksum;
+mod conditions;
 mod create;
 mod define;
 mod dispatch;
@@ -30,14 +33,13 @@ mod explain;
 mod finish;
 mod global_locks;
 mod handler_statement;
-mod handlers;
 mod hint;
 mod histogram;
 mod host;
-mod host_functions;
 mod into;
 mod key_prefix;
 mod load;
+mod maintenance;
 mod outfile;
 mod plan_cache;
 mod prepared;
@@ -47,6 +49,7 @@ mod run;
 mod server_triggers;
 mod set;
 mod state;
+mod statistics;
 mod table_locks;
 mod temporary;
 mod track;
@@ -60,7 +63,7 @@ use crate::context::{Diagnostics, StatementContext, Temporary};
 use crate::processes::{self, Process};
 use crate::results;
 use crate::server::{Counters, SqlServer};
-use crate::status::Counter;
+use crate::status::{Counter, SessionCounters};
 use crate::vars::Settings;
 use bumpalo::Bump;
 use global_locks::ServerLocks;
@@ -128,6 +131,10 @@ pub struct SqlSession {
     has_more_statements: bool,
     /// State of the current statement.
     current_statement: hint::CurrentStatement,
+    /// What the current statement has done so far.
+    work: statistics::StatementWork,
+    /// Digests of texts without a cached plan.
+    known_digests: statistics::KnownDigests,
     /// Tables locked by LOCK TABLES.
     table_locks: Option<table_locks::TableLocks>,
     /// Tables opened by HANDLER.
@@ -176,17 +183,23 @@ impl SqlSession {
         cancel: Cancel,
         memory: &Arc<ConnectionMemory>,
     ) -> Result<SqlSession> {
-        let values = server.globals.read().clone();
-        let settings = Settings::new(&values)?;
         let now = server.db.clock().now();
         let metadata_locks = server.db.metadata_locks().session();
         let named_at = server.access.version();
         let progress = metadata_locks.progress().clone();
-        let process = Process::new(&client, named_at, now, cancel.clone(), progress);
-        let process = Arc::new(process);
+        let process = Arc::new(Process::new(
+            &client,
+            named_at,
+            now,
+            cancel.clone(),
+            progress,
+        ));
+        let limited_usage = account::LimitedUsage::connect(&server, &client)?;
+        let counters = process.counters.clone();
+        let cx = new_context(server, client, cancel, named_at, counters)?;
         let mut session = SqlSession {
             metadata_locks,
-            limited_usage: account::LimitedUsage::connect(&server, &client)?,
+            limited_usage,
             open: None,
             xa: None,
             next: TxnCharacteristics::default(),
@@ -197,38 +210,16 @@ impl SqlSession {
             plans: PlanCache::default(),
             has_more_statements: false,
             current_statement: hint::CurrentStatement::default(),
+            work: statistics::StatementWork::default(),
+            known_digests: statistics::KnownDigests::default(),
             table_locks: None,
             server_locks: ServerLocks::default(),
             handlers: Vec::new(),
-            tracker: Tracker::new(client.capabilities),
+            tracker: Tracker::new(cx.client.capabilities),
             statement_start: now,
             revealed_position: CommitPosition::NONE,
             programs: programs::Programs::default(),
-            cx: StatementContext {
-                env: state::fresh_env(&client, &settings, &server.locks, cancel),
-                values,
-                settings,
-                named_at,
-                rights: RefCell::default(),
-                password_expired: false,
-                roles: Vec::new(),
-                diagnostics: Diagnostics::default(),
-                volatile: Cell::new(false),
-                uses_parameters: Cell::new(false),
-                binds_variables: Cell::new(false),
-                parameters: RefCell::default(),
-                calls_functions: Cell::new(false),
-                named_functions: RefCell::default(),
-                partial_plans: Cell::new(0),
-                explaining: Cell::new(false),
-                temporary: Temporary::default(),
-                last_insert_id: 0,
-                counters: process.counters.clone(),
-                server,
-                client,
-                encryption: Encryption::default(),
-                compression: crate::client::Compression::default(),
-            },
+            cx,
             process,
         };
         session.cx.env.memory = SessionMemory::new(memory);
@@ -351,6 +342,7 @@ impl SqlSession {
             let rest = rest.map(length_at_client);
             outcome.rest = rest.map(|length| sent.len().saturating_sub(length));
         }
+        self.find_digest(&text, result.as_ref().map_or(None, |outcome| outcome.rest));
         self.arena = recycle_arena(arena);
         self.has_more_statements = result.as_ref().is_ok_and(|outcome| outcome.rest.is_some());
         self.end_statement(result)
@@ -403,6 +395,7 @@ impl SqlSession {
         self.cx.diagnostics.begin();
         self.cx.counters.add(Counter::Queries, 1);
         self.statement_start = now;
+        self.work = statistics::StatementWork::begin();
         if text.is_some() {
             self.process.begin(command, text, now);
         }
@@ -455,6 +448,7 @@ impl SqlSession {
         if now.saturating_duration_since(self.statement_start) > self.cx.settings.long_query {
             self.cx.counters.add(Counter::SlowQueries, 1);
         }
+        self.record_statement(&result, now);
         // Between two statements of a text the session is not idle: KILL QUERY applies to the rest.
         if !self.has_more_statements {
             self.process.end(now);
@@ -481,6 +475,43 @@ impl SqlSession {
         let table = found.ok_or_else(|| SqlError::no_table(&database, table))?;
         Ok(results::table_columns(table))
     }
+}
+
+/// The context of a session that opens now; `named_at` is the version of access control at its login.
+fn new_context(
+    server: Arc<SqlServer>,
+    client: ClientInfo,
+    cancel: Cancel,
+    named_at: u64,
+    counters: Arc<SessionCounters>,
+) -> Result<StatementContext> {
+    let values = server.globals.read().clone();
+    let settings = Settings::new(&values)?;
+    Ok(StatementContext {
+        env: state::fresh_env(&client, &settings, &server.locks, cancel),
+        values,
+        settings,
+        named_at,
+        rights: RefCell::default(),
+        password_expired: false,
+        roles: Vec::new(),
+        diagnostics: Diagnostics::default(),
+        volatile: Cell::new(false),
+        uses_parameters: Cell::new(false),
+        binds_variables: Cell::new(false),
+        parameters: RefCell::default(),
+        calls_functions: Cell::new(false),
+        named_functions: RefCell::default(),
+        partial_plans: Cell::new(0),
+        explaining: Cell::new(false),
+        temporary: Temporary::default(),
+        last_insert_id: 0,
+        counters,
+        server,
+        client,
+        encryption: Encryption::default(),
+        compression: crate::client::Compression::default(),
+    })
 }
 
 /// Capacity of the arena that a session keeps between statements.

@@ -19,8 +19,10 @@
 use super::lex_mode;
 use super::prepared::size_of_plan;
 use super::routines::CallPlan;
+use super::statistics;
 use super::{Outcome, SqlSession};
 use crate::context::StatementContext;
+use crate::statements::digests::DigestId;
 use crate::status::{self, Counter};
 use bumpalo::Bump;
 use porpoise_base::interrupt;
@@ -109,9 +111,18 @@ enum CachedAction {
 struct Entry {
     normalized: Box<[u8]>,
     dependencies: PlanDependencies,
+    digest: DigestId,
     /// `None`: the text must be parsed and planned without the cache.
     plan: Option<CachedPlan>,
     _charge: Option<MemoryCharge>,
+}
+
+/// What an entry is stored under, and with.
+struct Identity {
+    /// [`Normalized::key`].
+    key: u128,
+    dependencies: PlanDependencies,
+    digest: DigestId,
 }
 
 /// The plan cache of one session.
@@ -129,13 +140,7 @@ impl PlanCache {
     }
 
     /// Stores a plan, unless there is no memory for it.
-    fn insert(
-        &mut self,
-        key: u128,
-        dependencies: PlanDependencies,
-        plan: Option<CachedPlan>,
-        memory: &SessionMemory,
-    ) {
+    fn insert(&mut self, identity: Identity, plan: Option<CachedPlan>, memory: &SessionMemory) {
         let bytes = size_of_plan(self.digest.normalized());
         if self.entries.len() >= MAX_PLANS || self.bytes.saturating_add(bytes) > MAX_PLAN_BYTES {
             self.entries.clear();
@@ -147,11 +152,12 @@ impl PlanCache {
         self.bytes += bytes;
         let entry = Entry {
             normalized: self.digest.normalized().into(),
-            dependencies,
+            dependencies: identity.dependencies,
+            digest: identity.digest,
             plan,
             _charge: charge,
         };
-        self.entries.insert(key, entry);
+        self.entries.insert(identity.key, entry);
     }
 }
 
@@ -201,7 +207,10 @@ impl SqlSession {
         let known = cache.find(normalized.key);
         let fresh = known.filter(|e| e.dependencies.still_hold(&self.cx, version));
         let plan = match fresh {
-            Some(entry) => entry.plan.clone()?,
+            Some(entry) => {
+                self.work.digest = Some(entry.digest);
+                entry.plan.clone()?
+            }
             None => match self.plan_for(cache, normalized, arena, text, mode)? {
                 Ok(plan) => plan,
                 Err(error) => return Some(Err(error)),
@@ -235,7 +244,7 @@ impl SqlSession {
     /// Plans a normalized text and stores the plan; `None` if the statement must be parsed and
     /// planned without the cache.
     fn plan_for(
-        &self,
+        &mut self,
         cache: &mut PlanCache,
         normalized: &Normalized,
         arena: &Bump,
@@ -243,7 +252,14 @@ impl SqlSession {
         mode: LexMode,
     ) -> Option<Result<CachedPlan>> {
         let catalog = self.cx.catalog();
-        let dependencies = PlanDependencies::of(&self.cx, catalog.version);
+        let own = normalized.rest.and_then(|at| text.get(..at));
+        let digest = statistics::number(own.unwrap_or(text), &self.cx);
+        self.work.digest = Some(digest);
+        let identity = Identity {
+            key: normalized.key,
+            dependencies: PlanDependencies::of(&self.cx, catalog.version),
+            digest,
+        };
         let options = ParseOptions {
             mode,
             literals: Literals::Params(cache.digest.literals()),
@@ -253,7 +269,7 @@ impl SqlSession {
             if interrupt::check().is_err() {
                 return None;
             }
-            cache.insert(normalized.key, dependencies, None, &self.cx.env.memory);
+            cache.insert(identity, None, &self.cx.env.memory);
             return None;
         };
         let types = parameter_types(cache.digest.literals(), text, self.cx.settings.collation);
@@ -274,7 +290,7 @@ impl SqlSession {
             Err(_) if interrupt::check().is_err() => return None,
             // With its literals in place it may be valid: `GROUP BY a + 1` groups `SELECT a + 1`.
             Err(_) => {
-                cache.insert(normalized.key, dependencies, None, &self.cx.env.memory);
+                cache.insert(identity, None, &self.cx.env.memory);
                 return None;
             }
         };
@@ -283,12 +299,7 @@ impl SqlSession {
             action,
             deprecated: deprecation_warnings(parsed.deprecated),
         });
-        cache.insert(
-            normalized.key,
-            dependencies,
-            plan.clone(),
-            &self.cx.env.memory,
-        );
+        cache.insert(identity, plan.clone(), &self.cx.env.memory);
         plan.map(Ok)
     }
 }

@@ -118,6 +118,19 @@ impl SqlSession {
         Ok(plan.tables.into_iter().map(|(table, _)| table).collect())
     }
 
+    /// Ends LOCK TABLES when none of its tables exists any more.
+    pub(super) fn unlock_dropped_tables(&mut self) -> Result<()> {
+        let catalog = self.cx.server.db.catalog();
+        let dropped = |locks: &TableLocks| {
+            let mut tables = locks.tables.iter();
+            !locks.tables.is_empty() && tables.all(|(id, _)| catalog.table_by_id(*id).is_none())
+        };
+        if self.table_locks.as_ref().is_some_and(dropped) {
+            self.unlock_tables()?;
+        }
+        Ok(())
+    }
+
     /// Unlocks the tables of LOCK TABLES; commits if there are any.
     pub(super) fn unlock_tables(&mut self) -> Result<Outcome> {
         let mut outcome = Outcome::default();

@@ -42,7 +42,9 @@ impl SqlSession {
                     return self.create_select(create, query, text).map(Some);
                 }
                 let (database, _) = self.cx.qualified(&create.name)?;
-                let spec = definition::table(&self.cx, &Naming::of(&self.cx, &database)?, create)?;
+                let naming = Naming::of(&self.cx, &database)?;
+                let mut spec = definition::table(&self.cx, &naming, create)?;
+                definition::generated_key::add(&self.cx, &mut spec)?;
                 self.add_temporary(&spec)?;
                 Ok(Some(Outcome::default()))
             }

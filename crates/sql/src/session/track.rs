@@ -192,6 +192,13 @@ impl SqlSession {
             text.push_str("; ");
         }
         let access = read_only.map(|only| if only { "READ ONLY" } else { "READ WRITE" });
+        if let Some(start) = self.branch_start() {
+            if let Some(access) = access {
+                text.push_str(&format!("SET TRANSACTION {access}; "));
+            }
+            text.push_str(&start);
+            return text;
+        }
         match (started, access) {
             (Some(ExplicitStart { snapshot }), access) => {
                 text.push_str("START TRANSACTION");

@@ -34,6 +34,9 @@ use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{self, Xa, XaEnd, XaStart};
 use porpoise_types::{ColumnType, Level, Value, Warning};
 
+/// formatID of an XID that names none.
+const DEFAULT_FORMAT: u64 = 1;
+
 /// State of a session's branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -211,6 +214,25 @@ impl SqlSession {
     /// Whether the session has a branch.
     pub(super) fn is_in_branch(&self) -> bool {
         self.xa.is_some()
+    }
+
+    /// The statement that began the session's branch, as session tracking reports it.
+    pub(super) fn branch_start(&self) -> Option<String> {
+        let xid = &self.xa.as_ref()?.xid;
+        let part = |bytes: &[u8]| format!("'{}'", String::from_utf8_lossy(bytes));
+        let mut text = format!("XA START {}", part(&xid.global));
+        if !xid.branch.is_empty() {
+            text.push(',');
+            text.push_str(&part(&xid.branch));
+        }
+        if xid.format != DEFAULT_FORMAT {
+            if xid.branch.is_empty() {
+                text.push_str(",''");
+            }
+            text.push_str(&format!(",{}", xid.format));
+        }
+        text.push(';');
+        Some(text)
     }
 
     /// Records that an error has rolled the branch's transaction back.

@@ -4,6 +4,7 @@
 //! literals in SQL syntax.
 
 use porpoise_sql_expr::expr::query::{QueryTest, TestKind};
+use porpoise_sql_expr::expr::stored::SessionFunction;
 use porpoise_sql_expr::expr::text_search::{SearchMode, TextMatch};
 use porpoise_sql_expr::expr::{ArithOp, BitOp, CmpOp, Expr, ExprKind, Truth, Unit};
 use porpoise_sql_plan::bind::Source;
@@ -201,13 +202,12 @@ impl Printer<'_> {
             }
             ExprKind::Enclosing(..) => "<outer expression>".to_owned(),
             ExprKind::Query(test) => self.test(test),
-            ExprKind::Stored(function, args) => {
-                format!(
-                    "`{}`.`{}`({})",
-                    function.database,
-                    function.name,
-                    self.list(args)
-                )
+            ExprKind::SessionCall(SessionFunction::Stored(function), args) => {
+                let (database, name) = (&function.database, &function.name);
+                format!("`{database}`.`{name}`({})", self.list(args))
+            }
+            ExprKind::SessionCall(SessionFunction::BuiltIn(function), args) => {
+                format!("{}({})", function.name().to_lowercase(), self.list(args))
             }
             ExprKind::Grouping(args) => format!("grouping({})", self.list(args)),
             ExprKind::Aggregate(at) => format!("<aggregate {}>", at + 1),

@@ -11,14 +11,16 @@ use porpoise_rows::catalog::{
 use porpoise_rows::show as ddl;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::TableName;
-use porpoise_sql_plan::virtual_tables::{self, VirtualTable};
+use porpoise_sql_plan::virtual_tables::{self, SystemTable, VirtualTable};
 use porpoise_types::{Collation, ColumnType, DateTime, Kind, TimeZone, Value, write_text};
 use std::sync::Arc;
 
 /// All databases by name, those of virtual tables included.
 pub(crate) fn database_names(catalog: &Catalog) -> Vec<String> {
     let mut names: Vec<String> = catalog.databases.keys().cloned().collect();
-    names.extend(virtual_tables::all().map(|t| t.database.to_owned()));
+    let of_tables = virtual_tables::all().map(|t| t.database);
+    let only_virtual = of_tables.filter(|name| virtual_tables::is_database(name));
+    names.extend(only_virtual.map(str::to_owned));
     names.sort();
     names.dedup();
     names
@@ -67,7 +69,19 @@ fn virtual_tables_of(database: &str) -> impl Iterator<Item = &'static VirtualTab
 pub(crate) fn virtual_type(table: &VirtualTable) -> &'static str {
     match table.database {
         "information_schema" => "SYSTEM VIEW",
+        _ if virtual_tables::system_table(table).is_some() => "BASE TABLE",
         _ => "VIEW",
+    }
+}
+
+/// Whether SHOW TABLES and SHOW TABLE STATUS list a table. Of the server's own tables in `mysql`, and of virtual
+/// tables outside of information_schema, they list only the logs: a dump of all databases would drop and create the others where it is loaded, also in a server of
+/// another kind, which has other tables of these names. Accounts are dumped by SHOW CREATE USER and SHOW GRANTS.
+fn is_listed(database: &str, name: &str) -> bool {
+    match virtual_tables::find(database, name) {
+        Some(_) if virtual_tables::is_database(database) => true,
+        Some(table) => virtual_tables::system_table(table).is_some_and(SystemTable::is_log),
+        None => !porpoise_access::is_account_table(database, name),
     }
 }
 
@@ -102,7 +116,7 @@ pub fn table_names(
         let found = virtual_tables::find(&database, n);
         found.is_some_and(|t| cx.sees_virtual(t)) || rights.sees_table(&database, n)
     };
-    names.retain(|(name, _)| seen(name));
+    names.retain(|(name, _)| is_listed(&database, name) && seen(name));
     let mut rows = Rows::new(columns);
     for (name, kind) in names {
         let mut row = vec![text(name)];
@@ -144,7 +158,9 @@ pub fn table_status(cx: &StatementContext, database: Option<&str>) -> Result<Row
         text_column("Comment", 2048),
     ]);
     let db = &cx.server.db;
-    for table in stored_tables(&cx.visible_catalog(), &database) {
+    let mut tables = stored_tables(&cx.visible_catalog(), &database);
+    tables.retain(|table| is_listed(&database, &table.name));
+    for table in tables {
         let next = match table.auto_increment() {
             Some(_) => Value::UInt(db.next_auto_increment(&table)?),
             None => Value::Null,
@@ -192,6 +208,17 @@ pub fn create_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows>
     if let Some(rows) = create_view(cx, name)? {
         return Ok(rows);
     }
+    let database = database_of(cx, name.schema.map(|s| s.name))?;
+    if let Some(table) = virtual_tables::find(&database, name.name.name)
+        && let Some(details) = virtual_tables::system_table(table)
+    {
+        let mut rows = create_table_header();
+        rows.push(vec![
+            text(table.name),
+            text(create_system_table(table, details)),
+        ]);
+        return Ok(rows);
+    }
     let table = stored_table(cx, name)?;
     let next = match table.auto_increment() {
         Some(_) => Some(cx.server.db.next_auto_increment(&table)?),
@@ -206,13 +233,60 @@ pub fn create_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows>
             *at = cx.settings.time_zone.utc_to_local(*at);
         }
     }
-    let mut rows = Rows::new(vec![text_column("Table", 64), long_column("Create Table")]);
+    let mut rows = create_table_header();
     let mut created = ddl::create_table(&shown, next);
     if cx.temporary.contains_id(table.id) {
         created = created.replacen("CREATE TABLE", "CREATE TEMPORARY TABLE", 1);
     }
     rows.push(vec![text(&table.name), text(created)]);
     Ok(rows)
+}
+
+fn create_table_header() -> Rows {
+    Rows::new(vec![text_column("Table", 64), long_column("Create Table")])
+}
+
+/// The statement that would create a virtual table of `mysql`.
+fn create_system_table(table: &VirtualTable, details: &SystemTable) -> String {
+    let default = |name: &str| {
+        let mut defaults = details.defaults.iter();
+        defaults.find(|(column, _)| *column == name)
+    };
+    let mut lines: Vec<String> = Vec::new();
+    for column in (table.columns)() {
+        let mut line = format!("{} {}", ddl::quote(&column.name), column.ty.sql());
+        let collation = column.ty.collation;
+        if has_collation(&column.ty) && collation != details.collation {
+            line.push_str(&format!(" CHARACTER SET {}", collation.charset().name()));
+            if collation.charset().default_collation() != collation {
+                line.push_str(&format!(" COLLATE {}", collation.name()));
+            }
+        }
+        line.push_str(" NOT NULL");
+        if let Some((_, clause)) = default(&column.name) {
+            line.push(' ');
+            line.push_str(clause);
+        }
+        lines.push(line);
+    }
+    if !details.key.is_empty() {
+        let key: Vec<String> = details.key.iter().map(|name| ddl::quote(name)).collect();
+        lines.push(format!("PRIMARY KEY ({})", key.join(",")));
+    }
+    let charset = details.collation.charset();
+    let collate = if charset.default_collation() == details.collation {
+        String::new()
+    } else {
+        format!(" COLLATE={}", details.collation.name())
+    };
+    format!(
+        "CREATE TABLE {} (\n  {}\n) ENGINE={} DEFAULT CHARSET={}{collate} COMMENT={}",
+        ddl::quote(table.name),
+        lines.join(",\n  "),
+        details.engine,
+        charset.name(),
+        ddl::literal(details.comment)
+    )
 }
 
 /// SHOW CREATE VIEW. Returns `None` if there is no view of that name.
@@ -352,6 +426,9 @@ pub(crate) fn extra_cell(column: &Column) -> String {
     if column.on_update_now {
         extra.push(format!("on update {}", now_text(column)));
     }
+    if column.invisible {
+        extra.push("INVISIBLE".to_owned());
+    }
     extra.join(" ")
 }
 
@@ -378,7 +455,8 @@ pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Resul
             if full {
                 row.push(text(column.ty.collation.name()));
             }
-            row.extend([text("YES"), text(""), Value::Null, text("")]);
+            let nullable = if column.nullable { "YES" } else { "NO" };
+            row.extend([text(nullable), text(""), Value::Null, text("")]);
             if full {
                 row.extend([text("select"), text("")]);
             }
@@ -394,7 +472,7 @@ pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Resul
     }
     let table = stored_table(cx, name)?;
     let is_temporary = cx.temporary.contains_id(table.id);
-    for (at, column) in table.visible_columns() {
+    for (at, column) in table.named_columns() {
         let privileges = if is_temporary {
             "select,insert,update,references".to_owned()
         } else {

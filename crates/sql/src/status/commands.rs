@@ -116,6 +116,7 @@ fn of_definition(statement: &Statement<'_>) -> Option<Counter> {
         Statement::SetRole(_) => C::AlterUserDefaultRole,
         Statement::Call(_) => C::CallProcedure,
         Statement::LoadData(_) => C::Load,
+        Statement::Backup(_) => C::Backup,
         Statement::LockInstance(true) => C::LockInstance,
         Statement::LockInstance(false) => C::UnlockInstance,
         Statement::Reset(_) => C::Reset,

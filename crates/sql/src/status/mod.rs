@@ -52,6 +52,7 @@ counters! {
     AlterUser = "Com_alter_user",
     AlterUserDefaultRole = "Com_alter_user_default_role",
     Analyze = "Com_analyze",
+    Backup = "Com_backup",
     Begin = "Com_begin",
     Binlog = "Com_binlog",
     CallProcedure = "Com_call_procedure",

@@ -50,6 +50,8 @@ pub struct Settings {
     pub definition_wait: Duration,
     /// `foreign_key_checks`.
     pub foreign_key_checks: bool,
+    /// `sql_generate_invisible_primary_key`.
+    pub generates_keys: bool,
     /// `foreign_key_cascade_triggers`.
     pub cascades_fire: bool,
     /// `time_zone`.
@@ -70,6 +72,8 @@ pub struct Settings {
     pub max_execution: Option<Duration>,
     /// `long_query_time`.
     pub long_query: Duration,
+    /// `min_examined_row_limit`.
+    pub min_examined_rows: u64,
     /// `sql_select_limit`, unless it is unlimited.
     pub select_limit: Option<u64>,
     /// `sql_safe_updates`.
@@ -159,6 +163,7 @@ impl Settings {
             lock_wait: Duration::from_secs(values.int("innodb_lock_wait_timeout")),
             definition_wait: Duration::from_secs(values.int("lock_wait_timeout")),
             foreign_key_checks: values.bool("foreign_key_checks"),
+            generates_keys: values.bool("sql_generate_invisible_primary_key"),
             cascades_fire: values.bool("foreign_key_cascade_triggers"),
             time_zone: TimeZone::parse(values.text("time_zone")).unwrap_or(TimeZone::UTC),
             client: charset("character_set_client"),
@@ -178,6 +183,7 @@ impl Settings {
                 VarValue::Double(seconds) => Duration::from_secs_f64(*seconds),
                 _ => Duration::from_secs(10),
             },
+            min_examined_rows: values.int("min_examined_row_limit"),
             select_limit: (limit != u64::MAX).then_some(limit),
             safe_updates: values.bool("sql_safe_updates"),
             notes: values.bool("sql_notes"),

@@ -6,6 +6,7 @@
 
 use super::query::{all_true, cx_of};
 use super::{Exec, ExecResult};
+use crate::bind::MergedView;
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, convert};
@@ -85,8 +86,17 @@ impl<'x> ValueConverter<'x> {
         implicit_default(&column.ty)
     }
 
-    /// The value of a column that the statement does not name.
+    /// The value of a column that the statement names with DEFAULT, or not at all.
     pub(super) fn default(&self, column: &Column) -> Result<Value, SqlError> {
+        self.default_within(column, None)
+    }
+
+    /// The same for a table that is written through a view.
+    pub(super) fn default_within(
+        &self,
+        column: &Column,
+        view: Option<&MergedView>,
+    ) -> Result<Value, SqlError> {
         match &column.default {
             ColumnDefault::Literal(value) => Ok(value.clone()),
             // Computed once the row's other values are known.
@@ -97,14 +107,24 @@ impl<'x> ValueConverter<'x> {
             // The first member, in strict mode too.
             ColumnDefault::None if column.ty.kind == Kind::Enum => Ok(implicit_default(&column.ty)),
             ColumnDefault::None => {
-                let text = format!("Field '{}' doesn't have a default value", column.name);
+                let (code, message) = match view {
+                    Some(view) => {
+                        let name = format!("{}.{}", view.database, view.name);
+                        let text = "underlying table doesn't have a default value";
+                        (1423, format!("Field of view '{name}' {text}"))
+                    }
+                    None => {
+                        let text = "doesn't have a default value";
+                        (1364, format!("Field '{}' {text}", column.name))
+                    }
+                };
                 if self.strict {
-                    return Err(SqlError::new(1364, "HY000", text));
+                    return Err(SqlError::new(code, "HY000", message));
                 }
                 self.env.warn(Warning {
                     level: Level::Warning,
-                    code: 1364,
-                    message: text,
+                    code,
+                    message,
                 });
                 Ok(implicit_default(&column.ty))
             }

@@ -5,9 +5,9 @@
 
 use super::conditions::Conditions;
 use super::derived;
-use super::fetch::{Batch, Cursor};
+use super::fetch::Cursor;
 use super::join::{BATCH, Tuple};
-use super::pruning::Pruning;
+use super::pruning::{Batch, Pruning};
 use super::query::{all_true, cx_of};
 use super::row_set::RowCursor;
 use super::scan::{fetch_slots, slot_of, with_slot};

@@ -4,7 +4,7 @@
 use super::index_merge::IndexMerge;
 use super::keys;
 use super::loose_scan::LooseCursor;
-use super::pruning::Pruning;
+use super::pruning::{Batch, Pruning};
 use super::text_search::RankedRows;
 use super::{Exec, ExecError, ExecResult};
 use crate::error::SqlError;
@@ -54,15 +54,6 @@ pub enum Cursor {
     Loose(LooseCursor),
     /// Rows that a search of a FULLTEXT index found.
     Ranked(RankedRows),
-}
-
-/// The rows that one call reads of a cursor.
-#[derive(Clone, Copy)]
-pub struct Batch<'p> {
-    /// The partitions that are read.
-    pub pruning: &'p Pruning,
-    /// Number of rows at most.
-    pub limit: usize,
 }
 
 impl Cursor {
@@ -176,8 +167,11 @@ impl Cursor {
                 }
             }
             Cursor::Ranked(ranked) => {
-                let how = (read, pruning, limit.max(1));
-                if !ranked.next(table, how, exec, &mut keep)? {
+                let batch = Batch {
+                    pruning,
+                    limit: limit.max(1),
+                };
+                if !ranked.next(table, read, batch, exec, &mut keep)? {
                     return Ok(None);
                 }
             }
@@ -243,7 +237,11 @@ impl Cursor {
             return Ok(None);
         }
         let read = exec.read();
-        let out = read_entries(table, (spec.index, width), arena, |keep| {
+        let entries = EntryColumns {
+            index: spec.index,
+            width,
+        };
+        let out = read_entries(table, entries, arena, |keep| {
             let at = (position, limit.max(1));
             let partitions = pruning.partitions();
             exec.txn()
@@ -266,7 +264,11 @@ impl Cursor {
             return Err(SqlError::internal("entries without a scan").into());
         };
         let read = exec.read();
-        let out = read_entries(table, (spec.index, width), arena, |keep| {
+        let entries = EntryColumns {
+            index: spec.index,
+            width,
+        };
+        let out = read_entries(table, entries, arena, |keep| {
             let partitions = pruning.partitions();
             exec.txn()
                 .first_entries(table, spec, partitions, read, keep)?;
@@ -360,13 +362,22 @@ fn look_up_keys<'a>(
     }
 }
 
-/// Copies the entries of an index that a call visits, with the first `width` columns of their rows.
+/// What is read of the entries of an index.
+#[derive(Clone, Copy)]
+struct EntryColumns {
+    index: usize,
+    /// Number of columns, from the table's first; 0 for keys alone.
+    width: usize,
+}
+
+/// Copies the entries of an index that a call visits, with columns of their rows.
 fn read_entries<'a>(
     table: &'a Table,
-    (index, width): (usize, usize),
+    entries: EntryColumns,
     arena: &'a Bump,
     call: impl FnOnce(&mut EntryVisitor<'_>) -> ExecResult<()>,
 ) -> ExecResult<Vec<Entry<'a>>> {
+    let EntryColumns { index, width } = entries;
     let mut out: Vec<Entry<'a>> = Vec::new();
     let mut bad = None;
     let reader = match width {

@@ -19,10 +19,10 @@
 
 use super::conditions::Conditions;
 use super::derived;
-use super::fetch::{Batch, Cursor};
+use super::fetch::Cursor;
 use super::join::Consumer;
 use super::profile::Role;
-use super::pruning::Pruning;
+use super::pruning::{Batch, Pruning};
 use super::query::{all_true, cx_of};
 use super::state::States;
 use super::visit::{VisitOutcome, columns_of_entries, copied_slot, visit_entries, visit_rows};

@@ -4,9 +4,9 @@
 //! found are distributed to the batch rows that requested them.
 
 use super::conditions::Conditions;
-use super::fetch::{Batch, Cursor, Entry};
+use super::fetch::{Cursor, Entry};
 use super::join::Tuple;
-use super::pruning::Pruning;
+use super::pruning::{Batch, Pruning};
 use super::query::cx_of;
 use super::scan::{fetch_entries, fetch_first_entries, fetch_rows, slot_of_row};
 use super::visit::{VisitOutcome, visit_rows};

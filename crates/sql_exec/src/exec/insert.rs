@@ -12,9 +12,10 @@ use crate::error::SqlError;
 use crate::expr::eval::EvalCx;
 use crate::plan::sinks::{GivenRef, Insert, InsertRows, NewValue, ValueRows};
 use bumpalo::Bump;
-use porpoise_rows::catalog::Table;
+use porpoise_rows::catalog::{ColumnDefault, Table};
+use porpoise_rows::triggers::{Trigger, TriggerEvent, TriggerTime};
 use porpoise_rows::{AutoIncOptions, GeneratedIds, InsertMode};
-use porpoise_types::{Level, Value, Warning};
+use porpoise_types::{Kind, Level, Value, Warning};
 
 /// Executes INSERT and REPLACE.
 pub(super) fn run(plan: &Insert, exec: &mut Exec<'_>, ids: AutoIncOptions) -> ExecResult<Changes> {
@@ -165,12 +166,21 @@ pub(super) fn fill_expressions(
 /// A row with the defaults of the columns that the statement does not name; the others are NULL.
 pub(super) fn default_row(plan: &Insert, converter: &ValueConverter<'_>) -> ExecResult<Vec<Value>> {
     let columns = &plan.table.columns;
+    let view = plan.target_source.view.as_deref();
+    let before = |t: &Trigger| t.time == TriggerTime::Before && t.event == TriggerEvent::Insert;
+    let triggered = converter.strict && plan.table.triggers.iter().any(before);
     let mut row = vec![Value::Null; columns.len()];
     for (position, (column, value)) in columns.iter().zip(&mut row).enumerate() {
         // Usually the columns are named in their order, or not at all.
         let at_its_place = plan.columns.get(position) == Some(&position);
-        if !at_its_place && !plan.columns.contains(&position) {
-            *value = converter.default(column)?;
+        if at_its_place || plan.columns.contains(&position) {
+            continue;
+        }
+        // A trigger may set a column that has no default; if none does, NULL is refused later.
+        let may_be_set =
+            triggered && column.default == ColumnDefault::None && column.ty.kind != Kind::Enum;
+        if !may_be_set {
+            *value = converter.default_within(column, view)?;
         }
     }
     Ok(row)

@@ -4,7 +4,8 @@
 //! in their newest versions. The caller re-checks its conditions on those. The conflict policy
 //! decides about a candidate newer than the snapshot ([`ConflictPolicy`]).
 
-use super::fetch::{Batch, Cursor, Fetched, copy_row};
+use super::fetch::{Cursor, Fetched, copy_row};
+use super::pruning::Batch;
 use super::{ConflictPolicy, Exec, ExecError, ExecResult};
 use crate::error::SqlError;
 use crate::plan::scan::{LockSpec, LockWait};

@@ -11,11 +11,11 @@
 
 use super::conditions::Conditions;
 use super::derived;
-use super::fetch::{Batch, Cursor};
+use super::fetch::Cursor;
 use super::join::Tuple;
 use super::join_hash_table::JoinHashTable;
 use super::profile::{Role, SpillSize};
-use super::pruning::Pruning;
+use super::pruning::{Batch, Pruning};
 use super::query::cx_of;
 use super::row_set::RowCursor;
 use super::scan::{fetch_slots, slot_of};

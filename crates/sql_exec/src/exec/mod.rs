@@ -79,7 +79,7 @@ mod window;
 use crate::error::SqlError;
 use crate::expr::eval::Env;
 use crate::expr::query::Frame;
-use crate::expr::stored::StoredFunction;
+use crate::expr::stored::SessionFunction;
 use crate::plan::ResultColumn;
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{CommitPosition, Read, ReadMode, StatementMark};
@@ -175,7 +175,7 @@ pub trait RunPrograms {
     /// Errors that its body does not handle.
     fn call(
         &self,
-        function: &StoredFunction,
+        function: &SessionFunction,
         args: Vec<(Value, ColumnType)>,
         txn: &RefCell<Txn>,
         env: &Env,

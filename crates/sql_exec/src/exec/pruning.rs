@@ -26,6 +26,15 @@ pub struct Pruning {
     prefix_lengths: Option<Vec<(usize, usize)>>,
 }
 
+/// The rows that one call reads of a cursor.
+#[derive(Clone, Copy)]
+pub struct Batch<'p> {
+    /// The partitions that are read.
+    pub pruning: &'p Pruning,
+    /// Number of rows at most.
+    pub limit: usize,
+}
+
 impl Pruning {
     /// Computes the pruning of a scan.
     pub fn of<'a>(scan: &'a Scan, table: &Table, cx: &EvalCx<'a>) -> ExecResult<Pruning> {

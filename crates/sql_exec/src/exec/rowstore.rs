@@ -11,7 +11,7 @@
 use porpoise_types::{Date, DateTime, Decimal, Time, ValueRef};
 
 /// Number of rows that [`RowStore::touch`] is called ahead.
-pub(super) const AHEAD: usize = 8;
+pub(super) const AHEAD: usize = 16;
 
 /// Bytes of a chunk; a longer row gets a chunk of its own.
 const CHUNK: usize = 1 << 18;
@@ -113,6 +113,15 @@ impl RowStore {
     /// The first `values` values of a row.
     pub(super) fn row(&self, place: Place, values: usize) -> Values<'_> {
         values_of(self.parts(place).1, values)
+    }
+
+    /// As [`RowStore::row`], into a list.
+    pub(super) fn read_row<'s>(&'s self, place: Place, values: usize, row: &mut Values<'s>) {
+        row.clear();
+        let mut rest = self.parts(place).1;
+        for _ in 0..values {
+            row.push(read(&mut rest).unwrap_or(ValueRef::Null));
+        }
     }
 
     /// The first `values` values of a row in encoded form, for [`values_of`].

@@ -1,9 +1,9 @@
 //! Batches of one scan: plain rows, locked rows, or entries of a covering index.
 
-use super::fetch::{Batch, Cursor, Entry, Fetched};
+use super::fetch::{Cursor, Entry, Fetched};
 use super::join::Tuple;
 use super::lock_rows::unlock;
-use super::pruning::Pruning;
+use super::pruning::{Batch, Pruning};
 use super::query::{all_true, cx_of};
 use super::{Exec, ExecResult};
 use crate::expr::eval::{EvalCx, Slot};

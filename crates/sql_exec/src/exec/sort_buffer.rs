@@ -495,12 +495,14 @@ impl<'p> SortBuffer<'p> {
         let width = self.plan.items.len();
         let mut sent = 0;
         let mut pacer = Pacer::new();
+        let mut row = Values::new();
         for (at, entry) in self.entries.iter().enumerate().skip(skip).take(take) {
             pacer.tick()?;
             if let Some(next) = self.entries.get(at + rowstore::AHEAD) {
                 self.store.touch(next.place);
             }
-            sink.row(&self.store.row(entry.place, width))?;
+            self.store.read_row(entry.place, width, &mut row);
+            sink.row(&row)?;
             sent += 1;
         }
         Ok(sent)

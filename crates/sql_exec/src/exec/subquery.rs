@@ -19,7 +19,7 @@ use crate::error::{Result, SqlError};
 use crate::expr::comparable::append_comparable;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::query::{Frame, FreeRef, QueryTest, RunQueries, Subquery, TestKind};
-use crate::expr::stored::StoredFunction;
+use crate::expr::stored::SessionFunction;
 use crate::expr::text_search::{FoundTexts, TextMatch};
 use crate::expr::{CmpOp, convert, logic};
 use crate::plan::{QueryPlan, plan_of};
@@ -65,7 +65,7 @@ pub(super) fn to_sql_error(stop: ExecError, shared: &Shared<'_>) -> SqlError {
 impl RunQueries for Shared<'_> {
     fn call_function(
         &self,
-        function: &StoredFunction,
+        function: &SessionFunction,
         args: Vec<(Value, ColumnType)>,
     ) -> Result<Value> {
         let none = || SqlError::internal("a function where none can run");

@@ -7,7 +7,7 @@
 //! Invariant: a search reads the snapshot of the statement. On a row that is locked, which may be
 //! newer, MATCH is evaluated by the row's texts.
 
-use super::pruning::Pruning;
+use super::pruning::Batch;
 use super::{Exec, ExecResult, Shared};
 use crate::error::{Result, SqlError};
 use crate::expr::eval::EvalCx;
@@ -55,21 +55,22 @@ impl RankedRows {
     pub(super) fn next(
         &mut self,
         table: &Table,
-        (read, pruning, limit): (Read, &Pruning, usize),
+        read: Read,
+        batch: Batch<'_>,
         exec: &mut Exec<'_>,
         visit: &mut dyn FnMut(&[u8], RowRef<'_>),
     ) -> ExecResult<bool> {
         let left = self.order.get(self.fetched..).unwrap_or_default();
         let wanted = left
             .iter()
-            .take(limit)
+            .take(batch.limit)
             .map(|at| self.found.matches.key(*at));
         let wanted: Vec<&[u8]> = wanted.collect();
         if wanted.is_empty() {
             return Ok(false);
         }
         self.fetched += wanted.len();
-        let lookup = Lookup::primary(table, &wanted).overflow(pruning.overflow());
+        let lookup = Lookup::primary(table, &wanted).overflow(batch.pruning.overflow());
         exec.txn()
             .look_up(&lookup.in_order(), read, &mut |_, found| {
                 if let Some(found) = found {

@@ -3,7 +3,8 @@
 //! Invariant: while a visitor runs, the transaction is borrowed and the engine's memory is pinned.
 //! A visitor must not read other rows, wait, or write to a client.
 
-use super::fetch::{Batch, Cursor};
+use super::fetch::Cursor;
+use super::pruning::Batch;
 use super::{Exec, ExecError, ExecResult};
 use crate::bind::Origin;
 use crate::error::SqlError;

@@ -511,7 +511,7 @@ fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Valu
             None => Err(SqlError::internal("a subquery where none can run")),
         },
         ExprKind::TextMatch(found) => found.eval(row, cx),
-        ExprKind::Stored(function, args) => {
+        ExprKind::SessionCall(function, args) => {
             let queries = cx.queries;
             let queries =
                 queries.ok_or_else(|| SqlError::internal("a function where none can run"))?;

@@ -213,8 +213,8 @@ pub enum ExprKind {
     Window(usize),
     /// A call of a registered function.
     Call(&'static Function, Vec<Expr>),
-    /// A call of a stored function.
-    Stored(Arc<stored::StoredFunction>, Vec<Expr>),
+    /// A call of a function that the session runs.
+    SessionCall(stored::SessionFunction, Vec<Expr>),
     /// A comparison.
     Compare(CmpOp, CompareAs, Box<[Expr; 2]>),
     /// Conjunction.
@@ -417,7 +417,7 @@ impl Expr {
             | ExprKind::Outer { .. }
             | ExprKind::Enclosing(..)
             | ExprKind::Query(_)
-            | ExprKind::Stored(..)
+            | ExprKind::SessionCall(..)
             | ExprKind::Aggregate(_)
             | ExprKind::Window(_)
             | ExprKind::NewValue { .. }
@@ -458,7 +458,7 @@ impl Expr {
         self.walk(&mut |e| {
             found |= matches!(
                 e.kind,
-                ExprKind::Query(_) | ExprKind::Stored(..) | ExprKind::Enclosing(..)
+                ExprKind::Query(_) | ExprKind::SessionCall(..) | ExprKind::Enclosing(..)
             );
         });
         found
@@ -471,7 +471,7 @@ impl Expr {
         self.walk(&mut |e| match &e.kind {
             ExprKind::Call(f, _) if !f.constant => fixed = false,
             ExprKind::AssignVariable(..) | ExprKind::UserVariable(_) => fixed = false,
-            ExprKind::Stored(..) => fixed = false,
+            ExprKind::SessionCall(..) => fixed = false,
             ExprKind::Query(test) => fixed &= test.query.is_deterministic,
             ExprKind::Enclosing(_, e) => fixed &= e.is_fixed(),
             _ => {}
@@ -520,7 +520,7 @@ impl Expr {
             | ExprKind::NewValue { .. } => {}
             ExprKind::Query(test) => test.left.iter().for_each(f),
             ExprKind::Call(_, args)
-            | ExprKind::Stored(_, args)
+            | ExprKind::SessionCall(_, args)
             | ExprKind::Grouping(args)
             | ExprKind::And(args)
             | ExprKind::Or(args)

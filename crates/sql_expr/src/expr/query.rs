@@ -14,7 +14,7 @@
 //! [`ExprKind::Outer`]: super::ExprKind::Outer
 
 use super::eval::{EvalCx, Slot};
-use super::stored::StoredFunction;
+use super::stored::SessionFunction;
 use super::text_search::{FoundTexts, TextMatch};
 use super::{CmpOp, Expr, Load};
 use crate::error::Result;
@@ -147,7 +147,7 @@ pub trait RunQueries {
     /// Errors that its body does not handle.
     fn call_function(
         &self,
-        function: &StoredFunction,
+        function: &SessionFunction,
         args: Vec<(Value, ColumnType)>,
     ) -> Result<Value>;
 

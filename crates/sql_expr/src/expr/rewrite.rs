@@ -23,7 +23,7 @@ impl Expr {
             | ExprKind::NewValue { .. } => {}
             ExprKind::Query(test) => test.left.iter_mut().for_each(f),
             ExprKind::Call(_, args)
-            | ExprKind::Stored(_, args)
+            | ExprKind::SessionCall(_, args)
             | ExprKind::Grouping(args)
             | ExprKind::And(args)
             | ExprKind::Or(args)

@@ -1,10 +1,10 @@
-//! Calls of stored functions in expressions.
+//! Calls of functions that the session runs: stored functions, and some built-in ones.
 //!
-//! Expressions know a function by its name and types. Its body is run by the session, which
-//! [`super::query::RunQueries`] reaches: so a call is possible wherever a subquery is, and planning
+//! Expressions know such a function by its name and types. The session, which
+//! [`super::query::RunQueries`] reaches, runs it: so a call is possible wherever a subquery is, and planning
 //! treats it as one that is not deterministic ([`super::Expr::has_subquery`]).
 
-use porpoise_types::ColumnType;
+use porpoise_types::{Collation, ColumnType, Kind};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -25,6 +25,44 @@ impl<'n> FunctionName<'n> {
     /// The database of the function.
     pub fn database(&self) -> Option<&'n str> {
         self.schema.or(self.default_database)
+    }
+}
+
+/// A function that the session runs, as an expression calls it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionFunction {
+    /// A stored function.
+    Stored(Arc<StoredFunction>),
+    /// A built-in function that reads the session's accounts and directories.
+    BuiltIn(BuiltIn),
+}
+
+/// A built-in function that the session evaluates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuiltIn {
+    /// LOAD_FILE()
+    LoadFile,
+    /// ROLES_GRAPHML()
+    RolesGraphml,
+}
+
+impl BuiltIn {
+    /// The name in calls.
+    pub fn name(self) -> &'static str {
+        match self {
+            BuiltIn::LoadFile => "LOAD_FILE",
+            BuiltIn::RolesGraphml => "ROLES_GRAPHML",
+        }
+    }
+
+    /// The type of the result.
+    pub fn returns(self) -> ColumnType {
+        match self {
+            BuiltIn::LoadFile => ColumnType::blob(Kind::LongBlob),
+            BuiltIn::RolesGraphml => {
+                ColumnType::text(Kind::LongText, Collation::UTF8MB4_0900_AI_CI)
+            }
+        }
     }
 }
 

@@ -68,6 +68,15 @@ pub struct ColumnName<'a> {
     pub name: Ident<'a>,
 }
 
+/// BACKUP DATABASE TO ...
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Backup<'a> {
+    /// The directory or the URL.
+    pub destination: &'a [u8],
+    /// RATE_LIMIT in MB a second.
+    pub rate: Option<u64>,
+}
+
 /// A statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Statement<'a> {
@@ -157,6 +166,8 @@ pub enum Statement<'a> {
     UnlockTables,
     /// LOCK INSTANCE FOR BACKUP (true), UNLOCK INSTANCE (false)
     LockInstance(bool),
+    /// BACKUP DATABASE
+    Backup(Backup<'a>),
     /// All forms of SET, in textual order.
     Set(&'a [SetItem<'a>]),
     /// SET TRANSACTION

@@ -67,6 +67,7 @@ impl<'a> Parser<'a> {
             Kw::EXECUTE => self.execute(),
             Kw::DEALLOCATE => self.deallocate(),
             Kw::KILL => self.kill(),
+            Kw::BACKUP => self.backup(),
             Kw::LOCK => self.lock(),
             Kw::UNLOCK => self.unlock(),
             Kw::GRANT | Kw::REVOKE => self.grant(),

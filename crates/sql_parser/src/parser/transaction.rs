@@ -1,7 +1,7 @@
 //! Parses statements on transactions, savepoints and XA, and LOCK TABLES and LOCK INSTANCE.
 
 use super::super::ast::{
-    Completion, LockTable, StartTransaction, Statement, TableLock, Xa, XaEnd, XaStart, Xid,
+    Backup, Completion, LockTable, StartTransaction, Statement, TableLock, Xa, XaEnd, XaStart, Xid,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
@@ -159,6 +159,25 @@ impl<'a> Parser<'a> {
             Literal::String(bytes) | Literal::Hex(bytes) | Literal::Bit(bytes) => Ok(bytes),
             _ => self.error_at(at),
         }
+    }
+
+    /// Parses BACKUP DATABASE, with TiDB's clauses; the current token is BACKUP.
+    pub(super) fn backup(&mut self) -> PResult<Statement<'a>> {
+        self.advance();
+        self.expect_kw(Kw::DATABASE)?;
+        self.eat(K::Star);
+        self.expect_kw(Kw::TO)?;
+        let destination = self.string()?;
+        let mut rate = None;
+        if self.eat_word("RATE_LIMIT") {
+            self.opt_eq();
+            rate = Some(self.uint()?);
+            if self.eat_word("MB") {
+                self.expect(K::Slash)?;
+                self.expect_kw(Kw::SECOND)?;
+            }
+        }
+        Ok(Statement::Backup(Backup { destination, rate }))
     }
 
     /// Parses LOCK TABLES and LOCK INSTANCE; the current token is LOCK.

@@ -95,6 +95,11 @@ impl Printer {
                 });
             }
             Statement::UnlockTables => self.put("UNLOCK TABLES"),
+            Statement::Backup(backup) => {
+                self.put("BACKUP DATABASE TO ");
+                self.string(backup.destination);
+                self.opt_number(" RATE_LIMIT = ", backup.rate);
+            }
             Statement::LockInstance(true) => self.put("LOCK INSTANCE FOR BACKUP"),
             Statement::LockInstance(false) => self.put("UNLOCK INSTANCE"),
             Statement::Set(items) => {

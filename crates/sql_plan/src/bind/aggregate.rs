@@ -153,6 +153,7 @@ impl Binder<'_> {
             system: self.system,
             aliases: &[],
             preceding_aliases: None,
+            later_aliases: &[],
             group_keys: None,
             plan: Some(&*planner),
         };

@@ -5,7 +5,7 @@ use super::nodes::{cast_to, node};
 use super::special::text_literal;
 use super::types::{collation_of_two, comparison, is_text, merged_type};
 use crate::error::{Result, SqlError};
-use crate::expr::stored::FunctionName;
+use crate::expr::stored::{BuiltIn, FunctionName, SessionFunction};
 use crate::expr::{Coercibility, Expr, ExprKind, Truth, Unit, When};
 use crate::functions::{self, Function, Nullable};
 use crate::parse::ast::{self, BinaryOp, Func};
@@ -74,7 +74,8 @@ impl Binder<'_> {
                 let args = Box::new([self.expr(count)?, self.expr(e)?]);
                 Ok(node(ExprKind::Benchmark(args), ColumnType::bigint(), true))
             }
-            ("LOAD_FILE", [_]) | ("ROLES_GRAPHML", []) => self.host_call(&upper, args),
+            ("LOAD_FILE", [_]) => self.built_in_call(BuiltIn::LoadFile, args),
+            ("ROLES_GRAPHML", []) => self.built_in_call(BuiltIn::RolesGraphml, args),
             ("NAME_CONST", [_, _]) => self.name_const(args),
             ("BENCHMARK" | "IFNULL" | "NULLIF" | "ISNULL", _) => {
                 Err(SqlError::argument_count(name))
@@ -101,14 +102,15 @@ impl Binder<'_> {
         Ok(e)
     }
 
-    /// Binds a call of a function that the session evaluates; `name` is in capitals.
-    fn host_call(&mut self, name: &str, args: &[ast::Expr<'_>]) -> Result<Expr> {
+    /// Binds a call of a built-in function that the session evaluates.
+    fn built_in_call(&mut self, function: BuiltIn, args: &[ast::Expr<'_>]) -> Result<Expr> {
         let args = self.list(args)?;
-        let Some(function) = self.system.host_function(name) else {
-            return self.call(name, args);
-        };
-        let ty = function.returns.clone();
-        Ok(node(ExprKind::Stored(function, args), ty, true))
+        if !self.system.runs_functions() {
+            return self.call(function.name(), args);
+        }
+        let ty = function.returns();
+        let function = SessionFunction::BuiltIn(function);
+        Ok(node(ExprKind::SessionCall(function, args), ty, true))
     }
 
     /// Binds a call of a stored function.
@@ -142,7 +144,8 @@ impl Binder<'_> {
         }
         let args = self.list(args)?;
         let ty = function.returns.clone();
-        let mut e = node(ExprKind::Stored(function, args), ty, true);
+        let function = SessionFunction::Stored(function);
+        let mut e = node(ExprKind::SessionCall(function, args), ty, true);
         e.coercibility = Coercibility::Implicit;
         Ok(e)
     }

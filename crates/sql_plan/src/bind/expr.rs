@@ -209,6 +209,9 @@ impl Binder<'_> {
             return Expr::null();
         };
         self.note(self.scope, slot, position);
+        if let Some(computed) = self.scope.computed_at(slot, position) {
+            return computed;
+        }
         let load = if self.scope.is_stored(slot) {
             load_of(&column.ty)
         } else {

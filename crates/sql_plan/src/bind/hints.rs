@@ -8,7 +8,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{IndexHint, IndexHintFor, IndexHintKind};
-use porpoise_rows::catalog::Table;
+use porpoise_rows::catalog::{Index, Table};
 
 /// Indexes that hints allow for one purpose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,7 +105,8 @@ impl Hints {
 
 fn position(table: &Table, alias: &str, name: &str) -> Result<usize> {
     let mut indexes = table.indexes.iter();
-    let found = indexes.position(|i| i.name.eq_ignore_ascii_case(name) && !i.parts.is_empty());
+    let usable = |i: &Index| !i.parts.is_empty() && !i.invisible;
+    let found = indexes.position(|i| i.name.eq_ignore_ascii_case(name) && usable(i));
     found.ok_or_else(|| {
         let text = format!("Key '{name}' doesn't exist in table '{alias}'");
         SqlError::new(1176, "42000", text)

@@ -29,9 +29,10 @@ pub mod window;
 
 pub use crate::virtual_tables::ScopeColumn;
 pub use aggregate::{Aggregate, AggregateKind};
-pub use source::{Derived, DerivedPlan, MergedView, Origin, Source};
+pub use source::{Derived, DerivedPlan, MergedView, Origin, References, Source};
 
 use crate::error::{Result, SqlError};
+use crate::expr::Expr;
 use porpoise_types::{Collation, ColumnType, SqlMode};
 use query::SubqueryPlanner;
 use window::Windows;
@@ -40,7 +41,7 @@ use window::Windows;
 #[derive(Clone, Debug)]
 pub struct OrderKey {
     /// The expression to sort by.
-    pub expr: crate::expr::Expr,
+    pub expr: Expr,
     /// Whether the order is descending.
     pub desc: bool,
 }
@@ -137,6 +138,12 @@ impl Scope {
         self.sources.get(slot).is_some_and(|s| s.table().is_some())
     }
 
+    /// The expression of a computed column of a merged view.
+    pub fn computed_at(&self, slot: usize, position: usize) -> Option<Expr> {
+        let view = self.sources.get(slot)?.view.as_ref()?;
+        view.computed_at(position, slot)
+    }
+
     /// The column at a slot and position.
     pub fn column(&self, slot: usize, position: usize) -> Option<&ScopeColumn> {
         self.sources.get(slot)?.columns.get(position)
@@ -201,6 +208,8 @@ pub struct Binder<'s> {
     pub aliases: &'s [(String, crate::expr::Expr)],
     /// Aliases of the select list before the item being bound, which only its subqueries may use.
     pub preceding_aliases: Option<&'s [(String, crate::expr::Expr)]>,
+    /// Aliases of the item being bound and of those behind it, which its subqueries cannot use (1247).
+    pub later_aliases: &'s [&'s str],
     /// Keys of GROUP BY. HAVING prefers them to select-list aliases, and those to other columns.
     pub group_keys: Option<&'s [crate::expr::Expr]>,
     /// Plans subqueries; `None` where none are allowed.
@@ -235,12 +244,10 @@ pub trait SystemVariables: crate::statistics::StatisticsSource {
         Ok(None)
     }
 
-    /// The function of this name, in capitals, that the session itself evaluates.
-    fn host_function(
-        &self,
-        _name: &str,
-    ) -> Option<std::sync::Arc<crate::expr::stored::StoredFunction>> {
-        None
+    /// Whether a session runs [`BuiltIn`](crate::expr::stored::BuiltIn) functions for the expression, which
+    /// calls one.
+    fn runs_functions(&self) -> bool {
+        false
     }
 
     /// Adds a warning about an optimizer hint to those of the statement.

@@ -43,6 +43,8 @@ pub struct Aliases<'a> {
     pub list: &'a [(String, Expr)],
     /// Whether the subquery is in the select list itself, where aliases of aggregates are refused.
     pub is_select_list: bool,
+    /// Aliases that the subquery cannot use, because they stand behind it.
+    pub later: &'a [&'a str],
 }
 
 impl<'a> Enclosing<'a> {
@@ -185,6 +187,9 @@ impl Binder<'_> {
             {
                 Ok((slot, column)) => {
                     self.note(enclosing.scope, slot, column);
+                    if let Some(computed) = enclosing.scope.computed_at(slot, column) {
+                        return Ok(Some(as_outer(computed, level, nearest)));
+                    }
                     return Ok(enclosing.scope.column(slot, column).map(|found| {
                         let load = if enclosing.scope.is_stored(slot) {
                             load_of(&found.ty)
@@ -219,6 +224,13 @@ impl Binder<'_> {
             {
                 return Ok(Some(e));
             }
+            let column = name.name.name;
+            let mut later = enclosing.aliases.later.iter();
+            if table.is_none() && later.any(|alias| alias.eq_ignore_ascii_case(column)) {
+                let text =
+                    format!("Reference '{column}' not supported (forward reference in item list)");
+                return Err(SqlError::new(1247, "42S22", text));
+            }
             match enclosing.outer {
                 Some(up) => (level, enclosing) = (level + 1, up),
                 None => return Ok(None),
@@ -243,45 +255,10 @@ impl Binder<'_> {
             // Windows are computed after all subqueries of the select list.
             return Err(window_alias(name));
         }
-        let mut value = self.without_window(e.clone(), name)?;
+        let value = self.without_window(e.clone(), name)?;
         let mut grouped = value.has_aggregate();
-        if value.has_subquery() {
-            note_references(&value, level, nearest);
-            let (ty, coercibility) = (value.ty.clone(), value.coercibility);
-            value = node(ExprKind::Enclosing(level, Box::new(value)), ty, true);
-            value.coercibility = coercibility;
-        }
-        value.rewrite(&mut |e| {
-            let (level, slot, column, load) = match e.kind {
-                ExprKind::Column { slot, column, load } => (level, slot, column, load),
-                ExprKind::Outer {
-                    level: further,
-                    slot,
-                    column,
-                    load,
-                } => (level + further, slot, column, load),
-                ExprKind::Aggregate(at) => {
-                    grouped = true;
-                    (level, AGGREGATES, at, Load::Plain)
-                }
-                _ => return,
-            };
-            let ty = e.ty.clone();
-            nearest.note_reference(FreeRef {
-                level,
-                slot,
-                column,
-                load,
-                ty,
-            });
-            e.nullable = true;
-            e.kind = ExprKind::Outer {
-                level,
-                slot,
-                column,
-                load,
-            };
-        });
+        value.walk(&mut |e| grouped |= matches!(e.kind, ExprKind::Aggregate(_)));
+        let value = as_outer(value, level, nearest);
         if grouped && aliases.is_select_list {
             let text = format!("Reference '{name}' not supported (reference to group function)");
             return Err(SqlError::new(1247, "42S22", text));
@@ -299,6 +276,7 @@ impl Binder<'_> {
         enclosing.aliases = Aliases {
             list: self.preceding_aliases.unwrap_or(self.aliases),
             is_select_list: self.preceding_aliases.is_some(),
+            later: self.later_aliases,
         };
         let lent = self.aggregates.as_deref_mut().map(std::mem::take);
         enclosing.aggregates.replace(lent);
@@ -363,11 +341,17 @@ impl Binder<'_> {
         kind: TestKind,
         operation: &str,
     ) -> Result<Expr> {
+        let outside = self.clause;
+        if matches!(kind, TestKind::Any(_) | TestKind::All(_)) {
+            self.clause = "IN/ALL/ANY subquery";
+        }
         let left = match &left.kind {
-            ast::ExprKind::Row(values) => self.list(values)?,
-            ast::ExprKind::Subquery(row) => self.columns_of(row)?,
-            _ => vec![self.expr(left)?],
+            ast::ExprKind::Row(values) => self.list(values),
+            ast::ExprKind::Subquery(row) => self.columns_of(row),
+            _ => self.expr(left).map(|e| vec![e]),
         };
+        self.clause = outside;
+        let left = left?;
         self.test_against_query(left, query, kind, operation)
     }
 
@@ -408,10 +392,10 @@ impl Binder<'_> {
     /// Binds `op ANY (SELECT ...)` and `op ALL (SELECT ...)`.
     pub(super) fn quantified(&mut self, test: &ast::Quantified<'_>) -> Result<Expr> {
         let op = comparison_operator(test.op).ok_or_else(|| SqlError::operand_columns(1))?;
-        if matches!(test.left.kind, ast::ExprKind::Row(_))
+        if let ast::ExprKind::Row(values) = &test.left.kind
             && !matches!((op, test.all), (CmpOp::Eq, false) | (CmpOp::Ne, true))
         {
-            return Err(SqlError::operand_columns(1));
+            return Err(SqlError::operand_columns(values.len()));
         }
         let kind = if test.all {
             TestKind::All(op)
@@ -449,4 +433,43 @@ impl Binder<'_> {
         let op = comparison_operator(op).ok_or_else(|| SqlError::operand_columns(1))?;
         self.test_against_query(columns, right, TestKind::Row(op), "=")
     }
+}
+
+/// An expression of the query `level` levels out, for a query inside it.
+fn as_outer(mut value: Expr, level: usize, nearest: &Enclosing<'_>) -> Expr {
+    if value.has_subquery() {
+        note_references(&value, level, nearest);
+        let (ty, coercibility) = (value.ty.clone(), value.coercibility);
+        value = node(ExprKind::Enclosing(level, Box::new(value)), ty, true);
+        value.coercibility = coercibility;
+    }
+    value.rewrite(&mut |e| {
+        let (level, slot, column, load) = match e.kind {
+            ExprKind::Column { slot, column, load } => (level, slot, column, load),
+            ExprKind::Outer {
+                level: further,
+                slot,
+                column,
+                load,
+            } => (level + further, slot, column, load),
+            ExprKind::Aggregate(at) => (level, AGGREGATES, at, Load::Plain),
+            _ => return,
+        };
+        let ty = e.ty.clone();
+        nearest.note_reference(FreeRef {
+            level,
+            slot,
+            column,
+            load,
+            ty,
+        });
+        e.nullable = true;
+        e.kind = ExprKind::Outer {
+            level,
+            slot,
+            column,
+            load,
+        };
+    });
+    value
 }

@@ -8,6 +8,7 @@ use porpoise_rows::catalog::{Column, Table};
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Source of a table's rows.
 #[derive(Clone, Debug)]
@@ -49,9 +50,24 @@ impl Source {
             Some(view) => view.base_columns.clone(),
             None => {
                 let all = 0..self.columns.len();
-                all.filter(|at| !self.is_hidden(*at)).collect()
+                all.filter(|at| !self.is_left_out(*at)).collect()
             }
         }
+    }
+
+    /// Number of the columns that rows of the source have.
+    pub fn width(&self) -> usize {
+        match (&self.view, self.table()) {
+            (Some(view), _) => view.first_computed,
+            (None, Some(table)) => table.columns.len(),
+            (None, None) => self.columns.len(),
+        }
+    }
+
+    /// Whether `*` leaves a column out: it is INVISIBLE, or that of a functional key part.
+    fn is_left_out(&self, column: usize) -> bool {
+        let found = self.table().and_then(|table| table.columns.get(column));
+        found.is_some_and(|c| c.invisible || c.is_hidden())
     }
 
     /// Whether a column is that of a functional key part, which cannot be named.
@@ -117,6 +133,24 @@ pub struct Derived {
     pub free: Vec<FreeRef>,
     /// Whether several readers may share the rows: a common table expression.
     pub is_shared: bool,
+    /// References to it, if it is a common table expression.
+    pub references: References,
+}
+
+/// Number of places in a statement that read a common table expression, counted while they are bound.
+#[derive(Debug, Default)]
+pub struct References(AtomicU32);
+
+impl References {
+    /// Counts one more.
+    pub fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether several places share the rows.
+    pub fn are_several(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 1
+    }
 }
 
 impl Derived {
@@ -134,8 +168,16 @@ pub struct MergedView {
     pub database: String,
     /// The view's name.
     pub name: String,
-    /// The columns of the view, in order, as positions in the base table.
+    /// The columns of the view, in order, as positions in the source: those of the base table, and
+    /// behind them the computed ones.
     pub base_columns: Vec<usize>,
+    /// Position of the first computed column.
+    pub first_computed: usize,
+    /// The expressions of computed columns, over the slots of the view's tables, counted from that of
+    /// this source. The columns of a view of several tables are all here.
+    pub computed: Vec<Expr>,
+    /// For a view of several tables, the use of the table that this source reads.
+    pub joined: Option<Option<usize>>,
     /// The view's conditions, over slot 0.
     pub conditions: Vec<Expr>,
     /// Conditions on rows written through the view (WITH CHECK OPTION).
@@ -145,14 +187,41 @@ pub struct MergedView {
 impl MergedView {
     /// The view's conditions, for a base table in this slot.
     pub fn conditions_at(&self, slot: usize) -> Vec<Expr> {
-        let mut all = self.conditions.clone();
-        for condition in &mut all {
-            condition.rewrite(&mut |e| {
-                if let ExprKind::Column { slot: at, .. } = &mut e.kind {
-                    *at = slot;
-                }
-            });
-        }
-        all
+        self.conditions.iter().map(|c| moved_to(c, slot)).collect()
     }
+
+    /// The expression of a computed column, for a source in this slot; `None` for a column of the base
+    /// table.
+    pub fn computed_at(&self, column: usize, slot: usize) -> Option<Expr> {
+        let at = column.checked_sub(self.first_computed)?;
+        self.computed.get(at).map(|e| moved_to(e, slot))
+    }
+
+    /// The slot and position of the table's column that a column is, for a source in this slot; `None`
+    /// for an expression.
+    pub fn base_column(&self, column: usize, slot: usize) -> Option<(usize, usize)> {
+        match self.computed_at(column, slot) {
+            None => Some((slot, column)),
+            Some(e) => match e.kind {
+                ExprKind::Column { slot, column, .. } => Some((slot, column)),
+                _ => None,
+            },
+        }
+    }
+
+    /// Whether rows can be inserted: all columns are different ones of the base table.
+    pub fn is_insertable(&self) -> bool {
+        self.computed.is_empty()
+    }
+}
+
+/// An expression over slots from 0, over those from `first`.
+fn moved_to(e: &Expr, first: usize) -> Expr {
+    let mut e = e.clone();
+    e.rewrite(&mut |e| {
+        if let ExprKind::Column { slot, .. } = &mut e.kind {
+            *slot += first;
+        }
+    });
+    e
 }

@@ -45,6 +45,7 @@ pub fn table_expression<'a>(
         system,
         aliases: &[],
         preceding_aliases: None,
+        later_aliases: &[],
         group_keys: None,
         plan: None,
     };

@@ -110,7 +110,7 @@ fn is_constant(against: &Expr) -> bool {
         ExprKind::Column { .. }
         | ExprKind::Outer { .. }
         | ExprKind::Query(_)
-        | ExprKind::Stored(..)
+        | ExprKind::SessionCall(..)
         | ExprKind::Aggregate(_)
         | ExprKind::Window(_)
         | ExprKind::NewValue { .. }

@@ -3,16 +3,16 @@
 
 use super::derived::{CteEntry, Derived, TableOperator, operator_of};
 use super::uses::{Object, Uses};
-use super::views::ViewFrame;
+use super::views::{ViewFrame, ViewMerging};
 use crate::bind::query::{Enclosing, SubqueryPlanner};
 use crate::bind::{BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
 use crate::expr::query::SubqueryPlan;
-use crate::parse::ast::{Query, TableName};
+use crate::parse::ast::{Query, Select, TableName};
 use crate::statistics::StatisticsSource;
 use crate::virtual_tables;
 use porpoise_access::Privileges;
-use porpoise_rows::catalog::{Catalog, Table};
+use porpoise_rows::catalog::{Catalog, Table, View};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -40,6 +40,8 @@ pub struct PlanCx<'a> {
     pub statistics: &'a dyn StatisticsSource,
     /// The view whose query is being planned.
     pub view: Option<&'a ViewFrame<'a>>,
+    /// The views that are merged.
+    pub merging: ViewMerging,
 }
 
 /// Tables that the nested queries of a statement read, and whether they lock rows.
@@ -74,6 +76,7 @@ impl<'a> PlanCx<'a> {
             reads,
             statistics: system,
             view: None,
+            merging: ViewMerging::Plain,
         }
     }
 }
@@ -92,6 +95,7 @@ impl SubqueryPlanner for PlanCx<'_> {
             outer: Some(enclosing),
             is_nested: true,
             depth: self.depth + 1,
+            merging: ViewMerging::Plain,
             ..*self
         };
         let plan = super::select::plan_query(query, &inside)?;
@@ -144,6 +148,7 @@ impl PlanCx<'_> {
             system: self.system,
             aliases: &[],
             preceding_aliases: None,
+            later_aliases: &[],
             group_keys: None,
             plan: Some(self),
         }
@@ -174,7 +179,50 @@ impl PlanCx<'_> {
                 "a common table expression that names outer columns, inside a further query",
             ));
         }
+        derived.references.add();
         Ok(Some(derived.clone()))
+    }
+
+    /// The view of several tables with this name.
+    fn join_view_named(&self, name: &TableName<'_>) -> Option<&Arc<View>> {
+        let mut entries = self.ctes.iter();
+        let is_cte =
+            name.schema.is_none() && entries.any(|c| c.name.eq_ignore_ascii_case(name.name.name));
+        let database = name.schema.map(|s| s.name);
+        let database = database.or(self.env.database.as_deref())?;
+        let view = self.catalog.view(database, name.name.name)?;
+        (!is_cte && super::views::is_join_view(view, self)).then_some(view)
+    }
+
+    /// Whether the name is that of a view of several tables.
+    pub(super) fn is_join_view(&self, name: &TableName<'_>) -> bool {
+        self.join_view_named(name).is_some()
+    }
+
+    /// Passes the SELECT of a view of several tables to `bind`, with the view and its position among the
+    /// uses; `None` for any other name, and where views are not merged.
+    pub(super) fn join_view<T>(
+        &self,
+        name: &TableName<'_>,
+        bind: impl FnOnce(&View, usize, &Select<'_>, &PlanCx<'_>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        if self.merging == ViewMerging::Plain {
+            return Ok(None);
+        }
+        let Some(view) = self.join_view_named(name) else {
+            return Ok(None);
+        };
+        let reads = self.reads.tables.borrow().len();
+        let uses = self.reads.uses.len();
+        let within = self.view.map(|frame| frame.at());
+        let at = self.reads.uses.add(&view.database, &view.name, within);
+        let bind = |select: &Select<'_>, within: &PlanCx<'_>| bind(view, at, select, within);
+        let bound = super::views::within_join_view(view, at, self, bind)?;
+        if bound.is_none() {
+            self.reads.tables.borrow_mut().truncate(reads);
+            self.reads.uses.truncate(uses);
+        }
+        Ok(bound)
     }
 
     /// The stored or virtual table, or the common table expression, with this name.
@@ -218,8 +266,8 @@ impl PlanCx<'_> {
                 use_index: None,
             });
         }
-        let known = self.catalog.database(database).is_some()
-            || database.eq_ignore_ascii_case("information_schema");
+        let known =
+            self.catalog.database(database).is_some() || virtual_tables::is_database(database);
         if known {
             Err(SqlError::no_table(database, name.name.name))
         } else {
@@ -235,16 +283,26 @@ impl PlanCx<'_> {
         alias: Option<&str>,
         verb: &str,
     ) -> Result<Source> {
-        let source = self.source(name, alias)?;
+        let within = PlanCx {
+            merging: ViewMerging::OneTable,
+            ..*self
+        };
+        let source = within.source(name, alias)?;
+        let view = source.view.as_ref();
+        let insertable = view.is_none_or(|v| v.is_insertable());
         match &source.origin {
-            Origin::Stored(_) => Ok(source),
-            Origin::Derived(_) if verb == "INSERT" => {
+            Origin::Stored(_) if insertable || verb != "INSERT" => Ok(source),
+            Origin::Derived(_) | Origin::Stored(_) if verb == "INSERT" => {
                 let text = format!(
                     "The target table {} of the INSERT is not insertable-into",
                     name.name.name
                 );
                 Err(SqlError::new(1471, "HY000", text))
             }
+            Origin::Stored(_) => Ok(source),
+            Origin::Derived(_) if verb == "DELETE" && self.is_join_view(name) => Err(
+                super::dml::join_view_delete(&source.database, name.name.name),
+            ),
             Origin::Derived(_) => {
                 let text = format!(
                     "The target table {} of the {verb} is not updatable",

@@ -31,7 +31,7 @@ use crate::expr::query::FreeRef;
 use crate::parse::ast::SetOp;
 use std::sync::Arc;
 
-pub use crate::bind::Derived;
+pub use crate::bind::{Derived, References};
 
 /// An operator whose rows are read like those of a table.
 #[derive(Debug)]
@@ -131,6 +131,7 @@ pub(super) fn materialized(
         columns,
         free,
         is_shared: false,
+        references: References::default(),
     }
 }
 
@@ -141,6 +142,7 @@ pub(super) fn working_table(columns: Vec<ScopeColumn>) -> Derived {
         columns,
         free: Vec::new(),
         is_shared: true,
+        references: References::default(),
     }
 }
 

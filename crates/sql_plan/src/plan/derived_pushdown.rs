@@ -32,7 +32,7 @@
 //!    collation.
 
 use super::QueryPlan;
-use super::derived::{Derived, SetOperation, SetTerm, TableOperator, operator_of};
+use super::derived::{Derived, References, SetOperation, SetTerm, TableOperator, operator_of};
 use super::finish::BoundQuery;
 use super::from::{Block, From};
 use super::grouping::is_same_expr;
@@ -256,6 +256,7 @@ fn narrowed(derived: &Derived, moved: &[Expr], statistics: &dyn StatisticsSource
         columns: derived.columns.clone(),
         free: derived.free.clone(),
         is_shared: derived.is_shared,
+        references: References::default(),
     }
 }
 

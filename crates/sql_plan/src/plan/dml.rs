@@ -41,6 +41,18 @@ pub(super) fn generated_value(table: &Table, column: &str) -> SqlError {
     SqlError::new(3105, "HY000", text)
 }
 
+/// Error 1395: rows of several tables cannot be deleted through a view.
+pub(super) fn join_view_delete(database: &str, view: &str) -> SqlError {
+    let text = format!("Can not delete from join view '{database}.{view}'");
+    SqlError::new(1395, "HY000", text)
+}
+
+/// Error 1348: the column of a view is an expression.
+pub(super) fn not_updatable_column(name: &str) -> SqlError {
+    let text = format!("Column '{name}' is not updatable");
+    SqlError::new(1348, "HY000", text)
+}
+
 /// The stored table of a source, if it can be changed.
 pub(super) fn target_table(source: &Source) -> Result<Arc<Table>> {
     let table = source.table().cloned();
@@ -48,12 +60,21 @@ pub(super) fn target_table(source: &Source) -> Result<Arc<Table>> {
 }
 
 /// The WITH CHECK OPTION of the view that a statement writes through.
-pub(super) fn view_check_of(source: &Source) -> Option<ViewCheck> {
-    let view = source.view.as_ref().filter(|v| !v.check.is_empty())?;
-    Some(ViewCheck {
+///
+/// # Errors
+/// 1235 if it contains a subquery.
+pub(super) fn view_check_of(source: &Source) -> Result<Option<ViewCheck>> {
+    let Some(view) = source.view.as_ref().filter(|v| !v.check.is_empty()) else {
+        return Ok(None);
+    };
+    if view.check.iter().any(Expr::has_subquery) {
+        let what = "changes through a view WITH CHECK OPTION that has a subquery";
+        return Err(SqlError::not_supported(what));
+    }
+    Ok(Some(ViewCheck {
         name: format!("{}.{}", view.database, view.name),
         conditions: view.check.clone(),
-    })
+    }))
 }
 
 pub(super) fn new_value(
@@ -83,6 +104,9 @@ pub(super) fn bind_assignments(
         let schema = name.schema.map(|s| s.name);
         let alias = name.table.map(|t| t.name);
         let (_, column) = own.resolve(schema, alias, name.name.name, "field list")?;
+        if own.computed_at(0, column).is_some() {
+            return Err(not_updatable_column(name.name.name));
+        }
         if column >= table.columns.len() {
             return Err(SqlError::unknown_column(name.name.name, "field list"));
         }
@@ -94,15 +118,17 @@ pub(super) fn bind_assignments(
     Ok(set)
 }
 
-/// Whether the statement updates a single table without a join.
-pub(super) fn of_one_table(update: &Update<'_>) -> bool {
-    matches!(
-        update.tables,
-        [TableRef {
-            first: TableFactor::Table(_),
-            joins: [],
-        }]
-    )
+/// Whether the statement updates a single table without a join, named or in a view.
+pub(super) fn of_one_table(update: &Update<'_>, cx: &PlanCx<'_>) -> bool {
+    match update.tables {
+        [
+            TableRef {
+                first: TableFactor::Table(named),
+                joins: [],
+            },
+        ] => !cx.is_join_view(&named.name),
+        _ => false,
+    }
 }
 
 /// Plans UPDATE of one table.
@@ -133,7 +159,7 @@ pub(super) fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<Change
             kind: ChangeKind::Update,
             input,
             targets: Targets::Immediate(target),
-            check: source.and_then(view_check_of),
+            check: source.map(view_check_of).transpose()?.flatten(),
             ignore: update.ignore,
         };
         Ok(finish_change(change, cx))

@@ -16,16 +16,19 @@ use super::query::{derived_source, name_columns, plan_lateral, plan_nested, plan
 use super::scan::LockSpec;
 use super::select::PlanCx;
 use super::semi::SemiJoin;
+use super::views::ViewMerging;
 use crate::bind::hints::Hints;
 use crate::bind::json_table::{JsonTable, bind_columns};
 use crate::bind::nodes::compare;
-use crate::bind::{Scope, Source};
+use crate::bind::{MergedView, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::json::is_document_text;
 use crate::expr::query::FreeRef;
 use crate::expr::{CmpOp, Expr, ExprKind};
 use crate::parse::ast::{self, Join, JoinCondition, JoinKind, TableFactor, TableRef};
-use crate::plan::derived::{Derived, TableOperator, materialized};
+use crate::plan::derived::{Derived, References, TableOperator, materialized};
+use porpoise_access::Privileges;
+use porpoise_rows::catalog::CheckOption;
 use porpoise_types::Kind;
 use std::sync::Arc;
 
@@ -157,6 +160,9 @@ fn bind_table(table: &TableRef<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<
 fn bind_factor(factor: &TableFactor<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<Part> {
     match factor {
         TableFactor::Table(source) => {
+            if let Some(part) = bind_join_view(source, from, cx)? {
+                return Ok(part);
+            }
             let alias = source.alias.map(|a| a.name);
             let mut found = cx.source(&source.name, alias)?;
             if let Some(table) = found.table() {
@@ -187,6 +193,179 @@ fn bind_factor(factor: &TableFactor<'_>, from: &mut From, cx: &PlanCx<'_>) -> Re
             from.part(source)
         }
     }
+}
+
+/// The tables of a view of several tables, and its columns; `None` for any other table.
+fn bind_join_view(
+    named: &ast::TableSource<'_>,
+    from: &mut From,
+    cx: &PlanCx<'_>,
+) -> Result<Option<Part>> {
+    let alias = named.alias.map(|a| a.name);
+    let first = from.scope.sources.len();
+    let bound = cx.join_view(&named.name, |view, at, select, cx| {
+        // The view's query sees its own tables only, under their own names.
+        let outside = std::mem::replace(&mut from.scope.first_visible, first);
+        let around = from.scope.sources.iter_mut();
+        let hidden: Vec<String> = around.map(|s| std::mem::take(&mut s.alias)).collect();
+        for (slot, source) in from.scope.sources.iter_mut().enumerate() {
+            source.alias = format!("\0{slot}");
+        }
+        let bound = bind_view_tables(select, first, from, cx);
+        for (source, alias) in from.scope.sources.iter_mut().zip(hidden) {
+            source.alias = alias;
+        }
+        from.scope.first_visible = outside;
+        let Some((block, columns)) = bound? else {
+            return Ok(None);
+        };
+        let mut check = match view.check {
+            CheckOption::None => Vec::new(),
+            CheckOption::Local | CheckOption::Cascaded => block.conditions.clone(),
+        };
+        for (slot, source) in from.scope.sources.iter_mut().enumerate().skip(first) {
+            let beneath = source.view.as_ref().map_or(&[][..], |v| &v.check);
+            check.extend(beneath.iter().cloned());
+            source.columns.truncate(source.width());
+            source.columns.iter_mut().for_each(|c| c.name.clear());
+            source.alias = format!("\0{slot}");
+        }
+        let Some(carrier) = from.scope.sources.get_mut(first) else {
+            return Ok(None);
+        };
+        super::views::carry_view(view, at, alias, carrier, (columns, check), cx)?;
+        let star = carrier.star_columns().into_iter();
+        Ok(Some((block, star.map(|at| (first, at)).collect())))
+    })?;
+    if bound.is_none() {
+        from.scope.sources.truncate(first);
+    }
+    Ok(bound)
+}
+
+/// The tables of a view, and its columns by name.
+type ViewTables = (Block, Vec<(String, Expr)>);
+
+/// The tables of a view's query and its columns, over slots from `first`; `None` if it has aggregates or
+/// subqueries that cannot be merged.
+fn bind_view_tables(
+    select: &ast::Select<'_>,
+    first: usize,
+    from: &mut From,
+    cx: &PlanCx<'_>,
+) -> Result<Option<ViewTables>> {
+    let mut block = Block::default();
+    for table in select.from {
+        block.join(bind_table(table, from, cx)?.0);
+    }
+    let scope = &from.scope;
+    if let Some(filter) = &select.filter {
+        let filter = cx.binder(scope, "where clause").expr(filter)?;
+        split_conjuncts(filter, &mut block.conditions);
+    }
+    let mut columns = Vec::with_capacity(select.items.len());
+    for item in select.items {
+        let ast::SelectItem::Expr { expr, alias, .. } = item else {
+            return Ok(None);
+        };
+        let name = match (&expr.kind, alias) {
+            (_, Some(alias)) => alias.name,
+            (ast::ExprKind::Column(named), None) => named.name.name,
+            _ => return Ok(None),
+        };
+        let Ok(mut bound) = cx.binder(scope, "field list").expr(expr) else {
+            return Ok(None);
+        };
+        if bound.has_subquery() && first > 0 {
+            return Ok(None);
+        }
+        bound.rewrite(&mut |e| {
+            if let ExprKind::Column { slot, .. } = &mut e.kind {
+                *slot = slot.saturating_sub(first);
+            }
+        });
+        columns.push((name.to_owned(), bound));
+    }
+    Ok(Some((block, columns)))
+}
+
+/// The table of a view of several tables that rows are inserted into, with the view's names for
+/// its columns: that of the listed columns. Errors 1393, 1394, 1348, 1471.
+pub(super) fn join_view_target(
+    named: &ast::TableSource<'_>,
+    listed: &[ast::Ident<'_>],
+    cx: &PlanCx<'_>,
+) -> Result<Option<Source>> {
+    let within = PlanCx {
+        merging: ViewMerging::OneTable,
+        ..*cx
+    };
+    let mut from = From::default();
+    let Some((_, star)) = bind_join_view(named, &mut from, &within)? else {
+        return Ok(None);
+    };
+    let carrier = from.scope.sources.first();
+    let Some((carrier, view)) = carrier.and_then(|c| Some((c, c.view.clone()?))) else {
+        return Ok(None);
+    };
+    if !view.check.is_empty() {
+        return Err(checked_join_view());
+    }
+    if listed.is_empty() {
+        let text = format!(
+            "Can not insert into join view '{}.{}' without fields list",
+            view.database, view.name
+        );
+        return Err(SqlError::new(1394, "HY000", text));
+    }
+    let mut target = None;
+    for column in listed {
+        let (_, at) = from.scope.resolve(None, None, column.name, "field list")?;
+        cx.note_writes(carrier, [at], Privileges::INSERT);
+        match view.base_column(at, 0) {
+            Some((slot, _)) if target.is_some_and(|t| t != slot) => {
+                return Err(several_tables(&view));
+            }
+            Some((slot, _)) => target = Some(slot),
+            None => return Err(super::dml::not_updatable_column(column.name)),
+        }
+    }
+    let base = target.and_then(|slot| from.scope.sources.get(slot));
+    let Some(table) = base.and_then(Source::table) else {
+        return Ok(None);
+    };
+    let mut source = Source::stored(table.clone(), Some(&carrier.alias));
+    source.columns.iter_mut().for_each(|c| c.name.clear());
+    source.use_index = if target == Some(0) {
+        view.joined.flatten()
+    } else {
+        base.and_then(|b| b.use_index)
+    };
+    for (_, at) in star {
+        let name = carrier.columns.get(at).map(|c| c.name.clone());
+        if let (Some(name), Some((slot, column))) = (name, view.base_column(at, 0))
+            && Some(slot) == target
+            && let Some(column) = source.columns.get_mut(column)
+            && column.name.is_empty()
+        {
+            column.name = name;
+        }
+    }
+    Ok(Some(source))
+}
+
+/// Error 1235: rows of a view of several tables are not checked for WITH CHECK OPTION.
+pub(super) fn checked_join_view() -> SqlError {
+    SqlError::not_supported("changes through a view of several tables WITH CHECK OPTION")
+}
+
+/// Error 1393: a statement changes several tables through one view.
+pub(super) fn several_tables(view: &MergedView) -> SqlError {
+    let text = format!(
+        "Can not modify more than one base table through a join view '{}.{}'",
+        view.database, view.name
+    );
+    SqlError::new(1393, "HY000", text)
 }
 
 fn bind_derived(derived: &ast::Derived<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<Source> {
@@ -227,6 +406,7 @@ fn bind_json_table(table: &ast::JsonTable<'_>, from: &mut From, cx: &PlanCx<'_>)
         columns,
         free,
         is_shared: false,
+        references: References::default(),
     };
     Ok(derived_source(
         Arc::new(derived),
@@ -281,7 +461,7 @@ fn bind_join(
         }
         (JoinCondition::Using(names), _) => Some(names.iter().map(|n| n.name).collect()),
         (JoinCondition::None, true) => {
-            common = common_names(from, &left.1, before);
+            common = common_names(from, &left.1, &right.1);
             Some(common.iter().map(String::as_str).collect())
         }
         (JoinCondition::None, false) => None,
@@ -346,12 +526,9 @@ fn name_at(from: &From, (slot, column): ColumnRef) -> &str {
     from.scope.column(slot, column).map_or("", |c| &c.name)
 }
 
-/// Column names that both sides of a NATURAL JOIN have.
-fn common_names(from: &From, left: &[ColumnRef], before: usize) -> Vec<String> {
-    let right = from.scope.sources.iter().skip(before);
-    let right: Vec<&str> = right
-        .flat_map(|s| s.columns.iter().map(|c| c.name.as_str()))
-        .collect();
+/// Column names that both sides of a NATURAL JOIN have in `*`.
+fn common_names(from: &From, left: &[ColumnRef], right: &[ColumnRef]) -> Vec<String> {
+    let right: Vec<&str> = right.iter().map(|place| name_at(from, *place)).collect();
     let mut names: Vec<String> = Vec::new();
     for place in left {
         let name = name_at(from, *place);
@@ -360,6 +537,16 @@ fn common_names(from: &From, left: &[ColumnRef], before: usize) -> Vec<String> {
         }
     }
     names
+}
+
+/// The INVISIBLE column of this name, which USING may name, in the tables of a side.
+fn invisible_column(from: &From, side: &[ColumnRef], name: &str) -> Option<ColumnRef> {
+    side.iter().find_map(|(slot, _)| {
+        let table = from.scope.sources.get(*slot)?.table()?;
+        let at = table.column(name)?;
+        let column = table.columns.get(at)?;
+        column.invisible.then_some((*slot, at))
+    })
 }
 
 /// Merges columns of both sides by name. Returns the columns of `*`: the merged columns first, then
@@ -382,7 +569,8 @@ fn merge_using_columns(
             match (found.next(), found.next()) {
                 (Some(place), None) => Ok(*place),
                 (Some(_), Some(_)) => Err(SqlError::ambiguous(name, "from clause")),
-                (None, _) => Err(SqlError::unknown_column(name, "from clause")),
+                (None, _) => invisible_column(from, side, name)
+                    .ok_or_else(|| SqlError::unknown_column(name, "from clause")),
             }
         };
         let (l, r) = (find(left)?, find(right)?);
@@ -408,6 +596,8 @@ fn merge_using_columns(
     };
     let joined = |p: &ColumnRef| common.iter().any(|(l, r)| l == p || r == p);
     let mut star_columns: Vec<ColumnRef> = first.iter().copied().filter(|p| joined(p)).collect();
+    let invisible = common.iter().map(|(l, r)| if right_join { *r } else { *l });
+    star_columns.extend(invisible.filter(|p| !first.contains(p)));
     star_columns.extend(first.iter().copied().filter(|p| !joined(p)));
     star_columns.extend(second.iter().copied().filter(|p| !joined(p)));
     Ok(star_columns)

@@ -6,12 +6,12 @@
 //! always holds equates it with a constant or another dependent column, or if it belongs to a table
 //! of which a primary key, or a unique key without nullable columns, is dependent. The right side
 //! of an outer join is dependent through its ON, too: either all of it is NULL, or the equality
-//! holds.
+//! holds. Columns of a derived table or view are dependent through its query.
 
-use super::from::{Block, From};
+use super::from::{Block, From, OuterBlock};
 use super::select::Item;
 use crate::bind::window::Windows;
-use crate::bind::{Origin, Scope};
+use crate::bind::{Derived, Origin, Scope};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef};
 use crate::expr::{BitOp, CmpOp, Expr, ExprKind};
@@ -71,11 +71,16 @@ impl<'f> DependentColumns<'f> {
         for condition in &block.conditions {
             self.add_by_condition(condition, u64::MAX);
         }
-        for outer in &block.outers {
+        self.add_outers(&block.outers);
+    }
+
+    fn add_outers(&mut self, outers: &[OuterBlock]) {
+        for outer in outers {
             let inside = outer.block.slots();
             for condition in outer.on.iter().chain(&outer.block.conditions) {
                 self.add_by_condition(condition, inside);
             }
+            self.add_outers(&outer.block.outers);
         }
     }
 
@@ -116,16 +121,12 @@ impl<'f> DependentColumns<'f> {
                             .iter()
                             .all(|p| p.prefix.is_none() && known(&p.column) && never_null(p.column))
                 }),
-                Origin::Derived(derived) => match operator_of(derived) {
-                    TableOperator::Materialize(plan) => {
-                        let place =
-                            |key: &Expr| plan.items.iter().position(|i| is_same_expr(i, key));
-                        let is_known = |key: &Expr| place(key).is_some_and(|at| known(&at));
-                        let aggregate = plan.rows().and_then(|rows| rows.aggregate());
-                        aggregate.is_some_and(|a| a.group_by.iter().all(is_known))
-                    }
-                    _ => false,
-                },
+                Origin::Derived(derived) => {
+                    let width = source.columns.len();
+                    let more = self.columns_of_derived(slot, width, derived);
+                    self.columns.extend(more.into_iter().map(|at| (slot, at)));
+                    false
+                }
                 // Virtual tables are exempt: tools query information_schema without full GROUP BY
                 // clauses.
                 Origin::Virtual(_) => true,
@@ -135,6 +136,34 @@ impl<'f> DependentColumns<'f> {
                 self.columns.extend(all);
             }
         }
+    }
+
+    /// The columns of a derived table that are dependent through its query: the query is looked at as
+    /// if it was grouped by the columns that are known to be dependent.
+    fn columns_of_derived(&self, slot: usize, width: usize, derived: &Derived) -> Vec<usize> {
+        let TableOperator::Materialize(plan) = operator_of(derived) else {
+            return Vec::new();
+        };
+        let Some(query) = plan.bound.as_ref().filter(|query| !query.rollup) else {
+            return Vec::new();
+        };
+        let items = || query.items.iter().map(|i| &i.expr).take(width).enumerate();
+        let known = |at: usize| self.columns.contains(&(slot, at));
+        let keys: Vec<Expr> = items()
+            .filter(|(at, _)| known(*at))
+            .map(|(_, e)| e.clone())
+            .collect();
+        let within = DependentColumns::new(&query.from, &keys, &query.aggregates.windows);
+        let mut groups = query.group_by.iter();
+        let whole = query.grouped && groups.all(|e| within.first_independent_column(e).is_none());
+        let dependent = |e: &Expr| {
+            let depends = within.first_independent_column(e).is_none();
+            whole || depends && e.is_fixed() && !e.has_window() && !e.has_aggregate()
+        };
+        items()
+            .filter(|(at, e)| !known(*at) && dependent(e))
+            .map(|(at, _)| at)
+            .collect()
     }
 
     /// The first column in `e` that is not dependent on the groups.

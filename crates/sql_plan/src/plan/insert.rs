@@ -3,6 +3,7 @@
 use super::dml::{
     bind_assignments, check_settable, generated_value, new_value, target_table, view_check_of,
 };
+use super::from::join_view_target;
 use super::placement::named_partitions;
 use super::select::PlanCx;
 use super::sinks::{self, InsertRows, NewValue, ValueRows};
@@ -16,7 +17,7 @@ use porpoise_rows::catalog::Table;
 
 /// Plans INSERT and REPLACE.
 pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<sinks::Insert> {
-    let named = cx.target_source(&insert.table, None, "INSERT")?;
+    let named = insert_target(insert, cx)?;
     cx.reads
         .uses
         .require_insert(named.use_index, needed_privileges(insert));
@@ -67,7 +68,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<sinks::Insert
             None => upsert::assignments(insert, &table, &scope, cx)?,
         },
         select_columns: beside,
-        check: view_check_of(&named),
+        check: view_check_of(&named)?,
         target_source: named,
         partitions,
         default_expressions: table.has_default_expressions(),
@@ -77,6 +78,25 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<sinks::Insert
         mode,
         nested_tables: cx.reads.tables.take(),
     })
+}
+
+/// The table, or the one of a view.
+fn insert_target(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<Source> {
+    let named = ast::TableSource {
+        name: insert.table,
+        alias: None,
+        partitions: &[],
+        hints: &[],
+        sample: None,
+    };
+    let listed: Vec<ast::Ident<'_>> = match insert.source {
+        InsertSource::Set(assignments) => assignments.iter().map(|a| a.column.name).collect(),
+        _ => insert.columns.iter().map(|c| c.name).collect(),
+    };
+    match join_view_target(&named, &listed, cx)? {
+        Some(source) => Ok(source),
+        None => cx.target_source(&insert.table, None, "INSERT"),
+    }
 }
 
 /// Privileges that the statement needs on the table or its columns.

@@ -52,7 +52,7 @@ impl Best {
 }
 
 /// A way to join a table next.
-struct Step {
+struct JoinCandidate {
     slot: usize,
     after: PartialJoin,
     /// Whether it gives the wanted order, if the table is the first.
@@ -109,11 +109,11 @@ impl JoinSearch<'_> {
         joined: u64,
         before: PartialJoin,
         steps: &JoinSteps<'_>,
-        out: &mut Vec<Step>,
+        out: &mut Vec<JoinCandidate>,
     ) {
         steps.count_partial_plan();
         if joined != 0 {
-            out.push(Step {
+            out.push(JoinCandidate {
                 slot,
                 after: steps.after(slot, joined, before),
                 ordered: true,
@@ -121,7 +121,7 @@ impl JoinSearch<'_> {
             return;
         }
         let choices = self.choices(slot, joined, before).into_iter();
-        out.extend(choices.map(|choice| Step {
+        out.extend(choices.map(|choice| JoinCandidate {
             slot,
             after: choice.after,
             ordered: choice.ordered,
@@ -148,7 +148,7 @@ impl JoinSearch<'_> {
             }
             return;
         }
-        let mut next: Vec<Step> = Vec::with_capacity(tables.len());
+        let mut next: Vec<JoinCandidate> = Vec::with_capacity(tables.len());
         for slot in tables {
             if self.must_wait(*slot, start.joined, tables) {
                 continue;
@@ -268,7 +268,7 @@ impl PartialJoin {
 
 impl Partial {
     /// Whether the wanted order is given after a step: the first table decides.
-    fn next_ordered(&self, step: &Step) -> bool {
+    fn next_ordered(&self, step: &JoinCandidate) -> bool {
         match self.joined {
             0 => step.ordered,
             _ => self.ordered,

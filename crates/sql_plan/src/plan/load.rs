@@ -69,7 +69,7 @@ pub(super) fn plan_load(load: &LoadData<'_>, cx: &PlanCx<'_>) -> Result<Insert> 
         on_duplicate: Vec::new(),
         select_columns: Vec::new(),
         partitions,
-        check: view_check_of(&named),
+        check: view_check_of(&named)?,
         target_source: named,
         default_expressions: table.has_default_expressions(),
         table,

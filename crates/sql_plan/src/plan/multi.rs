@@ -5,16 +5,19 @@
 //! matches several times is updated once). Child tables precede their parents, so that a DELETE of
 //! parents and children together meets no child left.
 
-use super::dml::{check_settable, new_value};
-use super::from::{From, bind_from};
+use super::dml::{check_settable, join_view_delete, new_value, not_updatable_column};
+use super::from::{From, bind_from, checked_join_view, several_tables};
 use super::placement::set_change_placement;
 use super::query::with_ctes;
 use super::scan::{LockSpec, LockWait};
 use super::select::{Clauses, PlanCx, finish};
 use super::sinks::{Change, ChangeKind, Target, Targets};
+use super::views::ViewMerging;
 use crate::bind::{Origin, Source};
 use crate::error::{Result, SqlError};
-use crate::parse::ast::{self, Assignment, Delete, TableName, TableRef, Update};
+use crate::parse::ast::{
+    self, Assignment, Delete, JoinKind, TableFactor, TableName, TableRef, Update,
+};
 use porpoise_access::Privileges;
 use porpoise_kv::LockMode;
 use porpoise_rows::catalog::Table;
@@ -34,6 +37,7 @@ pub(super) fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<Change
     with_ctes(update.with, cx, |cx| {
         let targets = |from: &From| -> Result<Vec<Target>> {
             let mut targets: Vec<Target> = Vec::new();
+            check_one_table_of_views(update, from)?;
             for assignment in update.set {
                 bind_assignment(assignment, from, &mut targets, cx)?;
             }
@@ -57,10 +61,10 @@ fn bind_assignment(
     let place = "field list";
     let (slot, column) = from.scope.resolve(schema, alias, name.name.name, place)?;
     let value = new_value(&assignment.value, &mut cx.binder(&from.scope, place))?;
+    let (slot, column) = written_column((slot, column), name.name.name, from, cx)?;
     let source = from.scope.sources.get(slot);
     let source = source.ok_or_else(|| SqlError::internal("no table"))?;
     let table = target_source(source)?;
-    cx.note_writes(source, [column], Privileges::UPDATE);
     let value = check_settable(&table, column, value)?;
     match targets.iter_mut().find(|t| t.slot == slot) {
         Some(target) => target.set.push((column, value)),
@@ -69,6 +73,60 @@ fn bind_assignment(
             table,
             set: vec![(column, value)],
         }),
+    }
+    Ok(())
+}
+
+/// The column of a table that an assignment to a column writes, which may be one of a view. Records the
+/// privileges that it needs.
+fn written_column(
+    (slot, column): (usize, usize),
+    name: &str,
+    from: &From,
+    cx: &PlanCx<'_>,
+) -> Result<(usize, usize)> {
+    let source = from.scope.sources.get(slot);
+    let source = source.ok_or_else(|| SqlError::internal("no table"))?;
+    cx.note_writes(source, [column], Privileges::UPDATE);
+    let Some(view) = source.view.as_ref() else {
+        return Ok((slot, column));
+    };
+    if view.joined.is_some() && !view.check.is_empty() {
+        return Err(checked_join_view());
+    }
+    let base = view.base_column(column, slot);
+    let (base_slot, base_column) = base.ok_or_else(|| not_updatable_column(name))?;
+    let beneath = if base_slot == slot {
+        view.joined.flatten()
+    } else {
+        let base = from.scope.sources.get(base_slot);
+        base.and_then(|b| b.use_index)
+    };
+    if let Some(at) = beneath {
+        cx.reads.uses.note(at, base_column, Privileges::UPDATE);
+    }
+    Ok((base_slot, base_column))
+}
+
+/// Error 1393 if the assignments write several tables through one view.
+fn check_one_table_of_views(update: &Update<'_>, from: &From) -> Result<()> {
+    let mut written: Vec<(usize, usize)> = Vec::new();
+    for assignment in update.set {
+        let name = &assignment.column;
+        let (schema, alias) = (name.schema.map(|s| s.name), name.table.map(|t| t.name));
+        let place = "field list";
+        let (slot, column) = from.scope.resolve(schema, alias, name.name.name, place)?;
+        let source = from.scope.sources.get(slot);
+        let Some(view) = source.and_then(|s| s.view.as_ref()) else {
+            continue;
+        };
+        let Some((base, _)) = view.base_column(column, slot) else {
+            continue;
+        };
+        if written.iter().any(|(s, b)| *s == slot && *b != base) {
+            return Err(several_tables(view));
+        }
+        written.push((slot, base));
     }
     Ok(())
 }
@@ -126,6 +184,9 @@ fn delete_target(name: &TableName<'_>, from: &From) -> Result<Target> {
         let text = format!("Unknown table '{}' in MULTI DELETE", name.name.name);
         return Err(SqlError::new(1109, "42S02", text));
     };
+    if let Some(view) = source.view.as_ref().filter(|v| v.joined.is_some()) {
+        return Err(join_view_delete(&view.database, &view.name));
+    }
     let Origin::Stored(table) = &source.origin else {
         let text = format!(
             "The target table {} of the DELETE is not updatable",
@@ -155,7 +216,12 @@ fn plan_change(
             Privileges::SELECT.with(Privileges::DELETE),
         ),
     };
-    let mut from = bind_from(tables, cx)?;
+    let merging = if has_outer_join(tables) {
+        ViewMerging::Plain
+    } else {
+        ViewMerging::Joined
+    };
+    let mut from = bind_from(tables, &PlanCx { merging, ..*cx })?;
     let mut targets = targets(&from)?;
     for target in &targets {
         let source = from.scope.sources.get(target.slot);
@@ -191,6 +257,21 @@ fn plan_change(
         input,
         ignore,
         check: None,
+    })
+}
+
+/// Whether an outer join sets columns of a table to NULL: the computed columns of a view would not
+/// become NULL with them.
+fn has_outer_join(tables: &[TableRef<'_>]) -> bool {
+    let of_factor = |factor: &TableFactor<'_>| match factor {
+        TableFactor::Nested(tables) => has_outer_join(tables),
+        _ => false,
+    };
+    tables.iter().any(|table| {
+        let mut joins = table.joins.iter();
+        of_factor(&table.first)
+            || joins
+                .any(|j| matches!(j.kind, JoinKind::Left | JoinKind::Right) || of_factor(&j.right))
     })
 }
 

@@ -21,7 +21,7 @@ pub fn plan_statement(statement: &Statement<'_>, cx: &PlanCx<'_>) -> Result<Opti
         Statement::Query(query) if query.into.is_none() => Plan::Select(plan_query(query, cx)?),
         Statement::Insert(insert) => Plan::Insert(insert::plan_insert(insert, cx)?),
         Statement::LoadData(load) => Plan::Insert(load::plan_load(load, cx)?),
-        Statement::Update(update) if dml::of_one_table(update) => {
+        Statement::Update(update) if dml::of_one_table(update, cx) => {
             Plan::Change(dml::plan_update(update, cx)?)
         }
         Statement::Update(update) => Plan::Change(multi::plan_update(update, cx)?),

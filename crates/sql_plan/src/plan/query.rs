@@ -3,7 +3,9 @@
 //! A query of more than one SELECT becomes a [`Derived`] under a plain `SELECT *`, which has the
 //! ORDER BY and LIMIT of the whole.
 
-use super::derived::{CteEntry, Derived, SetOperation, SetTerm, TableOperator, materialized};
+use super::derived::{
+    CteEntry, Derived, References, SetOperation, SetTerm, TableOperator, materialized,
+};
 use super::from::From;
 use super::recursive::recursive;
 use super::select::{Clauses, PlanCx, expand_star, finish, plan_select, plan_table};
@@ -24,7 +26,9 @@ use std::sync::Arc;
 pub fn plan_query(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
     crate::bind::check_stack()?;
     if query.into.is_some() {
-        return Err(SqlError::not_supported("SELECT ... INTO"));
+        let text = "Misplaced INTO clause, INTO is not allowed inside subqueries, and must be \
+                    placed at end of UNION clauses.";
+        return Err(SqlError::new(3954, "HY000", text));
     }
     with_ctes(query.with, cx, |cx| plan_body(query, cx))
 }
@@ -72,6 +76,7 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
                 columns,
                 free,
                 is_shared: false,
+                references: References::default(),
             };
             let mut plan = select_all_from(derived, shown, query, cx)?;
             // SQL_CALC_FOUND_ROWS of the first operand applies to the whole.
@@ -104,6 +109,7 @@ pub(super) fn plan_lateral<T>(
         outer: Some(&enclosing),
         is_nested: true,
         depth: cx.depth + 1,
+        merging: super::views::ViewMerging::Plain,
         ..*cx
     })?;
     Ok((planned, enclosing.free.into_inner()))
@@ -296,6 +302,7 @@ fn values_table(mut rows: Vec<Vec<Expr>>, free: Vec<FreeRef>, cx: &PlanCx<'_>) -
         columns,
         free,
         is_shared: false,
+        references: References::default(),
     })
 }
 

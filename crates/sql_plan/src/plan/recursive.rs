@@ -5,7 +5,7 @@
 //! seed and determine the columns; then the others are planned again.
 
 use super::QueryPlan;
-use super::derived::{CteEntry, Derived, Recursive, TableOperator, working_table};
+use super::derived::{CteEntry, Derived, Recursive, References, TableOperator, working_table};
 use super::query::{
     body_only, columns_of, convert_item, name_columns, plan_cte, plan_nested, plan_query,
 };
@@ -79,6 +79,7 @@ pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> R
         columns,
         free,
         is_shared: true,
+        references: References::default(),
     })
 }
 

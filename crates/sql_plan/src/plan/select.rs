@@ -123,7 +123,14 @@ fn bind_items(
     let has_subquery = |item: &SelectItem<'_>| matches!(item, SelectItem::Expr { expr, .. } if expr.has_subquery());
     let has_subquery = select.items.iter().any(has_subquery);
     let mut preceding: Vec<(String, Expr)> = Vec::new();
-    for item in select.items {
+    let aliases = select.items.iter().map(|item| match item {
+        SelectItem::Expr {
+            alias: Some(alias), ..
+        } => alias.name,
+        _ => "",
+    });
+    let aliases: Vec<&str> = aliases.collect();
+    for (at, item) in select.items.iter().enumerate() {
         match item {
             SelectItem::Wildcard => {
                 if from.scope.sources.is_empty() {
@@ -137,6 +144,7 @@ fn bind_items(
                 binder.aggregates = Some(aggregates);
                 binder.windows_allowed = true;
                 binder.preceding_aliases = Some(&preceding);
+                binder.later_aliases = aliases.get(at..).unwrap_or_default();
                 let bound = binder.expr(expr)?;
                 if let (Some(alias), true) = (alias, has_subquery) {
                     preceding.push((alias.name.to_owned(), bound.clone()));

@@ -72,8 +72,8 @@ fn limited<'e>(
     let over = only_window(window)?;
     let whole = plan.root.limit().is_none() && plan.root.distinct().is_none();
     // Readers of a common table expression share its rows, which would be computed once more for
-    // this one. Owners are the entry of the expression, this source, and readers bound so far.
-    let is_shared = Arc::strong_count(derived) > 2;
+    // this one. Only readers bound so far are known.
+    let is_shared = derived.references.are_several();
     if !whole || is_shared || plan.locks() || !plan.is_fixed() {
         return None;
     }

@@ -200,7 +200,12 @@ impl Uses {
             };
             let columns = columns.clone();
             if let Some(used) = list.get_mut(beneath) {
-                for (column, bits) in columns.into_iter().enumerate() {
+                // Computed columns of a view have positions behind those of the table.
+                let width = match &used.object {
+                    Object::Table(table) => table.columns.len(),
+                    _ => usize::MAX,
+                };
+                for (column, bits) in columns.into_iter().enumerate().take(width) {
                     used.note(column, bits);
                 }
             }

@@ -18,7 +18,7 @@ use super::from::bind_from;
 use super::query::{columns_of, cte_entries, derived_source, plan_nested, plan_query};
 use super::select::{PlanCx, split_conjuncts};
 use super::uses::Object;
-use crate::bind::{BindEnv, MergedView, Scope, Source};
+use crate::bind::{BindEnv, MergedView, Scope, ScopeColumn, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, ExprKind};
 use crate::parse::ast::{
@@ -30,6 +30,18 @@ use bumpalo::Bump;
 use porpoise_rows::catalog::{CheckOption, View};
 use porpoise_types::SqlMode;
 use std::sync::Arc;
+
+/// The views that are merged into a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ViewMerging {
+    /// Those that show plain columns of one table: the view of a query.
+    Plain,
+    /// Those with computed columns and of several tables, too: the statement changes rows of tables
+    /// that are joined.
+    Joined,
+    /// Those with subqueries, too: the statement changes rows of one table.
+    OneTable,
+}
 
 /// A view that is being bound, within those around it.
 #[derive(Debug)]
@@ -76,13 +88,14 @@ fn invalid_view_error(error: SqlError, view: &View) -> SqlError {
     }
 }
 
-/// The rows of a view under its name or another; `at` is its position among the uses.
-pub(super) fn source(
-    view: &Arc<View>,
-    alias: Option<&str>,
+/// Passes the query of a view to `bind`, with the context that the query is bound in; `at` is the view's
+/// position among the uses.
+fn within_view<T>(
+    view: &View,
     at: usize,
     cx: &PlanCx<'_>,
-) -> Result<Source> {
+    bind: impl FnOnce(&Query<'_>, &PlanCx<'_>) -> Result<T>,
+) -> Result<T> {
     crate::bind::check_stack()?;
     let mut frame = cx.view;
     while let Some(around) = frame {
@@ -100,7 +113,6 @@ pub(super) fn source(
         at,
         up: cx.view,
     };
-    let arena = Bump::new();
     let env = BindEnv {
         mode: SqlMode::default(),
         collation: cx.env.collation,
@@ -117,15 +129,25 @@ pub(super) fn source(
         view: Some(&frame),
         ..*cx
     };
-    let mut source =
-        bind_view(view, alias, &arena, &within).map_err(|e| invalid_view_error(e, view))?;
-    let columns = source.columns.iter().map(|c| c.name.clone());
-    let object = Object::View {
-        columns: columns.collect(),
-        definer: (!view.invoker).then(|| view.definer.clone()),
+    let arena = Bump::new();
+    let parsed = parse_one(&arena, view.query.as_bytes(), 0, &ParseOptions::default());
+    let bound = match parsed.as_ref().map(|p| &p.statement) {
+        Ok(Statement::Query(query)) => bind(query, &within),
+        _ => Err(invalid(view)),
     };
-    cx.reads.uses.note_object(at, object);
-    cx.reads.uses.note_merged(at, source.use_index);
+    bound.map_err(|e| invalid_view_error(e, view))
+}
+
+/// The rows of a view under its name or another; `at` is its position among the uses.
+pub(super) fn source(
+    view: &Arc<View>,
+    alias: Option<&str>,
+    at: usize,
+    cx: &PlanCx<'_>,
+) -> Result<Source> {
+    let bind = |query: &Query<'_>, within: &PlanCx<'_>| bind_view(view, alias, query, within);
+    let mut source = within_view(view, at, cx, bind)?;
+    note_view(view, at, &source, source.use_index, cx);
     source.use_index = Some(at);
     source.alias = alias.unwrap_or(&view.name).to_owned();
     if alias.is_none() {
@@ -134,13 +156,23 @@ pub(super) fn source(
     Ok(source)
 }
 
-fn bind_view(view: &View, alias: Option<&str>, arena: &Bump, cx: &PlanCx<'_>) -> Result<Source> {
-    let text = view.query.as_bytes();
-    let parsed = parse_one(arena, text, 0, &ParseOptions::default());
-    let parsed = parsed.map_err(|_| invalid(view))?;
-    let Statement::Query(query) = &parsed.statement else {
-        return Err(invalid(view));
+/// Records a view and the use beneath it, whose rows it shows.
+fn note_view(view: &View, at: usize, source: &Source, beneath: Option<usize>, cx: &PlanCx<'_>) {
+    let columns = source.columns.iter().map(|c| c.name.clone());
+    let object = Object::View {
+        columns: columns.collect(),
+        definer: (!view.invoker).then(|| view.definer.clone()),
     };
+    cx.reads.uses.note_object(at, object);
+    cx.reads.uses.note_merged(at, beneath);
+}
+
+fn bind_view(
+    view: &View,
+    alias: Option<&str>,
+    query: &Query<'_>,
+    cx: &PlanCx<'_>,
+) -> Result<Source> {
     if let Some(merged) = merge_view(view, query, cx)? {
         return Ok(merged);
     }
@@ -164,8 +196,8 @@ fn rename(columns: &mut [crate::bind::ScopeColumn], view: &View) -> Result<()> {
     Ok(())
 }
 
-/// The only table of a query that may be merged.
-fn only_table<'q, 'a>(query: &'q Query<'a>) -> Option<(&'q Select<'a>, &'q ast::TableSource<'a>)> {
+/// The SELECT of a query that may be merged: its rows are those of its tables that meet conditions.
+fn mergeable<'q, 'a>(query: &'q Query<'a>) -> Option<&'q Select<'a>> {
     let QueryBody::Select(select) = &query.body else {
         return None;
     };
@@ -179,15 +211,124 @@ fn only_table<'q, 'a>(query: &'q Query<'a>) -> Option<(&'q Select<'a>, &'q ast::
         && select.having.is_none()
         && select.windows.is_empty()
         && !select.rollup;
+    Some(*select).filter(|_| whole && plain)
+}
+
+/// The only table of a query that may be merged.
+fn only_table<'q, 'a>(query: &'q Query<'a>) -> Option<(&'q Select<'a>, &'q ast::TableSource<'a>)> {
+    let select = mergeable(query)?;
     match select.from {
         [
             TableRef {
                 first: TableFactor::Table(source),
                 joins: [],
             },
-        ] if whole && plain && source.partitions.is_empty() => Some((select, source)),
+        ] if source.partitions.is_empty() => Some((select, source)),
         _ => None,
     }
+}
+
+/// The SELECT of a view of several tables whose rows can be changed through it, or of a view over
+/// such a view.
+fn joined_tables<'q, 'a>(query: &'q Query<'a>, cx: &PlanCx<'_>) -> Option<&'q Select<'a>> {
+    let select = mergeable(query)?;
+    let joined = match select.from {
+        [] => false,
+        [
+            TableRef {
+                first: TableFactor::Table(named),
+                joins: [],
+            },
+        ] => {
+            let database = named.name.schema.map(|s| s.name);
+            let database = database.or(cx.env.database.as_deref()).unwrap_or_default();
+            let view = cx.catalog.view(database, named.name.name.name);
+            crate::bind::check_stack().is_ok() && view.is_some_and(|v| is_join_view(v, cx))
+        }
+        [TableRef { joins: [], .. }] => false,
+        _ => true,
+    };
+    joined.then_some(select)
+}
+
+/// Whether rows may be changed through a view of several tables, by the form of its query.
+pub(super) fn is_join_view(view: &View, cx: &PlanCx<'_>) -> bool {
+    let arena = Bump::new();
+    let parsed = parse_one(&arena, view.query.as_bytes(), 0, &ParseOptions::default());
+    let query = parsed.as_ref().map(|p| &p.statement);
+    let env = BindEnv {
+        database: Some(view.database.clone()),
+        ..cx.env.clone()
+    };
+    let within = PlanCx { env: &env, ..*cx };
+    match query {
+        Ok(Statement::Query(query)) if view.algorithm != "TEMPTABLE" => {
+            joined_tables(query, &within).is_some()
+        }
+        _ => false,
+    }
+}
+
+/// Passes the SELECT of a view of several tables to `bind`; `None` if no rows can be changed through the
+/// view, or `bind` finds so.
+pub(super) fn within_join_view<T>(
+    view: &View,
+    at: usize,
+    cx: &PlanCx<'_>,
+    bind: impl FnOnce(&Select<'_>, &PlanCx<'_>) -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    within_view(view, at, cx, |query, within| {
+        match joined_tables(query, within) {
+            Some(select) if view.algorithm != "TEMPTABLE" => bind(select, within),
+            _ => Ok(None),
+        }
+    })
+}
+
+/// The source that carries the columns of a view of several tables: its first table, whose own
+/// columns have no names any more. Expressions are over slots from that of the carrier.
+pub(super) fn carry_view(
+    view: &View,
+    at: usize,
+    alias: Option<&str>,
+    carrier: &mut Source,
+    (columns, check): (Vec<(String, Expr)>, Vec<Expr>),
+    cx: &PlanCx<'_>,
+) -> Result<()> {
+    let beneath = carrier.use_index;
+    let first_computed = carrier.columns.len();
+    let mut computed = Vec::with_capacity(columns.len());
+    for (position, (name, e)) in columns.into_iter().enumerate() {
+        let name = match view.columns.get(position) {
+            Some(given) => given.clone(),
+            None if view.columns.is_empty() => name,
+            None => return Err(invalid(view)),
+        };
+        carrier.columns.push(ScopeColumn {
+            name,
+            ty: e.ty.clone(),
+            nullable: e.nullable,
+        });
+        computed.push(e);
+    }
+    note_view(view, at, carrier, beneath, cx);
+    carrier.alias = alias.unwrap_or(&view.name).to_owned();
+    carrier.database = match alias {
+        Some(_) => String::new(),
+        None => view.database.clone(),
+    };
+    carrier.use_index = Some(at);
+    carrier.view = Some(Arc::new(MergedView {
+        database: view.database.clone(),
+        name: view.name.clone(),
+        base_columns: (first_computed..carrier.columns.len()).collect(),
+        first_computed,
+        computed,
+        joined: Some(beneath),
+        conditions: Vec::new(),
+        check,
+    }));
+    Ok(())
 }
 
 /// The view as a source of its base table, if it shows plain columns of a single table.
@@ -208,12 +349,28 @@ fn merge_view(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<
     };
     let beneath = base.view.clone();
     let mut columns = base.columns.clone();
-    for column in &mut columns {
-        column.name = String::new();
-    }
-    for (name, position) in &shown {
-        if let Some(column) = columns.get_mut(*position) {
-            column.name.clone_from(name);
+    columns.truncate(base.table().map_or(0, |table| table.columns.len()));
+    let first_computed = columns.len();
+    columns.iter_mut().for_each(|c| c.name.clear());
+    let mut computed = Vec::new();
+    let mut base_columns = Vec::with_capacity(shown.len());
+    for (name, column) in shown {
+        match column {
+            ViewColumn::Base(position) => {
+                if let Some(column) = columns.get_mut(position) {
+                    column.name = name;
+                }
+                base_columns.push(position);
+            }
+            ViewColumn::Computed(e) => {
+                base_columns.push(columns.len());
+                columns.push(ScopeColumn {
+                    name,
+                    ty: e.ty.clone(),
+                    nullable: e.nullable,
+                });
+                computed.push(e);
+            }
         }
     }
     let mut all = beneath
@@ -234,7 +391,10 @@ fn merge_view(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<
         view: Some(Arc::new(MergedView {
             database: view.database.clone(),
             name: view.name.clone(),
-            base_columns: shown.into_iter().map(|(_, position)| position).collect(),
+            base_columns,
+            first_computed,
+            computed,
+            joined: None,
             conditions: all,
             check,
         })),
@@ -242,10 +402,19 @@ fn merge_view(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<
     }))
 }
 
-/// Names and positions of the view's columns, and its conditions.
-type ViewColumns = (Vec<(String, usize)>, Vec<Expr>);
+/// A column of a merged view.
+enum ViewColumn {
+    /// A column of the table.
+    Base(usize),
+    /// An expression, or a column that the view shows already.
+    Computed(Expr),
+}
 
-/// The columns of a simple query as columns of its table; `None` if one is computed.
+/// Names and columns of a view, and its conditions.
+type ViewColumns = (Vec<(String, ViewColumn)>, Vec<Expr>);
+
+/// The columns of a simple query of one table; `None` if one is computed and such views are not
+/// merged.
 fn simple_columns(
     view: &View,
     select: &Select<'_>,
@@ -254,27 +423,33 @@ fn simple_columns(
 ) -> Result<Option<ViewColumns>> {
     let mut scope = Scope::default();
     scope.add(base.clone())?;
-    let mut shown: Vec<(String, usize)> = Vec::new();
+    let mut shown: Vec<(String, ViewColumn)> = Vec::new();
     for item in select.items {
         let SelectItem::Expr { expr, alias, .. } = item else {
             return Ok(None);
         };
         let ast::ExprKind::Column(named) = &expr.kind else {
-            return Ok(None);
+            let Some(column) = computed_column(expr, *alias, &scope, cx) else {
+                return Ok(None);
+            };
+            shown.push(column);
+            continue;
         };
         // Below a view, only the columns that the statement uses need privileges.
         let mut binder = cx.binder(&scope, "field list");
         binder.plan = None;
         let bound = binder.expr(expr)?;
-        let ExprKind::Column {
-            slot: 0, column, ..
-        } = bound.kind
-        else {
-            return Ok(None);
+        let again = |column: usize| {
+            let same = |c: &ViewColumn| matches!(c, ViewColumn::Base(at) if *at == column);
+            shown.iter().any(|(_, c)| same(c))
         };
-        if shown.iter().any(|(_, at)| *at == column) {
-            return Ok(None);
-        }
+        let column = match bound.kind {
+            ExprKind::Column {
+                slot: 0, column, ..
+            } if !again(column) => ViewColumn::Base(column),
+            _ if cx.merging == ViewMerging::Plain => return Ok(None),
+            _ => ViewColumn::Computed(cx.binder(&scope, "field list").expr(expr)?),
+        };
         let name = alias.map_or(named.name.name, |a| a.name);
         shown.push((name.to_owned(), column));
     }
@@ -288,16 +463,32 @@ fn simple_columns(
     }
     let mut conditions = Vec::new();
     if let Some(filter) = &select.filter {
-        if filter.has_subquery() {
+        let allowed = cx.merging == ViewMerging::OneTable;
+        if filter.has_subquery() && !allowed {
             return Ok(None);
         }
         let filter = cx.binder(&scope, "where clause").expr(filter)?;
-        if filter.has_subquery() {
+        if filter.has_subquery() && !allowed {
             return Ok(None);
         }
         split_conjuncts(filter, &mut conditions);
     }
     Ok(Some((shown, conditions)))
+}
+
+/// The name and expression of a computed column; `None` if such views are not merged, or the
+/// expression is that of a view which cannot be (an aggregate).
+fn computed_column(
+    expr: &ast::Expr<'_>,
+    alias: Option<Ident<'_>>,
+    scope: &Scope,
+    cx: &PlanCx<'_>,
+) -> Option<(String, ViewColumn)> {
+    let allowed = cx.merging == ViewMerging::OneTable
+        || cx.merging == ViewMerging::Joined && !expr.has_subquery();
+    let name = alias.filter(|_| allowed)?.name.to_owned();
+    let bound = cx.binder(scope, "field list").expr(expr).ok()?;
+    Some((name, ViewColumn::Computed(bound)))
 }
 
 /// The query of a view with an explicit select list: `*` is expanded, and computed columns get
@@ -422,13 +613,20 @@ pub fn describe(
     };
     let reads = super::select::NestedReads::default();
     let cx = PlanCx::new(catalog, &env, system, "", &reads);
-    let at = reads.uses.add(&view.database, &view.name, None);
-    let source = source(&Arc::new(view.clone()), None, at, &cx)?;
+    let view = Arc::new(view.clone());
+    let described = |merging| {
+        let at = reads.uses.add(&view.database, &view.name, None);
+        source(&view, None, at, &PlanCx { merging, ..cx })
+    };
+    let source = described(ViewMerging::Plain)?;
     let places = source.star_columns();
     let columns = places.iter().filter_map(|at| source.columns.get(*at));
+    let updatable = source.view.is_some()
+        || described(ViewMerging::OneTable)?.view.is_some()
+        || is_join_view(&view, &cx);
     Ok(ViewDescription {
         columns: columns.cloned().collect(),
-        updatable: source.view.is_some(),
+        updatable,
     })
 }
 

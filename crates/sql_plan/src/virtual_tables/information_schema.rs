@@ -90,6 +90,14 @@ pub(super) const INFORMATION_SCHEMA: &[VirtualTable] = &[
     entry("EVENTS", || columns_of(EVENTS)),
     entry("EVENT_FAILURES", || columns_of(EVENT_FAILURES)),
     entry("FILES", || columns_of(FILES)),
+    of_others("INNODB_FT_BEING_DELETED", || columns_of(INNODB_FT_DELETED)),
+    of_others("INNODB_FT_CONFIG", || columns_of(INNODB_FT_CONFIG)),
+    of_others("INNODB_FT_DEFAULT_STOPWORD", || {
+        columns_of(INNODB_FT_DEFAULT_STOPWORD)
+    }),
+    of_others("INNODB_FT_DELETED", || columns_of(INNODB_FT_DELETED)),
+    of_others("INNODB_FT_INDEX_CACHE", || columns_of(INNODB_FT_INDEX)),
+    of_others("INNODB_FT_INDEX_TABLE", || columns_of(INNODB_FT_INDEX)),
     entry("KEYWORDS", || columns_of(KEYWORDS)),
     entry("KEY_COLUMN_USAGE", || columns_of(KEY_COLUMN_USAGE)),
     of_others("LOCK_WAITS", || columns_of(&LOCK_WAITS.concat())),
@@ -593,6 +601,25 @@ const COLUMN_STATISTICS: &[(&str, T)] = &[
     ("TABLE_NAME", T::Name),
     ("COLUMN_NAME", T::Text(64)),
     ("HISTOGRAM", T::Long),
+];
+
+/// Columns of INNODB_FT_CONFIG.
+const INNODB_FT_CONFIG: &[(&str, T)] = &[("KEY", T::Text(193)), ("VALUE", T::Text(193))];
+
+/// Columns of INNODB_FT_DEFAULT_STOPWORD.
+const INNODB_FT_DEFAULT_STOPWORD: &[(&str, T)] = &[("value", T::Text(18))];
+
+/// Columns of INNODB_FT_DELETED and INNODB_FT_BEING_DELETED.
+const INNODB_FT_DELETED: &[(&str, T)] = &[("DOC_ID", T::BigUnsigned)];
+
+/// Columns of INNODB_FT_INDEX_TABLE and INNODB_FT_INDEX_CACHE.
+const INNODB_FT_INDEX: &[(&str, T)] = &[
+    ("WORD", T::Text(337)),
+    ("FIRST_DOC_ID", T::BigUnsigned),
+    ("LAST_DOC_ID", T::BigUnsigned),
+    ("DOC_COUNT", T::BigUnsigned),
+    ("DOC_ID", T::BigUnsigned),
+    ("POSITION", T::BigUnsigned),
 ];
 
 /// Columns of FILES.

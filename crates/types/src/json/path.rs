@@ -34,7 +34,7 @@ impl Index {
     }
 
     /// The position, if it does not depend on the array's length.
-    pub(super) fn from_start(self) -> Option<usize> {
+    pub(super) fn fixed_position(self) -> Option<usize> {
         (!self.from_last).then_some(self.number)
     }
 }

@@ -27,7 +27,7 @@ pub fn part<'t>(text: &'t [u8], path: &Path) -> Part<'t> {
     for step in &path.steps {
         let found = match step {
             Step::Member(name) => member(value, name.as_bytes()),
-            Step::Element(index) => match index.from_start() {
+            Step::Element(index) => match index.fixed_position() {
                 Some(number) => element(value, number),
                 None => Part::Unknown,
             },

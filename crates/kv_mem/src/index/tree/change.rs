@@ -12,7 +12,7 @@ use porpoise_base::sync::atomic::Ordering;
 use smallvec::SmallVec;
 
 /// An inner node on the writer's path, and the index of the child taken.
-struct Step<'g> {
+struct PathNode<'g> {
     node: &'g Node,
     child: usize,
     bounds: Bounds<'g>,
@@ -33,7 +33,7 @@ impl Leaf<'_> {
     }
 }
 
-type Path<'g> = SmallVec<[Step<'g>; 8]>;
+type Path<'g> = SmallVec<[PathNode<'g>; 8]>;
 
 impl WriteGuard<'_> {
     /// The writer's path to the leaf of a key.
@@ -43,7 +43,7 @@ impl WriteGuard<'_> {
         let mut bounds = (None, None);
         while !node.is_leaf() {
             let child = Target::Of(key).child(node, guard);
-            path.push(Step {
+            path.push(PathNode {
                 node,
                 child,
                 bounds,
@@ -315,8 +315,8 @@ unsafe fn split(
 ///
 /// # Safety
 /// The caller is the writer of the nodes' tree.
-unsafe fn merge(step: &Step<'_>, guard: &Guard) -> bool {
-    let Step {
+unsafe fn merge(step: &PathNode<'_>, guard: &Guard) -> bool {
+    let PathNode {
         node,
         child,
         bounds,

@@ -4,7 +4,7 @@ use crate::bytes::{Reader, Writer};
 use crate::definition::{
     CheckConstraint, Colocate, Column, ColumnDefault, ColumnId, Expression, FkAction, ForeignKey,
     FullText, Generated, GeneratedKind, Index, IndexKind, IndexPart, IndexState, LayoutDef,
-    TableDef, TableId, TableOptions,
+    TEXT_ENTRY_FORMAT_VERSION, TableDef, TableId, TableOptions,
 };
 use crate::error::{Error, Result};
 use porpoise_kv::{CounterId, SpaceId};
@@ -45,6 +45,7 @@ pub(super) fn write_table(w: &mut Writer, t: &TableDef) {
     write_placement(w, t);
     write_expressions(w, t);
     write_full_text(w, t);
+    write_invisible_columns(w, t);
 }
 
 fn write_expression(w: &mut Writer, e: &Expression) {
@@ -165,6 +166,9 @@ pub(super) fn read_table(r: &mut Reader<'_>, version: u8) -> Result<TableDef> {
     if version >= 7 {
         read_full_text(r, &mut table)?;
     }
+    if version >= 8 {
+        read_invisible_columns(r, &mut table)?;
+    }
     Ok(table)
 }
 
@@ -245,6 +249,7 @@ fn read_column(r: &mut Reader<'_>) -> Result<Column> {
         backfill: r.value()?,
         explicit_collation: r.bool()?,
         generated: None,
+        invisible: false,
     })
 }
 
@@ -320,7 +325,9 @@ fn write_full_text(w: &mut Writer, t: &TableDef) {
         });
         w.u32(settings.min_chars);
         w.u32(settings.max_chars);
-        w.bool(settings.stopwords.is_some());
+        // The first version of entries had a truth value here.
+        let version = settings.entry_version.saturating_sub(1);
+        w.u8(version << 1 | u8::from(settings.stopwords.is_some()));
         if let Some(words) = &settings.stopwords {
             w.list(words, |w, word| w.str(word));
         }
@@ -335,7 +342,14 @@ fn read_full_text(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
             size => TextParser::Ngrams(size),
         };
         let (min_chars, max_chars) = (r.u32()?, r.u32()?);
-        let stopwords = if r.bool()? {
+        let flags = r.u8()?;
+        let entry_version = (flags >> 1) + 1;
+        if entry_version > TEXT_ENTRY_FORMAT_VERSION {
+            return Err(Error::Corrupt(format!(
+                "entries of a FULLTEXT index are of format version {entry_version}; this server reads versions 1 to {TEXT_ENTRY_FORMAT_VERSION}"
+            )));
+        }
+        let stopwords = if flags & 1 == 1 {
             Some(r.list(|r| r.str())?)
         } else {
             None
@@ -345,6 +359,7 @@ fn read_full_text(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
             min_chars,
             max_chars,
             stopwords,
+            entry_version,
         };
         Ok((at, settings))
     })?;
@@ -357,6 +372,28 @@ fn read_full_text(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
     let is_inconsistent = |i: &Index| i.is_full_text() != i.full_text.is_some();
     if t.indexes.iter().any(is_inconsistent) {
         return Err(Error::corrupt("settings that do not suit an index"));
+    }
+    Ok(())
+}
+
+/// Positions of the INVISIBLE columns: since format 8.
+fn write_invisible_columns(w: &mut Writer, t: &TableDef) {
+    let columns = t.columns.iter().enumerate();
+    let invisible: Vec<usize> = columns
+        .filter(|(_, c)| c.invisible)
+        .map(|(at, _)| at)
+        .collect();
+    w.list(&invisible, |w, at| {
+        w.u32(u32::try_from(*at).unwrap_or(u32::MAX));
+    });
+}
+
+fn read_invisible_columns(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
+    for at in r.list(|r| Ok(r.u32()? as usize))? {
+        let Some(column) = t.columns.get_mut(at) else {
+            return Err(Error::corrupt("an INVISIBLE column that does not exist"));
+        };
+        column.invisible = true;
     }
     Ok(())
 }

@@ -78,6 +78,7 @@ pub(super) fn apply(
             _ => {}
         }
     }
+    set_visibility(before, &mut columns, ops)?;
     for (old, new) in plan.renamed.clone() {
         if !old.eq_ignore_ascii_case(&new) {
             checks::check_column_removal(&mut plan.table, &columns, &old, false)?;
@@ -93,6 +94,20 @@ pub(super) fn apply(
     set_columns(plan, columns);
     check_key_types(&plan.table)?;
     Ok(ops)
+}
+
+/// Applies SET VISIBLE and SET INVISIBLE.
+fn set_visibility(before: &Table, columns: &mut [Column], ops: &[AlterOp]) -> Result<()> {
+    for op in ops {
+        let AlterOp::SetColumnVisible(name, visible) = op else {
+            continue;
+        };
+        let id = existing_column(before, columns, name)?;
+        if let Some(column) = find_by_id(columns, id) {
+            column.invisible = !visible;
+        }
+    }
+    Ok(())
 }
 
 /// The columns of a table without the hidden ones of dropped indexes.
@@ -472,6 +487,7 @@ fn check_names(columns: &[Column]) -> Result<()> {
     if columns.is_empty() {
         return Err(errors::all_columns_dropped());
     }
+    specs::check_visible(columns)?;
     if columns.len() > specs::MAX_COLUMNS {
         return Err(errors::too_many_columns());
     }

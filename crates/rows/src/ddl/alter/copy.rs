@@ -14,6 +14,7 @@
 use super::fill;
 use crate::autoinc::{column_max, column_value};
 use crate::db::Db;
+use crate::ddl::text_build::TextBuild;
 use crate::ddl::{DdlCx, errors};
 use crate::definition::{ColumnDefault, ColumnId, IndexKind};
 use crate::error::{Error, Result};
@@ -80,6 +81,8 @@ struct Copy<'a> {
     rows: u64,
     /// The expressions of the new definition, if it has any, and their context.
     expressions: Option<(Arc<dyn RowExpressions>, RowContext)>,
+    /// Builds of FULLTEXT indexes, by position of the index.
+    text_builds: Vec<Option<TextBuild<'a>>>,
 }
 
 fn sources(before: &Table, after: &Table) -> Vec<Source> {
@@ -209,18 +212,16 @@ impl Copy<'_> {
 }
 
 impl Db {
-    /// Copies all rows of `before` to `after`, with all index entries, and raises the counter above
-    /// generated ids. Columns are the same if they have the same id. Returns the number of rows.
-    pub(in crate::ddl) fn copy_rows(
-        &self,
+    fn begin_copy<'a>(
+        &'a self,
         cx: &DdlCx<'_>,
-        before: &Table,
-        after: &Table,
+        before: &'a Table,
+        after: &'a Table,
         options: CopyOptions,
-        cast: &mut CastCx<'_>,
-    ) -> Result<u64> {
+        cast: &CastCx<'_>,
+    ) -> Result<Copy<'a>> {
         let position = |id: ColumnId| after.columns.iter().position(|c| c.id == id);
-        let mut copy = Copy {
+        Ok(Copy {
             before,
             after,
             sources: sources(before, after),
@@ -234,7 +235,27 @@ impl Db {
             } else {
                 None
             },
-        };
+            text_builds: {
+                let build = |(position, index)| {
+                    let text_index = after.text_index(position)?;
+                    TextBuild::new(self.engine().as_ref(), text_index, index)
+                };
+                after.indexes.iter().enumerate().map(build).collect()
+            },
+        })
+    }
+
+    /// Copies all rows of `before` to `after`, with all index entries, and raises the counter above
+    /// generated ids. Columns are the same if they have the same id. Returns the number of rows.
+    pub(in crate::ddl) fn copy_rows(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        after: &Table,
+        options: CopyOptions,
+        cast: &mut CastCx<'_>,
+    ) -> Result<u64> {
+        let mut copy = self.begin_copy(cx, before, after, options, cast)?;
         let keeps_hidden = before.hidden_key && after.hidden_key && !options.rekeys_rows;
         self.for_each_batch(cx, before, |batch| {
             let mut hidden = 0;
@@ -266,7 +287,7 @@ impl Db {
                     expiry: row.expiry(),
                 };
                 after.partition_of_row(&values)?;
-                held += self.add_entries(after, n, &primary, &values, stamp, &mut entries)?;
+                held += self.add_entries(&mut copy, n, &primary, &values, stamp, &mut entries)?;
                 rows.push(values);
                 if held > BATCH_BYTES {
                     self.write_batch(&copy, &rows, &entries)?;
@@ -276,6 +297,9 @@ impl Db {
             }
             self.write_batch(&copy, &rows, &entries)
         })?;
+        for build in std::mem::take(&mut copy.text_builds).into_iter().flatten() {
+            build.finish()?;
+        }
         if copy.generated_column.is_some() {
             self.set_auto_increment(after, copy.next_id)?;
         }
@@ -284,13 +308,14 @@ impl Db {
 
     fn add_entries(
         &self,
-        table: &Table,
+        copy: &mut Copy<'_>,
         n: usize,
         primary: &[u8],
         values: &[Value],
         stamp: RowStamp,
         out: &mut Vec<Entry>,
     ) -> Result<usize> {
+        let table = copy.after;
         let before = out.len();
         let (heads, chunks) = overflow::new_chunks(self, table, primary, values)?;
         out.extend(chunks.into_iter().map(|(space, key, value)| Entry {
@@ -317,7 +342,11 @@ impl Db {
                 });
                 continue;
             }
-            let entries = table.whole_entries(position, values, primary)?;
+            if let Some(Some(build)) = copy.text_builds.get_mut(position) {
+                build.add_row(values, primary)?;
+                continue;
+            }
+            let entries = table.whole_entries(position, values, primary);
             out.extend(entries.into_iter().map(|entry| Entry {
                 space: table.space(position, &entry.key),
                 key: entry.key,

@@ -182,6 +182,7 @@ impl Sql {
                     row.map(|v| v.map(|v| String::from_utf8_lossy(v).into_owned()))
                         .collect(),
                 ),
+                Event::FileRequest(name) => panic!("asked for {name:?}"),
                 Event::Row(Row::Binary(_)) => panic!("a binary row to a text statement"),
                 Event::Columns(_) => answer.rows.clear(),
                 Event::Column(_) | Event::EndOfColumns => {}

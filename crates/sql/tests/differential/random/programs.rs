@@ -3,6 +3,10 @@
 //!
 //! Every loop has a bound, every cursor an order, and every statement of a body that changes rows
 //! names them by key or changes all that meet a condition, so that the outcome is determined.
+//!
+//! How often an operand is evaluated is not defined: MariaDB skips the second operand of a decimal sum whose
+//! first is NULL, and evaluates a condition with OR once more when it optimizes it. So a function that
+//! writes or may fail is called only as the whole value of SET and RETURN; others are called anywhere.
 //! Foreign key actions do not fire triggers, as in MariaDB and in MySQL before 9.7.
 
 use super::{describe, fail_if_any, seeds};
@@ -16,8 +20,8 @@ struct Programs {
     rng: fastrand::Rng,
     /// Procedures so far, by number of IN parameters; each has an OUT parameter behind them.
     procedures: Vec<usize>,
-    /// Functions so far; each has one parameter.
-    functions: usize,
+    /// Functions so far, and whether each writes or may fail; each has one parameter.
+    functions: Vec<bool>,
     /// Number given to the next label, variable or cursor.
     next: usize,
 }
@@ -46,7 +50,7 @@ impl Programs {
         Programs {
             rng: fastrand::Rng::with_seed(seed),
             procedures: Vec::new(),
-            functions: 0,
+            functions: Vec::new(),
             next: 0,
         }
     }
@@ -102,10 +106,10 @@ impl Programs {
             2 => format!("IFNULL({a}, {b})"),
             3 => format!("IF({}, {a}, {b})", self.condition(scope, depth - 1)),
             4 => format!("GREATEST({a}, {b})"),
-            5 if scope.depth < 3 && self.functions > 0 => {
-                let n = self.rng.usize(0..self.functions);
-                format!("f{n}({a})")
-            }
+            5 if scope.depth < 3 => match self.function_call(&a, false) {
+                Some(call) => call,
+                None => format!("({b} + {a})"),
+            },
             6 if scope.tables.contains(&"parent") => {
                 format!(
                     "(SELECT MAX(a) FROM parent WHERE id < {})",
@@ -114,6 +118,17 @@ impl Programs {
             }
             _ => format!("({a} + {b})"),
         }
+    }
+
+    /// A call of a function; `writes`: of any, also of those that write.
+    fn function_call(&mut self, argument: &str, writes: bool) -> Option<String> {
+        let callable = |n: &usize| writes || !self.functions[*n];
+        let callable: Vec<usize> = (0..self.functions.len()).filter(callable).collect();
+        if callable.is_empty() {
+            return None;
+        }
+        let n = self.pick(&callable);
+        Some(format!("f{n}({argument})"))
     }
 
     fn condition(&mut self, scope: &Scope, depth: usize) -> String {
@@ -195,6 +210,11 @@ impl Programs {
         let value = self.int(scope, 2);
         match self.rng.u8(0..12) {
             0..=3 if !scope.assigned.is_empty() => {
+                let called = match self.rng.u8(0..3) {
+                    0 if scope.depth < 3 => self.function_call(&value, true),
+                    _ => None,
+                };
+                let value = called.unwrap_or(value);
                 format!("SET {} = {value};", self.pick(&scope.assigned))
             }
             4 if !scope.assigned.is_empty() && scope.tables.contains(&"parent") => {
@@ -347,8 +367,19 @@ impl Programs {
         };
         let body = self.block(&scope);
         let value = self.int(&scope, 2);
-        let n = self.functions;
-        self.functions += 1;
+        let value = match self.rng.u8(0..3) {
+            0 => self.function_call(&value, true).unwrap_or(value),
+            _ => value,
+        };
+        let n = self.functions.len();
+        let calls_writer = |(n, writes): (usize, &bool)| {
+            *writes && (body.contains(&format!("f{n}(")) || value.contains(&format!("f{n}(")))
+        };
+        // An error is as visible as a row that is written.
+        let effects = ["INSERT INTO", "SIGNAL", "CASE", "TINYINT", "DECIMAL"];
+        let writes = effects.iter().any(|effect| body.contains(effect))
+            || self.functions.iter().enumerate().any(calls_writer);
+        self.functions.push(writes);
         format!(
             "CREATE FUNCTION f{n}(x INT) RETURNS INT DETERMINISTIC \
              BEGIN {body} RETURN {value}; END"

@@ -10,9 +10,9 @@ use super::extreme::replaces_extreme;
 use super::numbers::AggregateInput;
 use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
+use crate::exec::ExecResult;
 use crate::exec::sort::order_keys;
 use crate::exec::state::{States, size_of_row};
-use crate::exec::{ExecError, ExecResult};
 use crate::expr::BitOp;
 use crate::expr::convert;
 use crate::expr::eval::{Env, EvalCx, Slot, eval};
@@ -363,6 +363,16 @@ impl Accumulator {
 
     /// The result so far.
     pub(in crate::exec) fn result(&self, aggregate: &Aggregate, env: &Env) -> ExecResult<Value> {
+        match self.state {
+            State::Count(n) => return Ok(Value::Int(n)),
+            State::ScaledInteger { count: 0, .. } => return Ok(Value::Null),
+            State::ScaledInteger { sum, scale, count } => {
+                let range = |_| SqlError::out_of_range("DECIMAL", "sum");
+                let sum = Decimal::from_i128(sum, scale).map_err(range)?;
+                return sum_or_mean(aggregate, sum, count, env);
+            }
+            _ => {}
+        }
         let copy = Accumulator {
             state: self.state.clone(),
             numeric_extreme: self.numeric_extreme,
@@ -373,7 +383,6 @@ impl Accumulator {
 
     /// The result.
     pub(super) fn finish(self, aggregate: &Aggregate, env: &Env) -> ExecResult<Value> {
-        let range = |_| ExecError::Error(SqlError::out_of_range("DECIMAL", "avg"));
         let state = match self.state {
             State::ScaledInteger { sum, scale, count } => decimal_sum(sum, scale, count)?,
             State::Extreme(value) => {
@@ -409,19 +418,25 @@ impl Accumulator {
                     sum: Some(sum),
                     count,
                 },
-                AggregateKind::Avg,
-            ) => {
-                let count = Decimal::from_u64(count);
-                let mean = sum.div(count, env.div_precision).map_err(range)?;
-                let rounded = mean
-                    .map(|m| m.round(aggregate.ty.decimals))
-                    .transpose()
-                    .map_err(range)?;
-                rounded.map_or(Value::Null, Value::Decimal)
-            }
-            (State::Exact { sum: Some(sum), .. }, _) => Value::Decimal(sum),
+                _,
+            ) => sum_or_mean(aggregate, sum, count, env)?,
         })
     }
+}
+
+/// The result of SUM or AVG.
+fn sum_or_mean(aggregate: &Aggregate, sum: Decimal, count: u64, env: &Env) -> ExecResult<Value> {
+    if aggregate.kind != AggregateKind::Avg {
+        return Ok(Value::Decimal(sum));
+    }
+    let range = |_| SqlError::out_of_range("DECIMAL", "avg");
+    let count = Decimal::from_u64(count);
+    let mean = sum.div(count, env.div_precision).map_err(range)?;
+    let rounded = mean
+        .map(|m| m.round(aggregate.ty.decimals))
+        .transpose()
+        .map_err(range)?;
+    Ok(rounded.map_or(Value::Null, Value::Decimal))
 }
 
 /// A number as an integer and its scale, if it is small enough.

@@ -19,7 +19,8 @@
 //! *Partitions by sort key.* Memcomparable sort keys stay with the records of a sort. The keys of a
 //! partition and of its peers are beginnings of them ([`SortedKey`]), so that the windows of the pass
 //! compare bytes and evaluate nothing. A window behind one that buffers partitions, and one whose keys
-//! are stored as values, evaluates its keys again.
+//! are stored as values, evaluates its keys again; if neither is in the first pass, nor a frame that is
+//! computed from a key, its keys are evaluated over the row and are no inputs.
 //!
 //! *Values stay encoded.* An argument of a function is an input of a record, whose encoding is copied
 //! into the result, or decoded where an aggregate or a comparison needs its value.
@@ -50,12 +51,12 @@ use super::spill::sorter::Sorter;
 use super::state::States;
 use super::{Exec, ExecResult};
 use crate::bind::OrderKey;
-use crate::bind::window::{Window as BoundWindow, WindowCall};
+use crate::bind::window::{FrameBound, Window as BoundWindow, WindowCall};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, ExprKind, Load};
 use crate::plan::QueryPlan;
-use crate::plan::physical::Window;
+use crate::plan::physical::{Window, WindowPass};
 use bumpalo::Bump;
 use calls::Evaluator;
 use frame::Frames;
@@ -153,6 +154,8 @@ struct RowAt {
 struct Layout<'p> {
     /// The values that a record starts with.
     inputs: Vec<&'p Expr>,
+    /// Whether the first sort evaluates its keys over rows, not over records.
+    sorts_rows: bool,
     passes: Vec<Pass<'p>>,
 }
 
@@ -188,10 +191,15 @@ impl<'p> Layout<'p> {
                 coercibility: e.coercibility,
             }
         };
+        let sorts_rows = operator.passes.first().is_some_and(compares_only_keys);
         let mut passes = Vec::with_capacity(operator.passes.len());
-        for pass in &operator.passes {
+        for (at, pass) in operator.passes.iter().enumerate() {
             let keys = pass.sort.iter().map(|key| OrderKey {
-                expr: column(&key.expr),
+                expr: if at == 0 && sorts_rows {
+                    key.expr.clone()
+                } else {
+                    column(&key.expr)
+                },
                 desc: key.desc,
             });
             let sort: Vec<OrderKey> = keys.collect();
@@ -222,8 +230,24 @@ impl<'p> Layout<'p> {
                 windows,
             });
         }
-        Layout { inputs, passes }
+        Layout {
+            inputs,
+            sorts_rows,
+            passes,
+        }
     }
+}
+
+/// Whether the windows of a pass need its sort keys only as bytes.
+fn compares_only_keys(pass: &WindowPass) -> bool {
+    let is_computed =
+        |bound: &FrameBound| matches!(bound, FrameBound::Offset { limit: Some(_), .. });
+    let mut frames = pass.windows.iter().map(|planned| &planned.window.frame);
+    let behind_buffers = pass.windows.iter().rev().skip(1).any(|w| !w.streams());
+    !pass.sort.is_empty()
+        && SortKeys::new(&pass.sort).are_memcomparable()
+        && !behind_buffers
+        && !frames.any(|f| is_computed(&f.start) || is_computed(&f.end))
 }
 
 impl Over<'_> {
@@ -373,9 +397,28 @@ fn finish(
     Ok(spilled)
 }
 
-impl SortStage<'_> {
+impl<'p> SortStage<'p> {
     /// Takes the next record.
     fn push(&mut self, record: &[u8], work: Work<'_>) -> ExecResult<()> {
+        if self.keys.are_memcomparable() {
+            let value_of = |own: &OrderKey| Ok(input(record, input_of(&own.expr)));
+            return self.add(record, value_of, work.states);
+        }
+        let SortStage {
+            keys, sorter, key, ..
+        } = self;
+        key.clear();
+        work.on(record, |row, cx| keys.append(row, cx, key))?;
+        Ok(sorter.add(key, record, work.states)?)
+    }
+
+    /// Adds a record with the values of its memcomparable keys.
+    fn add<'v>(
+        &mut self,
+        record: &[u8],
+        mut value_of: impl FnMut(&'p OrderKey) -> ExecResult<ValueRef<'v>>,
+        states: &States,
+    ) -> ExecResult<()> {
         let SortStage {
             keys,
             cuts,
@@ -384,10 +427,6 @@ impl SortStage<'_> {
             value,
         } = self;
         key.clear();
-        if !keys.are_memcomparable() {
-            work.on(record, |row, cx| keys.append(row, cx, key))?;
-            return Ok(sorter.add(key, record, work.states)?);
-        }
         value.clear();
         let mut cuts = cuts.iter().peekable();
         let mut note_cut = |appended: usize, key: &[u8], value: &mut Vec<u8>| {
@@ -398,11 +437,11 @@ impl SortStage<'_> {
         };
         note_cut(0, key, value);
         for (at, own) in keys.keys().iter().enumerate() {
-            keys.append_value(at, input(record, input_of(&own.expr)), key);
+            keys.append_value(at, value_of(own)?, key);
             note_cut(at + 1, key, value);
         }
         value.extend_from_slice(record);
-        Ok(sorter.add(key, value, work.states)?)
+        Ok(sorter.add(key, value, states)?)
     }
 
     /// Passes the sorted records on. Returns number and bytes of the runs in files.
@@ -681,7 +720,13 @@ pub(super) fn run(
             let value = cx.aggregates.get(at).copied();
             rowstore::write(value.unwrap_or(ValueRef::Null), &mut record);
         }
-        push(&mut stages, &record, None, cx, &mut output)
+        match stages.first_mut() {
+            Some(Stage::Sort(sort)) if layout.sorts_rows => {
+                sort.add(&record, |key| Ok(eval(&key.expr, row, cx)?), output.states)?;
+                Ok(true)
+            }
+            _ => push(&mut stages, &record, None, cx, &mut output),
+        }
     };
     rows::run(plan, &operator.input, Demand::ALL, exec, &mut add)?;
     let spilled = finish(&mut stages, &cx_of(exec, &arena), &mut output)?;

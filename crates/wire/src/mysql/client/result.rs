@@ -8,6 +8,7 @@ use porpoise_types::ValueRef;
 
 use super::super::capability::{Capabilities, Status};
 use super::super::cursor::Cursor;
+use super::super::local_file;
 use super::super::params::read_value;
 
 /// An error packet's contents.
@@ -199,6 +200,9 @@ pub enum Event<'a, 'r> {
     Ok(OkReply<'a>),
     /// A statement failed.
     Error(ServerError),
+    /// The server asks for the file of this name, for LOAD DATA LOCAL. Its packets are sent before the next
+    /// payload is read.
+    FileRequest(&'a [u8]),
     /// Start of a result set with this number of columns.
     Columns(usize),
     /// Definition of a column.
@@ -276,6 +280,7 @@ impl ResultReader {
                 self.end(ok.status);
                 Some(Event::Ok(ok))
             }
+            State::Start if head == local_file::REQUEST => Some(Event::FileRequest(rest)),
             State::Start => {
                 let mut cursor = Cursor::new(payload);
                 let columns = usize::try_from(cursor.lenenc()?).ok()?;

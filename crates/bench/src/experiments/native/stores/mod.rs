@@ -150,6 +150,7 @@ fn column(name: &str, ty: ColumnType) -> ColumnSpec {
         comment: String::new(),
         explicit_collation: false,
         generated: None,
+        invisible: false,
     }
 }
 

@@ -1,7 +1,4 @@
-//! Functions that need the session: LOAD_FILE() and ROLES_GRAPHML().
-//!
-//! Expressions call them as they call stored functions ([`porpoise_sql_expr::expr::stored`]): through
-//! the host of the statement, under a name without a database.
+//! Built-in functions that need the session ([`BuiltIn`]): LOAD_FILE() and ROLES_GRAPHML().
 
 use super::SqlSession;
 use super::load::file_directory;
@@ -9,7 +6,7 @@ use crate::context::StatementContext;
 use porpoise_access::{AccessData, Account, AuthId, Privileges};
 use porpoise_base::blocking::blocking;
 use porpoise_base::statement_file::open_within;
-use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::expr::stored::BuiltIn;
 use porpoise_types::{ColumnType, Level, Value, Warning};
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -18,17 +15,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 impl SqlSession {
-    /// Evaluates a function of the host.
-    pub(super) fn run_host_function(
-        &self,
-        name: &str,
-        args: Vec<(Value, ColumnType)>,
-    ) -> Result<Value> {
-        match (name, args.into_iter().next()) {
-            ("LOAD_FILE", Some((Value::Bytes(name), _))) => Ok(load_file(&self.cx, &name)),
-            ("LOAD_FILE", _) => Ok(Value::Null),
-            ("ROLES_GRAPHML", _) => Ok(Value::Bytes(roles_graphml(&self.cx).into_bytes())),
-            _ => Err(SqlError::internal("an unknown function of the host")),
+    /// Evaluates a built-in function.
+    pub(super) fn run_built_in(&self, function: BuiltIn, args: Vec<(Value, ColumnType)>) -> Value {
+        match (function, args.into_iter().next()) {
+            (BuiltIn::LoadFile, Some((Value::Bytes(name), _))) => load_file(&self.cx, &name),
+            (BuiltIn::LoadFile, _) => Value::Null,
+            (BuiltIn::RolesGraphml, _) => Value::Bytes(roles_graphml(&self.cx).into_bytes()),
         }
     }
 }

@@ -1,0 +1,375 @@
+//! `porpoise restore`: builds a data directory from a backup and the archived log.
+//!
+//! The directory is built beside the place where it is wanted, as `.NAME.restoring`, and renamed when it
+//! is complete and on disk. So a restore that was interrupted leaves nothing that a server would start
+//! from, and the next one begins again.
+//!
+//! Point in time: the log is cut behind a record. A commit is one record, so every commit is in the
+//! result completely or not at all.
+
+use super::progress::Bar;
+use crate::config::StartError;
+use crate::engine::STORE;
+use porpoise_backup::{Backup, BackupFile, Chain, Error, Group, Repository};
+use porpoise_base::base64;
+use porpoise_base::disk::{self, lock_directory};
+use porpoise_kv_mem::{LogGroup, StoreBuilder, records_until};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The point to which a store is restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// The end of the archived log.
+    End,
+    /// The state of the chosen backup.
+    Backup,
+    /// All commits up to a time, in microseconds since 1970 UTC.
+    Time(u64),
+    /// All commits whose records end at or before a position.
+    Position(u64),
+}
+
+/// What is restored, and to where.
+pub struct Restoring<'a> {
+    /// Repository of the backup.
+    pub backups: &'a Repository,
+    /// Repository of the archived log, if it is another one.
+    pub archive: Option<&'a Repository>,
+    /// The backup; `None` for the newest one that is not behind the point.
+    pub number: Option<u64>,
+    /// The point.
+    pub until: Until,
+    /// The new data directory.
+    pub data_dir: &'a Path,
+    /// Whether progress is not reported.
+    pub quiet: bool,
+}
+
+/// Result of a restore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Number of the backup.
+    pub number: u64,
+    /// Position at which the log ends.
+    pub position: u64,
+    /// Time of the last group of the log; 0 if there is none.
+    pub time: u64,
+    /// Whether there is archived log behind a gap, which cannot be restored.
+    pub has_gap: bool,
+}
+
+impl From<Error> for StartError {
+    fn from(error: Error) -> StartError {
+        match error {
+            Error::Refused(text) => StartError::usage(text),
+            error => StartError::failure(error.to_string()),
+        }
+    }
+}
+
+impl From<porpoise_kv::Error> for StartError {
+    fn from(error: porpoise_kv::Error) -> StartError {
+        StartError::failure(error.to_string())
+    }
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> StartError + '_ {
+    move |error| StartError::failure(format!("{}: {error}", path.display()))
+}
+
+impl Restoring<'_> {
+    /// Restores.
+    ///
+    /// # Errors
+    /// With exit status 2 if nothing was done: the directory exists, there is no such backup or
+    /// point; with 1 for damage and errors of files.
+    pub fn run(&self) -> Result<Restored, StartError> {
+        check_vacant(self.data_dir)?;
+        self.check_archive()?;
+        let backup = self.choose()?;
+        self.check_position(&backup)?;
+        let mut building = Building::begin(self.data_dir)?;
+        let store = building.path.join(STORE);
+        create_dir(&store)?;
+        let manifest = match &backup.manifest {
+            Some(text) => Some(base64::decode(text.as_bytes()).ok_or_else(|| {
+                StartError::failure(format!("backup {}: its manifest is damaged", backup.number))
+            })?),
+            None => None,
+        };
+        let mut builder = StoreBuilder::new(disk::real(), &store, manifest.as_deref())?;
+        let mut bar = Bar::new("restore", self.quiet);
+        let total = backup.bytes();
+        let mut done = 0;
+        for file in self.files(&backup, &builder)? {
+            let parts = (0..file.parts()).map(|number| {
+                let part = self.backups.get(&file.part(number))?;
+                done += part.len() as u64;
+                bar.show(done, total);
+                Ok::<_, StartError>(part)
+            });
+            let bytes = builder.put_file(&file.name, parts)?;
+            if bytes != file.bytes {
+                let text = format!("{}: it has {bytes} of {} bytes", file.name, file.bytes);
+                return Err(StartError::failure(text));
+            }
+        }
+        let time = self.put_log(&backup, &mut builder, &mut |bytes| {
+            done += bytes;
+            bar.show(done, total.max(done));
+        })?;
+        let position = builder.finish()?;
+        bar.end();
+        if position < backup.position {
+            return Err(StartError::failure(format!(
+                "the log of backup {} ends at position {position}; {} is needed: pieces are missing",
+                backup.number, backup.position
+            )));
+        }
+        building.finish(self.data_dir)?;
+        Ok(Restored {
+            number: backup.number,
+            position,
+            time,
+            has_gap: self.until == Until::End && self.last_archived()? > position,
+        })
+    }
+
+    /// Position after the last archived record, behind a gap or not.
+    fn last_archived(&self) -> Result<u64, StartError> {
+        let mut last = 0;
+        for repository in [Some(self.backups), self.archive].into_iter().flatten() {
+            let ends = repository.pieces()?.into_iter().map(|piece| piece.to);
+            last = ends.max().unwrap_or(0).max(last);
+        }
+        Ok(last)
+    }
+
+    /// The files of a backup, which must be those of its manifest.
+    fn files<'b>(
+        &self,
+        backup: &'b Backup,
+        builder: &StoreBuilder,
+    ) -> Result<&'b [BackupFile], StartError> {
+        let named = builder.files();
+        let listed = backup.files.iter().map(|f| (f.name.clone(), f.bytes));
+        if listed.eq(named) {
+            return Ok(&backup.files);
+        }
+        let text = format!(
+            "backup {}: its files are not those of its manifest",
+            backup.number
+        );
+        Err(StartError::failure(text))
+    }
+
+    /// Both repositories must be those of one store.
+    fn check_archive(&self) -> Result<(), StartError> {
+        let Some(archive) = self.archive else {
+            return Ok(());
+        };
+        let id = |repository: &Repository| -> Result<Option<String>, StartError> {
+            Ok(repository.identity()?.map(|identity| identity.store))
+        };
+        if id(archive)? == id(self.backups)? {
+            return Ok(());
+        }
+        Err(StartError::usage(format!(
+            "{} has the log of another store than {}",
+            archive.location(),
+            self.backups.location()
+        )))
+    }
+
+    /// The backup to begin with.
+    fn choose(&self) -> Result<Backup, StartError> {
+        let at = self.backups.location();
+        let is_before = |backup: &Backup| match self.until {
+            Until::Time(time) => backup.time <= time,
+            Until::Position(position) => backup.position <= position,
+            Until::End | Until::Backup => true,
+        };
+        let numbers = self.backups.numbers()?;
+        if let Some(number) = self.number {
+            if !numbers.contains(&number) {
+                return Err(StartError::usage(format!("{at} has no backup {number}")));
+            }
+            let backup = self.backups.backup(number)?;
+            if !is_before(&backup) {
+                let text = format!("backup {number} is newer than the point asked for");
+                return Err(StartError::usage(text));
+            }
+            return Ok(backup);
+        }
+        for number in numbers.iter().rev() {
+            let backup = self.backups.backup(*number)?;
+            if is_before(&backup) {
+                return Ok(backup);
+            }
+        }
+        Err(StartError::usage(if numbers.is_empty() {
+            format!("{at} contains no complete backup")
+        } else {
+            format!("all backups of {at} are newer than the point asked for")
+        }))
+    }
+
+    /// Writes the log from the backup's begin up to the point. Returns the time of the last group.
+    fn put_log(
+        &self,
+        backup: &Backup,
+        builder: &mut StoreBuilder,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64, StartError> {
+        let mut from = backup.log_from;
+        let mut time = 0;
+        for repository in [Some(self.backups), self.archive].into_iter().flatten() {
+            let mut chain = Chain::new(repository, from)?;
+            while let Some(group) = chain.next_group()? {
+                let Some(kept) = self.until_point(backup, group)? else {
+                    return Ok(time);
+                };
+                progress(kept.records.len() as u64);
+                time = kept.time;
+                builder.put_group(&kept)?;
+            }
+            from = chain.position();
+        }
+        Ok(time)
+    }
+
+    /// The part of a group that lies before the point; `None` if nothing does.
+    fn until_point(&self, backup: &Backup, group: Group) -> Result<Option<LogGroup>, StartError> {
+        let last = match self.until {
+            Until::End => u64::MAX,
+            Until::Backup => backup.position,
+            Until::Position(position) => position,
+            // A clock that was set back does not cut a backup short.
+            Until::Time(time) if group.time > time && group.end() > backup.position => {
+                return Ok(None);
+            }
+            Until::Time(_) => u64::MAX,
+        };
+        let mut kept = LogGroup {
+            start: group.start,
+            time: group.time,
+            records: group.records,
+        };
+        if kept.end() > last {
+            let len = records_until(&kept.records, kept.start, last)?;
+            kept.records.truncate(len);
+        }
+        Ok((!kept.records.is_empty()).then_some(kept))
+    }
+
+    /// The log must reach a position that was asked for.
+    fn check_position(&self, backup: &Backup) -> Result<(), StartError> {
+        let Until::Position(wanted) = self.until else {
+            return Ok(());
+        };
+        let mut end = backup.log_from;
+        for repository in [Some(self.backups), self.archive].into_iter().flatten() {
+            end = repository.covered(end)?;
+        }
+        if wanted <= end {
+            return Ok(());
+        }
+        Err(StartError::usage(format!(
+            "the archived log ends at position {end}, before the position asked for"
+        )))
+    }
+}
+
+/// Refuses a directory that holds something.
+fn check_vacant(path: &Path) -> Result<(), StartError> {
+    let at = path.display();
+    match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(StartError::usage(format!(
+            "--data-dir: {at} is not empty; a restore writes to a new directory only"
+        ))),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(StartError::usage(format!("--data-dir: {at}: {e}"))),
+    }
+}
+
+fn create_dir(path: &Path) -> Result<(), StartError> {
+    let created = DirBuilder::new().mode(0o700).create(path);
+    created.map_err(io_error(path))
+}
+
+fn sync_dir(path: &Path) -> Result<(), StartError> {
+    let synced = File::open(path).and_then(|dir| dir.sync_all());
+    synced.map_err(io_error(path))
+}
+
+/// A data directory that is being built.
+struct Building {
+    path: PathBuf,
+    parent: PathBuf,
+    is_finished: bool,
+    /// Holds off another restore to the same place.
+    _lock: Option<File>,
+}
+
+impl Building {
+    /// Creates the directory; removes what an interrupted restore left.
+    fn begin(data_dir: &Path) -> Result<Building, StartError> {
+        let name = data_dir.file_name().ok_or_else(|| {
+            StartError::usage(format!("--data-dir: {} has no name", data_dir.display()))
+        })?;
+        let parent = match data_dir.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        fs::create_dir_all(&parent).map_err(io_error(&parent))?;
+        let path = parent.join(format!(".{}.restoring", name.to_string_lossy()));
+        if path.exists() {
+            let lock = lock_directory(&path).map_err(|_| busy(&path))?;
+            let names = fs::read_dir(&path).map_err(io_error(&path))?;
+            let is_foreign = |entry: io::Result<fs::DirEntry>| {
+                entry.map_or(true, |entry| entry.file_name() != STORE)
+            };
+            if names.into_iter().any(is_foreign) {
+                let text = format!("{} is not of a restore; remove it", path.display());
+                return Err(StartError::usage(text));
+            }
+            fs::remove_dir_all(&path).map_err(io_error(&path))?;
+            drop(lock);
+        }
+        create_dir(&path)?;
+        let lock = lock_directory(&path).map_err(|_| busy(&path))?;
+        Ok(Building {
+            path,
+            parent,
+            is_finished: false,
+            _lock: lock,
+        })
+    }
+
+    /// Makes the directory durable and gives it its name.
+    fn finish(&mut self, data_dir: &Path) -> Result<(), StartError> {
+        sync_dir(&self.path.join(STORE))?;
+        sync_dir(&self.path)?;
+        check_vacant(data_dir)?;
+        fs::rename(&self.path, data_dir).map_err(io_error(data_dir))?;
+        self.is_finished = true;
+        sync_dir(&self.parent)
+    }
+}
+
+impl Drop for Building {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // What cannot be removed is removed by the next restore.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn busy(path: &Path) -> StartError {
+    StartError::usage(format!("{} is in use by another restore", path.display()))
+}
