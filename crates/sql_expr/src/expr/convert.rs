@@ -212,6 +212,17 @@ fn is_bits(ty: &ColumnType) -> bool {
     ty.kind == Kind::VarBinary && ty.unsigned
 }
 
+/// The number of a hexadecimal or bit literal that is assigned to a column of numbers.
+#[must_use]
+pub fn assigned_number(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType) -> Option<u64> {
+    let ValueRef::Bytes(bytes) = value else {
+        return None;
+    };
+    let is_number = to.is_numeric() || to.kind == Kind::Year;
+    let number = || bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b));
+    (is_bits(from) && is_number).then(number)
+}
+
 fn fast_order(
     how: CompareAs,
     a: ValueRef<'_>,

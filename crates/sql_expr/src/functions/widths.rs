@@ -35,6 +35,27 @@ pub(super) fn joined_with(args: &[Expr], c: Collation) -> ColumnType {
     text_of_width(Some(all), args, c)
 }
 
+/// LEFT, RIGHT: the length given by the second argument.
+pub(super) fn cut(args: &[Expr], c: Collation) -> ColumnType {
+    cut_at(args, 1, c)
+}
+
+/// SUBSTRING: the length given by the third argument.
+pub(super) fn part(args: &[Expr], c: Collation) -> ColumnType {
+    cut_at(args, 2, c)
+}
+
+/// The first argument, cut to a constant length at a position.
+fn cut_at(args: &[Expr], at: usize, c: Collation) -> ColumnType {
+    let whole = super::like_first(args, c);
+    match number(args.get(at)) {
+        Some(chars) if whole.is_string() && !whole.is_blob() => {
+            text_of(chars.min(whole.length), whole.collation)
+        }
+        _ => whole,
+    }
+}
+
 /// LPAD, RPAD: the length given by the second argument.
 pub(super) fn padded(args: &[Expr], c: Collation) -> ColumnType {
     let texts: Vec<Expr> = args.iter().step_by(2).cloned().collect();

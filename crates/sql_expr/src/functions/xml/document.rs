@@ -204,9 +204,8 @@ impl Parser<'_> {
                 if found != Lexeme::Ident {
                     return Err(wanted(found, "ident"));
                 }
-                let leaves = self.leave(Some(name));
+                let left = self.leave(Some(name))?;
                 let (found, end) = self.scan();
-                let left = leaves?;
                 self.expect_end(found)?;
                 self.finish(left, end.end);
                 return Ok(());

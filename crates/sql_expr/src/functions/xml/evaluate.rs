@@ -42,39 +42,32 @@ pub(super) fn text_of(document: &Document<'_>, value: &Value) -> Vec<u8> {
         Value::Number(number) => format!("{number}").into_bytes(),
         Value::Bool(truth) => vec![if *truth { b'1' } else { b'0' }],
         Value::Nodes(nodes) => {
-            let mut out = Vec::new();
-            let mut is_first = true;
+            let mut texts = Vec::new();
             let mut pacer = Pacer::new();
-            for text in nodes.iter().flat_map(|node| texts_in(document, *node)) {
+            for node in nodes {
                 if pacer.leaves() {
                     break;
                 }
-                if !std::mem::take(&mut is_first) {
-                    out.push(b' ');
-                }
-                out.extend_from_slice(text);
+                texts.extend(texts_in(document, *node));
             }
-            out
+            texts.sort_unstable();
+            texts.dedup();
+            let texts: Vec<&[u8]> = texts.into_iter().map(|t| document.text(t)).collect();
+            texts.join(&b' ')
         }
     }
 }
 
 /// The texts directly in a node; of a text, itself.
-fn texts_in<'t>(document: &Document<'t>, node: usize) -> Vec<&'t [u8]> {
-    let is_text = document
-        .nodes
-        .get(node)
-        .is_some_and(|n| n.kind == Kind::Text);
-    if is_text {
-        return vec![document.text(node)];
+fn texts_in(document: &Document<'_>, node: usize) -> Vec<usize> {
+    let is_text = |n: &usize| document.nodes.get(*n).is_some_and(|n| n.kind == Kind::Text);
+    if is_text(&node) {
+        return vec![node];
     }
-    let texts = children(document, node).into_iter().filter(|child| {
-        document
-            .nodes
-            .get(*child)
-            .is_some_and(|n| n.kind == Kind::Text)
-    });
-    texts.map(|child| document.text(child)).collect()
+    children(document, node)
+        .into_iter()
+        .filter(is_text)
+        .collect()
 }
 
 fn children(document: &Document<'_>, node: usize) -> Vec<usize> {
@@ -321,7 +314,7 @@ impl Evaluation<'_> {
         let each = |nodes: &[usize], test: &dyn Fn(&Value) -> bool| {
             let texts = nodes.iter().flat_map(|n| texts_in(self.document, *n));
             texts
-                .map(|text| Value::Text(text.to_vec()))
+                .map(|text| Value::Text(self.document.text(text).to_vec()))
                 .any(|text| test(&text))
         };
         match (left, right) {
@@ -360,7 +353,8 @@ impl Evaluation<'_> {
             Function::Sum => match first {
                 Value::Nodes(nodes) => {
                     let texts = nodes.iter().flat_map(|n| texts_in(self.document, *n));
-                    Value::Number(texts.map(leading_number).sum())
+                    let number = |text: usize| leading_number(self.document.text(text));
+                    Value::Number(texts.map(number).sum())
                 }
                 _ => return Err("XPATH syntax error: ''".to_owned()),
             },
