@@ -1,6 +1,8 @@
 //! Objects as files of a directory.
 //!
-//! An object is written to a file with another name, synced, renamed, and the directory is synced.
+//! An object is written to a file with another name, synced, renamed, and the directory is synced. A backup and
+//! the archive may write the same object at once, so each write has a file of its own; the object is
+//! the same whichever is renamed last. A server that is killed may leave such a file, which nothing reads.
 
 use super::ObjectStore;
 use crate::{Error, Result};
@@ -8,9 +10,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ending of the names of files that are being written.
 const UNFINISHED: &str = ".tmp";
+
+/// Number of the next write of this process.
+static NEXT_WRITE: AtomicU64 = AtomicU64::new(0);
 
 /// A directory with objects.
 pub struct Directory {
@@ -52,8 +58,9 @@ impl Directory {
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let dir = path.parent().unwrap_or(&self.root);
         Directory::create(dir)?;
+        let number = NEXT_WRITE.fetch_add(1, Ordering::Relaxed);
         let mut name = path.as_os_str().to_owned();
-        name.push(UNFINISHED);
+        name.push(format!(".{}-{number}{UNFINISHED}", std::process::id()));
         let new = PathBuf::from(name);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
@@ -100,5 +107,31 @@ impl ObjectStore for Directory {
         }
         names.sort();
         Ok(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_two_threads_write_at_once_is_whole() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Directory::new(home.path());
+        let object = vec![7; 100_000];
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for n in 0..50 {
+                        store.put(&format!("log/{n}"), &object).unwrap();
+                    }
+                });
+            }
+        });
+        let names = store.list("log/").unwrap();
+        assert_eq!(names.len(), 50);
+        for name in names {
+            assert_eq!(store.get(&name).unwrap(), Some(object.clone()), "{name}");
+        }
     }
 }
