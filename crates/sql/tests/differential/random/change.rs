@@ -255,7 +255,7 @@ impl Gen {
     /// ORDER BY the table's key, or all columns: rows with equal sort keys are identical.
     fn order(&mut self, table: &Table) -> String {
         let name = |column: &Column| match column.ty {
-            Ty::Str => format!("BINARY {}", column.name),
+            Ty::Str => format!("CAST({} AS BINARY)", column.name),
             _ => column.name.clone(),
         };
         let names: Vec<String> = if table.key.is_empty() {
