@@ -1,7 +1,7 @@
 //! Execution of compiled programs ([`crate::programs`]).
 //!
 //! Each instruction is executed by [`SqlSession::step`]. An error, or the warnings of a statement
-//! that succeeded, are conditions, which handlers may catch ([`super::handlers`]). Statements are run as
+//! that succeeded, are conditions, which handlers may catch ([`super::conditions`]). Statements are run as
 //! prepared statements whose parameters are the variables; outside of functions and triggers each
 //! is a statement of its own for the transaction.
 

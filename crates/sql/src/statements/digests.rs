@@ -1,6 +1,6 @@
 //! Counters of statements by digest.
 //!
-//! A digest has one set of counters for each block of [`porpoise_base::counters`], so that workers
+//! A digest has one set of counters for each block of [`mod@porpoise_base::counters`], so that workers
 //! of different cores write to different cache lines. A set is allocated when the first statement of
 //! its block ends. Sessions hold digests by number: a plan cache keeps the number beside the plan,
 //! and a statement without a plan finds it by a hash of its text, so that the digest of a frequent
