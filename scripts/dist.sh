@@ -26,13 +26,19 @@ strip --strip-all -o "$DIST/porpoise" "$BINARY"
 glibc=$(objdump -T "$DIST/porpoise" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
 glibc=${glibc#GLIBC_}
 
+# Copies the documents in the layout of the repository, so that their links work.
+install_documents() {
+    local folder=$1 file
+    for file in README.md LICENSE ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md docs/*/*.md; do
+        install -D -m 644 "$file" "$folder/$file"
+    done
+}
+
 make_tarball() {
     local name=porpoise-$VERSION
     local folder=$DIST/$name
     install -D -m 755 "$DIST/porpoise" "$folder/bin/porpoise"
-    install -D -m 644 -t "$folder" README.md LICENSE CHANGELOG.md SECURITY.md
-    install -D -m 644 -t "$folder/docs" docs/compat.md
-    install -D -m 644 -t "$folder/docs/guide" docs/guide/*.md
+    install_documents "$folder"
     install -D -m 644 -t "$folder/deploy" deploy/porpoise.toml deploy/porpoise.service deploy/porpoise.logrotate deploy/Dockerfile
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
         -C "$DIST" -czf "$DIST/$name-linux-$ARCHITECTURE.tar.gz" "$name"
@@ -45,8 +51,9 @@ make_package() {
     install -D -m 644 deploy/porpoise.service "$folder/lib/systemd/system/porpoise.service"
     install -D -m 644 deploy/porpoise.toml "$folder/etc/porpoise/porpoise.toml"
     install -D -m 644 deploy/porpoise.logrotate "$folder/etc/logrotate.d/porpoise"
-    install -D -m 644 -t "$folder/usr/share/doc/porpoise" deploy/debian/copyright README.md SECURITY.md CHANGELOG.md docs/compat.md
-    install -D -m 644 -t "$folder/usr/share/doc/porpoise/guide" docs/guide/*.md
+    install_documents "$folder/usr/share/doc/porpoise"
+    rm "$folder/usr/share/doc/porpoise/LICENSE"
+    install -D -m 644 -t "$folder/usr/share/doc/porpoise" deploy/debian/copyright
     {
         printf 'porpoise (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n' "$VERSION"
         printf ' -- %s  %s\n' "$(sed -n 's/^Maintainer: //p' deploy/debian/control)" "$(date -uR -d "@$SOURCE_DATE_EPOCH")"

@@ -4,12 +4,12 @@
 //! character (1 for a procedure, 2 for a function) and the routine's name in lower case. So grants on
 //! routines are revoked, inherited from databases and held by roles as all others are.
 //!
-//! Rejected: a separate table: every function on grants would have to handle it, too.
+//! Rejected: a separate table, because every function on grants would have to handle it, too.
 
 const PROCEDURE: char = '\u{1}';
 const FUNCTION: char = '\u{2}';
 
-/// Returns the table name under which a grant on a routine is stored.
+/// Returns the text in place of a table's name under which a grant on a routine is stored.
 pub fn routine_place(is_function: bool, name: &str) -> String {
     let mark = if is_function { FUNCTION } else { PROCEDURE };
     format!("{mark}{}", name.to_lowercase())

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spent_while_looking_does_not_count() {
+    fn processor_time_is_scaled_to_the_measured_duration() {
         let at = Instant::now();
         let reading = |seconds: u64, server: f64| Reading {
             at: Some(at + std::time::Duration::from_secs(seconds)),

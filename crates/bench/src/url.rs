@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_default() {
+    fn missing_parts_of_a_url_have_defaults() {
         let target = Target::parse("porpoise://?memcached=4000").unwrap();
         assert_eq!((target.host.as_str(), target.port), ("127.0.0.1", 3306));
         assert_eq!(target.memcached_port, 4000);

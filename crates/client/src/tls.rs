@@ -33,7 +33,7 @@ pub enum TlsMode {
 /// TLS settings of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
-    /// When TLS is used.
+    /// Use of TLS.
     pub mode: TlsMode,
     /// File with the certificates of authorities (PEM).
     pub authorities: Option<PathBuf>,

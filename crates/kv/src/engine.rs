@@ -365,7 +365,7 @@ pub type ScanVisitor<'v> = dyn FnMut(usize, &[u8], &[u8]) -> ControlFlow<()> + '
 /// Implements [`Txn::count`] by a scan.
 ///
 /// # Errors
-/// Those of the scan.
+/// The errors of the scan.
 pub fn count_by_scan<T: Txn + ?Sized>(
     txn: &mut T,
     read: Read,

@@ -9,7 +9,7 @@ impl SpaceId {
     /// The first id that [`crate::Engine::create_spaces`] may give out.
     pub const FIRST_FREE: SpaceId = SpaceId(64);
 
-    /// Where an engine stores prepared transactions; nothing else writes to it.
+    /// The space in which an engine stores prepared transactions; nothing else writes to it.
     pub const PREPARED: SpaceId = SpaceId(62);
 }
 

@@ -4,9 +4,9 @@
 //! The first count that finds this marks the record ([`Record::has_visible_value`]), so that later
 //! counts read the record alone, and not its version: one cache miss for each key in place of two.
 //!
-//! Invariant: a mark lasts until another version is pushed. It is set only if the version is no
-//! deletion and not above the horizon, below which no snapshot begins; a snapshot that was expired is
-//! below it, but its transaction fails after the count.
+//! Invariant: a mark lasts until another version is pushed. It is set only on a version that is not a
+//! deletion and not newer than the horizon, the oldest timestamp of a present or future snapshot. A
+//! snapshot that was expired may be older, but its transaction fails after the count.
 
 use crate::prefetch::Prefetched;
 use crate::range_walk::walk_range;
@@ -20,7 +20,8 @@ use std::ops::ControlFlow;
 /// Records visited in one step.
 const RECORDS_PER_STEP: usize = 4096;
 
-/// Number of records without a mark after which a count takes the horizon, to set marks from there on.
+/// Number of records without a mark after which a count asks for the horizon. From then on it sets
+/// marks; shorter counts do not pay for the horizon.
 const UNMARKED_BEFORE_HORIZON: usize = 32;
 
 /// Counts keys of ranges.

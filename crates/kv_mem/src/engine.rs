@@ -62,7 +62,7 @@ pub struct KvMemOptions {
     pub dir: Option<PathBuf>,
     /// The disk that holds the data directory.
     pub disk: Arc<dyn Disk>,
-    /// When commits count as durable.
+    /// The point at which commits count as durable.
     pub durability: Durability,
     /// Approximate limit on the bytes of keys and versions. Above it, writes that need more memory
     /// are refused with [`Error::Full`].

@@ -237,7 +237,7 @@ mod tests {
 
     /// The bytes of docs/formats.md.
     #[test]
-    fn the_documented_example() {
+    fn chunk_has_the_documented_bytes() {
         let mut writer = ImageWriter::new(b"n");
         let key = Key::new(SpaceId(64), b"k");
         writer.push(&Item::Lock(key, LockMode::Exclusive));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn items_come_back_and_damaged_bytes_are_refused() {
+    fn items_round_trip_and_damaged_bytes_are_refused() {
         let chunk = sample();
         assert_eq!(copy(&chunk).as_ref(), Ok(&chunk));
         for cut in 0..chunk.len() {

@@ -27,6 +27,7 @@ use crate::prefetch::Prefetched;
 use crate::record::{InlineKey, Pinned, RecordRef};
 use crossbeam_epoch::Guard;
 use hash::HashIndex;
+use smallvec::SmallVec;
 use std::ops::{Bound, ControlFlow};
 use tree::{RemainingRange, Tree};
 
@@ -130,13 +131,50 @@ impl Index {
             return (record.to_counted(), false);
         }
         let mut writing = self.tree.write();
-        let (record, made) = writing.get_or_insert(key, &guard);
+        let (record, made) = writing.get_or_insert(key, &mut None, &guard);
         if let (true, Some(path)) = (made, &self.hash) {
             // SAFETY: the tree has a count of the record since just now. `remove` and `clear`
             // take records out of the hash index first, with the writer's mutex held as here.
             unsafe { path.insert(path.hash(key), record.address(), &guard) };
         }
         (record, made)
+    }
+
+    /// Appends the records of up to [`BATCH`] keys to `records`, created where they are missing. Returns the
+    /// bytes of the keys created, and their number. Fastest for keys in ascending order.
+    pub(crate) fn get_or_create_all(
+        &self,
+        keys: &[&[u8]],
+        records: &mut SmallVec<[RecordRef; BATCH]>,
+    ) -> (usize, usize) {
+        let guard = crossbeam_epoch::pin();
+        let mut found = [None; BATCH];
+        if self.hash.is_some() {
+            self.find_batch(&mut keys.iter().copied(), &guard, &mut found);
+            if found.iter().take(keys.len()).all(Option::is_some) {
+                records.extend(found.iter().flatten().map(|record| record.to_counted()));
+                return (0, 0);
+            }
+        }
+        let (mut bytes, mut count) = (0, 0);
+        let mut near = None;
+        let mut writing = self.tree.write();
+        for (key, found) in keys.iter().zip(found) {
+            if let Some(found) = found {
+                records.push(found.to_counted());
+                continue;
+            }
+            let (record, made) = writing.get_or_insert(key, &mut near, &guard);
+            if made {
+                (bytes, count) = (bytes + key.len(), count + 1);
+                if let Some(path) = &self.hash {
+                    // SAFETY: as in `get_or_create`; the writer's mutex is held.
+                    unsafe { path.insert(path.hash(key), record.address(), &guard) };
+                }
+            }
+            records.push(record);
+        }
+        (bytes, count)
     }
 
     /// Reserves space for `keys` more keys.

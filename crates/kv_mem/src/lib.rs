@@ -21,6 +21,7 @@ mod engine;
 mod heartbeat;
 mod image;
 mod index;
+mod key_order;
 mod lock;
 mod log;
 mod manifest;

@@ -118,7 +118,7 @@ impl RangeScan {
                 own.reverse();
             }
         }
-        let alone = own.is_empty();
+        let no_own_writes = own.is_empty();
         let mut own = own.into_iter().peekable();
         let mut stopped = None;
         let (reverse, prefetched) = (range.reverse, space.index.prefetched_versions());
@@ -128,7 +128,7 @@ impl RangeScan {
             RECORDS_PER_STEP,
             prefetched,
             |record, guard| {
-                if alone {
+                if no_own_writes {
                     self.visit_committed(record, guard, visit, &mut stopped)
                 } else {
                     self.visit_record(record, &mut own, reverse, guard, visit, &mut stopped)

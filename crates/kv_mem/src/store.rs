@@ -3,12 +3,14 @@
 //! Invariant: `live_bytes` is the sum of [`RECORD_BYTES`], key and version bytes over all records in
 //! the indexes, and of what prepared transactions protect ([`crate::KvMem::verify`] compares).
 
+use crate::index::BATCH;
 use crate::metrics::Count;
 use crate::record::{RECORD_BYTES, Record, RecordRef};
 use crate::space::{Space, Spaces};
 use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::{AtomicI64, Ordering};
 use porpoise_kv::SpaceId;
+use smallvec::SmallVec;
 
 /// The spaces of an engine with their memory accounting.
 pub(crate) struct RecordStore {
@@ -55,6 +57,19 @@ impl RecordStore {
             self.add_bytes((RECORD_BYTES + key.len()) as i64);
         }
         record
+    }
+
+    /// Appends the records of up to [`BATCH`] keys of a space to `records`, created where they are missing.
+    pub(crate) fn get_or_create_all(
+        &self,
+        space: &Space,
+        keys: &[&[u8]],
+        records: &mut SmallVec<[RecordRef; BATCH]>,
+    ) {
+        let (bytes, count) = space.index.get_or_create_all(keys, records);
+        if count > 0 {
+            self.add_bytes((RECORD_BYTES * count + bytes) as i64);
+        }
     }
 
     /// Subtracts a record that has left its index, and its versions, from the accounting.

@@ -17,6 +17,7 @@ pub(crate) use prepare::MemPrepared;
 
 use crate::count::RangeCount;
 use crate::index::BATCH;
+use crate::key_order;
 use crate::lock::TxnId;
 use crate::range_walk::check_interrupt;
 use crate::record::{InlineKey, RecordRef};
@@ -180,6 +181,111 @@ impl MemTxn {
     }
 }
 
+/// The answer for a key without a record, or whose lock was skipped.
+fn nothing_locked(granted: bool) -> Locked<'static> {
+    Locked {
+        granted,
+        value: None,
+        newer: false,
+        own: false,
+    }
+}
+
+impl MemTxn {
+    /// Locks the keys of some requests for keys of one space, which are at these positions.
+    fn lock_batch(
+        &mut self,
+        requests: &[LockRequest<'_>],
+        batch: &[usize],
+        wait: Wait,
+        visit: &mut dyn FnMut(usize, Locked<'_>),
+    ) -> Result<()> {
+        let at = |position: &usize| requests.get(*position);
+        let limit = self.state.limits.key;
+        if let [index] = batch
+            && let Some(request) = at(index)
+            && request.key.bytes.len() <= limit
+        {
+            let Key { space, bytes } = request.key;
+            match self.lock_key(space, bytes, request.mode, wait)? {
+                Some(record) => self.show_locked(*index, request.key, &record, visit),
+                None => visit(*index, nothing_locked(false)),
+            }
+            return Ok(());
+        }
+        let Some(space) = batch.first().and_then(at).map(|request| request.key.space) else {
+            return Ok(());
+        };
+        let found = self.state.store.spaces.get(space)?;
+        let keys = batch.iter().filter_map(at).map(|request| request.key.bytes);
+        // No transaction can write a key that is longer: there is nothing to lock.
+        let keys: SmallVec<[&[u8]; BATCH]> = keys.filter(|key| key.len() <= limit).collect();
+        let mut records = SmallVec::new();
+        self.state
+            .store
+            .get_or_create_all(found, &keys, &mut records);
+        let mut records = records.into_iter();
+        for index in batch {
+            let Some(request) = at(index) else {
+                continue;
+            };
+            let key = request.key;
+            let record = if key.bytes.len() <= limit {
+                records.next()
+            } else {
+                None
+            };
+            let Some(record) = record else {
+                visit(*index, nothing_locked(true));
+                continue;
+            };
+            match self.lock_record(space, record, request.mode, wait) {
+                Ok(Some(record)) => self.show_locked(*index, key, &record, visit),
+                Ok(None) => visit(*index, nothing_locked(false)),
+                Err(error) => {
+                    // Removes keys that were created in vain.
+                    let guard = crossbeam_epoch::pin();
+                    for record in records {
+                        self.state.store.unlink_if_unused(space, &record, &guard);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows a key that was locked.
+    fn show_locked(
+        &mut self,
+        index: usize,
+        key: Key<'_>,
+        record: &RecordRef,
+        visit: &mut dyn FnMut(usize, Locked<'_>),
+    ) {
+        let guard = crossbeam_epoch::pin();
+        let newest = record.newest(&guard);
+        let ts = newest.map_or(0, |version| version.ts());
+        self.seen = self.seen.max(ts);
+        let own = if self.writes.is_empty() {
+            None
+        } else {
+            self.writes.find(key, StatementMark::ALL)
+        };
+        let value = match own {
+            Some(own) => own,
+            None => newest.and_then(|version| version.value()),
+        };
+        let locked = Locked {
+            granted: true,
+            value,
+            newer: self.snapshot_ts().is_some_and(|snapshot| ts > snapshot),
+            own: own.is_some(),
+        };
+        visit(index, locked);
+    }
+}
+
 impl Txn for MemTxn {
     fn refresh(&mut self) -> Result<()> {
         self.check_not_ended()?;
@@ -339,53 +445,19 @@ impl Txn for MemTxn {
         visit: &mut dyn FnMut(usize, Locked<'_>),
     ) -> Result<()> {
         self.check_not_ended()?;
-        let mut order: SmallVec<[usize; 16]> = (0..requests.len()).collect();
-        order.sort_unstable_by_key(|n| requests.get(*n).map(|request| request.key));
+        let key = |n: usize| requests.get(n).map(|request| request.key);
+        let order = key_order::sorted(requests.len(), key);
         let mut pacer = Pacer::new();
-        for index in order {
-            pacer.tick().map_err(|ended| Error::Cancelled(ended.0))?;
-            let Some(request) = requests.get(index) else {
-                continue;
-            };
-            let Key { space, bytes } = request.key;
-            self.state.store.spaces.get(space)?;
-            if bytes.len() > self.state.limits.key {
-                // No transaction can write a key that long: there is nothing to lock.
-                let absent = Locked {
-                    granted: true,
-                    value: None,
-                    newer: false,
-                    own: false,
-                };
-                visit(index, absent);
-                continue;
+        // Keys of one space are looked up and created together.
+        let same_space =
+            |a: &usize, b: &usize| key(*a).map(|k| k.space) == key(*b).map(|k| k.space);
+        for run in order.chunk_by(same_space) {
+            for batch in run.chunks(BATCH) {
+                for _ in batch {
+                    pacer.tick().map_err(|ended| Error::Cancelled(ended.0))?;
+                }
+                self.lock_batch(requests, batch, wait, visit)?;
             }
-            let Some(record) = self.lock_key(space, bytes, request.mode, wait)? else {
-                let nothing = Locked {
-                    granted: false,
-                    value: None,
-                    newer: false,
-                    own: false,
-                };
-                visit(index, nothing);
-                continue;
-            };
-            let guard = crossbeam_epoch::pin();
-            let newest = record.newest(&guard);
-            let ts = newest.map_or(0, |version| version.ts());
-            self.seen = self.seen.max(ts);
-            let own = self.writes.find(request.key, StatementMark::ALL);
-            let value = match own {
-                Some(own) => own,
-                None => newest.and_then(|version| version.value()),
-            };
-            let locked = Locked {
-                granted: true,
-                value,
-                newer: self.snapshot_ts().is_some_and(|snapshot| ts > snapshot),
-                own: own.is_some(),
-            };
-            visit(index, locked);
         }
         self.check_snapshots()
     }

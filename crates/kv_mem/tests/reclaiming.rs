@@ -1,7 +1,9 @@
 //! Reclamation of versions and keys that no snapshot needs; the memory limit.
 
 use crate::common::{all, get, key, set, stat, write};
-use porpoise_kv::{Check, Engine, Error, Key, Read, Resource, SpaceSpec};
+use porpoise_kv::{
+    Check, Engine, Error, Key, LockMode, LockRequest, Read, Resource, SpaceSpec, Wait,
+};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 
 fn live_versions(engine: &KvMem) -> u64 {
@@ -143,6 +145,29 @@ fn refused_commits_leave_no_keys_behind() {
     }
     engine.reclaim();
     assert_eq!(stat(&engine, "keys"), before);
+    engine.verify().unwrap();
+}
+
+#[test]
+fn a_lock_call_that_fails_leaves_no_keys_behind() {
+    let engine = KvMem::open(KvMemOptions::default()).unwrap();
+    let request = |name: &'static str| LockRequest {
+        key: key(name),
+        mode: LockMode::Exclusive,
+    };
+    let mut holder = engine.begin(Default::default()).unwrap();
+    holder
+        .lock(&[request("k3")], Wait::NoWait, &mut |_, _| ())
+        .unwrap();
+    let before = stat(&engine, "keys");
+    let names = ["k1", "k2", "k3", "k4", "k5", "k6"];
+    for _ in 0..3 {
+        let mut other = engine.begin(Default::default()).unwrap();
+        let refused = other.lock(&names.map(request), Wait::NoWait, &mut |_, _| ());
+        assert!(matches!(refused, Err(Error::LockBusy)));
+        drop(other);
+        assert_eq!(stat(&engine, "keys"), before);
+    }
     engine.verify().unwrap();
 }
 

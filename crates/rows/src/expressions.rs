@@ -70,7 +70,7 @@ pub trait RowExpressions: Debug + Send + Sync {
     /// columns. `number` is the row's number in the statement, for messages.
     ///
     /// # Errors
-    /// Those of the evaluation; [`crate::Error::NotNull`].
+    /// The errors of the evaluation; [`crate::Error::NotNull`].
     fn generate(&self, row: &mut [Value], number: u64, cx: &RowContext) -> Result<()>;
 
     /// Evaluates all enforced CHECK constraints.
@@ -83,7 +83,7 @@ pub trait RowExpressions: Debug + Send + Sync {
     /// given columns and other defaults.
     ///
     /// # Errors
-    /// Those of the evaluation.
+    /// The errors of the evaluation.
     fn default(&self, column: usize, row: &[Value], cx: &RowContext) -> Result<Value>;
 }
 

@@ -6,8 +6,9 @@
 //! Invariants:
 //! 1. MATCH SIMPLE: a child with a NULL in any column of the constraint refers
 //!    to nothing; a parent with a NULL in a referenced column has no children.
-//! 2. Both sides of a comparison are encoded with the *parent's* column types,
-//!    so that CHAR(10) and VARCHAR(20) of one collation agree.
+//! 2. A value is encoded with the column type of the index that is searched: a child's
+//!    values with the parent's types, a parent's values with the child's. So CHAR(10)
+//!    and VARCHAR(20) of one collation agree.
 
 use crate::catalog::Catalog;
 use crate::definition::{FkAction, FkParent, ForeignKey, TableDef};

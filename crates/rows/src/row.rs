@@ -103,6 +103,12 @@ fn read_le<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 /// A little-endian unsigned number of up to eight bytes.
 #[inline]
 fn read_uint(bytes: &[u8]) -> u64 {
+    if let Ok(word) = <[u8; 4]>::try_from(bytes) {
+        return u64::from(u32::from_le_bytes(word));
+    }
+    if let Ok(word) = <[u8; 8]>::try_from(bytes) {
+        return u64::from_le_bytes(word);
+    }
     let mut full = [0u8; 8];
     for (to, from) in full.iter_mut().zip(bytes) {
         *to = *from;
@@ -319,7 +325,7 @@ impl<'a> RowRef<'a> {
         read_le::<8>(self.bytes, 4).map_or(0, u64::from_le_bytes)
     }
 
-    /// When the row expires, in microseconds since 1970 UTC; 0: never.
+    /// Time at which the row expires, in microseconds since 1970 UTC; 0: never.
     #[inline]
     pub fn expiry(&self) -> u64 {
         if !self.expires() {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-/// When a trigger fires, relative to the change of the row.
+/// Time at which a trigger fires, relative to the change of the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TriggerTime {
     /// BEFORE

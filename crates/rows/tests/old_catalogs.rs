@@ -7,9 +7,12 @@ use porpoise_kv::{
     Check, CommitPosition, CounterId, Durability, Engine, Key, Read, ScanRange, SpaceId, SpaceSpec,
 };
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_rows::catalog::{ColumnDefault, Expression, Table, TableDef};
+use porpoise_rows::catalog::{
+    ColumnDefault, Event, EventSchedule, EventState, Expression, Table, TableDef,
+};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, DdlCx, Position};
 use porpoise_rows::expressions::{CompileExpressions, KeyPartType, RowContext, RowExpressions};
+use porpoise_rows::triggers::{TriggerEvent, TriggerTime};
 use porpoise_rows::{BeginOptions, Db, DbOptions, Error, InsertMode, show};
 use porpoise_types::{ColumnType, Kind, Value};
 use std::ops::ControlFlow;
@@ -94,9 +97,13 @@ fn bytes_of(hex: &str) -> Vec<u8> {
 /// The rows of a store of that version: space, key and value of each. A line is a row, in
 /// hexadecimal; `-` is an empty key or value.
 fn fixture(version: u8) -> Vec<(SpaceId, Vec<u8>, Vec<u8>)> {
+    rows_of_file(&format!("catalog-{version}"))
+}
+
+fn rows_of_file(name: &str) -> Vec<(SpaceId, Vec<u8>, Vec<u8>)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")
-        .join(format!("catalog-{version}"));
+        .join(name);
     let text = std::fs::read_to_string(path).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines
@@ -220,6 +227,80 @@ fn every_older_catalog_is_read_and_its_constraints_hold() {
         let orphan = insert(&db, "t", [51, 51]).unwrap_err();
         assert_eq!(orphan.code(), 1452, "{orphan}");
         check_consistency(&db, &format!("version {version}"));
+    }
+}
+
+/// The event of the file `programs-7`.
+fn hourly() -> Event {
+    const CREATED: i64 = 1_700_000_000_000_000;
+    Event {
+        database: "d".to_owned(),
+        name: "Hourly".to_owned(),
+        body: "DO 1".to_owned(),
+        definer: "root@localhost".to_owned(),
+        schedule: EventSchedule::Every {
+            amount: "1".to_owned(),
+            unit: "HOUR".to_owned(),
+            interval: [0, 0, 3_600_000_000],
+            starts: CREATED,
+            ends: Some(CREATED + 1_000_000_000_000),
+        },
+        preserve: true,
+        state: EventState::Disabled,
+        comment: "a comment".to_owned(),
+        time_zone: "+02:00".to_owned(),
+        sql_mode: 0x4000_0000,
+        charset: "utf8mb4".to_owned(),
+        collation: "utf8mb4_0900_ai_ci".to_owned(),
+        database_collation: "utf8mb4_general_ci".to_owned(),
+        created: CREATED,
+        modified: CREATED + 5,
+    }
+}
+
+#[test]
+fn triggers_and_events_are_read_and_written_as_before() {
+    let programs = rows_of_file("programs-7");
+    let mut rows = fixture(7);
+    rows.extend(programs.clone());
+    let engine = store(&MemDisk::new(), &rows);
+    let db = try_open(engine.clone()).unwrap();
+    let triggers = get(&db, "t").triggers.clone();
+    let [first, second] = &*triggers else {
+        panic!("{triggers:?}");
+    };
+    assert_eq!(
+        (
+            first.name.as_str(),
+            first.body.as_str(),
+            first.definer.as_str()
+        ),
+        ("First", "SET NEW.a = 1", "root@localhost")
+    );
+    assert_eq!(
+        (first.time, first.event),
+        (TriggerTime::Before, TriggerEvent::Insert)
+    );
+    assert_eq!(
+        (second.time, second.event),
+        (TriggerTime::After, TriggerEvent::Delete)
+    );
+    assert_eq!(second.collation, "utf8mb4_0900_ai_ci");
+    let event = db.catalog().event("d", "HOURLY").cloned().unwrap();
+    assert_eq!(*event, hourly());
+    // Written again, both are the same bytes.
+    run(&db, |cx| db.drop_event(cx, &event.key())).unwrap();
+    run(&db, |cx| db.put_event(cx, None, &event)).unwrap();
+    change(&db).unwrap();
+    let mut txn = engine.begin(Default::default()).unwrap();
+    for (space, key, value) in &programs {
+        let mut found = None;
+        let key = [Key::new(*space, key)];
+        txn.get(Read::CURRENT, &key, &mut |_, bytes| {
+            found = bytes.map(<[u8]>::to_vec)
+        })
+        .unwrap();
+        assert_eq!(found.as_ref(), Some(value));
     }
 }
 

@@ -62,7 +62,7 @@ impl Failure {
 ///
 /// # Errors
 /// With exit status 2: there is no store, a server uses it, or its files cannot
-/// be read. Damage is no error but a problem in the report.
+/// be read. Damage is not an error, but a problem in the report.
 pub fn check(data_dir: &Path) -> Result<Report, StartError> {
     let at = data_dir.display();
     let unusable = |error: &dyn std::fmt::Display| {

@@ -40,7 +40,7 @@ fn exit(result: Result<bool, Failure>) -> ExitCode {
     }
 }
 
-/// Reason why a shell cannot go on.
+/// Reason why a shell cannot continue.
 #[derive(Debug)]
 enum Failure {
     /// The connection, or the login.

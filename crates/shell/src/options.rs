@@ -70,7 +70,7 @@ impl TlsArgs {
     }
 }
 
-/// Where a password comes from.
+/// Source of a password.
 #[derive(Args, Clone, Debug)]
 pub struct PasswordArgs {
     /// Ask for the password (default: the variable PORPOISE_SHELL_PASSWORD)

@@ -250,7 +250,7 @@ impl SqlServer {
     }
 
     /// The global value of a numeric system variable, at most `u32::MAX`; 1 for a switch that is on. Reads
-    /// it anew at each call, so that SET GLOBAL is in force at once.
+    /// it again at each call, so that SET GLOBAL is in force at once.
     pub fn number(&self, name: &str) -> u32 {
         let at = crate::vars::find(name);
         debug_assert!(at.is_some(), "no variable {name}");

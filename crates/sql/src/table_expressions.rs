@@ -206,7 +206,7 @@ impl SystemVariables for NoVariables<'_> {
         Err(self.0.variables_disallowed())
     }
 
-    /// As in MySQL, a name that is no built-in function is refused, whether there is such a
+    /// As in MySQL, a name that is not a built-in function is refused, whether there is such a
     /// function or not.
     fn stored_function(&self, name: &FunctionName<'_>) -> Result<Option<Arc<StoredFunction>>> {
         let shown = match name.schema {

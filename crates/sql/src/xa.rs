@@ -2,9 +2,9 @@
 //!
 //! Invariants:
 //! 1. The directory has one entry for each branch, from XA START to its end; two branches never have the
-//!    same gtrid and bqual, whatever their formats (MySQL compares them without it).
-//! 2. A prepared branch is ended by one session at a time: the session that has locked it takes it out when it
-//!    has ended, and the next one finds nothing.
+//!    same gtrid and bqual, whatever their formatIDs (MySQL does not compare these).
+//! 2. A prepared branch is ended by one session at a time: a session locks it, ends it, and leaves `None` in
+//!    its place for the session that gets the lock next.
 //! 3. The name of a branch in the engine is [`Xid::to_name`] (docs/formats.md, "Prepared transactions").
 
 use parking_lot::Mutex;
@@ -94,7 +94,7 @@ impl Branches {
         let branches = Branches::default();
         for txn in PreparedTxn::restore(db)? {
             let xid = Xid::from_name(txn.name());
-            let text = "a prepared transaction whose name is no XID";
+            let text = "a prepared transaction whose name is not an XID";
             let xid = xid.ok_or_else(|| SqlError::internal(text))?;
             branches.add_prepared(&xid, txn, false);
         }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back() {
+    fn xa_names_round_trip() {
         let xid = Xid {
             global: b"ab".to_vec(),
             branch: b"c".to_vec(),

@@ -27,7 +27,7 @@ impl ResultSink for One {
 }
 
 #[test]
-fn examples_hold() {
+fn function_examples_have_the_documented_results() {
     let mut session = crate::common::session();
     let mut wrong = Vec::new();
     let mut run = 0;

@@ -84,17 +84,16 @@ fn the_work_of_the_search_for_a_join_order_is_bounded() {
             found.push((shape, tables, partial_plans(&mut session, shape, tables)));
         }
     }
-    // 16 sets of each size, in the wanted order and in others, each joined with all other tables; and one
+    // 16 sets of each size, each joined with the other tables, of which half are open on average; and one
     // pass that follows the most promising table.
     for (shape, tables, count) in &found {
-        // All tables of a clique may follow each other: the bound is for the most tables.
-        let most = match *shape {
-            "clique" => 33 * 64 * 64,
-            _ => 33 * (tables * tables) as u64,
-        };
-        assert!(*count <= most && *count >= *tables as u64, "{found:?}");
+        let most = 9 * (tables * tables) as u64;
+        assert!(
+            *count <= most && *count >= *tables as u64,
+            "{shape} {tables}: {found:?}"
+        );
     }
     // Few tables: far from all orders, of which ten tables have 3,628,800.
     let few = partial_plans(&mut session, "clique", 10);
-    assert!((10..=200_000).contains(&few), "{few}");
+    assert!((10..=3_000).contains(&few), "{few}");
 }

@@ -126,6 +126,43 @@ fn functions_of_a_view_are_called_by_its_definer_or_invoker() {
 }
 
 #[test]
+fn a_view_is_created_by_those_who_may_execute_its_functions() {
+    let server = server();
+    let mut root = open(&server, "root", "localhost");
+    for text in [
+        "CREATE DATABASE shop",
+        "USE shop",
+        "CREATE USER ann IDENTIFIED BY 'x'",
+        "GRANT CREATE VIEW, SELECT, DROP ON shop.* TO ann",
+        "CREATE FUNCTION whose() RETURNS TEXT RETURN CURRENT_USER()",
+        "CREATE VIEW of_root AS SELECT whose() AS who",
+    ] {
+        good(&mut root, text);
+    }
+    let mut ann = open(&server, "ann", "%");
+    good(&mut ann, "USE shop");
+    let denied = "execute command denied to user 'ann'@'localhost' for routine 'shop.whose'";
+    for text in [
+        "CREATE VIEW own AS SELECT whose() AS who",
+        "CREATE VIEW own AS SELECT 1 AS n FROM of_root WHERE (SELECT whose()) = who",
+        "CREATE OR REPLACE SQL SECURITY INVOKER VIEW own AS SELECT who FROM (SELECT whose() AS who) AS w",
+    ] {
+        assert_eq!(
+            ask(&mut ann, text).unwrap_err(),
+            (1370, denied.to_owned()),
+            "{text}"
+        );
+    }
+    // The function of another view is called by its definer.
+    good(&mut ann, "CREATE VIEW own AS SELECT who FROM of_root");
+    good(&mut root, "GRANT EXECUTE ON FUNCTION shop.whose TO ann");
+    good(
+        &mut ann,
+        "CREATE OR REPLACE VIEW own AS SELECT whose() AS who",
+    );
+}
+
+#[test]
 fn the_creator_of_a_routine_may_use_and_drop_it() {
     let server = server();
     let mut root = open(&server, "root", "localhost");

@@ -126,6 +126,7 @@ fn encode_value(v: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
         Kind::Bit | Kind::Year | Kind::Enum | Kind::Set => {
             push_int(unsigned(v), ty.fixed_width().unwrap_or(8), false, out);
         }
+        // Adding zero turns -0 into 0.
         Kind::Float => {
             let bits = (number(v) as f32 + 0.0).to_bits();
             let ordered = if bits >> 31 == 1 {
@@ -251,9 +252,9 @@ pub fn decode_key_part(
     if !desc {
         return decode_key(ty, nullable, key);
     }
-    let mut upright = key.to_vec();
-    invert(0, &mut upright);
-    let mut rest = upright.as_slice();
+    let mut ascending = key.to_vec();
+    invert(0, &mut ascending);
+    let mut rest = ascending.as_slice();
     let value = decode_key(ty, nullable, &mut rest)?;
     *key = key.get(key.len() - rest.len()..)?;
     Some(value)
@@ -270,18 +271,18 @@ pub fn take_key_part(
     key: &mut &[u8],
     out: &mut Vec<u8>,
 ) -> Option<()> {
-    let mut turned = Vec::new();
-    let upright: &[u8] = if desc {
-        turned.extend(key.iter().map(|byte| !*byte));
-        &turned
+    let mut inverted = Vec::new();
+    let ascending: &[u8] = if desc {
+        inverted.extend(key.iter().map(|byte| !*byte));
+        &inverted
     } else {
         key
     };
-    let len = part_len(ty, nullable, upright)?;
+    let len = part_len(ty, nullable, ascending)?;
     if !nullable {
         out.push(VALUE_FLAG);
     }
-    out.extend_from_slice(upright.get(..len)?);
+    out.extend_from_slice(ascending.get(..len)?);
     *key = key.get(len..)?;
     Some(())
 }

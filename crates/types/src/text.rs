@@ -98,7 +98,11 @@ fn write_set(bits: u64, ty: &ColumnType, out: &mut Vec<u8>) {
 fn write_decimal(v: Decimal, ty: &ColumnType, out: &mut Vec<u8>) {
     let start = out.len();
     if ty.kind == Kind::Decimal {
-        v.rescale(ty.decimals).unwrap_or(v).write_text(out);
+        if v.scale() == ty.decimals {
+            v.write_text(out);
+        } else {
+            v.rescale(ty.decimals).unwrap_or(v).write_text(out);
+        }
         // The point counts towards the width.
         if ty.zerofill {
             let width = usize::try_from(ty.length).unwrap_or(0) + usize::from(ty.decimals > 0);

@@ -328,7 +328,7 @@ impl Definition {
 /// Creates missing tables and default rows. Returns the commit position of the rows.
 ///
 /// # Errors
-/// Those of data definition and of writing rows.
+/// The errors of data definition and of writing rows.
 pub fn ensure(db: &Arc<Db>) -> Result<CommitPosition> {
     let catalog = db.catalog();
     let known = |name: &&'static str| catalog.table(DATABASE, name).is_some();
@@ -394,7 +394,7 @@ fn is_complete(db: &Arc<Db>) -> Result<bool> {
 /// Records in `last_memcached_signon` that a listener was opened.
 ///
 /// # Errors
-/// Those of writing rows.
+/// The errors of writing rows.
 pub fn sign_on(db: &Arc<Db>, role: &str) -> Result<()> {
     let catalog = db.catalog();
     let Some(table) = catalog.table(DATABASE, "last_memcached_signon") else {

@@ -35,7 +35,7 @@ impl StoredRow {
 /// Reads all rows of a table.
 ///
 /// # Errors
-/// Those of reading.
+/// The errors of reading.
 pub fn stored_rows(txn: &mut Txn, table: &Arc<Table>, read: Read) -> Result<Vec<StoredRow>> {
     let spec = ScanSpec {
         index: 0,

@@ -357,7 +357,8 @@ impl MemoryTracker {
     }
 
     /// Bytes until half of the tracker's or of the connection's limit is used, or three quarters
-    /// of the server's. Without any left, what can be kept elsewhere should be.
+    /// of the server's. When none are left, an operator should write what it keeps to temporary
+    /// files if it can.
     pub fn headroom(&self) -> u64 {
         let own = (self.limit.load(Relaxed) / 2).saturating_sub(self.used());
         let connection = &self.connection;

@@ -5,8 +5,8 @@ mod options;
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, contention, fk, fulltext, inserts, kv_runs, memcached_runs, mget, native,
-    programs, sysbench, tpch,
+    Bench, analytics, contention, dump, fk, fulltext, inserts, kv_runs, memcached_runs, mget,
+    native, programs, sysbench, tpch,
 };
 use crate::machine::Machine;
 use crate::noop;
@@ -17,8 +17,8 @@ use crate::sys;
 use crate::url::{Target, masked};
 use clap::{Arg, ArgMatches, Command, error::ErrorKind};
 use options::{
-    add_fk_options, add_memcached_options, add_native_options, bench_options, common, duration,
-    option, read_fk_options, refuse_unused, text,
+    add_dump_options, add_fk_options, add_memcached_options, add_native_options, bench_options,
+    common, duration, option, read_fk_options, refuse_unused, size_mb, text,
 };
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -73,6 +73,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Procedures, cursors, functions and triggers beside plain statements",
     ),
     (
+        "dump",
+        "Loading a dump and text files through the client mariadb",
+    ),
+    (
         "analytics",
         "Groups, joins and sorts of a million rows; answers are compared",
     ),
@@ -109,6 +113,7 @@ fn command() -> Command {
         bench = bench.subcommand(match *name {
             "memcached" => add_memcached_options(command),
             "native" => add_native_options(command),
+            "dump" => add_dump_options(command),
             _ => command,
         });
     }
@@ -224,10 +229,14 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         .collect();
     let mut bench = Bench::new(targets, &settings, options, progress, machine);
     bench.report.notes = left_out;
-    let run_native = |bench: &mut Bench| native::native(bench, home.path());
+    let size_mb = size_mb(name, given)?;
+    let run_with_files = |bench: &mut Bench, name: &str| match name {
+        "dump" => dump::dump(bench, home.path(), size_mb),
+        _ => native::native(bench, home.path()),
+    };
     let done = match name {
-        "native" => run_native(&mut bench),
-        "all" => run_all(&mut bench, &run_native),
+        "native" | "dump" => run_with_files(&mut bench, name),
+        "all" => run_all(&mut bench, &run_with_files),
         _ => dispatch(name, &mut bench, rows_per_connection),
     };
     drop(started);
@@ -267,7 +276,10 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
 
 /// Runs all experiments but `first`. After a failure the next one runs, unless the program
 /// was interrupted (Ctrl-C); the first failure is returned.
-fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> Result<()> {
+fn run_all(
+    bench: &mut Bench,
+    run_with_files: &dyn Fn(&mut Bench, &str) -> Result<()>,
+) -> Result<()> {
     if bench.options.is_quick {
         // Shorter runs and smaller tables than --quick alone, to stay below five minutes.
         let options = &mut bench.options;
@@ -290,6 +302,7 @@ fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> 
         "sysbench",
         "contention",
         "programs",
+        "dump",
         "analytics",
         "fulltext",
         "tpch",
@@ -300,13 +313,13 @@ fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> 
                 kv_runs::kv(bench, &[8, 64], &[Select, Update, Insert])
             }
             "connections" if bench.options.is_quick => kv_runs::connections(bench, &[8, 64]),
-            "native" => run_native(bench),
             "memcached" | "sysbench" | "contention" | "programs" | "analytics" | "fulltext"
             | "tpch"
                 if bench.options.is_quick =>
             {
                 continue;
             }
+            "native" | "dump" => run_with_files(bench, name),
             _ => dispatch(name, bench, None),
         };
         if let Err(error) = done {

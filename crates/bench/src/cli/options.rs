@@ -112,6 +112,24 @@ pub(super) fn add_native_options(command: Command) -> Command {
         )
 }
 
+/// Options that `bench dump` has besides.
+pub(super) fn add_dump_options(command: Command) -> Command {
+    command.arg(option("size-mb", "N", "Size of the dump [default: 32]"))
+}
+
+/// The size of the dump of `bench dump`, if it is chosen.
+///
+/// # Errors
+/// A usage error.
+pub(super) fn size_mb(name: &str, given: &ArgMatches) -> Result<Option<u64>> {
+    if name != "dump" {
+        return Ok(None);
+    }
+    let size = text(given, "size-mb");
+    size.map(|size| number("size-mb", size, 1, 100_000))
+        .transpose()
+}
+
 /// Parses the options of `bench native`. `bench all` has only its durability option.
 ///
 /// # Errors
@@ -195,6 +213,10 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("sysbench", &["ops", "shape"]),
     ("contention", &["ops", "shape"]),
     ("programs", &["ops", "rows"]),
+    (
+        "dump",
+        &["ops", "shape", "clients", "time", "warm-up", "rows"],
+    ),
     ("analytics", &["ops", "shape", "clients", "time", "warm-up"]),
     ("fulltext", &["ops", "shape", "clients", "time", "warm-up"]),
     ("tpch", &["ops", "shape", "clients", "time", "warm-up"]),

@@ -30,9 +30,9 @@ pub enum Access {
 /// One way to reach one system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Where.
+    /// The system and its address.
     pub target: Target,
-    /// How.
+    /// Protocol and form of requests.
     pub access: Access,
 }
 
@@ -91,7 +91,7 @@ impl Admin {
     /// Connects to a system that has SQL.
     ///
     /// # Errors
-    /// One line; also where the system has none.
+    /// One line that names the system: it has no SQL, or connecting failed.
     pub fn connect(target: &Target) -> Result<Admin> {
         let access = match target.system {
             System::Mysql | System::Porpoise => Access::MysqlText,
@@ -111,10 +111,10 @@ impl Admin {
         })
     }
 
-    /// Runs a statement; its answer, until the next one.
+    /// Runs a statement. The answer is valid until the next call.
     ///
     /// # Errors
-    /// Also where the server refuses it.
+    /// The server refuses the statement, or the connection fails.
     pub fn run(&mut self, statement: &str) -> Result<&Answer> {
         self.call.begin(Verb::Text).bytes(statement.as_bytes());
         self.connection
@@ -126,7 +126,7 @@ impl Admin {
     /// The first value of a statement's result, if it has one.
     ///
     /// # Errors
-    /// Also where the server refuses it.
+    /// As [`Admin::run`].
     pub fn value(&mut self, statement: &str) -> Result<Option<String>> {
         let answer = self.run(statement)?;
         Ok(answer

@@ -21,7 +21,7 @@ const ROWS: u64 = 160_000;
 pub struct FilledStore {
     /// The filled table or cache.
     pub store: Store,
-    /// Where.
+    /// The system.
     pub target: Target,
     /// Protocols and forms of requests.
     pub routes: Vec<Route>,

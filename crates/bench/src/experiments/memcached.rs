@@ -97,7 +97,7 @@ pub enum Layout {
 pub struct ItemSet {
     /// Name in reports.
     pub name: String,
-    /// Where.
+    /// The system.
     pub target: Target,
     /// Layout of the items.
     pub layout: Layout,

@@ -6,6 +6,7 @@
 pub mod analytics;
 pub mod batch;
 pub mod contention;
+pub mod dump;
 pub mod fk;
 pub mod fulltext;
 pub mod inserts;

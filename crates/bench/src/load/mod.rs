@@ -42,7 +42,7 @@ pub trait Worker: Send {
     /// Fills in the next request; false when there is nothing left to do.
     fn next(&mut self, call: &mut Call) -> bool;
 
-    /// Verifies the answer to it (which is no refusal).
+    /// Verifies the answer to it, which is not a refusal.
     ///
     /// # Errors
     /// Description of the error.

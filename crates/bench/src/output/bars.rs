@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_stays_inside() {
+    fn charts_stay_inside_their_area() {
         let text = render(&chart(&[(8.0, 1.0), (8.0, 25_000.0), (8.0, 0.0)]));
         assert!(text.contains("a &amp; b") && text.ends_with("</svg>"));
         assert!(text.contains("25.0 k") && text.contains("clients: 8"));

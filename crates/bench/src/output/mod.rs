@@ -40,7 +40,7 @@ pub fn to_json(report: &Report) -> Result<String> {
 /// Reads a file of results.
 ///
 /// # Errors
-/// The file is not there, is no such file, or is of another version.
+/// The file does not exist, is not such a file, or is of another version.
 pub fn read(path: &Path) -> Result<Report> {
     let bad = |what: String| Error::usage(format!("{}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;

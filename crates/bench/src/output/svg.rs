@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_stays_inside() {
+    fn charts_stay_inside_their_area() {
         for points in [
             vec![],
             vec![point(1.0, 0.0)],

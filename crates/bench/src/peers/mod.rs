@@ -23,7 +23,7 @@ use crate::url::Target;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// When a commit is acknowledged.
+/// The point at which a commit is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
@@ -148,7 +148,7 @@ pub struct Started {
 }
 
 /// Path of a program: in the search path, or in Debian's directories for servers.
-fn find_program(name: &str, beside: &[&str]) -> Option<PathBuf> {
+pub fn find_program(name: &str, beside: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(beside.iter().map(PathBuf::from))

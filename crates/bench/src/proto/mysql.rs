@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_protocol_lacks_is_an_error() {
+    fn operations_that_mysql_lacks_are_errors() {
         let mut codec = Mysql::new(Capabilities::default());
         let mut call = Call::default();
         call.begin(Verb::Get);

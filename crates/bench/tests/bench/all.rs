@@ -63,6 +63,7 @@ fn all_of_them_with_all_peers() {
         "blob",
         "connections",
         "native",
+        "dump",
     ] {
         assert!(cells.iter().any(|(e, ..)| e == name), "{name}");
     }

@@ -19,7 +19,7 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_at_once() {
+fn invalid_arguments_are_refused_at_once() {
     for (words, part) in [
         (&["kv", "oracle://127.0.0.1"][..], "oracle"),
         (&["kv", "mysql://127.0.0.1:port"][..], "port"),

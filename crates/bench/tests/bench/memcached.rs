@@ -62,7 +62,7 @@ fn all_operations_dialects_depths_and_tables() {
 }
 
 #[test]
-fn what_is_usual_and_quick() {
+fn quick_measurements_cover_the_usual_operations() {
     let cells = measure("--quick --time 60ms");
     assert_eq!(cells.len(), 8 * SYSTEMS.len());
     let told = |operation: &str| cells.iter().any(|(_, o, ..)| o == operation);

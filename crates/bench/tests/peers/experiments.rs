@@ -3,7 +3,9 @@
 
 use crate::support::start;
 use porpoise_bench::experiments::kv::Operation;
-use porpoise_bench::experiments::{Bench, BenchOptions, fk, inserts, kv_runs, mget, programs};
+use porpoise_bench::experiments::{
+    Bench, BenchOptions, dump, fk, inserts, kv_runs, mget, programs,
+};
 use porpoise_bench::load::Shape;
 use porpoise_bench::machine::Machine;
 use porpoise_bench::matrix::Effort;
@@ -52,6 +54,7 @@ fn all_of_them_on_small_tables() {
     inserts::blob(&mut bench).unwrap();
     kv_runs::connections(&mut bench, &[8]).unwrap();
     programs::programs(&mut bench).unwrap();
+    dump::dump(&mut bench, mariadb.home.path(), Some(1)).unwrap();
     let report = &bench.report;
     let names: Vec<&str> = report.experiments.iter().map(|e| e.name.as_str()).collect();
     assert_eq!(
@@ -63,7 +66,8 @@ fn all_of_them_on_small_tables() {
             "autoinc",
             "blob",
             "connections",
-            "programs"
+            "programs",
+            "dump"
         ]
     );
     for experiment in &report.experiments {

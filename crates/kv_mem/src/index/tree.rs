@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn a_reader_that_restarts_too_often_takes_the_writers_mutex() {
         let (tree, guard) = (Tree::new(), crossbeam_epoch::pin());
-        let (made, _) = tree.write().get_or_insert(b"k", &guard);
+        let (made, _) = tree.write().get_or_insert(b"k", &mut None, &guard);
         let mut tries = 0;
         let read = tree.read(Target::Last, &guard, |leaf_view| {
             tries += 1;

@@ -390,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back() {
+    fn log_records_round_trip() {
         let mut writes = Vec::new();
         put_write(&mut writes, SpaceId(70), b"k", Some(b"v"));
         put_write(&mut writes, SpaceId(3), b"", None);

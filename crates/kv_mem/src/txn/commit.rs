@@ -18,6 +18,7 @@
 
 use super::MemTxn;
 use super::prepare::Stage;
+use crate::index::BATCH;
 use crate::log::Log;
 use crate::log::format::{
     COMMIT_HEAD, Record as LogRecord, begin_commit, end_commit, put_write, write_size,
@@ -28,11 +29,12 @@ use crate::reclaim::Item;
 use crate::record::{NewVersion, RecordRef};
 use crate::space::Space;
 use crate::state::EngineState;
-use crate::writes::Writes;
+use crate::writes::{Write, Writes};
 use crossbeam_epoch::Guard;
-use porpoise_base::sync::atomic::Ordering;
+use porpoise_base::sync::atomic::Ordering as MemoryOrdering;
 use porpoise_kv::{Check, Commit, CommitPosition, Error, Key, LockMode, Result, Wait};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
+use std::cmp::Ordering;
 
 /// Number of versions up to which a commit installs them under the sequencer.
 const SMALL: usize = 64;
@@ -128,15 +130,32 @@ impl MemTxn {
         installs: &mut Installs<'s>,
     ) -> Result<()> {
         let mut wait = None;
-        for write in writes {
+        let mut next_held = 0;
+        let mut writes = writes.into_iter().peekable();
+        while let Some(write) = writes.next() {
             let space = state.store.spaces.get(write.space)?;
+            let is_new = |other: &Write| {
+                other.check == Check::Blind && other.space == space.id && other.value().is_some()
+            };
+            if is_new(&write) && writes.peek().is_some_and(is_new) {
+                let mut batch: SmallVec<[Write; BATCH]> = smallvec![write];
+                while batch.len() < BATCH
+                    && let Some(write) = writes.next_if(is_new)
+                {
+                    batch.push(write);
+                }
+                put_all(state, space, batch, installs);
+                continue;
+            }
             let record = match write.check {
                 Check::FirstCommitter => {
                     let until = || Wait::Until(state.clock.now() + state.lock_wait);
                     let wait = *wait.get_or_insert_with(until);
                     self.lock_and_compare(write.key(), wait)?
                 }
-                Check::Locked => self.find_held(write.key()),
+                Check::Locked => self.find_held(write.key(), &mut next_held),
+                // Created below if it is missing.
+                Check::Blind if write.value().is_some() => None,
                 Check::Blind => space.index.get(&write.key),
             };
             if write.value().is_none() {
@@ -187,8 +206,19 @@ impl MemTxn {
         self.check_snapshots()
     }
 
-    /// Returns the record of a key that this transaction has locked.
-    fn find_held(&self, key: Key<'_>) -> Option<RecordRef> {
+    /// Returns the record of a key that this transaction has locked. Both the locks of a statement and
+    /// the keys asked for are in order, so that the search continues at `next`.
+    fn find_held(&self, key: Key<'_>, next: &mut usize) -> Option<RecordRef> {
+        while let Some(held) = self.held.get(*next) {
+            match Key::new(held.space, held.record.key()).cmp(&key) {
+                Ordering::Less => *next += 1,
+                Ordering::Equal => {
+                    *next += 1;
+                    return Some(held.record.clone());
+                }
+                Ordering::Greater => break,
+            }
+        }
         let recent = self.held.iter().rev().take(16);
         let held = recent
             .clone()
@@ -243,7 +273,7 @@ impl MemTxn {
         state.metrics.commits.add(1);
         state.store.versions_created.add(installs.len() as u64);
         for install in installs.iter() {
-            install.space.last_commit.store(ts, Ordering::Release);
+            install.space.last_commit.store(ts, MemoryOrdering::Release);
         }
         let small = installs.len() <= SMALL;
         if small && seq.inflight.is_empty() {
@@ -380,6 +410,27 @@ impl Drop for Logged<'_> {
         if let (Some(log), 1..) = (self.log, self.tag) {
             log.forget_chunks(&mut log.pipeline.lock(), self.tag);
         }
+    }
+}
+
+/// Finds or creates the records of values that are written without a lock to keys of one space.
+fn put_all<'s>(
+    state: &'s EngineState,
+    space: &'s Space,
+    batch: SmallVec<[Write; BATCH]>,
+    installs: &mut Installs<'s>,
+) {
+    let keys: SmallVec<[&[u8]; BATCH]> = batch.iter().map(|write| write.key.as_slice()).collect();
+    let mut records = SmallVec::new();
+    state.store.get_or_create_all(space, &keys, &mut records);
+    drop(keys);
+    for (write, record) in batch.into_iter().zip(records) {
+        installs.push(Install {
+            space,
+            record,
+            deletion: false,
+            version: Some(write.version),
+        });
     }
 }
 

@@ -38,15 +38,24 @@ impl MemTxn {
         mode: LockMode,
         wait: Wait,
     ) -> Result<Option<RecordRef>> {
+        let found = self.state.store.spaces.get(space)?;
+        let record = self.state.store.get_or_create(found, key);
+        self.lock_record(space, record, mode, wait)
+    }
+
+    /// Locks the key of a record, which may have left the index. Returns `None` if it was skipped.
+    pub(super) fn lock_record(
+        &mut self,
+        space: SpaceId,
+        mut record: RecordRef,
+        mode: LockMode,
+        wait: Wait,
+    ) -> Result<Option<RecordRef>> {
         if self.id == 0 {
             self.id = next_txn_id();
             self.options.cancel.set_txn(self.id);
         }
         loop {
-            // Looked up here, so that callers need not clone the Arc of the engine's state, whose
-            // count is a cache line that all threads share.
-            let found = self.state.store.spaces.get(space)?;
-            let record = self.state.store.get_or_create(found, key);
             let mut latch = record.latch();
             let mut spun = !matches!(wait, Wait::Until(_));
             let request = loop {
@@ -66,7 +75,11 @@ impl MemTxn {
             match request {
                 None => {
                     drop(latch);
+                    // Looked up here, so that callers need not clone the Arc of the engine's state,
+                    // whose count is a cache line that all threads share.
+                    let found = self.state.store.spaces.get(space)?;
                     self.state.store.unlink(found, &record);
+                    record = self.state.store.get_or_create(found, record.key());
                 }
                 Some(Request::Granted(fresh)) => {
                     drop(latch);

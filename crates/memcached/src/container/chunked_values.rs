@@ -101,7 +101,7 @@ impl ChunkedValues {
     /// Deletes the chunks of a value.
     ///
     /// # Errors
-    /// Those of deleting rows.
+    /// The errors of deleting rows.
     pub(crate) fn remove(&self, txn: &mut Txn, id: u64) -> Result<()> {
         let chunks = self.chunks(txn, &[id], Read::CURRENT)?;
         if chunks.is_empty() {
@@ -117,7 +117,7 @@ impl ChunkedValues {
     /// Stores a value in `row` of `container_table`: in `column`, or as chunks with a new id.
     ///
     /// # Errors
-    /// Those of inserting rows.
+    /// The errors of inserting rows.
     pub(crate) fn put(
         &self,
         txn: &mut Txn,
@@ -178,7 +178,7 @@ impl ChunkedValues {
 /// not chunked or chunks are missing; it is empty if no row has a chunked value.
 ///
 /// # Errors
-/// Those of reading.
+/// The errors of reading.
 pub(crate) fn values<'r>(
     container: &Container,
     txn: &mut Txn,
@@ -282,7 +282,7 @@ pub(crate) fn apply(
 /// Deletes locked rows of a container (primary key and row of each) with all chunks of their values.
 ///
 /// # Errors
-/// Those of deleting rows.
+/// The errors of deleting rows.
 pub(crate) fn delete(
     container: &Container,
     txn: &mut Txn,

@@ -55,7 +55,7 @@ impl MappingCache {
     /// Reads the configuration for a role.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading.
     pub fn open(db: Arc<Db>, role: &str) -> Result<MappingCache> {
         let first = build_mapping(&db, role, None, None, 0)?;
         Ok(MappingCache {
@@ -92,7 +92,7 @@ impl MappingCache {
     /// or another.
     ///
     /// # Errors
-    /// Those of reading; the mapping in force stays.
+    /// The errors of reading; the mapping in force stays.
     pub fn poll(&self) -> Result<()> {
         let _rebuild_guard = self.rebuild_lock.lock();
         let cached = self.current.load_full();

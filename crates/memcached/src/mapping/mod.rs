@@ -233,7 +233,7 @@ impl Mapping {
     /// known number, which is used if the role's row has been deleted.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading.
     pub fn read(db: &Arc<Db>, role: &str, last: Option<i64>) -> Result<Mapping> {
         let catalog = db.catalog();
         let mut txn = db.begin(BeginOptions::default())?;

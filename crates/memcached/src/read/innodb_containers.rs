@@ -112,7 +112,7 @@ impl CommandContext {
 /// neither.
 ///
 /// # Errors
-/// Those of reading a batch.
+/// The errors of reading a batch.
 #[cold]
 pub(crate) fn answer(
     context: &mut CommandContext,

@@ -171,7 +171,7 @@ fn read_chunks(
             }
         }
     }
-    // The transaction of a current read is not reused: it is no snapshot for later reads.
+    // The transaction of a current read is not reused: it has no snapshot for later reads.
     if read.mode == Read::SNAPSHOT.mode {
         context.return_reader(txn);
     }

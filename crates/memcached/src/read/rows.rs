@@ -34,7 +34,7 @@ pub(crate) type Visitor<'v> = dyn FnMut(usize, FoundRow<'_>) -> ControlFlow<()> 
 /// of keys visited. Several keys are read in a snapshot.
 ///
 /// # Errors
-/// Those of reading.
+/// The errors of reading.
 pub(crate) fn rows(
     container: &Container,
     txn: &mut Txn,

@@ -17,7 +17,7 @@ pub enum EventState {
     ReplicaDisabled,
 }
 
-/// When an event runs; times are microseconds since 1970 UTC.
+/// Times at which an event runs, in microseconds since 1970 UTC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventSchedule {
     /// Once.
@@ -48,7 +48,7 @@ pub struct Event {
     pub body: String,
     /// The account with whose rights it runs.
     pub definer: String,
-    /// When it runs.
+    /// Times at which it runs.
     pub schedule: EventSchedule,
     /// ON COMPLETION PRESERVE
     pub preserve: bool,

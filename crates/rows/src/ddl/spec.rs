@@ -145,7 +145,7 @@ pub struct IndexSpec {
     pub comment: String,
     /// INVISIBLE.
     pub invisible: bool,
-    /// Of a FULLTEXT index, and only of one.
+    /// Settings of a FULLTEXT index; `None` for other kinds.
     pub full_text: Option<FullText>,
 }
 

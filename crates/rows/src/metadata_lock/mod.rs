@@ -163,15 +163,15 @@ struct Barrier {
 
 /// Condition that a session waits for.
 enum Need {
-    /// That no barrier covers these uses.
+    /// No barrier covers these uses.
     Share(Uses),
-    /// That no other barrier covers these tables.
+    /// No other barrier covers these tables.
     RaiseBarrier(Exclusions),
-    /// That no other session uses these tables.
+    /// No other session uses these tables.
     Unused(Exclusions),
-    /// That no block covers the activity.
+    /// No block covers the activity.
     Begin(Activity),
-    /// That no other session is active in this way.
+    /// No other session is active in this way.
     Quiet(Activity),
 }
 

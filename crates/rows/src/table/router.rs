@@ -24,7 +24,7 @@ pub(crate) struct CanonicalKeys {
     bytes: SmallVec<[u8; 32]>,
     /// Number of columns in `bytes`.
     columns: usize,
-    /// Where the columns of SUBPARTITION BY begin.
+    /// Position at which the columns of SUBPARTITION BY begin.
     sub: usize,
 }
 

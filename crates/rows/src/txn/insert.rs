@@ -106,6 +106,7 @@ impl Statement<'_> {
             plan: Plan::new(rows.len(), uniques, constraints.len()),
         };
         self.keys.keep_values = mode == InsertMode::Replace;
+        self.keys.reserve(rows.len() * new.plan.stride);
         let (mut unfit, usable) = new.gather(rows, refused, &mut self.keys);
         self.lock_keys()?;
         if mode == InsertMode::Replace {
@@ -129,7 +130,7 @@ impl Statement<'_> {
             };
             match checked {
                 Ok(replaced) => {
-                    self.write_new(table, &new.plan.primary(n, &self.keys), row)?;
+                    self.write_new(table, &new.plan, n, row)?;
                     ids.note_inserted(first + n, row);
                     done.inserted += 1;
                     done.replaced += replaced;
@@ -256,7 +257,7 @@ impl Statement<'_> {
             self.lock_keys()?;
             check_keys(table, row, &plan, 0, &constraints, &self.keys)?;
         }
-        self.write_new(table, &plan.primary(0, &self.keys), row)?;
+        self.write_new(table, &plan, 0, row)?;
         Ok(Inserted::New)
     }
 

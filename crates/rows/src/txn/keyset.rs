@@ -82,6 +82,16 @@ impl KeySet {
         self.keep_values = false;
     }
 
+    /// Reserves space for this many keys.
+    pub(crate) fn reserve(&mut self, keys: usize) {
+        if keys > MAX_LINEAR_SEARCH {
+            self.items.reserve(keys);
+            self.journal.reserve(keys);
+            // The index is empty, so that nothing is hashed again.
+            self.index.reserve(keys, |_| 0);
+        }
+    }
+
     /// The bytes of a key.
     pub(crate) fn key(&self, id: KeyId) -> &[u8] {
         self.items

@@ -4,7 +4,9 @@
 //! Writes are recorded in the statement's key set, so that checks of later rows see them.
 
 use super::Statement;
+use super::gather::{NO_KEY, Plan};
 use super::key_changes::is_key_changed;
+use super::keyset::KeyId;
 use crate::keys::Columns;
 use crate::overflow;
 use crate::row::overflow::OverflowHead;
@@ -36,12 +38,12 @@ impl Columns for Texts<'_, '_> {
 }
 
 impl Statement<'_> {
-    /// Puts a row's bytes under its primary key; `heads` are those of
-    /// its overflow values.
+    /// Puts a row's bytes under its primary key, whose number is known for new rows; `heads` are those
+    /// of its overflow values.
     fn put_row(
         &mut self,
         table: &Table,
-        primary: &[u8],
+        (primary, id): (&[u8], Option<KeyId>),
         values: &[Value],
         heads: &[(usize, OverflowHead)],
         stamp: RowStamp,
@@ -62,7 +64,10 @@ impl Statement<'_> {
             self.txn
                 .kv
                 .put(Key::new(space, primary), &row, Check::Locked)?;
-            self.keys.record_own_write(space, primary, true);
+            match id {
+                Some(id) => self.keys.set_present(id, true),
+                None => self.keys.record_own_write(space, primary, true),
+            }
             Ok(())
         });
         if row.capacity() <= 1 << 20 {
@@ -71,22 +76,29 @@ impl Statement<'_> {
         done
     }
 
-    /// Writes a new row.
-    pub(crate) fn write_new(
+    /// Writes a new row, whose keys are in the plan.
+    pub(super) fn write_new(
         &mut self,
         table: &Table,
-        primary: &[u8],
+        plan: &Plan,
+        row: usize,
         values: &[Value],
     ) -> Result<()> {
         let stamp = RowStamp {
             version: self.txn.row_version()?,
             expiry: 0,
         };
+        let primary = plan.primary(row, &self.keys);
+        let primary = primary.as_slice();
         let heads =
             overflow::write_new(&self.txn.db, self.txn.kv.as_mut(), table, primary, values)?;
-        self.put_row(table, primary, values, &heads, stamp)?;
+        let mut own = plan.own(row).iter().copied();
+        self.put_row(table, (primary, own.next()), values, &heads, stamp)?;
         let mut entry = std::mem::take(&mut self.txn.scratch.entry);
+        let mut uniques = table.derived().unique_indexes.iter().zip(own).peekable();
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
+            let id = uniques.next_if(|(position, _)| **position == n);
+            let id = id.map(|(_, id)| id).filter(|id| *id != NO_KEY);
             if let Some(words) = table.text_index(n) {
                 words.each_entry_of(values, primary, &mut |key, value| {
                     self.write_entry(table, n, key, Some(value), false)
@@ -99,7 +111,14 @@ impl Statement<'_> {
                 let end = entry.len();
                 index.append_entry_value(primary, &mut entry);
                 let (key, value) = entry.split_at(end);
-                self.write_entry(table, n, key, Some(value), exclusive)?;
+                match id {
+                    Some(id) if exclusive => {
+                        let key = Key::new(table.space(n, key), key);
+                        self.txn.kv.put(key, value, Check::Locked)?;
+                        self.keys.set_present(id, true);
+                    }
+                    _ => self.write_entry(table, n, key, Some(value), exclusive)?,
+                }
             }
         }
         self.txn.scratch.entry = entry;
@@ -231,7 +250,7 @@ impl Statement<'_> {
         let before = Some((primary, old));
         let (db, kv) = (&self.txn.db, self.txn.kv.as_mut());
         let heads = overflow::write_changed(db, kv, table, new_primary, before, new)?;
-        self.put_row(table, new_primary, new, &heads, stamp)?;
+        self.put_row(table, (new_primary, None), new, &heads, stamp)?;
         let mut entry = std::mem::take(&mut self.txn.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             if !moved && !is_key_changed(&index.parts, &old, new) {

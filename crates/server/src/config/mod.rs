@@ -74,7 +74,7 @@ pub enum TlsMode {
     Required,
 }
 
-/// When a commit is acknowledged.
+/// The point at which a commit is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DurabilityChoice {
     /// After the sync that covers it.
@@ -155,7 +155,7 @@ pub struct Config {
     pub tmp_dir: Option<PathBuf>,
     /// Maximum size of all temporary files together in bytes; `None` is unlimited.
     pub tmp_dir_limit: Option<u64>,
-    /// Directory of files that statements may read; `None`: no file may be read.
+    /// Directory of the files that statements read and write; `None`: they may use no file.
     pub secure_file_priv: Option<PathBuf>,
     /// The operator's certificate (PEM); `None`: one is generated at the first start.
     pub tls_cert: Option<PathBuf>,

@@ -167,7 +167,7 @@ fn connections_beyond_max_connections_get_an_error() {
 }
 
 #[test]
-fn without_free_descriptors_it_lives_on() {
+fn a_server_without_free_descriptors_continues() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = porpoise(dir.path());
     command.args(["--http-listen", "off", "--memcached-listen", "127.0.0.1:0"]);

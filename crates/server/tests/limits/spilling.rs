@@ -168,6 +168,10 @@ fn windows_spill() {
         "SELECT id, RANK() OVER (PARTITION BY kind ORDER BY words), NTILE(7) OVER (PARTITION BY kind ORDER BY id), CUME_DIST() OVER (PARTITION BY kind \
          ORDER BY day, id) FROM t ORDER BY id",
         "SELECT other, COUNT(*), SUM(COUNT(*)) OVER (ORDER BY other), DENSE_RANK() OVER (ORDER BY MIN(words)) FROM t GROUP BY other",
+        // The rows of these derived tables go on as they are computed.
+        "SELECT COUNT(*), SUM(r), MAX(w) FROM (SELECT RANK() OVER (PARTITION BY kind ORDER BY words) AS r, words AS w FROM t) x",
+        "SELECT w, MAX(r) FROM (SELECT SUM(exact) OVER (ORDER BY words, id) AS r, words AS w FROM t) x GROUP BY w ORDER BY w",
+        "SELECT w, r FROM (SELECT SUM(small) OVER () AS r, words AS w FROM t) x ORDER BY w, r",
     ] {
         assert_spills(&server, &mut sql, statement);
     }

@@ -19,7 +19,7 @@ fn a_placeholder_is_no_row() {
 }
 
 #[test]
-fn a_placeholder_ends() {
+fn placeholders_end_by_expiry_flush_and_delete() {
     let server = InProcess::open();
     assert_eq!(
         server.ask("mg k N-1 v\r\nmg k v\r\n"),
@@ -99,7 +99,7 @@ fn an_append_can_make_the_item() {
 }
 
 #[test]
-fn what_is_refused_leaves_marks_as_they_were() {
+fn refused_commands_leave_marks_unchanged() {
     let server = InProcess::open();
     server.ask("set k 0 0 1\r\nx\r\nmd k I\r\n");
     assert_eq!(

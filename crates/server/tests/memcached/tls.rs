@@ -100,7 +100,7 @@ fn plain_clients_are_refused_where_tls_is_required() {
 }
 
 #[test]
-fn without_tls_a_handshake_is_no_request() {
+fn handshakes_fail_without_tls() {
     let server = server(&[("--memcached-tls", "off")]);
     assert!(try_encrypted(&server, None, GET.as_bytes()).is_err());
     assert_eq!(server.memcached(GET), FOUND);
@@ -312,7 +312,7 @@ fn client_hello() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_handshake_ends_the_connection() {
+fn malformed_handshakes_end_the_connection() {
     let server = server(&[("--memcached-tls", "required")]);
     let hello = client_hello();
     let mut broken = hello.clone();

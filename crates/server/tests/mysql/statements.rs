@@ -204,7 +204,7 @@ fn several_statements_only_where_allowed() {
 }
 
 #[test]
-fn the_small_commands() {
+fn ping_debug_init_db_and_reset_connection() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     c.good("CREATE DATABASE d");

@@ -195,7 +195,7 @@ fn transaction_state_is_reported_as_the_statements_that_restore_it() {
 }
 
 #[test]
-fn what_an_eof_packet_cannot_tell_waits_for_an_ok() {
+fn state_changes_wait_for_a_reply_that_ends_with_ok() {
     let server = Porpoise::builder().start();
     let mut c = root(&server, NONE, Capabilities::DEPRECATE_EOF);
     c.good("SET session_track_transaction_info = 'STATE'");

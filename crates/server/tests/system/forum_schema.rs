@@ -15,7 +15,7 @@ fn definition(sql: &mut Sql, table: &str) -> String {
 }
 
 #[test]
-fn what_is_shown_loads_again_and_is_shown_the_same() {
+fn shown_definitions_can_be_executed_and_are_shown_the_same() {
     let server = server().start();
     let mut sql = board(&server);
     let texts: Vec<String> = NAMES.iter().map(|n| definition(&mut sql, n)).collect();

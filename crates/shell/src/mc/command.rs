@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_the_protocol_is_refused() {
+    fn malformed_memcached_commands_are_refused() {
         for bad in [
             "get",
             "set a",

@@ -90,7 +90,7 @@ impl<'o> Session<'o> {
         !status.is_some_and(|status| status.has(Status::NO_BACKSLASH_ESCAPES))
     }
 
-    /// Connects anew, with the database in use.
+    /// Connects again, with the database in use.
     ///
     /// # Errors
     /// The connection's.

@@ -57,6 +57,9 @@ pub struct StatementContext {
     pub(crate) parameters: RefCell<Vec<Value>>,
     /// Whether a plan made since this was cleared calls a stored function.
     pub(crate) calls_functions: Cell<bool>,
+    /// The stored functions that the text being planned names itself, by database and name, while they
+    /// are recorded.
+    pub(crate) named_functions: RefCell<Option<Vec<(String, String)>>>,
     /// Number of beginnings of join orders that the last planned query took.
     pub(crate) partial_plans: Cell<u64>,
     /// Whether the plan is for EXPLAIN.
@@ -73,7 +76,6 @@ impl StatementContext {
     pub(crate) fn begin_plan(&self) {
         self.volatile.set(false);
         self.uses_parameters.set(false);
-        self.partial_plans.set(0);
     }
 
     /// Whether the plan made since [`Self::begin_plan`] is valid for other executions, with other

@@ -62,7 +62,7 @@ impl StatementContext {
     /// Compiles a routine of the catalog.
     ///
     /// # Errors
-    /// Those of its definition, if an older server accepted what this one does not.
+    /// The errors of its definition, if an older server accepted what this one does not.
     pub(crate) fn compile_routine(&self, routine: &Routine) -> Result<Program> {
         let mode = SqlMode::from_bits(routine.sql_mode);
         let source = definition_text(routine, lex_mode(mode));

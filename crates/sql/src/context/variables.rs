@@ -73,6 +73,11 @@ impl SystemVariables for StatementContext {
         };
         let program = self.compile_routine(routine)?;
         self.calls_functions.set(true);
+        if name.invoker.is_none()
+            && let Some(named) = self.named_functions.borrow_mut().as_mut()
+        {
+            named.push((routine.database.clone(), routine.name.clone()));
+        }
         Ok(Some(Arc::new(StoredFunction {
             database: routine.database.clone(),
             name: routine.name.clone(),

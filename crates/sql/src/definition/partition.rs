@@ -459,7 +459,7 @@ pub fn combined_change(
     })
 }
 
-/// The change that a partitioning clause makes; `None` if `action` is no partitioning clause or the
+/// The change that a partitioning clause makes; `None` if `action` is not a partitioning clause or the
 /// table does not exist.
 ///
 /// # Errors

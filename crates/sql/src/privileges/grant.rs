@@ -239,7 +239,7 @@ fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) 
 /// Grants an account EXECUTE and ALTER ROUTINE on a routine that it has created.
 ///
 /// # Errors
-/// Those of writing the grant.
+/// The errors of writing the grant.
 pub fn grant_own_routine(cx: &StatementContext, routine: &Routine) -> Result<()> {
     let own = AuthId::parse(&cx.client.account);
     let grant = Grant {
@@ -262,7 +262,7 @@ pub fn grant_own_routine(cx: &StatementContext, routine: &Routine) -> Result<()>
 /// Removes all grants on a routine that is dropped.
 ///
 /// # Errors
-/// Those of writing the grants.
+/// The errors of writing the grants.
 pub fn revoke_routine(cx: &StatementContext, routine: &Routine) -> Result<()> {
     let place = place_of(routine);
     let on_it = |g: &&Grant| g.database == routine.database && g.table == place;

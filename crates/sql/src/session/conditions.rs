@@ -37,7 +37,7 @@ impl SqlSession {
         None
     }
 
-    /// Where execution goes on after an error: in its handler.
+    /// Position at which execution continues after an error: in its handler.
     pub(super) fn catch_error(
         &mut self,
         program: &Program,
@@ -77,8 +77,9 @@ impl SqlSession {
         Ok(self.activate(program, frame, handler, condition, resume))
     }
 
-    /// Where execution goes on after the instruction at `at`, which succeeded: in the handler of a
-    /// warning, or at `next`. The first `known` conditions are older than the instruction.
+    /// Position at which execution continues after the instruction at `at`, which succeeded: in the
+    /// handler of a warning, or at `next`. The first `known` conditions are older than the
+    /// instruction.
     pub(super) fn catch_warning(
         &mut self,
         program: &Program,

@@ -81,7 +81,7 @@ impl SqlSession {
                         "Records: {}  Deleted: {deleted}  Skipped: {skipped}  Warnings: {warnings}",
                         changes.records
                     );
-                } else if p.values().len() != 1 {
+                } else if p.values().is_none_or(|rows| rows.len() != 1) {
                     outcome.info = format!(
                         "Records: {}  Duplicates: {}  Warnings: {warnings}",
                         changes.records, changes.duplicates

@@ -53,7 +53,7 @@ impl<'s> ProgramHost<'s> {
     /// Creates the host of a statement of this transaction.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// The errors of the engine.
     pub(super) fn new(session: &'s mut SqlSession, open: &OpenTxn) -> Result<ProgramHost<'s>> {
         let spare = session.spare_txn()?;
         Ok(ProgramHost {
@@ -69,7 +69,7 @@ impl<'s> ProgramHost<'s> {
     /// Creates the host of a writer that is no SQL statement.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// The errors of the engine.
     pub(super) fn of_writer(
         session: &'s mut SqlSession,
         isolation: IsolationLevel,
@@ -313,6 +313,7 @@ fn copy_of(cx: &StatementContext) -> StatementContext {
         binds_variables: Cell::new(false),
         parameters: RefCell::default(),
         calls_functions: Cell::new(false),
+        named_functions: RefCell::default(),
         partial_plans: Cell::new(0),
         explaining: Cell::new(false),
         temporary: cx.temporary.clone(),

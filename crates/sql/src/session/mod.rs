@@ -218,6 +218,7 @@ impl SqlSession {
                 binds_variables: Cell::new(false),
                 parameters: RefCell::default(),
                 calls_functions: Cell::new(false),
+                named_functions: RefCell::default(),
                 partial_plans: Cell::new(0),
                 explaining: Cell::new(false),
                 temporary: Temporary::default(),

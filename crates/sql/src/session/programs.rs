@@ -188,7 +188,7 @@ impl SqlSession {
     /// Runs a program whose parameters are in the frame.
     ///
     /// # Errors
-    /// Those that no handler catches.
+    /// Errors that no handler catches.
     pub(crate) fn run_program(
         &mut self,
         program: &Program,

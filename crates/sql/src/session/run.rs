@@ -79,6 +79,7 @@ impl SqlSession {
         let text = std::str::from_utf8(text).unwrap_or_default();
         let cx = PlanCx::new(catalog, &env, &self.cx, text, &reads);
         self.cx.calls_functions.set(false);
+        self.cx.partial_plans.set(0);
         let made = self.plan_kind(statement, &cx);
         let Some(plan) = made.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?
         else {

@@ -52,10 +52,17 @@ impl SqlSession {
         let cx = PlanCx::new(&catalog, &env, &self.cx, source, &reads);
         let arena = Bump::new();
         self.cx.volatile.set(false);
+        self.cx.named_functions.replace(Some(Vec::new()));
         let plan = plan_query(create.query, &cx);
+        let functions = self.cx.named_functions.take();
         let plan = plan.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?;
         self.check_no_variables(&plan)?;
         self.check_sources(&plan, &reads)?;
+        for (database, name) in functions.iter().flatten() {
+            let function = (true, database.as_str(), name.as_str());
+            self.cx
+                .need_routine(Privileges::EXECUTE, "execute", function)?;
+        }
         let explicit = views::with_explicit_columns(&arena, create.query, &cx)?;
         let query = print::query(&explicit, LexMode::default());
         let mut columns: Vec<String> = create.columns.iter().map(|c| c.name.to_owned()).collect();

@@ -13,12 +13,14 @@ use crate::plan::sinks::{NewValue, ViewCheck};
 use bumpalo::Bump;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::ddl::implicit_default;
-use porpoise_types::{CastCx, ColumnType, Kind, Level, Value, ValueRef, Warning, store};
+use porpoise_types::{CastCx, ColumnType, DateTime, Kind, Level, Value, ValueRef, Warning, store};
 
 /// Converts values for one statement.
 pub(super) struct ValueConverter<'x> {
     env: &'x crate::expr::eval::Env,
     txn: &'x std::cell::RefCell<porpoise_rows::Txn>,
+    /// The statement's time in the session's time zone.
+    now: DateTime,
     pub(super) strict: bool,
     /// A NULL for a NOT NULL column becomes its default with a warning.
     null_becomes_default: bool,
@@ -30,6 +32,7 @@ impl<'x> ValueConverter<'x> {
         ValueConverter {
             env: exec.env,
             txn: exec.shared.txn,
+            now: exec.env.now(),
             strict,
             null_becomes_default: ignore || (!exec.env.mode.is_strict() && rows > 1),
         }
@@ -51,7 +54,7 @@ impl<'x> ValueConverter<'x> {
             strict: self.strict,
             warnings: &mut warn,
             tz: &self.env.time_zone,
-            now: self.env.now(),
+            now: self.now,
         };
         Ok(store(
             value,

@@ -8,7 +8,7 @@
 
 use super::aggregate::append_key;
 use super::query::{LimitWindow, cx_of, run};
-use super::row_set::{DistinctCollect, SpillingCollect};
+use super::row_set::{DistinctCollect, RowCursor, SpillingCollect};
 use super::state::{RowSet, States, size_of_row};
 use super::subquery::key_of;
 use super::{Exec, ExecError, ExecResult, ResultSink};
@@ -23,6 +23,9 @@ use porpoise_base::interrupt::Pacer;
 use porpoise_types::{Value, ValueRef};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+
+/// Rows of a materialized table between two checkpoints.
+const REPLAY_BATCH: usize = 1024;
 
 /// Collects the rows of a query as values, within the statement's memory.
 pub struct Collect<'s> {
@@ -115,6 +118,44 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
         ..RowSet::default()
     };
     Ok(cache_rows(address, key, set, before, states))
+}
+
+/// Sends the rows of a derived table's query, which depends on no row outside, as they are computed.
+pub(super) fn stream(
+    query: &QueryPlan,
+    exec: &Exec<'_>,
+    sink: &mut dyn ResultSink,
+) -> ExecResult<()> {
+    crate::bind::check_stack()?;
+    let frame = Frame {
+        row: &[],
+        aggregates: &[],
+        outer: exec.outer,
+    };
+    run(query, &mut Exec::new(exec.shared, Some(&frame)), sink)?;
+    Ok(())
+}
+
+/// Sends the materialized rows of a derived table.
+pub(super) fn replay(
+    derived: &Derived,
+    exec: &Exec<'_>,
+    sink: &mut dyn ResultSink,
+) -> ExecResult<()> {
+    let rows = rows(derived, &[], exec)?;
+    let mut cursor = RowCursor::default();
+    loop {
+        exec.check_cancelled()?;
+        let batch = cursor.next(&rows, REPLAY_BATCH)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        for row in batch.iter() {
+            let values: smallvec::SmallVec<[ValueRef<'_>; 16]> =
+                row.iter().map(Value::as_ref).collect();
+            sink.row(&values)?;
+        }
+    }
 }
 
 /// Caches the rows of a derived table by its address and the outer values that they depend on. Of

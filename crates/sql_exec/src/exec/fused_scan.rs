@@ -4,6 +4,10 @@
 //! before the next row, so that rejected rows are never copied. Entries of a covering index are
 //! processed in the same way.
 //!
+//! The rows of a derived table are consumed as its query computes them: the scan is the sink of the
+//! query, and nothing is materialized. A derived table of a query that runs several times, for each
+//! row of an enclosing query, is materialized once instead.
+//!
 //! Invariants:
 //! 1. The planner chooses it only if expressions are deterministic (no SLEEP, no GET_LOCK) and
 //!    contain no subquery, and if results are collected, not streamed: see the
@@ -11,22 +15,26 @@
 //! 2. Rows are checked by the same conditions as in a scan by batches.
 //! 3. Once a parent operator spills, the remaining rows of a batch are copied, and consumed after
 //!    the engine call, because writing to a file may block.
+//! 4. A derived table has one reader, and its query depends on no row of an enclosing query.
 
 use super::conditions::Conditions;
+use super::derived;
 use super::fetch::Cursor;
 use super::join::Consumer;
 use super::profile::Role;
 use super::pruning::{Batch, Pruning};
-use super::query::cx_of;
+use super::query::{all_true, cx_of};
 use super::state::States;
 use super::visit::{VisitOutcome, columns_of_entries, copied_slot, visit_entries, visit_rows};
-use super::{Exec, ExecResult};
-use crate::bind::Source;
+use super::{Exec, ExecError, ExecResult, ResultSink};
+use crate::bind::{Derived, Origin, Source};
 use crate::error::SqlError;
 use crate::expr::eval::Slot;
-use crate::plan::QueryPlan;
+use crate::plan::derived::streamed_query;
 use crate::plan::scan::Scan;
+use crate::plan::{QueryPlan, ResultColumn};
 use bumpalo::Bump;
+use porpoise_types::ValueRef;
 
 /// Rows visited in one engine call; the statement can be cancelled between two calls.
 const BATCH: usize = 1024;
@@ -55,7 +63,11 @@ pub(super) fn run(
     exec: &mut Exec<'_>,
     consume: &mut Consumer<'_>,
 ) -> ExecResult<()> {
-    let Some(table) = plan.sources.first().and_then(Source::table) else {
+    let source = plan.sources.first();
+    if let Some(Origin::Derived(derived)) = source.map(|source| &source.origin) {
+        return run_derived(derived, scan, exec, consume);
+    }
+    let Some(table) = source.and_then(Source::table) else {
         return Err(SqlError::internal("a scan without a table").into());
     };
     let mut arena = Bump::new();
@@ -110,6 +122,80 @@ pub(super) fn run(
         if !std::mem::replace(&mut compiled, true) {
             conditions.compile(&[Some(table)], &cx_of(exec, &arena));
         }
+    }
+    exec.end_part(scan, Role::Scan, 1, rows, since);
+    Ok(())
+}
+
+/// The sink of a derived table's query.
+struct DerivedRows<'s, 'x, 'c> {
+    scan: &'s Scan,
+    /// The context of the query that reads the table.
+    exec: &'s Exec<'x>,
+    consume: &'s mut Consumer<'c>,
+    arena: Bump,
+    /// Number of rows that the conditions accept.
+    rows: u64,
+    /// The reason for which no more rows are taken: an error, or `None` if no more are wanted.
+    ended: Option<Option<ExecError>>,
+}
+
+impl DerivedRows<'_, '_, '_> {
+    /// Passes a row on. Returns whether more are wanted.
+    fn take(&mut self, row: &[Slot<'_>]) -> ExecResult<bool> {
+        self.arena.reset();
+        let cx = cx_of(self.exec, &self.arena);
+        if !all_true(&self.scan.filter, row, &cx)? {
+            return Ok(true);
+        }
+        self.rows += 1;
+        (self.consume)(row, &cx)
+    }
+}
+
+impl ResultSink for DerivedRows<'_, '_, '_> {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        match self.take(&[Slot::Values(values)]) {
+            Ok(true) => return Ok(()),
+            Ok(false) => self.ended = Some(None),
+            Err(error) => self.ended = Some(Some(error)),
+        }
+        // Ends the query; replaced by the reason.
+        Err(SqlError::internal(
+            "a derived table that is not read to its end",
+        ))
+    }
+}
+
+/// As [`run`], for a derived table.
+fn run_derived(
+    derived: &Derived,
+    scan: &Scan,
+    exec: &Exec<'_>,
+    consume: &mut Consumer<'_>,
+) -> ExecResult<()> {
+    let since = exec.begin_part();
+    let mut sink = DerivedRows {
+        scan,
+        exec,
+        consume,
+        arena: Bump::new(),
+        rows: 0,
+        ended: None,
+    };
+    let done = match streamed_query(derived).filter(|_| exec.runs_once()) {
+        Some(query) => derived::stream(query, exec, &mut sink),
+        None => derived::replay(derived, exec, &mut sink),
+    };
+    let rows = sink.rows;
+    match (sink.ended, done) {
+        (Some(Some(error)), _) => return Err(error),
+        (Some(None), _) => {}
+        (None, done) => done?,
     }
     exec.end_part(scan, Role::Scan, 1, rows, since);
     Ok(())

@@ -10,7 +10,7 @@ use super::query::cx_of;
 use super::{Changes, Exec, ExecResult, upsert};
 use crate::error::SqlError;
 use crate::expr::eval::EvalCx;
-use crate::plan::sinks::{Insert, InsertRows, NewValue};
+use crate::plan::sinks::{GivenRef, Insert, InsertRows, NewValue, ValueRows};
 use bumpalo::Bump;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{AutoIncOptions, GeneratedIds, InsertMode};
@@ -78,29 +78,37 @@ pub(super) fn insert_rows(
     Ok(changes)
 }
 
-fn value_rows(
-    plan: &Insert,
-    rows: &[Vec<NewValue>],
-    exec: &Exec<'_>,
-) -> ExecResult<Vec<Vec<Value>>> {
+fn value_rows(plan: &Insert, given: &ValueRows, exec: &Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {
     let ignore = plan.mode == InsertMode::Ignore;
-    let converter = ValueConverter::new(exec, ignore, rows.len());
+    let converter = ValueConverter::new(exec, ignore, given.len());
+    // Strict mode until the guard is dropped.
     let _strictly = exec.env.strictly(converter.strict);
-    let mut out = Vec::with_capacity(rows.len());
+    let mut out = Vec::with_capacity(given.len());
     let mut arena = Bump::new();
-    for (number, given) in (1u64..).zip(rows) {
+    for at in 0..given.len() {
         exec.env.tick()?;
         arena.reset();
         let cx = cx_of(exec, &arena);
         let mut row = default_row(plan, &converter)?;
-        let values = plan.columns.iter().zip(given);
-        set_values(&plan.table, values, &mut row, &converter, &cx, number)?;
-        fill_expressions(
-            plan,
-            &mut row,
-            &|at| has_explicit_value(plan, given, at),
-            exec,
-        )?;
+        let number = at as u64 + 1;
+        for (position, value) in plan.columns.iter().zip(given.row(at)) {
+            let Some(column) = plan.table.columns.get(*position) else {
+                continue;
+            };
+            let stored = match value {
+                GivenRef::Default => converter.default(column)?,
+                GivenRef::Literal(value, ty) => converter.store(value, ty, column, number)?,
+                GivenRef::Expr(e) => {
+                    let value = evaluate(e, &row, &cx)?;
+                    converter.store(value, &e.ty, column, number)?
+                }
+            };
+            if let Some(slot) = row.get_mut(*position) {
+                *slot = stored;
+            }
+        }
+        let is_given = |position: usize| has_explicit_value(plan, given, at, position);
+        fill_expressions(plan, &mut row, &is_given, exec)?;
         out.push(row);
     }
     Ok(out)
@@ -135,9 +143,9 @@ pub(super) fn set_values<'a>(
 }
 
 /// Whether a row of VALUES has an explicit value (not DEFAULT) for a column.
-fn has_explicit_value(plan: &Insert, given: &[NewValue], position: usize) -> bool {
-    let mut pairs = plan.columns.iter().zip(given);
-    pairs.any(|(at, value)| *at == position && !matches!(value, NewValue::Default))
+fn has_explicit_value(plan: &Insert, given: &ValueRows, row: usize, position: usize) -> bool {
+    let mut pairs = plan.columns.iter().zip(given.row(row));
+    pairs.any(|(at, value)| *at == position && !matches!(value, GivenRef::Default))
 }
 
 /// Evaluates DEFAULT expressions of columns without an explicit value.
@@ -156,13 +164,14 @@ pub(super) fn fill_expressions(
 
 /// A row with the defaults of the columns that the statement does not name; the others are NULL.
 pub(super) fn default_row(plan: &Insert, converter: &ValueConverter<'_>) -> ExecResult<Vec<Value>> {
-    let mut row = Vec::with_capacity(plan.table.columns.len());
-    for (position, column) in plan.table.columns.iter().enumerate() {
-        row.push(if plan.columns.contains(&position) {
-            Value::Null
-        } else {
-            converter.default(column)?
-        });
+    let columns = &plan.table.columns;
+    let mut row = vec![Value::Null; columns.len()];
+    for (position, (column, value)) in columns.iter().zip(&mut row).enumerate() {
+        // Usually the columns are named in their order, or not at all.
+        let at_its_place = plan.columns.get(position) == Some(&position);
+        if !at_its_place && !plan.columns.contains(&position) {
+            *value = converter.default(column)?;
+        }
     }
     Ok(row)
 }

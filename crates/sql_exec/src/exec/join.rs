@@ -34,6 +34,7 @@ use porpoise_base::interrupt::Pacer;
 use porpoise_rows::catalog::Table;
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Rows of the driving scan in one batch.
@@ -555,8 +556,8 @@ pub(super) enum Candidates<'a, 'h> {
     LookupResult(LookupResult<'a>),
     /// A list of rows for each row of the batch.
     PerRow(Vec<Vec<Slot<'a>>>),
-    /// Lists of rows, and the position of its list for each row of the batch.
-    SharedLists(Vec<Vec<Slot<'a>>>, Vec<usize>),
+    /// Rows, and for each row of the batch the range of those that match.
+    Shared(Vec<Slot<'a>>, Vec<Range<usize>>),
     /// A hash table's rows, and for each row of the batch the start of its chain.
     Hashed(Rc<Materialized<'h>>, Vec<Option<usize>>),
     /// All materialized rows, for every row of the batch.
@@ -581,9 +582,9 @@ impl<'a, 'h: 'a> Candidates<'a, 'h> {
         match self {
             Candidates::LookupResult(found) => keys = Some(found.matches(at)),
             Candidates::PerRow(rows) => list = rows.get(at).map_or(&[], Vec::as_slice),
-            Candidates::SharedLists(lists, of) => {
-                let list_of = of.get(at).and_then(|list| lists.get(*list));
-                list = list_of.map_or(&[], Vec::as_slice);
+            Candidates::Shared(rows, of) => {
+                let found = of.get(at).and_then(|range| rows.get(range.clone()));
+                list = found.unwrap_or_default();
             }
             Candidates::All(held) => {
                 if let Materialized::InMemory { rows, .. } = &**held {

@@ -40,7 +40,7 @@ pub(super) fn convert_to_column(
             let text = convert::recode(text, from, to.collation.charset());
             KeyValue::Exact(Value::Bytes(text.into_owned()))
         }
-        // Number 0 is stored for a text that is no member of the ENUM.
+        // Number 0 is stored for a text that is not a member of the ENUM.
         (ValueRef::Int(0) | ValueRef::UInt(0), Kind::Enum) => KeyValue::Exact(Value::UInt(0)),
         _ => convert_exactly(value, from, to, cx),
     }
@@ -168,7 +168,8 @@ fn values<'a>(
 }
 
 /// As [`prefix`], for an index with a multi-valued part, to which one of the expressions gives an
-/// array of keys: a prefix for each of them. `None` if they are not known.
+/// array of keys: a prefix for each of them. `None` if no expression gives one, or if it has no keys
+/// in this index (a text for an index over numbers).
 pub fn array_prefixes<'a>(
     table: &Table,
     index: usize,

@@ -158,9 +158,10 @@ impl LooseCursor {
             };
             let read = exec.read();
             while !position.done() {
-                let at = (&mut position, 1);
+                // At most one entry.
+                let step = (&mut position, 1);
                 let mut txn = exec.txn();
-                txn.scan_entries(table, &spec, None, read, at, &mut keep)?;
+                txn.scan_entries(table, &spec, None, read, step, &mut keep)?;
                 if seen.get() {
                     break;
                 }
@@ -170,6 +171,7 @@ impl LooseCursor {
         Ok((!out.is_empty()).then_some(out))
     }
 
+    /// Calls `find` for the entries of up to `limit` groups.
     fn next_groups(&mut self, limit: usize, find: &mut Find<'_>) -> ExecResult<()> {
         let mut groups = 0;
         while groups < limit.max(1)

@@ -56,6 +56,7 @@ pub mod profile;
 mod project;
 pub mod pruning;
 mod query;
+mod record_sort;
 pub mod row_queue;
 mod row_set;
 mod rows;
@@ -171,7 +172,7 @@ pub trait RunPrograms {
     /// else borrows meanwhile.
     ///
     /// # Errors
-    /// Those that its body does not handle.
+    /// Errors that its body does not handle.
     fn call(
         &self,
         function: &SessionFunction,
@@ -285,6 +286,18 @@ impl Exec<'_> {
             mark: self.shared.mark,
             validate: false,
         }
+    }
+
+    /// Whether the query runs once in its statement: no enclosing query is at a row.
+    pub(in crate::exec) fn runs_once(&self) -> bool {
+        let mut frame = self.outer;
+        while let Some(outer) = frame {
+            if !outer.row.is_empty() || !outer.aggregates.is_empty() {
+                return false;
+            }
+            frame = outer.outer;
+        }
+        true
     }
 
     /// The current time, if a profile is recorded.

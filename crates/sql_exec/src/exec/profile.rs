@@ -45,7 +45,7 @@ impl AddAssign for SpillSize {
 pub enum Role {
     /// A query.
     Query,
-    /// A row operator that is no scan: aggregation, window.
+    /// A row operator other than a scan or join: aggregation, window.
     Group,
     /// The sort, DISTINCT or buffer of a query.
     Sort,

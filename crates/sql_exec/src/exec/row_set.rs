@@ -2,6 +2,7 @@
 //!
 //! Invariant: the rows are in one of the two places, in the order in which they were added.
 
+use super::record_sort::ByBytes;
 use super::rowstore::{self, values_of};
 use super::spill::records::{BLOCK, RecordReader, RecordWriter};
 use super::spill::sorter::{Sorted, Sorter};
@@ -12,7 +13,6 @@ use crate::plan::ResultColumn;
 use porpoise_base::interrupt::Pacer;
 use porpoise_types::{Value, ValueRef};
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::collections::HashSet;
 
 /// A position among the rows of a set.
@@ -136,8 +136,6 @@ impl ResultSink for SpillingCollect<'_> {
     }
 }
 
-type ByBytes = fn(&[u8], &[u8]) -> Ordering;
-
 /// Keeps the first of equal rows, for UNION. In memory it has a set of their keys. Beyond the
 /// operator's share it sorts the rows by key, and those that it keeps by the order of their arrival.
 pub(super) struct DistinctCollect<'s, K> {
@@ -167,8 +165,7 @@ impl<'s, K: Fn(&[ValueRef<'_>]) -> Vec<u8>> DistinctCollect<'s, K> {
     }
 
     fn sort(&mut self, key: &[u8], values: &[ValueRef<'_>]) -> Result<(), SqlError> {
-        let by_bytes: ByBytes = |a, b| a.cmp(b);
-        let sorter = self.sorter.get_or_insert_with(|| Sorter::new(by_bytes));
+        let sorter = self.sorter.get_or_insert_with(|| Sorter::new(ByBytes));
         let mut row = Vec::new();
         encode(values, &mut row);
         let mut value = self.next.to_be_bytes().to_vec();
@@ -205,8 +202,7 @@ impl<'s, K: Fn(&[ValueRef<'_>]) -> Vec<u8>> DistinctCollect<'s, K> {
         let Some(sorter) = self.sorter else {
             return Ok(self.rows);
         };
-        let by_bytes: ByBytes = |a, b| a.cmp(b);
-        let mut in_order = Sorter::new(by_bytes);
+        let mut in_order = Sorter::new(ByBytes);
         let mut by_key: Sorted<ByBytes> = sorter.finish(states)?;
         let mut last: Option<Vec<u8>> = None;
         while by_key.advance()? {

@@ -10,6 +10,9 @@
 
 use porpoise_types::{Date, DateTime, Decimal, Time, ValueRef};
 
+/// Number of rows that [`RowStore::touch`] is called ahead.
+pub(super) const AHEAD: usize = 16;
+
 /// Bytes of a chunk; a longer row gets a chunk of its own.
 const CHUNK: usize = 1 << 18;
 
@@ -81,6 +84,13 @@ impl RowStore {
         }
     }
 
+    /// Loads the first cache line of a row that will be read soon, without waiting for it: sorted rows
+    /// are in random order, and a load from memory takes as long as sending a row.
+    #[inline]
+    pub(super) fn touch(&self, place: Place) {
+        std::hint::black_box(self.from(place).first());
+    }
+
     fn from(&self, place: Place) -> &[u8] {
         let chunk = self.chunks.get(place.chunk as usize);
         let rest = chunk.and_then(|c| c.get(place.at as usize..));
@@ -105,14 +115,20 @@ impl RowStore {
         values_of(self.parts(place).1, values)
     }
 
+    /// As [`RowStore::row`], into a list.
+    pub(super) fn read_row<'s>(&'s self, place: Place, values: usize, row: &mut Values<'s>) {
+        row.clear();
+        let mut rest = self.parts(place).1;
+        for _ in 0..values {
+            row.push(read(&mut rest).unwrap_or(ValueRef::Null));
+        }
+    }
+
     /// The first `values` values of a row in encoded form, for [`values_of`].
     pub(super) fn encoded(&self, place: Place, values: usize) -> &[u8] {
         let all = self.parts(place).1;
-        let mut rest = all;
-        for _ in 0..values {
-            let _ = read(&mut rest);
-        }
-        all.get(..all.len() - rest.len()).unwrap_or_default()
+        let rest = skip(all, values).map_or(0, <[u8]>::len);
+        all.get(..all.len() - rest).unwrap_or_default()
     }
 
     /// The first value of a row, which must be bytes.
@@ -128,6 +144,43 @@ impl RowStore {
 pub(super) fn values_of(mut rest: &[u8], values: usize) -> Values<'_> {
     let one = |_| read(&mut rest).unwrap_or(ValueRef::Null);
     (0..values).map(one).collect()
+}
+
+/// What follows the first `values` values.
+#[inline]
+pub(super) fn skip(mut rest: &[u8], values: usize) -> Option<&[u8]> {
+    for _ in 0..values {
+        rest = rest.get(encoded_len(rest)?..)?;
+    }
+    Some(rest)
+}
+
+/// The value behind the first `before` values.
+#[inline]
+pub(super) fn nth(encoded: &[u8], before: usize) -> Option<ValueRef<'_>> {
+    read(&mut skip(encoded, before)?)
+}
+
+/// As [`nth`], in encoded form.
+#[inline]
+pub(super) fn nth_encoded(encoded: &[u8], before: usize) -> Option<&[u8]> {
+    let rest = skip(encoded, before)?;
+    rest.get(..encoded_len(rest)?)
+}
+
+/// Number of bytes of the value at the front.
+#[inline]
+fn encoded_len(encoded: &[u8]) -> Option<usize> {
+    Some(match *encoded.first()? {
+        INT | UINT | DOUBLE | DATE | DATE_TIME | TIME => 9,
+        BYTES => {
+            let length = encoded.get(1..)?.first_chunk()?;
+            5 + u32::from_le_bytes(*length) as usize
+        }
+        SMALL_DECIMAL => 10,
+        DECIMAL => 1 + Decimal::IMAGE,
+        _ => 1,
+    })
 }
 
 const NULL: u8 = 0;
@@ -273,6 +326,13 @@ mod tests {
                 store.row(*place, values.len()).as_slice(),
                 values.as_slice()
             );
+            let encoded = store.encoded(*place, values.len());
+            for (at, value) in values.iter().enumerate() {
+                assert_eq!(nth(encoded, at), Some(*value));
+                assert_eq!(values_of(nth_encoded(encoded, at).unwrap(), 1)[0], *value);
+            }
+            assert_eq!(skip(encoded, values.len()), Some(&[][..]));
+            assert_eq!(nth(encoded, values.len()), None);
         }
         assert!(store.bytes() > CHUNK as u64);
     }

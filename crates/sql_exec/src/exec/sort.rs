@@ -8,10 +8,11 @@
 //! 1. Two encoded keys compare as [`order_values`] compares their values.
 //! 2. All keys of one sort have one format, chosen by the types of the keys.
 
+use super::record_sort::KeyOrder;
 use super::{ExecResult, rowstore};
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::plan::OrderKey;
-use porpoise_types::{ColumnType, CompareAs, Kind, Value, ValueRef, compare};
+use porpoise_types::{ColumnType, CompareAs, Decimal, Kind, Value, ValueRef, compare};
 use std::cmp::Ordering;
 
 /// Encoder and comparator of the keys of one sort.
@@ -36,6 +37,23 @@ impl<'p> SortKeys<'p> {
         self.are_memcomparable
     }
 
+    /// The keys of ORDER BY.
+    pub(super) fn keys(&self) -> &'p [OrderKey] {
+        self.keys
+    }
+
+    /// Appends the value of the key at a position to a memcomparable key.
+    pub(super) fn append_value(&self, position: usize, value: ValueRef<'_>, out: &mut Vec<u8>) {
+        let Some(key) = self.keys.get(position) else {
+            return;
+        };
+        let start = out.len();
+        encode(value, &key.expr.ty, out);
+        if key.desc {
+            out.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
+        }
+    }
+
     /// Appends the key of a row.
     pub(super) fn append(
         &self,
@@ -43,23 +61,20 @@ impl<'p> SortKeys<'p> {
         cx: &EvalCx<'_>,
         out: &mut Vec<u8>,
     ) -> ExecResult<()> {
-        for key in self.keys {
+        for (at, key) in self.keys.iter().enumerate() {
             let value = eval(&key.expr, row, cx)?;
-            if !self.are_memcomparable {
+            if self.are_memcomparable {
+                self.append_value(at, value, out);
+            } else {
                 rowstore::write(value, out);
-                continue;
-            }
-            let start = out.len();
-            encode(value, &key.expr.ty, out);
-            if key.desc {
-                out.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
             }
         }
         Ok(())
     }
+}
 
-    /// The order of two keys.
-    pub(super) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+impl KeyOrder for SortKeys<'_> {
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         if self.are_memcomparable {
             return a.cmp(b);
         }
@@ -78,17 +93,8 @@ impl<'p> SortKeys<'p> {
         Ordering::Equal
     }
 
-    /// The first 8 bytes of a key as a big-endian integer, for a cheap first
-    /// comparison; 0 if keys are not memcomparable.
-    pub(super) fn prefix(&self, key: &[u8]) -> u64 {
-        if !self.are_memcomparable {
-            return 0;
-        }
-        let mut first = [0; 8];
-        for (to, from) in first.iter_mut().zip(key) {
-            *to = *from;
-        }
-        u64::from_be_bytes(first)
+    fn is_bytewise(&self) -> bool {
+        self.are_memcomparable
     }
 }
 
@@ -148,11 +154,52 @@ fn encode(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
             let flipped = v.as_micros() as u64 ^ 1 << 63;
             out.extend_from_slice(&flipped.to_be_bytes());
         }
-        ValueRef::Decimal(v) => {
+        ValueRef::Decimal(v) => append_decimal(v, ty.decimals, out),
+    }
+}
+
+/// Appends a decimal as its multiple of `10^-scale`, rounded down, if that fits into 64 bits, and what
+/// is left; else in the form of [`Decimal::append_ordered`]. A column's values fit with nothing left.
+fn append_decimal(v: Decimal, scale: u8, out: &mut Vec<u8>) {
+    let Some((whole, rest)) = multiple(v, scale) else {
+        out.push(if v.is_negative() { 1 } else { 3 });
+        return v.append_ordered(out);
+    };
+    out.push(2);
+    out.extend_from_slice(&(whole as u64 ^ 1 << 63).to_be_bytes());
+    match rest {
+        None => out.push(0),
+        Some(rest) => {
             out.push(1);
-            v.append_ordered(out);
+            rest.append_ordered(out);
         }
     }
+}
+
+/// The greatest multiple of `10^-scale` that is not greater than a decimal, and what is left unless
+/// it is zero; `None` if the multiple does not fit.
+fn multiple(v: Decimal, scale: u8) -> Option<(i64, Option<Decimal>)> {
+    let Some((unscaled, own)) = v.unscaled() else {
+        // 39 digits and more: the multiple fits only if many of them are behind the point.
+        let cut = v.truncate(scale);
+        cut.unscaled()?;
+        let (whole, _) = multiple(cut, scale)?;
+        let rest = v.sub(cut).ok()?;
+        if !rest.is_negative() {
+            return Some((whole, Some(rest).filter(|rest| !rest.is_zero())));
+        }
+        let unit = Decimal::from_i128(1, scale).ok()?;
+        return Some((whole.checked_sub(1)?, rest.add(unit).ok()));
+    };
+    if own <= scale {
+        let factor = 10i128.checked_pow(u32::from(scale - own))?;
+        return Some((i64::try_from(unscaled.checked_mul(factor)?).ok()?, None));
+    }
+    let factor = 10i128.checked_pow(u32::from(own - scale))?;
+    let rest = unscaled.rem_euclid(factor);
+    let rest = Decimal::from_i128(rest, own).ok().filter(|_| rest != 0);
+    let whole = i64::try_from(unscaled.div_euclid(factor)).ok()?;
+    Some((whole, rest))
 }
 
 /// The order of two values of a type, NULL first.
@@ -188,7 +235,7 @@ pub fn order_keys(keys: &[OrderKey], a: &[Value], b: &[Value]) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use porpoise_types::{Collation, Decimal};
+    use porpoise_types::Collation;
 
     fn agree(ty: &ColumnType, values: &[Value]) {
         for x in values {
@@ -210,6 +257,36 @@ mod tests {
         let decimal = |t: &str| Value::Decimal(Decimal::parse(t.as_bytes()).unwrap());
         let decimals = ["-10.5", "-0.01", "0", "0.10", "0.1", "3", "12.34"].map(decimal);
         agree(&ColumnType::decimal(10, 2), &decimals);
+        let mut decimals: Vec<Value> = [
+            "0.001",
+            "-0.001",
+            "-0.01",
+            "-0.011",
+            "12.3400000000000000000001",
+            "12.3400000000000000000002",
+            "12.34",
+            "-12.3400000000000000000001",
+            "92233720368547758.07",
+            "92233720368547758.08",
+            "-92233720368547758.08",
+            "-92233720368547758.09",
+            "-92233720368547758.0801",
+            "9223372036854775807000000000000000000000",
+            "-9223372036854775807000000000000000000000",
+            "12345678901234.123456789012345678901234567890",
+            "-12345678901234.123456789012345678901234567890",
+            "-12345678901234.12",
+            "-12345678901234.13",
+            "12345678901234.12",
+            "123456789012345678901.123456789012345678901234567890",
+            "-92233720368547758.085000000000000000000000000001",
+        ]
+        .map(decimal)
+        .to_vec();
+        decimals.extend([Value::Null, decimal("0")]);
+        for scale in [0, 2, 5, 30] {
+            agree(&ColumnType::decimal(65, scale), &decimals);
+        }
         let doubles = [-1e300, -1.5, -0.0, 0.0, 1e-300, 2.0].map(Value::Double);
         agree(&ColumnType::double(), &doubles);
         let texts = ["", "a", "A", "ab", "a b", "b", "ä", "a ", "a\t"];

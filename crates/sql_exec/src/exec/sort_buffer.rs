@@ -9,14 +9,16 @@
 //! 4. With DISTINCT, a run is sorted by the DISTINCT columns and has each distinct row once. The
 //!    merge keeps the first of equal rows, and a second sort restores the order of the result or,
 //!    without ORDER BY, the input order.
-//! 5. The integer fast path ([`crate::expr::number`]) only saves work: it rejects a row only if the
+//! 5. In a sort of all rows, a key that is in the select list is evaluated once, with the list.
+//! 6. The integer fast path ([`crate::expr::number`]) only saves work: it rejects a row only if the
 //!    key or the values would.
 
 use super::collect::Order;
 use super::join::tables_of;
 use super::profile::SpillSize;
 use super::query::LimitWindow;
-use super::rowstore::{Place, RowStore, Values, values_of};
+use super::record_sort::{self, ByBytes, Entry, KeyOrder};
+use super::rowstore::{self, Place, RowStore, Values, values_of};
 use super::sort::SortKeys;
 use super::spill::runs::Runs;
 use super::spill::sorter::{Sorted, Sorter};
@@ -31,7 +33,6 @@ use crate::plan::QueryPlan;
 use crate::plan::physical::DistinctMethod;
 use foldhash::fast::RandomState;
 use porpoise_base::interrupt::Pacer;
-use porpoise_base::sorting;
 use porpoise_types::ValueRef;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -40,18 +41,14 @@ use std::collections::HashSet;
 /// Number of rows beyond those wanted that are buffered before a top-N sort discards them.
 const TOP_N_SLACK: usize = 1024;
 
-/// A buffered row: the start of its key, which usually decides a comparison, and its place.
-#[derive(Clone, Copy)]
-struct Entry {
-    prefix: u64,
-    place: Place,
-}
-
 /// Row buffer of a query; see the module.
 pub(super) struct SortBuffer<'p> {
     plan: &'p QueryPlan,
     order: Order<'p>,
     keys: SortKeys<'p>,
+    /// For each key the position in the select list that has its value; empty unless all rows are kept
+    /// and sorted.
+    items_of_keys: SmallVec<[Option<usize>; 4]>,
     store: RowStore,
     entries: Vec<Entry>,
     /// Number of rows wanted of a sort.
@@ -164,6 +161,7 @@ impl<'p> SortBuffer<'p> {
             plan,
             order,
             keys: SortKeys::new(order.keys),
+            items_of_keys: items_of_keys(plan, order, limit),
             store: RowStore::default(),
             entries: Vec::new(),
             limit,
@@ -208,6 +206,29 @@ impl<'p> SortBuffer<'p> {
         self.runs.size()
     }
 
+    /// Adds a row of a sort that keeps all rows.
+    fn add(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> ExecResult<()> {
+        let plan = self.plan;
+        let mut values = Values::new();
+        for item in &plan.items {
+            values.push(eval(item, row, cx)?);
+        }
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        for (at, item) in self.items_of_keys.iter().enumerate() {
+            let known = item.and_then(|item| values.get(item));
+            let value = match (known, self.order.keys.get(at)) {
+                (Some(value), _) => *value,
+                (None, Some(own)) => eval(&own.expr, row, cx)?,
+                (None, None) => ValueRef::Null,
+            };
+            self.keys.append_value(at, value, &mut key);
+        }
+        let done = self.push(&key, &values, states);
+        self.key = key;
+        Ok(done?)
+    }
+
     /// Adds the row, unless DISTINCT or a top-N sort rejects it.
     pub(super) fn offer(
         &mut self,
@@ -215,6 +236,9 @@ impl<'p> SortBuffer<'p> {
         cx: &EvalCx<'_>,
         states: &States,
     ) -> ExecResult<()> {
+        if !self.items_of_keys.is_empty() {
+            return self.add(row, cx, states);
+        }
         let compiled = self
             .compiled
             .get_or_insert_with(|| CompiledExprs::of(self.plan, self.order, self.limit, cx));
@@ -314,8 +338,7 @@ impl<'p> SortBuffer<'p> {
         states: &States,
     ) -> Result<(), SqlError> {
         let place = self.store.add(key, values).ok_or_else(too_many)?;
-        let prefix = self.keys.prefix(key);
-        self.entries.push(Entry { prefix, place });
+        self.entries.push(Entry::new(place));
         self.count(states)?;
         let spare = self.limit.saturating_mul(2).saturating_add(TOP_N_SLACK);
         if self.entries.len() >= spare {
@@ -381,7 +404,7 @@ impl<'p> SortBuffer<'p> {
         let run = self.runs.size().runs;
         let (plan, store, width) = (self.plan, &self.store, self.plan.items.len());
         let mut by_distinct_key = RowStore::default();
-        let mut places = Vec::with_capacity(self.entries.len());
+        let mut entries = Vec::with_capacity(self.entries.len());
         let mut pacer = Pacer::new();
         let (mut key, mut value) = (Vec::new(), Vec::new());
         for entry in &self.entries {
@@ -396,22 +419,13 @@ impl<'p> SortBuffer<'p> {
             value.extend_from_slice(&length.to_le_bytes());
             value.extend_from_slice(sort_key);
             value.extend_from_slice(store.encoded(entry.place, width));
-            places.push(
-                by_distinct_key
-                    .add(&key, &[ValueRef::Bytes(&value)])
-                    .ok_or_else(too_many)?,
-            );
+            let place = by_distinct_key.add(&key, &[ValueRef::Bytes(&value)]);
+            entries.push(Entry::new(place.ok_or_else(too_many)?));
         }
-        sorting::sort_by(&mut places, sorting::RUN_CHEAP, |a, b| {
-            by_distinct_key.key(*a).cmp(by_distinct_key.key(*b))
-        })?;
-        let record = |place: &Place| {
-            (
-                by_distinct_key.key(*place),
-                by_distinct_key.bytes_of(*place),
-            )
-        };
-        self.runs.write_run(places.iter().map(record), states)
+        record_sort::sort(&mut entries, &by_distinct_key, ByBytes)?;
+        let store = &by_distinct_key;
+        let record = |e: &Entry| (store.key(e.place), store.bytes_of(e.place));
+        self.runs.write_run(entries.iter().map(record), states)
     }
 
     /// Discards the rows that are not wanted, and releases their memory.
@@ -441,20 +455,12 @@ impl<'p> SortBuffer<'p> {
     }
 
     fn sort(&mut self) -> Result<(), SqlError> {
-        let (store, keys) = (&self.store, self.keys);
-        let run = if keys.are_memcomparable() {
-            sorting::RUN_CHEAP
-        } else {
-            sorting::RUN_EXPENSIVE
-        };
-        sorting::sort_by(&mut self.entries, run, |a, b| {
-            a.prefix
-                .cmp(&b.prefix)
-                .then_with(|| keys.compare(store.key(a.place), store.key(b.place)))
-                // Places ascend in input order: a stable sort.
-                .then_with(|| a.place.cmp(&b.place))
-        })?;
-        Ok(())
+        // Entries are in input order until the sort, which is stable.
+        Ok(record_sort::sort(
+            &mut self.entries,
+            &self.store,
+            self.keys,
+        )?)
     }
 
     /// Ends the input. If there are runs, the remaining rows become one.
@@ -489,9 +495,14 @@ impl<'p> SortBuffer<'p> {
         let width = self.plan.items.len();
         let mut sent = 0;
         let mut pacer = Pacer::new();
-        for entry in self.entries.iter().skip(skip).take(take) {
+        let mut row = Values::new();
+        for (at, entry) in self.entries.iter().enumerate().skip(skip).take(take) {
             pacer.tick()?;
-            sink.row(&self.store.row(entry.place, width))?;
+            if let Some(next) = self.entries.get(at + rowstore::AHEAD) {
+                self.store.touch(next.place);
+            }
+            self.store.read_row(entry.place, width, &mut row);
+            sink.row(&row)?;
             sent += 1;
         }
         Ok(sent)
@@ -508,8 +519,7 @@ impl<'p> SortBuffer<'p> {
         if self.order.keys.is_empty() {
             self.runs.concatenate();
         }
-        let compare = |a: &[u8], b: &[u8]| keys.compare(a, b);
-        let rows = Sorted::Merged(self.runs.merge(compare, states)?);
+        let rows = Sorted::Merged(self.runs.merge(keys, states)?);
         send_window(rows, width, sink, window, states)
     }
 
@@ -521,14 +531,8 @@ impl<'p> SortBuffer<'p> {
         states: &States,
     ) -> ExecResult<u64> {
         let (keys, width) = (self.keys, self.plan.items.len());
-        // A key is the row's number followed by its sort key.
-        let compare = |a: &[u8], b: &[u8]| {
-            let parts = |key| <[u8]>::split_at_checked(key, ROW_NUMBER_LEN).unwrap_or_default();
-            let ((first, a), (second, b)) = (parts(a), parts(b));
-            keys.compare(a, b).then_with(|| first.cmp(second))
-        };
-        let mut sorter = Sorter::new(compare);
-        let mut merge = self.runs.merge(|a: &[u8], b: &[u8]| a.cmp(b), states)?;
+        let mut sorter = Sorter::new(NumberedKeys(keys));
+        let mut merge = self.runs.merge(ByBytes, states)?;
         let (mut last, mut key) = (None::<Vec<u8>>, Vec::new());
         while merge.advance()? {
             if last.as_deref() == Some(merge.key()) {
@@ -554,8 +558,44 @@ impl<'p> SortBuffer<'p> {
     }
 }
 
+/// Order of keys that begin with the row's number, which decides last.
+#[derive(Clone, Copy)]
+struct NumberedKeys<'p>(SortKeys<'p>);
+
+impl KeyOrder for NumberedKeys<'_> {
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let parts = |key| <[u8]>::split_at_checked(key, ROW_NUMBER_LEN).unwrap_or_default();
+        let ((first, a), (second, b)) = (parts(a), parts(b));
+        self.0.compare(a, b).then_with(|| first.cmp(second))
+    }
+
+    fn is_bytewise(&self) -> bool {
+        false
+    }
+}
+
+/// See [`SortBuffer`].
+fn items_of_keys(plan: &QueryPlan, order: Order<'_>, limit: usize) -> SmallVec<[Option<usize>; 4]> {
+    let keeps_all = limit == usize::MAX && order.distinct.is_none();
+    if !keeps_all || !SortKeys::new(order.keys).are_memcomparable() {
+        return SmallVec::new();
+    }
+    let item_of = |key: &Expr| plan.items.iter().position(|item| is_same_column(item, key));
+    order.keys.iter().map(|key| item_of(&key.expr)).collect()
+}
+
+/// Whether both expressions are the same column, loaded in the same way: an ENUM is sorted by its
+/// number, and shown as a text.
+fn is_same_column(a: &Expr, b: &Expr) -> bool {
+    let place = |e: &Expr| match e.kind {
+        ExprKind::Column { slot, column, load } => Some((slot, column, load)),
+        _ => None,
+    };
+    place(a).is_some() && place(a) == place(b) && a.ty == b.ty
+}
+
 /// Sends the LIMIT window of sorted rows of `width` columns. Returns the number of rows sent.
-fn send_window<C: Fn(&[u8], &[u8]) -> Ordering>(
+fn send_window<C: KeyOrder>(
     mut rows: Sorted<C>,
     width: usize,
     sink: &mut dyn ResultSink,

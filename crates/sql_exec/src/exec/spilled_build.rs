@@ -23,6 +23,7 @@
 //! or makes the rows of a group consecutive.
 
 use super::join::{BATCH, Candidates, Tuple};
+use super::record_sort::ByBytes;
 use super::rowstore::{self, Values, values_of};
 use super::spill::records::{Position, RecordFile, RecordReader, RecordWriter};
 use super::spill::sorter::Sorter;
@@ -38,7 +39,6 @@ use porpoise_base::interrupt::Pacer;
 use porpoise_base::sorting;
 use porpoise_rows::RowRef;
 use porpoise_rows::catalog::Table;
-use std::cmp::Ordering;
 use std::hash::BuildHasher;
 
 /// Block size in bytes: where the rows found are far apart, one block is read for each.
@@ -53,8 +53,6 @@ const MIN_CHARGED_BATCH: usize = 1 << 10;
 /// The first byte of a row: stored as in the engine, or as serialized values.
 const STORED: u8 = 0;
 const VALUES: u8 = 1;
-
-type ByBytes = fn(&[u8], &[u8]) -> Ordering;
 
 fn damaged() -> ExecError {
     ExecError::Error(SqlError::internal("a spilled row of a join cannot be read"))
@@ -111,12 +109,11 @@ impl<'h> SpillingBuild<'h> {
         states: &States,
     ) -> ExecResult<SpillingBuild<'h>> {
         states.count_disk_table();
-        let by_bytes: ByBytes = |a, b| a.cmp(b);
         Ok(SpillingBuild {
             table,
             rows: RecordWriter::create(states.temp_dir()?, BLOCK)?,
             keys,
-            index: (!keys.is_empty()).then(|| Sorter::new(by_bytes)),
+            index: (!keys.is_empty()).then(|| Sorter::new(ByBytes)),
             hasher: RandomState::default(),
             key: Vec::new(),
             row: Vec::new(),
@@ -341,53 +338,45 @@ impl<'h> SpilledBuild<'h> {
             count = at + 1;
         }
         hashes.sort_unstable();
-        // List 0 is empty.
-        let mut lists: Vec<Vec<Slot<'a>>> = vec![Vec::new()];
-        let mut of = vec![0; count];
-        let mut wanted: Vec<(Position, usize, usize)> = Vec::new();
+        let mut of = vec![0..0; count];
+        let mut wanted: Vec<(Position, usize)> = Vec::new();
         let mut cursor = index.cursor();
-        let mut last = None;
+        let mut last = (None, 0..0);
         for (hash, at) in hashes {
-            if last != Some(hash) {
-                let (list, mut rows) = (lists.len(), 0);
-                cursor.find(hash, &mut |position| {
-                    wanted.push((position, list, rows));
-                    rows += 1;
-                })?;
-                lists.push(vec![Slot::Null; rows]);
-                last = Some(hash);
+            if last.0 != Some(hash) {
+                let start = wanted.len();
+                cursor.find(hash, &mut |position| wanted.push((position, wanted.len())))?;
+                last = (Some(hash), start..wanted.len());
             }
             if let Some(place) = of.get_mut(at) {
-                *place = lists.len() - 1;
+                *place = last.1.clone();
             }
         }
-        self.read_rows(wanted, &mut lists, cx.arena)?;
-        Ok(Candidates::SharedLists(lists, of))
+        Ok(Candidates::Shared(self.read_rows(wanted, cx.arena)?, of))
     }
 
-    /// Reads rows in the order of the file, each into its place in a list.
+    /// Reads rows in the order of the file, each into its place.
     fn read_rows<'a>(
         &self,
-        mut wanted: Vec<(Position, usize, usize)>,
-        lists: &mut [Vec<Slot<'a>>],
+        mut wanted: Vec<(Position, usize)>,
         arena: &'a Bump,
-    ) -> ExecResult<()>
+    ) -> ExecResult<Vec<Slot<'a>>>
     where
         'h: 'a,
     {
-        sorting::sort_by(&mut wanted, sorting::RUN_CHEAP, |(a, ..), (b, ..)| a.cmp(b))?;
+        let mut rows = vec![Slot::Null; wanted.len()];
+        sorting::sort_by(&mut wanted, sorting::RUN_CHEAP, |(a, _), (b, _)| a.cmp(b))?;
         let mut reader = self.rows.reader();
         let mut pacer = Pacer::new();
-        for (position, list, at) in wanted {
+        for (position, at) in wanted {
             pacer.tick()?;
             reader.seek(position)?;
             let bytes: &'a [u8] = arena.alloc_slice_copy(reader.value());
-            let row = decode(self.table, bytes, arena)?;
-            if let Some(place) = lists.get_mut(list).and_then(|list| list.get_mut(at)) {
-                *place = row;
+            if let Some(place) = rows.get_mut(at) {
+                *place = decode(self.table, bytes, arena)?;
             }
         }
-        Ok(())
+        Ok(rows)
     }
 
     /// Calls `decide` for each row until it wants no more. Matching rows are copied and passed to

@@ -160,9 +160,10 @@ impl States {
         self.used.set(self.used.get().saturating_add(bytes));
     }
 
-    /// Bytes that a batch of rows may take while operators spill.
+    /// Bytes that a batch of rows may take while operators spill: most of what is left before the others
+    /// do, because the files are read for each batch.
     pub(super) fn batch_budget(&self) -> u64 {
-        (self.headroom() / 4).min(MAX_SHARE)
+        (self.headroom() / 4 * 3).min(MAX_SHARE)
     }
 
     /// Whether this many more bytes belong in files rather than in memory.

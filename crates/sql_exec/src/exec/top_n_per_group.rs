@@ -255,7 +255,7 @@ impl Groups<'_, '_> {
             ..*cx
         };
         self.sent += 1;
-        (self.consume)(&row, &cx)
+        (self.consume)(row, &cx)
     }
 }
 

@@ -58,7 +58,7 @@ fn fields(unit: Unit) -> &'static [Field] {
 /// Converts `amount` to an interval of `unit`.
 ///
 /// # Errors
-/// Those of converting the amount.
+/// The errors of converting the amount.
 pub fn interval(
     amount: ValueRef<'_>,
     ty: &ColumnType,

@@ -144,7 +144,7 @@ pub trait RunQueries {
     /// Calls a stored function with these arguments and their types.
     ///
     /// # Errors
-    /// Those that its body does not handle.
+    /// Errors that its body does not handle.
     fn call_function(
         &self,
         function: &SessionFunction,

@@ -83,7 +83,7 @@ impl TextMatch {
     /// The text of AGAINST in UTF-8; `None` for NULL.
     ///
     /// # Errors
-    /// Those of its evaluation.
+    /// The errors of its evaluation.
     pub fn text(&self, cx: &EvalCx<'_>) -> Result<Option<String>> {
         let mut text = Vec::new();
         match eval(&self.against, &[], cx)? {
@@ -105,7 +105,7 @@ impl TextMatch {
     /// The relevance of a row.
     ///
     /// # Errors
-    /// Those of the search.
+    /// The errors of the search.
     pub(super) fn eval<'a>(&self, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
         let Some(slot) = self.slot().and_then(|at| row.get(at)) else {
             return Ok(ValueRef::Double(0.0));

@@ -212,9 +212,26 @@ impl<'a> Parser<'a> {
         if self.eat(K::RightParen) {
             return Ok(&[]);
         }
-        let row = self.comma_list(Self::expr)?;
+        let row = self.comma_list(Self::row_value)?;
         self.expect(K::RightParen)?;
         Ok(row)
+    }
+
+    /// A value of a row. Large statements consist of rows of literals, after which no operators are
+    /// looked for if a comma or the end of the row follows.
+    fn row_value(&mut self) -> PResult<Expr<'a>> {
+        if !self.is_literal() {
+            return self.expr();
+        }
+        self.count_node()?;
+        let literal = self.literal_expr()?;
+        if matches!(self.token.kind, K::Comma | K::RightParen) {
+            return Ok(literal);
+        }
+        let outer = std::mem::take(&mut self.height);
+        let value = self.expr_after(literal)?;
+        self.height = self.height.max(outer);
+        Ok(value)
     }
 
     /// Parses WITH from the keyword on.

@@ -45,7 +45,8 @@ impl<'a> Parser<'a> {
         Ok(Statement::Begin(StartTransaction::default()))
     }
 
-    /// Parses `[AND [NO] CHAIN] [[NO] RELEASE]`; everything may be absent.
+    /// Parses `[AND [NO] CHAIN] [[NO] RELEASE]`; everything may be absent. AND CHAIN RELEASE is a syntax
+    /// error.
     fn completion(&mut self) -> PResult<Completion> {
         let mut completion = Completion::default();
         if self.eat_kw(Kw::AND) {
@@ -55,7 +56,7 @@ impl<'a> Parser<'a> {
         if self.eat_kw(Kw::NO) {
             self.expect_kw(Kw::RELEASE)?;
             completion.release = Some(false);
-        } else if self.eat_kw(Kw::RELEASE) {
+        } else if completion.chain != Some(true) && self.eat_kw(Kw::RELEASE) {
             completion.release = Some(true);
         }
         Ok(completion)

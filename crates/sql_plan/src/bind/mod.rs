@@ -227,7 +227,7 @@ pub trait SystemVariables: crate::statistics::StatisticsSource {
     /// The stored function of this name.
     ///
     /// # Errors
-    /// Those of its definition.
+    /// The errors of its definition.
     fn stored_function(
         &self,
         _name: &crate::expr::stored::FunctionName<'_>,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// for messages, `system` for the rejection of variables.
 ///
 /// # Errors
-/// Those of parsing and binding.
+/// The errors of parsing and binding.
 pub fn table_expression<'a>(
     arena: &'a Bump,
     table: &Arc<Table>,

@@ -101,6 +101,17 @@ pub fn operator_of(derived: &Derived) -> &TableOperator {
     derived.rows_as().unwrap_or(&NO_ROWS)
 }
 
+/// The query of a derived table whose rows can be consumed as they are computed: they depend on
+/// nothing outside, and have one reader.
+pub fn streamed_query(derived: &Derived) -> Option<&QueryPlan> {
+    match operator_of(derived) {
+        TableOperator::Materialize(plan) if derived.free.is_empty() && !derived.is_shared => {
+            Some(plan)
+        }
+        _ => None,
+    }
+}
+
 /// Whether the rows of a source come from JSON_TABLE.
 pub fn is_table_function(source: &Source) -> bool {
     let Origin::Derived(derived) = &source.origin else {
@@ -120,6 +131,7 @@ pub(super) fn materialized(
         columns,
         free,
         references: References::default(),
+        is_shared: false,
     }
 }
 
@@ -130,6 +142,7 @@ pub(super) fn working_table(columns: Vec<ScopeColumn>) -> Derived {
         columns,
         free: Vec::new(),
         references: References::default(),
+        is_shared: true,
     }
 }
 

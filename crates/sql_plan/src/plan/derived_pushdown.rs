@@ -256,6 +256,7 @@ fn narrowed(derived: &Derived, moved: &[Expr], statistics: &dyn StatisticsSource
         columns: derived.columns.clone(),
         free: derived.free.clone(),
         references: References::default(),
+        is_shared: derived.is_shared,
     }
 }
 

@@ -227,6 +227,7 @@ fn bind_json_table(table: &ast::JsonTable<'_>, from: &mut From, cx: &PlanCx<'_>)
         columns,
         free,
         references: References::default(),
+        is_shared: false,
     };
     Ok(derived_source(
         Arc::new(derived),

@@ -5,7 +5,7 @@ use super::dml::{
 };
 use super::placement::named_partitions;
 use super::select::PlanCx;
-use super::sinks::{self, InsertRows, NewValue};
+use super::sinks::{self, InsertRows, NewValue, ValueRows};
 use super::upsert;
 use crate::bind::{Scope, ScopeColumn, Source};
 use crate::error::{Result, SqlError};
@@ -34,7 +34,10 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<sinks::Insert
             let set = bind_assignments(assignments, &table, &scope, cx, false)?;
             let (columns, values): (Vec<usize>, Vec<NewValue>) = set.into_iter().unzip();
             check_no_duplicates(&columns, &table)?;
-            (columns, InsertRows::Values(vec![values]))
+            let mut rows = ValueRows::new(values.len(), 1, cx.env.collation);
+            values.into_iter().for_each(|value| rows.push(value));
+            rows.end_row();
+            (columns, InsertRows::Values(rows))
         }
         InsertSource::Query(query) => {
             let columns = target_columns(insert, &named)?;
@@ -167,23 +170,32 @@ fn value_rows(
     table: &Table,
     scope: &Scope,
     cx: &PlanCx<'_>,
-) -> Result<Vec<Vec<NewValue>>> {
-    let mut out = Vec::with_capacity(rows.len());
+) -> Result<ValueRows> {
+    let mut out = ValueRows::new(columns.len(), rows.len(), cx.env.collation);
     let mut binder = cx.binder(scope, "field list");
+    let visible = table.visible_columns().count();
+    let generates: Vec<bool> = columns
+        .iter()
+        .map(|at| table.columns.get(*at))
+        .map(|column| column.is_some_and(|column| column.generated.is_some()))
+        .collect();
     for (at, row) in rows.iter().enumerate() {
-        let all = row.is_empty() && columns.len() == table.visible_columns().count();
+        porpoise_base::interrupt::check()?;
+        let all = row.is_empty() && columns.len() == visible;
         if row.len() != columns.len() && !all {
             return Err(column_count_error(at + 1));
         }
-        let mut values = Vec::with_capacity(row.len());
-        for (e, column) in row.iter().zip(columns) {
+        for ((e, column), is_generated) in row.iter().zip(columns).zip(&generates) {
+            if !is_generated && out.push_literal(e) {
+                continue;
+            }
             let value = new_value(e, &mut binder)?;
-            values.push(match check_settable(table, *column, value) {
+            out.push(match check_settable(table, *column, value) {
                 Err(_) if !cx.env.mode.is_strict() => ignored_value(table, *column, cx),
                 checked => checked?,
             });
         }
-        out.push(values);
+        out.end_row();
     }
     Ok(out)
 }

@@ -146,6 +146,8 @@ impl JoinSearch<'_> {
             planner.purpose = self.requirements.purpose;
             return self.driving_scan_choices(&planner, before);
         }
+        // `planner` may use the columns of the tables joined before; `own` uses only constants, as
+        // a table that is read once must.
         let mut own = AccessPlanner::new(table, slot, conditions, &source.hints, statistics);
         own.needed = planner.needed;
         planner.joined = joined;
@@ -168,7 +170,7 @@ impl JoinSearch<'_> {
         let paths = planner.paths();
         let shown = planner.statistics.estimates_are_shown();
         let alone = self.from.scope.sources.len() == 1;
-        let left = match paths.as_slice() {
+        let passing_rows = match paths.as_slice() {
             // There is no choice: statistics are not needed.
             [path] if alone && !shown => path.rows_without_statistics(),
             // Small tables may grow: avoid a plan that reads a whole table for its first rows.
@@ -177,13 +179,13 @@ impl JoinSearch<'_> {
         };
         let mut out: Vec<JoinChoice> = Vec::new();
         for path in paths {
-            let left = match &path.access {
-                Access::PointLookup { keys, .. } => left.min(keys.len() as f64),
-                _ => left,
+            let passing_rows = match &path.access {
+                Access::PointLookup { keys, .. } => passing_rows.min(keys.len() as f64),
+                _ => passing_rows,
             };
             out.push(JoinChoice {
                 after: PartialJoin {
-                    rows: before.rows * left,
+                    rows: before.rows * passing_rows,
                     cost: before.cost + path.cost,
                 },
                 method: None,

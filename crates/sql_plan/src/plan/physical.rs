@@ -60,7 +60,8 @@
 //! 4. Operators that finish a query early, or never read its rows
 //!    ([`PointLookup`], [`AggregateMethod::CountRows`],
 //!    [`AggregateMethod::MinMaxByIndex`], [`RowOperator::FusedScan`]), are chosen
-//!    by rules (`rules.rs`) and have no fallback at run time.
+//!    by rules (`rules.rs`) and have no fallback at run time, except that a derived table is
+//!    materialized where its query would run for each row of another.
 //! 5. A [`TopNPerGroup`] only narrows, too: it may pass on rows beyond its limit.
 //!
 //! Rejected: one enum for all kinds (a sort below a join would be a plan that no
@@ -187,8 +188,9 @@ pub enum RowOperator {
     BatchInput,
     /// The rows of one table, copied in batches.
     Scan(Box<Scan>),
-    /// The rows of one table, filtered and consumed in place, without a copy. Expressions above are
-    /// deterministic and contain no subquery, and nothing is sent to a client meanwhile.
+    /// The rows of one table, filtered and consumed in place, without a copy; those of a derived table as
+    /// its query computes them. Expressions above are deterministic and contain no subquery, and nothing
+    /// is sent to a client meanwhile.
     FusedScan(Box<Scan>),
     /// A join with one table.
     Join(Box<Join>),
@@ -374,6 +376,16 @@ pub struct WindowCalls {
     pub window: BoundWindow,
     /// The functions, in the order of their results.
     pub calls: Vec<WindowCall>,
+}
+
+impl Window {
+    /// Whether the operator passes no row on before it has all rows.
+    pub(super) fn keeps_input(&self) -> bool {
+        self.passes.first().is_some_and(|pass| {
+            // Without a sort there is one partition.
+            !pass.sort.is_empty() || !pass.windows.first().is_none_or(WindowCalls::streams)
+        })
+    }
 }
 
 impl WindowCalls {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// which is run by a statement of its own.
 ///
 /// # Errors
-/// Those of binding, and of clauses that do not go together.
+/// The errors of binding, and of clauses that do not go together.
 pub fn plan_statement(statement: &Statement<'_>, cx: &PlanCx<'_>) -> Result<Option<Plan>> {
     Ok(Some(match statement {
         Statement::Query(query) if query.into.is_none() => Plan::Select(plan_query(query, cx)?),

@@ -74,6 +74,7 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
                 columns,
                 free,
                 references: References::default(),
+                is_shared: false,
             };
             let mut plan = select_all_from(derived, shown, query, cx)?;
             // SQL_CALC_FOUND_ROWS of the first operand applies to the whole.
@@ -298,6 +299,7 @@ fn values_table(mut rows: Vec<Vec<Expr>>, free: Vec<FreeRef>, cx: &PlanCx<'_>) -
         columns,
         free,
         references: References::default(),
+        is_shared: false,
     })
 }
 
@@ -333,11 +335,12 @@ pub(super) fn cte_entries(with: &With<'_>, cx: &PlanCx<'_>) -> Result<Vec<CteEnt
             let text = format!("Not unique table/alias: '{}'", cte.name.name);
             return Err(SqlError::new(1066, "42000", text));
         }
-        let derived = if with.recursive {
+        let mut derived = if with.recursive {
             recursive(cte, &all, cx)?
         } else {
             plan_cte(cte, &PlanCx { ctes: &all, ..*cx })?
         };
+        derived.is_shared = true;
         all.push(CteEntry {
             name: cte.name.name.to_owned(),
             derived: Some(Arc::new(derived)),

@@ -13,6 +13,7 @@
 
 use super::aggregate_joins::aggregate_joins;
 use super::constants::constants_through_equalities;
+use super::derived::streamed_query;
 use super::derived_pushdown::derived_pushdown;
 use super::equal_columns::equal_columns;
 use super::exact_range::drop_implied_conditions;
@@ -23,10 +24,10 @@ use super::or_factors::{or_factors, or_parts_of_tables};
 use super::physical::{
     AggregateMethod, Filter, PointLookup, QueryPlan, ResultOperator, RowOperator,
 };
-use super::scan::{FilterPlace, Scan, ScanMode};
+use super::scan::{Access, FilterPlace, Scan, ScanMode};
 use super::semi::semi_joins;
 use super::top_n_per_group::top_n_per_group;
-use crate::bind::{Aggregate as AggregateCall, AggregateKind, Source};
+use crate::bind::{Aggregate as AggregateCall, AggregateKind, Origin, Source};
 use crate::statistics::StatisticsSource;
 
 /// A rewrite rule for the FROM clause and its conditions.
@@ -154,9 +155,17 @@ fn count_rows(plan: &mut QueryPlan, _: &dyn StatisticsSource) {
 
 /// The scan of a single-table query is fused with an operator that keeps its rows: a sort,
 /// aggregation, or DISTINCT without LIMIT. Rows that a LIMIT may end early are read in batches.
+/// The rows of a derived table are then consumed as its query computes them.
 fn fused_scan(plan: &mut QueryPlan, _: &dyn StatisticsSource) {
-    let stored = matches!(plan.sources.as_slice(), [source] if source.table().is_some());
-    if !stored || plan.has_subqueries || plan.locks() || !plan.is_fixed() {
+    let [source] = plan.sources.as_slice() else {
+        return;
+    };
+    let fits = match &source.origin {
+        Origin::Stored(_) => true,
+        Origin::Derived(derived) => streamed_query(derived).is_some(),
+        Origin::Virtual(_) => false,
+    };
+    if !fits || plan.has_subqueries || plan.locks() || !plan.is_fixed() {
         return;
     }
     let limited = plan.root.limit().is_some_and(|limit| limit.count.is_some());
@@ -182,9 +191,15 @@ fn fuse(rows: &mut RowOperator, keeps_all: bool) {
             );
             fuse(&mut aggregate.input, scans);
         }
-        // A window writes temporary files while its input runs.
-        RowOperator::Window(window) => fuse(&mut window.input, false),
-        RowOperator::Scan(scan) if keeps_all && scan.filter_place == FilterPlace::InPlace => {
+        RowOperator::Window(window) => {
+            let keeps_all = window.keeps_input();
+            fuse(&mut window.input, keeps_all);
+        }
+        RowOperator::Scan(scan)
+            if keeps_all
+                && (scan.filter_place == FilterPlace::InPlace
+                    || matches!(scan.access, Access::VirtualScan)) =>
+        {
             if let RowOperator::Scan(scan) = std::mem::replace(rows, RowOperator::SingleRow) {
                 *rows = RowOperator::FusedScan(scan);
             }

@@ -19,11 +19,12 @@
 use super::{QueryPlan, ResultColumn};
 use crate::bind::Source;
 use crate::expr::Expr;
+use crate::parse::ast;
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::Table;
-use porpoise_types::Collation;
+use porpoise_types::{Charset, Collation, ColumnType, ValueRef};
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// The plan of a statement.
 #[expect(
@@ -81,11 +82,180 @@ pub struct Insert {
 #[derive(Clone, Debug)]
 pub enum InsertRows {
     /// VALUES, SET.
-    Values(Vec<Vec<NewValue>>),
+    Values(ValueRows),
     /// A query. Values behind those of the columns given are those of [`Insert::select_columns`].
     Query(Box<QueryPlan>),
     /// The lines of a file (LOAD DATA).
     File(Box<FileRows>),
+}
+
+/// The rows of VALUES and SET. Large statements consist of literals, so that a literal is kept as 16
+/// bytes without an expression of its own.
+#[derive(Clone, Debug)]
+pub struct ValueRows {
+    rows: usize,
+    /// Values of a row.
+    width: usize,
+    values: Vec<GivenValue>,
+    /// The texts of the literals.
+    texts: Vec<u8>,
+    expressions: Vec<Expr>,
+    /// The type of texts that are not binary.
+    text_type: ColumnType,
+}
+
+/// A value of VALUES or SET.
+#[derive(Clone, Copy, Debug)]
+enum GivenValue {
+    Default,
+    Null,
+    Int(i64),
+    UInt(u64),
+    /// Start and length of a text in the connection's collation.
+    Text(u32, u32),
+    /// Start and length of a binary string.
+    Binary(u32, u32),
+    /// Position of an expression.
+    Expr(u32),
+}
+
+/// A value of VALUES or SET, as its column gets it.
+#[derive(Clone, Copy, Debug)]
+pub enum GivenRef<'a> {
+    /// DEFAULT.
+    Default,
+    /// A literal and its type.
+    Literal(ValueRef<'a>, &'a ColumnType),
+    /// An expression.
+    Expr(&'a Expr),
+}
+
+static INT: LazyLock<ColumnType> = LazyLock::new(ColumnType::bigint);
+static UINT: LazyLock<ColumnType> = LazyLock::new(ColumnType::bigint_unsigned);
+static BINARY: LazyLock<ColumnType> = LazyLock::new(|| ColumnType::varbinary(u32::MAX));
+
+impl ValueRows {
+    /// Creates an empty list of rows of `width` values, with capacity for `rows`. Literals have texts in
+    /// this collation.
+    pub fn new(width: usize, rows: usize, collation: Collation) -> ValueRows {
+        ValueRows {
+            rows: 0,
+            width,
+            values: Vec::with_capacity(rows.saturating_mul(width)),
+            texts: Vec::new(),
+            expressions: Vec::new(),
+            text_type: ColumnType::varchar(u32::MAX, collation),
+        }
+    }
+
+    /// Adds a value to the row.
+    pub fn push(&mut self, value: NewValue) {
+        let given = match value {
+            NewValue::Default => GivenValue::Default,
+            NewValue::Expr(e) => {
+                self.expressions.push(e);
+                GivenValue::Expr(position(self.expressions.len() - 1))
+            }
+        };
+        self.values.push(given);
+    }
+
+    /// Adds a literal to the row. Returns false if it needs an expression.
+    pub fn push_literal(&mut self, e: &ast::Expr<'_>) -> bool {
+        use ast::{ExprKind as E, Literal as L};
+        let given = match e.kind {
+            E::Literal(L::Null) => GivenValue::Null,
+            E::Literal(L::Bool(b)) => GivenValue::Int(i64::from(b)),
+            E::Literal(L::Int(n)) => i64::try_from(n).map_or(GivenValue::UInt(n), GivenValue::Int),
+            E::Unary(ast::UnaryOp::Neg, arg) => {
+                let E::Literal(L::Int(n)) = arg.kind else {
+                    return false;
+                };
+                let Ok(n) = i64::try_from(-i128::from(n)) else {
+                    return false;
+                };
+                GivenValue::Int(n)
+            }
+            E::Literal(L::String(text)) => match self.text_type.collation.charset() {
+                Charset::Utf8mb4 => {
+                    let (start, len) = self.keep_text(text);
+                    GivenValue::Text(start, len)
+                }
+                _ => return false,
+            },
+            E::Literal(L::Hex(bytes) | L::Bit(bytes)) => {
+                let (start, len) = self.keep_text(bytes);
+                GivenValue::Binary(start, len)
+            }
+            E::Literal(L::Introduced(string)) if string.charset == "binary" => {
+                let (start, len) = self.keep_text(string.bytes);
+                GivenValue::Binary(start, len)
+            }
+            _ => return false,
+        };
+        self.values.push(given);
+        true
+    }
+
+    fn keep_text(&mut self, text: &[u8]) -> (u32, u32) {
+        let start = position(self.texts.len());
+        self.texts.extend_from_slice(text);
+        (start, position(text.len()))
+    }
+
+    /// Ends a row. Values that it lacks are DEFAULT.
+    pub fn end_row(&mut self) {
+        self.rows += 1;
+        self.values
+            .resize(self.rows * self.width, GivenValue::Default);
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// The expressions among the values.
+    fn expressions(&self) -> &[Expr] {
+        &self.expressions
+    }
+
+    /// The values of a row.
+    pub fn row(&self, at: usize) -> impl Iterator<Item = GivenRef<'_>> {
+        let start = at * self.width;
+        let values = self.values.get(start..start + self.width);
+        values.unwrap_or_default().iter().map(|given| match given {
+            GivenValue::Default => GivenRef::Default,
+            GivenValue::Null => GivenRef::Literal(ValueRef::Null, &INT),
+            GivenValue::Int(n) => GivenRef::Literal(ValueRef::Int(*n), &INT),
+            GivenValue::UInt(n) => GivenRef::Literal(ValueRef::UInt(*n), &UINT),
+            GivenValue::Text(start, len) => {
+                GivenRef::Literal(ValueRef::Bytes(self.text(*start, *len)), &self.text_type)
+            }
+            GivenValue::Binary(start, len) => {
+                GivenRef::Literal(ValueRef::Bytes(self.text(*start, *len)), &BINARY)
+            }
+            GivenValue::Expr(at) => match self.expressions.get(*at as usize) {
+                Some(e) => GivenRef::Expr(e),
+                None => GivenRef::Default,
+            },
+        })
+    }
+
+    fn text(&self, start: u32, len: u32) -> &[u8] {
+        let (start, len) = (start as usize, len as usize);
+        self.texts.get(start..start + len).unwrap_or_default()
+    }
+}
+
+/// A position in the lists of [`ValueRows`]; a statement's text has less than 4 GiB.
+fn position(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 /// LOAD DATA: the lines of a file, and the values of a row that they give.
@@ -202,10 +372,10 @@ impl Insert {
     }
 
     /// The rows of VALUES.
-    pub fn values(&self) -> &[Vec<NewValue>] {
+    pub fn values(&self) -> Option<&ValueRows> {
         match &self.rows {
-            InsertRows::Values(rows) => rows,
-            InsertRows::Query(_) | InsertRows::File(_) => &[],
+            InsertRows::Values(rows) => Some(rows),
+            InsertRows::Query(_) | InsertRows::File(_) => None,
         }
     }
 
@@ -260,8 +430,8 @@ impl Plan {
             Plan::Insert(insert) => {
                 all(&insert.on_duplicate);
                 all(insert.file().map_or(&[], |file| &file.set));
-                let values = insert.values().iter().flatten();
-                values.filter_map(NewValue::expr).for_each(visit);
+                let values = insert.values().map_or(&[][..], ValueRows::expressions);
+                values.iter().for_each(visit);
             }
         }
     }

@@ -43,6 +43,9 @@ fn wide_int(
         ValueRef::Double(v) => v.round_ties_even() as i128,
         ValueRef::Decimal(d) => decimal_to_wide(d),
         ValueRef::Bytes(text) => {
+            if let Some(n) = plain_int(text) {
+                return Ok(i128::from(n));
+            }
             let prefix = Decimal::parse_prefix(text);
             if prefix.read == 0 {
                 to.incorrect("integer", text, cx)?;
@@ -55,6 +58,22 @@ fn wide_int(
             decimal_to_wide(number)
         }
     })
+}
+
+/// The number of a text of up to 18 digits, with a minus sign or none, and nothing else.
+fn plain_int(text: &[u8]) -> Option<i64> {
+    let (digits, is_negative) = match text {
+        [b'-', digits @ ..] => (digits, true),
+        digits => (digits, false),
+    };
+    if digits.is_empty() || digits.len() > 18 {
+        return None;
+    }
+    let mut n = 0;
+    for byte in digits {
+        n = n * 10 + i64::from(byte.is_ascii_digit().then(|| byte - b'0')?);
+    }
+    Some(if is_negative { -n } else { n })
 }
 
 fn decimal_to_wide(d: Decimal) -> i128 {

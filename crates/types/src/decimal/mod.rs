@@ -224,10 +224,11 @@ impl Decimal {
     /// Bytes that [`Decimal::encode`] writes for a precision.
     #[must_use]
     pub fn encoded_len(precision: u8) -> usize {
-        // One bit for the sign above the bits of 10^precision - 1.
-        let bits = Wide::pow10(u32::from(precision.min(MAX_PRECISION)))
-            .minus(&Wide::from(1))
-            .bits();
+        // One bit for the sign above the bits of 10^precision - 1: the integer part of the precision
+        // times the binary logarithm of ten, plus one unless the precision is 0.
+        let precision = u64::from(precision.min(MAX_PRECISION));
+        let bits = precision * 3_321_928_094_887_362 / 1_000_000_000_000_000;
+        let bits = bits + u64::from(precision > 0);
         usize::try_from(bits / 8 + 1).unwrap_or(28)
     }
 
@@ -263,6 +264,11 @@ impl Decimal {
             return None;
         }
         let (head, rest) = bytes.split_at_checked(Decimal::encoded_len(precision))?;
+        if let ..=8 = head.len() {
+            let decimal = Decimal::decode_word(precision, scale, head)?;
+            *bytes = rest;
+            return Some(decimal);
+        }
         let first = *head.first()?;
         let negative = first & 0x80 == 0;
         let mut full = [if negative { 0xFF } else { 0 }; 32];
@@ -280,6 +286,17 @@ impl Decimal {
         *bytes = rest;
         Some(Decimal::raw(magnitude, negative, scale))
     }
+
+    /// [`Decimal::decode`] for at most eight bytes: the number plus half of their range.
+    fn decode_word(precision: u8, scale: u8, bytes: &[u8]) -> Option<Decimal> {
+        let raw = bytes
+            .iter()
+            .fold(0, |raw, byte| raw << 8 | u64::from(*byte));
+        let half = 1u64 << (8 * bytes.len() - 1);
+        let magnitude = raw.abs_diff(half);
+        (magnitude < 10u64.checked_pow(u32::from(precision))?)
+            .then(|| Decimal::raw(Wide::from(u128::from(magnitude)), raw < half, scale))
+    }
 }
 
 impl fmt::Debug for Decimal {
@@ -293,5 +310,55 @@ impl fmt::Display for Decimal {
         let mut out = Vec::with_capacity(70);
         self.write_text(&mut out);
         f.write_str(&String::from_utf8_lossy(&out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encoded_lengths_hold_all_numbers_and_the_sign() {
+        for precision in 0..=MAX_PRECISION {
+            let greatest = Wide::pow10(u32::from(precision)).minus(&Wide::from(1));
+            let bytes = usize::try_from(greatest.bits() / 8 + 1).unwrap();
+            assert_eq!(Decimal::encoded_len(precision), bytes, "{precision}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_all_lengths_round_trip_and_print() {
+        for precision in 1..=MAX_PRECISION {
+            for scale in [0, 1, precision / 2, precision].map(|scale| scale.min(MAX_SCALE)) {
+                for digits in [0, 1, precision / 2, precision] {
+                    let nines = Wide::pow10(u32::from(digits)).minus(&Wide::from(1));
+                    for negative in [false, true] {
+                        let number = Decimal::raw(nines, negative, scale);
+                        let mut bytes = Vec::new();
+                        number.encode(precision, scale, &mut bytes);
+                        bytes.push(7);
+                        let mut rest = bytes.as_slice();
+                        let decoded = Decimal::decode(precision, scale, &mut rest);
+                        assert_eq!(decoded, Some(number));
+                        assert_eq!(rest, [7]);
+                        let mut text = String::new();
+                        let padded = usize::from(digits.max(scale + 1) - digits);
+                        text += &"0".repeat(padded);
+                        text += &"9".repeat(usize::from(digits));
+                        if scale > 0 {
+                            text.insert(text.len() - usize::from(scale), '.');
+                        }
+                        if number.negative {
+                            text.insert(0, '-');
+                        }
+                        assert_eq!(number.to_string(), text);
+                    }
+                }
+            }
+            let len = Decimal::encoded_len(precision);
+            let greatest = vec![0xff; len];
+            let beyond = Decimal::decode(precision, 0, &mut greatest.as_slice());
+            assert_eq!(beyond, None, "{precision}");
+        }
     }
 }

@@ -14,6 +14,28 @@ pub struct Prefix {
     pub overflow: bool,
 }
 
+/// Appends a magnitude with `scale` digits after the point.
+fn write_word(mut magnitude: u64, scale: usize, out: &mut Vec<u8>) {
+    // Twenty digits and a point, or thirty digits behind the point and one before it.
+    let mut text = [0u8; 32];
+    let least = if scale > 0 { scale + 2 } else { 1 };
+    let mut len = 0;
+    for place in text.iter_mut().rev() {
+        if magnitude == 0 && len >= least {
+            break;
+        }
+        if len == scale && scale > 0 {
+            *place = b'.';
+        } else {
+            *place = b'0' + (magnitude % 10) as u8;
+            magnitude /= 10;
+        }
+        len += 1;
+    }
+    let start = text.len() - len;
+    out.extend_from_slice(text.get(start..).unwrap_or_default());
+}
+
 impl Decimal {
     /// Reads a whole text: optional sign, digits, point, exponent. Digits after
     /// the 30th of the fraction are rounded away.
@@ -82,6 +104,9 @@ impl Decimal {
     pub fn write_text(self, out: &mut Vec<u8>) {
         if self.negative {
             out.push(b'-');
+        }
+        if let Some(word) = self.magnitude.small().and_then(|v| u64::try_from(v).ok()) {
+            return write_word(word, usize::from(self.scale), out);
         }
         let mut digits = [0u8; 80];
         let mut left = self.magnitude;
@@ -205,7 +230,21 @@ fn parse_exponent(rest: &[u8]) -> (i64, usize) {
     )
 }
 
+/// A number other than 0 without an exponent, whose digits fit into a word.
+fn build_small(int: &[u8], frac: &[u8], exponent: i64, negative: bool) -> Option<Decimal> {
+    if exponent != 0 || int.len() + frac.len() > 18 {
+        return None;
+    }
+    let digits = int.iter().chain(frac);
+    let word = digits.fold(0u64, |word, digit| word * 10 + u64::from(digit - b'0'));
+    let scale = u8::try_from(frac.len()).ok()?;
+    (word > 0).then(|| Decimal::raw(Wide::from(u128::from(word)), negative, scale))
+}
+
 fn build(int: &[u8], frac: &[u8], exponent: i64, negative: bool) -> Result<Decimal, DecimalError> {
+    if let Some(small) = build_small(int, frac, exponent, negative) {
+        return Ok(small);
+    }
     // Positions count from the point: the first digit of `int` has the highest.
     let lead = int.iter().chain(frac).take_while(|b| **b == b'0').count();
     let digits = int.len() + frac.len() - lead;

@@ -5,7 +5,8 @@
 //! sorted by length, then by bytes, the last of equal keys is kept, and `", "`
 //! and `": "` separate items. Numbers keep their kind: integers that fit
 //! 64 bits stay integers, all others are doubles. Functions parse the text,
-//! work on the tree ([`Json`]) and print it again.
+//! work on the tree ([`Json`]) and print it again, except that a single path is followed in the text
+//! ([`part`]).
 //!
 //! Invariants:
 //! 1. The members of every [`Json::Object`] are in the order above, without
@@ -22,12 +23,14 @@ mod compare;
 mod parse;
 mod path;
 mod print;
+mod scan;
 
 pub use change::{Change, change, merge_patch, merge_preserve, remove};
 pub use compare::{comparable_text, contains, equal, order, overlaps};
 pub use parse::{ParseError, parse};
 pub use path::{Index, Path, Step, each_string};
 pub use print::{pretty, quote};
+pub use scan::{Part, part, plain_string};
 
 use crate::Decimal;
 

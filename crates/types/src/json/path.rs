@@ -32,6 +32,11 @@ impl Index {
             Some(self.number)
         }
     }
+
+    /// The position, if it does not depend on the array's length.
+    pub(super) fn fixed_position(self) -> Option<usize> {
+        (!self.from_last).then_some(self.number)
+    }
 }
 
 /// One leg of a path.
@@ -377,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn legs_select() {
+    fn path_legs_select_values() {
         let doc = r#"{"a": [10, [20, 30], {"b c": 1}], "x": {"a": 5}}"#;
         let cases = [
             ("$.a[0]", "10"),

@@ -10,7 +10,7 @@ use porpoise_types::{
 use crate::with_cx;
 
 #[test]
-fn types_decide() {
+fn operand_types_decide_how_values_are_compared() {
     let ci = ColumnType::varchar(9, Collation::UTF8MB4_GENERAL_CI);
     let bin = ColumnType::varchar(9, Collation::UTF8MB4_BIN);
     let latin1 = ColumnType::varchar(9, Collation::LATIN1_SWEDISH_CI);

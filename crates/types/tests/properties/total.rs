@@ -27,7 +27,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn storing_anything(v in any_value(), ty in column(), strict: bool) {
+    fn stored_values_fit_their_columns(v in any_value(), ty in column(), strict: bool) {
         let mut warnings = 0;
         let mut count = |_| warnings += 1;
         let mode = if strict { SqlMode::default() } else { SqlMode::EMPTY };

@@ -95,7 +95,7 @@ pub struct Login {
     is_known: bool,
     /// The last challenge.
     salt: Salt,
-    /// Whether nobody can eavesdrop on the connection.
+    /// Whether the connection is protected from eavesdropping (TLS, or a Unix socket).
     secure: bool,
     state: State,
 }

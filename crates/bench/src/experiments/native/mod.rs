@@ -82,7 +82,7 @@ pub trait Store: Sync {
     /// Makes it ready for a run, outside of the time that is measured.
     ///
     /// # Errors
-    /// In words.
+    /// A message that says what failed.
     fn begin(&self, work: Work) -> Result<(), String> {
         let _ = work;
         Ok(())
@@ -91,7 +91,7 @@ pub trait Store: Sync {
     /// A thread's handle.
     ///
     /// # Errors
-    /// In words.
+    /// A message that says what failed.
     fn worker(&self) -> Result<Box<dyn Worker + '_>, String>;
 
     /// Memory of its rows after the insertion; `None` if it was not measured.
@@ -103,7 +103,7 @@ pub trait Store: Sync {
     /// last.
     ///
     /// # Errors
-    /// In words.
+    /// A message that says what failed.
     fn starts(&mut self) -> Result<Vec<Start>, String> {
         Ok(Vec::new())
     }
@@ -115,28 +115,28 @@ pub trait Worker {
     /// Reads the values of keys in one batch.
     ///
     /// # Errors
-    /// In words.
+    /// A message that says what failed.
     fn read(&mut self, keys: &[u64], visit: &mut Visitor<'_>) -> Result<(), String>;
 
     /// Replaces the value of a key that is there.
     ///
     /// # Errors
-    /// In words.
+    /// A message that says what failed.
     fn update(&mut self, key: u64, value: &[u8]) -> Result<(), String>;
 
     /// Shows at most `count` rows from a key on, in the order of keys.
     ///
     /// # Errors
-    /// In words.
+    /// A message that says what failed.
     fn scan(&mut self, from: u64, count: usize, visit: &mut ScanVisitor<'_>) -> Result<(), String> {
         let _ = (from, count, visit);
         Err("this store is not scanned".to_owned())
     }
 
-    /// Lets the value of a key be changed that nobody else changes meanwhile.
+    /// Changes the value of a key that no other thread changes meanwhile.
     ///
     /// # Errors
-    /// In words.
+    /// A message that says what failed.
     fn modify(&mut self, key: u64, change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<(), String> {
         let _ = (key, change);
         Err("this store's rows are not read and changed in one call".to_owned())
@@ -145,7 +145,7 @@ pub trait Worker {
     /// Inserts a row with a key that is not there.
     ///
     /// # Errors
-    /// In words.
+    /// A message that says what failed.
     fn insert(&mut self, key: u64, value: &[u8]) -> Result<(), String> {
         let _ = (key, value);
         Err("this store takes no inserts".to_owned())

@@ -20,7 +20,7 @@ struct PathNode<'g> {
 
 /// A leaf as the writer found it.
 #[derive(Clone, Copy)]
-struct Leaf<'g> {
+pub(in crate::index) struct Leaf<'g> {
     node: &'g Node,
     bounds: Bounds<'g>,
 }
@@ -54,14 +54,16 @@ impl WriteGuard<'_> {
         Some((path, Leaf { node, bounds }))
     }
 
-    /// Returns the record of a key, created if it is missing, and whether it was created.
-    pub(in crate::index) fn get_or_insert(
+    /// Returns the record of a key, created if it is missing, and whether it was created. `near` is the
+    /// leaf of the key before, so that keys in ascending order are seldom searched from the root.
+    pub(in crate::index) fn get_or_insert<'g>(
         &mut self,
         key: &[u8],
-        guard: &Guard,
+        near: &mut Option<Leaf<'g>>,
+        guard: &'g Guard,
     ) -> (RecordRef, bool) {
         loop {
-            let Some((_, Leaf { node: leaf, .. })) = self.path(key, guard) else {
+            let Some(leaf) = self.leaf_near(key, near, guard) else {
                 self.tree.root.set_new(Node::leaf(), guard);
                 continue;
             };
@@ -71,11 +73,26 @@ impl WriteGuard<'_> {
             }
             if leaf.is_full() {
                 self.split_full_nodes(key, guard);
+                *near = None;
                 continue;
             }
             let record = RecordRef::new(key);
             self.insert_into_leaf(leaf, place.at, &record, guard);
             return (record, true);
+        }
+    }
+
+    /// The leaf of a key: `near` if it is that, otherwise found from the root. `None` while the tree is
+    /// empty.
+    fn leaf_near<'g>(
+        &self,
+        key: &[u8],
+        near: &mut Option<Leaf<'g>>,
+        guard: &'g Guard,
+    ) -> Option<&'g Node> {
+        match near.filter(|leaf| leaf.covers(key)) {
+            Some(leaf) => Some(leaf.node),
+            None => Some(near.insert(self.path(key, guard)?.1).node),
         }
     }
 
@@ -87,15 +104,9 @@ impl WriteGuard<'_> {
         for record in records {
             let key = record.key();
             loop {
-                let leaf = match near.filter(|leaf| leaf.covers(key)) {
-                    Some(leaf) => leaf.node,
-                    None => {
-                        let Some((_, leaf)) = self.path(key, guard) else {
-                            self.tree.root.set_new(Node::leaf(), guard);
-                            continue;
-                        };
-                        near.insert(leaf).node
-                    }
+                let Some(leaf) = self.leaf_near(key, &mut near, guard) else {
+                    self.tree.root.set_new(Node::leaf(), guard);
+                    continue;
                 };
                 let Place { at, found } = leaf.search(key, guard);
                 if found {

@@ -130,7 +130,7 @@ fn generated_of(code: u8) -> Result<GeneratedKind> {
     })
 }
 
-/// Partitioning, parts and co-location: since format 2.
+/// Partitioning, the spaces of overflow values, and co-location: since format 2.
 fn write_placement(w: &mut Writer, t: &TableDef) {
     crate::partition::persist::write(w, &t.partitioning);
     w.list(&t.overflow_spaces, |w, space| w.u64(space.0));
@@ -335,9 +335,10 @@ fn read_full_text(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
             size => TextParser::Ngrams(size),
         };
         let (min_chars, max_chars) = (r.u32()?, r.u32()?);
-        let stopwords = match r.bool()? {
-            true => Some(r.list(|r| r.str())?),
-            false => None,
+        let stopwords = if r.bool()? {
+            Some(r.list(|r| r.str())?)
+        } else {
+            None
         };
         let settings = FullText {
             parser,
@@ -352,8 +353,9 @@ fn read_full_text(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
             index.full_text = Some(Arc::new(settings));
         }
     }
-    let bare = |i: &Index| i.is_full_text() != i.full_text.is_some();
-    if t.indexes.iter().any(bare) {
+    // FULLTEXT indexes have settings, others have none.
+    let is_inconsistent = |i: &Index| i.is_full_text() != i.full_text.is_some();
+    if t.indexes.iter().any(is_inconsistent) {
         return Err(Error::corrupt("settings that do not suit an index"));
     }
     Ok(())

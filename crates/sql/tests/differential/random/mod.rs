@@ -1,5 +1,5 @@
 //! Random statements: their rows must equal MariaDB's, and related queries must agree with each other
-//! ([`oracles`]). Random routines and triggers must leave the same tables ([`programs`]).
+//! ([`oracles`], [`frames`]). Random routines and triggers must leave the same tables ([`programs`]).
 //!
 //! The seed of a case determines its tables, rows and statements. A failure prints the seed and
 //! the statements to repeat it by hand; `RANDOM_SEED=n` runs that case alone, and
@@ -12,6 +12,7 @@
 
 mod change;
 mod expr;
+mod frames;
 mod oracles;
 mod programs;
 mod query;

@@ -15,7 +15,7 @@ use crate::both::{here, session};
 use porpoise_sql::session::SqlSession;
 
 /// The rows of a query in this process, or the text of its error.
-fn rows_here(session: &mut SqlSession, sql: &str) -> Result<Vec<String>, String> {
+pub fn rows_here(session: &mut SqlSession, sql: &str) -> Result<Vec<String>, String> {
     match here(session, sql) {
         // Any of the texts that differ only in trailing spaces may represent a group.
         (answer, _) if answer.error.is_none() => Ok(normal(&answer.rows)

@@ -10,9 +10,9 @@ use super::extreme::replaces_extreme;
 use super::numbers::AggregateInput;
 use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
+use crate::exec::ExecResult;
 use crate::exec::sort::order_keys;
 use crate::exec::state::{States, size_of_row};
-use crate::exec::{ExecError, ExecResult};
 use crate::expr::BitOp;
 use crate::expr::convert;
 use crate::expr::eval::{Env, EvalCx, Slot, eval};
@@ -121,6 +121,25 @@ impl Accumulator {
         }
     }
 
+    /// Whether [`Accumulator::add_single`] takes a row of an aggregate of one argument into account: its
+    /// state has a fixed size.
+    pub(in crate::exec) fn takes_single_values(&self) -> bool {
+        self.distinct.is_none() && !matches!(self.state, State::GroupConcat(_) | State::Document(_))
+    }
+
+    /// Takes a row into account, given the value of the only argument.
+    pub(in crate::exec) fn add_single(
+        &mut self,
+        aggregate: &Aggregate,
+        value: ValueRef<'_>,
+        cx: &EvalCx<'_>,
+    ) -> ExecResult<()> {
+        match aggregate.args.first() {
+            Some(arg) if !value.is_null() => self.add_value(aggregate, value, arg, cx),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes a row into account.
     pub(in crate::exec) fn add(
         &mut self,
@@ -129,17 +148,8 @@ impl Accumulator {
         cx: &EvalCx<'_>,
         states: &States,
     ) -> ExecResult<()> {
-        if let ([arg], None, false) = (
-            aggregate.args.as_slice(),
-            &self.distinct,
-            matches!(self.state, State::GroupConcat(_) | State::Document(_)),
-        ) {
-            let value = eval(arg, row, cx)?;
-            return if value.is_null() {
-                Ok(())
-            } else {
-                self.add_value(aggregate, value, arg, cx)
-            };
+        if let ([arg], true) = (aggregate.args.as_slice(), self.takes_single_values()) {
+            return self.add_single(aggregate, eval(arg, row, cx)?, cx);
         }
         let mut values: smallvec::SmallVec<[ValueRef<'_>; 4]> = smallvec::SmallVec::new();
         for arg in &aggregate.args {
@@ -315,17 +325,14 @@ impl Accumulator {
         }
     }
 
-    /// Removes a row that was added.
+    /// Removes a row that was added, given the value of the first argument.
     pub(in crate::exec) fn remove(
         &mut self,
         aggregate: &Aggregate,
-        row: &[Slot<'_>],
+        value: Option<ValueRef<'_>>,
         cx: &EvalCx<'_>,
     ) -> ExecResult<()> {
-        let value = match aggregate.args.first() {
-            Some(arg) => Some((eval(arg, row, cx)?, arg)),
-            None => None,
-        };
+        let value = value.zip(aggregate.args.first());
         if value.is_some_and(|(value, _)| value.is_null()) {
             return Ok(());
         }
@@ -356,6 +363,16 @@ impl Accumulator {
 
     /// The result so far.
     pub(in crate::exec) fn result(&self, aggregate: &Aggregate, env: &Env) -> ExecResult<Value> {
+        match self.state {
+            State::Count(n) => return Ok(Value::Int(n)),
+            State::ScaledInteger { count: 0, .. } => return Ok(Value::Null),
+            State::ScaledInteger { sum, scale, count } => {
+                let range = |_| SqlError::out_of_range("DECIMAL", "sum");
+                let sum = Decimal::from_i128(sum, scale).map_err(range)?;
+                return sum_or_mean(aggregate, sum, count, env);
+            }
+            _ => {}
+        }
         let copy = Accumulator {
             state: self.state.clone(),
             numeric_extreme: self.numeric_extreme,
@@ -366,7 +383,6 @@ impl Accumulator {
 
     /// The result.
     pub(super) fn finish(self, aggregate: &Aggregate, env: &Env) -> ExecResult<Value> {
-        let range = |_| ExecError::Error(SqlError::out_of_range("DECIMAL", "avg"));
         let state = match self.state {
             State::ScaledInteger { sum, scale, count } => decimal_sum(sum, scale, count)?,
             State::Extreme(value) => {
@@ -402,19 +418,25 @@ impl Accumulator {
                     sum: Some(sum),
                     count,
                 },
-                AggregateKind::Avg,
-            ) => {
-                let count = Decimal::from_u64(count);
-                let mean = sum.div(count, env.div_precision).map_err(range)?;
-                let rounded = mean
-                    .map(|m| m.round(aggregate.ty.decimals))
-                    .transpose()
-                    .map_err(range)?;
-                rounded.map_or(Value::Null, Value::Decimal)
-            }
-            (State::Exact { sum: Some(sum), .. }, _) => Value::Decimal(sum),
+                _,
+            ) => sum_or_mean(aggregate, sum, count, env)?,
         })
     }
+}
+
+/// The result of SUM or AVG.
+fn sum_or_mean(aggregate: &Aggregate, sum: Decimal, count: u64, env: &Env) -> ExecResult<Value> {
+    if aggregate.kind != AggregateKind::Avg {
+        return Ok(Value::Decimal(sum));
+    }
+    let range = |_| SqlError::out_of_range("DECIMAL", "avg");
+    let count = Decimal::from_u64(count);
+    let mean = sum.div(count, env.div_precision).map_err(range)?;
+    let rounded = mean
+        .map(|m| m.round(aggregate.ty.decimals))
+        .transpose()
+        .map_err(range)?;
+    Ok(rounded.map_or(Value::Null, Value::Decimal))
 }
 
 /// A number as an integer and its scale, if it is small enough.

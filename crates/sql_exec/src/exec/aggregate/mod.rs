@@ -104,24 +104,12 @@ struct FirstRow {
 }
 
 impl FirstRow {
-    /// Serializes the row; [`FirstRow::read`] reads it back.
+    /// Serializes the row.
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.present.to_be_bytes());
         for value in &self.values {
             rowstore::write(value.as_ref(), out);
         }
-    }
-
-    /// Reads a row with this many columns off the front.
-    fn read(rest: &mut &[u8], columns: usize) -> Option<FirstRow> {
-        let (present, behind) = rest.split_first_chunk::<8>()?;
-        *rest = behind;
-        let values = (0..columns).map(|_| Some(rowstore::read(rest)?.to_owned()));
-        Some(FirstRow {
-            present: u64::from_be_bytes(*present),
-            values: values.collect::<Option<_>>()?,
-            has_row: true,
-        })
     }
 }
 
@@ -170,7 +158,7 @@ impl InputColumns {
         }
     }
 
-    /// Serializes these columns of a row; [`FirstRow::read`] reads them back.
+    /// Serializes these columns of a row, as [`FirstRow::write`] does.
     pub(super) fn write(&self, row: &[Slot<'_>], out: &mut Vec<u8>) {
         out.extend_from_slice(&InputColumns::present(row).to_be_bytes());
         self.values(row)
@@ -183,21 +171,19 @@ impl InputColumns {
         present: u64,
         values: impl Iterator<Item = ValueRef<'a>>,
         arena: &'a Bump,
-    ) -> Vec<Slot<'a>> {
+    ) -> &'a [Slot<'a>] {
         let mut pairs = self.columns.iter().zip(values).peekable();
-        let mut slots = Vec::with_capacity(self.widths.len());
-        for (at, width) in self.widths.iter().enumerate() {
+        let slots = arena.alloc_slice_fill_copy(self.widths.len(), Slot::Null);
+        for (at, (slot, width)) in slots.iter_mut().zip(&self.widths).enumerate() {
             let values = arena.alloc_slice_fill_copy(*width, ValueRef::Null);
             while let Some(((_, column), value)) = pairs.next_if(|((slot, _), _)| *slot == at) {
                 if let Some(place) = values.get_mut(*column) {
                     *place = value;
                 }
             }
-            slots.push(if present & 1 << (at & 63) != 0 {
-                Slot::Values(values)
-            } else {
-                Slot::Null
-            });
+            if present & 1 << (at & 63) != 0 {
+                *slot = Slot::Values(values);
+            }
         }
         slots
     }
@@ -597,7 +583,7 @@ impl<'p> Groups<'p> {
             };
             let values = group.first.values.iter().map(Value::as_ref);
             let row = self.read.slots(present, values, &arena);
-            if !consume(&row, &cx)? {
+            if !consume(row, &cx)? {
                 return Ok(());
             }
         }

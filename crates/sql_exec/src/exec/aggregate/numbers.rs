@@ -45,7 +45,7 @@ pub(super) enum AggregateInput<'t> {
 /// Expressions of an aggregation, compiled to integer expressions.
 #[derive(Debug)]
 pub(super) struct IntegerInputs<'t> {
-    /// Expressions of the group key; `None` if one is no plain integer.
+    /// Expressions of the group key; `None` if one is not a plain integer.
     keys: Option<SmallVec<[NumberExpr<'t>; 2]>>,
     cached_groups: HashMap<Key, usize, RandomState>,
     /// Whether the rows of a group are consecutive: caching the last key is enough then.

@@ -26,6 +26,7 @@ use crate::error::SqlError;
 use crate::exec::join::Consumer;
 use crate::exec::profile::Role;
 use crate::exec::query::cx_of;
+use crate::exec::record_sort::ByBytes;
 use crate::exec::rowstore::{self, Values, values_of};
 use crate::exec::spill::sorter::Sorter;
 use crate::exec::state::States;
@@ -37,7 +38,6 @@ use bumpalo::Bump;
 use porpoise_base::sorting;
 use porpoise_types::{Value, ValueRef};
 use smallvec::SmallVec;
-use std::cmp::Ordering;
 
 /// The first byte of a record: a row of a group, or a partial state of a group.
 const ROW_RECORD: u8 = 0;
@@ -46,39 +46,40 @@ const STATE_RECORD: u8 = 1;
 /// Size of a record's header: its kind and its number.
 const RECORD_HEADER: usize = 9;
 
-type ByBytes = fn(&[u8], &[u8]) -> Ordering;
-
-fn by_bytes(a: &[u8], b: &[u8]) -> Ordering {
-    a.cmp(b)
-}
-
 fn damaged() -> SqlError {
     SqlError::internal("a spilled group cannot be read")
 }
 
 /// Results of groups, in the order of their first rows.
-pub(super) struct GroupResults(Sorter<ByBytes>);
+pub(super) struct GroupResults {
+    sorter: Sorter<ByBytes>,
+    /// Scratch buffer: a group's first row and results.
+    value: Vec<u8>,
+}
 
 impl GroupResults {
     /// Creates a list without groups.
     pub(super) fn new() -> GroupResults {
-        GroupResults(Sorter::new(by_bytes))
+        GroupResults {
+            sorter: Sorter::new(ByBytes),
+            value: Vec::new(),
+        }
     }
 
-    /// Adds a group, ordered by the number of its first row.
+    /// Adds a group, ordered by the number of its first row, which `write_first` serializes.
     pub(super) fn add(
         &mut self,
         number: [u8; 8],
-        first: &FirstRow,
+        write_first: impl FnOnce(&mut Vec<u8>),
         results: &[Value],
         states: &States,
     ) -> Result<(), SqlError> {
-        let mut value = Vec::with_capacity(64);
-        first.write(&mut value);
+        self.value.clear();
+        write_first(&mut self.value);
         for result in results {
-            rowstore::write(result.as_ref(), &mut value);
+            rowstore::write(result.as_ref(), &mut self.value);
         }
-        self.0.add(&number, &value, states)
+        self.sorter.add(&number, &self.value, states)
     }
 
     /// Pushes the groups to the consumer. Returns false when it wants no more.
@@ -90,7 +91,7 @@ impl GroupResults {
         consume: &mut Consumer<'_>,
     ) -> ExecResult<bool> {
         let states = exec.shared.states;
-        let mut groups = self.0.finish(states)?;
+        let mut groups = self.sorter.finish(states)?;
         let mut arena = Bump::new();
         let mut wants_more = true;
         while wants_more && groups.advance()? {
@@ -105,7 +106,7 @@ impl GroupResults {
                 ..cx_of(exec, &arena)
             };
             let row = read.slots(present, first.iter().copied(), &arena);
-            wants_more = consume(&row, &cx)?;
+            wants_more = consume(row, &cx)?;
         }
         groups.close(states);
         Ok(wants_more)
@@ -168,7 +169,7 @@ impl SpilledGroups {
     pub(super) fn new(plan: &Aggregate) -> SpilledGroups {
         SpilledGroups {
             calls: calls_over_records(plan),
-            records: Sorter::new(by_bytes),
+            records: Sorter::new(ByBytes),
             next: 0,
             record: Vec::new(),
         }
@@ -244,69 +245,82 @@ impl SpilledGroups {
         exec.note_spilled(plan, Role::Group, records.size());
         let mut records = records.finish(states)?;
         let mut results = GroupResults::new();
-        let mut group: Option<SpilledGroup> = None;
+        let mut group = SpilledGroup::new(plan);
         let (mut count, since) = (0, exec.begin_part());
         while records.advance()? {
             let (key, record) = records.record();
-            if group.as_ref().is_none_or(|group| group.key != key) {
-                count += 1;
-                if let Some(done) = group.take() {
-                    done.finish(plan, &mut results, exec)?;
+            if count == 0 || group.key != key {
+                if count > 0 {
+                    group.finish(plan, &mut results, exec)?;
                 }
-                group = Some(SpilledGroup::new(key, record, plan, states)?);
+                count += 1;
+                group.begin(key, record, plan, states)?;
             }
-            if let Some(group) = &mut group {
-                group.add_record(record, plan, &self.calls, exec)?;
-            }
+            group.add_record(record, plan, &self.calls, exec)?;
         }
         records.close(states);
-        if let Some(last) = group {
-            last.finish(plan, &mut results, exec)?;
+        if count > 0 {
+            group.finish(plan, &mut results, exec)?;
         }
         exec.end_part(plan, Role::Group, 0, count, since);
         results.send(plan, read, exec, consume)
     }
 }
 
-/// A spilled group that is being aggregated.
+/// The spilled group that is being aggregated.
 struct SpilledGroup {
     key: Vec<u8>,
     /// Number of its first record.
     number: [u8; 8],
-    first: FirstRow,
+    /// Its first row, serialized as by [`FirstRow::write`].
+    first: Vec<u8>,
     accumulators: Vec<Accumulator>,
+    /// Scratch buffer.
+    results: Vec<Value>,
     /// Bytes charged to the statement before this group.
     charged_before: u64,
 }
 
 impl SpilledGroup {
-    /// Creates a group from its first record.
-    fn new(
+    fn new(plan: &Aggregate) -> SpilledGroup {
+        SpilledGroup {
+            key: Vec::new(),
+            number: [0; 8],
+            first: Vec::new(),
+            accumulators: plan.calls.iter().map(Accumulator::new).collect(),
+            results: Vec::with_capacity(plan.calls.len()),
+            charged_before: 0,
+        }
+    }
+
+    /// Begins a group with its first record.
+    fn begin(
+        &mut self,
         key: &[u8],
         record: &[u8],
         plan: &Aggregate,
         states: &States,
-    ) -> Result<SpilledGroup, SqlError> {
-        let (head, mut rest) = record
+    ) -> Result<(), SqlError> {
+        let (head, row) = record
             .split_first_chunk::<RECORD_HEADER>()
             .ok_or_else(damaged)?;
         let [kind, number @ ..] = *head;
-        let first = FirstRow::read(&mut rest, plan.first_row_columns.len()).ok_or_else(damaged)?;
-        let mut accumulators: Vec<Accumulator> = plan.calls.iter().map(Accumulator::new).collect();
-        let before = states.used();
+        self.number = number;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        let (_, values) = row.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let mut rest = rowstore::skip(values, plan.first_row_columns.len()).ok_or_else(damaged)?;
+        self.first.clear();
+        self.first
+            .extend_from_slice(row.get(..row.len() - rest.len()).unwrap_or_default());
+        self.charged_before = states.used();
         if kind == STATE_RECORD {
             states.hold(rest.len() as u64)?;
-            for accumulator in &mut accumulators {
+            for accumulator in &mut self.accumulators {
                 accumulator.read(&mut rest).ok_or_else(damaged)?;
             }
         }
-        Ok(SpilledGroup {
-            key: key.to_vec(),
-            number,
-            first,
-            accumulators,
-            charged_before: before,
-        })
+        Ok(())
     }
 
     /// Adds a record to the group.
@@ -333,19 +347,22 @@ impl SpilledGroup {
         Ok(())
     }
 
+    /// Adds the group's results, and removes its rows.
     fn finish(
-        self,
+        &mut self,
         plan: &Aggregate,
         results: &mut GroupResults,
         exec: &Exec<'_>,
     ) -> ExecResult<()> {
         let states = exec.shared.states;
-        let mut values = Vec::with_capacity(plan.calls.len());
-        for (call, accumulator) in plan.calls.iter().zip(self.accumulators) {
-            values.push(accumulator.finish(call, exec.env)?);
+        self.results.clear();
+        for (call, accumulator) in plan.calls.iter().zip(&mut self.accumulators) {
+            let done = std::mem::replace(accumulator, Accumulator::new(call));
+            self.results.push(done.finish(call, exec.env)?);
         }
         states.release(states.used().saturating_sub(self.charged_before));
-        Ok(results.add(self.number, &self.first, &values, states)?)
+        let write_first = |out: &mut Vec<u8>| out.extend_from_slice(&self.first);
+        Ok(results.add(self.number, write_first, &self.results, states)?)
     }
 }
 
@@ -417,7 +434,7 @@ impl Groups<'_> {
             }
             results.add(
                 self.spilled_result_count.to_be_bytes(),
-                &group.first,
+                |out| group.first.write(out),
                 &values,
                 states,
             )?;

@@ -57,6 +57,7 @@ impl Line {
 /// Reads the lines of a file.
 pub(super) struct LineReader<'f> {
     format: &'f LineFormat,
+    specials: Specials,
     charset: Charset,
     fields: usize,
     /// Lines that are still to be skipped.
@@ -82,6 +83,7 @@ impl<'f> LineReader<'f> {
     pub(super) fn new(file: &'f FileRows) -> LineReader<'f> {
         LineReader {
             format: &file.format,
+            specials: Specials::of(&file.format),
             charset: file.collation.charset(),
             fields: file.fields.len(),
             skip: file.skipped_lines,
@@ -143,6 +145,7 @@ impl<'f> LineReader<'f> {
                 at: 0,
                 is_whole: self.is_whole,
                 format: self.format,
+                specials: self.specials,
             };
             let skips = self.skip > 0;
             let read = if skips && !self.format.line_end.is_empty() {
@@ -165,12 +168,36 @@ impl<'f> LineReader<'f> {
     }
 }
 
+/// The bytes within a field that do not simply belong to its text; one stands for those that there are
+/// not.
+#[derive(Clone, Copy, Debug)]
+struct Specials {
+    enclosed: [u8; 3],
+    plain: [u8; 3],
+}
+
+impl Specials {
+    fn of(format: &LineFormat) -> Specials {
+        let first = |delimiter: &[u8]| delimiter.first().copied();
+        let (field, line) = (first(&format.field_end), first(&format.line_end));
+        let filled = |all: [Option<u8>; 3]| {
+            let any = all.iter().flatten().next().copied().unwrap_or_default();
+            all.map(|byte| byte.unwrap_or(any))
+        };
+        Specials {
+            enclosed: filled([format.enclosure, format.escape, None]),
+            plain: filled([field, line, format.escape]),
+        }
+    }
+}
+
 /// A position in the unread part of the buffer.
 struct Scan<'b> {
     bytes: &'b [u8],
     at: usize,
     is_whole: bool,
     format: &'b LineFormat,
+    specials: Specials,
 }
 
 /// The end of a field.
@@ -289,7 +316,13 @@ impl Scan<'_> {
         if is_enclosed {
             self.at += 1;
         }
+        let specials = if is_enclosed {
+            self.specials.enclosed
+        } else {
+            self.specials.plain
+        };
         let (end, closed) = loop {
+            self.copy_plain_bytes(specials, &mut line.text);
             let Some(byte) = self.get()? else {
                 break (FieldEnd::File, false);
             };
@@ -336,6 +369,14 @@ impl Scan<'_> {
         line.fields
             .push((!is_null).then_some(start..line.text.len()));
         Ok(end)
+    }
+
+    /// Copies the bytes before the next one that means something.
+    fn copy_plain_bytes(&mut self, [a, b, c]: [u8; 3], text: &mut Vec<u8>) {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let end = memchr::memchr3(a, b, c, rest).unwrap_or(rest.len());
+        text.extend_from_slice(rest.get(..end).unwrap_or_default());
+        self.at += end;
     }
 
     /// The end of an enclosed field at an enclosure; `None` if the enclosure belongs to the text,

@@ -10,11 +10,11 @@
 //!    least two.
 
 use super::super::profile::SpillSize;
+use super::super::record_sort::{self, KeyOrder};
 use super::super::state::States;
 use super::records::{BLOCK, RecordFile, RecordReader, RecordWriter};
 use crate::error::SqlError;
 use porpoise_base::interrupt::Pacer;
-use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Maximum fan-in of a merge.
@@ -69,12 +69,13 @@ impl Runs {
     }
 
     /// Merges all runs.
-    pub(in crate::exec) fn merge<C>(self, compare: C, states: &States) -> Result<Merge<C>, SqlError>
-    where
-        C: Fn(&[u8], &[u8]) -> Ordering + Copy,
-    {
+    pub(in crate::exec) fn merge<C: KeyOrder>(
+        self,
+        order: C,
+        states: &States,
+    ) -> Result<Merge<C>, SqlError> {
         let Some(writer) = self.writer else {
-            return Ok(Merge::empty(compare));
+            return Ok(Merge::empty(order));
         };
         let mut runs = self.runs;
         let block = writer.largest().max(BLOCK) as u64;
@@ -86,7 +87,7 @@ impl Runs {
             let mut longer = Vec::new();
             for part in runs.chunks(fan_in) {
                 let start = next.length();
-                let mut merge = Merge::open(&file, part, compare)?;
+                let mut merge = Merge::open(&file, part, order)?;
                 states.count_merge();
                 while merge.advance()? {
                     next.add(merge.key(), merge.value())?;
@@ -98,7 +99,7 @@ impl Runs {
         states.count_merge();
         let held = block * runs.len() as u64;
         states.hold(held)?;
-        let mut merge = Merge::open(&file, &runs, compare)?;
+        let mut merge = Merge::open(&file, &runs, order)?;
         merge.held = held;
         Ok(merge)
     }
@@ -110,7 +111,7 @@ pub(in crate::exec) struct Merge<C> {
     /// Readers in descending order of their current records: the smallest is last.
     #[expect(clippy::vec_box, reason = "a reader is moved once a record")]
     readers: Vec<Box<RunReader>>,
-    compare: C,
+    order: C,
     /// Whether the last reader's record has been returned.
     is_last_returned: bool,
     /// Bytes charged to the statement, released by [`Merge::close`].
@@ -122,25 +123,32 @@ pub(in crate::exec) struct Merge<C> {
 #[derive(Debug)]
 struct RunReader {
     number: usize,
+    /// The first bytes of the current key, which decide most comparisons; 0 unless keys compare as
+    /// bytes.
+    prefix: u64,
     reader: RecordReader,
 }
 
-impl<C: Fn(&[u8], &[u8]) -> Ordering> Merge<C> {
-    fn empty(compare: C) -> Merge<C> {
+impl<C: KeyOrder> Merge<C> {
+    fn empty(order: C) -> Merge<C> {
         Merge {
             readers: Vec::new(),
-            compare,
+            order,
             is_last_returned: false,
             held: 0,
             pacer: Pacer::new(),
         }
     }
 
-    fn open(file: &RecordFile, runs: &[Range<u64>], compare: C) -> Result<Merge<C>, SqlError> {
-        let mut merge = Merge::empty(compare);
+    fn open(file: &RecordFile, runs: &[Range<u64>], order: C) -> Result<Merge<C>, SqlError> {
+        let mut merge = Merge::empty(order);
         for (number, run) in runs.iter().enumerate() {
             let reader = file.run(run.clone());
-            merge.insert(Box::new(RunReader { number, reader }))?;
+            merge.insert(Box::new(RunReader {
+                number,
+                prefix: 0,
+                reader,
+            }))?;
         }
         Ok(merge)
     }
@@ -148,10 +156,16 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering> Merge<C> {
     /// Advances a reader and inserts it at its sorted position.
     fn insert(&mut self, mut new: Box<RunReader>) -> Result<(), SqlError> {
         if new.reader.advance()? {
-            let at = self.readers.partition_point(|other| {
-                let order = (self.compare)(other.reader.key(), new.reader.key());
+            if self.order.is_bytewise() {
+                new.prefix = record_sort::word(new.reader.key(), 0);
+            }
+            let is_behind = |other: &Box<RunReader>| {
+                let order = other.prefix.cmp(&new.prefix);
+                let order =
+                    order.then_with(|| self.order.compare(other.reader.key(), new.reader.key()));
                 order.then(other.number.cmp(&new.number)).is_gt()
-            });
+            };
+            let at = self.readers.partition_point(is_behind);
             self.readers.insert(at, new);
         }
         Ok(())

@@ -3,35 +3,38 @@
 //! Invariant: the sort is stable: records that compare equal keep their insertion order.
 
 use super::super::profile::SpillSize;
-use super::super::rowstore::{Place, RowStore};
+use super::super::record_sort::{self, Entry, KeyOrder};
+use super::super::rowstore::{self, RowStore};
 use super::super::state::States;
 use super::runs::{Merge, Runs};
 use crate::error::SqlError;
 use porpoise_base::interrupt::Pacer;
-use porpoise_base::sorting;
 use porpoise_types::ValueRef;
-use std::cmp::Ordering;
 
-/// Records that are being sorted by key. No record may be added while an engine visitor runs.
+/// Records that are being sorted by key. Those that are added while an engine visitor runs stay in
+/// memory until it has ended.
 #[derive(Debug)]
 pub(in crate::exec) struct Sorter<C> {
-    compare: C,
+    order: C,
     store: RowStore,
-    places: Vec<Place>,
+    entries: Vec<Entry>,
     runs: Runs,
     /// Bytes charged to the statement.
     counted: u64,
+    /// Whether the records in memory exceed the operator's share.
+    is_over: bool,
 }
 
-impl<C: Fn(&[u8], &[u8]) -> Ordering + Copy> Sorter<C> {
-    /// Creates a sorter that orders keys by `compare`.
-    pub(in crate::exec) fn new(compare: C) -> Sorter<C> {
+impl<C: KeyOrder> Sorter<C> {
+    /// Creates a sorter of records by their keys.
+    pub(in crate::exec) fn new(order: C) -> Sorter<C> {
         Sorter {
-            compare,
+            order,
             store: RowStore::default(),
-            places: Vec::new(),
+            entries: Vec::new(),
             runs: Runs::default(),
             counted: 0,
+            is_over: false,
         }
     }
 
@@ -44,24 +47,24 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering + Copy> Sorter<C> {
     ) -> Result<(), SqlError> {
         let place = self.store.add(key, &[ValueRef::Bytes(value)]);
         let place = place.ok_or_else(|| SqlError::internal("a sort has too many rows"))?;
-        self.places.push(place);
-        let kept = self.store.bytes() + (self.places.capacity() * size_of::<Place>()) as u64;
+        self.entries.push(Entry::new(place));
+        let kept = self.store.bytes() + (self.entries.capacity() * size_of::<Entry>()) as u64;
         if kept > self.counted {
-            let spill = states.hold_or_spill(kept - self.counted, kept)?;
+            self.is_over |= states.hold_or_spill(kept - self.counted, kept)?;
             self.counted = kept;
-            if spill {
-                self.write_run(states)?;
-            }
+        }
+        if self.is_over && states.may_spill() {
+            self.write_run(states)?;
         }
         Ok(())
     }
 
     fn sort(&mut self) -> Result<(), SqlError> {
-        let (store, compare) = (&self.store, self.compare);
-        sorting::sort_by(&mut self.places, sorting::RUN_CHEAP, |a, b| {
-            compare(store.key(*a), store.key(*b)).then_with(|| a.cmp(b))
-        })?;
-        Ok(())
+        Ok(record_sort::sort(
+            &mut self.entries,
+            &self.store,
+            self.order,
+        )?)
     }
 
     /// Bytes charged to the statement.
@@ -75,13 +78,14 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering + Copy> Sorter<C> {
     }
 
     fn write_run(&mut self, states: &States) -> Result<(), SqlError> {
+        self.is_over = false;
         self.sort()?;
         let store = &self.store;
-        let records = self.places.iter();
-        let records = records.map(|place| (store.key(*place), store.bytes_of(*place)));
+        let records = self.entries.iter();
+        let records = records.map(|e| (store.key(e.place), store.bytes_of(e.place)));
         self.runs.write_run(records, states)?;
         self.store = RowStore::default();
-        self.places = Vec::new();
+        self.entries = Vec::new();
         states.release(std::mem::take(&mut self.counted));
         Ok(())
     }
@@ -92,16 +96,16 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering + Copy> Sorter<C> {
             self.sort()?;
             return Ok(Sorted::Kept {
                 store: self.store,
-                places: self.places,
+                entries: self.entries,
                 next: 0,
                 counted: self.counted,
                 pacer: Pacer::new(),
             });
         }
-        if !self.places.is_empty() {
+        if !self.entries.is_empty() {
             self.write_run(states)?;
         }
-        self.runs.merge(self.compare, states).map(Sorted::Merged)
+        self.runs.merge(self.order, states).map(Sorted::Merged)
     }
 }
 
@@ -111,7 +115,7 @@ pub(in crate::exec) enum Sorted<C> {
     /// In memory.
     Kept {
         store: RowStore,
-        places: Vec<Place>,
+        entries: Vec<Entry>,
         next: usize,
         counted: u64,
         pacer: Pacer,
@@ -120,19 +124,23 @@ pub(in crate::exec) enum Sorted<C> {
     Merged(Merge<C>),
 }
 
-impl<C: Fn(&[u8], &[u8]) -> Ordering> Sorted<C> {
+impl<C: KeyOrder> Sorted<C> {
     /// Advances to the next record. Returns false at the end.
     pub(in crate::exec) fn advance(&mut self) -> Result<bool, SqlError> {
         match self {
             Sorted::Kept {
-                places,
+                store,
+                entries,
                 next,
                 pacer,
                 ..
             } => {
                 pacer.tick()?;
+                if let Some(entry) = entries.get(*next + rowstore::AHEAD) {
+                    store.touch(entry.place);
+                }
                 *next += 1;
-                Ok(*next <= places.len())
+                Ok(*next <= entries.len())
             }
             Sorted::Merged(merge) => merge.advance(),
         }
@@ -143,11 +151,11 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering> Sorted<C> {
         match self {
             Sorted::Kept {
                 store,
-                places,
+                entries,
                 next,
                 ..
-            } => match next.checked_sub(1).and_then(|at| places.get(at)) {
-                Some(place) => (store.key(*place), store.bytes_of(*place)),
+            } => match next.checked_sub(1).and_then(|at| entries.get(at)) {
+                Some(e) => (store.key(e.place), store.bytes_of(e.place)),
                 None => (&[], &[]),
             },
             Sorted::Merged(merge) => (merge.key(), merge.value()),

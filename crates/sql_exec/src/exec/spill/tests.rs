@@ -1,5 +1,6 @@
 //! Temporary files and external sorts, against sorting in memory.
 
+use super::super::record_sort::ByBytes;
 use super::super::state::States;
 use super::records::{BLOCK, RecordWriter};
 use super::runs::Runs;
@@ -73,7 +74,7 @@ fn an_external_sort_equals_a_stable_sort_in_memory() {
     ] {
         let records = records(count, longest, &mut rng);
         let states = place.states(memory);
-        let mut sorter = Sorter::new(|a: &[u8], b: &[u8]| a.cmp(b));
+        let mut sorter = Sorter::new(ByBytes);
         for (key, value) in &records {
             sorter.add(key, value, &states).unwrap();
         }
@@ -107,7 +108,7 @@ fn many_runs_are_merged_in_passes() {
         runs.write_run(parts, &states).unwrap();
     }
     assert_eq!(runs.size().runs, 75);
-    let mut merge = runs.merge(|a: &[u8], b: &[u8]| a.cmp(b), &states).unwrap();
+    let mut merge = runs.merge(ByBytes, &states).unwrap();
     let mut found: Vec<Record> = Vec::new();
     while merge.advance().unwrap() {
         found.push((merge.key().to_vec(), merge.value().to_vec()));
@@ -145,7 +146,7 @@ fn records_are_read_in_order_and_by_position() {
 fn a_full_directory_is_error_1021() {
     let place = Place::new("full", Some(100_000));
     let states = place.states(1 << 20);
-    let mut sorter = Sorter::new(|a: &[u8], b: &[u8]| a.cmp(b));
+    let mut sorter = Sorter::new(ByBytes);
     let failed = (0..10_000).find_map(|_| sorter.add(b"", &[1; 1000], &states).err());
     assert_eq!(failed.unwrap().code, 1021);
     drop(sorter);

@@ -4,17 +4,18 @@
 //! and removes those that have left it if its state allows that (sums and counts of exact numbers,
 //! BIT_XOR); else it is computed again from the new frame. MIN and MAX of frames whose start moves keep
 //! the rows that can still become the result (a monotonic queue). A frame that starts with the
-//! partition only grows. So all but sums of DOUBLE, deviations, BIT_AND, BIT_OR and JSON documents
+//! partition only grows. COUNT(*) is the length of the frame. So all but sums of DOUBLE, deviations, BIT_AND, BIT_OR and JSON documents
 //! of moving frames take constant time for each row.
 
 use super::partition::{Cursor, Partition};
-use super::{RowAt, Work};
+use super::{RowAt, Work, input, input_of};
 use crate::bind::window::{FrameBound, WindowCall, WindowFrame, WindowFunction};
 use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
 use crate::exec::ExecResult;
 use crate::exec::aggregate::accumulate::Accumulator;
 use crate::exec::aggregate::extreme::replaces_extreme;
+use crate::exec::rowstore;
 use crate::exec::state::{States, size_of_row};
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, eval};
@@ -36,36 +37,49 @@ pub(super) enum Evaluator<'p> {
     Offset {
         lead: bool,
         number: usize,
-        value: Reader<'p>,
-        default: Option<&'p Expr>,
+        value: Reader,
+        /// The input that is the result where there is no such row.
+        default: Option<usize>,
     },
-    First(Reader<'p>),
-    Last(Reader<'p>),
+    First(Reader),
+    Last(Reader),
     Nth {
         number: usize,
-        value: Reader<'p>,
+        value: Reader,
     },
+    /// COUNT(*).
+    CountRows,
     Aggregate(Box<Moving<'p>>),
     /// MIN or MAX of frames whose start moves.
     Extreme(Box<Extreme<'p>>),
 }
 
-/// Reads an expression of rows.
-pub(super) struct Reader<'p> {
-    e: &'p Expr,
+/// Reads an input of rows.
+pub(super) struct Reader {
+    input: usize,
     cursor: Cursor,
 }
 
-impl<'p> Reader<'p> {
-    fn new(e: &'p Expr) -> Reader<'p> {
-        let cursor = Cursor::default();
-        Reader { e, cursor }
+impl Reader {
+    fn new(e: &Expr) -> Reader {
+        Reader {
+            input: input_of(e),
+            cursor: Cursor::default(),
+        }
     }
 
-    /// The value of a row.
-    fn value(&mut self, at: usize, partition: &Partition, work: Work<'_>) -> ExecResult<Value> {
-        let record = self.cursor.row(partition, at)?;
-        work.value(record, self.e)
+    /// Appends the value of a row.
+    fn write(&mut self, at: usize, partition: &Partition, out: &mut Vec<u8>) -> ExecResult<()> {
+        write_input(self.cursor.row(partition, at)?, self.input, out);
+        Ok(())
+    }
+}
+
+/// Appends the value of an input of a record.
+fn write_input(record: &[u8], input: usize, out: &mut Vec<u8>) {
+    match rowstore::nth_encoded(record, input) {
+        Some(value) => out.extend_from_slice(value),
+        None => rowstore::write(ValueRef::Null, out),
     }
 }
 
@@ -117,7 +131,7 @@ impl<'p> Evaluator<'p> {
                 lead: *lead,
                 number: number(0)?,
                 value: Reader::new(value),
-                default: default.as_ref(),
+                default: default.as_ref().map(input_of),
             },
             WindowFunction::First(value) => Evaluator::First(Reader::new(value)),
             WindowFunction::Last(value) => Evaluator::Last(Reader::new(value)),
@@ -125,6 +139,9 @@ impl<'p> Evaluator<'p> {
                 number: number(1)?,
                 value: Reader::new(value),
             },
+            WindowFunction::Aggregate(aggregate) if aggregate.kind == AggregateKind::CountRows => {
+                Evaluator::CountRows
+            }
             WindowFunction::Aggregate(aggregate) => {
                 let extreme = matches!(aggregate.kind, AggregateKind::Min | AggregateKind::Max);
                 match (extreme, &frame.start) {
@@ -144,6 +161,7 @@ impl<'p> Evaluator<'p> {
             Evaluator::First(_)
                 | Evaluator::Last(_)
                 | Evaluator::Nth { .. }
+                | Evaluator::CountRows
                 | Evaluator::Aggregate(_)
                 | Evaluator::Extreme(_)
         )
@@ -162,51 +180,62 @@ impl<'p> Evaluator<'p> {
         }
     }
 
-    /// The result for a row of which only those before it have been seen.
+    /// Appends the result for a row of which only those before it have been seen.
     pub(super) fn stream(
         &mut self,
         row: &RowAt,
         record: &[u8],
         work: Work<'_>,
-    ) -> ExecResult<Value> {
+        out: &mut Vec<u8>,
+    ) -> ExecResult<()> {
         match self {
+            Evaluator::CountRows => rowstore::write(count(row.count), out),
             Evaluator::Aggregate(moving) => {
                 moving.add(record, work)?;
-                moving.result(work)
+                rowstore::write(moving.result(work)?.as_ref(), out);
             }
-            _ => Ok(self.ranked(row)),
+            _ => rowstore::write(self.ranked(row), out),
         }
+        Ok(())
     }
 
     /// The result of a function of a row's position.
-    fn ranked(&self, row: &RowAt) -> Value {
+    fn ranked(&self, row: &RowAt) -> ValueRef<'static> {
         let first = row.peers.start as u64;
         match self {
-            Evaluator::RowNumber => Value::UInt(row.at as u64 + 1),
-            Evaluator::Rank => Value::UInt(first + 1),
-            Evaluator::DenseRank => Value::UInt(row.dense),
+            Evaluator::RowNumber => ValueRef::UInt(row.at as u64 + 1),
+            Evaluator::Rank => ValueRef::UInt(first + 1),
+            Evaluator::DenseRank => ValueRef::UInt(row.dense),
             Evaluator::PercentRank => match row.count.saturating_sub(1) {
-                0 => Value::Double(0.0),
-                others => Value::Double(first as f64 / others as f64),
+                0 => ValueRef::Double(0.0),
+                others => ValueRef::Double(first as f64 / others as f64),
             },
-            Evaluator::CumeDist => Value::Double(row.peers.end as f64 / row.count.max(1) as f64),
-            Evaluator::Ntile(Some(buckets)) => Value::UInt(bucket(row, *buckets)),
-            _ => Value::Null,
+            Evaluator::CumeDist => ValueRef::Double(row.peers.end as f64 / row.count.max(1) as f64),
+            Evaluator::Ntile(Some(buckets)) => ValueRef::UInt(bucket(row, *buckets)),
+            _ => ValueRef::Null,
         }
     }
 
-    /// The result for a row of a whole partition.
-    pub(super) fn value(
+    /// Appends the result for a row of a whole partition.
+    pub(super) fn write(
         &mut self,
         row: &RowAt,
         partition: &Partition,
         record: &[u8],
         work: Work<'_>,
-    ) -> ExecResult<Value> {
+        out: &mut Vec<u8>,
+    ) -> ExecResult<()> {
         let frame = &row.frame;
         let found = match self {
-            Evaluator::Aggregate(moving) => return moving.value(frame, partition, work),
-            Evaluator::Extreme(extreme) => return extreme.value(frame, partition, work),
+            Evaluator::CountRows => {
+                rowstore::write(count(frame.len()), out);
+                return Ok(());
+            }
+            Evaluator::Aggregate(moving) => return moving.write(frame, partition, work, out),
+            Evaluator::Extreme(extreme) => {
+                rowstore::write(extreme.value(frame, partition, work)?.as_ref(), out);
+                return Ok(());
+            }
             Evaluator::Offset {
                 lead,
                 number,
@@ -218,11 +247,12 @@ impl<'p> Evaluator<'p> {
                 } else {
                     row.at.checked_sub(*number)
                 };
-                return match (at, default) {
-                    (Some(at), _) => value.value(at, partition, work),
-                    (None, Some(default)) => work.value(record, default),
-                    (None, None) => Ok(Value::Null),
-                };
+                match (at, default) {
+                    (Some(at), _) => value.write(at, partition, out)?,
+                    (None, Some(default)) => write_input(record, *default, out),
+                    (None, None) => rowstore::write(ValueRef::Null, out),
+                }
+                return Ok(());
             }
             Evaluator::First(value) => Some((value, frame.start)),
             Evaluator::Last(value) => Some((value, frame.end.saturating_sub(1))),
@@ -232,11 +262,17 @@ impl<'p> Evaluator<'p> {
             _ => None,
         };
         match found {
-            Some((value, at)) if frame.contains(&at) => value.value(at, partition, work),
-            Some(_) => Ok(Value::Null),
-            None => Ok(self.ranked(row)),
+            Some((value, at)) if frame.contains(&at) => value.write(at, partition, out)?,
+            Some(_) => rowstore::write(ValueRef::Null, out),
+            None => rowstore::write(self.ranked(row), out),
         }
+        Ok(())
     }
+}
+
+/// A number of rows, as COUNT returns it.
+fn count(rows: usize) -> ValueRef<'static> {
+    ValueRef::Int(i64::try_from(rows).unwrap_or(i64::MAX))
 }
 
 /// The bucket of a row for NTILE. If the rows cannot be distributed evenly, the first buckets have
@@ -259,8 +295,8 @@ pub(super) struct Moving<'p> {
     rows: Range<usize>,
     added: Cursor,
     removed: Cursor,
-    /// The result for these rows.
-    last: Option<Value>,
+    /// The result for these rows, in encoded form; empty if it is not known.
+    last: Vec<u8>,
     /// Bytes charged for the state.
     held: u64,
     pacer: Pacer,
@@ -274,7 +310,7 @@ impl<'p> Moving<'p> {
             rows: 0..0,
             added: Cursor::default(),
             removed: Cursor::default(),
-            last: None,
+            last: Vec::new(),
             held: 0,
             pacer: Pacer::new(),
         }
@@ -283,7 +319,7 @@ impl<'p> Moving<'p> {
     /// Removes all rows from the state.
     fn empty(&mut self, states: &States) {
         self.accumulator = Accumulator::new(self.call);
-        self.last = None;
+        self.last.clear();
         states.release(std::mem::take(&mut self.held));
     }
 
@@ -302,8 +338,12 @@ impl<'p> Moving<'p> {
     }
 
     fn add(&mut self, record: &[u8], work: Work<'_>) -> ExecResult<()> {
-        let before = work.states.used();
         let (accumulator, call) = (&mut self.accumulator, self.call);
+        if let ([arg], true) = (call.args.as_slice(), accumulator.takes_single_values()) {
+            let value = input(record, input_of(arg));
+            return work.on_row(&[], |_, cx| accumulator.add_single(call, value, cx));
+        }
+        let before = work.states.used();
         work.on(record, |row, cx| {
             accumulator.add(call, row, cx, work.states)
         })?;
@@ -311,29 +351,32 @@ impl<'p> Moving<'p> {
         Ok(())
     }
 
-    fn value(
+    /// Appends the result for a frame.
+    fn write(
         &mut self,
         frame: &Range<usize>,
         partition: &Partition,
         work: Work<'_>,
-    ) -> ExecResult<Value> {
+        out: &mut Vec<u8>,
+    ) -> ExecResult<()> {
         let frame = frame.start..frame.end.max(frame.start);
-        if let Some(result) = self.last.as_ref().filter(|_| self.rows == frame) {
-            return Ok(result.clone());
+        if self.last.is_empty() || self.rows != frame {
+            if frame.start != self.rows.start || frame.end < self.rows.end {
+                self.leave(&frame, partition, work)?;
+            }
+            for at in self.rows.end..frame.end {
+                let mut added = std::mem::take(&mut self.added);
+                let done = self.add(added.row(partition, at)?, work);
+                self.added = added;
+                done?;
+            }
+            self.rows = frame;
+            let result = self.result(work)?;
+            self.last.clear();
+            rowstore::write(result.as_ref(), &mut self.last);
         }
-        if frame.start != self.rows.start || frame.end < self.rows.end {
-            self.leave(&frame, partition, work)?;
-        }
-        for at in self.rows.end..frame.end {
-            let mut added = std::mem::take(&mut self.added);
-            let done = self.add(added.row(partition, at)?, work);
-            self.added = added;
-            done?;
-        }
-        self.rows = frame;
-        let result = self.result(work)?;
-        self.last = Some(result.clone());
-        Ok(result)
+        out.extend_from_slice(&self.last);
+        Ok(())
     }
 
     /// Removes the rows before a frame from the state.
@@ -352,7 +395,8 @@ impl<'p> Moving<'p> {
         for at in self.rows.start..frame.start {
             let record = self.removed.row(partition, at)?;
             let (accumulator, call) = (&mut self.accumulator, self.call);
-            work.on(record, |row, cx| accumulator.remove(call, row, cx))?;
+            let value = call.args.first().map(|arg| input(record, input_of(arg)));
+            work.on_row(&[], |_, cx| accumulator.remove(call, value, cx))?;
         }
         self.rows.start = frame.start;
         Ok(())
@@ -414,7 +458,7 @@ impl<'p> Extreme<'p> {
             }
         }
         for at in self.seen.max(frame.start)..frame.end {
-            let value = work.value(self.cursor.row(partition, at)?, arg)?;
+            let value = input(self.cursor.row(partition, at)?, input_of(arg)).to_owned();
             if value.is_null() {
                 continue;
             }

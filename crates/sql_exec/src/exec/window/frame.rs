@@ -3,14 +3,14 @@
 //! Both ends of a frame only move forward from one row to the next, so that finding them costs one
 //! comparison for each row in all (RANGE), or none (ROWS).
 
-use super::Work;
 use super::partition::{Cursor, Partition};
+use super::{Work, input};
 use crate::bind::OrderKey;
 use crate::bind::window::{FrameBound, RangeLimit, Window, illegal_frame};
 use crate::exec::ExecResult;
 use crate::expr::ExprKind;
 use crate::expr::eval::{EvalCx, Slot, eval};
-use porpoise_types::{Value, ValueRef, compare};
+use porpoise_types::{ValueRef, compare};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -31,6 +31,8 @@ enum Edge<'p> {
 struct KeyEdge<'p> {
     following: bool,
     limit: &'p RangeLimit,
+    /// The distance from an integer key to the limit, if it is an integer.
+    distance: Option<i128>,
     /// The first row that is not before (start), or is behind (end) the last limit.
     at: usize,
     cursor: Cursor,
@@ -62,9 +64,14 @@ impl<'p> Frames<'p> {
         Ok(Frames {
             range: window.frame.range,
             key,
-            start: Edge::new(window, &window.frame.start, cx)?,
-            end: Edge::new(window, &window.frame.end, cx)?,
+            start: Edge::new(window, &window.frame.start, order, cx)?,
+            end: Edge::new(window, &window.frame.end, order, cx)?,
         })
+    }
+
+    /// Whether peers have the same frame.
+    pub(super) fn are_shared_by_peers(&self) -> bool {
+        self.range
     }
 
     /// Starts another partition.
@@ -96,23 +103,19 @@ impl<'p> Frames<'p> {
             Edge::Unbounded => 0,
             Edge::Current => own.start,
             Edge::Rows { following, count } => moved(at, *following, *count),
-            Edge::Key(edge) => match edge.limit_of(record, key, work)? {
-                None => own.start,
-                Some(Value::Null) if edge.following => partition.len(),
-                Some(Value::Null) => edge.at,
-                Some(limit) => edge.advance(&limit, key, |order| order.is_lt(), partition, work)?,
-            },
+            Edge::Key(edge) => {
+                let found = edge.find(record, key, Ordering::is_lt, partition, work)?;
+                found.unwrap_or(own.start)
+            }
         };
         let end = match &mut self.end {
             Edge::Unbounded => partition.len(),
             Edge::Current => own.end,
             Edge::Rows { following, count } => moved(at + 1, *following, *count),
-            Edge::Key(edge) => match edge.limit_of(record, key, work)? {
-                None => own.end,
-                Some(Value::Null) if edge.following => partition.len(),
-                Some(Value::Null) => edge.at,
-                Some(limit) => edge.advance(&limit, key, |order| order.is_le(), partition, work)?,
-            },
+            Edge::Key(edge) => {
+                let found = edge.find(record, key, Ordering::is_le, partition, work)?;
+                found.unwrap_or(own.end)
+            }
         };
         Ok(start.min(partition.len())..end.min(partition.len()))
     }
@@ -127,7 +130,12 @@ fn moved(at: usize, following: bool, count: usize) -> usize {
 }
 
 impl<'p> Edge<'p> {
-    fn new(window: &'p Window, bound: &'p FrameBound, cx: &EvalCx<'_>) -> ExecResult<Edge<'p>> {
+    fn new(
+        window: &'p Window,
+        bound: &'p FrameBound,
+        order: &[OrderKey],
+        cx: &EvalCx<'_>,
+    ) -> ExecResult<Edge<'p>> {
         let FrameBound::Offset {
             following,
             amount,
@@ -147,9 +155,12 @@ impl<'p> Edge<'p> {
             if is_negative(amount) {
                 return Err(illegal().into());
             }
+            let is_less = order.first().is_some_and(|key| key.desc == following);
+            let distance = integer(amount).map(|n| if is_less { -n } else { n });
             return Ok(Edge::Key(KeyEdge {
                 following,
                 limit,
+                distance,
                 at: 0,
                 cursor: Cursor::default(),
             }));
@@ -176,52 +187,81 @@ fn is_negative(amount: ValueRef<'_>) -> bool {
     }
 }
 
+/// An integer.
+fn integer(value: ValueRef<'_>) -> Option<i128> {
+    match value {
+        ValueRef::Int(n) => Some(i128::from(n)),
+        ValueRef::UInt(n) => Some(i128::from(n)),
+        _ => None,
+    }
+}
+
 impl KeyEdge<'_> {
-    /// The limit for a row; `None` if its sort key is NULL. A limit beyond the range of dates is
-    /// NULL.
-    fn limit_of(
-        &self,
+    /// The first row whose key does not satisfy `passes`, compared with the limit for a row; `None` if
+    /// the row's key is NULL. Moves forward only.
+    fn find(
+        &mut self,
         record: &[u8],
         key: Option<(usize, bool)>,
-        work: Work<'_>,
-    ) -> ExecResult<Option<Value>> {
-        let column = key.map_or(0, |(column, _)| column);
-        work.on(record, |row, cx| {
-            let key = row.first().map_or(ValueRef::Null, |slot| slot.get(column));
-            if key.is_null() {
-                return Ok(None);
-            }
-            let keys = [key];
-            let limit = eval(&self.limit.limit, &[Slot::Values(&keys)], cx)?;
-            Ok(Some(limit.to_owned()))
-        })
-    }
-
-    /// Moves forward past the rows whose key satisfies `passes`, compared with the limit.
-    fn advance(
-        &mut self,
-        limit: &Value,
-        key: Option<(usize, bool)>,
-        passes: impl Fn(Ordering) -> bool,
+        passes: fn(Ordering) -> bool,
         partition: &Partition,
         work: Work<'_>,
-    ) -> ExecResult<usize> {
+    ) -> ExecResult<Option<usize>> {
         let (column, desc) = key.unwrap_or_default();
+        let own = [input(record, column)];
+        if own.iter().any(|key| key.is_null()) {
+            return Ok(None);
+        }
+        let [whole] = own.map(integer);
+        if let Some((key, distance)) = whole.zip(self.distance) {
+            let limit = key + distance;
+            // NULL sorts first.
+            let order_of =
+                |key: ValueRef<'_>| Ok(integer(key).map_or(Ordering::Less, |key| key.cmp(&limit)));
+            return self
+                .advance(column, desc, order_of, passes, partition)
+                .map(Some);
+        }
+        let limit = work.on_row(&[Slot::Values(&own)], |row, cx| {
+            Ok(eval(&self.limit.limit, row, cx)?.to_owned())
+        })?;
+        if limit.is_null() {
+            // Beyond the range of dates.
+            let end = if self.following {
+                partition.len()
+            } else {
+                self.at
+            };
+            return Ok(Some(end));
+        }
+        let compared = self.limit;
+        let order_of = |key: ValueRef<'_>| {
+            let key = [key];
+            work.on_row(&[Slot::Values(&key)], |row, cx| {
+                let key = eval(&compared.key, row, cx)?;
+                if key.is_null() {
+                    return Ok(Ordering::Less);
+                }
+                let order = compare::compare_direct(key, limit.as_ref(), compared.how);
+                Ok(order.unwrap_or(Ordering::Equal))
+            })
+        };
+        self.advance(column, desc, order_of, passes, partition)
+            .map(Some)
+    }
+
+    /// Moves forward past the rows whose order satisfies `passes`.
+    fn advance(
+        &mut self,
+        column: usize,
+        desc: bool,
+        order_of: impl Fn(ValueRef<'_>) -> ExecResult<Ordering>,
+        passes: fn(Ordering) -> bool,
+        partition: &Partition,
+    ) -> ExecResult<usize> {
         while self.at < partition.len() {
-            let record = self.cursor.row(partition, self.at)?;
-            let order = work.on(record, |row, cx| {
-                let keys = [row.first().map_or(ValueRef::Null, |slot| slot.get(column))];
-                let key = eval(&self.limit.key, &[Slot::Values(&keys)], cx)?;
-                // NULL sorts first.
-                let order = if key.is_null() {
-                    Ordering::Less
-                } else {
-                    compare::compare_direct(key, limit.as_ref(), self.limit.how)
-                        .unwrap_or(Ordering::Equal)
-                };
-                Ok(if desc { order.reverse() } else { order })
-            })?;
-            if !passes(order) {
+            let order = order_of(input(self.cursor.row(partition, self.at)?, column))?;
+            if !passes(if desc { order.reverse() } else { order }) {
                 break;
             }
             self.at += 1;

@@ -16,10 +16,20 @@
 //! record   inputs | non-empty slots (8) | carried columns | aggregates | results of windows ...
 //! ```
 //!
+//! *Partitions by sort key.* Memcomparable sort keys stay with the records of a sort. The keys of a
+//! partition and of its peers are beginnings of them ([`SortedKey`]), so that the windows of the pass
+//! compare bytes and evaluate nothing. A window behind one that buffers partitions, and one whose keys
+//! are stored as values, evaluates its keys again; if neither is in the first pass, nor a frame that is
+//! computed from a key, its keys are evaluated over the row and are no inputs.
+//!
+//! *Values stay encoded.* An argument of a function is an input of a record, whose encoding is copied
+//! into the result, or decoded where an aggregate or a comparison needs its value.
+//!
 //! Invariants:
 //! 1. A partition is in memory once, or in a temporary file; so are the records of a sort.
 //! 2. Frames only move forward within a partition ([`frame`]).
 //! 3. Results are added in the order of the plan, behind those of aggregates.
+//! 4. While the engine shows rows (a fused scan below a sort), no file is written.
 //!
 //! Rejected: a sort that also finds the partitions by hash (every window with an order needs the
 //! sort anyway), and segment trees for moving frames (an aggregate that cannot remove rows is
@@ -33,6 +43,7 @@ use super::aggregate::InputColumns;
 use super::join::Consumer;
 use super::profile::{Role, SpillSize};
 use super::query::cx_of;
+use super::record_sort::KeyOrder;
 use super::rows::{self, Demand};
 use super::rowstore::{self, values_of};
 use super::sort::SortKeys;
@@ -40,19 +51,18 @@ use super::spill::sorter::Sorter;
 use super::state::States;
 use super::{Exec, ExecResult};
 use crate::bind::OrderKey;
-use crate::bind::window::{Window as BoundWindow, WindowCall};
+use crate::bind::window::{FrameBound, Window as BoundWindow, WindowCall};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, ExprKind, Load};
 use crate::plan::QueryPlan;
-use crate::plan::physical::Window;
+use crate::plan::physical::{Window, WindowPass};
 use bumpalo::Bump;
 use calls::Evaluator;
 use frame::Frames;
 use partition::{Cursor, Partition};
 use porpoise_base::interrupt::Pacer;
-use porpoise_types::Value;
-use std::cmp::Ordering;
+use porpoise_types::ValueRef;
 use std::ops::Range;
 
 /// Context of the evaluation of expressions over records.
@@ -72,18 +82,58 @@ impl Work<'_> {
         evaluate: impl FnOnce(&[Slot<'_>], &EvalCx<'_>) -> ExecResult<T>,
     ) -> ExecResult<T> {
         let values = values_of(record, self.inputs);
+        self.on_row(&[Slot::Values(&values)], evaluate)
+    }
+
+    /// Evaluates over a row.
+    fn on_row<T>(
+        &self,
+        row: &[Slot<'_>],
+        evaluate: impl FnOnce(&[Slot<'_>], &EvalCx<'_>) -> ExecResult<T>,
+    ) -> ExecResult<T> {
         let arena = Bump::new();
         let cx = EvalCx {
             arena: &arena,
             aggregates: &[],
             ..*self.cx
         };
-        evaluate(&[Slot::Values(&values)], &cx)
+        evaluate(row, &cx)
+    }
+}
+
+/// The input of a record that an expression reads; expressions over records are columns.
+fn input_of(e: &Expr) -> usize {
+    match e.kind {
+        ExprKind::Column { column, .. } => column,
+        _ => usize::MAX,
+    }
+}
+
+/// The value of an input of a record.
+fn input(record: &[u8], input: usize) -> ValueRef<'_> {
+    rowstore::nth(record, input).unwrap_or(ValueRef::Null)
+}
+
+/// The memcomparable sort key of a record, and the ends of its beginnings that the windows of the
+/// pass compare: numbers of four bytes.
+#[derive(Clone, Copy)]
+struct SortedKey<'k> {
+    key: &'k [u8],
+    ends: &'k [u8],
+}
+
+impl<'k> SortedKey<'k> {
+    /// Splits a record of a sort into its ends, of which there are `cuts`, and the record.
+    fn split(key: &'k [u8], value: &'k [u8], cuts: usize) -> (SortedKey<'k>, &'k [u8]) {
+        let (ends, record) = value.split_at_checked(4 * cuts).unwrap_or_default();
+        (SortedKey { key, ends }, record)
     }
 
-    /// The value of an expression over a record.
-    fn value(&self, record: &[u8], e: &Expr) -> ExecResult<Value> {
-        self.on(record, |row, cx| Ok(eval(e, row, cx)?.to_owned()))
+    /// The beginning of the key up to the cut of this number.
+    fn up_to(&self, cut: usize) -> &'k [u8] {
+        let end = self.ends.get(4 * cut..).and_then(<[u8]>::first_chunk);
+        let end = end.map_or(0, |end| u32::from_le_bytes(*end) as usize);
+        self.key.get(..end).unwrap_or(self.key)
     }
 }
 
@@ -104,11 +154,15 @@ struct RowAt {
 struct Layout<'p> {
     /// The values that a record starts with.
     inputs: Vec<&'p Expr>,
+    /// Whether the first sort evaluates its keys over rows, not over records.
+    sorts_rows: bool,
     passes: Vec<Pass<'p>>,
 }
 
 struct Pass<'p> {
     sort: Vec<OrderKey>,
+    /// Numbers of leading sort keys that windows compare, ascending.
+    cuts: Vec<usize>,
     windows: Vec<Over<'p>>,
 }
 
@@ -137,10 +191,15 @@ impl<'p> Layout<'p> {
                 coercibility: e.coercibility,
             }
         };
+        let sorts_rows = operator.passes.first().is_some_and(compares_only_keys);
         let mut passes = Vec::with_capacity(operator.passes.len());
-        for pass in &operator.passes {
+        for (at, pass) in operator.passes.iter().enumerate() {
             let keys = pass.sort.iter().map(|key| OrderKey {
-                expr: column(&key.expr),
+                expr: if at == 0 && sorts_rows {
+                    key.expr.clone()
+                } else {
+                    column(&key.expr)
+                },
                 desc: key.desc,
             });
             let sort: Vec<OrderKey> = keys.collect();
@@ -161,14 +220,43 @@ impl<'p> Layout<'p> {
                     streams: planned.streams(),
                 });
             }
-            passes.push(Pass { sort, windows });
+            let keys = windows.iter().flat_map(Over::cuts);
+            let mut cuts: Vec<usize> = keys.collect();
+            cuts.sort_unstable();
+            cuts.dedup();
+            passes.push(Pass {
+                sort,
+                cuts,
+                windows,
+            });
         }
-        Layout { inputs, passes }
+        Layout {
+            inputs,
+            sorts_rows,
+            passes,
+        }
     }
 }
 
-/// Compares sort keys of records.
-type Compare<'p> = dyn Fn(&[u8], &[u8]) -> Ordering + 'p;
+/// Whether the windows of a pass need its sort keys only as bytes.
+fn compares_only_keys(pass: &WindowPass) -> bool {
+    let is_computed =
+        |bound: &FrameBound| matches!(bound, FrameBound::Offset { limit: Some(_), .. });
+    let mut frames = pass.windows.iter().map(|planned| &planned.window.frame);
+    let behind_buffers = pass.windows.iter().rev().skip(1).any(|w| !w.streams());
+    !pass.sort.is_empty()
+        && SortKeys::new(&pass.sort).are_memcomparable()
+        && !behind_buffers
+        && !frames.any(|f| is_computed(&f.start) || is_computed(&f.end))
+}
+
+impl Over<'_> {
+    /// Numbers of leading sort keys that are equal within a partition, and among peers.
+    fn cuts(&self) -> [usize; 2] {
+        let partition = self.partition.len();
+        [partition, partition + self.order.len()]
+    }
+}
 
 /// A step on the way of the records.
 enum Stage<'p> {
@@ -178,22 +266,27 @@ enum Stage<'p> {
 
 struct SortStage<'p> {
     keys: SortKeys<'p>,
-    compare: &'p Compare<'p>,
-    sorter: Sorter<&'p Compare<'p>>,
+    /// As in [`Pass`]; empty if keys are not memcomparable.
+    cuts: &'p [usize],
+    sorter: Sorter<SortKeys<'p>>,
     key: Vec<u8>,
+    /// Scratch buffer: the ends of the cuts, and the record.
+    value: Vec<u8>,
 }
 
 /// A window, and the partition that it is in.
 struct OverStage<'p> {
     partition_keys: SortKeys<'p>,
     order_keys: SortKeys<'p>,
-    /// The keys of the last row; `None` before the first one.
-    last: Option<(Vec<u8>, Vec<u8>)>,
+    /// Positions among the cuts of its sort: of the partition, and of the peers.
+    cuts: [usize; 2],
+    /// The keys of the last row: of its partition, and of its peers within it.
+    last: (Vec<u8>, Vec<u8>),
+    has_last: bool,
     /// Scratch buffers for the keys of the current row.
     key: (Vec<u8>, Vec<u8>),
     streams: bool,
     ordered: bool,
-    /// The partition's rows: the record, then a byte that is 1 for the first of its peers.
     rows: Partition,
     current: Cursor,
     ahead: Cursor,
@@ -212,6 +305,8 @@ struct Output<'o, 'c> {
     operator: &'o Window,
     read: InputColumns,
     inputs: usize,
+    /// Number of results of window functions.
+    results: usize,
     states: &'o States,
     arena: Bump,
     consume: &'o mut Consumer<'c>,
@@ -231,15 +326,10 @@ impl Output<'_, '_> {
     fn send(&mut self, record: &[u8], cx: &EvalCx<'_>) -> ExecResult<bool> {
         self.pacer.tick()?;
         self.arena.reset();
-        let mut rest = record;
-        for _ in 0..self.inputs {
-            rowstore::read(&mut rest).ok_or_else(damaged)?;
-        }
+        let rest = rowstore::skip(record, self.inputs).ok_or_else(damaged)?;
         let (present, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
-        let calls = self.operator.passes.iter().flat_map(|pass| &pass.windows);
-        let results = calls.map(|window| window.calls.len()).sum::<usize>();
         let carried = self.operator.carried.len();
-        let values = values_of(rest, carried + self.operator.aggregates + results);
+        let values = values_of(rest, carried + self.operator.aggregates + self.results);
         let (carried, results) = values.split_at_checked(carried).ok_or_else(damaged)?;
         let present = u64::from_be_bytes(*present);
         let row = self
@@ -251,29 +341,35 @@ impl Output<'_, '_> {
             ..*cx
         };
         self.rows += 1;
-        self.done = !(self.consume)(&row, &cx)?;
+        self.done = !(self.consume)(row, &cx)?;
         Ok(!self.done)
+    }
+
+    fn work<'w>(&'w self, cx: &'w EvalCx<'w>) -> Work<'w> {
+        Work {
+            cx,
+            states: self.states,
+            inputs: self.inputs,
+        }
     }
 }
 
-/// Passes a record on to the first stage, or to the consumer. Returns whether more are wanted.
+/// Passes a record on to the first stage, or to the consumer; with its sort key, if the stage
+/// belongs to the same pass as a sort before. Returns whether more are wanted.
 fn push(
     stages: &mut [Stage<'_>],
     record: &[u8],
+    key: Option<SortedKey<'_>>,
     cx: &EvalCx<'_>,
     output: &mut Output<'_, '_>,
 ) -> ExecResult<bool> {
     match stages.split_first_mut() {
         None => output.send(record, cx),
         Some((Stage::Sort(sort), _)) => {
-            let work = output.work(cx);
-            sort.key.clear();
-            let (keys, key) = (sort.keys, &mut sort.key);
-            work.on(record, |row, cx| keys.append(row, cx, key))?;
-            sort.sorter.add(&sort.key, record, output.states)?;
+            sort.push(record, output.work(cx))?;
             Ok(true)
         }
-        Some((Stage::Over(over), rest)) => over.push(record, rest, cx, output),
+        Some((Stage::Over(over), rest)) => over.push(record, key, rest, cx, output),
     }
 }
 
@@ -301,17 +397,53 @@ fn finish(
     Ok(spilled)
 }
 
-impl Output<'_, '_> {
-    fn work<'w>(&'w self, cx: &'w EvalCx<'w>) -> Work<'w> {
-        Work {
-            cx,
-            states: self.states,
-            inputs: self.inputs,
+impl<'p> SortStage<'p> {
+    /// Takes the next record.
+    fn push(&mut self, record: &[u8], work: Work<'_>) -> ExecResult<()> {
+        if self.keys.are_memcomparable() {
+            let value_of = |own: &OrderKey| Ok(input(record, input_of(&own.expr)));
+            return self.add(record, value_of, work.states);
         }
+        let SortStage {
+            keys, sorter, key, ..
+        } = self;
+        key.clear();
+        work.on(record, |row, cx| keys.append(row, cx, key))?;
+        Ok(sorter.add(key, record, work.states)?)
     }
-}
 
-impl SortStage<'_> {
+    /// Adds a record with the values of its memcomparable keys.
+    fn add<'v>(
+        &mut self,
+        record: &[u8],
+        mut value_of: impl FnMut(&'p OrderKey) -> ExecResult<ValueRef<'v>>,
+        states: &States,
+    ) -> ExecResult<()> {
+        let SortStage {
+            keys,
+            cuts,
+            sorter,
+            key,
+            value,
+        } = self;
+        key.clear();
+        value.clear();
+        let mut cuts = cuts.iter().peekable();
+        let mut note_cut = |appended: usize, key: &[u8], value: &mut Vec<u8>| {
+            if cuts.next_if(|cut| **cut == appended).is_some() {
+                let end = u32::try_from(key.len()).unwrap_or(u32::MAX);
+                value.extend_from_slice(&end.to_le_bytes());
+            }
+        };
+        note_cut(0, key, value);
+        for (at, own) in keys.keys().iter().enumerate() {
+            keys.append_value(at, value_of(own)?, key);
+            note_cut(at + 1, key, value);
+        }
+        value.extend_from_slice(record);
+        Ok(sorter.add(key, value, states)?)
+    }
+
     /// Passes the sorted records on. Returns number and bytes of the runs in files.
     fn finish(
         &mut self,
@@ -320,11 +452,14 @@ impl SortStage<'_> {
         output: &mut Output<'_, '_>,
     ) -> ExecResult<SpillSize> {
         let states = output.states;
-        let sorter = std::mem::replace(&mut self.sorter, Sorter::new(self.compare));
+        let sorter = std::mem::replace(&mut self.sorter, Sorter::new(self.keys));
         let size = sorter.size();
         let mut sorted = sorter.finish(states)?;
+        let is_memcomparable = self.keys.are_memcomparable();
         while !output.done && sorted.advance()? {
-            if !push(rest, sorted.record().1, cx, output)? {
+            let (key, value) = sorted.record();
+            let (key, record) = SortedKey::split(key, value, self.cuts.len());
+            if !push(rest, record, is_memcomparable.then_some(key), cx, output)? {
                 break;
             }
         }
@@ -334,14 +469,17 @@ impl SortStage<'_> {
 }
 
 impl<'p> OverStage<'p> {
-    fn new(over: &'p Over<'p>, cx: &EvalCx<'_>) -> ExecResult<OverStage<'p>> {
+    fn new(over: &'p Over<'p>, cuts: &[usize], cx: &EvalCx<'_>) -> ExecResult<OverStage<'p>> {
+        let position = |cut: usize| cuts.iter().position(|known| *known == cut);
         let calls = over.calls.iter();
         let frame = &over.window.frame;
         let evaluators = calls.map(|call| Evaluator::new(call, frame, cx));
         Ok(OverStage {
             partition_keys: SortKeys::new(&over.partition),
             order_keys: SortKeys::new(&over.order),
-            last: None,
+            cuts: over.cuts().map(|cut| position(cut).unwrap_or(0)),
+            last: Default::default(),
+            has_last: false,
             key: Default::default(),
             streams: over.streams,
             ordered: !over.order.is_empty(),
@@ -360,11 +498,47 @@ impl<'p> OverStage<'p> {
     fn push(
         &mut self,
         record: &[u8],
+        key: Option<SortedKey<'_>>,
         rest: &mut [Stage<'_>],
         cx: &EvalCx<'_>,
         output: &mut Output<'_, '_>,
     ) -> ExecResult<bool> {
-        let work = output.work(cx);
+        let (is_new, is_peer) = match key {
+            Some(key) => self.compare_sorted(key),
+            None => self.compare_evaluated(record, output.work(cx))?,
+        };
+        if is_new && !self.end_partition(rest, cx, output)? {
+            return Ok(false);
+        }
+        if self.streams {
+            return self.stream(record, is_peer, key, rest, cx, output);
+        }
+        self.rows.add(record, !is_peer, output.states)?;
+        Ok(true)
+    }
+
+    /// Compares a sort key with that of the last row, and keeps it. Returns whether the row starts a
+    /// partition, and whether it is a peer of the last one.
+    fn compare_sorted(&mut self, key: SortedKey<'_>) -> (bool, bool) {
+        let [partition, peers] = self.cuts.map(|cut| key.up_to(cut));
+        let order = peers.get(partition.len()..).unwrap_or_default();
+        let (last_partition, last_order) = &mut self.last;
+        let is_new = last_partition != partition || !self.has_last;
+        let is_peer = !is_new && last_order == order;
+        if is_new {
+            last_partition.clear();
+            last_partition.extend_from_slice(partition);
+        }
+        if !is_peer {
+            last_order.clear();
+            last_order.extend_from_slice(order);
+        }
+        self.has_last = true;
+        (is_new, is_peer)
+    }
+
+    /// As [`OverStage::compare_sorted`], by keys that are evaluated over the record.
+    fn compare_evaluated(&mut self, record: &[u8], work: Work<'_>) -> ExecResult<(bool, bool)> {
         let (partition_keys, order_keys) = (self.partition_keys, self.order_keys);
         let (partition, order) = &mut self.key;
         partition.clear();
@@ -373,24 +547,12 @@ impl<'p> OverStage<'p> {
             partition_keys.append(row, cx, partition)?;
             order_keys.append(row, cx, order)
         })?;
-        let (mut is_new, mut is_peer) = (true, false);
-        if let Some((last_partition, last_order)) = &self.last {
-            is_new = partition_keys.compare(last_partition, partition).is_ne();
-            is_peer = !is_new && order_keys.compare(last_order, order).is_eq();
-        }
-        if is_new && !self.end_partition(rest, cx, output)? {
-            return Ok(false);
-        }
-        let last = self.last.get_or_insert_default();
-        std::mem::swap(last, &mut self.key);
-        if self.streams {
-            return self.stream(record, is_peer, rest, cx, output);
-        }
-        self.record.clear();
-        self.record.extend_from_slice(record);
-        self.record.push(u8::from(!is_peer));
-        self.rows.add(&self.record, output.states)?;
-        Ok(true)
+        let (last_partition, last_order) = &self.last;
+        let is_new = !self.has_last || partition_keys.compare(last_partition, partition).is_ne();
+        let is_peer = !is_new && order_keys.compare(last_order, order).is_eq();
+        std::mem::swap(&mut self.last, &mut self.key);
+        self.has_last = true;
+        Ok((is_new, is_peer))
     }
 
     /// Passes a record on with results that depend only on the rows before it.
@@ -398,6 +560,7 @@ impl<'p> OverStage<'p> {
         &mut self,
         record: &[u8],
         is_peer: bool,
+        key: Option<SortedKey<'_>>,
         rest: &mut [Stage<'_>],
         cx: &EvalCx<'_>,
         output: &mut Output<'_, '_>,
@@ -412,10 +575,9 @@ impl<'p> OverStage<'p> {
         self.record.clear();
         self.record.extend_from_slice(record);
         for evaluator in &mut self.evaluators {
-            let value = evaluator.stream(row, record, output.work(cx))?;
-            rowstore::write(value.as_ref(), &mut self.record);
+            evaluator.stream(row, record, output.work(cx), &mut self.record)?;
         }
-        push(rest, &self.record, cx, output)
+        push(rest, &self.record, key, cx, output)
     }
 
     /// Computes the results of the buffered partition and passes its records on. Returns whether
@@ -435,10 +597,10 @@ impl<'p> OverStage<'p> {
         let mut wants_more = true;
         for at in 0..count {
             let work = output.work(cx);
-            let (flag, record) = flagged(self.current.row(&self.rows, at)?);
+            let (record, is_first_peer) = self.current.flagged_row(&self.rows, at)?;
             let row = &mut self.row;
             row.at = at;
-            if flag {
+            if is_first_peer {
                 row.dense += 1;
                 row.peers = at..if self.ordered {
                     next_peers(&self.rows, &mut self.ahead, at)?
@@ -446,16 +608,15 @@ impl<'p> OverStage<'p> {
                     count
                 };
             }
-            if framed {
+            if framed && (is_first_peer || !self.frames.are_shared_by_peers()) {
                 row.frame = self.frames.of(at, record, &row.peers, &self.rows, work)?;
             }
             self.record.clear();
             self.record.extend_from_slice(record);
             for evaluator in &mut self.evaluators {
-                let value = evaluator.value(row, &self.rows, record, work)?;
-                rowstore::write(value.as_ref(), &mut self.record);
+                evaluator.write(row, &self.rows, record, work, &mut self.record)?;
             }
-            if !push(rest, &self.record, cx, output)? {
+            if !push(rest, &self.record, None, cx, output)? {
                 wants_more = false;
                 break;
             }
@@ -489,42 +650,36 @@ impl RowAt {
     }
 }
 
-/// Whether a buffered record is the first of its peers, and the record.
-fn flagged(buffered: &[u8]) -> (bool, &[u8]) {
-    match buffered.split_last() {
-        Some((flag, record)) => (*flag != 0, record),
-        None => (false, &[]),
-    }
-}
-
 /// The end of the peers that start with a row.
 fn next_peers(rows: &Partition, ahead: &mut Cursor, start: usize) -> Result<usize, SqlError> {
     for at in start + 1..rows.len() {
-        if flagged(ahead.row(rows, at)?).0 {
+        if ahead.flagged_row(rows, at)?.1 {
             return Ok(at);
         }
     }
     Ok(rows.len())
 }
 
-fn stages<'p>(
-    layout: &'p Layout<'p>,
-    compares: &'p [Box<Compare<'p>>],
-    cx: &EvalCx<'_>,
-) -> ExecResult<Vec<Stage<'p>>> {
+fn stages<'p>(layout: &'p Layout<'p>, cx: &EvalCx<'_>) -> ExecResult<Vec<Stage<'p>>> {
     let mut stages = Vec::new();
-    for (pass, compare) in layout.passes.iter().zip(compares) {
+    for pass in &layout.passes {
         if !pass.sort.is_empty() {
-            let compare: &'p Compare<'p> = compare.as_ref();
+            let keys = SortKeys::new(&pass.sort);
+            let cuts = if keys.are_memcomparable() {
+                pass.cuts.as_slice()
+            } else {
+                &[]
+            };
             stages.push(Stage::Sort(Box::new(SortStage {
-                keys: SortKeys::new(&pass.sort),
-                compare,
-                sorter: Sorter::new(compare),
+                keys,
+                cuts,
+                sorter: Sorter::new(keys),
                 key: Vec::new(),
+                value: Vec::new(),
             })));
         }
         for over in &pass.windows {
-            stages.push(Stage::Over(Box::new(OverStage::new(over, cx)?)));
+            stages.push(Stage::Over(Box::new(OverStage::new(over, &pass.cuts, cx)?)));
         }
     }
     Ok(stages)
@@ -538,19 +693,15 @@ pub(super) fn run(
     consume: &mut Consumer<'_>,
 ) -> ExecResult<()> {
     let layout = Layout::of(operator);
-    let compares = layout.passes.iter().map(|pass| {
-        let keys = SortKeys::new(&pass.sort);
-        let compare: Box<Compare<'_>> = Box::new(move |a, b| keys.compare(a, b));
-        compare
-    });
-    let compares: Vec<Box<Compare<'_>>> = compares.collect();
     let arena = Bump::new();
-    let mut stages = stages(&layout, &compares, &cx_of(exec, &arena))?;
+    let mut stages = stages(&layout, &cx_of(exec, &arena))?;
+    let calls = operator.passes.iter().flat_map(|pass| &pass.windows);
     let since = exec.begin_part();
     let mut output = Output {
         operator,
         read: InputColumns::of(&operator.carried, plan.sources.len()),
         inputs: layout.inputs.len(),
+        results: calls.map(|window| window.calls.len()).sum(),
         states: exec.shared.states,
         arena: Bump::new(),
         consume,
@@ -567,9 +718,15 @@ pub(super) fn run(
         output.read.write(row, &mut record);
         for at in 0..operator.aggregates {
             let value = cx.aggregates.get(at).copied();
-            rowstore::write(value.unwrap_or(porpoise_types::ValueRef::Null), &mut record);
+            rowstore::write(value.unwrap_or(ValueRef::Null), &mut record);
         }
-        push(&mut stages, &record, cx, &mut output)
+        match stages.first_mut() {
+            Some(Stage::Sort(sort)) if layout.sorts_rows => {
+                sort.add(&record, |key| Ok(eval(&key.expr, row, cx)?), output.states)?;
+                Ok(true)
+            }
+            _ => push(&mut stages, &record, None, cx, &mut output),
+        }
     };
     rows::run(plan, &operator.input, Demand::ALL, exec, &mut add)?;
     let spilled = finish(&mut stages, &cx_of(exec, &arena), &mut output)?;

@@ -13,11 +13,11 @@ use porpoise_base::interrupt::Pacer;
 /// Number of rows between two remembered positions.
 const STEP: usize = 64;
 
-/// Rows in the order of their window.
+/// Rows in the order of their window, of each of which is known whether it is the first of its peers.
 #[derive(Default)]
 pub(super) struct Partition {
     store: RowStore,
-    places: Vec<Place>,
+    places: Vec<(Place, bool)>,
     writer: Option<RecordWriter>,
     file: Option<RecordFile>,
     /// Positions in the file of every [`STEP`]th row.
@@ -25,6 +25,8 @@ pub(super) struct Partition {
     rows: usize,
     /// Bytes charged to the statement.
     counted: u64,
+    /// Whether the rows in memory exceed the operator's share.
+    is_over: bool,
 }
 
 impl Partition {
@@ -34,28 +36,44 @@ impl Partition {
     }
 
     /// Adds a row.
-    pub(super) fn add(&mut self, record: &[u8], states: &States) -> Result<(), SqlError> {
+    pub(super) fn add(
+        &mut self,
+        record: &[u8],
+        is_first_peer: bool,
+        states: &States,
+    ) -> Result<(), SqlError> {
         self.rows += 1;
         if self.writer.is_some() {
-            return self.write(self.rows - 1, record, states);
+            return self.write(self.rows - 1, record, is_first_peer, states);
         }
         let place = self.store.add(record, &[]);
         let many = || SqlError::internal("a partition has too many rows");
-        self.places.push(place.ok_or_else(many)?);
-        let kept = self.store.bytes() + (self.places.capacity() * size_of::<Place>()) as u64;
+        self.places.push((place.ok_or_else(many)?, is_first_peer));
+        let kept = self.kept();
         if kept > self.counted {
-            let spill = states.hold_or_spill(kept - self.counted, kept)?;
+            self.is_over |= states.hold_or_spill(kept - self.counted, kept)?;
             self.counted = kept;
-            if spill {
-                self.spill(states)?;
-            }
+        }
+        if self.is_over && states.may_spill() {
+            self.spill(states)?;
         }
         Ok(())
     }
 
-    fn write(&mut self, at: usize, record: &[u8], states: &States) -> Result<(), SqlError> {
+    /// Bytes of the rows in memory.
+    fn kept(&self) -> u64 {
+        self.store.bytes() + (self.places.capacity() * size_of::<(Place, bool)>()) as u64
+    }
+
+    fn write(
+        &mut self,
+        at: usize,
+        record: &[u8],
+        is_first_peer: bool,
+        states: &States,
+    ) -> Result<(), SqlError> {
         if let Some(writer) = &mut self.writer {
-            let position = writer.add(&[], record)?;
+            let position = writer.add(&[u8::from(is_first_peer)], record)?;
             if at.is_multiple_of(STEP) {
                 let size = size_of::<Position>() as u64;
                 states.hold(size)?;
@@ -69,6 +87,7 @@ impl Partition {
     /// Moves the rows to a file.
     fn spill(&mut self, states: &States) -> Result<(), SqlError> {
         states.count_disk_table();
+        self.is_over = false;
         self.writer = Some(RecordWriter::create(states.temp_dir()?, BLOCK)?);
         let (store, places) = (
             std::mem::take(&mut self.store),
@@ -76,9 +95,9 @@ impl Partition {
         );
         states.release(std::mem::take(&mut self.counted));
         let mut pacer = Pacer::new();
-        for (at, place) in places.iter().enumerate() {
+        for (at, (place, is_first_peer)) in places.iter().enumerate() {
             pacer.tick()?;
-            self.write(at, store.key(*place), states)?;
+            self.write(at, store.key(*place), *is_first_peer, states)?;
         }
         Ok(())
     }
@@ -94,13 +113,12 @@ impl Partition {
     /// Removes all rows, and releases their memory but for a small part, which the next partition
     /// uses.
     pub(super) fn clear(&mut self, states: &States) {
-        (self.rows, self.file) = (0, None);
+        (self.rows, self.file, self.is_over) = (0, None, false);
         self.positions = Vec::new();
         self.places.clear();
         self.places.shrink_to(STEP);
         self.store.clear();
-        let kept = self.store.bytes() + (self.places.capacity() * size_of::<Place>()) as u64;
-        let kept = kept.min(self.counted);
+        let kept = self.kept().min(self.counted);
         states.release(self.counted - kept);
         self.counted = kept;
     }
@@ -122,11 +140,20 @@ impl Cursor {
         partition: &'r Partition,
         at: usize,
     ) -> Result<&'r [u8], SqlError> {
+        Ok(self.flagged_row(partition, at)?.0)
+    }
+
+    /// The row at a position, and whether it is the first of its peers.
+    pub(super) fn flagged_row<'r>(
+        &'r mut self,
+        partition: &'r Partition,
+        at: usize,
+    ) -> Result<(&'r [u8], bool), SqlError> {
         self.pacer.tick()?;
         let missing = || SqlError::internal("a row outside of its partition");
         let Some(file) = &partition.file else {
-            let place = partition.places.get(at).ok_or_else(missing)?;
-            return Ok(partition.store.key(*place));
+            let (place, is_first_peer) = partition.places.get(at).ok_or_else(missing)?;
+            return Ok((partition.store.key(*place), *is_first_peer));
         };
         let reader = self.reader.get_or_insert_with(|| file.reader());
         if at + 1 < self.next || at > self.next + STEP {
@@ -140,7 +167,7 @@ impl Cursor {
             }
             self.next += 1;
         }
-        Ok(reader.value())
+        Ok((reader.value(), reader.key() == [1]))
     }
 
     /// Returns to the start, of another partition.

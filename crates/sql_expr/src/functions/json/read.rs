@@ -3,10 +3,14 @@
 use super::super::{Call, Function, Nullable, bigint, text_of};
 use super::{json, long_text, truth, yes};
 use crate::error::{Result, SqlError};
-use porpoise_types::json::{self as doc, Json};
+use crate::expr::Expr;
+use porpoise_types::json::{self as doc, Json, Part};
 use porpoise_types::{Collation, Kind, ValueRef};
 
 fn extract<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    if let Some(found) = extract_text(c)? {
+        return Ok(found);
+    }
     let Some(document) = c.document(0, "json_extract")? else {
         return Ok(ValueRef::Null);
     };
@@ -40,6 +44,23 @@ fn extract<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     }
 }
 
+/// Finds the part of a JSON value that one path selects in its text; `None` if the document must be
+/// parsed.
+fn extract_text<'a>(c: &Call<'_, 'a>) -> Result<Option<ValueRef<'a>>> {
+    let is_json = |e: &Expr| e.ty.kind == Kind::Json;
+    if c.len() != 2 || !c.args.first().is_some_and(is_json) {
+        return Ok(None);
+    }
+    let (Some(text), Some(path)) = (c.text(0)?, c.path(1)?) else {
+        return Ok(Some(ValueRef::Null));
+    };
+    Ok(match doc::part(text, &path) {
+        Part::Found(part) => Some(ValueRef::Bytes(part)),
+        Part::Missing => Some(ValueRef::Null),
+        Part::Unknown => None,
+    })
+}
+
 fn unquote<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(text) = c.text(0)? else {
         return Ok(ValueRef::Null);
@@ -47,6 +68,9 @@ fn unquote<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let quoted = text.len() >= 2 && text.starts_with(b"\"") && text.ends_with(b"\"");
     if !quoted {
         return Ok(ValueRef::Bytes(text));
+    }
+    if let Some(content) = doc::plain_string(text) {
+        return Ok(ValueRef::Bytes(content));
     }
     match doc::parse(text) {
         Ok(Json::String(text)) => Ok(c.keep(text.as_bytes())),

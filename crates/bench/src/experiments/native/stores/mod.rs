@@ -49,7 +49,7 @@ const STORES: [&str; 3] = ["rows", "engine", "posts"];
 /// Opens and fills those that are wanted.
 ///
 /// # Errors
-/// In words.
+/// A message that says what failed.
 pub fn open(setup: &Setup<'_>) -> Result<Vec<Box<dyn Store>>, String> {
     let options = setup.options;
     if let Some(word) = options
@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_updated_is_read_in_both() {
+    fn updated_rows_are_read_in_every_store() {
         let home = tempfile::tempdir().unwrap();
         let setup = Setup {
             rows: 2345,
