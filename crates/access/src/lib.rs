@@ -42,6 +42,7 @@ mod history;
 mod login;
 pub mod ndbmemcache;
 mod pattern;
+pub mod persisted;
 mod privileges;
 mod restrictions;
 mod rights;

@@ -14,6 +14,7 @@
 //!    pin. Row locks and metadata locks may be held.
 
 use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
 
 /// Callbacks of a thread's owner around the thread's waits.
 pub trait Hook {
@@ -26,6 +27,7 @@ pub trait Hook {
 thread_local! {
     static HOOK: RefCell<Option<Box<dyn Hook>>> = const { RefCell::new(None) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static LOCK_WAIT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// Installs the hook of the current thread; `None` removes it.
@@ -66,6 +68,19 @@ pub fn blocking<T>(wait: impl FnOnce() -> T) -> T {
         });
     }
     wait()
+}
+
+/// As [`blocking`], for a wait for a lock, whose time is added to [`lock_wait`].
+pub fn wait_for_lock<T>(wait: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let result = blocking(wait);
+    LOCK_WAIT.with(|total| total.set(total.get() + begun.elapsed()));
+    result
+}
+
+/// The time for which this thread has waited for locks.
+pub fn lock_wait() -> Duration {
+    LOCK_WAIT.with(Cell::get)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Number of blocks of cells. With more groups, several share one.
-const BLOCKS: usize = 16;
+pub const BLOCKS: usize = 16;
 
 /// Description of a counter on the metrics page.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,11 @@ pub struct CounterDef {
 
 #[repr(align(128))]
 struct Block<const N: usize>([AtomicU64; N]);
+
+/// The block in which this thread counts, below [`BLOCKS`].
+pub fn current_block() -> usize {
+    CURRENT_BLOCK.with(Cell::get)
+}
 
 /// The cells of `N` counters.
 pub struct Cells<const N: usize>([Block<N>; BLOCKS]);

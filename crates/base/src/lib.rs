@@ -9,6 +9,7 @@
 //! * [`clock`]: wall and monotonic time, replaceable.
 //! * [`mod@counters`]: metric counters sharded by core, and the macro that defines them.
 //! * [`disk`]: file operations and durability, with implementations that inject faults.
+//! * [`histogram`]: histograms of latencies.
 //! * [`interrupt`]: checkpoints in loops that observe KILL, deadlines and shutdown.
 //! * [`lend`]: a cell from which a supervisor can take a lent value back.
 //! * [`memory`]: the memory budget of statements, connections and the server.
@@ -28,6 +29,7 @@ pub mod cancel;
 pub mod clock;
 pub mod counters;
 pub mod disk;
+pub mod histogram;
 pub mod interrupt;
 pub mod lend;
 pub mod memory;

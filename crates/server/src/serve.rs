@@ -181,6 +181,7 @@ impl Pages for PageSource {
             &self.net,
             &self.services.engine.stats(),
             &self.services.sql.stats(),
+            &self.services.sql.latencies(),
         )
     }
 }
@@ -219,6 +220,9 @@ pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
         .map_err(|e| failed("cannot accept", e))?;
     let screen = summary::render(config, &listeners.lines, services.root_has_password);
     announce(&listeners.lines, &screen);
+    services
+        .sql
+        .provide_shutdown(|| sys::terminate(std::process::id()));
     service_manager::ready();
 
     signals.next().map_err(|e| failed("signals", e))?;

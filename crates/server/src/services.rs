@@ -93,6 +93,7 @@ impl Services {
         } else {
             None
         };
+        sql.set_report(|message| tracing::warn!("{message}"));
         let triggers = sql.run_triggers_of_commands();
         let authentication = memcached_authentication(config, &sql)?;
         let listeners = MemcachedListeners::open(config, &db, &authentication)?;

@@ -8,6 +8,8 @@
 //! * [`vars`]: system variables. [`users`]: accounts. [`privileges`]: privilege checks.
 //! * [`information_schema`]: rows of the tables that describe the server.
 //! * [`definition`], [`table_expressions`]: CREATE, ALTER, and the expressions of definitions.
+//! * [`statements`]: statistics of statements, and the slow query log; [`performance_schema`]: their
+//!   tables.
 //! * [`show`]: SHOW and the formats of EXPLAIN.
 //!
 //! The crate depends on no engine and no protocol.
@@ -22,6 +24,7 @@ mod event_runs;
 mod event_schedule;
 pub mod event_scheduler;
 pub mod information_schema;
+mod performance_schema;
 pub mod privileges;
 pub mod processes;
 mod programs;
@@ -29,6 +32,7 @@ pub mod results;
 pub mod server;
 pub mod session;
 pub mod show;
+mod statements;
 pub mod status;
 pub mod table_expressions;
 mod timer;
@@ -45,3 +49,4 @@ pub use porpoise_sql_plan::plan::ResultColumn;
 pub use results::Outcome;
 pub use server::{SqlConfig, SqlServer};
 pub use session::{Param, PreparedInfo, SessionChange, SqlSession};
+pub use statements::digests::ClassLatency;

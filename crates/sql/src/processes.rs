@@ -121,6 +121,13 @@ impl Process {
             .extend_from_slice(text.get(..MAX_STATEMENT_LEN).unwrap_or(text));
     }
 
+    /// The first `limit` bytes of the statement's text.
+    pub fn statement(&self, limit: usize) -> String {
+        let statement = self.statement.lock();
+        let text = statement.info.get(..limit).unwrap_or(&statement.info);
+        String::from_utf8_lossy(text).into_owned()
+    }
+
     /// Records the end of a statement.
     pub fn end(&self, now: Instant) {
         let mut statement = self.statement.lock();

@@ -3,12 +3,15 @@
 use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
+use crate::statements::digests::{ClassLatency, Digests};
+use crate::statements::slow_log::SlowLog;
 use crate::status::Counter;
 use crate::table_expressions::ExpressionCompiler;
 use crate::timer::Timer;
 use crate::vars::{Settings, Values, VarValue};
 use crate::xa::Branches;
 use parking_lot::RwLock;
+use porpoise_access::persisted;
 use porpoise_access::{AccessControl, Account, Rights};
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
@@ -107,6 +110,8 @@ impl Counters {
 pub struct SqlServer {
     pub(crate) db: Arc<Db>,
     pub(crate) globals: RwLock<Values>,
+    /// The global values after the start.
+    pub(crate) initial_values: Values,
     pub(crate) processes: Arc<Processes>,
     pub(crate) counters: Counters,
     /// Named locks of GET_LOCK.
@@ -127,10 +132,15 @@ pub struct SqlServer {
     pub(crate) prepared: Arc<AtomicU64>,
     /// XA transaction branches.
     pub(crate) branches: Branches,
+    /// Statistics of statements.
+    pub(crate) digests: Digests,
+    /// The slow query log.
+    pub(crate) slow_log: SlowLog,
     /// Database, table and source of rows of virtual tables outside of SQL.
     row_providers: RwLock<Vec<(String, String, RowsProvider)>>,
     key_provider: RwLock<Option<KeyProvider>>,
     status_providers: RwLock<Vec<StatusProvider>>,
+    shutdown: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
 }
 
 impl SqlServer {
@@ -140,11 +150,12 @@ impl SqlServer {
     /// An unknown variable or invalid value in the configuration; errors of creating the accounts.
     pub fn new(db: Arc<Db>, config: SqlConfig) -> Result<Arc<SqlServer>> {
         let mut globals = Values::new(&config.variables)?;
+        // Before tables are used.
+        let branches = Branches::restore(&db)?;
+        globals.set_persisted(&persisted::load(&db)?);
         Settings::new(&globals)?;
         let memory = config.memory;
         memory.set_limit(globals.int("global_connection_memory_limit"));
-        // Before tables are used.
-        let branches = Branches::restore(&db)?;
         db.set_compiler(Arc::new(ExpressionCompiler::default()));
         let access = AccessControl::open(db.clone(), config.root_password.as_deref())?;
         if globals.bool("partial_revokes") {
@@ -157,10 +168,19 @@ impl SqlServer {
         let processes = Arc::<Processes>::default();
         let deadlocks = Arc::new(DeadlockLog::new(&db, processes.clone()));
         db.engine().subscribe_deadlocks(deadlocks.clone());
+        let started = db.clock().now();
+        let capacity = globals.int("performance_schema_digests_size");
+        let digests = Digests::new(started, usize::try_from(capacity).unwrap_or(usize::MAX));
+        digests.set_sample_values(globals.bool("statement_sample_values"));
+        let slow_log = SlowLog::default();
+        slow_log.configure(&globals);
         Ok(Arc::new(SqlServer {
             deadlocks,
-            started: db.clock().now(),
+            digests,
+            slow_log,
+            started,
             db,
+            initial_values: globals.clone(),
             globals: RwLock::new(globals),
             processes,
             timer: Timer::default(),
@@ -175,6 +195,7 @@ impl SqlServer {
             row_providers: RwLock::new(Vec::new()),
             key_provider: RwLock::new(None),
             status_providers: RwLock::new(Vec::new()),
+            shutdown: RwLock::new(None),
         }))
     }
 
@@ -201,6 +222,25 @@ impl SqlServer {
     pub fn provide_rows(&self, database: &str, table: &str, rows: RowsProvider) {
         let entry = (database.to_owned(), table.to_owned(), rows);
         self.row_providers.write().push(entry);
+    }
+
+    /// Sets the receiver of messages for the server's log.
+    pub fn set_report(&self, report: impl Fn(&str) + Send + Sync + 'static) {
+        self.slow_log.set_report(Box::new(report));
+    }
+
+    /// Sets what SHUTDOWN calls: a function that begins a regular shutdown and does not wait for it.
+    pub fn provide_shutdown(&self, begin: impl Fn() + Send + Sync + 'static) {
+        *self.shutdown.write() = Some(Box::new(begin));
+    }
+
+    /// Begins a regular shutdown; returns false if nothing provides it.
+    pub fn begin_shutdown(&self) -> bool {
+        let provided = self.shutdown.read();
+        if let Some(begin) = provided.as_ref() {
+            begin();
+        }
+        provided.is_some()
     }
 
     /// Adds a source of status variables.
@@ -293,6 +333,12 @@ impl SqlServer {
             ),
             counter("sql_sessions_total", "SQL sessions opened.", &c.connections),
             Stat {
+                name: "sql_slow_log_write_errors_total",
+                help: "Statements that could not be written to the slow query log.",
+                counter: true,
+                value: self.slow_log.write_errors(),
+            },
+            Stat {
                 name: "foreign_key_deleted_rows_total",
                 help: "Rows deleted by ON DELETE CASCADE.",
                 counter: true,
@@ -319,6 +365,11 @@ impl SqlServer {
         ]);
         stats.extend(porpoise_sql_expr::memory::stats(&self.memory));
         stats
+    }
+
+    /// Times of statements by class, for metrics.
+    pub fn latencies(&self) -> Vec<ClassLatency> {
+        self.digests.latencies()
     }
 
     /// Number of prepared statements of all sessions.

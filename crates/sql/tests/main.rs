@@ -30,4 +30,5 @@ mod privileges;
 mod programs;
 mod roles;
 mod row_expressions;
+mod slow_log;
 mod xa;

@@ -16,7 +16,7 @@
 //!    waiter that sleeps or is about to.
 
 use super::{SPIN_LIMIT, TxnId};
-use porpoise_base::blocking::blocking;
+use porpoise_base::blocking::wait_for_lock;
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use porpoise_base::sync::{Condvar, Mutex, spin_loop};
@@ -164,7 +164,7 @@ impl Waiter {
         if let Some(outcome) = self.outcome() {
             return outcome;
         }
-        blocking(|| {
+        wait_for_lock(|| {
             let waiter = self.clone();
             let _registered = cancel.register(Arc::new(move || {
                 let _asleep = waiter.mutex.lock();

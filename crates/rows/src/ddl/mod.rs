@@ -222,7 +222,7 @@ impl Db {
         if let Some(turn) = self.catalog_change.try_lock() {
             return Ok(turn);
         }
-        porpoise_base::blocking::blocking(|| {
+        porpoise_base::blocking::wait_for_lock(|| {
             loop {
                 let now = Instant::now();
                 if let Some(reason) = cx.cancel.reason() {

@@ -37,7 +37,7 @@ mod deadlock;
 use crate::definition::TableId;
 use crate::progress::{Progress, Stage};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use porpoise_base::blocking::blocking;
+use porpoise_base::blocking::wait_for_lock;
 use porpoise_base::cancel::{Cancel, Reason};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -279,7 +279,7 @@ impl MetadataLocks {
             let _shared = me.shared.lock();
             me.changed.notify_all();
         }));
-        blocking(|| {
+        wait_for_lock(|| {
             let mut shared = self.shared.lock();
             let is_victim = false;
             shared.waiters.push(Waiter {

@@ -24,9 +24,17 @@ pub struct AccessCounts {
     pub updated: u64,
     /// Rows deleted.
     pub deleted: u64,
+    /// Rows and entries looked up or scanned.
+    pub examined: u64,
 }
 
 impl AccessCounts {
+    /// Counts rows looked up by their keys.
+    pub(super) fn add_lookups(&mut self, rows: u64) {
+        self.key += rows;
+        self.examined += rows;
+    }
+
     /// Counts the beginning of a scan.
     pub(super) fn begin_scan(&mut self, spec: &ScanSpec) {
         match (spec.is_whole(), spec.reverse) {
@@ -44,6 +52,7 @@ impl AccessCounts {
 
     /// Counts what one call of a scan visited.
     pub(super) fn add_scanned(&mut self, spec: &ScanSpec, visited: u64, ended: bool) {
+        self.examined += visited;
         if spec.index == 0 && spec.is_whole() && !spec.reverse {
             self.scanned += visited + u64::from(ended);
         } else if spec.reverse {

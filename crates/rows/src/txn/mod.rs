@@ -350,7 +350,7 @@ impl Txn {
         read: Read,
         visit: &mut FoundVisitor<'_>,
     ) -> Result<()> {
-        self.accesses.key += lookup.len() as u64;
+        self.accesses.add_lookups(lookup.len() as u64);
         lookup.read(self.kv.as_mut(), read, visit)
     }
 
@@ -367,7 +367,7 @@ impl Txn {
         wait: Wait,
         visit: &mut LockedVisitor<'_>,
     ) -> Result<()> {
-        self.accesses.key += lookup.len() as u64;
+        self.accesses.add_lookups(lookup.len() as u64);
         lookup.lock(self.kv.as_mut(), mode, wait, visit)
     }
 

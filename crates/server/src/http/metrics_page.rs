@@ -5,6 +5,7 @@ use crate::net::NetMonitor;
 use porpoise_base::counters::CounterDef;
 use porpoise_kv::Stat;
 use porpoise_memcached::counters as memcached;
+use porpoise_sql::ClassLatency;
 use std::fmt::Write;
 
 /// Adds one metric without labels.
@@ -23,7 +24,12 @@ fn write_metric(
 
 /// Renders the page: counters, gauges of the network, statistics of engine and SQL, and process
 /// metrics.
-pub fn render(net: &NetMonitor, engine: &[Stat], sql: &[Stat]) -> String {
+pub fn render(
+    net: &NetMonitor,
+    engine: &[Stat],
+    sql: &[Stat],
+    latencies: &[ClassLatency],
+) -> String {
     let mut page = String::with_capacity(8 * 1024);
     write_counters(&mut page);
     let gauges = net.gauges();
@@ -70,8 +76,30 @@ pub fn render(net: &NetMonitor, engine: &[Stat], sql: &[Stat]) -> String {
         "counter",
         porpoise_base::threads::restarts(),
     );
+    write_latencies(&mut page, latencies);
     write_process(&mut page);
     page
+}
+
+/// Adds the times of statements as one histogram for each class.
+fn write_latencies(page: &mut String, latencies: &[ClassLatency]) {
+    const NAME: &str = "porpoise_sql_statement_duration_seconds";
+    let help = "Time from the receipt of a statement until its reply is ready.";
+    let _ = write!(page, "# HELP {NAME} {help}\n# TYPE {NAME} histogram\n");
+    for latency in latencies {
+        let class = latency.class;
+        for (limit, count) in &latency.counts {
+            let labels = format!("class=\"{class}\",le=\"{limit}\"");
+            let _ = writeln!(page, "{NAME}_bucket{{{labels}}} {count}");
+        }
+        let (total, seconds) = (latency.total, latency.seconds);
+        let _ = write!(
+            page,
+            "{NAME}_bucket{{class=\"{class}\",le=\"+Inf\"}} {total}\n\
+             {NAME}_sum{{class=\"{class}\"}} {seconds}\n\
+             {NAME}_count{{class=\"{class}\"}} {total}\n"
+        );
+    }
 }
 
 fn write_counters(page: &mut String) {

@@ -87,6 +87,7 @@ impl LoggedIn {
                 Flow::Continue
             }
             Command::Refresh(flags) => self.query(flush_statement(flags).as_bytes(), answer),
+            Command::Shutdown => self.query(b"SHUTDOWN", answer),
             Command::ProcessInfo => self.query(b"SHOW PROCESSLIST", answer),
             Command::ProcessKill(id) => {
                 let text = format!("KILL CONNECTION {id}");

@@ -1,6 +1,7 @@
 //! Listeners beside TCP: Unix sockets for both protocols, and the pages over HTTP.
 
 use crate::support::{Cache, Sql, server};
+use std::collections::BTreeSet;
 
 #[test]
 fn both_protocols_work_over_unix_sockets() {
@@ -89,4 +90,30 @@ fn health_and_metrics_report_work_of_both_protocols() {
     let grown = |name: &str| metric(&after, name) - metric(&before, name);
     assert!(grown("porpoise_requests_total") >= 22.0);
     assert!(grown("porpoise_connections_accepted_total") >= 2.0);
+    let inserts = "porpoise_sql_statement_duration_seconds_count{class=\"insert\"}";
+    assert!((grown(inserts) - 10.0).abs() < 0.5);
+}
+
+/// The names of our metrics in a text.
+fn metric_names(text: &str) -> BTreeSet<&str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = text.split(|c| !is_name(c));
+    words
+        .filter(|word| word.starts_with("porpoise_") || word.starts_with("process_"))
+        .collect()
+}
+
+#[test]
+fn every_metric_of_the_dashboard_and_the_alert_rules_exists() {
+    let server = server().start();
+    let (_, page) = server.http("/metrics");
+    let known = metric_names(&page);
+    for file in ["grafana.json", "alerts.yml"] {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/");
+        let text = std::fs::read_to_string(format!("{path}{file}")).unwrap();
+        let used = metric_names(&text);
+        assert!(used.len() > 5, "{file}: {used:?}");
+        let unknown: Vec<_> = used.difference(&known).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+    }
 }

@@ -79,3 +79,26 @@ fn a_shutdown_rolls_back_open_transactions_without_waiting() {
     let mut sql = Sql::connect(server.mysql_addr);
     assert_eq!(sql.rows("select * from d.t"), [["1", "1"]]);
 }
+
+#[test]
+fn persisted_variables_survive_the_statement_shutdown_and_a_crash() {
+    let mut server = server().start();
+    let mut sql = Sql::connect(server.mysql_addr);
+    sql.run("set persist long_query_time = 3.5, persist_only lock_wait_timeout = 77");
+    sql.run("set global sort_buffer_size = 65536");
+    sql.run("shutdown");
+    assert!(
+        server.wait_end(Duration::from_secs(20)).success(),
+        "{}",
+        server.log()
+    );
+    server.restart();
+    let values = "select @@long_query_time, @@lock_wait_timeout, @@sort_buffer_size";
+    let mut sql = Sql::connect(server.mysql_addr);
+    assert_eq!(sql.rows(values), [["3.5", "77", "262144"]]);
+    sql.run("reset persist lock_wait_timeout");
+    server.kill9();
+    server.restart();
+    let mut sql = Sql::connect(server.mysql_addr);
+    assert_eq!(sql.rows(values), [["3.5", "31536000", "262144"]]);
+}

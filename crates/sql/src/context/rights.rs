@@ -50,10 +50,11 @@ impl StatementContext {
         }
     }
 
-    /// Whether a virtual table may be read: the grant tables need SELECT.
+    /// Whether a virtual table may be read: those of `mysql`, `performance_schema` and `sys` need
+    /// SELECT.
     pub(crate) fn sees_virtual(&self, table: &VirtualTable) -> bool {
         let rights = self.rights();
-        table.database != "mysql"
+        !matches!(table.database, "mysql" | "performance_schema" | "sys")
             || rights.everywhere().has(Privileges::SELECT)
             || rights
                 .on_table(table.database, table.name)

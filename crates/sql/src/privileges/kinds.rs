@@ -266,7 +266,10 @@ kinds! {
             &[&["RELOAD ON *.*", "LOCK TABLES ON shop.*", "SELECT ON shop.goods"]],
         ),
     ],
-    Reset(Statement::Reset(_)) => &[example("RESET MASTER", &[&["RELOAD ON *.*"]])],
+    Reset(Statement::Reset(_)) => &[
+        example("RESET MASTER", &[&["RELOAD ON *.*"]]),
+        example("RESET PERSIST", &[&["SUPER ON *.*"], &["SYSTEM_VARIABLES_ADMIN ON *.*"]]),
+    ],
     Binlog(Statement::Binlog(_)) => &[example("BINLOG 'AA=='", &[&["SUPER ON *.*"]])],
     ImportTable(Statement::ImportTable(_)) => &[
         example("IMPORT TABLE FROM '/x'", &[&["FILE ON *.*"]]),

@@ -154,6 +154,10 @@ impl StatementContext {
             | S::Role { .. }
             | S::SetRole(_) => self.account_requirements(statement),
             S::Flush(flush) => self.flush_requirements(flush)?,
+            S::Reset([first, ..]) if first.name.eq_ignore_ascii_case("PERSIST") => vec![Global(
+                Privileges::SYSTEM_VARIABLES_ADMIN,
+                "SUPER or SYSTEM_VARIABLES_ADMIN",
+            )],
             S::Reset(_) => vec![Global(Privileges::RELOAD, "RELOAD")],
             S::Shutdown | S::Restart => vec![Global(Privileges::SHUTDOWN, "SHUTDOWN")],
             S::ImportTable(_) => vec![Global(Privileges::FILE, "FILE")],

@@ -5,6 +5,7 @@
 
 use super::{Outcome, SqlSession};
 use crate::definition::{self, Naming};
+use crate::performance_schema;
 use crate::results::table::{Rows, text_column};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::ddl::partition::Exchange;
@@ -72,6 +73,9 @@ impl SqlSession {
             Statement::DropTable(drop) => self.drop_tables(drop)?,
             Statement::Truncate(name) => {
                 let (database, name) = self.resolve_for_ddl(name)?;
+                if performance_schema::reset(&self.cx, &database, &name) {
+                    return Ok(Outcome::default());
+                }
                 let db = self.cx.server.db.clone();
                 ddl_outcome(db.truncate(&self.ddl_cx(), &database, &name)?)
             }
@@ -395,7 +399,7 @@ impl SqlSession {
     }
 
     fn drop_database(&mut self, name: &str, if_exists: bool) -> Result<Outcome> {
-        if name == "mysql" || name.eq_ignore_ascii_case("information_schema") {
+        if name == "mysql" || porpoise_sql_plan::virtual_tables::is_database(name) {
             let text = format!("Access to system schema '{name}' is rejected.");
             return Err(SqlError::new(3552, "HY000", text));
         }

@@ -199,6 +199,10 @@ impl SqlSession {
             Statement::AlterRoutine(alter) => self.alter_routine(alter),
             Statement::Event(event) => self.event(event, text),
             Statement::Call(call) => self.call(call, values, types, sink),
+            Statement::Reset([first, rest @ ..]) if first.name.eq_ignore_ascii_case("PERSIST") => {
+                self.reset_persist(rest)
+            }
+            Statement::Shutdown => self.shut_down(),
             Statement::Signal(signal) => self.signal(signal, values, types),
             Statement::GetDiagnostics(get) => self.get_diagnostics(get, values, types),
             Statement::DropProgram {
@@ -242,6 +246,15 @@ impl SqlSession {
         }?;
         outcome.position = outcome.position.max(before);
         Ok(outcome)
+    }
+
+    /// SHUTDOWN.
+    fn shut_down(&mut self) -> Result<Outcome> {
+        if self.cx.server.begin_shutdown() {
+            Ok(Outcome::default())
+        } else {
+            Err(SqlError::not_supported("SHUTDOWN"))
+        }
     }
 
     fn kill(&mut self, query_only: bool, id: ValueRef<'_>) -> Result<Outcome> {
@@ -322,7 +335,6 @@ fn unsupported(statement: &Statement<'_>) -> SqlError {
         Statement::Binlog(_) => "BINLOG",
         Statement::ImportTable(_) => "IMPORT TABLE",
         Statement::Help(_) => "HELP",
-        Statement::Shutdown => "SHUTDOWN",
         Statement::Restart => "RESTART",
         Statement::Plugin { .. } => "INSTALL PLUGIN",
         _ => "this statement",

@@ -128,6 +128,9 @@ impl SqlSession {
         if words.contains(&"PRIVILEGES") {
             self.cx.server.access.guard().unlock_all();
         }
+        if words.contains(&"LOGS") || words.contains(&"SLOW LOGS") {
+            self.cx.server.slow_log.reopen();
+        }
         if words.contains(&"STATUS") {
             self.cx.server.processes.flush_counters(&self.process);
         }

@@ -47,6 +47,7 @@ mod run;
 mod server_triggers;
 mod set;
 mod state;
+mod statistics;
 mod table_locks;
 mod temporary;
 mod track;
@@ -128,6 +129,10 @@ pub struct SqlSession {
     has_more_statements: bool,
     /// State of the current statement.
     current_statement: hint::CurrentStatement,
+    /// What the current statement has done so far.
+    work: statistics::StatementWork,
+    /// Digests of texts without a cached plan.
+    known_digests: statistics::KnownDigests,
     /// Tables locked by LOCK TABLES.
     table_locks: Option<table_locks::TableLocks>,
     /// Tables opened by HANDLER.
@@ -197,6 +202,8 @@ impl SqlSession {
             plans: PlanCache::default(),
             has_more_statements: false,
             current_statement: hint::CurrentStatement::default(),
+            work: statistics::StatementWork::default(),
+            known_digests: statistics::KnownDigests::default(),
             table_locks: None,
             server_locks: ServerLocks::default(),
             handlers: Vec::new(),
@@ -351,6 +358,7 @@ impl SqlSession {
             let rest = rest.map(length_at_client);
             outcome.rest = rest.map(|length| sent.len().saturating_sub(length));
         }
+        self.find_digest(&text, result.as_ref().map_or(None, |outcome| outcome.rest));
         self.arena = recycle_arena(arena);
         self.has_more_statements = result.as_ref().is_ok_and(|outcome| outcome.rest.is_some());
         self.end_statement(result)
@@ -403,6 +411,7 @@ impl SqlSession {
         self.cx.diagnostics.begin();
         self.cx.counters.add(Counter::Queries, 1);
         self.statement_start = now;
+        self.work = statistics::StatementWork::begin();
         if text.is_some() {
             self.process.begin(command, text, now);
         }
@@ -455,6 +464,7 @@ impl SqlSession {
         if now.saturating_duration_since(self.statement_start) > self.cx.settings.long_query {
             self.cx.counters.add(Counter::SlowQueries, 1);
         }
+        self.record_statement(&result, now);
         // Between two statements of a text the session is not idle: KILL QUERY applies to the rest.
         if !self.has_more_statements {
             self.process.end(now);

@@ -19,8 +19,10 @@
 use super::lex_mode;
 use super::prepared::size_of_plan;
 use super::routines::CallPlan;
+use super::statistics;
 use super::{Outcome, SqlSession};
 use crate::context::StatementContext;
+use crate::statements::digests::DigestId;
 use crate::status::{self, Counter};
 use bumpalo::Bump;
 use porpoise_base::interrupt;
@@ -101,6 +103,7 @@ enum CachedPlan {
 struct Entry {
     normalized: Box<[u8]>,
     dependencies: PlanDependencies,
+    digest: DigestId,
     /// `None`: the text must be parsed and planned without the cache.
     plan: Option<CachedPlan>,
     _charge: Option<MemoryCharge>,
@@ -125,6 +128,7 @@ impl PlanCache {
         &mut self,
         key: u128,
         dependencies: PlanDependencies,
+        digest: DigestId,
         plan: Option<CachedPlan>,
         memory: &SessionMemory,
     ) {
@@ -140,6 +144,7 @@ impl PlanCache {
         let entry = Entry {
             normalized: self.digest.normalized().into(),
             dependencies,
+            digest,
             plan,
             _charge: charge,
         };
@@ -193,7 +198,10 @@ impl SqlSession {
         let known = cache.find(normalized.key);
         let fresh = known.filter(|e| e.dependencies.still_hold(&self.cx, version));
         let plan = match fresh {
-            Some(entry) => entry.plan.clone()?,
+            Some(entry) => {
+                self.work.digest = Some(entry.digest);
+                entry.plan.clone()?
+            }
             None => match self.plan_for(cache, normalized, arena, text, mode)? {
                 Ok(plan) => plan,
                 Err(error) => return Some(Err(error)),
@@ -224,7 +232,7 @@ impl SqlSession {
     /// Plans a normalized text and stores the plan; `None` if the statement must be parsed and
     /// planned without the cache.
     fn plan_for(
-        &self,
+        &mut self,
         cache: &mut PlanCache,
         normalized: &Normalized,
         arena: &Bump,
@@ -232,6 +240,9 @@ impl SqlSession {
         mode: LexMode,
     ) -> Option<Result<CachedPlan>> {
         let catalog = self.cx.catalog();
+        let own = normalized.rest.and_then(|at| text.get(..at));
+        let digest = statistics::number(own.unwrap_or(text), &self.cx);
+        self.work.digest = Some(digest);
         let dependencies = PlanDependencies::of(&self.cx, catalog.version);
         let options = ParseOptions {
             mode,
@@ -242,7 +253,13 @@ impl SqlSession {
             if interrupt::check().is_err() {
                 return None;
             }
-            cache.insert(normalized.key, dependencies, None, &self.cx.env.memory);
+            cache.insert(
+                normalized.key,
+                dependencies,
+                digest,
+                None,
+                &self.cx.env.memory,
+            );
             return None;
         };
         let types = parameter_types(cache.digest.literals(), text, self.cx.settings.collation);
@@ -263,7 +280,13 @@ impl SqlSession {
             Err(_) if interrupt::check().is_err() => return None,
             // With its literals in place it may be valid: `GROUP BY a + 1` groups `SELECT a + 1`.
             Err(_) => {
-                cache.insert(normalized.key, dependencies, None, &self.cx.env.memory);
+                cache.insert(
+                    normalized.key,
+                    dependencies,
+                    digest,
+                    None,
+                    &self.cx.env.memory,
+                );
                 return None;
             }
         };
@@ -271,6 +294,7 @@ impl SqlSession {
         cache.insert(
             normalized.key,
             dependencies,
+            digest,
             plan.clone(),
             &self.cx.env.memory,
         );

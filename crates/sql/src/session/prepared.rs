@@ -8,6 +8,7 @@ use super::plan_cache::PlanDependencies;
 use super::{Outcome, SqlSession, lex_mode};
 use crate::context::StatementContext;
 use crate::programs::program::Source;
+use crate::statements::digests::DigestId;
 use crate::status::{self, Counter};
 use bumpalo::Bump;
 use porpoise_base::interrupt::Scope;
@@ -75,6 +76,8 @@ impl PlanKey {
 pub struct Prepared {
     text: Arc<[u8]>,
     params: usize,
+    /// `None` for a statement of a program.
+    digest: Option<DigestId>,
     plan: Option<(PlanKey, Arc<Planned>)>,
     /// Positions of the variables that are its parameters, in a statement of a program.
     places: Option<Box<[Span]>>,
@@ -192,6 +195,7 @@ impl SqlSession {
         let prepared = Prepared {
             text: Arc::from(text),
             params: parsed.params as usize,
+            digest: Some(super::statistics::number(text, &self.cx)),
             plan: None,
             places: None,
             _slot: Some(slot),
@@ -249,6 +253,7 @@ impl SqlSession {
         Ok(Prepared {
             text: source.text.clone(),
             params: source.places.len(),
+            digest: None,
             plan: None,
             places: Some(source.places.clone()),
             _slot: None,
@@ -334,6 +339,9 @@ impl SqlSession {
         self.cx.counters.add(Counter::StmtExecute, 1);
         if values.len() != prepared.params {
             return Err(SqlError::wrong_arguments("EXECUTE"));
+        }
+        if self.programs.running.is_empty() {
+            self.work.digest = prepared.digest;
         }
         let text = prepared.text.clone();
         let hinted = super::hint::hinted(&text);

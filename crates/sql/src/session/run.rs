@@ -195,11 +195,15 @@ impl SqlSession {
         let ran = checked
             .and_then(|()| self.run_with_restarts(planned, params, &mut open, mark, keep, sink));
         let ran = ran.and_then(|done| Ok(interrupt::outcome().map(|()| done)?));
-        self.cx
-            .counters
-            .add_accesses(open.txn.get_mut().take_accesses());
+        let accesses = open.txn.get_mut().take_accesses();
+        self.work.add_accesses(&accesses);
+        self.cx.counters.add_accesses(accesses);
         match ran {
             Ok(done) => {
+                if let (StatementOutcome::Rows(rows), true) = (&done, sink.is_for_client()) {
+                    self.work.rows_sent += rows;
+                }
+                self.keep_plan_if_slow(plan, params);
                 open.activity.read |= tables.iter().any(|(_, writes)| !writes);
                 open.activity.written |= tables.iter().any(|(_, writes)| *writes);
                 self.succeed(planned, done, open, keep)

@@ -5,8 +5,10 @@
 
 use super::{Outcome, SqlSession};
 use crate::definition::full_text;
+use crate::statements::slow_log;
 use crate::vars::settings::IsolationLevel;
 use crate::vars::{self, Scope, VarValue, Variable, check};
+use porpoise_access::persisted::{self, PersistedVariable};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{Expr, ExprKind, Ident, SetItem, VarScope};
 use porpoise_sql_plan::bind::expr::charset_named;
@@ -16,6 +18,27 @@ use std::sync::Arc;
 /// Capability bit of the handshake: column definitions are optional for the client.
 const OPTIONAL_METADATA: u64 = 1 << 25;
 
+/// The value of a system variable that an assignment sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Session,
+    Global,
+    /// The global value, now and after a restart.
+    Persist,
+    /// The global value after a restart.
+    PersistOnly,
+}
+
+impl Target {
+    fn is_session(self) -> bool {
+        self == Target::Session
+    }
+
+    fn is_persisted(self) -> bool {
+        matches!(self, Target::Persist | Target::PersistOnly)
+    }
+}
+
 /// An assignment whose value has been checked.
 enum Change {
     User(Arc<str>, Value, ColumnType),
@@ -23,8 +46,7 @@ enum Change {
         /// Position in the registry.
         at: usize,
         variable: &'static Variable,
-        /// Whether the global value is set; otherwise the session's.
-        global: bool,
+        target: Target,
         value: VarValue,
     },
     /// SET NAMES.
@@ -45,6 +67,7 @@ impl SqlSession {
         for item in items {
             changes.push(self.check_item(item, params, types)?);
         }
+        self.persist(&changes)?;
         let was_autocommit = self.cx.settings.autocommit;
         for change in changes {
             self.apply(change)?;
@@ -97,13 +120,13 @@ impl SqlSession {
                     self.cx
                         .need_global(porpoise_access::Privileges::SYSTEM_VARIABLES_ADMIN, shown)?;
                 }
-                let global = sets_global(variable, *scope)?;
-                let value = self.value_for(at, variable, global, value, params, types)?;
-                self.check_semantics(variable, global, &value)?;
+                let target = target_of(variable, *scope)?;
+                let value = self.value_for(at, variable, target, value, params, types)?;
+                self.check_semantics(variable, target, &value)?;
                 Ok(Change::System {
                     at,
                     variable,
-                    global,
+                    target,
                     value,
                 })
             }
@@ -111,7 +134,7 @@ impl SqlSession {
     }
 
     /// Checks that depend on the session or the engine.
-    fn check_semantics(&self, variable: &Variable, global: bool, value: &VarValue) -> Result<()> {
+    fn check_semantics(&self, variable: &Variable, target: Target, value: &VarValue) -> Result<()> {
         match (variable.name, value) {
             ("transaction_isolation", VarValue::Text(level)) => {
                 self.check_isolation(IsolationLevel::named(level))
@@ -129,11 +152,19 @@ impl SqlSession {
                 Err(SqlError::wrong_variable_value(variable.name, text))
             }
             ("connection_memory_limit" | "statement_memory_limit", VarValue::Int(bytes))
-                if !global && *bytes > self.cx.server.globals.read().int(variable.name) =>
+                if target.is_session()
+                    && *bytes > self.cx.server.globals.read().int(variable.name) =>
             {
                 let shown = "SUPER or SYSTEM_VARIABLES_ADMIN";
                 self.cx
                     .need_global(porpoise_access::Privileges::SUPER, shown)
+            }
+            ("slow_query_log_file", VarValue::Text(name)) => {
+                let globals = self.cx.server.globals.read().clone();
+                slow_log::check_file(&globals, name).map_err(|error| {
+                    let value = format!("{name}' ({error})");
+                    SqlError::wrong_variable_value(variable.name, &value)
+                })
             }
             ("partial_revokes", VarValue::Bool(on)) => {
                 Ok(self.cx.server.access.data().check_partial_revokes(*on)?)
@@ -150,13 +181,13 @@ impl SqlSession {
         &mut self,
         at: usize,
         variable: &'static Variable,
-        global: bool,
+        target: Target,
         value: &Expr<'_>,
         params: &[ValueRef<'_>],
         types: &[ColumnType],
     ) -> Result<VarValue> {
         match &value.kind {
-            ExprKind::Default if global || variable.scope == Scope::Session => {
+            ExprKind::Default if !target.is_session() || variable.scope == Scope::Session => {
                 check::from_text(variable, variable.default)
             }
             ExprKind::Default => Ok(self.cx.server.globals.read().value_at(at).clone()),
@@ -215,7 +246,11 @@ impl SqlSession {
         self.apply(Change::System {
             at,
             variable,
-            global,
+            target: if global {
+                Target::Global
+            } else {
+                Target::Session
+            },
             value,
         })
     }
@@ -242,7 +277,7 @@ impl SqlSession {
             Change::System {
                 at,
                 variable,
-                global: true,
+                target: Target::Global | Target::Persist,
                 value,
             } => {
                 if let ("global_connection_memory_limit", VarValue::Int(bytes)) =
@@ -260,6 +295,14 @@ impl SqlSession {
                     globals.set(at, value);
                 }
                 drop(globals);
+                if slow_log::VARIABLES.contains(&variable.name) {
+                    let server = &self.cx.server;
+                    server.slow_log.configure(&server.globals.read());
+                }
+                if variable.name == "statement_sample_values" {
+                    let shown = self.cx.server.globals.read().bool(variable.name);
+                    self.cx.server.digests.set_sample_values(shown);
+                }
                 if variable.name == "mandatory_roles" {
                     // Makes sessions compute their rights again.
                     self.cx.server.access.reload()?;
@@ -268,7 +311,7 @@ impl SqlSession {
             Change::System {
                 at,
                 variable,
-                global: false,
+                target: Target::Session,
                 value,
             } => {
                 self.apply_elsewhere(variable.name, &value);
@@ -278,8 +321,72 @@ impl SqlSession {
                 }
                 self.cx.values.set(at, value);
             }
+            Change::System {
+                target: Target::PersistOnly,
+                ..
+            } => {}
         }
         Ok(())
+    }
+
+    /// Stores the values that are kept across restarts.
+    fn persist(&self, changes: &[Change]) -> Result<()> {
+        let server = &self.cx.server;
+        let set_at = server.db.clock().unix_micros();
+        let persisted = changes.iter().filter_map(|change| match change {
+            Change::System {
+                variable,
+                target,
+                value,
+                ..
+            } if target.is_persisted() => Some(PersistedVariable {
+                name: variable.name.to_owned(),
+                value: value.text(),
+                set_at,
+                user: self.cx.client.user.clone(),
+                host: self.cx.client.host.clone(),
+            }),
+            _ => None,
+        });
+        let persisted: Vec<PersistedVariable> = persisted.collect();
+        if !persisted.is_empty() {
+            persisted::change(&server.db, &persisted, &[])?;
+        }
+        Ok(())
+    }
+
+    /// RESET PERSIST [[IF EXISTS] name]: forgets one persisted variable, or all.
+    pub(super) fn reset_persist(&mut self, words: &[Ident<'_>]) -> Result<Outcome> {
+        let is = |word: &Ident<'_>, text: &str| word.name.eq_ignore_ascii_case(text);
+        let (if_exists, wanted) = match words {
+            [] => (false, None),
+            [name] => (false, Some(name.name)),
+            [first, second, name] if is(first, "IF") && is(second, "EXISTS") => {
+                (true, Some(name.name))
+            }
+            _ => {
+                return Err(SqlError::not_supported(
+                    "RESET PERSIST of several variables",
+                ));
+            }
+        };
+        let server = self.cx.server.clone();
+        let known = persisted::load(&server.db)?.into_iter();
+        let mut names: Vec<String> = known.map(|variable| variable.name).collect();
+        if let Some(wanted) = wanted {
+            names.retain(|name| name.eq_ignore_ascii_case(wanted));
+            if names.is_empty() {
+                let text = format!("Variable {wanted} does not exist in persisted config file");
+                if !if_exists {
+                    return Err(SqlError::new(3615, "HY000", text));
+                }
+                self.cx.warn(3615, text);
+            }
+        }
+        if !names.is_empty() {
+            persisted::change(&server.db, &[], &names)?;
+        }
+        Ok(Outcome::default())
     }
 
     /// Reports the variables that SET NAMES sets to a tracking client.
@@ -344,29 +451,32 @@ fn paired_variable(name: &str, value: &VarValue) -> Option<(usize, VarValue)> {
     Some((at, VarValue::Text(Arc::from(charset.name()))))
 }
 
-/// Whether the assignment sets the global value (true) or the session's. Errors 1228, 1229 and 1238
-/// if the variable does not have that scope.
-fn sets_global(variable: &Variable, scope: VarScope) -> Result<bool> {
+/// The value that an assignment with this scope sets. Errors 1228, 1229 and 1238 if the variable does
+/// not have that scope.
+fn target_of(variable: &Variable, scope: VarScope) -> Result<Target> {
     let name = variable.name;
     match (scope, variable.scope) {
-        (VarScope::Persist | VarScope::PersistOnly, _) => {
-            Err(SqlError::not_supported("SET PERSIST"))
+        (VarScope::PersistOnly, Scope::Fixed) => {
+            let kind = "non persistent read only";
+            Err(SqlError::wrong_variable_scope(name, kind))
         }
         (_, Scope::Fixed | Scope::SessionFixed) => {
             Err(SqlError::wrong_variable_scope(name, "read only"))
         }
-        (VarScope::Global, Scope::Session) => {
+        (VarScope::Global | VarScope::Persist | VarScope::PersistOnly, Scope::Session) => {
             let text = format!(
                 "Variable '{name}' is a SESSION variable and can't be used with SET GLOBAL"
             );
             Err(SqlError::new(1228, "HY000", text))
         }
-        (VarScope::Global, _) => Ok(true),
+        (VarScope::Global, _) => Ok(Target::Global),
+        (VarScope::Persist, _) => Ok(Target::Persist),
+        (VarScope::PersistOnly, _) => Ok(Target::PersistOnly),
         (_, Scope::Global) => {
             let text =
                 format!("Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL");
             Err(SqlError::new(1229, "HY000", text))
         }
-        _ => Ok(false),
+        _ => Ok(Target::Session),
     }
 }

@@ -15,7 +15,7 @@ mod plan_json;
 pub(crate) mod routines;
 pub mod schema;
 pub mod server;
-mod tree;
+pub(crate) mod tree;
 pub(crate) mod triggers;
 
 use crate::context::StatementContext;

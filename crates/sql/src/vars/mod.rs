@@ -20,6 +20,7 @@ pub mod check;
 pub mod registry;
 pub mod settings;
 
+use porpoise_access::persisted::PersistedVariable;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::Expr;
 use porpoise_types::{Collation, ColumnType, Value};
@@ -204,6 +205,19 @@ impl Values {
             }
         }
         Ok(Values(Arc::new(values)))
+    }
+
+    /// Sets the variables of SET PERSIST, which override the configuration as in MySQL. A variable
+    /// that another version knew, or whose value it allowed, keeps the value that it has.
+    pub fn set_persisted(&mut self, persisted: &[PersistedVariable]) {
+        for stored in persisted {
+            if let Ok((at, variable)) = entry(&stored.name)
+                && variable.scope != Scope::Fixed
+                && let Ok(value) = check::from_text(variable, &stored.value)
+            {
+                self.set(at, value);
+            }
+        }
     }
 
     /// The value at a position.

@@ -70,6 +70,8 @@ pub struct Settings {
     pub max_execution: Option<Duration>,
     /// `long_query_time`.
     pub long_query: Duration,
+    /// `min_examined_row_limit`.
+    pub min_examined_rows: u64,
     /// `sql_select_limit`, unless it is unlimited.
     pub select_limit: Option<u64>,
     /// `sql_safe_updates`.
@@ -178,6 +180,7 @@ impl Settings {
                 VarValue::Double(seconds) => Duration::from_secs_f64(*seconds),
                 _ => Duration::from_secs(10),
             },
+            min_examined_rows: values.int("min_examined_row_limit"),
             select_limit: (limit != u64::MAX).then_some(limit),
             safe_updates: values.bool("sql_safe_updates"),
             notes: values.bool("sql_notes"),

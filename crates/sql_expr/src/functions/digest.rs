@@ -44,13 +44,16 @@ fn text<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(found.map_or(ValueRef::Null, |text| c.keep(text.as_bytes())))
 }
 
-/// The SHA-256 hash of the digest text. MySQL hashes the numbers of its own tokens.
+/// The hash of a digest text, in hexadecimal: SHA-256. MySQL hashes the numbers of its own tokens.
+pub fn hash_of(text: &str) -> String {
+    hex(hashes::digest(&hashes::SHA256, text.as_bytes()).as_ref())
+}
+
 fn hash<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(text) = digest_text(c)? else {
         return Ok(ValueRef::Null);
     };
-    let hashed = hashes::digest(&hashes::SHA256, text.as_bytes());
-    Ok(c.keep(hex(hashed.as_ref()).as_bytes()))
+    Ok(c.keep(hash_of(&text).as_bytes()))
 }
 
 /// The registry entries.

@@ -34,7 +34,7 @@ pub mod codes;
 mod compression;
 mod date_format;
 mod date_parse;
-mod digest;
+pub mod digest;
 mod gtid;
 pub mod hash;
 pub mod info;
@@ -46,7 +46,7 @@ pub mod regexp;
 pub mod strings;
 pub mod text;
 pub mod times;
-mod units;
+pub mod units;
 mod widths;
 
 pub use crate::expr::function::{Call, Function, Nullable, TypeOf};

@@ -53,6 +53,11 @@ fn in_units(amount: f64, units: &[Unit], padding: usize) -> String {
     }
 }
 
+/// A time in picoseconds with a unit, as FORMAT_PICO_TIME() shows it.
+pub fn pico_time(picoseconds: f64) -> String {
+    in_units(picoseconds, &TIMES, 3)
+}
+
 fn format_units<'a>(c: &Call<'_, 'a>, units: &[Unit], padding: usize) -> Result<ValueRef<'a>> {
     Ok(match c.double(0)? {
         Some(amount) => c.keep(in_units(amount, units, padding).as_bytes()),

@@ -45,6 +45,14 @@ impl Part {
 /// The digest text of the first statement of `text`; `None` if a token is invalid.
 #[must_use]
 pub fn text(text: &[u8], mode: LexMode) -> Option<String> {
+    prefix(text, mode, usize::MAX)
+}
+
+/// As [`text`], of the tokens that begin in the first `limit` bytes. If there are more, the text
+/// ends with `...`; a row of values that is not complete is left out, so that the text of a long
+/// INSERT does not depend on its values.
+#[must_use]
+pub fn prefix(text: &[u8], mode: LexMode, limit: usize) -> Option<String> {
     let mut lexer = Lexer::new(text, 0, mode);
     let mut parts: Vec<Part> = Vec::new();
     let mut after_period = false;
@@ -53,6 +61,11 @@ pub fn text(text: &[u8], mode: LexMode) -> Option<String> {
         match token.kind {
             K::End | K::Semicolon => break,
             K::Invalid => return None,
+            _ if token.span().start as usize >= limit => {
+                remove_open_row(&mut parts);
+                parts.push(Part::Text("...".to_owned()));
+                break;
+            }
             _ => add(&mut parts, token, text, after_period),
         }
         after_period = token.kind == K::Period;
@@ -67,6 +80,29 @@ pub fn text(text: &[u8], mode: LexMode) -> Option<String> {
         Part::Text(text) | Part::Name(text) => text,
     });
     Some(words.collect::<Vec<_>>().join(" "))
+}
+
+/// Removes what follows the last complete row of a list of rows.
+fn remove_open_row(parts: &mut Vec<Part>) {
+    let is_row = |part: &Part| {
+        matches!(
+            part,
+            Part::Row | Part::Rows | Part::WideRow | Part::WideRows
+        )
+    };
+    let Some(row) = parts.iter().rposition(is_row) else {
+        return;
+    };
+    let rest = parts.get(row + 1..).unwrap_or_default();
+    if rest.first().is_none_or(|part| part.is(",")) {
+        parts.truncate(row + 1);
+        // The list goes on.
+        match parts.last_mut() {
+            Some(last @ Part::Row) => *last = Part::Rows,
+            Some(last @ Part::WideRow) => *last = Part::WideRows,
+            _ => {}
+        }
+    }
 }
 
 fn add(parts: &mut Vec<Part>, token: Token, text: &[u8], after_period: bool) {
@@ -193,5 +229,18 @@ mod tests {
             assert_eq!(found.unwrap(), expected, "{statement}");
         }
         assert_eq!(text(b"select 'open", LexMode::default()), None);
+    }
+
+    #[test]
+    fn a_long_insert_has_the_same_prefix_wherever_it_is_cut() {
+        let rows = "(1, 'a'), (22, 'bb'), (333, 'ccc'), (4444, 'dddd')";
+        let statement = format!("INSERT INTO t VALUES {rows}");
+        for limit in 30..statement.len() - 1 {
+            let found = prefix(statement.as_bytes(), LexMode::default(), limit);
+            let expected = "INSERT INTO `t` VALUES (...) /* , ... */ ...";
+            assert_eq!(found.unwrap(), expected, "{limit}");
+        }
+        let found = prefix(b"select a, b from t", LexMode::default(), 10);
+        assert_eq!(found.unwrap(), "SELECT `a` , ...");
     }
 }

@@ -219,8 +219,8 @@ impl PlanCx<'_> {
                 use_index: None,
             });
         }
-        let known = self.catalog.database(database).is_some()
-            || database.eq_ignore_ascii_case("information_schema");
+        let known =
+            self.catalog.database(database).is_some() || virtual_tables::is_database(database);
         if known {
             Err(SqlError::no_table(database, name.name.name))
         } else {

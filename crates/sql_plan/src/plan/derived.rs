@@ -130,8 +130,8 @@ pub(super) fn materialized(
         rows: Box::new(TableOperator::Materialize(Box::new(plan))),
         columns,
         free,
-        references: References::default(),
         is_shared: false,
+        references: References::default(),
     }
 }
 
@@ -141,8 +141,8 @@ pub(super) fn working_table(columns: Vec<ScopeColumn>) -> Derived {
         rows: Box::new(TableOperator::WorkingTable),
         columns,
         free: Vec::new(),
-        references: References::default(),
         is_shared: true,
+        references: References::default(),
     }
 }
 

@@ -255,8 +255,8 @@ fn narrowed(derived: &Derived, moved: &[Expr], statistics: &dyn StatisticsSource
         rows: Box::new(rows),
         columns: derived.columns.clone(),
         free: derived.free.clone(),
-        references: References::default(),
         is_shared: derived.is_shared,
+        references: References::default(),
     }
 }
 

@@ -226,8 +226,8 @@ fn bind_json_table(table: &ast::JsonTable<'_>, from: &mut From, cx: &PlanCx<'_>)
         rows: Box::new(operator),
         columns,
         free,
-        references: References::default(),
         is_shared: false,
+        references: References::default(),
     };
     Ok(derived_source(
         Arc::new(derived),

@@ -73,8 +73,8 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
                 rows: Box::new(TableOperator::Set(Box::new(set))),
                 columns,
                 free,
-                references: References::default(),
                 is_shared: false,
+                references: References::default(),
             };
             let mut plan = select_all_from(derived, shown, query, cx)?;
             // SQL_CALC_FOUND_ROWS of the first operand applies to the whole.
@@ -298,8 +298,8 @@ fn values_table(mut rows: Vec<Vec<Expr>>, free: Vec<FreeRef>, cx: &PlanCx<'_>) -
         rows: Box::new(TableOperator::Values(rows)),
         columns,
         free,
-        references: References::default(),
         is_shared: false,
+        references: References::default(),
     })
 }
 

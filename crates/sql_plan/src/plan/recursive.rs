@@ -78,8 +78,8 @@ pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> R
         })),
         columns,
         free,
-        references: References::default(),
         is_shared: true,
+        references: References::default(),
     })
 }
 

@@ -3,6 +3,7 @@
 
 mod grant_tables;
 mod information_schema;
+mod performance_schema;
 mod system_tables;
 
 pub use grant_tables::DATABASE_PRIVILEGES;
@@ -85,6 +86,8 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
         .iter()
         .chain(information_schema::INFORMATION_SCHEMA)
         .chain(grant_tables::GRANT_TABLES)
+        .chain(performance_schema::PERFORMANCE_SCHEMA)
+        .chain(performance_schema::SYS)
         .chain(system_tables::SYSTEM_TABLES)
 }
 
@@ -93,7 +96,10 @@ pub fn find(database: &str, name: &str) -> Option<&'static VirtualTable> {
     all().find(|t| t.database.eq_ignore_ascii_case(database) && t.name.eq_ignore_ascii_case(name))
 }
 
+/// The databases that contain only virtual tables.
+const DATABASES: [&str; 3] = ["information_schema", "performance_schema", "sys"];
+
 /// Whether there is a database of this name that contains only virtual tables.
 pub fn is_database(name: &str) -> bool {
-    name.eq_ignore_ascii_case("information_schema")
+    DATABASES.iter().any(|d| d.eq_ignore_ascii_case(name))
 }

@@ -19,6 +19,8 @@ pub mod code {
     pub const FIELD_LIST: u8 = 4;
     /// FLUSH of the things of a set of flags.
     pub const REFRESH: u8 = 7;
+    /// Shutdown of the server.
+    pub const SHUTDOWN: u8 = 8;
     /// Server statistics in one line of text.
     pub const STATISTICS: u8 = 9;
     /// The list of sessions (old form of SHOW PROCESSLIST).
@@ -73,6 +75,8 @@ pub enum Command<'a> {
     /// FLUSH of the things of a set of flags: privileges (1), logs (2), tables (4), hosts (8),
     /// status (16).
     Refresh(u8),
+    /// Shutdown of the server, as the statement SHUTDOWN.
+    Shutdown,
     /// Server statistics in one line of text.
     Statistics,
     /// The list of sessions.
@@ -187,6 +191,7 @@ fn parse_rare(code: u8, body: &[u8], caps: Capabilities) -> Result<Command<'_>, 
             let flags = cursor.u8();
             Command::Refresh(flags.ok_or(ProtocolError::Malformed("flags of COM_REFRESH"))?)
         }
+        code::SHUTDOWN => Command::Shutdown,
         code::STATISTICS => Command::Statistics,
         code::PROCESS_INFO => Command::ProcessInfo,
         code::PROCESS_KILL => Command::ProcessKill(number("connection id")?),

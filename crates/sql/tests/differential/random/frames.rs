@@ -60,7 +60,8 @@ impl Bound {
 
 /// A window over `w`, and the condition by which a row `y` is in the frame of `x`.
 struct Window {
-    partition: &'static str,
+    /// Column of PARTITION BY, if there is one.
+    partition: Option<&'static str>,
     key: &'static str,
     is_descending: bool,
     is_range: bool,
@@ -86,8 +87,8 @@ impl Window {
             std::mem::swap(&mut start, &mut end);
         }
         Window {
-            partition: *random.pick(&["p", "s", "1"]),
-            key: *random.pick(&["k", "d"]),
+            partition: *random.pick(&[Some("p"), Some("s"), None]),
+            key: random.pick::<&str>(&["k", "d"]),
             is_descending: random.rng.bool(),
             is_range: random.rng.bool(),
             start,
@@ -103,18 +104,20 @@ impl Window {
     }
 
     fn text(&self) -> String {
-        let (partition, order) = (self.partition, self.order());
+        let order = self.order();
+        let partition = self
+            .partition
+            .map_or(String::new(), |column| format!("PARTITION BY {column} "));
         let kind = if self.is_range { "RANGE" } else { "ROWS" };
         let (start, end) = (self.start.text(true), self.end.text(false));
-        format!("(PARTITION BY {partition} ORDER BY {order} {kind} BETWEEN {start} AND {end})")
+        format!("({partition}ORDER BY {order} {kind} BETWEEN {start} AND {end})")
     }
 
     /// Conditions of ROWS and RANGE, in the partition.
     fn is_in_frame(&self) -> String {
-        let same = match self.partition {
-            "1" => "TRUE".to_owned(),
-            p => format!("y.{p} <=> x.{p}"),
-        };
+        let same = self
+            .partition
+            .map_or("TRUE".to_owned(), |p| format!("y.{p} <=> x.{p}"));
         let bounds = [(self.start, ">="), (self.end, "<=")];
         let bounds = bounds.map(|(bound, op)| match bound.distance() {
             None => "TRUE".to_owned(),
@@ -242,10 +245,9 @@ fn fill(random: &mut Gen) -> Vec<String> {
 /// Creates `n`: the rows of `w`, numbered by counting the rows before them.
 fn number(window: &Window) -> [String; 2] {
     let key = window.key;
-    let same = match window.partition {
-        "1" => "TRUE".to_owned(),
-        p => format!("b.{p} <=> a.{p}"),
-    };
+    let same = window
+        .partition
+        .map_or("TRUE".to_owned(), |p| format!("b.{p} <=> a.{p}"));
     let (less, null_is_less) = if window.is_descending {
         (">", format!("b.{key} IS NOT NULL AND a.{key} IS NULL"))
     } else {

@@ -159,13 +159,13 @@ impl<C: KeyOrder> Merge<C> {
             if self.order.is_bytewise() {
                 new.prefix = record_sort::word(new.reader.key(), 0);
             }
-            let is_behind = |other: &Box<RunReader>| {
+            let is_behind = |other: &RunReader| {
                 let order = other.prefix.cmp(&new.prefix);
                 let order =
                     order.then_with(|| self.order.compare(other.reader.key(), new.reader.key()));
                 order.then(other.number.cmp(&new.number)).is_gt()
             };
-            let at = self.readers.partition_point(is_behind);
+            let at = self.readers.partition_point(|other| is_behind(other));
             self.readers.insert(at, new);
         }
         Ok(())

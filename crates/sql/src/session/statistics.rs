@@ -1,0 +1,154 @@
+//! Statistics of a session's statements ([`crate::statements`]).
+
+use super::{Outcome, SqlSession, lex_mode};
+use crate::context::StatementContext;
+use crate::show::tree::Tree;
+use crate::statements::Execution;
+use crate::statements::digests::{DigestId, DigestKey, MAX_TEXT};
+use porpoise_base::blocking;
+use porpoise_rows::AccessCounts;
+use porpoise_sql_expr::error::Result;
+use porpoise_sql_parser::digest::text::prefix;
+use porpoise_sql_plan::plan::sinks::Plan;
+use porpoise_types::{SqlMode, ValueRef};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Of a longer text, the digest has only this many bytes.
+const MAX_SCANNED: usize = 16 * 1024;
+
+/// Longer texts are not kept in [`KnownDigests`].
+const MAX_KNOWN_TEXT: usize = 256;
+
+/// Maximum number of texts in [`KnownDigests`].
+const MAX_KNOWN: usize = 64;
+
+/// What the current statement has done so far.
+#[derive(Debug, Default)]
+pub(super) struct StatementWork {
+    /// Its digest; `None` for commands of the protocol.
+    pub(super) digest: Option<DigestId>,
+    /// Rows sent to the client.
+    pub(super) rows_sent: u64,
+    rows_examined: u64,
+    scanned_table: bool,
+    /// [`blocking::lock_wait`] at its start.
+    lock_wait_before: Duration,
+    /// Its plan, if it is slow and the log has plans; else empty.
+    plan: String,
+}
+
+impl StatementWork {
+    /// The state at the start of a statement.
+    pub(super) fn begin() -> StatementWork {
+        StatementWork {
+            lock_wait_before: blocking::lock_wait(),
+            ..StatementWork::default()
+        }
+    }
+
+    /// Adds the row accesses of a plan.
+    pub(super) fn add_accesses(&mut self, accesses: &AccessCounts) {
+        self.rows_examined += accesses.examined;
+        self.scanned_table |= accesses.scanned > 0;
+    }
+}
+
+/// Digests of short texts that are executed without a cached plan, such as COMMIT.
+#[derive(Default)]
+pub(super) struct KnownDigests {
+    database: Option<String>,
+    mode: SqlMode,
+    numbers: HashMap<Box<[u8]>, DigestId, foldhash::fast::FixedState>,
+}
+
+impl KnownDigests {
+    /// The number of a statement's digest.
+    fn number(&mut self, text: &[u8], cx: &StatementContext) -> DigestId {
+        if text.len() > MAX_KNOWN_TEXT {
+            return number(text, cx);
+        }
+        if self.database != cx.env.database || self.mode != cx.settings.mode {
+            self.database.clone_from(&cx.env.database);
+            self.mode = cx.settings.mode;
+            self.numbers.clear();
+        }
+        if let Some(known) = self.numbers.get(text) {
+            return *known;
+        }
+        let number = number(text, cx);
+        if self.numbers.len() >= MAX_KNOWN {
+            self.numbers.clear();
+        }
+        self.numbers.insert(text.into(), number);
+        number
+    }
+}
+
+/// The number of a statement's digest.
+pub(super) fn number(text: &[u8], cx: &StatementContext) -> DigestId {
+    let Some(mut digest) = prefix(text, lex_mode(cx.settings.mode), MAX_SCANNED) else {
+        return DigestId::default();
+    };
+    if digest.len() > MAX_TEXT {
+        const CUT: &str = "...";
+        digest.truncate(digest.floor_char_boundary(MAX_TEXT - CUT.len()));
+        digest.push_str(CUT);
+    }
+    cx.server.digests.number(DigestKey {
+        database: cx.env.database.clone(),
+        text: digest,
+    })
+}
+
+impl SqlSession {
+    /// Sets the digest of a text that was executed without a cached plan.
+    pub(super) fn find_digest(&mut self, text: &[u8], rest: Option<usize>) {
+        if self.work.digest.is_none() {
+            let own = rest.and_then(|at| text.get(..at)).unwrap_or(text);
+            self.work.digest = Some(self.known_digests.number(own, &self.cx));
+        }
+    }
+
+    /// Records the statement that ends now.
+    pub(super) fn record_statement(&self, result: &Result<Outcome>, ended: Instant) {
+        let Some(digest) = self.work.digest else {
+            return;
+        };
+        let lock_wait = blocking::lock_wait().saturating_sub(self.work.lock_wait_before);
+        let execution = Execution {
+            digest,
+            process: &self.process,
+            ended,
+            elapsed: ended.saturating_duration_since(self.statement_start),
+            lock_wait,
+            error: result.as_ref().map_or_else(|error| error.code, |_| 0),
+            warnings: result.as_ref().map_or(0, |done| u64::from(done.warnings)),
+            rows_affected: result.as_ref().map_or(0, |done| done.affected_rows),
+            rows_sent: self.work.rows_sent,
+            rows_examined: self.work.rows_examined,
+            scanned_table: self.work.scanned_table,
+        };
+        let server = &self.cx.server;
+        server.digests.record(&execution);
+        let is_slow = execution.elapsed > self.cx.settings.long_query
+            || execution.scanned_table && server.slow_log.logs_unindexed();
+        if is_slow && execution.rows_examined >= self.cx.settings.min_examined_rows {
+            server
+                .slow_log
+                .record(&execution, &self.work.plan, &self.cx);
+        }
+    }
+
+    /// Keeps the plan of a slow statement for the slow query log.
+    pub(super) fn keep_plan_if_slow(&mut self, plan: &Plan, params: &[ValueRef<'_>]) {
+        let server = &self.cx.server;
+        if server.slow_log.has_plans() && self.work.plan.is_empty() {
+            let elapsed = server.db.clock().now() - self.statement_start;
+            let scanned = self.work.scanned_table && server.slow_log.logs_unindexed();
+            if elapsed > self.cx.settings.long_query || scanned {
+                self.work.plan = Tree::new(params, None).text(plan);
+            }
+        }
+    }
+}

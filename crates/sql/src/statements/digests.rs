@@ -1,0 +1,507 @@
+//! Counters of statements by digest.
+//!
+//! A digest has one set of counters for each block of [`porpoise_base::counters`], so that workers
+//! of different cores write to different cache lines. A set is allocated when the first statement of
+//! its block ends. Sessions hold digests by number: a plan cache keeps the number beside the plan,
+//! and a statement without a plan finds it by a hash of its text, so that the digest of a frequent
+//! statement is computed once for each session.
+//!
+//! Invariants:
+//! 1. A number denotes the same digest until the server stops; [`Digests::reset`] sets counters to
+//!    zero. So a number that a session keeps never counts for another digest.
+//! 2. Number 0 counts statements without a digest, and those of new digests once
+//!    `performance_schema_digests_size` are known. As in MySQL it is shown with a NULL digest.
+//! 3. A digest's text and sample have at most [`MAX_TEXT`] bytes, so the memory of this module has
+//!    a limit.
+//!
+//! Rejected: reference-counted digests, whose counter all cores would write to for each statement;
+//! counters in the session, summed by readers, which multiplies the memory by the sessions.
+
+use super::Execution;
+use parking_lot::{Mutex, RwLock};
+use porpoise_base::counters::{BLOCKS, current_block};
+use porpoise_base::histogram::{Counts, Histogram};
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Maximum length of a digest's text and of a sample (`max_digest_length`).
+pub(crate) const MAX_TEXT: usize = 1024;
+
+/// The number of a digest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct DigestId(u32);
+
+/// The identity of a digest.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct DigestKey {
+    /// The default database.
+    pub(crate) database: Option<String>,
+    /// The text without values.
+    pub(crate) text: String,
+}
+
+/// Counters of the statements of one digest that ended in one block.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct Tally {
+    count: AtomicU64,
+    errors: AtomicU64,
+    warnings: AtomicU64,
+    nanos: AtomicU64,
+    max_nanos: AtomicU64,
+    /// The complement of the minimum, so that 0 means none.
+    inverse_min_nanos: AtomicU64,
+    lock_nanos: AtomicU64,
+    rows_affected: AtomicU64,
+    rows_sent: AtomicU64,
+    rows_examined: AtomicU64,
+    table_scans: AtomicU64,
+    latencies: Histogram,
+}
+
+impl Tally {
+    fn add(&self, execution: &Execution<'_>) {
+        let add = |counter: &AtomicU64, n: u64| {
+            if n > 0 {
+                counter.fetch_add(n, Ordering::Relaxed);
+            }
+        };
+        let nanos = nanos(execution.elapsed);
+        add(&self.count, 1);
+        add(&self.errors, u64::from(execution.error != 0));
+        add(&self.warnings, execution.warnings);
+        add(&self.nanos, nanos);
+        add(&self.lock_nanos, self::nanos(execution.lock_wait));
+        add(&self.rows_affected, execution.rows_affected);
+        add(&self.rows_sent, execution.rows_sent);
+        add(&self.rows_examined, execution.rows_examined);
+        add(&self.table_scans, u64::from(execution.scanned_table));
+        raise(&self.max_nanos, nanos);
+        raise(&self.inverse_min_nanos, !nanos);
+        self.latencies.record(execution.elapsed);
+    }
+
+    fn reset(&self) {
+        let counters = [
+            &self.count,
+            &self.errors,
+            &self.warnings,
+            &self.nanos,
+            &self.max_nanos,
+            &self.inverse_min_nanos,
+            &self.lock_nanos,
+            &self.rows_affected,
+            &self.rows_sent,
+            &self.rows_examined,
+            &self.table_scans,
+        ];
+        counters
+            .iter()
+            .for_each(|counter| counter.store(0, Ordering::Relaxed));
+        self.latencies.reset();
+    }
+}
+
+/// Raises a maximum; writes only if the value is greater.
+fn raise(max: &AtomicU64, value: u64) {
+    if value > max.load(Ordering::Relaxed) {
+        max.fetch_max(value, Ordering::Relaxed);
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// An example of a digest's statements.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sample {
+    /// The text, with values only if `statement_sample_values` is on.
+    pub(crate) text: String,
+    /// Nanoseconds from the server's start to the statement's end.
+    pub(crate) seen: u64,
+    /// What it took.
+    pub(crate) nanos: u64,
+}
+
+#[derive(Debug)]
+struct Digest {
+    key: DigestKey,
+    /// Ends of the first and the last statement, in nanoseconds after the server's start.
+    first_seen: AtomicU64,
+    last_seen: AtomicU64,
+    tallies: [OnceLock<Box<Tally>>; BLOCKS],
+    /// The slowest statement seen.
+    sample_nanos: AtomicU64,
+    sample: Mutex<Option<Sample>>,
+}
+
+impl Digest {
+    fn new(key: DigestKey) -> Digest {
+        Digest {
+            key,
+            first_seen: AtomicU64::new(0),
+            last_seen: AtomicU64::new(0),
+            tallies: [const { OnceLock::new() }; BLOCKS],
+            sample_nanos: AtomicU64::new(0),
+            sample: Mutex::new(None),
+        }
+    }
+
+    fn tallies(&self) -> impl Iterator<Item = &Tally> {
+        self.tallies
+            .iter()
+            .filter_map(|tally| tally.get().map(Box::as_ref))
+    }
+
+    /// The sums over all blocks; `None` if no statement ended since the last reset.
+    fn summary(&self) -> Option<Summary> {
+        let mut sum = Summary {
+            key: self.key.clone(),
+            first_seen: self.first_seen.load(Ordering::Relaxed),
+            last_seen: self.last_seen.load(Ordering::Relaxed),
+            sample: self.sample.lock().clone(),
+            ..Summary::default()
+        };
+        let mut inverse_min = 0;
+        for tally in self.tallies() {
+            let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            sum.count += read(&tally.count);
+            sum.errors += read(&tally.errors);
+            sum.warnings += read(&tally.warnings);
+            sum.nanos += read(&tally.nanos);
+            sum.max_nanos = sum.max_nanos.max(read(&tally.max_nanos));
+            inverse_min = inverse_min.max(read(&tally.inverse_min_nanos));
+            sum.lock_nanos += read(&tally.lock_nanos);
+            sum.rows_affected += read(&tally.rows_affected);
+            sum.rows_sent += read(&tally.rows_sent);
+            sum.rows_examined += read(&tally.rows_examined);
+            sum.table_scans += read(&tally.table_scans);
+            sum.latencies.add(&tally.latencies);
+        }
+        sum.min_nanos = if inverse_min == 0 { 0 } else { !inverse_min };
+        (sum.count > 0).then_some(sum)
+    }
+}
+
+/// What the statements of one digest took, together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Summary {
+    /// The digest; an empty text for statements without one.
+    pub(crate) key: DigestKey,
+    /// Number of statements.
+    pub(crate) count: u64,
+    /// Number of those that failed.
+    pub(crate) errors: u64,
+    /// Number of warnings.
+    pub(crate) warnings: u64,
+    /// Total time, in nanoseconds.
+    pub(crate) nanos: u64,
+    /// Minimum time, in nanoseconds.
+    pub(crate) min_nanos: u64,
+    /// Maximum time, in nanoseconds.
+    pub(crate) max_nanos: u64,
+    /// Total time of waits for locks, in nanoseconds.
+    pub(crate) lock_nanos: u64,
+    /// Rows changed.
+    pub(crate) rows_affected: u64,
+    /// Rows sent to clients.
+    pub(crate) rows_sent: u64,
+    /// Rows read.
+    pub(crate) rows_examined: u64,
+    /// Number of statements that read a whole table.
+    pub(crate) table_scans: u64,
+    /// End of the first statement, in nanoseconds after the server's start.
+    pub(crate) first_seen: u64,
+    /// End of the last statement, in nanoseconds after the server's start.
+    pub(crate) last_seen: u64,
+    /// The slowest statement.
+    pub(crate) sample: Option<Sample>,
+    /// Distribution of the times.
+    pub(crate) latencies: Counts,
+}
+
+impl Default for DigestKey {
+    /// The key of statements without a digest.
+    fn default() -> DigestKey {
+        DigestKey {
+            database: None,
+            text: String::new(),
+        }
+    }
+}
+
+/// Classes of statements in metrics: verbs, in lower case.
+const CLASSES: [&str; 9] = [
+    "select", "insert", "update", "delete", "replace", "call", "begin", "commit", "rollback",
+];
+
+/// The class of all other statements.
+const OTHER_CLASS: &str = "other";
+
+/// Binary logarithms of the limits of [`ClassLatency::counts`] in microseconds: 64 us to 16.8 s.
+const LIMIT_POWERS: [u32; 10] = [6, 8, 10, 12, 14, 16, 18, 20, 22, 24];
+
+/// The times of a class of statements, as a histogram of Prometheus.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassLatency {
+    /// The class: `select`, `insert`, ..., `other`.
+    pub class: &'static str,
+    /// Upper limits in seconds, with the number of statements that did not take longer.
+    pub counts: Vec<(f64, u64)>,
+    /// Number of statements.
+    pub total: u64,
+    /// Sum of the times, in seconds.
+    pub seconds: f64,
+}
+
+impl ClassLatency {
+    fn new(class: &'static str) -> ClassLatency {
+        let limit = |power: &u32| ((1u64 << power) as f64 / 1e6, 0);
+        ClassLatency {
+            class,
+            counts: LIMIT_POWERS.iter().map(limit).collect(),
+            total: 0,
+            seconds: 0.0,
+        }
+    }
+
+    fn add(&mut self, summary: &Summary) {
+        self.total += summary.latencies.total();
+        self.seconds += summary.nanos as f64 / 1e9;
+        for ((_, count), power) in self.counts.iter_mut().zip(LIMIT_POWERS) {
+            *count += summary.latencies.below(1 << power);
+        }
+    }
+}
+
+/// The digests that the server knows.
+pub(crate) struct Digests {
+    started: Instant,
+    numbers: RwLock<HashMap<DigestKey, DigestId>>,
+    /// By number.
+    digests: Box<[OnceLock<Box<Digest>>]>,
+    /// Whether samples have the values of their statements (`statement_sample_values`).
+    sample_values: AtomicBool,
+}
+
+impl Digests {
+    /// Creates an empty set that holds at most `capacity` digests.
+    pub(crate) fn new(started: Instant, capacity: usize) -> Digests {
+        let digests: Box<[OnceLock<Box<Digest>>]> =
+            (0..=capacity).map(|_| OnceLock::new()).collect();
+        if let Some(rest) = digests.first() {
+            rest.get_or_init(|| Box::new(Digest::new(DigestKey::default())));
+        }
+        Digests {
+            started,
+            numbers: RwLock::default(),
+            digests,
+            sample_values: AtomicBool::new(false),
+        }
+    }
+
+    /// Sets whether samples have the values of their statements.
+    pub(crate) fn set_sample_values(&self, shown: bool) {
+        self.sample_values.store(shown, Ordering::Relaxed);
+    }
+
+    /// The number of a digest, new or known.
+    pub(crate) fn number(&self, key: DigestKey) -> DigestId {
+        if let Some(known) = self.numbers.read().get(&key) {
+            return *known;
+        }
+        let mut numbers = self.numbers.write();
+        if let Some(known) = numbers.get(&key) {
+            return *known;
+        }
+        let next = numbers.len() + 1;
+        let (Some(slot), Ok(number)) = (self.digests.get(next), u32::try_from(next)) else {
+            return DigestId::default();
+        };
+        slot.get_or_init(|| Box::new(Digest::new(key.clone())));
+        numbers.insert(key, DigestId(number));
+        DigestId(number)
+    }
+
+    /// Counts an execution.
+    pub(crate) fn record(&self, execution: &Execution<'_>) {
+        let slot = self.digests.get(execution.digest.0 as usize);
+        let Some(digest) = slot.and_then(OnceLock::get) else {
+            return;
+        };
+        let Some(tally) = digest.tallies.get(current_block()) else {
+            return;
+        };
+        tally.get_or_init(Box::default).add(execution);
+        let seen = nanos(execution.ended.saturating_duration_since(self.started)).max(1);
+        digest.last_seen.store(seen, Ordering::Relaxed);
+        if digest.first_seen.load(Ordering::Relaxed) == 0 {
+            digest.first_seen.store(seen, Ordering::Relaxed);
+        }
+        let nanos = nanos(execution.elapsed);
+        if nanos > digest.sample_nanos.load(Ordering::Relaxed) {
+            self.sample(
+                digest,
+                execution,
+                Sample {
+                    text: String::new(),
+                    seen,
+                    nanos,
+                },
+            );
+        }
+    }
+
+    /// Keeps the slowest statement as the sample.
+    fn sample(&self, digest: &Digest, execution: &Execution<'_>, sample: Sample) {
+        digest.sample_nanos.store(sample.nanos, Ordering::Relaxed);
+        let text = if self.sample_values.load(Ordering::Relaxed) {
+            execution.process.statement(MAX_TEXT)
+        } else {
+            digest.key.text.clone()
+        };
+        *digest.sample.lock() = Some(Sample { text, ..sample });
+    }
+
+    /// The sums of all digests with at least one statement since the last reset.
+    pub(crate) fn summaries(&self) -> Vec<Summary> {
+        let known = self.digests.iter().map_while(OnceLock::get);
+        known.filter_map(|digest| digest.summary()).collect()
+    }
+
+    /// The sums by class of statements, for metrics.
+    pub(crate) fn latencies(&self) -> Vec<ClassLatency> {
+        let mut classes: Vec<ClassLatency> = CLASSES
+            .iter()
+            .chain(&[OTHER_CLASS])
+            .map(|class| ClassLatency::new(class))
+            .collect();
+        for summary in self.summaries() {
+            let verb = summary.key.text.split(' ').next().unwrap_or_default();
+            let known = |class: &ClassLatency| class.class.eq_ignore_ascii_case(verb);
+            let at = classes.iter().position(known).unwrap_or(CLASSES.len());
+            if let Some(class) = classes.get_mut(at) {
+                class.add(&summary);
+            }
+        }
+        classes
+    }
+
+    /// Sets all counters to zero.
+    pub(crate) fn reset(&self) {
+        for digest in self.digests.iter().map_while(OnceLock::get) {
+            digest.tallies().for_each(Tally::reset);
+            digest.first_seen.store(0, Ordering::Relaxed);
+            digest.sample_nanos.store(0, Ordering::Relaxed);
+            *digest.sample.lock() = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::ClientInfo;
+    use crate::processes::Process;
+    use porpoise_base::cancel::Cancel;
+    use std::sync::Arc;
+
+    fn process(started: Instant) -> Process {
+        let client = ClientInfo {
+            connection_id: 1,
+            user: "root".to_owned(),
+            host: "localhost".to_owned(),
+            account: "root@localhost".to_owned(),
+            capabilities: 0,
+            collation: 255,
+            database: None,
+        };
+        let process = Process::new(&client, 0, started, Cancel::new(), Arc::default());
+        process.begin("Query", Some(b"select 42"), started);
+        process
+    }
+
+    fn execution(digest: DigestId, process: &Process, micros: u64, error: u16) -> Execution<'_> {
+        Execution {
+            digest,
+            process,
+            ended: Instant::now(),
+            elapsed: Duration::from_micros(micros),
+            lock_wait: Duration::ZERO,
+            error,
+            warnings: 0,
+            rows_affected: 0,
+            rows_sent: 2,
+            rows_examined: 3,
+            scanned_table: true,
+        }
+    }
+
+    fn key(text: &str) -> DigestKey {
+        DigestKey {
+            database: Some("d".to_owned()),
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn executions_of_all_threads_are_summed_by_digest() {
+        let started = Instant::now();
+        let process = process(started);
+        let digests = Digests::new(started, 10);
+        let select = digests.number(key("SELECT ?"));
+        assert_eq!(digests.number(key("SELECT ?")), select);
+        assert_ne!(digests.number(key("DO ?")), select);
+        std::thread::scope(|scope| {
+            for block in 0..3 {
+                let (digests, process) = (&digests, &process);
+                scope.spawn(move || {
+                    porpoise_base::counters::use_block(block);
+                    digests.record(&execution(select, process, 100 + block as u64, 0));
+                });
+            }
+        });
+        digests.record(&execution(select, &process, 5000, 1146));
+        let all = digests.summaries();
+        let [one] = all.as_slice() else {
+            panic!("{all:?}");
+        };
+        assert_eq!((one.count, one.errors, one.rows_sent), (4, 1, 8));
+        assert_eq!((one.min_nanos, one.max_nanos), (100_000, 5_000_000));
+        assert_eq!((one.table_scans, one.rows_examined), (4, 12));
+        assert_eq!(one.latencies.total(), 4);
+        assert_eq!(one.sample.as_ref().unwrap().text, "SELECT ?");
+        digests.reset();
+        assert!(digests.summaries().is_empty());
+        digests.set_sample_values(true);
+        digests.record(&execution(select, &process, 7, 0));
+        let all = digests.summaries();
+        assert_eq!(all[0].sample.as_ref().unwrap().text, "select 42");
+        assert_eq!((all[0].count, all[0].min_nanos), (1, 7000));
+    }
+
+    #[test]
+    fn digests_beyond_the_capacity_are_counted_together() {
+        let started = Instant::now();
+        let process = process(started);
+        let digests = Digests::new(started, 2);
+        for text in ["A", "B", "C", "D"] {
+            let number = digests.number(key(text));
+            digests.record(&execution(number, &process, 1, 0));
+        }
+        let classes = digests.latencies();
+        let other = classes.last().unwrap();
+        assert_eq!((other.class, other.total), ("other", 4));
+        assert_eq!(other.counts.first(), Some(&(64e-6, 4)));
+        let counts: Vec<_> = digests
+            .summaries()
+            .into_iter()
+            .map(|s| (s.key.text, s.count))
+            .collect();
+        let expected = [("", 2), ("A", 1), ("B", 1)];
+        assert_eq!(counts, expected.map(|(text, n)| (text.to_owned(), n)));
+    }
+}
