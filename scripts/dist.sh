@@ -39,7 +39,8 @@ make_tarball() {
     local folder=$DIST/$name
     install -D -m 755 "$DIST/porpoise" "$folder/bin/porpoise"
     install_documents "$folder"
-    install -D -m 644 -t "$folder/deploy" deploy/porpoise.toml deploy/porpoise.service deploy/porpoise.logrotate deploy/Dockerfile
+    install -D -m 644 -t "$folder/deploy" deploy/porpoise.toml deploy/porpoise.service deploy/porpoise.logrotate deploy/Dockerfile \
+        deploy/grafana.json deploy/alerts.yml
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
         -C "$DIST" -czf "$DIST/$name-linux-$ARCHITECTURE.tar.gz" "$name"
     rm -rf "$folder"
