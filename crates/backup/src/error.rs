@@ -11,7 +11,7 @@ pub enum Error {
     Damaged {
         /// Name of the object, with the repository's location.
         object: String,
-        /// What is wrong.
+        /// Description of the damage.
         problem: String,
     },
     /// The repository cannot be used like this.

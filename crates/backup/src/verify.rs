@@ -12,7 +12,7 @@ pub struct Verdict {
     pub number: u64,
     /// The description, if it can be read.
     pub backup: Option<Backup>,
-    /// What is damaged or missing; empty if the backup can be restored.
+    /// Damaged and missing objects, one line each; empty if the backup can be restored.
     pub problems: Vec<String>,
 }
 

@@ -37,7 +37,7 @@ fn malformed() -> Error {
     Error::Corrupt("an entry of a FULLTEXT index".to_owned())
 }
 
-/// What maintenance knows of an index.
+/// State of an index that maintenance keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// Number of the next batch of blocks.

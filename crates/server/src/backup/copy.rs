@@ -26,7 +26,7 @@ const NAP: Duration = Duration::from_millis(50);
 /// Log that an incremental backup may leave to a restore, whatever the files' size.
 const SMALL_LOG: u64 = 64 << 20;
 
-/// What a backup works with.
+/// Source, destination and limits of a backup.
 pub struct Copying {
     pub engine: Arc<KvMem>,
     pub repository: Repository,

@@ -32,7 +32,7 @@ pub enum Until {
     Position(u64),
 }
 
-/// What is restored, and to where.
+/// Parameters of a restore.
 pub struct Restoring<'a> {
     /// Repository of the backup.
     pub backups: &'a Repository,

@@ -176,8 +176,8 @@ pub fn shown((user, host): &AccountName) -> String {
     format!("{}@{}", literal(user), literal(host))
 }
 
-/// The blocks of a script. Statements outside of blocks belong to nobody and are left out: comments and
-/// settings of the session.
+/// Splits a script into its blocks, one for each account. Comments and SET statements outside of the blocks are
+/// left out.
 fn blocks(script: &str) -> Result<Vec<Block>, &'static str> {
     let mut blocks = Vec::new();
     let mut open: Option<(bool, AccountName, String)> = None;

@@ -170,7 +170,7 @@ pub(super) struct DumpFiles {
     pub(super) whole: PathBuf,
 }
 
-/// What mariadb-dump sets at the start of a dump.
+/// The SET statements with which mariadb-dump begins a dump.
 const HEAD: &str = "/*!40101 SET NAMES utf8mb4 */;\n\
      /*!40014 SET @OLD_UNIQUE_CHECKS=@@UNIQUE_CHECKS, UNIQUE_CHECKS=0 */;\n";
 
