@@ -12,6 +12,7 @@ use crate::matrix::Effort;
 use crate::peers::Durability;
 use crate::proto::dialects::Dialect;
 use crate::url::Target;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::time::Duration;
 
@@ -121,8 +122,8 @@ pub(super) fn add_dump_options(command: Command) -> Command {
 ///
 /// # Errors
 /// A usage error.
-pub(super) fn size_mb(name: &str, given: &ArgMatches) -> Result<Option<u64>> {
-    if name != "dump" {
+pub(super) fn size_mb(names: &[&str], given: &ArgMatches) -> Result<Option<u64>> {
+    if names != ["dump"] {
         return Ok(None);
     }
     let size = text(given, "size-mb");
@@ -134,13 +135,13 @@ pub(super) fn size_mb(name: &str, given: &ArgMatches) -> Result<Option<u64>> {
 ///
 /// # Errors
 /// A usage error.
-fn native_options(name: &str, given: &ArgMatches) -> Result<native::NativeOptions> {
+fn native_options(names: &[&str], given: &ArgMatches) -> Result<native::NativeOptions> {
     let durabilities = text(given, "durability").unwrap_or("sync").split(',');
     let mut options = native::NativeOptions {
         durabilities: durabilities.map(Durability::parse).collect::<Result<_>>()?,
         ..native::NativeOptions::default()
     };
-    if name != "native" {
+    if names != ["native"] {
         return Ok(options);
     }
     if let Some(list) = text(given, "ops") {
@@ -220,6 +221,18 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("analytics", &["ops", "shape", "clients", "time", "warm-up"]),
     ("fulltext", &["ops", "shape", "clients", "time", "warm-up"]),
     ("tpch", &["ops", "shape", "clients", "time", "warm-up"]),
+    // Each budget says what it is measured with.
+    (
+        "budgets",
+        &[
+            "ops",
+            "shape",
+            "clients",
+            "start-peers",
+            "durability",
+            "fsync-delay",
+        ],
+    ),
 ];
 
 /// Refuses options that the experiment has no use for.
@@ -229,7 +242,7 @@ const UNUSED: &[(&str, &[&str])] = &[
 pub(super) fn refuse_unused(experiment: &str, given: &ArgMatches) -> Result<()> {
     let unused = UNUSED.iter().filter(|(name, _)| *name == experiment);
     for option in unused.flat_map(|(_, options)| *options) {
-        if text(given, option).is_some() {
+        if given.value_source(option) == Some(ValueSource::CommandLine) {
             return Err(Error::usage(format!(
                 "--{option}: bench {experiment} has no use for it"
             )));
@@ -270,11 +283,11 @@ pub(super) fn read_fk_options(
     loops.map(|l| number("l", l, 1, 1_000_000_000)).transpose()
 }
 
-/// Parsed options.
+/// Parsed options of the experiments that run together.
 ///
 /// # Errors
 /// A usage error.
-pub(super) fn bench_options(name: &str, given: &ArgMatches) -> Result<BenchOptions> {
+pub(super) fn bench_options(names: &[&str], given: &ArgMatches) -> Result<BenchOptions> {
     let is_quick = given.get_flag("quick");
     let (rounds, time, warm_up) = if is_quick {
         (3, Duration::from_millis(700), Duration::from_millis(200))
@@ -283,11 +296,11 @@ pub(super) fn bench_options(name: &str, given: &ArgMatches) -> Result<BenchOptio
     };
     let mut memcached = MemcachedOptions::default();
     let operations = match text(given, "ops") {
-        _ if name == "memcached" => {
+        _ if names == ["memcached"] => {
             memcached = memcached_options(given)?;
             Vec::new()
         }
-        _ if name == "native" => Vec::new(),
+        _ if names == ["native"] => Vec::new(),
         Some(list) => Operation::parse_list(list)?,
         None => Vec::new(),
     };
@@ -298,7 +311,7 @@ pub(super) fn bench_options(name: &str, given: &ArgMatches) -> Result<BenchOptio
             .collect::<Result<Vec<_>>>()?,
         None => Vec::new(),
     };
-    let fewest = if name == "contention" { 2 } else { 100 };
+    let fewest = if names == ["contention"] { 2 } else { 100 };
     Ok(BenchOptions {
         effort: Effort {
             rounds: number_or(given, "runs", rounds, 1, 1000)? as usize,
@@ -310,7 +323,7 @@ pub(super) fn bench_options(name: &str, given: &ArgMatches) -> Result<BenchOptio
         shape: shape(given)?,
         operations,
         memcached,
-        native: native_options(name, given)?,
+        native: native_options(names, given)?,
         rows: number_or(given, "rows", 0, fewest, 100_000_000)?,
         seed: number_or(given, "seed", 1, 0, u64::MAX)?,
         is_quick,
@@ -385,7 +398,7 @@ mod tests {
         ];
         let matches = command.try_get_matches_from(words).unwrap();
         let given = matches.subcommand().unwrap().1;
-        let (mut targets, mut options) = (Vec::new(), bench_options("fk", given).unwrap());
+        let (mut targets, mut options) = (Vec::new(), bench_options(&["fk"], given).unwrap());
         let limit = read_fk_options(given, &mut targets, &mut options).unwrap();
         assert_eq!((limit, options.clients), (Some(99), vec![4]));
         assert_eq!(targets[0].port, 3307);
@@ -398,7 +411,7 @@ mod tests {
     fn given(words: &[&str]) -> Result<BenchOptions> {
         let matches = command().try_get_matches_from(words).unwrap();
         let (name, given) = matches.subcommand().unwrap();
-        bench_options(name, given)
+        bench_options(&[name], given)
     }
 
     #[test]
@@ -415,6 +428,8 @@ mod tests {
         assert!(refuse("fk", &["--rows", "9"]).is_err());
         assert!(refuse("blob", &["--clients", "8,64"]).is_err());
         assert!(refuse("blob", &["--clients", "8"]).is_ok());
+        assert!(refuse("budgets", &["--runs", "5"]).is_ok());
+        assert!(refuse("budgets", &["--durability", "sync"]).is_err());
     }
 
     #[test]
