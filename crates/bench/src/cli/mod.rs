@@ -211,7 +211,7 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         durability: Durability::parse(text(given, "durability").unwrap_or("sync"))?,
         fsync_delay: duration(given, "fsync-delay")?.unwrap_or_default(),
     };
-    let (report, done) = measure(&[name], given, &setup)?;
+    let (report, done) = measure(name, &[name], given, &setup)?;
     output::print(&output::text::render(&report));
     write_files(given, &report)?;
     done
@@ -228,7 +228,7 @@ fn budgets(given: &ArgMatches) -> Result<()> {
             durability: phase.durability,
             fsync_delay: phase.fsync_delay,
         };
-        let (report, done) = measure(&phase.experiments(), given, &setup)?;
+        let (report, done) = measure("budgets", &phase.experiments(), given, &setup)?;
         output::print(&output::text::render(&report));
         verdicts.extend(phase.verdicts(&report.experiments));
         match &mut whole {
@@ -252,24 +252,29 @@ fn budgets(given: &ArgMatches) -> Result<()> {
     outcome
 }
 
-/// Runs experiments on the given targets and on started servers; the report, whole or not, and the
-/// first failure.
-fn measure(names: &[&str], given: &ArgMatches, setup: &Setup<'_>) -> Result<(Report, Result<()>)> {
+/// Runs the experiments of a subcommand on the given targets and on started servers; the report,
+/// whole or not, and the first failure.
+fn measure(
+    subcommand: &str,
+    names: &[&str],
+    given: &ArgMatches,
+    setup: &Setup<'_>,
+) -> Result<(Report, Result<()>)> {
     let mut progress = Progress::new();
     let mut targets = given
         .get_many::<String>("target")
         .unwrap_or_default()
         .map(|url| Target::parse(url))
         .collect::<Result<Vec<_>>>()?;
-    let mut options = bench_options(names, given)?;
+    let mut options = bench_options(subcommand, given)?;
     let mut rows_per_connection = None;
-    if names == ["fk"] {
+    if subcommand == "fk" {
         rows_per_connection = read_fk_options(given, &mut targets, &mut options)?;
     }
     // Declared before the servers, so that it outlives them.
     let home = home(given)?;
     let (started, left_out) = start_peers(given, home.path(), setup, &mut progress)?;
-    if targets.is_empty() && started.is_empty() && names != ["native"] {
+    if targets.is_empty() && started.is_empty() && subcommand != "native" {
         if let Some(reason) = left_out.into_iter().next() {
             return Err(Error::failed(reason));
         }
@@ -280,7 +285,7 @@ fn measure(names: &[&str], given: &ArgMatches, setup: &Setup<'_>) -> Result<(Rep
     targets.splice(0..0, started.iter().map(|s| s.target.clone()));
     number_duplicate_names(&mut targets);
     let micros = u64::try_from(setup.fsync_delay.as_micros()).unwrap_or(u64::MAX);
-    let password = if names == ["fk"] {
+    let password = if subcommand == "fk" {
         text(given, "password")
     } else {
         None
@@ -293,7 +298,7 @@ fn measure(names: &[&str], given: &ArgMatches, setup: &Setup<'_>) -> Result<(Rep
         .collect();
     let mut bench = Bench::new(targets, &settings, options, progress, machine);
     bench.report.notes = left_out;
-    let size_mb = size_mb(names, given)?;
+    let size_mb = size_mb(subcommand, given)?;
     let run_one = |bench: &mut Bench, name: &str| match name {
         "dump" => dump::dump(bench, home.path(), size_mb),
         "native" => native::native(bench, home.path()),

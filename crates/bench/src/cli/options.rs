@@ -122,8 +122,8 @@ pub(super) fn add_dump_options(command: Command) -> Command {
 ///
 /// # Errors
 /// A usage error.
-pub(super) fn size_mb(names: &[&str], given: &ArgMatches) -> Result<Option<u64>> {
-    if names != ["dump"] {
+pub(super) fn size_mb(name: &str, given: &ArgMatches) -> Result<Option<u64>> {
+    if name != "dump" {
         return Ok(None);
     }
     let size = text(given, "size-mb");
@@ -135,13 +135,13 @@ pub(super) fn size_mb(names: &[&str], given: &ArgMatches) -> Result<Option<u64>>
 ///
 /// # Errors
 /// A usage error.
-fn native_options(names: &[&str], given: &ArgMatches) -> Result<native::NativeOptions> {
+fn native_options(name: &str, given: &ArgMatches) -> Result<native::NativeOptions> {
     let durabilities = text(given, "durability").unwrap_or("sync").split(',');
     let mut options = native::NativeOptions {
         durabilities: durabilities.map(Durability::parse).collect::<Result<_>>()?,
         ..native::NativeOptions::default()
     };
-    if names != ["native"] {
+    if name != "native" {
         return Ok(options);
     }
     if let Some(list) = text(given, "ops") {
@@ -283,11 +283,11 @@ pub(super) fn read_fk_options(
     loops.map(|l| number("l", l, 1, 1_000_000_000)).transpose()
 }
 
-/// Parsed options of the experiments that run together.
+/// Parsed options of a subcommand.
 ///
 /// # Errors
 /// A usage error.
-pub(super) fn bench_options(names: &[&str], given: &ArgMatches) -> Result<BenchOptions> {
+pub(super) fn bench_options(name: &str, given: &ArgMatches) -> Result<BenchOptions> {
     let is_quick = given.get_flag("quick");
     let (rounds, time, warm_up) = if is_quick {
         (3, Duration::from_millis(700), Duration::from_millis(200))
@@ -296,11 +296,11 @@ pub(super) fn bench_options(names: &[&str], given: &ArgMatches) -> Result<BenchO
     };
     let mut memcached = MemcachedOptions::default();
     let operations = match text(given, "ops") {
-        _ if names == ["memcached"] => {
+        _ if name == "memcached" => {
             memcached = memcached_options(given)?;
             Vec::new()
         }
-        _ if names == ["native"] => Vec::new(),
+        _ if name == "native" => Vec::new(),
         Some(list) => Operation::parse_list(list)?,
         None => Vec::new(),
     };
@@ -311,7 +311,7 @@ pub(super) fn bench_options(names: &[&str], given: &ArgMatches) -> Result<BenchO
             .collect::<Result<Vec<_>>>()?,
         None => Vec::new(),
     };
-    let fewest = if names == ["contention"] { 2 } else { 100 };
+    let fewest = if name == "contention" { 2 } else { 100 };
     Ok(BenchOptions {
         effort: Effort {
             rounds: number_or(given, "runs", rounds, 1, 1000)? as usize,
@@ -323,7 +323,7 @@ pub(super) fn bench_options(names: &[&str], given: &ArgMatches) -> Result<BenchO
         shape: shape(given)?,
         operations,
         memcached,
-        native: native_options(names, given)?,
+        native: native_options(name, given)?,
         rows: number_or(given, "rows", 0, fewest, 100_000_000)?,
         seed: number_or(given, "seed", 1, 0, u64::MAX)?,
         is_quick,
@@ -398,7 +398,7 @@ mod tests {
         ];
         let matches = command.try_get_matches_from(words).unwrap();
         let given = matches.subcommand().unwrap().1;
-        let (mut targets, mut options) = (Vec::new(), bench_options(&["fk"], given).unwrap());
+        let (mut targets, mut options) = (Vec::new(), bench_options("fk", given).unwrap());
         let limit = read_fk_options(given, &mut targets, &mut options).unwrap();
         assert_eq!((limit, options.clients), (Some(99), vec![4]));
         assert_eq!(targets[0].port, 3307);
@@ -411,7 +411,7 @@ mod tests {
     fn given(words: &[&str]) -> Result<BenchOptions> {
         let matches = command().try_get_matches_from(words).unwrap();
         let (name, given) = matches.subcommand().unwrap();
-        bench_options(&[name], given)
+        bench_options(name, given)
     }
 
     #[test]
