@@ -23,6 +23,9 @@ pub const ATOMIC: u8 = 1;
 /// Most rows of one batch.
 pub const MAX_ROWS: u32 = 65_536;
 
+/// Most parts of one batch.
+pub const MAX_PARTS: u16 = 32;
+
 /// Flag of an operation: results have the row's version.
 pub const WITH_VERSION: u8 = 1;
 
@@ -219,7 +222,7 @@ impl<'a> Batch<'a> {
     /// Parses a batch, but not the shapes and rows.
     ///
     /// # Errors
-    /// The body is no batch, or has more than [`MAX_ROWS`] rows.
+    /// The body is no batch, or has more than [`MAX_PARTS`] parts or [`MAX_ROWS`] rows.
     pub fn parse(body: &'a [u8]) -> Result<Batch<'a>, Malformed> {
         let mut reader = Reader::new(body);
         let mut head = || {
@@ -233,6 +236,9 @@ impl<'a> Batch<'a> {
             })
         };
         let batch = head().ok_or(Malformed("batch"))?;
+        if batch.parts > MAX_PARTS {
+            return Err(Malformed("batch: too many parts"));
+        }
         let mut rows = 0u32;
         let mut parts = batch.parts();
         for part in parts.by_ref() {
