@@ -65,7 +65,10 @@ impl Converter {
             }
             _ => Form::Converted,
         };
-        let is_readable = matches!(charset, Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Ascii);
+        let is_readable = matches!(
+            charset,
+            Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Ascii
+        );
         Converter {
             form,
             transcodes: is_text && !is_readable,
@@ -134,27 +137,22 @@ fn convert(
 pub(crate) fn append_key(
     table: &Table,
     index: usize,
-    columns: impl Iterator<Item = (usize, Converter)>,
+    columns: impl Iterator<Item = (usize, Converter)> + Clone,
     values: &[ValueRef<'_>],
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let mut converted: SmallVec<[Option<Value>; 4]> = SmallVec::new();
-    for ((position, converter), value) in columns.zip(values) {
-        let column = table.columns.get(position).ok_or(Error::DefinitionChanged)?;
-        converted.push(if converter.is_stored_unchanged(*value) {
-            None
-        } else {
-            Some(converter.store(column, *value, 0)?)
-        });
-    }
-    if converted.iter().all(Option::is_none) {
+    let mut pairs = columns.clone().zip(values);
+    if pairs.all(|((_, converter), value)| converter.is_stored_unchanged(*value)) {
         table.append_key_prefix(index, values, out);
         return Ok(());
     }
-    let stored = converted.iter().zip(values);
-    let stored: SmallVec<[ValueRef<'_>; 4]> = stored
-        .map(|(converted, value)| converted.as_ref().map_or(*value, Value::as_ref))
-        .collect();
+    let mut stored: SmallVec<[Value; 4]> = SmallVec::new();
+    for ((position, converter), value) in columns.zip(values) {
+        let column = table.columns.get(position);
+        let column = column.ok_or(Error::DefinitionChanged)?;
+        stored.push(converter.store(column, *value, 0)?);
+    }
+    let stored: SmallVec<[ValueRef<'_>; 4]> = stored.iter().map(Value::as_ref).collect();
     table.append_key_prefix(index, &stored, out);
     Ok(())
 }
@@ -203,7 +201,13 @@ pub(crate) fn add(
         (ValueRef::Double(a), ValueRef::Double(b)) => Value::Double(a + b),
         (a, b) => match (integer(a), integer(b)) {
             (Some(a), Some(b)) => sum_of(column, a + b)?,
-            _ => return Err(Error::refused(1235, "42000", "This version of Porpoise doesn't yet support 'adding to a column that is neither an integer nor a floating-point number'")),
+            _ => {
+                return Err(Error::refused(
+                    1235,
+                    "42000",
+                    "This version of Porpoise doesn't yet support 'adding to a column that is neither an integer nor a floating-point number'",
+                ));
+            }
         },
     };
     // Integers are checked against the column's range, whatever their width on the connection.

@@ -38,6 +38,10 @@ mod plan;
 mod scan;
 mod schema;
 mod session;
+mod settings;
+mod sink;
 
-pub use listener::{Client, ListenerSettings, Monitor, Native, Opened};
-pub use session::{Answered, Disconnected, Session, Sink, Then};
+pub use listener::Native;
+pub use session::Session;
+pub use settings::{Client, ListenerSettings, Monitor, Opened};
+pub use sink::{Answered, Disconnected, Sink, Then};

@@ -10,7 +10,7 @@
 //! 1. An unknown user is refused by the same exchange and with the same message as a wrong password.
 //! 2. An account without a password accepts clients on this machine only.
 
-use crate::listener::{Client, ListenerState};
+use crate::settings::{Client, ListenerState};
 use porpoise_access::{Account, AuthId, Denial, LoginPolicy};
 use porpoise_base::blocking::blocking;
 use porpoise_wire::mysql::auth::Plugin;
@@ -117,12 +117,7 @@ impl Authentication {
     }
 
     /// Processes the client's next message.
-    pub(crate) fn more(
-        &mut self,
-        shared: &ListenerState,
-        client: &Client,
-        payload: &[u8],
-    ) -> Step {
+    pub(crate) fn more(&mut self, shared: &ListenerState, client: &Client, payload: &[u8]) -> Step {
         self.with_password |= !matches!(payload, [] | [0]);
         let (mut out, mut sequence) = (Vec::new(), 0);
         let rsa = shared.settings.rsa.as_deref();

@@ -143,15 +143,13 @@ impl Plans {
 ///
 /// # Errors
 /// 1146, 1412.
-pub(crate) fn find_table(
-    catalog: &Catalog,
-    id: u64,
-    version: u32,
-) -> Result<Arc<Table>, Error> {
-    let table = catalog.table_by_id(TableId(id)).ok_or_else(|| Error::NoSuchTable {
-        database: "native".to_owned(),
-        table: format!("#{id}"),
-    })?;
+pub(crate) fn find_table(catalog: &Catalog, id: u64, version: u32) -> Result<Arc<Table>, Error> {
+    let table = catalog
+        .table_by_id(TableId(id))
+        .ok_or_else(|| Error::NoSuchTable {
+            database: "native".to_owned(),
+            table: format!("#{id}"),
+        })?;
     if is_system_schema(&table.database) {
         let text = "Access to system schemas is not supported by the native protocol";
         return Err(Error::refused(1235, "42000", text));
@@ -219,7 +217,13 @@ fn resolve(db: &Db, identity: &mut Identity, shape: Shape) -> Result<Plan, Failu
     check_columns(&table, &shape, &columns)?;
     let (rights, access_version) = identity.rights();
     let rights = rights.clone();
-    check_privileges(&rights, identity, &table, &shape, [&key, &columns, &compared])?;
+    check_privileges(
+        &rights,
+        identity,
+        &table,
+        &shape,
+        [&key, &columns, &compared],
+    )?;
     let all = columns.iter().chain(&compared);
     let (defaults, now_columns) = new_row_of(&table, &columns);
     Ok(Plan {

@@ -29,6 +29,9 @@ const ANSWER_BYTES: usize = 1 << 20;
 /// Rows of the first engine call.
 const FIRST_ROWS: usize = 64;
 
+/// Rows of the first engine call where values may lie outside of their rows.
+const FIRST_ROWS_WITH_OVERFLOW: usize = 4;
+
 /// Most rows of one engine call.
 const MAX_ROWS: usize = 1024;
 
@@ -163,7 +166,12 @@ impl PlannedScan<'_> {
             0 => usize::MAX,
             limit => usize::try_from(limit).unwrap_or(usize::MAX),
         };
-        let (mut position, mut chunk) = (ScanPosition::default(), FIRST_ROWS);
+        let mut position = ScanPosition::default();
+        let mut chunk = if self.table.overflow_spaces.is_empty() {
+            FIRST_ROWS
+        } else {
+            FIRST_ROWS_WITH_OVERFLOW
+        };
         let start = out.len();
         loop {
             context.check()?;

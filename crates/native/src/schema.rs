@@ -1,6 +1,7 @@
 //! Definitions of tables for clients.
 
 use crate::convert::default_of;
+use porpoise_access::{Privileges, Rights};
 use porpoise_rows::catalog::{Index, IndexState, Table};
 use porpoise_wire::native::message;
 use porpoise_wire::native::value::Encoding;
@@ -22,9 +23,15 @@ fn number(position: usize) -> u16 {
     u16::try_from(position).unwrap_or(u16::MAX)
 }
 
-/// Describes a table.
-pub(crate) fn describe(table: &Table) -> message::Table {
-    let columns = table.named_columns().map(|(position, column)| {
+/// Describes a table, with the columns on which there are any rights.
+pub(crate) fn describe(table: &Table, rights: &Rights) -> message::Table {
+    let is_visible = |name: &str| {
+        let held = rights.on_column(&table.database, &table.name, name);
+        held.intersects(Privileges::COLUMN)
+    };
+    let columns = table.named_columns();
+    let columns = columns.filter(|(_, column)| is_visible(&column.name));
+    let columns = columns.map(|(position, column)| {
         let is_generated = column.generated.is_some();
         message::Column {
             position: number(position),

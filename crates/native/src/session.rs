@@ -8,9 +8,10 @@ use crate::context::{Context, MAX_ATTEMPTS};
 use crate::counters::{self, Counter};
 use crate::failure::{Failure, is_retryable, put_error, put_message};
 use crate::identity::Identity;
-use crate::listener::{Client, ListenerState, Monitor, Opened};
 use crate::login::{Authentication, Granted, Refused, Step};
 use crate::plan::Plans;
+use crate::settings::{Client, ListenerState, Monitor, Opened};
+use crate::sink::{Answered, Sink, Then};
 use crate::{scan, schema};
 use porpoise_base::interrupt::Scope;
 use porpoise_base::memory::{MemoryClass, MemoryTracker};
@@ -18,14 +19,12 @@ use porpoise_kv::{self as kv, CommitPosition};
 use porpoise_rows::{Error, Txn};
 use porpoise_wire::mysql::handshake::random_salt;
 use porpoise_wire::native::batch::Batch;
-use porpoise_wire::native::frame::{
-    self, Header, Kind, LAST, MAX_BODY, MAX_BODY_BEFORE_LOGIN,
-};
+use porpoise_wire::native::frame::{self, Header, Kind, LAST, MAX_BODY, MAX_BODY_BEFORE_LOGIN};
 use porpoise_wire::native::message::{
     self, CONNECTION_ENDS, Greeting, Isolation, OpenTable, SALT, TRANSACTION_ENDED,
 };
 use porpoise_wire::native::scan::Scan;
-use porpoise_wire::native::{Malformed, NATIVE_PROTOCOL_VERSION};
+use porpoise_wire::native::{Malformed, NATIVE_FORMAT_VERSION};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,58 +37,6 @@ const MEMORY_FACTOR: u64 = 16;
 
 /// Requests smaller than this are not charged.
 const UNCHARGED_BYTES: usize = 64 * 1024;
-
-/// The client has disconnected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Disconnected;
-
-/// Output of a connection.
-pub trait Sink {
-    /// The buffer to append to.
-    fn buf(&mut self) -> &mut Vec<u8>;
-
-    /// Sends everything if the buffer is full: once the commit at `position` is durable, and as fast
-    /// as the client reads. Positions in the buffer are invalid afterwards. Returns whether anything
-    /// was sent.
-    ///
-    /// # Errors
-    /// The client has disconnected.
-    fn drain_if_full(&mut self, position: CommitPosition) -> Result<bool, Disconnected>;
-}
-
-/// The connection's next action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
-    /// The next frame is read.
-    Continue,
-    /// The output is sent, then the connection closes.
-    Close,
-    /// Nothing is sent or read for this long; then the connection continues, or closes.
-    Delay {
-        /// Time from now.
-        delay: Duration,
-        /// Whether the connection closes afterwards.
-        close: bool,
-    },
-}
-
-/// Result of a request.
-#[derive(Clone, Copy, Debug)]
-pub struct Answered {
-    /// The commit that the answer waits for.
-    pub position: CommitPosition,
-    /// The connection's next action.
-    pub then: Then,
-}
-
-impl Answered {
-    fn now(then: Then) -> Answered {
-        Answered {
-            position: CommitPosition::NONE,
-            then,
-        }
-    }
-}
 
 /// A connection.
 pub struct Session {
@@ -128,7 +75,7 @@ impl Session {
 
     /// Answers the preamble of a client that speaks these versions.
     pub fn greet(&mut self, (lowest, highest): (u8, u8), out: &mut Vec<u8>) -> Then {
-        let version = NATIVE_PROTOCOL_VERSION;
+        let version = NATIVE_FORMAT_VERSION;
         if !(lowest..=highest).contains(&version) {
             let text = format!(
                 "The server speaks version {version} of the native protocol, and the client \
@@ -272,14 +219,7 @@ fn delayed(delay: Duration, close: bool) -> Then {
     }
 }
 
-fn put_failure(
-    out: &mut Vec<u8>,
-    request: u32,
-    code: u16,
-    sqlstate: &str,
-    text: &str,
-    flags: u8,
-) {
+fn put_failure(out: &mut Vec<u8>, request: u32, code: u16, sqlstate: &str, text: &str, flags: u8) {
     let at = frame::begin(out, Kind::Error, request);
     out.push(flags);
     put_message(out, code, sqlstate, text);
@@ -463,17 +403,19 @@ impl Open {
     ) -> Result<message::Table, Failure> {
         let catalog = shared.db.catalog();
         let (database, name) = (request.database, request.table);
-        let (rights, _) = self.identity.rights();
+        let rights = self.identity.rights().0.clone();
         if !rights.sees_table(database, name) {
             let shown = self.identity.shown();
             let text = format!("SELECT command denied to user {shown} for table '{name}'");
             return Err(Error::refused(1142, "42000", text).into());
         }
-        let table = catalog.table(database, name).ok_or_else(|| Error::NoSuchTable {
-            database: database.to_owned(),
-            table: name.to_owned(),
-        })?;
-        Ok(schema::describe(table))
+        let table = catalog
+            .table(database, name)
+            .ok_or_else(|| Error::NoSuchTable {
+                database: database.to_owned(),
+                table: name.to_owned(),
+            })?;
+        Ok(schema::describe(table, &rights))
     }
 
     fn batch(

@@ -77,24 +77,22 @@ impl Batch {
         if self.rows >= MAX_ROWS {
             return Err(Error::Usage(format!("a batch has at most {MAX_ROWS} rows")));
         }
-        let is_last = |part: &&mut Part| part.operation.is_same(operation) || part.rows == 0;
-        let part = match self.parts.last_mut().filter(is_last) {
-            Some(_) => self.parts.last_mut(),
-            None if self.parts.len() >= usize::from(MAX_PARTS) => {
+        let last = self.parts.last();
+        let is_usable = last.is_some_and(|p| p.rows == 0 || p.operation.is_same(operation));
+        if !is_usable {
+            if self.parts.len() >= usize::from(MAX_PARTS) {
                 let text = format!("a batch has at most {MAX_PARTS} parts of one operation");
                 return Err(Error::Usage(text));
             }
-            None => {
-                self.parts.push(Part {
-                    operation: operation.clone(),
-                    rows: 0,
-                    data: Vec::new(),
-                });
-                self.parts.last_mut()
-            }
-        };
+            self.parts.push(Part {
+                operation: operation.clone(),
+                rows: 0,
+                data: Vec::new(),
+            });
+        }
+        let part = self.parts.last_mut();
         let part = part.ok_or(Error::Protocol("a batch without parts"))?;
-        if part.rows == 0 && !part.operation.is_same(operation) {
+        if !part.operation.is_same(operation) {
             part.operation = operation.clone();
         }
         let before = part.data.len();

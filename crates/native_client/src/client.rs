@@ -16,7 +16,7 @@ use crate::error::{Error, Result, ServerError};
 use crate::operation::Operation;
 use crate::reply::{Outcome, Reply};
 use crate::table::Table;
-use porpoise_types::Value;
+use porpoise_types::{Value, ValueRef};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -263,7 +263,7 @@ fn combined(outcome: Outcome<'_>) -> Result<Combined> {
     Ok(match outcome {
         Outcome::Row { version, values } => Combined::Row {
             version,
-            values: values.iter().map(|value| value.to_owned()).collect(),
+            values: values.into_iter().map(ValueRef::to_owned).collect(),
         },
         Outcome::Written {
             version,

@@ -251,12 +251,13 @@ impl Connection {
 
     /// Receives the answer to the oldest request in flight.
     fn receive_one(&mut self) -> Result<()> {
-        self.flush()?;
         loop {
             if let Some(answer) = self.core.next_answer()? {
                 self.answers.push_back(answer);
                 return Ok(());
             }
+            // Only now: while answers are left, requests gather for one write.
+            self.flush()?;
             self.fill().map_err(|error| self.broken(error))?;
         }
     }

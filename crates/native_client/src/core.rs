@@ -9,16 +9,16 @@ use crate::reply::Reply;
 use crate::scan::ScanPage;
 use crate::table::Table;
 use porpoise_wire::mysql::Capabilities;
+use porpoise_wire::mysql::Status as MysqlStatus;
 use porpoise_wire::mysql::auth::sha2_answer;
 use porpoise_wire::mysql::client::login::{
     ClientLogin, Credentials, ServerGreeting, Step as LoginStep,
 };
-use porpoise_wire::mysql::Status as MysqlStatus;
 use porpoise_wire::native::frame::{self, FrameStep, Header, Kind, LAST};
 use porpoise_wire::native::message::{
     self, ErrorMessage, Greeting, Isolation, OpenTable, TRANSACTION_ENDED,
 };
-use porpoise_wire::native::{LOGIN_PLUGIN, NATIVE_PROTOCOL_VERSION, Reader};
+use porpoise_wire::native::{LOGIN_PLUGIN, NATIVE_FORMAT_VERSION, Reader};
 use std::collections::VecDeque;
 
 /// Largest body of an answer's frame.
@@ -90,7 +90,7 @@ impl Core {
     /// A connection that begins with the preamble.
     pub(crate) fn new() -> Core {
         let mut output = Vec::new();
-        frame::put_preamble(&mut output, NATIVE_PROTOCOL_VERSION, NATIVE_PROTOCOL_VERSION);
+        frame::put_preamble(&mut output, NATIVE_FORMAT_VERSION, NATIVE_FORMAT_VERSION);
         Core {
             output,
             input: Vec::new(),
@@ -256,13 +256,17 @@ impl Core {
             bytes: Vec::new(),
         };
         let is_read = batch.is_read();
-        self.request(Kind::Batch, is_read, Expected::Reply(reply), |out| batch.put(out))
+        self.request(Kind::Batch, is_read, Expected::Reply(reply), |out| {
+            batch.put(out)
+        })
     }
 
     /// Adds a scan to the output: its message, and its empty page.
     pub(crate) fn scan(&mut self, body: &[u8], page: ScanPage) -> Result<()> {
         let expected = Expected::Page(page, Vec::new());
-        self.request(Kind::Scan, true, expected, |out| out.extend_from_slice(body))
+        self.request(Kind::Scan, true, expected, |out| {
+            out.extend_from_slice(body)
+        })
     }
 
     /// Adds a look-up of a table to the output.
@@ -279,7 +283,9 @@ impl Core {
 
     /// Adds the start of a transaction to the output.
     pub(crate) fn begin(&mut self, isolation: Isolation) -> Result<()> {
-        self.request(Kind::Begin, true, Expected::Done, |out| out.push(isolation as u8))
+        self.request(Kind::Begin, true, Expected::Done, |out| {
+            out.push(isolation as u8)
+        })
     }
 
     /// Adds the end of a transaction to the output.
@@ -292,7 +298,10 @@ impl Core {
     pub(crate) fn next_answer(&mut self) -> Result<Option<Result<Answer>>> {
         while let Some((header, body)) = self.next_frame()? {
             let body = self.input.get(body).unwrap_or_default();
-            let is_mine = self.pending.front().is_some_and(|p| p.request == header.request);
+            let is_mine = self
+                .pending
+                .front()
+                .is_some_and(|p| p.request == header.request);
             if header.kind == Kind::Error {
                 // An error without a request ends the connection.
                 self.pending.pop_front();

@@ -33,6 +33,7 @@ mod reply;
 mod row;
 mod scan;
 mod table;
+mod values;
 
 pub use asynchronous::AsyncConnection;
 pub use batch::Batch;
@@ -43,7 +44,8 @@ pub use operation::{Operation, OperationBuilder};
 pub use porpoise_client::{Address, TlsMode, TlsOptions};
 pub use porpoise_types::{Value, ValueRef};
 pub use porpoise_wire::native::message::Isolation;
-pub use reply::{Outcome, Reply, Results, RowValues};
+pub use reply::{Outcome, Reply, Results};
 pub use row::{FromValue, IntoValue, Row};
 pub use scan::{Bound, ScanPage, ScanRequest};
 pub use table::Table;
+pub use values::RowValues;

@@ -82,6 +82,33 @@ impl Operation {
     }
 }
 
+impl Table {
+    /// An operation that reads rows by the primary key.
+    pub fn read(&self) -> OperationBuilder {
+        OperationBuilder::new(self, Kind::Read)
+    }
+
+    /// An operation that inserts rows.
+    pub fn insert(&self) -> OperationBuilder {
+        OperationBuilder::new(self, Kind::Insert)
+    }
+
+    /// An operation that changes rows, found by the primary key.
+    pub fn update(&self) -> OperationBuilder {
+        OperationBuilder::new(self, Kind::Update)
+    }
+
+    /// An operation that inserts rows, or changes those with the same primary key.
+    pub fn upsert(&self) -> OperationBuilder {
+        OperationBuilder::new(self, Kind::Upsert)
+    }
+
+    /// An operation that deletes rows, found by the primary key.
+    pub fn delete(&self) -> OperationBuilder {
+        OperationBuilder::new(self, Kind::Delete)
+    }
+}
+
 /// Builds an [`Operation`] from names.
 #[derive(Clone, Debug)]
 pub struct OperationBuilder {
@@ -94,7 +121,7 @@ pub struct OperationBuilder {
 }
 
 impl OperationBuilder {
-    pub(crate) fn new(table: &Table, kind: Kind) -> OperationBuilder {
+    fn new(table: &Table, kind: Kind) -> OperationBuilder {
         OperationBuilder {
             table: table.clone(),
             kind,
@@ -133,7 +160,7 @@ impl OperationBuilder {
 
     /// Adds to this column.
     #[must_use]
-    pub fn add(mut self, name: &str) -> Self {
+    pub fn add_to(mut self, name: &str) -> Self {
         self.columns.push((name.to_owned(), Action::Add));
         self
     }
@@ -196,7 +223,10 @@ impl OperationBuilder {
             (None, Kind::Insert) => &[],
             (None, _) => {
                 let name = self.index.as_deref().unwrap_or("PRIMARY");
-                return Err(Error::Usage(format!("table {} has no key {name}", table.name)));
+                return Err(Error::Usage(format!(
+                    "table {} has no key {name}",
+                    table.name
+                )));
             }
         };
         let encoding_at = |position: &u16| table.column_at(*position).map(|c| c.encoding);

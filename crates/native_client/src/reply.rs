@@ -2,15 +2,10 @@
 
 use crate::error::{Error, Result, ServerError};
 use crate::operation::Operation;
-use porpoise_types::ValueRef;
+use crate::values::RowValues;
 use porpoise_wire::native::Reader;
 use porpoise_wire::native::batch::{Operation as Kind, Status, WITH_GENERATED_ID, WITH_VERSION};
 use porpoise_wire::native::message::ErrorMessage;
-use porpoise_wire::native::value;
-use smallvec::SmallVec;
-
-/// Values of a row, in the order of the operation's columns.
-pub type RowValues<'a> = SmallVec<[ValueRef<'a>; 8]>;
 
 /// Outcome of one operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +60,9 @@ impl Reply {
             match outcome? {
                 Outcome::Failed(error) => return Err(Error::Server(error)),
                 Outcome::ConditionFailed => {
-                    return Err(Error::Usage("a row does not meet its conditions".to_owned()));
+                    return Err(Error::Usage(
+                        "a row does not meet its conditions".to_owned(),
+                    ));
                 }
                 _ => {}
             }
@@ -105,7 +102,7 @@ impl<'a> Iterator for Results<'a> {
 }
 
 #[inline]
-fn read<'a>(operation: &Operation, reader: &mut Reader<'a>) -> Option<Outcome<'a>> {
+fn read<'a>(operation: &'a Operation, reader: &mut Reader<'a>) -> Option<Outcome<'a>> {
     let definition = operation.definition();
     let flags = definition.shape.flags;
     Some(match Status::read(reader)? {
@@ -116,9 +113,7 @@ fn read<'a>(operation: &Operation, reader: &mut Reader<'a>) -> Option<Outcome<'a
                 0
             };
             if definition.shape.operation == Kind::Read {
-                let mut values = RowValues::new();
-                let encodings = definition.columns.iter().copied();
-                value::get_row(reader, encodings, |_, value| values.push(value))?;
+                let values = RowValues::read(reader, &definition.columns)?;
                 Outcome::Row { version, values }
             } else {
                 let generated_id = if flags & WITH_GENERATED_ID != 0 {

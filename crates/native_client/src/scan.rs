@@ -1,9 +1,9 @@
 //! Scans of ranges of an index.
 
 use crate::error::{Error, Result};
-use crate::reply::RowValues;
 use crate::table::Table;
-use porpoise_types::{Value, ValueRef};
+use crate::values::RowValues;
+use porpoise_types::Value;
 use porpoise_wire::native::scan::{BoundKind, REVERSE, Scan, WITH_VERSION};
 use porpoise_wire::native::value::{self, Encoding};
 use porpoise_wire::native::{Malformed, Reader};
@@ -42,8 +42,15 @@ pub struct ScanPage {
     pub continuation: Vec<u8>,
 }
 
+impl Table {
+    /// A scan of the primary key.
+    pub fn scan(&self) -> ScanRequest {
+        ScanRequest::new(self)
+    }
+}
+
 impl ScanRequest {
-    pub(crate) fn new(table: &Table) -> ScanRequest {
+    fn new(table: &Table) -> ScanRequest {
         ScanRequest {
             table: table.clone(),
             index: None,
@@ -65,7 +72,8 @@ impl ScanRequest {
     /// Reads these columns.
     #[must_use]
     pub fn columns(mut self, names: &[&str]) -> Self {
-        self.columns.extend(names.iter().map(|name| (*name).to_owned()));
+        self.columns
+            .extend(names.iter().map(|name| (*name).to_owned()));
         self
     }
 
@@ -114,7 +122,10 @@ impl ScanRequest {
             columns.push(column.position);
             encodings.push(column.encoding);
         }
-        let key = index.columns.iter().map(|position| table.column_at(*position));
+        let key = index
+            .columns
+            .iter()
+            .map(|position| table.column_at(*position));
         let key: Option<Vec<_>> = key.map(|column| column.map(|c| c.encoding)).collect();
         let key = key.ok_or(Error::Protocol("a key of unknown columns"))?;
         let mut bounds = Vec::new();
@@ -147,7 +158,9 @@ fn put_bound(out: &mut Vec<u8>, bound: &Bound, key: &[Encoding]) -> Result<()> {
         Bound::Exclusive(values) => (BoundKind::Exclusive, values.as_slice()),
     };
     if values.len() > key.len() {
-        return Err(Error::Usage("a bound has more values than the index".to_owned()));
+        return Err(Error::Usage(
+            "a bound has more values than the index".to_owned(),
+        ));
     }
     out.extend_from_slice(&[kind as u8, u8::try_from(values.len()).unwrap_or(u8::MAX)]);
     let pairs = key.iter().copied().zip(values.iter().map(Value::as_ref));
@@ -166,15 +179,13 @@ impl ScanPage {
         Ok(self)
     }
 
-    fn next_row<'a>(&self, reader: &mut Reader<'a>) -> Result<Option<(u64, RowValues<'a>)>> {
+    fn next_row<'a>(&'a self, reader: &mut Reader<'a>) -> Result<Option<(u64, RowValues<'a>)>> {
         let mut read = || {
             if reader.u8()? == 0 {
                 return Some(None);
             }
             let version = if self.with_version { reader.u64()? } else { 0 };
-            let mut values = RowValues::new();
-            let encodings = self.columns.iter().copied();
-            value::get_row(reader, encodings, |_, value| values.push(value))?;
+            let values = RowValues::read(reader, &self.columns)?;
             Some(Some((version, values)))
         };
         read().ok_or(Error::Protocol(Malformed("row").0))
@@ -184,11 +195,11 @@ impl ScanPage {
     ///
     /// # Errors
     /// None for a page that was received.
-    pub fn rows(&self) -> Result<Vec<(u64, Vec<ValueRef<'_>>)>> {
+    pub fn rows(&self) -> Result<Vec<(u64, RowValues<'_>)>> {
         let mut reader = Reader::new(&self.bytes);
         let mut rows = Vec::new();
         while let Some((version, values)) = self.next_row(&mut reader)? {
-            rows.push((version, values.into_vec()));
+            rows.push((version, values));
         }
         Ok(rows)
     }

@@ -11,7 +11,12 @@ fn passwords_are_verified_with_and_without_tls() {
         &server,
         "create user ann@localhost identified by 'secret'; create user old@localhost identified with mysql_native_password by 'older'",
     );
-    for (user, password) in [("ann", "secret"), ("ann", "secret"), ("old", "older"), ("root", "")] {
+    for (user, password) in [
+        ("ann", "secret"),
+        ("ann", "secret"),
+        ("old", "older"),
+        ("root", ""),
+    ] {
         let mut native = Connection::connect(&target(&server, user, password)).unwrap();
         native.ping().unwrap();
         let mut with_tls = target(&server, user, password);
@@ -19,7 +24,13 @@ fn passwords_are_verified_with_and_without_tls() {
         let mut native = Connection::connect(&with_tls).unwrap();
         native.ping().unwrap();
     }
-    for (user, password) in [("ann", "wrong"), ("ann", ""), ("nobody", "x"), ("root", "x"), ("old", "secret")] {
+    for (user, password) in [
+        ("ann", "wrong"),
+        ("ann", ""),
+        ("nobody", "x"),
+        ("root", "x"),
+        ("old", "secret"),
+    ] {
         let error = Connection::connect(&target(&server, user, password)).unwrap_err();
         assert_eq!(error.code(), Some(1045), "{user} {password}: {error}");
     }
@@ -30,7 +41,10 @@ fn passwords_are_verified_with_and_without_tls() {
 
 #[test]
 fn tls_can_be_required() {
-    let server = builder().arg("--durability", "memory").arg("--native-tls", "required").start();
+    let server = builder()
+        .arg("--durability", "memory")
+        .arg("--native-tls", "required")
+        .start();
     let error = Connection::connect(&target(&server, "root", "")).unwrap_err();
     assert_eq!(error.code(), Some(3159));
     let mut with_tls = target(&server, "root", "");
@@ -74,7 +88,10 @@ fn privileges_are_those_of_sql_and_revoked_at_once() {
 #[test]
 fn sessions_are_listed_and_killed() {
     let server = start();
-    sql(&server, "create database d; create table d.t (id int primary key, v int); insert into d.t values (1, 1)");
+    sql(
+        &server,
+        "create database d; create table d.t (id int primary key, v int); insert into d.t values (1, 1)",
+    );
     let mut native = connect(&server);
     let id = native.id();
     let table = native.table("d", "t").unwrap();
@@ -101,5 +118,8 @@ fn sessions_are_listed_and_killed() {
     assert!(native.ping().is_err());
     holder.rollback().unwrap();
     let (_, metrics) = server.http("/metrics");
-    assert!(metrics.contains("porpoise_native_operations_total{operation=\"update\"} 1"), "{metrics}");
+    assert!(
+        metrics.contains("porpoise_native_operations_total{operation=\"update\"} 1"),
+        "{metrics}"
+    );
 }

@@ -8,7 +8,10 @@ use std::time::Duration;
 #[test]
 fn acknowledged_batches_survive_kill_9_whole() {
     let mut server = builder().start();
-    sql(&server, "create database d; create table d.t (id int primary key, pair int)");
+    sql(
+        &server,
+        "create database d; create table d.t (id int primary key, pair int)",
+    );
     let target = target(&server, "root", "");
     let (acknowledged, ended) = (AtomicI64::new(-1), AtomicBool::new(false));
     let mut last = None;
@@ -42,7 +45,13 @@ fn acknowledged_batches_survive_kill_9_whole() {
     server.restart();
     let acknowledged = acknowledged.load(Ordering::Relaxed);
     assert!(acknowledged >= 50);
-    let (count, halves) = ("select count(*) from d.t where pair <= ", "select count(*) from (select pair from d.t group by pair having count(*) <> 2) h");
-    assert_eq!(sql(&server, &format!("{count}{acknowledged}")), (2 * (acknowledged + 1)).to_string());
+    let (count, halves) = (
+        "select count(*) from d.t where pair <= ",
+        "select count(*) from (select pair from d.t group by pair having count(*) <> 2) h",
+    );
+    assert_eq!(
+        sql(&server, &format!("{count}{acknowledged}")),
+        (2 * (acknowledged + 1)).to_string()
+    );
     assert_eq!(sql(&server, halves), "0");
 }

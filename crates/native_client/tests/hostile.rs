@@ -11,8 +11,12 @@ use std::time::{Duration, Instant};
 
 fn open(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    stream
+        .set_write_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
     stream
 }
 
@@ -26,7 +30,12 @@ fn preamble() -> Vec<u8> {
 fn login() -> Vec<u8> {
     let mut out = preamble();
     let at = frame::begin(&mut out, Kind::Login, 0);
-    Login { user: "root", answer: b"", program: "hostile" }.put(&mut out);
+    Login {
+        user: "root",
+        answer: b"",
+        program: "hostile",
+    }
+    .put(&mut out);
     frame::finish(&mut out, at, LAST);
     out
 }
@@ -42,25 +51,63 @@ fn corpus(server: &porpoise_testkit::Porpoise) -> Vec<Vec<u8>> {
         requests.push(out);
     };
     use porpoise_wire::native::batch::*;
-    for operation in [Operation::Read, Operation::Insert, Operation::Update, Operation::Upsert, Operation::Delete] {
+    for operation in [
+        Operation::Read,
+        Operation::Insert,
+        Operation::Update,
+        Operation::Upsert,
+        Operation::Delete,
+    ] {
         let columns = match operation {
             Operation::Delete => vec![],
-            _ => vec![ColumnUse { position: 0, action: Action::Set }, ColumnUse { position: 1, action: Action::Set }],
+            _ => vec![
+                ColumnUse {
+                    position: 0,
+                    action: Action::Set,
+                },
+                ColumnUse {
+                    position: 1,
+                    action: Action::Set,
+                },
+            ],
         };
         let conditions = match operation {
             Operation::Update | Operation::Delete => vec![Condition::Version, Condition::Equals(1)],
             _ => vec![],
         };
         let mut encoded = Vec::new();
-        Shape { operation, flags: 3, index: 0, table: table.id, version: table.version, columns, conditions }.put(&mut encoded);
+        Shape {
+            operation,
+            flags: 3,
+            index: 0,
+            table: table.id,
+            version: table.version,
+            columns,
+            conditions,
+        }
+        .put(&mut encoded);
         let mut body = Vec::new();
         put_head(&mut body, false, 0, 1);
-        put_part(&mut body, &encoded, 2, &[1, 0, 0, 0, 0, 9, 0, 0, 0, 2, b'a', b'b', 2, 0, 0, 0, 0, 8, 0, 0, 0, 0]);
+        put_part(
+            &mut body,
+            &encoded,
+            2,
+            &[
+                1, 0, 0, 0, 0, 9, 0, 0, 0, 2, b'a', b'b', 2, 0, 0, 0, 0, 8, 0, 0, 0, 0,
+            ],
+        );
         shape(Kind::Batch, body);
     }
     let scan = porpoise_wire::native::scan::Scan {
-        flags: 1, index: 0, table: table.id, version: table.version, limit: 5, time_limit: 0, columns: vec![0, 1],
-        continuation: &[1, 2], bounds: &[1, 1, 0, 1, 0, 0, 0, 0, 0],
+        flags: 1,
+        index: 0,
+        table: table.id,
+        version: table.version,
+        limit: 5,
+        time_limit: 0,
+        columns: vec![0, 1],
+        continuation: &[1, 2],
+        bounds: &[1, 1, 0, 1, 0, 0, 0, 0, 0],
     };
     let mut body = Vec::new();
     scan.put(&mut body);
@@ -84,11 +131,18 @@ fn talk(address: SocketAddr, bytes: &[u8]) {
 
 fn fuzz(rounds: u32, seed: u64) {
     let mut server = start();
-    sql(&server, "create database d; create table d.t (id int primary key, v varchar(10)); insert into d.t values (1, 'one')");
+    sql(
+        &server,
+        "create database d; create table d.t (id int primary key, v varchar(10)); insert into d.t values (1, 'one')",
+    );
     let (address, corpus) = (address(&server), corpus(&server));
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..rounds {
-        let mut bytes = if random.u8(..) < 32 { preamble() } else { login() };
+        let mut bytes = if random.u8(..) < 32 {
+            preamble()
+        } else {
+            login()
+        };
         for _ in 0..random.usize(1..8) {
             let mut request = corpus[random.usize(..corpus.len())].clone();
             for _ in 0..random.usize(0..4) {
@@ -114,7 +168,10 @@ fn fuzz(rounds: u32, seed: u64) {
         assert!(server.is_running(), "seed {seed}, round {round}: {bytes:?}");
     }
     assert!(!server.log().contains("panicked"), "{}", server.log());
-    assert_eq!(sql(&server, "check table d.t").split('\t').next_back(), Some("OK"));
+    assert_eq!(
+        sql(&server, "check table d.t").split('\t').next_back(),
+        Some("OK")
+    );
 }
 
 #[test]
@@ -125,7 +182,10 @@ fn no_bytes_end_the_server() {
 #[test]
 #[ignore = "minutes: the same with many more rounds, from a seed of the clock"]
 fn no_bytes_end_the_server_for_long() {
-    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let seed = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
     println!("seed {seed}");
     fuzz(60_000, seed);
 }
@@ -190,7 +250,10 @@ fn requests_that_arrive_byte_by_byte_are_answered() {
 
 #[test]
 fn a_half_request_is_not_waited_for_for_ever() {
-    let server = builder().arg("--durability", "memory").arg("--net-read-timeout", "1s").start();
+    let server = builder()
+        .arg("--durability", "memory")
+        .arg("--net-read-timeout", "1s")
+        .start();
     let mut stream = open(address(&server));
     let mut bytes = login();
     frame::put(&mut bytes, Kind::Ping, 9, LAST, &[]);
@@ -205,7 +268,10 @@ fn a_half_request_is_not_waited_for_for_ever() {
 #[test]
 fn a_client_that_does_not_read_holds_up_nobody() {
     let server = start();
-    sql(&server, "create database d; create table d.t (id int primary key, v longtext); insert into d.t values (1, repeat('a', 1000000))");
+    sql(
+        &server,
+        "create database d; create table d.t (id int primary key, v longtext); insert into d.t values (1, repeat('a', 1000000))",
+    );
     let mut native = connect(&server);
     let table = native.table("d", "t").unwrap();
     let read = table.read().columns(&["v"]).build().unwrap();
@@ -220,7 +286,14 @@ fn a_client_that_does_not_read_holds_up_nobody() {
     let before = memory(&server);
     std::thread::sleep(Duration::from_millis(500));
     for _ in 0..20 {
-        assert_eq!(native.run(&batch(&read, &[&[int(1)]])).unwrap().results().count(), 1);
+        assert_eq!(
+            native
+                .run(&batch(&read, &[&[int(1)]]))
+                .unwrap()
+                .results()
+                .count(),
+            1
+        );
     }
     // A gigabyte of answers is not buffered.
     let grown = memory(&server).saturating_sub(before);
@@ -234,7 +307,10 @@ fn a_client_that_does_not_read_holds_up_nobody() {
 #[ignore = "needs 10,000 open files; prints the memory of idle connections"]
 fn memory_of_ten_thousand_idle_connections() {
     const CONNECTIONS: u64 = 10_000;
-    let server = builder().arg("--durability", "memory").arg("--max-connections", "12000").start();
+    let server = builder()
+        .arg("--durability", "memory")
+        .arg("--max-connections", "12000")
+        .start();
     let before = memory(&server);
     let held: Vec<_> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
     std::thread::sleep(Duration::from_secs(1));

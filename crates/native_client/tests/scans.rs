@@ -10,7 +10,7 @@ fn all(native: &mut Connection, scan: &ScanRequest) -> (Vec<String>, usize) {
         let page = native.scan(scan, &continuation).unwrap();
         pages += 1;
         for (_, values) in page.rows().unwrap() {
-            let shown: Vec<String> = values.iter().map(|v| show_value(*v)).collect();
+            let shown: Vec<String> = values.into_iter().map(show_value).collect();
             rows.push(shown.join(" "));
         }
         if page.continuation.is_empty() {
@@ -58,7 +58,10 @@ fn pages_of_a_range_continue_in_both_directions() {
         assert_eq!(rows, expected);
     }
     let whole_key = vec![Value::Int(4), Value::Bytes(b"b4".to_vec())];
-    let scan = by_a().range(Bound::Inclusive(whole_key.clone()), Bound::Inclusive(whole_key));
+    let scan = by_a().range(
+        Bound::Inclusive(whole_key.clone()),
+        Bound::Inclusive(whole_key),
+    );
     assert_eq!(all(&mut native, &scan).0, ["4 b4"]);
 }
 
@@ -68,8 +71,10 @@ fn an_answer_without_a_limit_is_sent_in_pages_of_a_mebibyte() {
     sql(
         &server,
         "create database d; use d; create table t (id int primary key, v varchar(1000));
-         insert into t with recursive n (n) as (select 0 union all select n + 1 from n where n < 4999)
-         select n, repeat('v', 900) from n",
+         insert into t with recursive n (n) as (select 0 union all select n + 1 from n where n < 999)
+         select n, repeat('v', 900) from n;
+         insert into t select id + 1000, v from t; insert into t select id + 2000, v from t;
+         insert into t select id + 4000, v from t where id < 1000",
     );
     let mut native = connect(&server);
     let table = native.table("d", "t").unwrap();

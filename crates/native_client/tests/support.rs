@@ -1,7 +1,7 @@
 //! A server with a native listener, and short forms for tests.
 
 use porpoise_native_client::{
-    Address, Batch, Connection, Operation, Outcome, Reply, Target, Value, ValueRef,
+    Address, Batch, Connection, Operation, Outcome, Reply, Target, ValueRef,
 };
 use porpoise_testkit::{Porpoise, PorpoiseBuilder};
 use std::net::SocketAddr;
@@ -18,7 +18,9 @@ pub fn start() -> Porpoise {
 
 /// Address of the native listener.
 pub fn address(server: &Porpoise) -> SocketAddr {
-    let place = server.socket("native").expect("the native listener is open");
+    let place = server
+        .socket("native")
+        .expect("the native listener is open");
     place.to_str().unwrap().parse().unwrap()
 }
 
@@ -39,7 +41,12 @@ pub fn connect(server: &Porpoise) -> Connection {
 /// Runs statements, which must succeed.
 pub fn sql(server: &Porpoise, statements: &str) -> String {
     let output = server.sql(statements);
-    assert_eq!(output.error_number(), None, "{statements}: {}", output.stderr);
+    assert_eq!(
+        output.error_number(),
+        None,
+        "{statements}: {}",
+        output.stderr
+    );
     output.stdout.trim_end().to_owned()
 }
 
@@ -109,8 +116,4 @@ pub fn version(reply: &Reply) -> u64 {
         Outcome::Row { version, .. } | Outcome::Written { version, .. } => version,
         other => panic!("{other:?} has no version"),
     }
-}
-
-pub fn owned(values: &[ValueRef<'_>]) -> Vec<Value> {
-    values.iter().map(|value| value.to_owned()).collect()
 }

@@ -23,7 +23,6 @@
 
 use crate::definition::{Index, IndexPart};
 use crate::error::{Error, Result};
-use crate::row::RowRef;
 use crate::table::Table;
 use porpoise_types::array::{Elements, elements};
 use porpoise_types::{
@@ -311,19 +310,6 @@ impl Table {
                 append_part(self, part, *value, out);
             }
         }
-    }
-
-    /// The place of a row in a scan of the index at a position, which has no multi-valued part and is
-    /// no FULLTEXT index: its primary key, or the key of its entry.
-    pub fn entry_key(&self, index: usize, row: &RowRef<'_>, primary: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        match self.indexes.get(index).filter(|_| index > 0) {
-            Some(definition) => {
-                definition.append_entry(self, row, primary, &mut out);
-            }
-            None => out.extend_from_slice(primary),
-        }
-        out
     }
 
     /// Appends the key prefix of all texts in the column of `part` that begin with these

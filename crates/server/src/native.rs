@@ -4,22 +4,22 @@
 //! a handshake starts it, the preamble of the protocol does not. A client without TLS is refused if TLS
 //! is required.
 
-use crate::metrics::{self, Counter};
 use crate::memcached::TlsSettings;
+use crate::metrics::{self, Counter};
 use crate::mysql::login::{login_policy, tls_peer};
 use crate::net::{End, Input, Next, Output, Peer, Protocol, Refusal, Session};
 use porpoise_access::VerifierCache;
 use porpoise_kv::CommitPosition;
 use porpoise_native::{
-    Client, Disconnected, ListenerSettings, Monitor, Native, Opened, Session as NativeSession, Sink,
-    Then,
+    Client, Disconnected, ListenerSettings, Monitor, Native, Opened, Session as NativeSession,
+    Sink, Then,
 };
 use porpoise_sql::SqlServer;
 use porpoise_sql::registered_process::RegisteredProcess;
 use porpoise_sql::{ClientInfo, VERSION};
 use porpoise_wire::mysql::auth::RsaKey;
-use porpoise_wire::native::frame::{self, FrameStep, PREAMBLE};
 use porpoise_wire::native::Malformed;
+use porpoise_wire::native::frame::{self, FrameStep, PREAMBLE};
 use std::sync::Arc;
 
 /// First byte of a TLS handshake.
@@ -45,7 +45,12 @@ impl NativeProtocol {
             control: sql.access().clone(),
             verifiers,
             rsa,
-            policy: Box::new(move || policy.upgrade().map(|sql| login_policy(&sql)).unwrap_or_default()),
+            policy: Box::new(move || {
+                policy
+                    .upgrade()
+                    .map(|sql| login_policy(&sql))
+                    .unwrap_or_default()
+            }),
             add_session: Box::new(move |opened| match sessions.upgrade() {
                 Some(sql) => Box::new(ListedSession(add_session(&sql, opened))),
                 None => Box::new(UnlistedSession),
@@ -132,19 +137,24 @@ struct NativeConnection {
 }
 
 /// The output of a connection, for a request.
-struct OutputSink<'o>(&'o mut Output);
+struct OutputSink<'o> {
+    out: &'o mut Output,
+    /// Whether positions taken before the request are invalid.
+    is_drained: bool,
+}
 
 impl Sink for OutputSink<'_> {
     fn buf(&mut self) -> &mut Vec<u8> {
-        self.0.buf()
+        self.out.buf()
     }
 
     fn drain_if_full(&mut self, position: CommitPosition) -> Result<bool, Disconnected> {
-        if !self.0.is_full() {
+        if !self.out.is_full() {
             return Ok(false);
         }
-        self.0.defer_from(0, position);
-        self.0.drain().map_err(|_| Disconnected)?;
+        self.out.defer_from(0, position);
+        self.out.drain().map_err(|_| Disconnected)?;
+        self.is_drained = true;
         Ok(true)
     }
 }
@@ -161,7 +171,8 @@ impl NativeConnection {
         }
         let is_unix = self.peer.address.is_none();
         if tls.is_none() && self.tls.required && !is_unix {
-            let text = "Connections using insecure transport are prohibited: this listener requires TLS";
+            let text =
+                "Connections using insecure transport are prohibited: this listener requires TLS";
             NativeSession::end_with(out.buf(), 3159, "HY000", text);
             return Err(Next::Close);
         }
@@ -215,9 +226,13 @@ fn run_requests(session: &mut NativeSession, input: &mut Input, out: &mut Output
         let start = out.position();
         let was_logged_in = session.is_logged_in();
         let bytes = input.bytes().get(body).unwrap_or_default();
-        let answered = session.run(header, bytes, &mut OutputSink(out));
-        // Part of a long answer may have been sent.
-        out.defer_from(start.min(out.position()), answered.position);
+        let mut sink = OutputSink {
+            out,
+            is_drained: false,
+        };
+        let answered = session.run(header, bytes, &mut sink);
+        let start = if sink.is_drained { 0 } else { start };
+        out.defer_from(start, answered.position);
         out.request_done();
         input.consume(end);
         match answered.then {
@@ -275,10 +290,14 @@ impl Session for NativeConnection {
     }
 
     fn logged_in(&self) -> bool {
-        self.session.as_ref().is_some_and(NativeSession::is_logged_in)
+        self.session
+            .as_ref()
+            .is_some_and(NativeSession::is_logged_in)
     }
 
     fn holds_locks(&self) -> bool {
-        self.session.as_ref().is_some_and(NativeSession::holds_locks)
+        self.session
+            .as_ref()
+            .is_some_and(NativeSession::holds_locks)
     }
 }

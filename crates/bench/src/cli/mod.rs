@@ -5,8 +5,8 @@ mod options;
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, contention, dump, fk, fulltext, inserts, kv_runs, memcached_runs, mget,
-    native, programs, sysbench, tpch,
+    Bench, analytics, asynchronous, contention, dump, fk, fulltext, inserts, kv_runs,
+    memcached_runs, mget, native, programs, sysbench, tpch,
 };
 use crate::machine::Machine;
 use crate::noop;
@@ -41,6 +41,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     (
         "mget",
         "Latency over the number of keys of a request: multi-get and IN list",
+    ),
+    (
+        "async",
+        "Native batches of rows, several in flight, beside multi-get, IN list and multi-row INSERT",
     ),
     (
         "memcached",
@@ -255,6 +259,7 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         "kv" => kv_runs::kv(bench, &[1, 2, 4, 8, 16], &all),
         "first" => kv_runs::kv(bench, &[1, 8, 64], &[Select, Update, Insert]),
         "mget" => mget::mget(bench),
+        "async" => asynchronous::asynchronous(bench),
         "memcached" => {
             let options = bench.options.memcached.clone();
             memcached_runs::memcached(bench, &options)
@@ -293,6 +298,7 @@ fn run_all(
     for name in [
         "kv",
         "mget",
+        "async",
         "memcached",
         "fk",
         "autoinc",
@@ -313,6 +319,7 @@ fn run_all(
                 kv_runs::kv(bench, &[8, 64], &[Select, Update, Insert])
             }
             "connections" if bench.options.is_quick => kv_runs::connections(bench, &[8, 64]),
+            "async" if bench.targets.iter().all(|target| target.native_port == 0) => continue,
             "memcached" | "sysbench" | "contention" | "programs" | "analytics" | "fulltext"
             | "tpch"
                 if bench.options.is_quick =>

@@ -73,5 +73,11 @@ pub(crate) fn read_key(
         values.push(value::get(reader, column.encoding).ok_or(Malformed("key"))?);
     }
     let columns = plan.key.iter().map(|c| (c.position, c.converter));
-    Ok(convert::append_key(&plan.table, plan.index, columns, &values, out))
+    Ok(convert::append_key(
+        &plan.table,
+        plan.index,
+        columns,
+        &values,
+        out,
+    ))
 }

@@ -14,7 +14,7 @@ use crate::counters::{self, Counter};
 use crate::failure::{Failure, is_retryable};
 use crate::identity::Identity;
 use crate::plan::{Plan, Plans};
-use crate::session::Sink;
+use crate::sink::Sink;
 use porpoise_kv::{CommitPosition, Isolation};
 use porpoise_rows::{Error, Txn};
 use porpoise_wire::native::batch::{Batch, FOR_UPDATE, Operation, Part};
@@ -51,7 +51,9 @@ impl Executor<'_> {
     ) -> Result<SmallVec<[PlannedPart<'a>; 2]>, Failure> {
         let mut parts = SmallVec::new();
         for part in batch.parts() {
-            let plan = self.plans.find(&self.context.db, self.identity, part.shape)?;
+            let plan = self
+                .plans
+                .find(&self.context.db, self.identity, part.shape)?;
             parts.push(PlannedPart { plan, part });
         }
         Ok(parts)
@@ -181,12 +183,7 @@ impl Executor<'_> {
     }
 }
 
-fn put_results(
-    request: u32,
-    parts: &[PlannedPart<'_>],
-    results: &Results,
-    sink: &mut dyn Sink,
-) {
+fn put_results(request: u32, parts: &[PlannedPart<'_>], results: &Results, sink: &mut dyn Sink) {
     let out = sink.buf();
     let at = frame::begin(out, Kind::Results, request);
     results.put(parts, out);

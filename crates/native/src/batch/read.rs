@@ -6,19 +6,21 @@
 use super::{PlannedPart, count, encode};
 use crate::context::Context;
 use crate::failure::{Failure, put_error};
-use crate::session::Sink;
+use crate::plan::Plan;
+use crate::sink::Sink;
 use porpoise_kv::{CommitPosition, Read};
-use porpoise_rows::{Error, Lookup, Txn};
+use porpoise_rows::{Error, FoundRow, Lookup, Txn};
 use porpoise_wire::native::batch::{Operation, Status, WITH_VERSION};
 use porpoise_wire::native::frame::{self, Kind, LAST};
 use porpoise_wire::native::{Malformed, Reader};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Keys of one engine call.
 const CHUNK_KEYS: usize = 1024;
 
 /// Keys of one engine call where values may lie outside of their rows: their values are buffered.
-const CHUNK_KEYS_WITH_OVERFLOW: usize = 16;
+const CHUNK_KEYS_WITH_OVERFLOW: usize = 4;
 
 /// Size in bytes at which a frame ends.
 const FRAME_BYTES: usize = 256 * 1024;
@@ -108,29 +110,25 @@ impl Answer {
             keys.push(self.keys.get(start..*end).unwrap_or_default());
             start = *end;
         }
-        let with_version = plan.shape.flags & WITH_VERSION != 0;
-        let mut failure = None;
+        let rows = LookedUp {
+            plan,
+            keys: &keys,
+            read,
+        };
         let mut ends = self.ends.iter();
         // Appends the errors of keys before the next one that was looked up.
-        let mut put_errors = |out: &mut Vec<u8>| {
+        let put_errors = |out: &mut Vec<u8>| {
             while let Some(Err(error)) = ends.next() {
                 out.push(Status::Failed as u8);
                 put_error(out, error);
             }
         };
-        let lookup = Lookup::unique(&plan.table, plan.index, &keys).in_order();
-        txn.look_up(&lookup, read, &mut |_, found| {
-            put_errors(out);
-            let Some(found) = found else {
-                out.push(Status::NotFound as u8);
-                return;
-            };
-            out.push(Status::Ok as u8);
-            let put = encode::put_row(out, &plan.table, &plan.columns, with_version, &found.row);
-            failure = failure.take().or(put.err());
-        })?;
-        put_errors(out);
-        failure.map_or(Ok(()), |error| Err(error.into()))
+        if plan.index == 0 {
+            rows.put_in_place(txn, out, put_errors)?;
+        } else {
+            rows.put_buffered(txn, out, put_errors)?;
+        }
+        Ok(())
     }
 
     /// Ends the frame, and begins the next one.
@@ -144,5 +142,69 @@ impl Answer {
         *sent |= sink.drain_if_full(seen).map_err(|_| Failure::Gone)?;
         self.frame = frame::begin(sink.buf(), Kind::Results, self.request);
         Ok(())
+    }
+}
+
+/// Keys of a chunk, to be looked up.
+struct LookedUp<'a> {
+    plan: &'a Plan,
+    keys: &'a [&'a [u8]],
+    read: Read,
+}
+
+impl LookedUp<'_> {
+    #[inline]
+    fn put(&self, out: &mut Vec<u8>, found: Option<FoundRow<'_>>) -> Result<(), Error> {
+        let Some(found) = found else {
+            out.push(Status::NotFound as u8);
+            return Ok(());
+        };
+        out.push(Status::Ok as u8);
+        let with_version = self.plan.shape.flags & WITH_VERSION != 0;
+        let (table, columns) = (&self.plan.table, &self.plan.columns);
+        encode::put_row(out, table, columns, with_version, &found.row)
+    }
+
+    /// Appends the results of primary keys, which are visited in their order.
+    fn put_in_place(
+        &self,
+        txn: &mut Txn,
+        out: &mut Vec<u8>,
+        mut put_errors: impl FnMut(&mut Vec<u8>),
+    ) -> Result<(), Error> {
+        let mut failure = None;
+        let lookup = Lookup::primary(&self.plan.table, self.keys).in_order();
+        txn.look_up(&lookup, self.read, &mut |_, found| {
+            put_errors(out);
+            failure = failure.take().or(self.put(out, found).err());
+        })?;
+        put_errors(out);
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Appends the results of unique keys: those without a row are visited before the others.
+    fn put_buffered(
+        &self,
+        txn: &mut Txn,
+        out: &mut Vec<u8>,
+        mut put_errors: impl FnMut(&mut Vec<u8>),
+    ) -> Result<(), Error> {
+        let mut failure = None;
+        let mut buffer = Vec::new();
+        let mut results: Vec<Range<usize>> = vec![0..0; self.keys.len()];
+        let lookup = Lookup::unique(&self.plan.table, self.plan.index, self.keys);
+        txn.look_up(&lookup, self.read, &mut |n, found| {
+            let start = buffer.len();
+            failure = failure.take().or(self.put(&mut buffer, found).err());
+            if let Some(place) = results.get_mut(n) {
+                *place = start..buffer.len();
+            }
+        })?;
+        for result in results {
+            put_errors(out);
+            out.extend_from_slice(buffer.get(result).unwrap_or_default());
+        }
+        put_errors(out);
+        failure.map_or(Ok(()), Err)
     }
 }

@@ -33,6 +33,12 @@ use std::ops::Range;
 /// Operations that are executed together at most, so that KILL and time limits are observed.
 const MAX_RUN: usize = 1024;
 
+/// The same where values may lie outside of their rows, and are read with them.
+const MAX_RUN_WITH_OVERFLOW: usize = 64;
+
+/// Bytes of rows that a batch in a transaction reads at most: they are kept until it has ended.
+const MAX_READ_BYTES: usize = 64 << 20;
+
 /// Outcome of one operation.
 #[derive(Debug)]
 enum Outcome {
@@ -118,7 +124,9 @@ pub(super) fn run(
         let first = results.outcomes.len();
         let rows = Rows::parse(&planned.plan, planned.part.data, planned.part.rows)?;
         let added = rows.starts.len();
-        results.outcomes.resize_with(first + added, || Outcome::NotDone);
+        results
+            .outcomes
+            .resize_with(first + added, || Outcome::NotDone);
         let mut run = PartRun {
             context,
             txn: &mut *txn,
@@ -268,7 +276,13 @@ impl<'r> PartRun<'r> {
 
     /// The end of the operations from `start` on that have different keys.
     fn end_of_run(&self, start: usize) -> usize {
-        let most = self.rows.starts.len().min(start + MAX_RUN);
+        let has_overflow = !self.plan.table.overflow_spaces.is_empty();
+        let run = if has_overflow {
+            MAX_RUN_WITH_OVERFLOW
+        } else {
+            MAX_RUN
+        };
+        let most = self.rows.starts.len().min(start + run);
         if self.plan.shape.operation == Operation::Insert {
             return most;
         }
@@ -293,6 +307,10 @@ impl<'r> PartRun<'r> {
             Operation::Delete => self.delete(range.clone()),
         };
         match done {
+            Ok(()) if self.results.rows.len() > MAX_READ_BYTES => {
+                let text = format!("The rows read by a batch exceed {MAX_READ_BYTES} bytes");
+                Err(Error::refused(1153, "08S01", text).into())
+            }
             Ok(()) => self.check_atomic(range),
             Err(error) if ends_request(&error) => Err(error.into()),
             Err(error) => {
@@ -350,7 +368,11 @@ impl<'r> PartRun<'r> {
         let is_primary = self.plan.index == 0;
         self.txn.lock(&lookup, mode, wait, &mut |n, locked| {
             newer |= locked.newer;
-            let key = if is_primary { keys.get(n).copied() } else { locked.primary };
+            let key = if is_primary {
+                keys.get(n).copied()
+            } else {
+                locked.primary
+            };
             if let (Some(place), Some(row), Some(key)) = (found.get_mut(n), locked.row, key) {
                 *place = Some(LockedRow {
                     primary: key.to_vec(),
@@ -472,7 +494,8 @@ impl<'r> PartRun<'r> {
         let table = &self.plan.table;
         if table.has_default_expressions() {
             let is_given = |at: usize| self.plan.writes(at);
-            self.txn.fill_default_expressions(table, &mut new, &is_given)?;
+            self.txn
+                .fill_default_expressions(table, &mut new, &is_given)?;
         }
         Ok(new)
     }
@@ -508,11 +531,7 @@ impl<'r> PartRun<'r> {
     }
 
     /// The values of a row after an UPDATE, and whether they differ.
-    fn changed(
-        &self,
-        given: &Given<'_>,
-        old: &RowRef<'_>,
-    ) -> Result<(Vec<Value>, bool), Error> {
+    fn changed(&self, given: &Given<'_>, old: &RowRef<'_>) -> Result<(Vec<Value>, bool), Error> {
         let mut new = old.values();
         let mut differs = false;
         for (used, value) in self.plan.columns.iter().zip(&given.columns) {
@@ -544,11 +563,7 @@ impl<'r> PartRun<'r> {
     }
 
     /// Changes locked rows; operations without one are not found.
-    fn change(
-        &mut self,
-        range: Range<usize>,
-        found: Vec<Option<LockedRow>>,
-    ) -> Result<(), Error> {
+    fn change(&mut self, range: Range<usize>, found: Vec<Option<LockedRow>>) -> Result<(), Error> {
         let table = &self.plan.table;
         let mut changes = Vec::with_capacity(found.len());
         let version = self.txn.row_version()?;

@@ -119,10 +119,12 @@ impl Shape {
 
     /// Columns of the [`Condition::Equals`].
     pub fn compared_columns(&self) -> impl Iterator<Item = u16> + '_ {
-        self.conditions.iter().filter_map(|condition| match condition {
-            Condition::Equals(position) => Some(*position),
-            Condition::Version => None,
-        })
+        self.conditions
+            .iter()
+            .filter_map(|condition| match condition {
+                Condition::Equals(position) => Some(*position),
+                Condition::Version => None,
+            })
     }
 
     /// Appends the shape.

@@ -253,9 +253,13 @@ impl Table {
         let (id, version) = (reader.u64()?, reader.u32()?);
         let (database, name) = (reader.text()?.to_owned(), reader.text()?.to_owned());
         let columns = reader.u16()?;
-        let columns = (0..columns).map(|_| Column::read(&mut reader)).collect::<Option<_>>()?;
+        let columns = (0..columns)
+            .map(|_| Column::read(&mut reader))
+            .collect::<Option<_>>()?;
         let indexes = reader.u16()?;
-        let indexes = (0..indexes).map(|_| Index::read(&mut reader)).collect::<Option<_>>()?;
+        let indexes = (0..indexes)
+            .map(|_| Index::read(&mut reader))
+            .collect::<Option<_>>()?;
         Some(Table {
             id,
             version,
@@ -277,7 +281,11 @@ impl Table {
         // Without hidden columns, positions are indexes.
         let near = self.columns.get(usize::from(position));
         near.filter(|column| column.position == position)
-            .or_else(|| self.columns.iter().find(|column| column.position == position))
+            .or_else(|| {
+                self.columns
+                    .iter()
+                    .find(|column| column.position == position)
+            })
     }
 
     /// The index of this name, compared without regard to case.

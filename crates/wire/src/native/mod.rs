@@ -1,4 +1,4 @@
-//! The native protocol (docs/formats.md, "The native protocol"): rows in batches, without SQL text.
+//! The native protocol (docs/formats.md, "Native protocol"): rows in batches, without SQL text.
 //!
 //! * [`frame`]: the preamble of a connection, and frames.
 //! * [`value`]: typed values of columns.
@@ -23,7 +23,7 @@ pub mod value;
 pub use reader::{Malformed, Reader, put_bytes, put_varint};
 
 /// Newest version of the protocol.
-pub const NATIVE_PROTOCOL_VERSION: u8 = 1;
+pub const NATIVE_FORMAT_VERSION: u8 = 1;
 
 /// Plugin of the answer in the login request.
 pub const LOGIN_PLUGIN: &str = "caching_sha2_password";

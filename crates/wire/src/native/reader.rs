@@ -144,7 +144,10 @@ mod tests {
     #[test]
     fn a_byte_string_longer_than_its_message_is_refused() {
         assert_eq!(Reader::new(&[3, b'a', b'b']).bytes(), None);
-        assert_eq!(Reader::new(&[0xff, 0xff, 0xff, 0xff, 0xf, b'a']).bytes(), None);
+        assert_eq!(
+            Reader::new(&[0xff, 0xff, 0xff, 0xff, 0xf, b'a']).bytes(),
+            None
+        );
         assert_eq!(Reader::new(&[2, b'a', b'b']).bytes(), Some(&b"ab"[..]));
     }
 }

@@ -235,7 +235,14 @@ pub fn get_row<'a>(
     let bitmap = reader.take(encodings.len().div_ceil(8))?;
     for (n, encoding) in encodings.enumerate() {
         let is_null = bitmap.get(n / 8).is_some_and(|b| b & (1 << (n % 8)) != 0);
-        each(n, if is_null { ValueRef::Null } else { get(reader, encoding)? });
+        each(
+            n,
+            if is_null {
+                ValueRef::Null
+            } else {
+                get(reader, encoding)?
+            },
+        );
     }
     Some(())
 }
@@ -260,11 +267,17 @@ mod tests {
             (Encoding::Float32, ValueRef::Double(1.5)),
             (Encoding::Float64, ValueRef::Double(0.1)),
             (Encoding::Decimal, ValueRef::Bytes(b"12.50")),
-            (Encoding::Bytes, ValueRef::Bytes("dauphin \u{1f42c}".as_bytes())),
+            (
+                Encoding::Bytes,
+                ValueRef::Bytes("dauphin \u{1f42c}".as_bytes()),
+            ),
             (Encoding::Bytes, ValueRef::Null),
             (Encoding::Date, ValueRef::Date(date)),
             (Encoding::DateTime, ValueRef::DateTime(at)),
-            (Encoding::Time, ValueRef::Time(Time::from_micros(-1_000_001).unwrap())),
+            (
+                Encoding::Time,
+                ValueRef::Time(Time::from_micros(-1_000_001).unwrap()),
+            ),
         ];
         let mut out = Vec::new();
         put_row(&mut out, cases.len(), cases.into_iter()).unwrap();
