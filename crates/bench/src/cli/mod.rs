@@ -6,8 +6,8 @@ use crate::budgets;
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, contention, dump, fk, fulltext, inserts, kv_runs, memcached_runs, mget,
-    native, programs, sysbench, tpch,
+    Bench, analytics, asynchronous, contention, dump, fk, fulltext, inserts, kv_runs,
+    memcached_runs, mget, native, programs, sysbench, tpch,
 };
 use crate::machine::Machine;
 use crate::noop;
@@ -43,6 +43,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     (
         "mget",
         "Latency over the number of keys of a request: multi-get and IN list",
+    ),
+    (
+        "async",
+        "Native batches of rows, several in flight, beside multi-get, IN list and multi-row INSERT",
     ),
     (
         "memcached",
@@ -337,6 +341,7 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         "kv" => kv_runs::kv(bench, name, &[1, 2, 4, 8, 16], &all),
         "first" => kv_runs::kv(bench, name, &[1, 8, 64], &[Select, Update, Insert]),
         "mget" => mget::mget(bench),
+        "async" => asynchronous::asynchronous(bench),
         "memcached" => {
             let options = bench.options.memcached.clone();
             memcached_runs::memcached(bench, &options)
@@ -361,6 +366,7 @@ fn run_all(bench: &mut Bench, run_one: &RunOne<'_>) -> Result<()> {
     let mut names = vec![
         "kv",
         "mget",
+        "async",
         "memcached",
         "fk",
         "autoinc",
@@ -399,6 +405,7 @@ fn run_each(bench: &mut Bench, names: &[&str], run_one: &RunOne<'_>) -> Result<(
                 kv_runs::kv(bench, name, &[8, 64], &[Select, Update, Insert])
             }
             "connections" if bench.options.is_quick => kv_runs::connections(bench, &[8, 64]),
+            "async" if bench.targets.iter().all(|target| target.native_port == 0) => continue,
             _ => run_one(bench, name),
         };
         if let Err(error) = done {

@@ -206,6 +206,7 @@ pub(super) fn common(command: Command) -> Command {
 /// something else than was asked for.
 const UNUSED: &[(&str, &[&str])] = &[
     ("mget", &["ops", "shape"]),
+    ("async", &["ops", "shape"]),
     ("fk", &["ops", "rows"]),
     ("autoinc", &["ops", "rows"]),
     ("blob", &["ops"]),
