@@ -100,7 +100,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "all",
-        "All of these; memcached, sysbench, contention, programs, analytics, fulltext and tpch not with --quick",
+        "All of these; async, memcached, sysbench, contention, programs, analytics, fulltext and tpch not with --quick",
     ),
 ];
 
@@ -323,6 +323,7 @@ type RunOne<'a> = dyn Fn(&mut Bench, &str) -> Result<()> + 'a;
 
 /// Experiments that `bench all --quick` does without.
 const LEFT_OUT_OF_QUICK: &[&str] = &[
+    "async",
     "memcached",
     "sysbench",
     "contention",
