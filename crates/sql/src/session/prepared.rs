@@ -431,10 +431,8 @@ impl SqlSession {
             Err(error) if error.code == NOT_A_PLAN => {
                 let arena = Bump::new();
                 let parsed = self.parse_prepared(&arena, text, prepared.places.as_deref())?;
-                self.cx
-                    .planning
-                    .binds_variables
-                    .set(prepared.places.is_some());
+                let is_program = prepared.places.is_some();
+                self.cx.planning.binds_variables.set(is_program);
                 let done = self.statement(&parsed.statement, text, values, types, sink);
                 self.cx.planning.binds_variables.set(false);
                 done
