@@ -32,6 +32,7 @@ pub mod overflow;
 pub mod partition;
 pub mod prepared;
 pub mod progress;
+pub mod reap;
 pub mod routing;
 pub mod row;
 pub mod sample;
@@ -39,6 +40,7 @@ pub mod show;
 pub mod table;
 pub mod text_index;
 pub mod triggers;
+pub mod ttl;
 pub mod txn;
 pub mod version;
 

@@ -183,7 +183,8 @@ impl SqlServer {
         // Before tables are used.
         let branches = Branches::restore(&db)?;
         globals.set_persisted(&persisted::load(&db)?);
-        Settings::new(&globals)?;
+        let settings = Settings::new(&globals)?;
+        db.set_expiry_zone(settings.time_zone);
         let memory = config.memory;
         memory.set_limit(globals.int("global_connection_memory_limit"));
         db.set_compiler(Arc::new(ExpressionCompiler::default()));
@@ -404,6 +405,24 @@ impl SqlServer {
                 help: "Rows changed by ON UPDATE CASCADE and SET NULL.",
                 counter: true,
                 value: self.db.fk_counters().updated(),
+            },
+            Stat {
+                name: "ttl_deleted_rows_total",
+                help: "Expired rows of tables with TTL deleted.",
+                counter: true,
+                value: self.db.ttl_counters().deleted(),
+            },
+            Stat {
+                name: "ttl_kept_rows_total",
+                help: "Expired rows that a pass left because they are referenced or locked.",
+                counter: true,
+                value: self.db.ttl_counters().kept(),
+            },
+            Stat {
+                name: "ttl_passes_total",
+                help: "Passes over tables with TTL.",
+                counter: true,
+                value: self.db.ttl_counters().passes(),
             },
             Stat {
                 name: "sql_sessions",

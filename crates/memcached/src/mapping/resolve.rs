@@ -13,6 +13,7 @@ use porpoise_access::is_system_table;
 use porpoise_access::ndbmemcache::DATABASE;
 use porpoise_access::ndbmemcache::schema::DEFAULT_TABLE;
 use porpoise_rows::catalog::{Catalog, Column, Index, IndexKind, IndexState, Table, TableId};
+use porpoise_rows::ttl::ExpiryZone;
 use porpoise_types::Kind;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -246,6 +247,7 @@ fn container(
         increment,
         cas,
         expiry,
+        expiry_zone: ExpiryZone::default(),
         write_set: write_set(table, chunked_values.as_ref()),
         chunked_values,
         column_without_value: column_without_default(table, &columns.used),

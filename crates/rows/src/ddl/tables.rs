@@ -9,6 +9,7 @@ use crate::db::Db;
 use crate::definition::{IndexKind, TableDef, TableId};
 use crate::error::Result;
 use crate::table::Table;
+use crate::ttl;
 use porpoise_kv::{CommitPosition, CounterId, SpaceId};
 use std::sync::Arc;
 
@@ -288,6 +289,7 @@ pub(super) fn draft_table(
         checks::add(catalog, &mut table, check)?;
     }
     checks::validate(&table)?;
+    ttl::validate(&table)?;
     indexes::sort(&mut table.indexes, &table.columns);
     partition::check(&table)?;
     check_waiting_children(catalog, &table)?;

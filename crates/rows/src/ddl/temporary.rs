@@ -10,6 +10,7 @@ use crate::db::Db;
 use crate::definition::{IndexKind, TableId};
 use crate::error::Result;
 use crate::table::Table;
+use crate::ttl;
 use std::sync::Arc;
 
 impl Db {
@@ -33,6 +34,9 @@ impl Db {
         }
         if spec.placement.partitioning.is_some() {
             return Err(errors::temporary_partitions());
+        }
+        if spec.options.ttl.is_some() {
+            return Err(ttl::not_for_temporary());
         }
         let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
         // Names of its CHECK constraints cannot collide with those of other tables.

@@ -14,6 +14,7 @@ use crate::definition::{IndexKind, LayoutDef, TableDef, TableId};
 use crate::expressions::Compiled;
 use crate::histogram::Histogram;
 use crate::text_index::TextIndex;
+use crate::ttl::ExpiryRule;
 use layout::Layout;
 use router::Router;
 use std::ops::Deref;
@@ -53,6 +54,8 @@ pub(crate) struct Derived {
     pub(crate) router: Option<Router>,
     /// Whether writes of rows evaluate expressions.
     pub(crate) expressions: bool,
+    /// The rule by which rows expire.
+    pub(crate) expiry_rule: Option<ExpiryRule>,
     /// The compiled expressions, set at first use.
     pub(crate) compiled: OnceLock<Compiled>,
 }
@@ -77,6 +80,7 @@ impl Derived {
             older: layouts,
             expressions: table.evaluates_expressions(),
             compiled: OnceLock::new(),
+            expiry_rule: ExpiryRule::of(table),
             router: table.partitioning.as_ref().map(|by| Router::new(table, by)),
             unique_indexes: (0..table.indexes.len())
                 .filter(|i| {

@@ -23,6 +23,7 @@
 //! locks child before parent, whereas a parent's delete locks parent before child: a deadlock.
 
 use super::Statement;
+use super::expired::parents_expire;
 use super::expressions::{Refused, refusal};
 use super::gather::{
     Constraint, NO_KEY, Plan, check_keys, check_not_null, constraints, gather_own, taken_keys,
@@ -109,6 +110,10 @@ impl Statement<'_> {
         self.keys.reserve(rows.len() * new.plan.stride);
         let (mut unfit, usable) = new.gather(rows, refused, &mut self.keys);
         self.lock_keys()?;
+        if parents_expire(&constraints) {
+            let parents = new.plan.all_parents();
+            self.hide_expired_parents(&constraints, &parents)?;
+        }
         if mode == InsertMode::Replace {
             self.lock_replaced(table, &new.plan, rows.get(..usable).unwrap_or(rows))?;
         }
@@ -260,6 +265,9 @@ impl Statement<'_> {
             }
             plan.stride = plan.ids.len();
             self.lock_keys()?;
+            if parents_expire(&constraints) {
+                self.hide_expired_parents(&constraints, &plan.all_parents())?;
+            }
             check_keys(table, row, &plan, 0, &constraints, &self.keys)?;
         }
         self.write_new(table, &plan, 0, row)?;

@@ -131,3 +131,8 @@ fn the_five_minutes_of_the_readme_are_as_written() {
 fn the_first_steps_of_the_guide_are_as_written() {
     walk("docs/guide/first-steps.md");
 }
+
+#[test]
+fn rows_expire_as_in_the_guide() {
+    walk("docs/guide/expiry.md");
+}

@@ -314,6 +314,21 @@ impl<'a> Parser<'a> {
                 self.advance();
                 TableOption::Colocate(self.table_name()?)
             }
+            _ if self.is_word("TTL") => {
+                self.advance();
+                self.opt_eq();
+                self.ttl()?
+            }
+            _ if self.is_word("TTL_ENABLE") => {
+                self.advance();
+                self.opt_eq();
+                TableOption::TtlEnable(self.string()?)
+            }
+            _ if self.is_word("TTL_JOB_INTERVAL") => {
+                self.advance();
+                self.opt_eq();
+                TableOption::TtlJobInterval(self.string()?)
+            }
             _ if is_other_option(keyword) => {
                 self.advance();
                 self.opt_eq();
@@ -322,6 +337,16 @@ impl<'a> Parser<'a> {
             _ => return Ok(None),
         };
         Ok(Some(option))
+    }
+
+    /// `column + INTERVAL n unit` of TTL.
+    fn ttl(&mut self) -> PResult<TableOption<'a>> {
+        let column = self.ident()?;
+        self.expect(K::Plus)?;
+        self.expect_kw(Kw::INTERVAL)?;
+        let amount = self.uint()?;
+        let unit = self.interval_unit()?;
+        Ok(TableOption::Ttl(column, amount, unit))
     }
 
     /// `[DEFAULT] CHARACTER SET [=] x`, `[DEFAULT] COLLATE [=] x`
