@@ -18,6 +18,10 @@ pub enum CliCommand {
     Serve(Box<Config>),
     /// Check the store in this data directory.
     Check(PathBuf),
+    /// Print the files of the store in this data directory.
+    Dump(PathBuf),
+    /// Copy what is readable from a data directory into a new one, or into a file.
+    Salvage(PathBuf, PathBuf),
     /// Make, list or verify backups.
     Backup(Box<BackupOptions>),
     /// Build a data directory from a backup.
@@ -83,6 +87,31 @@ fn check_command() -> Command {
                 .default_value("porpoise-data")
                 .value_parser(clap::value_parser!(PathBuf)),
         )
+        .arg(
+            Arg::new("dump")
+                .long("dump")
+                .help(
+                    "Print the groups, records and blocks of the store's files instead of checking",
+                )
+                .action(ArgAction::SetTrue),
+        )
+}
+
+fn salvage_command() -> Command {
+    let path = |name: &'static str, value: &'static str, help: &'static str| {
+        let arg = Arg::new(name).long(name).value_name(value).help(help);
+        arg.required(true)
+            .value_parser(clap::value_parser!(PathBuf))
+    };
+    Command::new("salvage")
+        .about("Copies every readable row out of a damaged data directory, and lists what is lost")
+        .after_help(
+            "Nothing is written to the source. The rows are held in memory while they are copied. Foreign \
+             keys are not checked: run `porpoise check` on the result. Exit status 0: nothing is known to \
+             be lost; 1: losses are listed, a line each; 2: nothing was done.",
+        )
+        .arg(path("from", "DIR", "Data directory of a stopped server"))
+        .arg(path("into", "NEW", "New data directory, or a new file whose name ends in .sql"))
 }
 
 fn import_command() -> Command {
@@ -299,6 +328,7 @@ fn command() -> Command {
         .subcommand(mc_command())
         .subcommand(demo_command())
         .subcommand(check_command())
+        .subcommand(salvage_command())
         .subcommand(backup_command())
         .subcommand(restore_command())
         .subcommand(import_command())
@@ -326,7 +356,17 @@ pub fn parse(
         Some(("serve", given)) => given,
         Some(("check", given)) => {
             let dir = given.get_one::<PathBuf>("data-dir").cloned();
-            return Ok(CliCommand::Check(dir.unwrap_or_default()));
+            let dir = dir.unwrap_or_default();
+            let is_dump = given.get_flag("dump");
+            return Ok(if is_dump {
+                CliCommand::Dump(dir)
+            } else {
+                CliCommand::Check(dir)
+            });
+        }
+        Some(("salvage", given)) => {
+            let path = |name| given.get_one::<PathBuf>(name).cloned().unwrap_or_default();
+            return Ok(CliCommand::Salvage(path("from"), path("into")));
         }
         Some(("import", given)) => {
             let options = import_options(given, variable)?;

@@ -9,6 +9,7 @@ use crate::cli::{self, CliCommand};
 use crate::config::{Config, StartError};
 use crate::demo;
 use crate::import;
+use crate::salvage;
 use crate::serve;
 use porpoise_base::disk::Disk;
 use porpoise_base::threads::{self, Role};
@@ -55,6 +56,8 @@ fn run(
         CliCommand::Mc(options) => Ok(porpoise_shell::mc::run(&options)),
         CliCommand::Demo(options) => demo::run(&options),
         CliCommand::Check(data_dir) => check::run(&data_dir).map(done),
+        CliCommand::Dump(data_dir) => check::dump(&data_dir).map(done),
+        CliCommand::Salvage(from, into) => salvage::run(&from, &into).map(done),
         CliCommand::Backup(options) => command::run_backup(&options).map(done),
         CliCommand::Restore(options) => command::run_restore(&options).map(done),
         CliCommand::Import(options) => import::run(&options).map(done),

@@ -5,7 +5,7 @@
 //!   [`engine`]: opens the storage engine, the only module that names one.
 //! * [`summary`], [`service_manager`]: what `serve` tells people and systemd once it is ready.
 //! * [`demo`]: `porpoise demo`, a server in memory with example data.
-//! * [`import`]: loads dumps of MySQL Shell.
+//! * [`import`]: loads dumps of MySQL Shell. [`check`], [`salvage`]: verify and rescue a data directory.
 //! * [`net`]: connections, worker groups, deferred replies; independent of protocols.
 //! * [`mysql`]: the MySQL listener.
 //! * [`memcached`]: the memcached listener.
@@ -32,6 +32,7 @@ pub mod metrics;
 pub mod mysql;
 pub mod net;
 pub mod rows;
+pub mod salvage;
 pub mod serve;
 pub mod service_manager;
 pub mod services;

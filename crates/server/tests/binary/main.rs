@@ -12,3 +12,4 @@ mod missing_files;
 mod process;
 mod refusals;
 mod running;
+mod salvage;
