@@ -29,6 +29,7 @@ use crate::log::format::{
 use crate::log::{LogGroup, head, io_error, segment_name, segment_number};
 use crate::manifest::Manifest;
 use crate::rebuild::StoreBuilder;
+use crate::recovery::{check_files, check_log_end};
 use porpoise_base::disk::Disk;
 use porpoise_kv::{Result, SpaceId, SpaceSpec};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -181,20 +182,29 @@ fn segment_header(name: &str, bytes: &[u8], visit: &mut Visit<'_>) -> Option<Seg
     })
 }
 
-/// Visits the groups of a segment, with their records. Returns the number of the last one.
+/// The end of the log so far.
+#[derive(Clone, Copy, Default)]
+struct LogEnd {
+    /// Number of the last group.
+    group: u64,
+    /// Position after the last record.
+    position: u64,
+}
+
+/// Visits the groups of a segment, with their records. Returns where the log ends with it.
 fn walk_segment(
     disk: &dyn Disk,
     dir: &Path,
     number: u64,
-    mut last: u64,
+    mut end: LogEnd,
     is_last: bool,
     visit: &mut Visit<'_>,
-) -> u64 {
+) -> LogEnd {
     let name = segment_name(number);
     visit(Found::File(&name));
     let bytes = read_file(disk, &dir.join(&name), visit);
     let Some(header) = segment_header(&name, &bytes, visit) else {
-        return last;
+        return end;
     };
     visit(Found::Segment(header));
     let (mut at, mut bad) = (SEGMENT_HEADER, None);
@@ -209,12 +219,13 @@ fn walk_segment(
             let text = format!("{name}: bytes {start} to {at} are no readable group of the log");
             visit(Found::Damage(text));
         }
-        if last > 0 && group.number > last + 1 {
-            let (from, to) = (last + 1, group.number - 1);
+        if end.group > 0 && group.number > end.group + 1 {
+            let (from, to) = (end.group + 1, group.number - 1);
             let text = format!("{name}: groups {from} to {to} of the log are missing");
             visit(Found::Damage(text));
         }
-        last = last.max(group.number);
+        end.group = end.group.max(group.number);
+        end.position = end.position.max(group.start + group.body.len() as u64);
         visit(Found::Group(at, &group));
         let mut records = Reader(group.body);
         while !records.is_empty() {
@@ -239,7 +250,7 @@ fn walk_segment(
         let text = format!("{name}: bytes from {start} on are no readable group of the log{why}");
         visit(Found::Damage(text));
     }
-    last
+    end
 }
 
 /// Visits all files of a store: checkpoints first, then the log. Returns the manifest, if it is
@@ -253,7 +264,15 @@ fn walk(disk: &dyn Disk, dir: &Path, visit: &mut Visit<'_>) -> Result<Option<Man
             None
         }
     };
-    if let Err(error) = head::load(disk, dir) {
+    let head = match head::load(disk, dir) {
+        Ok(head) => head,
+        Err(error) => {
+            visit(Found::Damage(error.to_string()));
+            None
+        }
+    };
+    let is_complete = check_files(disk, dir, &names, manifest.as_ref(), head.as_ref());
+    if let Err(error) = is_complete {
         visit(Found::Damage(error.to_string()));
     }
     match &manifest {
@@ -277,7 +296,7 @@ fn walk(disk: &dyn Disk, dir: &Path, visit: &mut Visit<'_>) -> Result<Option<Man
     }
     let segments = names.iter().filter_map(|name| segment_number(name));
     let segments: BTreeSet<u64> = segments.collect();
-    let (mut before, mut last) = (None, 0);
+    let (mut before, mut end) = (None, LogEnd::default());
     for number in &segments {
         if let Some(missing) = before.filter(|before| before + 1 < *number) {
             let (from, to) = (segment_name(missing + 1), segment_name(number - 1));
@@ -286,8 +305,12 @@ fn walk(disk: &dyn Disk, dir: &Path, visit: &mut Visit<'_>) -> Result<Option<Man
             )));
         }
         let is_last = segments.last() == Some(number);
-        last = walk_segment(disk, dir, *number, last, is_last, visit);
+        end = walk_segment(disk, dir, *number, end, is_last, visit);
         before = Some(*number);
+    }
+    let last = before.unwrap_or(1);
+    if let Err(error) = check_log_end(dir, head.as_ref(), last, end.position) {
+        visit(Found::Damage(error.to_string()));
     }
     Ok(manifest)
 }

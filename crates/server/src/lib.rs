@@ -4,6 +4,7 @@
 //! * [`serve`]: starts and stops the server; [`services`]: the components behind the listeners;
 //!   [`engine`]: opens the storage engine, the only module that names one.
 //! * [`summary`], [`service_manager`]: what `serve` tells people and systemd once it is ready.
+//! * [`reload`]: SIGHUP.
 //! * [`demo`]: `porpoise demo`, a server in memory with example data.
 //! * [`import`]: loads dumps of MySQL Shell. [`check`], [`salvage`]: verify and rescue a data directory.
 //! * [`net`]: connections, worker groups, deferred replies; independent of protocols.
@@ -31,6 +32,7 @@ pub mod memcached;
 pub mod metrics;
 pub mod mysql;
 pub mod net;
+pub mod reload;
 pub mod rows;
 pub mod salvage;
 pub mod serve;

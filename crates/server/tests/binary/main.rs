@@ -7,6 +7,7 @@
 )]
 
 mod check;
+mod config;
 mod import;
 mod missing_files;
 mod process;

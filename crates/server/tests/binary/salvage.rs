@@ -159,8 +159,17 @@ fn an_intact_store_is_copied_whole() {
     assert_eq!(rows(&sql), intact());
     // The dump loads.
     let other = Porpoise::builder().start();
-    let done = other.sql(&sql);
-    assert!(done.is_ok, "{}", done.stderr);
+    let shell = Command::new(env!("CARGO_BIN_EXE_porpoise"))
+        .arg("sql")
+        .env("PORPOISE_SQL_PORT", other.mysql_addr.port().to_string())
+        .stdin(std::fs::File::open(&dump).unwrap())
+        .output()
+        .unwrap();
+    assert!(
+        shell.status.success(),
+        "{}",
+        String::from_utf8_lossy(&shell.stderr)
+    );
     let count = other.sql("SELECT COUNT(*) FROM d.t WHERE len > 0; SELECT COUNT(*) FROM d.v");
     assert_eq!(count.stdout, "399\n399\n");
     // What exists is not overwritten, and a store that is used is not read.
@@ -215,7 +224,7 @@ fn damaged_stores_yield_what_is_intact_and_list_the_rest() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = prepare(scratch.path());
     let (mut whole, mut partial, mut most) = (0, 0, 0);
-    for seed in 0..60 {
+    for seed in 0..24 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let bad = scratch.path().join(format!("bad-{seed}"));
         copy(&dir, &bad);
@@ -250,7 +259,7 @@ fn damaged_stores_yield_what_is_intact_and_list_the_rest() {
         std::fs::remove_dir_all(&bad).unwrap();
         std::fs::remove_file(&into).unwrap();
     }
-    assert!(whole > 0 && partial > 5, "{whole} whole, {partial} partial");
+    assert!(whole > 0 && partial > 3, "{whole} whole, {partial} partial");
     assert!(most > ROWS / 2, "{most}");
 }
 
