@@ -21,6 +21,7 @@ pub mod ddl;
 pub mod definition;
 pub mod entry_reader;
 pub mod error;
+mod expiry;
 pub mod expressions;
 pub(crate) mod fk;
 pub mod histogram;

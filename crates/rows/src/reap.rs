@@ -27,6 +27,9 @@ const BATCH: usize = 100;
 /// Longest wait for a row lock.
 const LOCK_WAIT: Duration = Duration::from_millis(50);
 
+/// An encoded primary key.
+type PrimaryKey = Vec<u8>;
+
 /// A test of rows.
 pub type RowTest<'t> = dyn Fn(&RowRef<'_>) -> bool + 't;
 /// Deletes locked rows within a transaction. Returns their number.
@@ -89,7 +92,7 @@ impl Reap<'_> {
     }
 
     /// The keys of expired rows among the next rows, and where to go on.
-    fn find(&self, start: Vec<u8>) -> Result<(Vec<Vec<u8>>, Option<Vec<u8>>)> {
+    fn find(&self, start: Vec<u8>) -> Result<(Vec<PrimaryKey>, Option<PrimaryKey>)> {
         let spec = ScanSpec {
             index: 0,
             ranges: vec![KeyRange { start, end: None }],

@@ -15,12 +15,7 @@
 //!
 //! Rejected: an index on the column, which every write would have to maintain.
 
-use crate::db::Db;
-use crate::definition::{Column, TableDef};
 use crate::error::{Error, Result};
-use crate::row::RowRef;
-use crate::show::literal;
-use crate::table::Table;
 use arc_swap::ArcSwap;
 use porpoise_types::temporal::Interval;
 use porpoise_types::{DateTime, Kind, TimeZone, ValueRef};
@@ -173,12 +168,12 @@ impl Ttl {
     /// The clauses, in comments that other servers skip, as TiDB prints them.
     pub fn clauses(&self) -> String {
         format!(
-            " /*T![ttl] TTL=`{}` + INTERVAL {} {} */ /*T![ttl] TTL_ENABLE='{}' */ /*T![ttl] TTL_JOB_INTERVAL={} */",
+            " /*T![ttl] TTL=`{}` + INTERVAL {} {} */ /*T![ttl] TTL_ENABLE='{}' */ /*T![ttl] TTL_JOB_INTERVAL='{}' */",
             self.column.replace('`', "``"),
             self.lifetime.amount,
             self.lifetime.unit.keyword(),
             if self.enabled { "ON" } else { "OFF" },
-            literal(&self.job_interval),
+            self.job_interval,
         )
     }
 }
@@ -233,53 +228,6 @@ impl TtlChange {
     }
 }
 
-fn is_supported(column: &Column) -> bool {
-    let ty = &column.ty;
-    let is_time = matches!(ty.kind, Kind::Date | Kind::DateTime | Kind::Timestamp);
-    (is_time || ty.is_integer()) && !column.is_hidden()
-}
-
-/// Checks the time to live of a definition.
-///
-/// # Errors
-/// 1054 if the column does not exist, 8148 for a type that is no time.
-pub(crate) fn validate(table: &TableDef) -> Result<()> {
-    let Some(ttl) = &table.options.ttl else {
-        return Ok(());
-    };
-    let position = table.column(&ttl.column);
-    let column = position.and_then(|at| table.columns.get(at));
-    match column {
-        None => {
-            let text = format!("Unknown column '{}' in 'TTL config'", ttl.column);
-            Err(Error::refused(1054, "42S22", text))
-        }
-        Some(column) if !is_supported(column) => {
-            let text = format!(
-                "Field '{}' is of a not supported type for TTL config, expect DATETIME, DATE, TIMESTAMP or an integer",
-                column.name
-            );
-            Err(Error::refused(8148, "HY000", text))
-        }
-        Some(_) => Ok(()),
-    }
-}
-
-/// Error 8149 if a column to be dropped is the one that TTL reads.
-pub(crate) fn check_droppable(table: &TableDef, column: &str) -> Result<()> {
-    let ttl = table.options.ttl.as_ref();
-    if ttl.is_some_and(|ttl| ttl.column.eq_ignore_ascii_case(column)) {
-        let text = format!("Cannot drop column '{column}': needed by TTL config");
-        return Err(Error::refused(8149, "HY000", text));
-    }
-    Ok(())
-}
-
-/// Error 8151: a temporary table cannot have a time to live.
-pub fn not_for_temporary() -> Error {
-    Error::refused(8151, "HY000", "Set TTL for temporary table is not allowed")
-}
-
 /// The time at which expiry is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpiryTime {
@@ -303,7 +251,7 @@ impl ExpiryTime {
 /// The time zone in which DATETIME and DATE columns of TTL are compared, shared by all who evaluate
 /// expiry.
 #[derive(Clone, Debug)]
-pub struct ExpiryZone(Arc<ArcSwap<TimeZone>>);
+pub struct ExpiryZone(pub(crate) Arc<ArcSwap<TimeZone>>);
 
 impl Default for ExpiryZone {
     fn default() -> ExpiryZone {
@@ -327,33 +275,6 @@ pub struct ExpiryRule {
     pub kind: Kind,
     /// The interval.
     pub lifetime: Lifetime,
-}
-
-impl ExpiryRule {
-    /// The rule of a definition; `None` if its rows do not expire.
-    pub(crate) fn of(table: &TableDef) -> Option<ExpiryRule> {
-        let ttl = table.options.ttl.as_ref().filter(|ttl| ttl.enabled)?;
-        let column = table.column(&ttl.column)?;
-        Some(ExpiryRule {
-            column,
-            kind: table.columns.get(column)?.ty.kind,
-            lifetime: ttl.lifetime,
-        })
-    }
-
-    /// Whether a row has expired.
-    #[inline]
-    pub fn is_expired(&self, row: &RowRef<'_>, now: &ExpiryTime) -> bool {
-        self.lifetime.is_over(row.get(self.column), self.kind, now)
-    }
-}
-
-impl Table {
-    /// The rule by which rows expire (TTL); `None` if they do not.
-    #[inline]
-    pub fn expiry_rule(&self) -> Option<&ExpiryRule> {
-        self.derived().expiry_rule.as_ref()
-    }
 }
 
 /// Counters of expired rows over all tables with TTL.
@@ -389,34 +310,6 @@ impl TtlCounters {
         self.passes.fetch_add(1, Ordering::Relaxed);
         self.add_deleted(deleted);
         self.kept.fetch_add(kept, Ordering::Relaxed);
-    }
-}
-
-impl Db {
-    /// Counters of expired rows.
-    pub fn ttl_counters(&self) -> &TtlCounters {
-        &self.ttl_counters
-    }
-
-    /// Sets the time zone in which DATETIME and DATE columns of TTL are compared.
-    pub fn set_expiry_zone(&self, zone: TimeZone) {
-        self.expiry_zone.0.store(Arc::new(zone));
-    }
-
-    /// The time zone in which DATETIME and DATE columns of TTL are compared.
-    pub fn expiry_zone(&self) -> &ExpiryZone {
-        &self.expiry_zone
-    }
-
-    /// The present time, for expiry.
-    pub fn expiry_time(&self) -> ExpiryTime {
-        self.expiry_zone.at(self.clock().unix_micros())
-    }
-
-    /// Whether rows of some table expire.
-    #[inline]
-    pub fn has_ttl(&self) -> bool {
-        self.has_ttl.load(Ordering::Relaxed)
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::config::report::RELOADABLE;
 use crate::config::{Config, StartError};
 use crate::net::NetMonitor;
+use crate::services::MIN_STATEMENT_MEMORY;
 use crate::tls::Certificates;
 use parking_lot::Mutex;
 use porpoise_base::memory::MemoryBudget;
@@ -21,6 +22,8 @@ pub struct Reloader {
     pub config: Mutex<Config>,
     /// The certificates of the listeners.
     pub certificates: Arc<Certificates>,
+    /// The number of connections that the limit of open files permits for a configuration.
+    pub fit_open_files: fn(&Config) -> Result<usize, StartError>,
     /// The limits of connections.
     pub net: NetMonitor,
     /// The memory of statements.
@@ -47,6 +50,7 @@ impl Reloader {
             set(&new.log, false)
                 .map_err(|e| StartError::usage(format!("log = {:?}: {e}", new.log)))?;
         }
+        let max_connections = (self.fit_open_files)(&new)?;
         // Nothing fails from here on.
         self.certificates.replace(certificates);
         let changed = changes(&config, &new);
@@ -64,12 +68,11 @@ impl Reloader {
             let _ = set(&new.log, true);
         }
         if is_changed("max-connections") || is_changed("max-before-login") {
-            self.net
-                .set_limits(new.max_connections, new.max_before_login);
+            self.net.set_limits(max_connections, new.max_before_login);
         }
         if is_changed("statement-memory") {
-            self.memory
-                .set_limit(new.statement_memory.unwrap_or(u64::MAX));
+            let bytes = new.statement_memory.unwrap_or(u64::MAX);
+            self.memory.set_limit(bytes.max(MIN_STATEMENT_MEMORY));
         }
         *config = new;
         Ok(changed.len())

@@ -232,13 +232,7 @@ pub fn run(
         .provide_shutdown(|| sys::terminate(std::process::id()));
     service_manager::ready();
 
-    let reloader = Reloader {
-        config: Mutex::new(config.clone()),
-        certificates,
-        net: net.monitor(),
-        memory: services.memory.clone(),
-        log,
-    };
+    let reloader = reloader(config, certificates, &net, &services, log);
     signals
         .next_end(|| reloader.reload())
         .map_err(|e| failed("signals", e))?;
@@ -263,6 +257,24 @@ pub fn run(
     }
     drop(dir);
     closed.map_err(|e| StartError::failure(format!("the engine did not shut down cleanly: {e}")))
+}
+
+/// What SIGHUP changes.
+fn reloader(
+    config: &Config,
+    certificates: Arc<tls::Certificates>,
+    net: &Net,
+    services: &Services,
+    log: Option<SetLogFilter>,
+) -> Reloader {
+    Reloader {
+        config: Mutex::new(config.clone()),
+        certificates,
+        fit_open_files,
+        net: net.monitor(),
+        memory: services.memory.clone(),
+        log,
+    }
 }
 
 /// The listeners.

@@ -267,7 +267,7 @@ fn login_policy(sql: &SqlServer) -> (DelayPolicy, u16) {
 }
 
 /// Minimum of `statement-memory` in bytes.
-const MIN_STATEMENT_MEMORY: u64 = 64 << 20;
+pub const MIN_STATEMENT_MEMORY: u64 = 64 << 20;
 
 /// Path of the directory of temporary files.
 fn temp_path(config: &Config) -> PathBuf {

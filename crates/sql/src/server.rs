@@ -407,6 +407,27 @@ impl SqlServer {
                 value: self.db.fk_counters().updated(),
             },
             Stat {
+                name: "sql_sessions",
+                help: "Open SQL sessions.",
+                counter: false,
+                value: self.processes.count() as u64,
+            },
+            Stat {
+                name: "prepared_statements",
+                help: "Prepared statements of all sessions.",
+                counter: false,
+                value: self.prepared_statements(),
+            },
+        ]);
+        stats.extend(self.ttl_stats());
+        stats.extend(porpoise_sql_expr::memory::stats(&self.memory));
+        stats
+    }
+
+    /// Metrics of expired rows.
+    fn ttl_stats(&self) -> [Stat; 3] {
+        [
+            Stat {
                 name: "ttl_deleted_rows_total",
                 help: "Expired rows of tables with TTL deleted.",
                 counter: true,
@@ -424,21 +445,7 @@ impl SqlServer {
                 counter: true,
                 value: self.db.ttl_counters().passes(),
             },
-            Stat {
-                name: "sql_sessions",
-                help: "Open SQL sessions.",
-                counter: false,
-                value: self.processes.count() as u64,
-            },
-            Stat {
-                name: "prepared_statements",
-                help: "Prepared statements of all sessions.",
-                counter: false,
-                value: self.prepared_statements(),
-            },
-        ]);
-        stats.extend(porpoise_sql_expr::memory::stats(&self.memory));
-        stats
+        ]
     }
 
     /// Times of statements by class, for metrics.

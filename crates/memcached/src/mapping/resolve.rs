@@ -202,9 +202,8 @@ fn container(
             "table {database}.{table_name} is a system table and cannot be mapped"
         ));
     }
-    let table = catalog
-        .table(database, table_name)
-        .ok_or_else(|| format!("table {database}.{table_name} does not exist"))?;
+    let table = catalog.table(database, table_name);
+    let table = table.ok_or_else(|| format!("table {database}.{table_name} does not exist"))?;
     let mut columns = Columns {
         table,
         used: Vec::new(),

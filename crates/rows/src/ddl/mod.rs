@@ -41,6 +41,7 @@ mod tables;
 mod temporary;
 mod text_build;
 mod triggers;
+mod ttl;
 mod views;
 pub(crate) mod walk;
 

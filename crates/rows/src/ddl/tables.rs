@@ -2,14 +2,13 @@
 
 use super::{
     DdlCx, DdlOutcome, TableSpec, check_name, checks, columns, errors, foreign,
-    foreign_key_relatives, indexes, key_parts, partition, spaces,
+    foreign_key_relatives, indexes, key_parts, partition, spaces, ttl,
 };
 use crate::catalog::{Catalog, persist};
 use crate::db::Db;
 use crate::definition::{IndexKind, TableDef, TableId};
 use crate::error::Result;
 use crate::table::Table;
-use crate::ttl;
 use porpoise_kv::{CommitPosition, CounterId, SpaceId};
 use std::sync::Arc;
 

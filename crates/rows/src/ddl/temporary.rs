@@ -4,13 +4,12 @@
 //! table keeps its definition and shows it to no other session; access to rows needs only the
 //! definition. Spaces left by a crash are unreferenced and dropped at the next start.
 
-use super::{DdlCx, TableSpec, check_name, errors, tables};
+use super::{DdlCx, TableSpec, check_name, errors, tables, ttl};
 use crate::catalog::{Catalog, persist};
 use crate::db::Db;
 use crate::definition::{IndexKind, TableId};
 use crate::error::Result;
 use crate::table::Table;
-use crate::ttl;
 use std::sync::Arc;
 
 impl Db {

@@ -80,7 +80,7 @@ impl Derived {
             older: layouts,
             expressions: table.evaluates_expressions(),
             compiled: OnceLock::new(),
-            expiry_rule: ExpiryRule::of(table),
+            expiry_rule: expiry_rule(table),
             router: table.partitioning.as_ref().map(|by| Router::new(table, by)),
             unique_indexes: (0..table.indexes.len())
                 .filter(|i| {
@@ -120,6 +120,17 @@ impl Derived {
     }
 }
 
+/// The rule of a definition; `None` if its rows do not expire.
+fn expiry_rule(table: &TableDef) -> Option<ExpiryRule> {
+    let ttl = table.options.ttl.as_ref().filter(|ttl| ttl.enabled)?;
+    let column = table.column(&ttl.column)?;
+    Some(ExpiryRule {
+        column,
+        kind: table.columns.get(column)?.ty.kind,
+        lifetime: ttl.lifetime,
+    })
+}
+
 impl Deref for Table {
     type Target = TableDef;
 
@@ -154,6 +165,12 @@ impl Table {
     pub fn histogram(&self, column: usize) -> Option<&Histogram> {
         let (_, histogram) = self.histograms.iter().find(|(at, _)| *at == column)?;
         Some(histogram)
+    }
+
+    /// The rule by which rows expire (TTL); `None` if they do not.
+    #[inline]
+    pub fn expiry_rule(&self) -> Option<&ExpiryRule> {
+        self.derived.expiry_rule.as_ref()
     }
 
     /// The definition.

@@ -97,14 +97,14 @@ impl Txn {
     }
 }
 
+/// Position of an index, and keys in it.
+type IndexKeys = (usize, Vec<Vec<u8>>);
+
 /// The keys of rows in each unique index, the primary one included, without those with a NULL part.
-fn unique_keys<'r>(
-    table: &Table,
-    rows: impl Iterator<Item = &'r [Value]>,
-) -> Vec<(usize, Vec<Vec<u8>>)> {
+fn unique_keys<'r>(table: &Table, rows: impl Iterator<Item = &'r [Value]>) -> Vec<IndexKeys> {
     let primary = (!table.hidden_key).then_some(0);
     let unique = table.derived().unique_indexes.iter().copied();
-    let mut all: Vec<(usize, Vec<Vec<u8>>)> = primary
+    let mut all: Vec<IndexKeys> = primary
         .into_iter()
         .chain(unique)
         .map(|index| (index, Vec::new()))

@@ -138,11 +138,7 @@ impl Statement<'_> {
             }
         }
         self.lock_keys()?;
-        if parents_expire(&constraints) {
-            let parents = steps.iter().flat_map(RowAction::new_parents);
-            let parents: Vec<_> = parents.copied().collect();
-            self.hide_expired_parents(&constraints, &parents)?;
-        }
+        self.hide_new_parents(&constraints, &steps)?;
         self.read_changed_removals(table, changes)?;
         self.find_followed(table, changes, &referrers, &mut steps)?;
         let mut done = UpdateOutcome::default();
@@ -204,6 +200,20 @@ impl Statement<'_> {
         }
         self.lock_keys()?;
         Ok((Cow::Owned(now), step))
+    }
+
+    /// Marks expired parents that rows reference newly as absent.
+    fn hide_new_parents(
+        &mut self,
+        constraints: &[Constraint<'_>],
+        steps: &[RowAction],
+    ) -> Result<()> {
+        if !parents_expire(constraints) {
+            return Ok(());
+        }
+        let parents = steps.iter().flat_map(RowAction::new_parents);
+        let parents: Vec<_> = parents.copied().collect();
+        self.hide_expired_parents(constraints, &parents)
     }
 
     /// Checks and writes one row and its referential actions.

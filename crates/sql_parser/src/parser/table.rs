@@ -271,6 +271,9 @@ impl<'a> Parser<'a> {
         if let Some(option) = self.opt_charset_option()? {
             return Ok(Some(option));
         }
+        if let Some(option) = self.opt_ttl_option()? {
+            return Ok(Some(option));
+        }
         let keyword = self.token.keyword;
         let option = match keyword {
             Kw::ENGINE => {
@@ -314,27 +317,29 @@ impl<'a> Parser<'a> {
                 self.advance();
                 TableOption::Colocate(self.table_name()?)
             }
-            _ if self.is_word("TTL") => {
-                self.advance();
-                self.opt_eq();
-                self.ttl()?
-            }
-            _ if self.is_word("TTL_ENABLE") => {
-                self.advance();
-                self.opt_eq();
-                TableOption::TtlEnable(self.string()?)
-            }
-            _ if self.is_word("TTL_JOB_INTERVAL") => {
-                self.advance();
-                self.opt_eq();
-                TableOption::TtlJobInterval(self.string()?)
-            }
             _ if is_other_option(keyword) => {
                 self.advance();
                 self.opt_eq();
                 TableOption::Other(keyword.name(), self.option_value()?)
             }
             _ => return Ok(None),
+        };
+        Ok(Some(option))
+    }
+
+    /// TTL, TTL_ENABLE and TTL_JOB_INTERVAL.
+    fn opt_ttl_option(&mut self) -> PResult<Option<TableOption<'a>>> {
+        let option = if self.eat_word("TTL") {
+            self.opt_eq();
+            self.ttl()?
+        } else if self.eat_word("TTL_ENABLE") {
+            self.opt_eq();
+            TableOption::TtlEnable(self.string()?)
+        } else if self.eat_word("TTL_JOB_INTERVAL") {
+            self.opt_eq();
+            TableOption::TtlJobInterval(self.string()?)
+        } else {
+            return Ok(None);
         };
         Ok(Some(option))
     }

@@ -24,7 +24,7 @@ mod keys;
 
 use super::{
     AlterOp, DdlCx, DdlOutcome, check_name, checks, columns as specs, errors, indexes, partition,
-    rename, spaces,
+    rename, spaces, ttl,
 };
 use crate::catalog::Catalog;
 use crate::db::Db;
@@ -34,7 +34,6 @@ use crate::overflow;
 use crate::progress::Stage;
 use crate::row::RowRef;
 use crate::table::Table;
-use crate::ttl;
 use porpoise_kv::{CommitPosition, SpaceId};
 use porpoise_types::{CastCx, SqlMode, TimeZone};
 use std::sync::Arc;
