@@ -4,7 +4,7 @@
 //! * [`serve`]: starts and stops the server; [`services`]: the components behind the listeners;
 //!   [`engine`]: opens the storage engine, the only module that names one.
 //! * [`summary`], [`service_manager`]: what `serve` tells people and systemd once it is ready.
-//! * [`reload`]: SIGHUP.
+//! * [`reload`] reads the configuration again at SIGHUP.
 //! * [`demo`]: `porpoise demo`, a server in memory with example data.
 //! * [`import`]: loads dumps of MySQL Shell. [`check`], [`salvage`]: verify and rescue a data directory.
 //! * [`net`]: connections, worker groups, deferred replies; independent of protocols.
