@@ -31,6 +31,7 @@ pub mod import;
 pub mod memcached;
 pub mod metrics;
 pub mod mysql;
+pub mod native;
 pub mod net;
 pub mod reload;
 pub mod rows;
