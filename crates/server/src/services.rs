@@ -29,6 +29,7 @@ use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Rea
 use porpoise_rows::Db;
 use porpoise_sql::event_scheduler::EventScheduler;
 use porpoise_sql::session::TriggerSessions;
+use porpoise_sql::ttl_reaper::TtlReaper;
 use porpoise_sql::{SqlConfig, SqlServer};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -55,6 +56,8 @@ pub struct Services {
     /// Deletes expired rows until the server stops.
     reaper: Mutex<Option<Reaper>>,
     events: Mutex<Option<EventScheduler>>,
+    /// Deletes expired rows of tables with TTL until the server stops.
+    ttl_reaper: Mutex<Option<TtlReaper>>,
     /// Backups, if the engine can be backed up.
     backups: Option<Arc<Backups>>,
     /// Archives the log until the server stops.
@@ -105,8 +108,11 @@ impl Services {
         listeners.register_with_sql(&sql);
         let reaper = listeners.start_reaper(config)?;
         let report = Arc::new(|message: &str| tracing::warn!("{message}"));
+        let ttl_report = report.clone();
         let events = EventScheduler::start(sql.clone(), report)
             .map_err(|e| failed("the event scheduler cannot be started", &e))?;
+        let ttl_reaper = TtlReaper::start(db.clone(), ttl_report)
+            .map_err(|e| failed("no thread for expired rows", &e))?;
         let tls = TlsSettings {
             config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
             required: config.memcached_tls == TlsMode::Required,
@@ -125,6 +131,7 @@ impl Services {
             more_memcached: listeners.more.into_iter().map(protocol).collect(),
             reaper: Mutex::new(reaper),
             events: Mutex::new(Some(events)),
+            ttl_reaper: Mutex::new(Some(ttl_reaper)),
             backups,
             archiver: Mutex::new(archiver),
             triggers: Mutex::new(Some(triggers)),
@@ -149,6 +156,9 @@ impl Services {
             events.stop();
         }
         if let Some(mut reaper) = self.reaper.lock().take() {
+            reaper.stop();
+        }
+        if let Some(mut reaper) = self.ttl_reaper.lock().take() {
             reaper.stop();
         }
         drop(self.triggers.lock().take());
@@ -278,7 +288,7 @@ fn default_account(id: &AuthId) -> porpoise_access::Change {
 }
 
 /// Minimum of `statement-memory` in bytes.
-const MIN_STATEMENT_MEMORY: u64 = 64 << 20;
+pub const MIN_STATEMENT_MEMORY: u64 = 64 << 20;
 
 /// Path of the directory of temporary files.
 fn temp_path(config: &Config) -> PathBuf {

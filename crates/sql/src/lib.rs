@@ -37,6 +37,7 @@ mod statements;
 pub mod status;
 pub mod table_expressions;
 mod timer;
+pub mod ttl_reaper;
 pub mod users;
 pub mod vars;
 mod xa;

@@ -282,6 +282,7 @@ fn renew(copy: &mut StatementContext, cx: &StatementContext) {
 /// Copies what the environment has of the statement, its account and its database.
 fn copy_statement(env: &mut Env, of: &Env) {
     env.now_utc = of.now_utc;
+    env.expiry_time.set(of.expiry_time.get());
     env.account.clone_from(&of.account);
     env.roles.clone_from(&of.roles);
     env.database.clone_from(&of.database);

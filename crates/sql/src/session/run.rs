@@ -271,6 +271,7 @@ impl SqlSession {
         if keep && conflicts != ConflictPolicy::UseNewest && !open.read_only {
             open.txn.get_mut().track_reads();
         }
+        self.set_expiry_time(open, pinned);
         if !pinned {
             self.take_snapshot(planned, open, keep)?;
         }
@@ -322,6 +323,21 @@ impl SqlSession {
             }
         }
         Err(SqlError::from(porpoise_rows::Error::SnapshotConflict))
+    }
+
+    /// Sets the time at which rows expire for a statement: that of the pinned snapshot, or of the
+    /// statement around it, else now.
+    fn set_expiry_time(&self, open: &mut OpenTxn, pinned: bool) {
+        let db = &self.cx.server.db;
+        if !db.has_ttl() {
+            return;
+        }
+        let txn = open.txn.get_mut();
+        let kept = txn.given_expiry_time();
+        let kept = kept.filter(|_| pinned || self.programs.nested > 0);
+        let time = kept.unwrap_or_else(|| db.expiry_time());
+        txn.set_expiry_time(time);
+        self.cx.env.expiry_time.set(Some(time));
     }
 
     /// Takes a new snapshot for a statement that uses tables, and pins it if later statements of its

@@ -100,6 +100,9 @@ fn server_status(cx: &StatementContext) -> Vec<(String, String)> {
         ),
         ("Threads_connected", server.processes.count() as u64),
         ("Threads_running", running_sessions(cx)),
+        ("Ttl_deleted_rows", server.db.ttl_counters().deleted()),
+        ("Ttl_kept_rows", server.db.ttl_counters().kept()),
+        ("Ttl_passes", server.db.ttl_counters().passes()),
         ("Uptime", server.uptime()),
     ];
     list.extend(status::ALWAYS_ZERO.iter().map(|name| (*name, 0)));
