@@ -57,6 +57,7 @@ pub use durability::DurabilityWatermark;
 pub use input::Input;
 pub use output::{FLUSH_AT, Gone, Output};
 pub use protocol::{End, Next, Peer, Protocol, Refusal, Session};
+pub(crate) use protocol::client_host;
 pub use transport::{StreamCodec, TlsSession};
 
 use self::event_loop::EventLoop;
