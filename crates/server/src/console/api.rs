@@ -3,7 +3,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `POST login` with user and password | the login, and its cookie |
-//! | `GET session` | the login: account, CSRF token, version |
+//! | `GET session` | the login: account (null without one), CSRF token, version |
 //! | `GET history` | samples of throughput and latency |
 //! | `GET` a part of [`super::parts`] | the rows of its statement |
 //! | `POST explain` with digest and schema | the plan of a recorded statement |
@@ -111,7 +111,11 @@ impl Call {
     }
 
     async fn read(&self, name: &str) -> Result<Response, Failure> {
-        let session = self.session()?;
+        let session = match self.session() {
+            Ok(session) => session,
+            Err(_) if name == "session" => return Ok(json(b"{\"account\":null}".to_vec())),
+            Err(refused) => return Err(refused),
+        };
         match name {
             "session" => Ok(json(describe(&session))),
             "history" => Ok(json(self.console.history.to_json())),
@@ -155,7 +159,9 @@ impl Call {
         }
         let session = self.session()?;
         let sent = self.headers().get(CSRF_HEADER);
-        let sent = sent.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let sent = sent
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
         if !guard::is_same_secret(sent, &session.csrf) {
             let text = "The request lacks the token of this login";
             return Err(Failure::request(StatusCode::FORBIDDEN, text));
@@ -212,10 +218,13 @@ impl Call {
 
     fn set_cookie(&self, response: &mut Response, token: &str, seconds: u64) {
         let name = self.cookie_name();
-        let secure = if self.info.tls.is_some() { "; Secure" } else { "" };
-        let cookie = format!(
-            "{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
-        );
+        let secure = if self.info.tls.is_some() {
+            "; Secure"
+        } else {
+            ""
+        };
+        let cookie =
+            format!("{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
         if let Ok(value) = HeaderValue::from_str(&cookie) {
             response.headers_mut().insert(header::SET_COOKIE, value);
         }

@@ -59,7 +59,10 @@ fn without_port(host: &str) -> Option<&str> {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {
             let (address, port) = rest.split_once(']')?;
-            (address, port.strip_prefix(':').or(port.is_empty().then_some("0")))
+            (
+                address,
+                port.strip_prefix(':').or(port.is_empty().then_some("0")),
+            )
         }
         None => match host.split_once(':') {
             Some((name, port)) => (name, Some(port)),
@@ -126,7 +129,10 @@ pub(super) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> 
 
 /// Compares two texts in a time that does not depend on where they differ.
 pub(super) fn is_same_secret(a: &str, b: &str) -> bool {
-    let differing = a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+    let differing = a
+        .bytes()
+        .zip(b.bytes())
+        .fold(0, |all, (a, b)| all | (a ^ b));
     a.len() == b.len() && differing == 0
 }
 
@@ -145,19 +151,37 @@ mod tests {
     #[test]
     fn hosts_that_can_be_rebound_are_refused() {
         let names = ["db.example.org".to_owned(), "10.9.9.9".to_owned()];
-        let allowed = |host: &str, local: &str| {
-            is_allowed_host(Some(host), local.parse().unwrap(), &names)
-        };
+        let allowed =
+            |host: &str, local: &str| is_allowed_host(Some(host), local.parse().unwrap(), &names);
         for host in [
-            "localhost", "LOCALHOST:8380", "127.0.0.1", "127.0.0.1:8380", "[::1]:1", "[::1]",
-            "db.example.org:80", "DB.example.org", "10.9.9.9:8380",
+            "localhost",
+            "LOCALHOST:8380",
+            "127.0.0.1",
+            "127.0.0.1:8380",
+            "[::1]:1",
+            "[::1]",
+            "db.example.org:80",
+            "DB.example.org",
+            "10.9.9.9:8380",
         ] {
             assert!(allowed(host, "127.0.0.1"), "{host}");
         }
         for host in [
-            "", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "a.localhost",
-            "db.example.org.evil.example", "192.168.1.1", "localhost:x", "localhost:1:2", "[::1",
-            "[::1]x", "localhost:99999", "127.0.0.1@evil.example", "2130706433", "localhost.",
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "a.localhost",
+            "db.example.org.evil.example",
+            "192.168.1.1",
+            "localhost:x",
+            "localhost:1:2",
+            "[::1",
+            "[::1]x",
+            "localhost:99999",
+            "127.0.0.1@evil.example",
+            "2130706433",
+            "localhost.",
         ] {
             assert!(!allowed(host, "127.0.0.1"), "{host}");
         }
@@ -175,14 +199,25 @@ mod tests {
         let own = |list: &[(&'static str, &str)]| is_own_origin(&headers(list));
         assert!(own(&[host]));
         assert!(own(&[host, ("origin", "http://localhost:8380")]));
-        assert!(own(&[host, ("origin", "https://LOCALHOST:8380"), ("sec-fetch-site", "same-origin")]));
+        assert!(own(&[
+            host,
+            ("origin", "https://LOCALHOST:8380"),
+            ("sec-fetch-site", "same-origin")
+        ]));
         assert!(!own(&[host, ("origin", "http://localhost:8381")]));
         assert!(!own(&[host, ("origin", "null")]));
         assert!(!own(&[host, ("origin", "http://evil.example")]));
-        assert!(!own(&[host, ("origin", "http://localhost:8380"), ("origin", "http://evil.example")]));
+        assert!(!own(&[
+            host,
+            ("origin", "http://localhost:8380"),
+            ("origin", "http://evil.example")
+        ]));
         assert!(!own(&[host, ("sec-fetch-site", "cross-site")]));
         assert!(!own(&[host, ("sec-fetch-site", "same-site")]));
-        assert!(is_json(&headers(&[("content-type", "application/JSON; charset=utf-8")])));
+        assert!(is_json(&headers(&[(
+            "content-type",
+            "application/JSON; charset=utf-8"
+        )])));
         assert!(!is_json(&headers(&[("content-type", "text/plain")])));
         assert!(!is_json(&headers(&[])));
     }

@@ -54,11 +54,14 @@ struct Reading {
 impl Reading {
     fn take(server: &SqlServer) -> Reading {
         let all = commands::COUNTERS.iter().zip(commands::Counter::ALL);
-        let of_commands = all.filter(|(entry, _)| entry.name == "porpoise_memcached_commands_total");
+        let of_commands =
+            all.filter(|(entry, _)| entry.name == "porpoise_memcached_commands_total");
         Reading {
             at: server.db().clock().now(),
             statements: server.latency_counts(),
-            commands: of_commands.map(|(_, counter)| commands::sum(*counter)).sum(),
+            commands: of_commands
+                .map(|(_, counter)| commands::sum(*counter))
+                .sum(),
             latencies: memcached::latencies(),
         }
     }
@@ -167,9 +170,7 @@ impl History {
 fn rate_json(rate: &Rate) -> String {
     let [p50, p95, p99] = rate.micros;
     let per_second = rate.per_second;
-    format!(
-        "{{\"per_second\":{per_second:.2},\"p50_us\":{p50},\"p95_us\":{p95},\"p99_us\":{p99}}}"
-    )
+    format!("{{\"per_second\":{per_second:.2},\"p50_us\":{p50},\"p95_us\":{p95},\"p99_us\":{p99}}}")
 }
 
 #[cfg(test)]
@@ -189,7 +190,10 @@ mod tests {
         let json: serde_json::Value = serde_json::from_slice(&history.to_json()).unwrap();
         let samples = json["samples"].as_array().unwrap();
         assert_eq!(samples.len(), SAMPLES);
-        assert_eq!((&samples[0]["time"], &json["interval_ms"]), (&7.into(), &5000.into()));
+        assert_eq!(
+            (&samples[0]["time"], &json["interval_ms"]),
+            (&7.into(), &5000.into())
+        );
         assert_eq!(samples[0]["sql"]["p99_us"], 0);
     }
 }

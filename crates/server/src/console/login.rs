@@ -56,7 +56,9 @@ impl Console {
         let admitted = self.admit(sent, info, &host);
         let policy = delays(&self.sql);
         let granted = admitted.is_ok();
-        let delay = access.guard().record(&sent.user, &host, now, granted, policy);
+        let delay = access
+            .guard()
+            .record(&sent.user, &host, now, granted, policy);
         if !granted {
             metrics::add(Counter::LoginsDenied, 1);
             tracing::info!(user = ?sent.user, %host, "console login denied");
@@ -82,7 +84,8 @@ impl Console {
         let proved = access.is_password(user, found.as_ref(), password);
         let denied = || {
             let using = if password.is_empty() { "NO" } else { "YES" };
-            let text = format!("Access denied for user '{user}'@'{host}' (using password: {using})");
+            let text =
+                format!("Access denied for user '{user}'@'{host}' (using password: {using})");
             Failure::new(StatusCode::FORBIDDEN, 1045, text)
         };
         let Some(account) = found else {
@@ -111,7 +114,8 @@ impl Console {
                 (3118, text)
             }
             Denial::PasswordExpired => {
-                let text = "Your password has expired. Change it with ALTER USER over the MySQL protocol.";
+                let text =
+                    "Your password has expired. Change it with ALTER USER over the MySQL protocol.";
                 (1862, text.to_owned())
             }
         };

@@ -76,14 +76,43 @@ const STOP: Duration = Duration::from_secs(5);
 
 /// The page's files: path, content type, content.
 const FILES: &[(&str, &str, &str)] = &[
-    ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
-    ("/console/console.css", "text/css; charset=utf-8", include_str!("page/console.css")),
+    (
+        "/",
+        "text/html; charset=utf-8",
+        include_str!("page/index.html"),
+    ),
+    (
+        "/console/icon.svg",
+        "image/svg+xml",
+        include_str!("page/icon.svg"),
+    ),
+    (
+        "/console/console.css",
+        "text/css; charset=utf-8",
+        include_str!("page/console.css"),
+    ),
     ("/console/api.js", JAVASCRIPT, include_str!("page/api.js")),
-    ("/console/charts.js", JAVASCRIPT, include_str!("page/charts.js")),
-    ("/console/console.js", JAVASCRIPT, include_str!("page/console.js")),
+    (
+        "/console/charts.js",
+        JAVASCRIPT,
+        include_str!("page/charts.js"),
+    ),
+    (
+        "/console/console.js",
+        JAVASCRIPT,
+        include_str!("page/console.js"),
+    ),
     ("/console/dom.js", JAVASCRIPT, include_str!("page/dom.js")),
-    ("/console/graph.js", JAVASCRIPT, include_str!("page/graph.js")),
-    ("/console/parts.js", JAVASCRIPT, include_str!("page/parts.js")),
+    (
+        "/console/graph.js",
+        JAVASCRIPT,
+        include_str!("page/graph.js"),
+    ),
+    (
+        "/console/parts.js",
+        JAVASCRIPT,
+        include_str!("page/parts.js"),
+    ),
 ];
 
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";

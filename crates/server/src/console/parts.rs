@@ -51,12 +51,18 @@ pub(super) const PARTS: &[Part] = &[
          LEFT(QUERY, 300) AS statement FROM information_schema.DEADLOCKS ORDER BY DEADLOCK DESC LIMIT 100",
     ),
     part(
+        "hot_keys",
+        "SELECT TABLE_SCHEMA AS `schema`, TABLE_NAME AS `table`, INDEX_NAME AS `index`, INTERFACE AS interface, \
+         KEY_PREFIX AS prefix, KEY_TEXT AS `key`, LOOKUPS AS lookups, WRITES AS writes, MAX_ERROR AS max_error, \
+         SHARE AS share FROM information_schema.HOT_KEYS ORDER BY LOOKUPS DESC LIMIT 100",
+    ),
+    part(
         "tables",
         "SELECT TABLE_SCHEMA AS `schema`, TABLE_NAME AS `table`, TABLE_TYPE AS type, \
          TABLE_ROWS AS table_rows, DATA_LENGTH AS data_bytes, INDEX_LENGTH AS index_bytes, \
          CREATE_OPTIONS AS options FROM information_schema.TABLES WHERE TABLE_SCHEMA NOT IN \
          ('information_schema', 'performance_schema', 'sys', 'mysql') \
-         ORDER BY TABLE_ROWS DESC, TABLE_SCHEMA, TABLE_NAME LIMIT 500",
+         AND NOT (TABLE_SCHEMA = 'ndbmemcache' AND TABLE_NAME = 'status') ORDER BY TABLE_ROWS DESC, TABLE_SCHEMA, TABLE_NAME LIMIT 500",
     ),
     part(
         "indexes",
@@ -82,10 +88,7 @@ pub(super) const PARTS: &[Part] = &[
          LEFT JOIN ndbmemcache.memcache_server_roles r ON r.role_id = s.server_role_id \
          ORDER BY s.server_role_id, s.key_prefix LIMIT 500",
     ),
-    part(
-        "variables",
-        "SHOW GLOBAL VARIABLES",
-    ),
+    part("variables", "SHOW GLOBAL VARIABLES"),
     part(
         "variable_sources",
         "SELECT VARIABLE_NAME AS name, VARIABLE_SOURCE AS source, SET_TIME AS set_time, SET_USER AS set_user \

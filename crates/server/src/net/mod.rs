@@ -56,8 +56,8 @@ pub use accept::{BoundSocket, Listener, Listening};
 pub use durability::DurabilityWatermark;
 pub use input::Input;
 pub use output::{FLUSH_AT, Gone, Output};
-pub use protocol::{End, Next, Peer, Protocol, Refusal, Session};
 pub(crate) use protocol::client_host;
+pub use protocol::{End, Next, Peer, Protocol, Refusal, Session};
 pub use transport::{StreamCodec, TlsSession};
 
 use self::event_loop::EventLoop;

@@ -394,7 +394,9 @@ impl Digests {
     pub(crate) fn latency_counts(&self) -> Counts {
         let mut counts = Counts::default();
         for digest in self.digests.iter().map_while(OnceLock::get) {
-            digest.tallies().for_each(|tally| counts.add(&tally.latencies));
+            digest
+                .tallies()
+                .for_each(|tally| counts.add(&tally.latencies));
         }
         counts
     }
