@@ -30,6 +30,9 @@ use std::sync::Arc;
 /// Largest body of a request, in bytes.
 const MAX_BODY: usize = 8 * 1024;
 
+/// The answer of a part whose table this server does not have.
+const MISSING: &[u8] = b"{\"columns\":[],\"rows\":[],\"truncated\":false,\"missing\":true}";
+
 /// Header with the CSRF token.
 const CSRF_HEADER: &str = "x-csrf-token";
 
@@ -126,7 +129,10 @@ impl Call {
                     let outcome = sql.query(part.statement.as_bytes(), false, &mut rows)?;
                     Ok((rows, outcome.position))
                 });
-                let (rows, position) = rows.await?;
+                let (rows, position) = match rows.await {
+                    Err(failure) if failure.is_missing_table() => return Ok(json(MISSING.to_vec())),
+                    result => result?,
+                };
                 // Rows of a commit that is not durable yet are not shown.
                 let engine = self.console.engine.clone();
                 let permits = self.console.statements.clone();

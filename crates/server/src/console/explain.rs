@@ -9,7 +9,7 @@
 //! statements, `?` stand for them, which are planned as NULL (or 1, where NULL is refused).
 
 use super::json::put_string;
-use super::run::{text_param, with_params};
+use super::run::{DATABASE, text_param, with_params};
 use porpoise_sql::{Param, ResultColumn, ResultSink, SqlError, SqlSession};
 use porpoise_types::{ColumnType, ValueRef};
 use serde::Deserialize;
@@ -126,7 +126,9 @@ pub(super) fn explain(sql: &mut SqlSession, request: &ExplainRequest) -> Result<
     if let Some(schema) = &request.schema {
         sql.use_db(schema)?;
     }
-    let (plan, parameters) = plan(sql, &statement)?;
+    let planned = plan(sql, &statement);
+    sql.use_db(DATABASE)?;
+    let (plan, parameters) = planned?;
     let mut out = b"{\"statement\":".to_vec();
     put_string(&mut out, &statement);
     out.extend_from_slice(format!(",\"parameters\":{parameters},\"plan\":").as_bytes());

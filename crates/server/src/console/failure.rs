@@ -27,6 +27,11 @@ impl Failure {
         }
     }
 
+    /// Whether a statement failed because its table does not exist.
+    pub(super) fn is_missing_table(&self) -> bool {
+        matches!(self.code, 1109 | 1146)
+    }
+
     /// The failure of a statement.
     pub(super) fn of_sql(error: &SqlError) -> Failure {
         let status = match error.code {

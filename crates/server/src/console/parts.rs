@@ -1,7 +1,7 @@
 //! The parts of the page: the fixed statement that each part reads.
 //!
 //! Column names are given explicitly: the page knows them. A part whose table does not exist is
-//! answered with MySQL's error, and the page leaves it out.
+//! answered as missing, and the page says so.
 
 /// A part.
 pub(super) struct Part {

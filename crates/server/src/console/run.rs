@@ -30,12 +30,15 @@ const SET_UP: &[&str] = &[
     "SET SESSION TRANSACTION READ ONLY",
 ];
 
+/// The default database of sessions: one that every account may use.
+pub(super) const DATABASE: &str = "information_schema";
+
 /// Prepares a new session.
 pub(super) fn set_up(sql: &mut SqlSession) -> Result<(), SqlError> {
     for statement in SET_UP {
         sql.query(statement.as_bytes(), false, &mut JsonRows::default())?;
     }
-    Ok(())
+    sql.use_db(DATABASE)
 }
 
 /// A text as a parameter.

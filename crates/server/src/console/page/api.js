@@ -49,7 +49,8 @@ export const kill = (id, query) => post("kill", { id, query });
 
 /** Rows of a part as objects, by the names of the columns. */
 export async function rows(part) {
-  const { columns, rows } = await request(part);
+  const { columns, rows, missing } = await request(part);
+  if (missing) throw new ApiError(404, 1146, "This server has no such part.");
   const names = columns.map((name) => name.toLowerCase());
   return rows.map((row) => Object.fromEntries(names.map((name, at) => [name, row[at]])));
 }

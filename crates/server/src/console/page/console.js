@@ -85,8 +85,7 @@ function schedule() {
 /** Shows the part that the address names. */
 async function navigate() {
   if (byId("console").hidden) return;
-  const id = location.hash.slice(1);
-  if (id === "content") return;
+  const id = location.hash.slice("#/".length);
   const part = PARTS.find((known) => known.id === id) ?? PARTS[0];
   const moved = current !== null && current !== part;
   current = part;
@@ -150,7 +149,7 @@ async function leave() {
 
 async function begin() {
   replace(byId("parts"), PARTS.map((part) =>
-    el("li", null, el("a", { href: `#${part.id}`, "data-part": part.id }, part.title))));
+    el("li", null, el("a", { href: `#/${part.id}`, "data-part": part.id }, part.title))));
   byId("login-form").addEventListener("submit", submit);
   byId("logout").addEventListener("click", leave);
   window.addEventListener("hashchange", navigate);

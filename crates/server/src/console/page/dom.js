@@ -96,7 +96,7 @@ export function table({ caption, columns, rows, actions, sort, changed, empty })
     el("table", null,
       el("caption", null, caption),
       el("thead", null, el("tr", null, columns.map(heading),
-        actions ? el("th", { scope: "col" }, el("span", { class: "visually-hidden" }, "Actions")) : null)),
+        actions ? el("th", { scope: "col", class: "actions" }, el("span", { class: "visually-hidden" }, "Actions")) : null)),
       el("tbody", null, body.map(line))));
 }
 

@@ -57,7 +57,7 @@ export function lockGraph(rows) {
       svg("title", null, `${node.title}: ${node.text ?? "no statement"}`),
       svg("rect", { class: depth.get(id) === 0 ? "node blocker" : "node", x, y, width: WIDTH, height: HEIGHT, rx: 7 }),
       svg("text", { class: "node-title", x: x + 10, y: y + 19 }, shorten(node.title.trim(), 24)),
-      svg("text", { x: x + 10, y: y + 36 }, shorten(node.text ?? "idle in transaction", 28)));
+      svg("text", { x: x + 10, y: y + 36 }, shorten(node.text ?? "idle in transaction", 26)));
   });
   const drawnEdges = edges.map(({ waiting, blocking, row }) => {
     const [from, to] = [places.get(waiting), places.get(blocking)];
@@ -71,8 +71,7 @@ export function lockGraph(rows) {
   });
   const label = edges.map(({ waiting, blocking, row }) =>
     `connection ${waiting} waits for ${blocking} on ${row.table ?? "a lock"}`).join("; ");
-  const scale = Math.min(width, 960);
   return el("div", { class: "card graph" },
-    svg("svg", { viewBox: `0 0 ${width} ${height}`, width: scale, role: "img", "aria-label": label },
+    svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label },
       drawnEdges, drawnNodes));
 }

@@ -5,9 +5,6 @@ import { chart } from "./charts.js";
 import { announce, bytes, count, dialog, el, micros, rate, seconds, table, tiles } from "./dom.js";
 import { lockGraph } from "./graph.js";
 
-/** Errors of a missing table: the server has no such part. */
-const MISSING = [1109, 1146];
-
 /** Rows of a part, or the error that refused them. */
 async function rowsOf(part) {
   try {
@@ -151,7 +148,7 @@ async function killProcess(row, query, view) {
 function renderProcesses(data, view) {
   return shown(data, (rows) => [
     view.message ? el("p", null, view.message) : null,
-    sortable(view, "processes", "seconds", {
+    sortable(view, "processes", null, {
       caption: "Connections and what they execute",
       columns: [number("id", "Id", String), text("user", "User"), text("host", "Host"), text("schema", "Schema"),
         text("command", "Command"), number("seconds", "Time", seconds), text("state", "State"), code("statement", "Statement")],
@@ -200,7 +197,7 @@ function renderLocks({ waits, deadlocks }) {
 // Hot keys
 
 function renderHotKeys(data, view) {
-  if (MISSING.includes(data.error?.code)) return el("p", { class: "quiet" }, "This server does not record hot keys.");
+  if (data.error?.status === 404) return el("p", { class: "quiet" }, "This server does not record hot keys.");
   return shown(data, (rows) => sortable(view, "keys", "lookups", {
     caption: "Most frequently used keys, by sampling",
     columns: [{ ...text("table", "Table"), cell: place }, text("index", "Index"), text("interface", "Interface"),
@@ -230,6 +227,9 @@ async function showIndexes(row, indexes) {
 }
 
 function renderTables({ tables, indexes, redundant }, view) {
+  // Engines without sizes of tables leave them NULL.
+  const sizes = [number("data_bytes", "Data", bytes), number("index_bytes", "Index data", bytes)]
+    .filter(({ name }) => tables.rows.some((row) => row[name] !== null));
   const numbers = new Map();
   for (const { schema, table } of indexes.rows) {
     const key = `${schema}.${table}`;
@@ -239,9 +239,9 @@ function renderTables({ tables, indexes, redundant }, view) {
     shown(tables, (rows) => [
       el("div", { class: "tools" }, filterBox(view, "Filter")),
       sortable(view, "tables", "table_rows", {
-        caption: "Tables, with estimates of their sizes",
+        caption: "Tables; rows and sizes are estimates",
         columns: [text("schema", "Schema"), text("table", "Table"), text("type", "Type"), number("table_rows", "Rows"),
-          number("data_bytes", "Data", bytes), number("index_bytes", "Indexes", bytes), number("index_count", "Indexes")],
+          ...sizes, number("index_count", "Indexes")],
         rows: filtered(rows, view, ["schema", "table"]).map((row) => ({ ...row, index_count: numbers.get(place(row)) ?? 0 })),
         actions: (row) => (row.index_count
           ? [button(`indexes-${place(row)}`, "Indexes", `Indexes of ${place(row)}`, () => showIndexes(row, indexes))] : []),
