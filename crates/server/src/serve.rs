@@ -215,12 +215,7 @@ pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
         durability,
         ending: AtomicBool::new(false),
     });
-    let console = if config.console && sockets.http.is_some() {
-        let (sql, engine) = (services.sql.clone(), services.engine.clone());
-        Some(Console::start(config, sql, engine).map_err(|e| failed("console", e))?)
-    } else {
-        None
-    };
+    let console = console(config, &services).map_err(|e| failed("console", e))?;
     let served = Served {
         pages: pages.clone(),
         more: console.as_ref().map(Console::router),
@@ -261,6 +256,15 @@ pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
     }
     drop(dir);
     closed.map_err(|e| StartError::failure(format!("the engine did not shut down cleanly: {e}")))
+}
+
+/// Starts the console, if the HTTP listener is to serve one.
+fn console(config: &Config, services: &Services) -> io::Result<Option<Arc<Console>>> {
+    if !config.console || config.http_listen.is_none() {
+        return Ok(None);
+    }
+    let (sql, engine) = (services.sql.clone(), services.engine.clone());
+    Console::start(config, sql, engine).map(Some)
 }
 
 /// The listeners.

@@ -130,7 +130,9 @@ impl Call {
                     Ok((rows, outcome.position))
                 });
                 let (rows, position) = match rows.await {
-                    Err(failure) if failure.is_missing_table() => return Ok(json(MISSING.to_vec())),
+                    Err(failure) if failure.is_missing_table() => {
+                        return Ok(json(MISSING.to_vec()));
+                    }
                     result => result?,
                 };
                 // Rows of a commit that is not durable yet are not shown.

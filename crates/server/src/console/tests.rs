@@ -3,7 +3,7 @@
 use super::sessions::{IDLE, LIFETIME, MAX_SESSIONS, Sessions, random_token};
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::clock::ManualClock;
-use porpoise_kv::Model;
+use porpoise_kv::model::Model;
 use porpoise_sql::{ClientInfo, SqlConfig, SqlServer, SqlSession};
 use std::sync::Arc;
 use std::time::Duration;

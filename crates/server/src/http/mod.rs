@@ -219,7 +219,8 @@ async fn refuse_undated(mut connection: Connection) {
 
 /// Response to a path that does not exist.
 pub(crate) async fn not_found() -> Response {
-    let text = "This address has /health, /metrics, and, unless it is switched off, the console at /.\n";
+    let text =
+        "This address has /health, /metrics, and, unless it is switched off, the console at /.\n";
     (StatusCode::NOT_FOUND, text).into_response()
 }
 
