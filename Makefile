@@ -37,7 +37,7 @@ dist:
 	@scripts/dist.sh
 
 needs:
-	@scripts/need.sh rust cc base mariadb postgresql memcached netcat strace memcached-tools go python moto applications mediawiki node sysbench java valgrind cargo-deny
+	@scripts/need.sh rust cc base mariadb postgresql memcached netcat strace memcached-tools go python moto applications mediawiki node browser sysbench java valgrind cargo-deny
 
 fmt:
 	@cargo fmt

@@ -18,6 +18,7 @@
 #   applications     python3, and the applications of tests/clients/applications.txt
 #   mediawiki        php, and the files of MediaWiki
 #   node             node, npm, and the modules of tests/clients/node
+#   browser          chromium, node, npm, and the modules of tests/clients/browser
 #   sysbench         sysbench
 #   java             javac, mvn
 #   valgrind         valgrind, callgrind_control
@@ -69,6 +70,7 @@ is_there() {
         # Its files are unpacked below, without the web server that the package asks for.
         mediawiki) has php && php -r 'exit(extension_loaded("mysqli") && extension_loaded("intl") && extension_loaded("mbstring") && extension_loaded("xml") ? 0 : 1);' ;;
         node) has node && has npm ;;
+        browser) has chromium && has node && has npm ;;
         sysbench) has sysbench ;;
         java) has javac && has mvn ;;
         valgrind) has valgrind && has callgrind_control ;;
@@ -95,6 +97,7 @@ packages() {
         python | applications | moto) echo python3 python3-venv ;;
         mediawiki) echo php-cli php-mysql php-mbstring php-xml php-intl ;;
         node) echo nodejs npm ;;
+        browser) has chromium || echo chromium; has npm || echo nodejs npm ;;
         sysbench) echo sysbench ;;
         java) echo default-jdk-headless maven ;;
         valgrind) echo valgrind ;;
@@ -189,9 +192,9 @@ make_mediawiki() {
     touch "$folder/.made"
 }
 
-# Installs the Node modules of the drivers, again when their list has changed.
+# make_node_modules FOLDER: installs the Node modules of a test's list, again when it has changed.
 make_node_modules() {
-    local folder=tests/clients/node log
+    local folder=$1 log
     local list=$folder/package-lock.json stamp=$folder/node_modules/.made-from
     if cmp -s "$list" "$stamp"; then return 0; fi
     echo "installing: Node modules of $list"
@@ -258,7 +261,8 @@ for capability in "$@"; do
         moto) make_venv moto tests/backup/requirements.txt ;;
         applications) make_venv applications tests/clients/applications.txt ;;
         mediawiki) make_mediawiki ;;
-        node) make_node_modules ;;
+        node) make_node_modules tests/clients/node ;;
+        browser) make_node_modules tests/clients/browser ;;
         cargo-deny) make_deny ;;
     esac
 done

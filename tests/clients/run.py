@@ -88,10 +88,10 @@ def accepts(port):
         return True if probe.connect_ex(("127.0.0.1", port)) == 0 else None
 
 
-def as_settings(mysql=None, memcached=None):
+def as_settings(mysql=None, memcached=None, http=None):
     """Addresses as the tests read them."""
     settings = {}
-    for name, address in (("MYSQL", mysql), ("MEMCACHED", memcached)):
+    for name, address in (("MYSQL", mysql), ("MEMCACHED", memcached), ("HTTP", http)):
         if address:
             host, _, port = address.rpartition(":")
             settings[f"CLIENTS_{name}_HOST"] = host
@@ -113,9 +113,9 @@ def porpoise(binary, folder, password=None):
     def ready(words):
         if not re.search(r"^porpoise ready$", words, re.M):
             return None
-        addresses = dict(re.findall(r"^ready (mysql|memcached) (\S+)$", words, re.M))
-        if len(addresses) != 2:
-            raise Failed(f"the server did not announce both listeners:\n{words}")
+        addresses = dict(re.findall(r"^ready (mysql|memcached|http) (\S+)$", words, re.M))
+        if len(addresses) != 3:
+            raise Failed(f"the server did not announce its listeners:\n{words}")
         return as_settings(**addresses) | {"CLIENTS_FILES": str(files)}
 
     return running(command, folder, ready, environment)
@@ -196,6 +196,10 @@ def node_suite(name, file):
     return name, ["node", "--test", "--test-reporter=tap", file], HERE / "node"
 
 
+def browser_suite(name, file):
+    return name, ["node", "--test", "--test-reporter=tap", file], HERE / "browser"
+
+
 def java_suite(name, tests):
     return name, ["mvn", "-q", "-B", "compile", "exec:java", f"-Dtests=porpoise.{tests}"], HERE / "java"
 
@@ -229,6 +233,7 @@ def plan(arguments):
         raise Failed(f"no server binary at {binary}; build it with `cargo build -p porpoise`")
     more = [node_suite("mysql2", "first_steps.test.js"), node_suite("mysql2-programs", "programs.test.js")]
     more += [java_suite("connector-j", "FirstSteps"), java_suite("connector-j-programs", "Programs")]
+    more += [browser_suite("console", "console.test.js")]
     more += [python_suite("test_dump_programs"), applications_suite("test_applications")]
     more += [java_suite("process-engines", "ProcessEngines")] + TEXT_SEARCH_SUITES
     own = OWN_SUITES + (more if arguments.all else [])

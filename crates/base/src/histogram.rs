@@ -47,11 +47,16 @@ pub struct Histogram([AtomicU64; BUCKETS]);
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram([const { AtomicU64::new(0) }; BUCKETS])
+        Histogram::new()
     }
 }
 
 impl Histogram {
+    /// An empty histogram.
+    pub const fn new() -> Histogram {
+        Histogram([const { AtomicU64::new(0) }; BUCKETS])
+    }
+
     /// Counts one duration.
     #[inline]
     pub fn record(&self, duration: Duration) {
@@ -85,6 +90,15 @@ impl Counts {
         for (sum, count) in self.0.iter_mut().zip(&histogram.0) {
             *sum += count.load(Ordering::Relaxed);
         }
+    }
+
+    /// The counts since `before` was read; zero where a reset has lowered them.
+    pub fn since(&self, before: &Counts) -> Counts {
+        let mut counts = self.clone();
+        for (count, earlier) in counts.0.iter_mut().zip(&before.0) {
+            *count = count.saturating_sub(*earlier);
+        }
+        counts
     }
 
     /// Number of durations.

@@ -86,7 +86,8 @@ roles! {
     Backup: "backup", EndProcess, "Makes a backup; a panic ends that backup only.";
     Archiver: "archiver", EndProcess, "Copies the log to the archive.";
     Reclaimer: "reclaimer", EndProcess, "Removes versions that no snapshot sees.";
-    Http: "http", Restart, "Serves /health and /metrics.";
+    Http: "http", Restart, "Serves /health, /metrics and the console.";
+    ConsoleSampler: "console-sampler", Restart, "Records throughput and latency for the console.";
     SqlTimer: "sql-timer", Restart, "Ends statements at their deadline.";
     EventScheduler: "event-scheduler", Restart, "Starts events at their times.";
     EventWorker: "event", EndProcess, "Runs an event; a panic of the event ends that run only.";

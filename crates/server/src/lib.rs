@@ -11,6 +11,7 @@
 //! * [`mysql`]: the MySQL listener.
 //! * [`memcached`]: the memcached listener.
 //! * [`http`], [`metrics`]: the HTTP listener (health and metrics); counters.
+//! * [`console`]: the page for operators at the HTTP listener.
 //! * [`tls`], [`datadir`]: the certificate; the data directory and its lock.
 //! * [`sys`]: the few system calls for which there is no safe function, and
 //!   the only `unsafe` code of this crate.
@@ -22,6 +23,7 @@ pub mod certificate;
 pub mod check;
 pub mod cli;
 pub mod config;
+pub mod console;
 pub mod datadir;
 pub mod demo;
 pub mod engine;

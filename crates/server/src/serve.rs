@@ -7,10 +7,11 @@
 //! the other way round (transactions.md, rule 40).
 
 use crate::config::{Config, StartError, exposure};
+use crate::console::Console;
 use crate::datadir::DataDir;
 use crate::engine;
 use crate::http::metrics_page;
-use crate::http::{Health, Http, Pages};
+use crate::http::{Health, Http, Pages, Served};
 use crate::net::{
     BoundSocket, DurabilityWatermark, Listener, Listening, Net, NetConfig, NetMonitor, Protocol,
 };
@@ -223,8 +224,13 @@ pub fn run(
         durability,
         ending: AtomicBool::new(false),
     });
-    let listeners =
-        Listeners::open(sockets, &services, pages.clone()).map_err(|e| failed("HTTP", e))?;
+    let console = console(config, &services).map_err(|e| failed("console", e))?;
+    let served = Served {
+        pages: pages.clone(),
+        more: console.as_ref().map(Console::router),
+        tls: Some(tls),
+    };
+    let listeners = Listeners::open(sockets, &services, served).map_err(|e| failed("HTTP", e))?;
     net.serve(listeners.listeners)
         .map_err(|e| failed("cannot accept", e))?;
     let screen = summary::render(config, &listeners.lines, services.root_has_password);
@@ -253,6 +259,9 @@ pub fn run(
     if !net.shutdown(config.shutdown_timeout) {
         tracing::warn!("some sessions did not end in time; their transactions are rolled back");
     }
+    if let Some(console) = console {
+        console.close();
+    }
     let closed = services.close();
     if let Some(http) = listeners.http {
         http.stop();
@@ -279,6 +288,15 @@ fn reloader(
     }
 }
 
+/// Starts the console, if the HTTP listener is to serve one.
+fn console(config: &Config, services: &Services) -> io::Result<Option<Arc<Console>>> {
+    if !config.console || config.http_listen.is_none() {
+        return Ok(None);
+    }
+    let (sql, engine) = (services.sql.clone(), services.engine.clone());
+    Console::start(config, sql, engine).map(Some)
+}
+
 /// The listeners.
 struct Listeners {
     listeners: Vec<Listener>,
@@ -288,7 +306,7 @@ struct Listeners {
 }
 
 impl Listeners {
-    fn open(sockets: Sockets, services: &Services, pages: Arc<dyn Pages>) -> io::Result<Listeners> {
+    fn open(sockets: Sockets, services: &Services, served: Served) -> io::Result<Listeners> {
         let mut listeners = Listeners {
             listeners: Vec::new(),
             http: None,
@@ -299,7 +317,7 @@ impl Listeners {
         listeners.add("native", sockets.native, services.native.as_ref());
         if let Some(bound) = &sockets.http {
             listeners.lines.push(("http", address_text(bound.at())));
-            listeners.http = Some(Http::start(bound.to_tcp()?, pages)?);
+            listeners.http = Some(Http::start(bound.to_tcp()?, served)?);
         }
         listeners.add("mysql-socket", sockets.mysql_unix, services.mysql.as_ref());
         listeners.add(

@@ -58,7 +58,7 @@ fn place_and_command(name: &str, place: &str) -> String {
         "memcached" if port == "11211" => "porpoise mc".to_owned(),
         "memcached" | "memcached-listener" => format!("porpoise mc -P {port}"),
         "memcached-socket" => format!("porpoise mc -S {place}"),
-        "http" => "/health, /metrics".to_owned(),
+        "http" => format!("http://{place}/, /health, /metrics"),
         _ => String::new(),
     };
     format!("{place:<24} {command}").trim_end().to_owned()

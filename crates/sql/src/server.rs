@@ -14,6 +14,7 @@ use parking_lot::RwLock;
 use porpoise_access::persisted;
 use porpoise_access::{AccessControl, Account, Rights};
 use porpoise_base::cancel::Cancel;
+use porpoise_base::histogram::Counts;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
 use porpoise_rows::Db;
@@ -456,6 +457,11 @@ impl SqlServer {
     /// Number of prepared statements of all sessions.
     pub(crate) fn prepared_statements(&self) -> u64 {
         self.prepared.load(Ordering::Relaxed)
+    }
+
+    /// The distribution of the times of all statements since the start or the last reset.
+    pub fn latency_counts(&self) -> Counts {
+        self.digests.latency_counts()
     }
 
     /// The text of COM_STATISTICS.

@@ -125,6 +125,12 @@ pub struct Config {
     pub native_tls: TlsMode,
     /// Address of the HTTP listener.
     pub http_listen: Option<SocketAddr>,
+    /// Whether the HTTP listener serves the console.
+    pub console: bool,
+    /// Host names of the console besides those of loopback, in lower case.
+    pub console_hosts: Vec<String>,
+    /// Whether other machines may log in to the console without TLS.
+    pub insecure_console: bool,
     /// Server role of the main memcached listener.
     pub memcached_role: String,
     /// Account of memcached clients that do not authenticate, `user@host`; `None`: authentication

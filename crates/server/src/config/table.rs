@@ -86,8 +86,17 @@ settings! {
         "TLS on the native listener: off, allowed (clients may begin with a TLS handshake), required",
         |c, t| c.native_tls = tls_mode(t)?;
     "http-listen" "ADDR" = "127.0.0.1:8380":
-        "Address of the HTTP listener for /health and /metrics; off disables it",
+        "Address of the HTTP listener for the console, /health and /metrics; off disables it",
         |c, t| c.http_listen = address(t)?;
+    "console" "on|off" = "on":
+        "Serves the console, a page for operators, at the HTTP listener",
+        |c, t| c.console = switch(t)?;
+    "console-hosts" "NAME,..." = "":
+        "Host names under which browsers reach the console, besides localhost and the listener's own IP address",
+        |c, t| c.console_hosts = names(t);
+    "insecure-console" "" = "false":
+        "Allows logins to the console from other machines without TLS",
+        |c, t| c.insecure_console = switch(t)?;
     "memcached-role" "NAME" = "default_role":
         "Server role of the memcached listener: a role_name of ndbmemcache.memcache_server_roles",
         |c, t| c.memcached_role = t.to_owned();
@@ -220,6 +229,11 @@ fn listeners(text: &str) -> Parsed<Vec<(String, SocketAddr)>> {
     };
     let parts = text.split(',').filter(|p| !p.trim().is_empty());
     parts.map(listener).collect()
+}
+
+fn names(text: &str) -> Vec<String> {
+    let names = text.split(',').map(str::trim).filter(|n| !n.is_empty());
+    names.map(str::to_ascii_lowercase).collect()
 }
 
 fn durability(text: &str) -> Parsed<DurabilityChoice> {

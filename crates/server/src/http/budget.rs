@@ -11,8 +11,9 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,11 +71,11 @@ impl Registry {
 
 /// Flag of a connection whose request is being answered; set by the page handlers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Client(Arc<AtomicBool>);
+pub(crate) struct Client(Arc<AtomicBool>);
 
 impl Client {
     /// Sets the flag: the request is complete and is being answered.
-    pub(super) fn begin_answer(&self) {
+    pub(crate) fn begin_answer(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
@@ -101,15 +102,11 @@ impl Listener {
         }
     }
 
-    /// Accepts the next connection. Also returns its flag for the page handlers.
-    pub(super) async fn accept(&self) -> (Connection, Client) {
+    /// Accepts the next connection.
+    pub(super) async fn accept(&self) -> Connection {
         loop {
             match self.socket.accept().await {
-                Ok((stream, _)) => {
-                    let connection = self.admit(stream);
-                    let client = connection.client.clone();
-                    return (connection, client);
-                }
+                Ok((stream, _)) => return self.admit(stream),
                 Err(_) => sleep(Duration::from_millis(50)).await,
             }
         }
@@ -167,6 +164,31 @@ impl Drop for Connection {
 }
 
 impl Connection {
+    /// Addresses of the client and of this end.
+    pub(super) fn addresses(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        Ok((self.stream.peer_addr()?, self.stream.local_addr()?))
+    }
+
+    /// The flag for the page handlers.
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Waits for the first byte, and leaves it to be read. `None` at the end of input.
+    pub(super) async fn first_byte(&mut self) -> io::Result<Option<u8>> {
+        poll_fn(|cx| {
+            self.check(cx)?;
+            let mut byte = [0];
+            let mut buffer = ReadBuf::new(&mut byte);
+            match self.stream.poll_peek(cx, &mut buffer) {
+                Poll::Ready(Ok(_)) => Poll::Ready(Ok(buffer.filled().first().copied())),
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+
     /// Fails if the connection has been evicted or a limit is exceeded.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if Pin::new(&mut self.evicted).poll(cx).is_ready() {

@@ -1,9 +1,10 @@
-//! The HTTP listener: `/health` and `/metrics`.
+//! The HTTP listener: `/health`, `/metrics`, and further pages of its owner (the console).
 //!
 //! It runs on a tokio runtime of one thread, apart from the workers, and has its
 //! own small budget of connections ([`budget`]). That thread never blocks:
 //! `/health` sends probes and polls for their answers, and `/metrics`, which may
-//! wait for a latch, is rendered on another thread.
+//! wait for a latch, is rendered on another thread. A connection that begins with a TLS handshake
+//! is served with the server's certificate, others in plain text.
 //!
 //! Invariant: `/health` is answered within a second, whatever the disk, the
 //! workers and other HTTP clients do.
@@ -11,11 +12,14 @@
 mod budget;
 pub mod metrics_page;
 
+pub(crate) use budget::Client;
+
+use crate::net::TlsSession;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use budget::{Client, Connection, Listener};
+use budget::{Connection, Listener};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
@@ -23,13 +27,15 @@ use porpoise_base::clock::Clock;
 use porpoise_base::threads::{self, Role};
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 /// Maximum time in which a worker group must answer a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
@@ -42,6 +48,16 @@ const METRICS_TIME: Duration = Duration::from_secs(5);
 
 /// Maximum number of threads that render metrics.
 const METRICS_THREADS: usize = 2;
+
+/// Maximum number of threads for the work of further pages. They must limit themselves to it, so
+/// that metrics find a thread.
+pub(crate) const PAGE_THREADS: usize = 5;
+
+/// Stack of these threads, as workers have: they run statements.
+const STACK: usize = crate::net::worker::STACK;
+
+/// First byte of a TLS handshake.
+const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Result of a health check: one message per problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,6 +78,29 @@ pub trait Pages: Send + Sync + 'static {
     fn metrics(&self) -> String;
 }
 
+/// A connection, for the handlers of further pages.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionInfo {
+    /// The client's address.
+    pub(crate) peer: SocketAddr,
+    /// The address at which the client has reached the listener.
+    pub(crate) local: SocketAddr,
+    /// Encryption of the connection, if it is encrypted.
+    pub(crate) tls: Option<TlsSession>,
+}
+
+/// What the listener serves.
+pub struct Served {
+    /// Health and metrics.
+    pub pages: Arc<dyn Pages>,
+    /// Handlers of all other paths; `None` answers them 404. A handler gets [`Client`] and
+    /// [`ConnectionInfo`] as extensions, and calls [`Client::begin_answer`] once it has read the
+    /// request.
+    pub more: Option<Router>,
+    /// Configuration of TLS; `None` serves plain text only.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+}
+
 /// The running HTTP listener.
 pub struct Http {
     stop: watch::Sender<bool>,
@@ -69,15 +108,14 @@ pub struct Http {
 }
 
 impl Http {
-    /// Serves `pages` on a listening, non-blocking socket.
+    /// Serves on a listening, non-blocking socket.
     ///
     /// # Errors
     /// The system's error when no thread can be created.
-    pub fn start(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Result<Http> {
+    pub fn start(socket: std::net::TcpListener, served: Served) -> io::Result<Http> {
         let (stop, stopped) = watch::channel(false);
         let thread = threads::spawn_restarting(Role::Http, move || {
-            let served = run(&socket, &pages, stopped.clone());
-            if let Err(error) = served {
+            if let Err(error) = run(&socket, &served, stopped.clone()) {
                 tracing::error!(
                     "the HTTP listener has failed: /health and /metrics are not served: {error}"
                 );
@@ -101,20 +139,21 @@ impl Http {
 /// Serves until `stopped` becomes true.
 fn run(
     socket: &std::net::TcpListener,
-    pages: &Arc<dyn Pages>,
+    served: &Served,
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let socket = socket.try_clone()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .thread_name("http-metrics")
-        .max_blocking_threads(METRICS_THREADS)
+        .thread_name("http-pages")
+        .thread_stack_size(STACK)
+        .max_blocking_threads(METRICS_THREADS + PAGE_THREADS)
         .build()?;
     let served = runtime.block_on(async {
         tokio::select! {
             _ = stopped.wait_for(|stop| *stop) => Ok(()),
-            result = serve(socket, pages.clone()) => result.map(|never| match never {}),
+            result = serve(socket, served) => result.map(|never| match never {}),
         }
     });
     // A page that waits for a latch must not delay the shutdown.
@@ -122,8 +161,9 @@ fn run(
     served
 }
 
-async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Result<Infallible> {
+async fn serve(socket: std::net::TcpListener, served: &Served) -> io::Result<Infallible> {
     let listener = Listener::new(TcpListener::from_std(socket)?);
+    let pages = served.pages.clone();
     let checked = pages.clone();
     let health = move |Extension(client): Extension<Client>| async move {
         client.begin_answer();
@@ -136,17 +176,17 @@ async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Resu
     };
     let router = Router::new()
         .route("/health", get(health))
-        .route("/metrics", get(metrics))
-        .fallback(|| async {
-            let text = "This server has /health and /metrics.\n";
-            (StatusCode::NOT_FOUND, text)
-        });
+        .route("/metrics", get(metrics));
+    let router = match served.more.clone() {
+        Some(more) => router.fallback_service(more),
+        None => router.fallback(not_found),
+    };
+    let tls = served.tls.clone().map(TlsAcceptor::from);
     let clock = porpoise_base::clock::system();
     loop {
-        let (connection, client) = listener.accept().await;
-        let pages = router.clone().layer(Extension(client));
+        let connection = listener.accept().await;
         if is_dated(&*clock) {
-            tokio::spawn(serve_connection(connection, pages));
+            tokio::spawn(serve_either(connection, router.clone(), tls.clone()));
         } else {
             tokio::spawn(refuse_undated(connection));
         }
@@ -177,8 +217,40 @@ async fn refuse_undated(mut connection: Connection) {
     }
 }
 
+/// Response to a path that does not exist.
+pub(crate) async fn not_found() -> Response {
+    let text =
+        "This address has /health, /metrics, and, unless it is switched off, the console at /.\n";
+    (StatusCode::NOT_FOUND, text).into_response()
+}
+
+/// Answers the requests of one connection, with TLS if the client begins with a handshake.
+async fn serve_either(mut connection: Connection, pages: Router, tls: Option<TlsAcceptor>) {
+    let pages = pages.layer(Extension(connection.client()));
+    let served = async {
+        let (peer, local) = connection.addresses()?;
+        let mut info = ConnectionInfo {
+            peer,
+            local,
+            tls: None,
+        };
+        match (connection.first_byte().await?, tls) {
+            (Some(TLS_HANDSHAKE), Some(tls)) => {
+                let encrypted = tls.accept(connection).await?;
+                info.tls = TlsSession::of(encrypted.get_ref().1);
+                serve_connection(encrypted, pages.layer(Extension(info))).await;
+            }
+            _ => serve_connection(connection, pages.layer(Extension(info))).await,
+        }
+        io::Result::Ok(())
+    };
+    if let Err(error) = served.await {
+        tracing::debug!("HTTP: {error}");
+    }
+}
+
 /// Answers the requests of one connection.
-async fn serve_connection(connection: Connection, pages: Router) {
+async fn serve_connection(connection: impl AsyncRead + AsyncWrite + Unpin, pages: Router) {
     let service = TowerToHyperService::new(pages);
     let served = http1::Builder::new()
         .serve_connection(TokioIo::new(connection), service)

@@ -40,7 +40,12 @@ fn start() -> (Http, Arc<FaultyPages>, SocketAddr) {
     let address = socket.local_addr().unwrap();
     socket.set_nonblocking(true).unwrap();
     let pages = Arc::new(FaultyPages::default());
-    (Http::start(socket, pages.clone()).unwrap(), pages, address)
+    let served = Served {
+        pages: pages.clone(),
+        more: None,
+        tls: None,
+    };
+    (Http::start(socket, served).unwrap(), pages, address)
 }
 
 fn open(address: SocketAddr, sent: &[u8]) -> TcpStream {

@@ -56,6 +56,7 @@ pub use accept::{BoundSocket, Listener, Listening};
 pub use durability::DurabilityWatermark;
 pub use input::Input;
 pub use output::{FLUSH_AT, Gone, Output};
+pub(crate) use protocol::client_host;
 pub use protocol::{End, Next, Peer, Protocol, Refusal, Session};
 pub use transport::{StreamCodec, TlsSession};
 

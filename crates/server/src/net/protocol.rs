@@ -40,10 +40,15 @@ impl Peer {
 
     /// The client's host, in the form of account host patterns.
     pub fn host(&self) -> String {
-        match self.address {
-            Some(address) if !self.is_local() => address.ip().to_canonical().to_string(),
-            _ => "localhost".to_owned(),
-        }
+        client_host(self.address)
+    }
+}
+
+/// A client's host, in the form of account host patterns; `None` is a Unix socket.
+pub(crate) fn client_host(address: Option<SocketAddr>) -> String {
+    match address.map(|a| a.ip().to_canonical()) {
+        Some(ip) if !ip.is_loopback() => ip.to_string(),
+        _ => "localhost".to_owned(),
     }
 }
 

@@ -58,6 +58,25 @@ pub struct TlsSession {
     pub certificate: Option<Vec<u8>>,
 }
 
+impl TlsSession {
+    /// Describes a connection; `None` before the end of its handshake.
+    pub(crate) fn of(tls: &rustls::ServerConnection) -> Option<TlsSession> {
+        if tls.is_handshaking() {
+            return None;
+        }
+        let suite = tls.negotiated_cipher_suite()?;
+        let certificate = tls.peer_certificates().and_then(|chain| chain.first());
+        Some(TlsSession {
+            cipher: openssl_name(suite.suite()),
+            version: match tls.protocol_version() {
+                Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
+                _ => "TLSv1.3",
+            },
+            certificate: certificate.map(|c| c.as_ref().to_vec()),
+        })
+    }
+}
+
 /// OpenSSL's name of a cipher suite.
 fn openssl_name(suite: rustls::CipherSuite) -> String {
     use rustls::CipherSuite as S;
@@ -168,17 +187,7 @@ impl Transport {
 
     /// The result of the handshake; `None` without TLS, or before its end.
     pub(crate) fn tls_session(&self) -> Option<TlsSession> {
-        let tls = self.tls.as_ref().filter(|tls| !tls.is_handshaking())?;
-        let suite = tls.negotiated_cipher_suite()?;
-        let certificate = tls.peer_certificates().and_then(|chain| chain.first());
-        Some(TlsSession {
-            cipher: openssl_name(suite.suite()),
-            version: match tls.protocol_version() {
-                Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
-                _ => "TLSv1.3",
-            },
-            certificate: certificate.map(|c| c.as_ref().to_vec()),
-        })
+        TlsSession::of(self.tls.as_ref()?)
     }
 
     /// Whether a TLS handshake has begun and is not complete.

@@ -10,6 +10,10 @@ const REQUESTS: &[&[u8]] = &[
     b"GET /metrics HTTP/1.0\r\n\r\n",
     b"POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\nx",
     b"GET /metrics HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\nCookie: porpoise_console_1=00; a=b\r\n\r\n",
+    b"POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 31\r\n\r\n{\"user\":\"root\",\"password\":\"x\"}\n",
+    b"POST /api/v1/kill HTTP/1.1\r\nHost: [::1]:80\r\nOrigin: null\r\nX-CSRF-Token: 0\r\nContent-Length: 2\r\n\r\n{}",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
 ];

@@ -128,6 +128,11 @@ fn the_five_minutes_of_the_readme_are_as_written() {
 }
 
 #[test]
+fn the_commands_of_the_console_are_as_written() {
+    walk("docs/guide/console.md");
+}
+
+#[test]
 fn the_first_steps_of_the_guide_are_as_written() {
     walk("docs/guide/first-steps.md");
 }

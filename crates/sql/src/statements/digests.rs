@@ -390,6 +390,17 @@ impl Digests {
         classes
     }
 
+    /// The distribution of the times of all statements since the last reset.
+    pub(crate) fn latency_counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for digest in self.digests.iter().map_while(OnceLock::get) {
+            digest
+                .tallies()
+                .for_each(|tally| counts.add(&tally.latencies));
+        }
+        counts
+    }
+
     /// Sets all counters to zero.
     pub(crate) fn reset(&self) {
         for digest in self.digests.iter().map_while(OnceLock::get) {
@@ -473,9 +484,12 @@ mod tests {
         assert_eq!((one.min_nanos, one.max_nanos), (100_000, 5_000_000));
         assert_eq!((one.table_scans, one.rows_examined), (4, 12));
         assert_eq!(one.latencies.total(), 4);
+        let before = digests.latency_counts();
+        assert_eq!(before.total(), 4);
         assert_eq!(one.sample.as_ref().unwrap().text, "SELECT ?");
         digests.reset();
         assert!(digests.summaries().is_empty());
+        assert_eq!(digests.latency_counts().since(&before).total(), 0);
         digests.set_sample_values(true);
         digests.record(&execution(select, &process, 7, 0));
         let all = digests.summaries();
