@@ -11,9 +11,9 @@
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{CommitPosition, Isolation, Read};
-use porpoise_rows::catalog::TableId;
+use porpoise_rows::catalog::{Table, TableId};
 use porpoise_rows::ddl::metadata_lock_error;
-use porpoise_rows::metadata_lock::MetadataLockSession;
+use porpoise_rows::metadata_lock::{Activity, MetadataLockSession};
 use porpoise_rows::{BeginOptions, Db, Error, Txn};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +30,8 @@ pub(crate) struct Context {
     deadline: Option<Instant>,
     /// The newest commit of this connection.
     newest_commit: CommitPosition,
+    /// Version of the catalog at the snapshot of the open transaction.
+    snapshot_version: u64,
 }
 
 impl Context {
@@ -40,6 +42,7 @@ impl Context {
             cancel,
             deadline: None,
             newest_commit: CommitPosition::NONE,
+            snapshot_version: 0,
         }
     }
 
@@ -103,12 +106,83 @@ impl Context {
             } else if count == 1 {
                 read = Read::CURRENT;
             } else {
-                let position = self.newest_commit;
-                blocking(|| engine.wait_durable(position))?;
-                self.newest_commit = CommitPosition::NONE;
+                self.await_own_commits()?;
             }
         }
         Ok((self.begin(Isolation::Snapshot)?, read))
+    }
+
+    /// Begins a transaction of several requests. Its snapshot is taken by the first request that reads,
+    /// and has this connection's commits.
+    pub(crate) fn begin_open(&mut self, isolation: Isolation) -> Result<Txn, Error> {
+        self.await_own_commits()?;
+        self.snapshot_version = self.db.catalog_version();
+        self.begin(isolation)
+    }
+
+    /// Takes the snapshot of the open transaction, if it has none.
+    pub(crate) fn pin(&mut self, txn: &mut Txn) -> Result<(), Error> {
+        if !txn.pinned() {
+            // Read before: a definition is never older than this version says.
+            self.snapshot_version = self.db.catalog_version();
+            txn.pin()?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the rows of a table in the open transaction's snapshot have its present definition.
+    ///
+    /// # Errors
+    /// 1412.
+    pub(crate) fn check_definition(&self, txn: &Txn, table: &Table) -> Result<(), Error> {
+        if txn.pinned() && table.incompatible_since > self.snapshot_version {
+            return Err(Error::DefinitionChanged);
+        }
+        Ok(())
+    }
+
+    /// Waits until this connection's commits are durable: a snapshot shows only what is.
+    pub(crate) fn await_own_commits(&mut self) -> Result<(), Error> {
+        let (engine, position) = (self.db.engine(), self.newest_commit);
+        if position > engine.durable_position() {
+            blocking(|| engine.wait_durable(position))?;
+        }
+        self.newest_commit = CommitPosition::NONE;
+        Ok(())
+    }
+
+    /// Commits the open transaction, whose tables stay shared until then.
+    ///
+    /// # Errors
+    /// It was rolled back: by a conflict, or because FLUSH TABLES WITH READ LOCK is in force for too
+    /// long.
+    pub(crate) fn commit(&mut self, txn: Txn) -> Result<CommitPosition, Error> {
+        let writes = txn.has_writes();
+        if writes {
+            let deadline = self.db.clock().now() + self.lock_wait();
+            let begun = self
+                .metadata_locks
+                .begin(Activity::Commit, deadline, &self.cancel);
+            if let Err(error) = begun {
+                txn.rollback();
+                self.unshare();
+                return Err(metadata_lock_error(error));
+            }
+        }
+        let done = txn.commit();
+        if writes {
+            self.metadata_locks.finish(Activity::Commit);
+        }
+        self.unshare();
+        let position = done?.position;
+        self.note_commit(position);
+        Ok(position)
+    }
+
+    /// Ends a request of the open transaction. Between requests the transaction holds off DDL on its
+    /// tables, but not FLUSH TABLES WITH READ LOCK.
+    pub(crate) fn end_request(&self) {
+        self.metadata_locks.end_statement();
     }
 
     /// Records a commit of this connection.

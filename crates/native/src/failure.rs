@@ -13,7 +13,9 @@ pub(crate) enum Failure {
     Rows(Error),
     /// An operation of an atomic batch failed: its results say which.
     Operation,
-    /// The client has disconnected, or a part of the answer was sent and cannot be discarded.
+    /// An error after whole frames of the answer were sent: its frame is the last one.
+    AfterFrames(Error),
+    /// The client has disconnected.
     Gone,
 }
 

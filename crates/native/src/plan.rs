@@ -139,17 +139,32 @@ impl Plans {
     }
 }
 
-/// Finds a table by id, and checks the version of its definition.
+/// Finds a table by id, and checks the version of its definition. To an account without any privilege
+/// on the table nothing about it is revealed, not even whether it exists.
 ///
 /// # Errors
-/// 1146, 1412.
-pub(crate) fn find_table(catalog: &Catalog, id: u64, version: u32) -> Result<Arc<Table>, Error> {
-    let table = catalog
-        .table_by_id(TableId(id))
-        .ok_or_else(|| Error::NoSuchTable {
-            database: "native".to_owned(),
-            table: format!("#{id}"),
-        })?;
+/// 1142, 1146, 1412.
+pub(crate) fn find_table(
+    catalog: &Catalog,
+    identity: &mut Identity,
+    id: u64,
+    version: u32,
+) -> Result<Arc<Table>, Error> {
+    let rights = identity.rights().0.clone();
+    let table = catalog.table_by_id(TableId(id));
+    let table = table.filter(|table| rights.sees_table(&table.database, &table.name));
+    let Some(table) = table else {
+        return Err(if rights.sees_table("", "") {
+            Error::NoSuchTable {
+                database: "native".to_owned(),
+                table: format!("#{id}"),
+            }
+        } else {
+            let shown = identity.shown();
+            let text = format!("SELECT command denied to user {shown} for table '#{id}'");
+            Error::refused(1142, "42000", text)
+        });
+    };
     if is_system_schema(&table.database) {
         let text = "Access to system schemas is not supported by the native protocol";
         return Err(Error::refused(1235, "42000", text));
@@ -186,15 +201,23 @@ pub(crate) fn index_columns(table: &Table, index: u16) -> Result<Vec<PlanColumn>
 /// The columns at these positions.
 ///
 /// # Errors
-/// One does not exist.
+/// One does not exist, or is named twice: the size of a row is bounded by its table.
 pub(crate) fn columns_at(
     table: &Table,
     positions: impl Iterator<Item = (u16, Action)>,
 ) -> Result<Vec<PlanColumn>, Error> {
+    let mut is_named = vec![false; table.columns.len()];
     positions
         .map(|(position, action)| {
-            PlanColumn::new(table, usize::from(position), action)
-                .ok_or_else(|| unknown_column(table, position))
+            let column = PlanColumn::new(table, usize::from(position), action)
+                .ok_or_else(|| unknown_column(table, position))?;
+            if let Some(is_named) = is_named.get_mut(column.position)
+                && std::mem::replace(is_named, true)
+            {
+                let text = format!("Column '#{position}' specified twice");
+                return Err(Error::refused(1110, "42000", text));
+            }
+            Ok(column)
         })
         .collect()
 }
@@ -202,7 +225,8 @@ pub(crate) fn columns_at(
 fn resolve(db: &Db, identity: &mut Identity, shape: Shape) -> Result<Plan, Failure> {
     // Read before the catalog: a plan is never newer than its version.
     let catalog_version = db.catalog_version();
-    let table = find_table(&db.catalog(), shape.table, shape.version)?;
+    let table = find_table(&db.catalog(), identity, shape.table, shape.version)?;
+    check_conditions(&shape)?;
     let key = index_columns(&table, shape.index)?;
     let index = usize::from(shape.index);
     let is_unique = table.indexes.get(index).is_some_and(|i| i.kind.is_unique());
@@ -214,7 +238,6 @@ fn resolve(db: &Db, identity: &mut Identity, shape: Shape) -> Result<Plan, Failu
     let columns = columns_at(&table, columns)?;
     let compared = shape.compared_columns().map(|c| (c, Action::Set));
     let compared = columns_at(&table, compared)?;
-    check_columns(&table, &shape, &columns)?;
     let (rights, access_version) = identity.rights();
     let rights = rights.clone();
     check_privileges(
@@ -224,6 +247,7 @@ fn resolve(db: &Db, identity: &mut Identity, shape: Shape) -> Result<Plan, Failu
         &shape,
         [&key, &columns, &compared],
     )?;
+    check_columns(&table, &shape, &columns)?;
     let all = columns.iter().chain(&compared);
     let (defaults, now_columns) = new_row_of(&table, &columns);
     Ok(Plan {
@@ -275,20 +299,26 @@ fn new_row_of(table: &Table, given: &[PlanColumn]) -> (Result<Vec<Value>, Error>
     (Ok(row), now_columns)
 }
 
-/// Checks that each written column is named once and can be written.
+/// Checks that the operation has an existing row to compare with.
+fn check_conditions(shape: &Shape) -> Result<(), Error> {
+    let compares = !matches!(shape.operation, Operation::Read | Operation::Insert);
+    if compares || shape.conditions.is_empty() {
+        return Ok(());
+    }
+    let text = "Conditions of READ and INSERT are not supported by the native protocol";
+    Err(Error::refused(1235, "42000", text))
+}
+
+/// Checks that each written column can be written.
 fn check_columns(table: &Table, shape: &Shape, columns: &[PlanColumn]) -> Result<(), Error> {
     if matches!(shape.operation, Operation::Read) {
         return Ok(());
     }
-    for (n, used) in columns.iter().enumerate() {
+    for used in columns {
         let Some(column) = table.columns.get(used.position) else {
             return Err(Error::DefinitionChanged);
         };
         let name = &column.name;
-        if columns.iter().take(n).any(|c| c.position == used.position) {
-            let text = format!("Column '{name}' specified twice");
-            return Err(Error::refused(1110, "42000", text));
-        }
         if column.generated.is_some() {
             let text = format!(
                 "The value specified for generated column '{name}' in table '{}' is not allowed.",
@@ -352,6 +382,9 @@ fn check_privileges(
         Operation::Update => {
             check.columns(Privileges::SELECT, key)?;
             check.columns(Privileges::UPDATE, columns)?;
+            let added = columns.iter().filter(|c| c.action == Action::Add);
+            let added: Vec<PlanColumn> = added.copied().collect();
+            check.read_columns(&added)?;
         }
         Operation::Delete => {
             check.columns(Privileges::SELECT, key)?;
@@ -359,9 +392,9 @@ fn check_privileges(
         }
     }
     if shape.flags & porpoise_wire::native::batch::FOR_UPDATE != 0 {
-        check.table(Privileges::UPDATE)?;
+        check.locking()?;
     }
-    check.columns(Privileges::SELECT, compared)
+    check.read_columns(compared)
 }
 
 /// Check of privileges on a table.
@@ -387,6 +420,30 @@ impl Check<'_> {
         Err(Error::refused(1142, "42000", text).into())
     }
 
+    /// Checks the privileges of SELECT ... FOR UPDATE beside SELECT: one of UPDATE, DELETE and LOCK
+    /// TABLES.
+    fn locking(&self) -> Result<(), Failure> {
+        let some = Privileges::UPDATE
+            .with(Privileges::DELETE)
+            .with(Privileges::LOCK_TABLES);
+        let (database, name) = (&self.table.database, &self.table.name);
+        if self.rights.on_any_column(database, name).intersects(some) {
+            return Ok(());
+        }
+        let shown = self.identity.shown();
+        let text =
+            format!("SELECT with locking clause command denied to user {shown} for table '{name}'");
+        Err(Error::refused(1142, "42000", text).into())
+    }
+
+    /// Checks SELECT on columns that an operation reads beside its key, if there are any.
+    fn read_columns(&self, columns: &[PlanColumn]) -> Result<(), Failure> {
+        if columns.is_empty() {
+            return Ok(());
+        }
+        self.columns(Privileges::SELECT, columns)
+    }
+
     /// Checks a privilege on the table or on all of these columns.
     ///
     /// # Errors
@@ -406,7 +463,15 @@ impl Check<'_> {
         for used in columns {
             let column = self.table.columns.get(used.position);
             let column = column.map_or("", |c| c.name.as_str());
-            if !self.rights.on_column(database, name, column).has(wanted) {
+            let held = self.rights.on_column(database, name, column);
+            if !held.has(wanted) {
+                // The name of a column is shown to those who have any privilege on it.
+                let number = format!("#{}", used.position);
+                let column = if held.intersects(Privileges::COLUMN) {
+                    column
+                } else {
+                    &number
+                };
                 let word = wanted.names().next().unwrap_or("SELECT");
                 let shown = self.identity.shown();
                 let text = format!(

@@ -35,6 +35,9 @@ const FIRST_ROWS_WITH_OVERFLOW: usize = 4;
 /// Most rows of one engine call.
 const MAX_ROWS: usize = 1024;
 
+/// The same where values may lie outside of their rows: short rows may be followed by very long ones.
+const MAX_ROWS_WITH_OVERFLOW: usize = 16;
+
 /// A scan, resolved.
 pub(crate) struct PlannedScan<'a> {
     scan: Scan<'a>,
@@ -50,7 +53,8 @@ pub(crate) fn plan<'a>(
     identity: &mut Identity,
     scan: Scan<'a>,
 ) -> Result<PlannedScan<'a>, Failure> {
-    let table = plan::find_table(&context.db.catalog(), scan.table, scan.version)?;
+    let catalog = context.db.catalog();
+    let table = plan::find_table(&catalog, identity, scan.table, scan.version)?;
     let key = plan::index_columns(&table, scan.index)?;
     let columns = scan.columns.iter().map(|c| (*c, Action::Set));
     let columns = plan::columns_at(&table, columns)?;
@@ -62,6 +66,10 @@ pub(crate) fn plan<'a>(
     };
     check.columns(Privileges::SELECT, &key)?;
     check.columns(Privileges::SELECT, &columns)?;
+    // The continuation contains the primary key, too.
+    if let Ok(primary) = plan::index_columns(&table, 0) {
+        check.columns(Privileges::SELECT, &primary)?;
+    }
     let mut reader = Reader::new(scan.bounds);
     let lower = read_bound(&table, &scan, &key, &mut reader)?;
     let upper = read_bound(&table, &scan, &key, &mut reader)?;
@@ -127,6 +135,11 @@ fn range_of(
 }
 
 impl PlannedScan<'_> {
+    /// The table that is scanned.
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
     /// Appends the answer. Returns the commit that it waits for.
     pub(crate) fn answer(
         &self,
@@ -167,10 +180,10 @@ impl PlannedScan<'_> {
             limit => usize::try_from(limit).unwrap_or(usize::MAX),
         };
         let mut position = ScanPosition::default();
-        let mut chunk = if self.table.overflow_spaces.is_empty() {
-            FIRST_ROWS
+        let (mut chunk, most) = if self.table.overflow_spaces.is_empty() {
+            (FIRST_ROWS, MAX_ROWS)
         } else {
-            FIRST_ROWS_WITH_OVERFLOW
+            (FIRST_ROWS_WITH_OVERFLOW, MAX_ROWS_WITH_OVERFLOW)
         };
         let start = out.len();
         loop {
@@ -189,7 +202,8 @@ impl PlannedScan<'_> {
                     out.push(1);
                     let put = encode::put_row(out, &self.table, &self.columns, with_version, &row);
                     failure = failure.take().or(put.err());
-                    if rows == wanted {
+                    // A call may show fewer rows than it was asked for.
+                    if rows == wanted || out.len() - start >= ANSWER_BYTES {
                         last = Some(self.table.entry_key(index, &row, primary));
                     }
                 },
@@ -208,7 +222,7 @@ impl PlannedScan<'_> {
                 return Ok(last);
             }
             let row_bytes = ((out.len() - before) / rows.max(1)).max(1);
-            chunk = (ANSWER_BYTES / 4 / row_bytes).clamp(1, MAX_ROWS);
+            chunk = (ANSWER_BYTES / 4 / row_bytes).clamp(1, most);
         }
     }
 }

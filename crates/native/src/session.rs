@@ -60,6 +60,9 @@ struct Open {
     plans: Plans,
     context: Context,
     txn: Option<Txn>,
+    /// Whether an error has rolled the open transaction back, and the client has not ended it. Requests
+    /// that were sent before the client knew must not take effect outside of it.
+    is_aborted: bool,
     monitor: Box<dyn Monitor>,
     memory: MemoryTracker,
 }
@@ -203,6 +206,7 @@ impl Session {
             plans: Plans::default(),
             context: Context::new(self.shared.db.clone(), client.cancel.clone()),
             txn: None,
+            is_aborted: false,
             monitor,
             memory: MemoryTracker::new(client.memory.clone(), MemoryClass::Statement),
         }));
@@ -263,6 +267,9 @@ impl Open {
         let start = sink.buf().len();
         let done = self.execute(shared, header, body, sink);
         self.monitor.end();
+        if self.txn.is_some() {
+            self.context.end_request();
+        }
         if body.len() >= UNCHARGED_BYTES {
             self.memory.resize_always(0);
         }
@@ -271,7 +278,7 @@ impl Open {
                 position,
                 then: Then::Continue,
             },
-            Err(failure) => self.fail(failure, header.request, start, sink),
+            Err(failure) => self.fail(failure, header, start, sink),
         }
     }
 
@@ -279,21 +286,31 @@ impl Open {
     fn fail(
         &mut self,
         failure: Failure,
-        request: u32,
+        header: Header,
         start: usize,
         sink: &mut dyn Sink,
     ) -> Answered {
         counters::add(Counter::Failed, 1);
-        let Failure::Rows(error) = failure else {
-            return Answered::now(Then::Close);
+        let error = match failure {
+            Failure::Rows(error) => {
+                sink.buf().truncate(start);
+                error
+            }
+            // Positions from before the request are invalid.
+            Failure::AfterFrames(error) => error,
+            Failure::Operation | Failure::Gone => return Answered::now(Then::Close),
         };
         let mut flags = 0;
+        if self.is_aborted || header.kind == Kind::Commit {
+            flags |= TRANSACTION_ENDED;
+        }
         let mut position = CommitPosition::NONE;
         if let Some(txn) = self.txn.take() {
             position = txn.seen();
             if error.ends_transaction() || error.ends_session() {
                 txn.rollback();
                 self.context.unshare();
+                self.is_aborted = true;
                 flags |= TRANSACTION_ENDED;
             } else {
                 self.txn = Some(txn);
@@ -305,8 +322,7 @@ impl Open {
             flags |= CONNECTION_ENDS;
         }
         let out = sink.buf();
-        out.truncate(start);
-        let at = frame::begin(out, Kind::Error, request);
+        let at = frame::begin(out, Kind::Error, header.request);
         out.push(flags);
         put_error(out, &error);
         frame::finish(out, at, LAST);
@@ -325,6 +341,11 @@ impl Open {
     ) -> Result<CommitPosition, Failure> {
         if body.len() >= UNCHARGED_BYTES {
             self.memory.resize(body.len() as u64 * MEMORY_FACTOR)?;
+        }
+        if self.is_aborted && matches!(header.kind, Kind::Batch | Kind::Scan) {
+            let text =
+                "An earlier request has rolled the transaction back; try restarting transaction";
+            return Err(Error::refused(1213, "40001", text).into());
         }
         match header.kind {
             Kind::Batch => self.batch(header.request, body, sink),
@@ -352,6 +373,7 @@ impl Open {
                 if let Some(txn) = self.txn.take() {
                     txn.rollback();
                 }
+                self.is_aborted = false;
                 self.context.unshare();
                 self.done(CommitPosition::NONE, header.request, sink)
             }
@@ -379,20 +401,19 @@ impl Open {
             Isolation::Snapshot => kv::Isolation::Snapshot,
             Isolation::Serializable => kv::Isolation::Serializable,
         };
-        self.txn = Some(self.context.begin(isolation)?);
+        self.txn = Some(self.context.begin_open(isolation)?);
+        self.is_aborted = false;
         Ok(())
     }
 
     fn commit(&mut self) -> Result<CommitPosition, Failure> {
+        self.is_aborted = false;
         let Some(txn) = self.txn.take() else {
             return Err(Error::refused(1399, "XAE07", "No transaction is open").into());
         };
         self.monitor.begin("Query", b"COMMIT");
-        let done = txn.commit();
-        self.context.unshare();
-        let position = done?.position;
-        self.context.note_commit(position);
-        Ok(position)
+        self.context.begin_request(0);
+        Ok(self.context.commit(txn)?)
     }
 
     /// Describes a table on which the account has any privilege.
@@ -462,9 +483,8 @@ impl Open {
             let start = sink.buf().len();
             let done = match &mut self.txn {
                 Some(txn) => {
-                    if !txn.pinned() {
-                        txn.pin()?;
-                    }
+                    self.context.pin(txn)?;
+                    self.context.check_definition(txn, planned.table())?;
                     planned.answer(&self.context, txn, request, sink.buf())
                 }
                 None => {

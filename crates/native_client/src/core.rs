@@ -20,12 +20,16 @@ use porpoise_wire::native::message::{
 };
 use porpoise_wire::native::{LOGIN_PLUGIN, NATIVE_FORMAT_VERSION, Reader};
 use std::collections::VecDeque;
+use std::io;
 
 /// Largest body of an answer's frame.
 const MAX_ANSWER: usize = 1 << 30;
 
 /// Bytes read at a time.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
+
+/// The error of a commit whose outcome the server does not know.
+const COMMIT_FAILED: u16 = 1180;
 
 /// Length of the header of MySQL's packets.
 const PACKET_HEADER: usize = 4;
@@ -303,9 +307,17 @@ impl Core {
                 .front()
                 .is_some_and(|p| p.request == header.request);
             if header.kind == Kind::Error {
-                // An error without a request ends the connection.
+                let error = error_of(body);
+                // An error without a request ends the connection: the requests in flight may have been
+                // executed.
+                let is_unknown = error.code() == Some(COMMIT_FAILED) || !is_mine;
+                let error = if is_unknown && !self.only_reads() {
+                    Error::UnknownOutcome(io::Error::other(error.to_string()))
+                } else {
+                    error
+                };
                 self.pending.pop_front();
-                return Ok(Some(Err(error_of(body))));
+                return Ok(Some(Err(error)));
             }
             let Some(pending) = self.pending.front_mut().filter(|_| is_mine) else {
                 return Err(Error::Protocol("an answer to no request"));

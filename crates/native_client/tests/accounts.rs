@@ -89,6 +89,93 @@ fn privileges_are_those_of_sql_and_revoked_at_once() {
 }
 
 #[test]
+fn operations_need_the_privileges_of_the_statements_that_they_replace() {
+    let server = start();
+    sql(
+        &server,
+        "create database d; create table d.t (id int primary key, v int not null, secret int, key (v));
+         insert into d.t values (1, 1, 1); create table d.hidden (id int primary key);
+         create user ann@localhost identified by 'x'; grant insert on d.t to ann@localhost",
+    );
+    let mut root = connect(&server);
+    let hidden = root.table("d", "hidden").unwrap();
+    let table = root.table("d", "t").unwrap();
+    let mut native = Connection::connect(&target(&server, "ann", "x")).unwrap();
+    let mut run = |operation: &_, values: &[_]| match native.run(&batch(operation, &[values])) {
+        Ok(reply) => shown(&reply).pop().unwrap(),
+        Err(error) => error.to_string(),
+    };
+    // INSERT alone suffices to insert.
+    let insert = table.insert().columns(&["id", "v"]).build().unwrap();
+    assert_eq!(run(&insert, &[int(2), int(2)]), "written");
+    // A table without any privilege is as one that does not exist.
+    let read = hidden.read().columns(&["id"]).build().unwrap();
+    let refused = run(&read, &[int(1)]);
+    let id = hidden.id;
+    assert!(refused.starts_with("1142"), "{refused}");
+    assert!(refused.contains(&format!("'#{id}'")), "{refused}");
+    sql(&server, "drop table d.hidden");
+    assert_eq!(run(&read, &[int(1)]), refused);
+    // A sum depends on the value that is added to.
+    sql(
+        &server,
+        "grant select (id), update (v) on d.t to ann@localhost",
+    );
+    let set = table.update().columns(&["v"]).build().unwrap();
+    assert_eq!(run(&set, &[int(1), int(5)]), "written");
+    let add = table.update().add_to("v").build().unwrap();
+    let refused = run(&add, &[int(1), int(5)]);
+    assert!(refused.starts_with("1143"), "{refused}");
+    // The name of a column without any privilege is not revealed.
+    let read = table.read().columns(&["secret"]).build().unwrap();
+    sql(&server, "revoke insert on d.t from ann@localhost");
+    let refused = run(&read, &[int(1)]);
+    assert!(refused.starts_with("1143"), "{refused}");
+    assert!(!refused.contains("secret"), "{refused}");
+    // The continuation of a scan has the primary key.
+    sql(
+        &server,
+        "revoke select (id) on d.t from ann@localhost; grant select (v) on d.t to ann@localhost",
+    );
+    let scan = table.scan().index("v").columns(&["v"]);
+    let error = native.scan(&scan, &[]).unwrap_err();
+    assert_eq!(error.code(), Some(1143));
+    sql(&server, "grant select (id) on d.t to ann@localhost");
+    native.scan(&scan, &[]).unwrap();
+    // As SELECT ... FOR UPDATE.
+    sql(
+        &server,
+        "revoke update (v) on d.t from ann@localhost; grant delete on d.t to ann@localhost",
+    );
+    let lock = table.read().columns(&["v"]).for_update().build().unwrap();
+    native.run(&batch(&lock, &[&[int(1)]])).unwrap();
+    sql(&server, "revoke delete on d.t from ann@localhost");
+    let error = native.run(&batch(&lock, &[&[int(1)]])).unwrap_err();
+    assert_eq!(error.code(), Some(1142));
+}
+
+#[test]
+fn an_idle_client_holds_its_locks_no_longer_than_wait_timeout() {
+    let server = start();
+    sql(
+        &server,
+        "create database d; create table d.t (id int primary key, v int); insert into d.t values (1, 1);
+         set global wait_timeout = 1",
+    );
+    let mut native = connect(&server);
+    let table = native.table("d", "t").unwrap();
+    let update = table.update().columns(&["v"]).build().unwrap();
+    native.begin(Default::default()).unwrap();
+    native.run(&batch(&update, &[&[int(1), int(5)]])).unwrap();
+    sql(
+        &server,
+        "set innodb_lock_wait_timeout = 15; update d.t set v = v + 1",
+    );
+    assert_eq!(sql(&server, "select v from d.t"), "2");
+    assert!(native.commit().is_err());
+}
+
+#[test]
 fn sessions_are_listed_and_killed() {
     let server = start();
     sql(

@@ -1,7 +1,7 @@
 //! Batches: per row and atomic, conditions, unique keys, triggers, time limits.
 
 use super::support::*;
-use porpoise_native_client::{Batch, Outcome, ValueRef};
+use porpoise_native_client::{Batch, Connection, Outcome, ValueRef};
 use std::time::Duration;
 
 fn table_of_accounts() -> porpoise_testkit::Porpoise {
@@ -283,6 +283,59 @@ fn generated_ids_and_triggers_are_as_in_sql() {
         .collect();
     assert_eq!(ids, [1, 2]);
     assert_eq!(sql(&server, "select group_concat(what) from d.log"), "1,2");
+}
+
+#[test]
+fn triggers_fire_for_rows_that_stay_the_same() {
+    let server = start();
+    sql(
+        &server,
+        "create database d; use d; create table log (n int auto_increment primary key, what varchar(20));
+         create table t (id int primary key, v int, w int default 0); insert into t values (1, 1, 0), (2, 2, 0);
+         create trigger t_before before update on t for each row set new.w = if(new.id = 2, 9, new.w);
+         create trigger t_after after update on t for each row insert into log (what) values (concat(old.id, ':', new.w))",
+    );
+    let mut native = connect(&server);
+    let table = native.table("d", "t").unwrap();
+    let read = table.read().with_version().build().unwrap();
+    let update = table.update().columns(&["v"]).with_version().build();
+    let update = update.unwrap();
+    let of =
+        |native: &mut Connection, id| version(&native.run(&batch(&read, &[&[int(id)]])).unwrap());
+    let before = [of(&mut native, 1), of(&mut native, 2)];
+    let reply = native.run(&batch(&update, &[&[int(1), int(1)], &[int(2), int(2)]]));
+    let reply = reply.unwrap();
+    assert_eq!(
+        sql(&server, "select group_concat(what) from d.log"),
+        "1:0,2:9"
+    );
+    let told: Vec<u64> = reply
+        .results()
+        .map(|outcome| match outcome.unwrap() {
+            Outcome::Written { version, .. } => version,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told, [of(&mut native, 1), of(&mut native, 2)]);
+    assert_eq!(told[0], before[0]);
+    assert_ne!(told[1], before[1]);
+}
+
+#[test]
+fn a_shape_that_makes_no_sense_is_refused() {
+    let server = table_of_accounts();
+    let mut native = connect(&server);
+    let table = native.table("d", "account").unwrap();
+    let twice = table.read().columns(&["name", "NAME"]).build().unwrap();
+    let error = native.run(&batch(&twice, &[&[int(1)]])).unwrap_err();
+    assert_eq!(error.code(), Some(1110));
+    let scan = table.scan().columns(&["id", "id"]);
+    assert_eq!(native.scan(&scan, &[]).unwrap_err().code(), Some(1110));
+    let condition = table.insert().columns(&["id"]).if_version();
+    let condition = condition.build().unwrap();
+    let mut rows = Batch::new();
+    rows.push(&condition, &[ValueRef::UInt(1), int(9)]).unwrap();
+    assert_eq!(native.run(&rows).unwrap_err().code(), Some(1235));
 }
 
 #[test]

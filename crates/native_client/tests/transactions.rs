@@ -78,6 +78,79 @@ fn a_write_of_a_row_changed_since_the_snapshot_is_a_conflict() {
 }
 
 #[test]
+fn requests_behind_a_rollback_do_not_take_effect_outside_of_the_transaction() {
+    let server = counters();
+    let (mut one, mut two) = (connect(&server), connect(&server));
+    let table = one.table("d", "t").unwrap();
+    let read = table.read().columns(&["v"]).build().unwrap();
+    let add = table.update().add_to("v").build().unwrap();
+    one.begin(Isolation::Snapshot).unwrap();
+    one.run(&batch(&read, &[&[int(1)]])).unwrap();
+    two.run(&batch(&add, &[&[int(1), int(1)]])).unwrap();
+    // Sent before the answer to the first one says that the transaction is over.
+    one.send(&batch(&add, &[&[int(1), int(1)]])).unwrap();
+    one.send(&batch(&add, &[&[int(2), int(1)]])).unwrap();
+    assert!(one.receive().unwrap_err().is_conflict());
+    assert!(one.receive().unwrap_err().is_conflict());
+    assert!(one.scan(&table.scan(), &[]).unwrap_err().is_conflict());
+    assert_eq!(sql(&server, "select group_concat(v) from d.t"), "1,0");
+    one.rollback().unwrap();
+    one.run(&batch(&add, &[&[int(2), int(1)]])).unwrap();
+    assert_eq!(sql(&server, "select group_concat(v) from d.t"), "1,1");
+}
+
+#[test]
+fn a_snapshot_does_not_show_rows_by_a_later_definition() {
+    let server = counters();
+    let mut one = connect(&server);
+    let table = one.table("d", "t").unwrap();
+    let other = "create table d.other (id int primary key, v int) as select id, v from d.t";
+    sql(&server, other);
+    let read = table.read().columns(&["v"]).build().unwrap();
+    let before = one.table("d", "other").unwrap();
+    one.begin(Isolation::Snapshot).unwrap();
+    one.run(&batch(&read, &[&[int(1)]])).unwrap();
+    sql(&server, "alter table d.other modify id bigint");
+    let after = one.table("d", "other").unwrap();
+    assert_ne!(before.version, after.version);
+    let read = after.read().columns(&["v"]).build().unwrap();
+    let error = one.run(&batch(&read, &[&[int(1)]])).unwrap_err();
+    assert!(error.is_stale(), "{error}");
+    assert!(one.scan(&after.scan(), &[]).unwrap_err().is_stale());
+    one.rollback().unwrap();
+    assert_eq!(
+        shown(&one.run(&batch(&read, &[&[int(1)]])).unwrap()),
+        ["row 0"]
+    );
+}
+
+#[test]
+fn the_global_read_lock_waits_for_requests_and_holds_off_commits() {
+    let server = counters();
+    let mut one = connect(&server);
+    let table = one.table("d", "t").unwrap();
+    let add = table.update().add_to("v").build().unwrap();
+    one.begin(Isolation::Snapshot).unwrap();
+    one.run(&batch(&add, &[&[int(1), int(1)]])).unwrap();
+    std::thread::scope(|scope| {
+        // An open transaction between two requests does not hold the lock off.
+        let locked = scope.spawn(|| {
+            sql(
+                &server,
+                "set lock_wait_timeout = 10; flush tables with read lock; select sleep(2); select v from d.t where id = 1; select sleep(1); select v from d.t where id = 1",
+            )
+        });
+        let list = "select count(*) from information_schema.processlist where info like '%sleep(2)%' and info not like '%processlist%'";
+        server.wait_for("the lock", std::time::Duration::from_secs(10), || {
+            sql(&server, list) == "1"
+        });
+        one.commit().unwrap();
+        assert_eq!(locked.join().unwrap(), "0\n0\n0\n0");
+    });
+    assert_eq!(sql(&server, "select v from d.t where id = 1"), "1");
+}
+
+#[test]
 fn rows_read_for_update_are_locked() {
     let server = counters();
     let mut one = connect(&server);

@@ -20,13 +20,15 @@ use porpoise_sql::{ClientInfo, VERSION};
 use porpoise_wire::mysql::auth::RsaKey;
 use porpoise_wire::native::Malformed;
 use porpoise_wire::native::frame::{self, FrameStep, PREAMBLE};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// First byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 
 /// The native protocol at a listener.
 pub struct NativeProtocol {
+    sql: Weak<SqlServer>,
     listener: Arc<Native>,
     tls: Arc<TlsSettings>,
 }
@@ -58,6 +60,7 @@ impl NativeProtocol {
             server_version: VERSION.to_owned(),
         };
         NativeProtocol {
+            sql: Arc::downgrade(sql),
             listener: Arc::new(Native::new(sql.db().clone(), settings)),
             tls: Arc::new(tls),
         }
@@ -109,6 +112,10 @@ impl Protocol for NativeProtocol {
             listener: self.listener.clone(),
             tls: self.tls.clone(),
             peer,
+            idle: self
+                .sql
+                .upgrade()
+                .map(|sql| Duration::from_secs(u64::from(sql.number("wait_timeout")))),
             session: None,
         })
     }
@@ -132,6 +139,9 @@ struct NativeConnection {
     listener: Arc<Native>,
     tls: Arc<TlsSettings>,
     peer: Peer,
+    /// `wait_timeout` when the connection was opened: longest time without a request. It ends
+    /// transactions that hold locks for a client that has gone.
+    idle: Option<Duration>,
     /// The session, once the preamble was read.
     session: Option<NativeSession>,
 }
@@ -293,6 +303,10 @@ impl Session for NativeConnection {
         self.session
             .as_ref()
             .is_some_and(NativeSession::is_logged_in)
+    }
+
+    fn idle_timeout(&self) -> Option<Duration> {
+        self.idle
     }
 
     fn holds_locks(&self) -> bool {

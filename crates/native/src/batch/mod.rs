@@ -76,7 +76,9 @@ impl Executor<'_> {
             self.context.unshare();
             let error = match done {
                 Ok(position) => return Ok(position),
-                Err(_) if sent => return Err(Failure::Gone),
+                Err(Failure::Rows(error)) if sent => {
+                    return Err(Failure::AfterFrames(self.context.reported(error)));
+                }
                 Err(Failure::Rows(error)) => error,
                 Err(failure) => return Err(failure),
             };
@@ -99,22 +101,13 @@ impl Executor<'_> {
         sink: &mut dyn Sink,
         sent: &mut bool,
     ) -> Result<CommitPosition, Failure> {
-        let mut parts = self.plan(batch)?;
+        let parts = self.plan(batch)?;
         if parts.iter().all(PlannedPart::is_plain_read) {
             return read::answer(self.context, &parts, request, sink, sent);
         }
-        loop {
-            for planned in parts.iter().filter(|planned| !planned.is_plain_read()) {
-                self.context.share(&planned.plan.table.write_set)?;
-            }
-            // Under the locks the definitions no longer change: the plans are compared again.
-            let again = self.plan(batch)?;
-            let mut pairs = again.iter().zip(&parts);
-            let is_same = pairs.all(|(a, b)| Arc::ptr_eq(&a.plan, &b.plan));
-            parts = again;
-            if is_same {
-                break;
-            }
+        let parts = self.share(batch, parts)?;
+        if parts.iter().any(PlannedPart::is_plain_read) {
+            self.context.await_own_commits()?;
         }
         let mut txn = self.context.begin(Isolation::Snapshot)?;
         let mut results = Results::new(batch.is_atomic);
@@ -142,6 +135,27 @@ impl Executor<'_> {
         }
     }
 
+    /// Takes the metadata locks of the tables that a batch writes, and returns the plans under them.
+    fn share<'a>(
+        &mut self,
+        batch: &Batch<'a>,
+        mut parts: SmallVec<[PlannedPart<'a>; 2]>,
+    ) -> Result<SmallVec<[PlannedPart<'a>; 2]>, Failure> {
+        loop {
+            for planned in parts.iter().filter(|planned| !planned.is_plain_read()) {
+                self.context.share(&planned.plan.table.write_set)?;
+            }
+            // Under the locks the definitions no longer change: the plans are compared again.
+            let again = self.plan(batch)?;
+            let mut pairs = again.iter().zip(&parts);
+            let is_same = pairs.all(|(a, b)| Arc::ptr_eq(&a.plan, &b.plan));
+            parts = again;
+            if is_same {
+                return Ok(parts);
+            }
+        }
+    }
+
     /// Executes a batch in the open transaction, and appends its answer.
     ///
     /// # Errors
@@ -154,13 +168,13 @@ impl Executor<'_> {
         sink: &mut dyn Sink,
     ) -> Result<(), Failure> {
         let parts = self.plan(batch)?;
-        for planned in parts.iter().filter(|planned| !planned.is_plain_read()) {
-            self.context.share(&planned.plan.table.write_set)?;
-        }
-        let parts = self.plan(batch)?;
+        let parts = self.share(batch, parts)?;
         txn.set_lock_wait(self.context.lock_wait());
-        if parts.iter().any(PlannedPart::is_plain_read) && !txn.pinned() {
-            txn.pin()?;
+        if parts.iter().any(PlannedPart::is_plain_read) {
+            self.context.pin(txn)?;
+        }
+        for planned in &parts {
+            self.context.check_definition(txn, &planned.plan.table)?;
         }
         let mark = txn.mark();
         let mut results = Results::new(batch.is_atomic);

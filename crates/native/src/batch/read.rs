@@ -42,27 +42,11 @@ pub(super) fn answer(
         keys: Vec::new(),
         ends: SmallVec::new(),
     };
-    for planned in parts {
-        let mut reader = Reader::new(planned.part.data);
-        let mut left = planned.part.rows as usize;
-        let chunk = if planned.plan.table.overflow_spaces.is_empty() {
-            CHUNK_KEYS
-        } else {
-            CHUNK_KEYS_WITH_OVERFLOW
-        };
-        while left > 0 {
-            context.check()?;
-            let wanted = left.min(chunk);
-            answer.read_chunk(&mut txn, read, planned, &mut reader, wanted, sink.buf())?;
-            left -= wanted;
-            if sink.buf().len() - answer.frame >= FRAME_BYTES {
-                answer.next_frame(txn.seen(), sink, sent)?;
-            }
-        }
-        if !reader.is_empty() {
-            return Err(Malformed("rows of a batch").into());
-        }
-        count(Operation::Read, planned.part.rows as usize);
+    let done = answer.put_parts(context, &mut txn, read, parts, sink, sent);
+    if let Err(failure) = done {
+        // Only whole frames stay.
+        sink.buf().truncate(answer.frame);
+        return Err(failure);
     }
     frame::finish(sink.buf(), answer.frame, LAST);
     Ok(txn.seen())
@@ -80,6 +64,41 @@ struct Answer {
 }
 
 impl Answer {
+    /// Appends the results of all parts.
+    fn put_parts(
+        &mut self,
+        context: &Context,
+        txn: &mut Txn,
+        read: Read,
+        parts: &[PlannedPart<'_>],
+        sink: &mut dyn Sink,
+        sent: &mut bool,
+    ) -> Result<(), Failure> {
+        for planned in parts {
+            let mut reader = Reader::new(planned.part.data);
+            let mut left = planned.part.rows as usize;
+            let chunk = if planned.plan.table.overflow_spaces.is_empty() {
+                CHUNK_KEYS
+            } else {
+                CHUNK_KEYS_WITH_OVERFLOW
+            };
+            while left > 0 {
+                context.check()?;
+                let wanted = left.min(chunk);
+                self.read_chunk(txn, read, planned, &mut reader, wanted, sink.buf())?;
+                left -= wanted;
+                if sink.buf().len() - self.frame >= FRAME_BYTES {
+                    self.next_frame(txn.seen(), sink, sent)?;
+                }
+            }
+            if !reader.is_empty() {
+                return Err(Malformed("rows of a batch").into());
+            }
+            count(Operation::Read, planned.part.rows as usize);
+        }
+        Ok(())
+    }
+
     /// Reads the rows of the next `count` keys and appends their results.
     fn read_chunk(
         &mut self,

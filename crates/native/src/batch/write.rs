@@ -274,10 +274,22 @@ impl<'r> PartRun<'r> {
         Ok(())
     }
 
+    /// Whether changes of rows fire triggers. They are then executed one by one, because triggers and
+    /// the changes they make decide about the version of each row.
+    fn fires_on_change(&self) -> bool {
+        let changes = matches!(
+            self.plan.shape.operation,
+            Operation::Update | Operation::Upsert
+        );
+        changes && !self.plan.table.triggers.is_empty()
+    }
+
     /// The end of the operations from `start` on that have different keys.
     fn end_of_run(&self, start: usize) -> usize {
         let has_overflow = !self.plan.table.overflow_spaces.is_empty();
-        let run = if has_overflow {
+        let run = if self.fires_on_change() {
+            1
+        } else if has_overflow {
             MAX_RUN_WITH_OVERFLOW
         } else {
             MAX_RUN
@@ -565,6 +577,7 @@ impl<'r> PartRun<'r> {
     /// Changes locked rows; operations without one are not found.
     fn change(&mut self, range: Range<usize>, found: Vec<Option<LockedRow>>) -> Result<(), Error> {
         let table = &self.plan.table;
+        let fires = self.fires_on_change();
         let mut changes = Vec::with_capacity(found.len());
         let version = self.txn.row_version()?;
         for (row, locked) in range.zip(found) {
@@ -580,15 +593,26 @@ impl<'r> PartRun<'r> {
             }
             let (new, differs) = self.changed(&given, &old)?;
             // A row whose values stay the same keeps its version.
-            let version = if differs { version } else { old.version() };
+            let kept = old.version();
+            let change = RowChange {
+                key: locked.primary,
+                old: locked.row,
+                new,
+            };
+            let is_written = if fires {
+                // Triggers fire for such a row, too, and may change it.
+                self.txn
+                    .update(table, vec![change], UpdateMode::Plain)?
+                    .changed
+                    > 0
+            } else {
+                if differs {
+                    changes.push(change);
+                }
+                differs
+            };
+            let version = if is_written { version } else { kept };
             self.set(row, Outcome::Written { version, id: 0 });
-            if differs {
-                changes.push(RowChange {
-                    key: locked.primary,
-                    old: locked.row,
-                    new,
-                });
-            }
         }
         if !changes.is_empty() {
             self.txn.update(table, changes, UpdateMode::Plain)?;

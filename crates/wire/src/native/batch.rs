@@ -164,6 +164,9 @@ impl Shape {
     fn read(reader: &mut Reader<'_>) -> Option<Shape> {
         let operation = Operation::of(reader.u8()?)?;
         let flags = reader.u8()?;
+        if flags & !(WITH_VERSION | WITH_GENERATED_ID | FOR_UPDATE) != 0 {
+            return None;
+        }
         let index = reader.u16()?;
         let (table, version) = (reader.u64()?, reader.u32()?);
         let mut columns = Vec::new();
@@ -228,7 +231,7 @@ impl<'a> Batch<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Batch<'a>, Malformed> {
         let mut reader = Reader::new(body);
         let mut head = || {
-            let flags = reader.u8()?;
+            let flags = reader.u8().filter(|flags| flags & !ATOMIC == 0)?;
             let (time_limit, parts) = (reader.u32()?, reader.u16()?);
             Some(Batch {
                 is_atomic: flags & ATOMIC != 0,
@@ -373,6 +376,19 @@ mod tests {
         for cut in 0..body.len() {
             assert!(Batch::parse(&body[..cut]).is_err());
         }
+    }
+
+    #[test]
+    fn unknown_flags_are_refused() {
+        let mut encoded = Vec::new();
+        shape().put(&mut encoded);
+        encoded[1] |= 8;
+        assert!(Shape::parse(&encoded).is_err());
+        let mut body = Vec::new();
+        put_head(&mut body, true, 0, 0);
+        assert!(Batch::parse(&body).is_ok());
+        body[0] |= 2;
+        assert!(Batch::parse(&body).is_err());
     }
 
     #[test]

@@ -95,7 +95,8 @@ impl<'a> Scan<'a> {
     }
 
     fn read(reader: &mut Reader<'a>) -> Option<Scan<'a>> {
-        let flags = reader.u8()?;
+        let known = |flags: &u8| flags & !(WITH_VERSION | REVERSE) == 0;
+        let flags = reader.u8().filter(known)?;
         let index = reader.u16()?;
         let (table, version) = (reader.u64()?, reader.u32()?);
         let (limit, time_limit) = (reader.u32()?, reader.u32()?);
