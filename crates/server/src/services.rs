@@ -28,7 +28,8 @@ use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Rea
 use porpoise_rows::Db;
 use porpoise_sql::event_scheduler::EventScheduler;
 use porpoise_sql::session::TriggerSessions;
-use porpoise_sql::{SqlConfig, SqlServer};
+use porpoise_sql::server::CommandStatistics;
+use porpoise_sql::{CommandSummary, SqlConfig, SqlServer};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -102,6 +103,11 @@ impl Services {
             None
         };
         sql.set_report(|message| tracing::warn!("{message}"));
+        porpoise_memcached::command_statistics::enable(config.performance_schema);
+        sql.provide_command_statistics(CommandStatistics {
+            summaries: command_summaries,
+            reset: porpoise_memcached::command_statistics::reset,
+        });
         let triggers = sql.run_triggers_of_commands();
         let authentication = memcached_authentication(config, &sql)?;
         let listeners = MemcachedListeners::open(config, &db, &authentication)?;
@@ -184,6 +190,25 @@ fn start_backups(
             Ok((None, None))
         }
     }
+}
+
+/// Statistics of memcached commands, as SQL shows them.
+fn command_summaries() -> Vec<CommandSummary> {
+    let summaries = porpoise_memcached::command_statistics::summaries();
+    let summary = |summary: porpoise_memcached::command_statistics::CommandSummary| CommandSummary {
+        text: summary.text,
+        database: summary.database,
+        count: summary.count,
+        errors: summary.errors,
+        rows_sent: summary.rows_read,
+        rows_affected: summary.rows_changed,
+        nanos: summary.nanos,
+        min_nanos: summary.min_nanos,
+        max_nanos: summary.max_nanos,
+        latencies: summary.latencies,
+        seen: summary.seen,
+    };
+    summaries.into_iter().map(summary).collect()
 }
 
 /// Whether the configuration has an address or a socket for the MySQL listener.
@@ -296,6 +321,7 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         ("datadir", config.data_dir.display().to_string()),
         ("tmpdir", temp_path(config).display().to_string()),
         ("max_connections", config.max_connections.to_string()),
+        ("performance_schema", config.performance_schema.to_string()),
         ("connect_timeout", seconds(config.connect_timeout)),
         ("net_read_timeout", seconds(config.net_read_timeout)),
         ("net_write_timeout", seconds(config.net_write_timeout)),

@@ -49,4 +49,5 @@ pub use porpoise_sql_plan::plan::ResultColumn;
 pub use results::Outcome;
 pub use server::{BackupReport, BackupRequest, SqlConfig, SqlServer};
 pub use session::{Param, PreparedInfo, SessionChange, SqlSession};
+pub use statements::CommandSummary;
 pub use statements::digests::ClassLatency;

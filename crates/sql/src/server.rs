@@ -3,7 +3,8 @@
 use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
-use crate::statements::digests::{ClassLatency, Digests};
+use crate::statements::CommandSummary;
+use crate::statements::digests::{ClassLatency, Digests, Summary};
 use crate::statements::slow_log::SlowLog;
 use crate::status::Counter;
 use crate::table_expressions::ExpressionCompiler;
@@ -33,6 +34,14 @@ pub type KeyProvider = Box<dyn Fn(&[u8], &Rights) -> Vec<Vec<Value>> + Send + Sy
 pub type RowsProvider = Box<dyn Fn(&Rights) -> Vec<Vec<Value>> + Send + Sync>;
 /// Status variables from outside of SQL, for SHOW STATUS: name and value.
 pub type StatusProvider = Box<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
+
+/// Source of statistics of commands that are not SQL, which are shown beside those of statements.
+pub struct CommandStatistics {
+    /// The statistics since the last reset.
+    pub summaries: fn() -> Vec<CommandSummary>,
+    /// Sets them to zero.
+    pub reset: fn(),
+}
 
 /// Request of a BACKUP DATABASE statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +170,8 @@ pub struct SqlServer {
     pub(crate) prepared: Arc<AtomicU64>,
     /// XA transaction branches.
     pub(crate) branches: Branches,
+    /// Whether statistics of statements are kept (`performance_schema`).
+    pub(crate) keeps_statistics: bool,
     /// Statistics of statements.
     pub(crate) digests: Digests,
     /// The slow query log.
@@ -168,6 +179,7 @@ pub struct SqlServer {
     /// Database, table and source of rows of virtual tables outside of SQL.
     row_providers: RwLock<Vec<(String, String, RowsProvider)>>,
     key_provider: RwLock<Option<KeyProvider>>,
+    command_statistics: RwLock<Option<CommandStatistics>>,
     status_providers: RwLock<Vec<StatusProvider>>,
     shutdown: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
     backup_provider: RwLock<Option<Arc<BackupProvider>>>,
@@ -204,8 +216,14 @@ impl SqlServer {
         digests.set_sample_values(globals.bool("statement_sample_values"));
         let slow_log = SlowLog::default();
         slow_log.configure(&globals);
+        let sampled = match globals.bool("performance_schema") {
+            true => u32::try_from(globals.int("hot_key_sample_interval")).unwrap_or(u32::MAX),
+            false => 0,
+        };
+        db.hot_keys().sampler().set_interval(sampled);
         Ok(Arc::new(SqlServer {
             deadlocks,
+            keeps_statistics: globals.bool("performance_schema"),
             digests,
             slow_log,
             started,
@@ -224,6 +242,7 @@ impl SqlServer {
             branches,
             row_providers: RwLock::new(Vec::new()),
             key_provider: RwLock::new(None),
+            command_statistics: RwLock::new(None),
             status_providers: RwLock::new(Vec::new()),
             shutdown: RwLock::new(None),
             backup_provider: RwLock::new(None),
@@ -282,6 +301,11 @@ impl SqlServer {
     /// Sets the source of descriptions of keys.
     pub fn provide_keys(&self, keys: KeyProvider) {
         *self.key_provider.write() = Some(keys);
+    }
+
+    /// Sets the source of statistics of commands that are not SQL.
+    pub fn provide_command_statistics(&self, statistics: CommandStatistics) {
+        *self.command_statistics.write() = Some(statistics);
     }
 
     /// Sets what BACKUP DATABASE runs.
@@ -424,7 +448,36 @@ impl SqlServer {
 
     /// Times of statements by class, for metrics.
     pub fn latencies(&self) -> Vec<ClassLatency> {
+        self.processes.count_statements(&self.digests);
         self.digests.latencies()
+    }
+
+    /// The sums of all digests with at least one statement since the last reset.
+    pub(crate) fn statement_summaries(&self) -> Vec<Summary> {
+        self.processes.count_statements(&self.digests);
+        let mut summaries = self.digests.summaries();
+        if let Some(commands) = self.command_statistics.read().as_ref() {
+            let commands = (commands.summaries)().into_iter();
+            summaries.extend(commands.map(|command| self.digests.summary_of(command)));
+        }
+        summaries
+    }
+
+    /// Sets which look-ups are sampled for hot keys: one of this many.
+    pub(crate) fn sample_hot_keys(&self, interval: &VarValue) {
+        if let (true, VarValue::Int(interval)) = (self.keeps_statistics, interval) {
+            let interval = u32::try_from(*interval).unwrap_or(u32::MAX);
+            self.db.hot_keys().sampler().set_interval(interval);
+        }
+    }
+
+    /// Sets the statistics of statements to zero.
+    pub(crate) fn reset_statement_summaries(&self) {
+        self.processes.count_statements(&self.digests);
+        self.digests.reset();
+        if let Some(commands) = self.command_statistics.read().as_ref() {
+            (commands.reset)();
+        }
     }
 
     /// Number of prepared statements of all sessions.

@@ -302,6 +302,27 @@ fn statements_of_others_are_shown_with_process_only() {
 }
 
 #[test]
+fn keys_are_shown_with_select_on_their_table() {
+    let (_server, mut root, mut ann) = server();
+    good(&mut root, "SET GLOBAL hot_key_sample_interval = 1");
+    good(&mut root, "CREATE DATABASE hot");
+    good(&mut root, "CREATE TABLE hot.t (id INT PRIMARY KEY)");
+    for _ in 0..200 {
+        good(&mut root, "SELECT * FROM hot.t WHERE id = 5");
+    }
+    let keys = "SELECT KEY_TEXT FROM information_schema.HOT_KEYS WHERE TABLE_SCHEMA = 'hot'";
+    assert_eq!(good(&mut root, keys), ["5"]);
+    assert!(good(&mut ann, keys).is_empty());
+    let (code, _) = ask(&mut ann, "SHOW HOT KEYS FROM hot.t").unwrap_err();
+    assert_eq!(code, 1142);
+    good(&mut root, "GRANT INSERT ON hot.t TO ann");
+    assert!(good(&mut ann, keys).is_empty());
+    good(&mut root, "GRANT SELECT ON hot.t TO ann");
+    assert_eq!(good(&mut ann, keys), ["5"]);
+    assert_eq!(good(&mut ann, "SHOW HOT KEYS FROM hot.t").len(), 1);
+}
+
+#[test]
 fn a_granted_pattern_is_contained_in_the_grantors() {
     let (_server, mut root, mut ann) = server();
     good(&mut root, "GRANT ALL ON m_l.* TO ann WITH GRANT OPTION");

@@ -18,6 +18,7 @@ mod login;
 mod meta;
 mod meta_transaction;
 
+use crate::command_statistics::{self, SampledCommand, Verb};
 use crate::commands::flush;
 use crate::context::identity::Identity;
 use crate::context::{CommandContext, Done, Failure, ListenerState};
@@ -239,8 +240,22 @@ impl ConnectionState {
             return true;
         }
         let start = out.position();
+        let requests = u32::try_from(batch.len()).unwrap_or(u32::MAX);
+        let sampled = command_statistics::begin(&self.shared.db, requests);
         let (context, current) = (&mut self.context, &mut self.current);
         let continues = read::answer(context, current, batch, out, refuse);
+        if let Some((at, began)) = sampled {
+            let mut keys = batch.get(at as usize).map(|request| request.keys);
+            if let Some(key) = keys.as_mut().and_then(Iterator::next) {
+                let sampled = SampledCommand {
+                    verb: Verb::Get,
+                    key,
+                    began,
+                    commands: requests,
+                };
+                sampled.note(&self.current.mapping, &self.shared.db);
+            }
+        }
         for _ in 0..batch.len() {
             out.request_done();
         }

@@ -249,6 +249,7 @@ fn container(
         write_set: write_set(table, chunked_values.as_ref()),
         chunked_values,
         column_without_value: column_without_default(table, &columns.used),
+        statistics: Vec::new(),
     };
     if let Some(column) = &container.column_without_value {
         let text = format!("new rows are refused: column '{column}' has no default");

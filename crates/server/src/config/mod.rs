@@ -139,6 +139,8 @@ pub struct Config {
     pub max_before_login: usize,
     /// Worker groups; 0: as many as cores.
     pub worker_groups: usize,
+    /// Whether statistics of statements, memcached commands and hot keys are kept.
+    pub performance_schema: bool,
     /// Maximum time from connecting to the end of the login.
     pub connect_timeout: Duration,
     /// Maximum time from the first byte of a request to its last.

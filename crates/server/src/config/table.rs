@@ -121,6 +121,9 @@ settings! {
     "worker-groups" "N" = "0":
         "Number of event loops among which connections are divided; 0: one per core",
         |c, t| c.worker_groups = number(t, 0, 1024)?;
+    "performance-schema" "on|off" = "on":
+        "Whether statistics of statements, memcached commands and hot keys are kept",
+        |c, t| c.performance_schema = switch(t)?;
     "connect-timeout" "TIME" = "10s":
         "Time within which a new connection must have logged in",
         |c, t| c.connect_timeout = duration(t)?;

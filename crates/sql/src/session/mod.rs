@@ -91,6 +91,7 @@ pub use crate::client::{ClientInfo, Encryption};
 pub use crate::results::Outcome;
 pub use prepared::{Param, PreparedInfo};
 pub use server_triggers::TriggerSessions;
+pub(crate) use statistics::normalized_text;
 pub use track::SessionChange;
 
 /// Capability bit of the handshake: affected rows are the rows found, not the rows changed.
@@ -186,13 +187,12 @@ impl SqlSession {
         let now = server.db.clock().now();
         let metadata_locks = server.db.metadata_locks().session();
         let named_at = server.access.version();
-        let progress = metadata_locks.progress().clone();
         let process = Arc::new(Process::new(
             &client,
             named_at,
             now,
             cancel.clone(),
-            progress,
+            &metadata_locks,
         ));
         let limited_usage = account::LimitedUsage::connect(&server, &client)?;
         let counters = process.counters.clone();
@@ -445,14 +445,14 @@ impl SqlSession {
             self.cx.env.row_count = -1;
         }
         let now = self.cx.server.db.clock().now();
-        if now.saturating_duration_since(self.statement_start) > self.cx.settings.long_query {
+        self.process
+            .note_transaction(self.open.is_some(), self.statement_start);
+        let elapsed = now.saturating_duration_since(self.statement_start);
+        let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        if nanos > self.cx.settings.long_query_nanos {
             self.cx.counters.add(Counter::SlowQueries, 1);
         }
-        self.record_statement(&result, now);
-        // Between two statements of a text the session is not idle: KILL QUERY applies to the rest.
-        if !self.has_more_statements {
-            self.process.end(now);
-        }
+        self.record_statement(&result, now, nanos);
         result
     }
 
@@ -547,6 +547,7 @@ impl Drop for SqlSession {
             .server
             .locks
             .release_all(self.cx.client.connection_id);
+        self.process.count_statements(&self.cx.server.digests);
         self.cx.server.processes.remove(&self.process);
     }
 }

@@ -34,7 +34,13 @@ impl<'a> Parser<'a> {
                 self.show_scoped()?
             }
             Kw::ENGINE => self.show_engine()?,
-            _ => self.show_unmodified()?,
+            _ => {
+                let what = self.show_unmodified()?;
+                if matches!(what, ShowWhat::HotKeys(_)) {
+                    limit = self.opt_limit()?;
+                }
+                what
+            }
         };
         let filter = if self.eat_kw(Kw::LIKE) {
             ShowFilter::Like(self.string()?)
@@ -142,6 +148,12 @@ impl<'a> Parser<'a> {
         if next == Kw::KEY && self.is_word("MEMCACHED") {
             self.advance_two();
             return Ok(ShowWhat::KeyMapping(self.string()?));
+        }
+        if next == Kw::KEYS && self.is_word("HOT") {
+            self.advance_two();
+            let names_table = matches!(self.token.keyword, Kw::FROM | Kw::IN);
+            let table = names_table.then(|| self.table_after_from()).transpose()?;
+            return Ok(ShowWhat::HotKeys(table));
         }
         match keyword {
             Kw::TABLE if next == Kw::STATUS => {
