@@ -67,7 +67,8 @@ impl<T: Hash + Eq + Clone> HeavyHitters<T> {
         let mut error = 0;
         if self.counts.len() >= self.capacity {
             let least = self.counts.iter().min_by_key(|(_, count)| count.count);
-            let Some((least, count)) = least.map(|(item, count)| (item.clone(), count.count)) else {
+            let Some((least, count)) = least.map(|(item, count)| (item.clone(), count.count))
+            else {
                 return;
             };
             self.counts.remove::<T>(&least);
@@ -117,7 +118,11 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(7);
         for n in 0..20_000u64 {
             // A quarter of the items are 1 or 2; the others are many.
-            let item = if n % 4 == 0 { 1 + n / 4 % 2 } else { 10 + random.u64(0..3000) };
+            let item = if n % 4 == 0 {
+                1 + n / 4 % 2
+            } else {
+                10 + random.u64(0..3000)
+            };
             *exact.entry(item).or_insert(0u64) += 1;
             add(&mut hitters, item, item == 1);
         }

@@ -9,13 +9,9 @@
 //! 1. Counting touches no cache line of another block.
 //! 2. At most [`MAX_PREFIXES`] prefixes are distinguished; commands on further ones are not counted.
 
-use crate::container::Container;
-use crate::mapping::{Mapping, Rule};
 use parking_lot::Mutex;
 use porpoise_base::counters::{BLOCKS, current_block};
 use porpoise_base::histogram::{Counts, Histogram};
-use porpoise_rows::Db;
-use porpoise_rows::hot_keys::{Interface, Sample};
 use porpoise_wire::memcached::command::{Change, Mode, Status};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -171,7 +167,7 @@ impl PrefixStatistics {
     }
 
     /// Records the time of a sampled command.
-    fn time(&self, verb: Verb, began: Instant, ended: Instant, commands: u32) {
+    pub(crate) fn time(&self, verb: Verb, began: Instant, ended: Instant, commands: u32) {
         let Some(verb) = self.verb(verb) else {
             return;
         };
@@ -190,6 +186,8 @@ impl PrefixStatistics {
 /// What the commands of one verb on keys of one prefix took.
 #[derive(Clone, Debug)]
 pub struct CommandSummary {
+    /// The verb.
+    pub verb: &'static str,
     /// The verb and the prefix: `get user:*`.
     pub text: String,
     /// Database of the prefix's table.
@@ -204,6 +202,8 @@ pub struct CommandSummary {
     pub rows_changed: u64,
     /// Estimated total time, in nanoseconds.
     pub nanos: u64,
+    /// Total of the sampled times, in nanoseconds.
+    pub sampled_nanos: u64,
     /// Minimum of the sampled times, in nanoseconds.
     pub min_nanos: u64,
     /// Maximum of the sampled times, in nanoseconds.
@@ -260,7 +260,9 @@ pub fn summaries() -> Vec<CommandSummary> {
             };
             let sum = |counter: fn(&Block) -> &AtomicU64| -> u64 {
                 let blocks = verb.blocks.iter();
-                blocks.map(|block| counter(block).load(Ordering::Relaxed)).sum()
+                blocks
+                    .map(|block| counter(block).load(Ordering::Relaxed))
+                    .sum()
             };
             let count = sum(|block| &block.count);
             if count == 0 {
@@ -273,6 +275,7 @@ pub fn summaries() -> Vec<CommandSummary> {
             latencies.add(&verb.latencies);
             let last_seen = *verb.last_seen.lock();
             summaries.push(CommandSummary {
+                verb: name,
                 text: format!("{name} {shown}*"),
                 database: prefix.database.lock().clone(),
                 count,
@@ -280,6 +283,7 @@ pub fn summaries() -> Vec<CommandSummary> {
                 rows_read: sum(|block| &block.rows_read),
                 rows_changed: sum(|block| &block.rows_changed),
                 nanos: (nanos / sampled.max(1)).saturating_mul(count),
+                sampled_nanos: nanos,
                 min_nanos: if inverse_min == 0 { 0 } else { !inverse_min },
                 max_nanos: read(&verb.max_nanos),
                 latencies,
@@ -307,50 +311,6 @@ pub fn reset() {
             verb.latencies.reset();
         }
     }
-}
-
-/// A sampled command: notes its key and its time.
-pub(crate) struct SampledCommand<'a> {
-    pub(crate) verb: Verb,
-    pub(crate) key: &'a [u8],
-    pub(crate) began: Instant,
-    /// Number of commands that took this time together.
-    pub(crate) commands: u32,
-}
-
-impl SampledCommand<'_> {
-    /// Notes the command.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn note(&self, mapping: &Mapping, db: &Db) {
-        let Some(rule) = mapping.rule(self.key) else {
-            return;
-        };
-        if let Some(statistics) = &rule.statistics {
-            statistics.time(self.verb, self.began, db.clock().now(), self.commands);
-        }
-        let container = container_of(mapping, rule);
-        db.hot_keys().record(Sample {
-            interface: Interface::Memcached,
-            index: container.map(|container| (container.table.id, container.index())),
-            prefix: &rule.prefix,
-            key: self.key,
-            writes: !matches!(self.verb, Verb::Get),
-        });
-    }
-}
-
-fn container_of<'m>(mapping: &'m Mapping, rule: &Rule) -> Option<&'m Container> {
-    mapping.containers.get(*rule.target.as_ref().ok()?)
-}
-
-/// Decides whether one of the next commands is sampled: its position, and the present time.
-#[inline]
-pub(crate) fn begin(db: &Db, commands: u32) -> Option<(u32, Instant)> {
-    let mut sampled = None;
-    let sampler = db.hot_keys().sampler();
-    sampler.sample(commands, |at| sampled = Some(at));
-    sampled.map(|at| (at, db.clock().now()))
 }
 
 #[cfg(test)]
@@ -383,7 +343,10 @@ mod tests {
         };
         assert_eq!(get.text, "get command_statistics:*");
         assert_eq!((get.count, get.errors, get.rows_read), (4, 1, 2));
-        assert_eq!((get.nanos, get.min_nanos, get.max_nanos), (80_000, 20_000, 20_000));
+        assert_eq!(
+            (get.nanos, get.min_nanos, get.max_nanos),
+            (80_000, 20_000, 20_000)
+        );
         assert_eq!(get.latencies.total(), 1);
         assert_eq!((delete.count, delete.rows_changed), (1, 0));
         assert_eq!(get.database.as_deref(), Some("d"));

@@ -9,6 +9,7 @@ use crate::cli::{self, CliCommand};
 use crate::config::{Config, StartError};
 use crate::demo;
 use crate::import;
+use crate::log_format::LogFormat;
 use crate::serve;
 use porpoise_base::disk::Disk;
 use porpoise_base::threads::{self, Role};
@@ -89,6 +90,7 @@ fn start_logging(config: &Config) -> Result<(), StartError> {
         StartError::usage(message)
     })?;
     tracing_subscriber::fmt()
+        .event_format(LogFormat::new(config.log_json))
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .init();

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod client;
 pub mod context;
 pub mod deadlocks;

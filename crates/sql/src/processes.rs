@@ -13,6 +13,7 @@ use porpoise_access::{AccessData, AuthId};
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_rows::metadata_lock::MetadataLockSession;
 use porpoise_rows::progress::Progress;
+use porpoise_sql_plan::plan::planned::Planned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +33,8 @@ pub struct Process {
     named_at: u64,
     database: Mutex<Option<String>>,
     statement: Mutex<Running>,
+    /// The plan of the running statement, for EXPLAIN FOR CONNECTION.
+    plan: Mutex<Option<Arc<Planned>>>,
     /// Start of the current state, in milliseconds after `connected_at`.
     since: AtomicU64,
     connected_at: Instant,
@@ -102,6 +105,7 @@ impl Process {
             named_at,
             database: Mutex::default(),
             statement: Mutex::default(),
+            plan: Mutex::default(),
             since: AtomicU64::new(0),
             connected_at: now,
             transaction_since: AtomicU64::new(0),
@@ -134,6 +138,16 @@ impl Process {
             .extend_from_slice(text.get(..MAX_STATEMENT_LEN).unwrap_or(text));
         drop(statement);
         self.set_since(now);
+    }
+
+    /// Replaces the plan of the running statement, and returns the one before.
+    pub(crate) fn replace_plan(&self, plan: Option<Arc<Planned>>) -> Option<Arc<Planned>> {
+        std::mem::replace(&mut *self.plan.lock(), plan)
+    }
+
+    /// The plan of the running statement; `None` if it has none.
+    pub(crate) fn plan(&self) -> Option<Arc<Planned>> {
+        self.plan.lock().clone()
     }
 
     /// Replaces the text by that of a statement of a program.
@@ -191,7 +205,9 @@ impl Process {
     pub(crate) fn history(&self) -> Vec<(u64, Completed)> {
         let statement = self.statement.lock();
         let history = statement.recent.history();
-        history.map(|(number, statement)| (number, *statement)).collect()
+        history
+            .map(|(number, statement)| (number, *statement))
+            .collect()
     }
 
     /// Number of statements that have ended.
@@ -207,7 +223,9 @@ impl Process {
         if is_open != (known != 0) {
             let since = match is_open {
                 true => {
-                    let since = start.saturating_duration_since(self.connected_at).as_millis();
+                    let since = start
+                        .saturating_duration_since(self.connected_at)
+                        .as_millis();
                     u64::try_from(since).unwrap_or(u64::MAX - 1) + 1
                 }
                 false => 0,
@@ -218,7 +236,10 @@ impl Process {
 
     /// Time since the open transaction began; `None` without one, or during its first statement.
     pub(crate) fn transaction_age(&self, now: Instant) -> Option<Duration> {
-        let since = self.transaction_since.load(Ordering::Relaxed).checked_sub(1)?;
+        let since = self
+            .transaction_since
+            .load(Ordering::Relaxed)
+            .checked_sub(1)?;
         let now = now.saturating_duration_since(self.connected_at);
         Some(now.saturating_sub(Duration::from_millis(since)))
     }

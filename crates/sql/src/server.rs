@@ -1,5 +1,6 @@
 //! The SQL server: state shared by all sessions.
 
+use crate::audit::AuditSink;
 use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
@@ -18,13 +19,14 @@ use porpoise_base::cancel::Cancel;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
 use porpoise_rows::Db;
+use porpoise_rows::catalog::Table;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::named_locks::NamedLocks;
 use porpoise_sql_plan::statistics::Statistics;
 use porpoise_types::Value;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Source of the rows that describe a memcached key
 /// ([`porpoise_access::ndbmemcache::key_columns`]), as visible to an account with these rights.
@@ -180,6 +182,7 @@ pub struct SqlServer {
     row_providers: RwLock<Vec<(String, String, RowsProvider)>>,
     key_provider: RwLock<Option<KeyProvider>>,
     command_statistics: RwLock<Option<CommandStatistics>>,
+    audit: OnceLock<Arc<dyn AuditSink>>,
     status_providers: RwLock<Vec<StatusProvider>>,
     shutdown: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
     backup_provider: RwLock<Option<Arc<BackupProvider>>>,
@@ -243,6 +246,7 @@ impl SqlServer {
             row_providers: RwLock::new(Vec::new()),
             key_provider: RwLock::new(None),
             command_statistics: RwLock::new(None),
+            audit: OnceLock::new(),
             status_providers: RwLock::new(Vec::new()),
             shutdown: RwLock::new(None),
             backup_provider: RwLock::new(None),
@@ -306,6 +310,24 @@ impl SqlServer {
     /// Sets the source of statistics of commands that are not SQL.
     pub fn provide_command_statistics(&self, statistics: CommandStatistics) {
         *self.command_statistics.write() = Some(statistics);
+    }
+
+    /// Sets the audit log, once.
+    pub fn provide_audit(&self, log: Arc<dyn AuditSink>) {
+        let _first = self.audit.set(log);
+    }
+
+    /// The audit log, if there is one.
+    pub fn audit(&self) -> Option<&Arc<dyn AuditSink>> {
+        self.audit.get()
+    }
+
+    /// Opens the files of logs anew (FLUSH LOGS).
+    pub fn reopen_logs(&self) {
+        self.slow_log.reopen();
+        if let Some(audit) = self.audit() {
+            audit.reopen();
+        }
     }
 
     /// Sets what BACKUP DATABASE runs.
@@ -436,6 +458,12 @@ impl SqlServer {
                 value: self.processes.count() as u64,
             },
             Stat {
+                name: "sql_oldest_transaction_seconds",
+                help: "Time since the oldest open transaction of an SQL session began.",
+                counter: false,
+                value: self.oldest_transaction().as_secs(),
+            },
+            Stat {
                 name: "prepared_statements",
                 help: "Prepared statements of all sessions.",
                 counter: false,
@@ -444,6 +472,29 @@ impl SqlServer {
         ]);
         stats.extend(porpoise_sql_expr::memory::stats(&self.memory));
         stats
+    }
+
+    /// Time since the oldest open transaction of a session began; zero without one.
+    fn oldest_transaction(&self) -> Duration {
+        let now = self.db.clock().now();
+        let sessions = self.processes.list();
+        let ages = sessions
+            .iter()
+            .filter_map(|process| process.transaction_age(now));
+        ages.max().unwrap_or_default()
+    }
+
+    /// The tables with the most rows: database, name and estimated number of rows.
+    pub fn largest_tables(&self, count: usize) -> Vec<(String, String, u64)> {
+        let catalog = self.db.catalog();
+        let sized = |table: &Arc<Table>| {
+            let rows = self.db.approximate_rows(table)?;
+            Some((table.database.clone(), table.name.clone(), rows))
+        };
+        let mut tables: Vec<_> = catalog.tables.values().filter_map(sized).collect();
+        tables.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.cmp(b)));
+        tables.truncate(count);
+        tables
     }
 
     /// Times of statements by class, for metrics.

@@ -302,6 +302,57 @@ fn statements_of_others_are_shown_with_process_only() {
 }
 
 #[test]
+fn the_plan_of_a_running_statement_is_explained() {
+    let (_server, mut root, mut ann) = server();
+    good(&mut root, "CREATE DATABASE plans");
+    good(
+        &mut root,
+        "CREATE TABLE plans.t (id INT PRIMARY KEY, a INT, KEY (a))",
+    );
+    good(&mut root, "INSERT INTO plans.t VALUES (1, 5), (2, 6)");
+    let id = root.id();
+    let idle = ask(&mut ann, &format!("EXPLAIN FOR CONNECTION {id}")).unwrap_err();
+    assert_eq!(idle.0, 1227, "{idle:?}");
+    let plan = std::thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            good(
+                &mut root,
+                "SELECT SLEEP(2) FROM plans.t WHERE a > 4 LIMIT 1",
+            );
+            root
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        let refused = ask(&mut ann, &format!("EXPLAIN FOR CONNECTION {id}")).unwrap_err();
+        assert_eq!(refused.0, 1227);
+        let mut root = running.join().unwrap();
+        good(&mut root, "GRANT PROCESS ON *.* TO ann");
+        let running = scope.spawn(move || {
+            good(
+                &mut root,
+                "SELECT SLEEP(2) FROM plans.t WHERE a > 4 LIMIT 1",
+            );
+            root
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        let formats = ["", "FORMAT=JSON", "FORMAT=TREE"];
+        let plans = formats.map(|format| {
+            let text = format!("EXPLAIN {format} FOR CONNECTION {id}");
+            good(&mut ann, &text).join("\n")
+        });
+        let mut root = running.join().unwrap();
+        let (code, _) = ask(&mut ann, &format!("EXPLAIN FOR CONNECTION {id}")).unwrap_err();
+        assert_eq!(code, 3012);
+        let (code, _) = ask(&mut root, "EXPLAIN FOR CONNECTION 4000000000").unwrap_err();
+        assert_eq!(code, 1094);
+        plans
+    });
+    for plan in plan {
+        assert!(plan.contains('t') && plan.contains('a'), "{plan}");
+        assert!(plan.contains("range") || plan.contains("scan"), "{plan}");
+    }
+}
+
+#[test]
 fn keys_are_shown_with_select_on_their_table() {
     let (_server, mut root, mut ann) = server();
     good(&mut root, "SET GLOBAL hot_key_sample_interval = 1");

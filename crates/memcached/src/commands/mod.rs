@@ -16,12 +16,13 @@ pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod touch;
 
-use crate::command_statistics::{self, Effects, SampledCommand, Verb};
+use crate::command_statistics::{Effects, Verb};
 use crate::context::requirement::Requirement;
 use crate::context::{CommandContext, Done, Failure};
 use crate::counters::{self, Counter};
 use crate::item_metadata::MetadataUpdate;
 use crate::mapping::mapping_cache::CurrentMapping;
+use crate::sampled_command::{self, SampledCommand};
 use porpoise_wire::memcached::command::{Change, Outcome, Status};
 use std::sync::Arc;
 pub(crate) use table::{count, run};
@@ -32,7 +33,7 @@ pub fn apply(
     current: &mut Arc<CurrentMapping>,
     command: &Change<'_>,
 ) -> Done<Outcome> {
-    let sampled = command_statistics::begin(&context.shared.db, 1);
+    let sampled = sampled_command::begin(&context.shared.db, 1);
     let done = execute(context, current, command);
     let (mapping, verb) = (&current.mapping, Verb::of(command));
     let rule = mapping.rule(command.key());

@@ -7,11 +7,11 @@
 //! [`crate::read`] decides how many keys a chunk has.
 
 use super::rows::{self, FoundRow};
+use crate::command_statistics::{Effects, Verb};
 use crate::container::Container;
 use crate::container::convert::Conversion;
 use crate::context::requirement::Requirement;
 use crate::context::{CommandContext, Failure};
-use crate::command_statistics::{Effects, Verb};
 use crate::counters::{self, Counter};
 use crate::item_metadata::ItemMetadata;
 use crate::mapping::{self, Mapping};

@@ -70,8 +70,7 @@ pub(crate) fn answer<O: ReplySink>(
         }
     }
     for request in batch {
-        if let Err(failure) = answer_batch(context, current, std::slice::from_ref(request), out)
-        {
+        if let Err(failure) = answer_batch(context, current, std::slice::from_ref(request), out) {
             count_failure(&current.mapping, request);
             if !refuse(&request.style, &failure, out) {
                 return false;

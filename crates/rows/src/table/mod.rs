@@ -80,7 +80,11 @@ impl Derived {
             older: layouts,
             expressions: table.evaluates_expressions(),
             compiled: OnceLock::new(),
-            used_indexes: table.indexes.iter().map(|_| AtomicBool::new(false)).collect(),
+            used_indexes: table
+                .indexes
+                .iter()
+                .map(|_| AtomicBool::new(false))
+                .collect(),
             router: table.partitioning.as_ref().map(|by| Router::new(table, by)),
             unique_indexes: (0..table.indexes.len())
                 .filter(|i| {

@@ -17,7 +17,17 @@ fn check_lock_views(sql: &mut crate::support::Sql, a: &str, b: &str) {
     let (query, connection) = (format!("KILL QUERY {b}"), format!("KILL {b}"));
     let statement = "UPDATE t SET a = 3 WHERE id = 2";
     let expected = [
-        "`h`.`t`", "PRIMARY", a, statement, b, "NULL", &query, &connection, "1", "1", "1",
+        "`h`.`t`",
+        "PRIMARY",
+        a,
+        statement,
+        b,
+        "NULL",
+        &query,
+        &connection,
+        "1",
+        "1",
+        "1",
     ];
     assert_eq!(wait, [expected]);
     let locks = sql.rows(

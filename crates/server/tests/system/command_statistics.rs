@@ -36,7 +36,10 @@ fn commands_are_counted_by_prefix_beside_statements() {
     );
     assert_eq!(times, [["1", "1", "1", "1", "1"]]);
     let hot = sql.rows("SHOW HOT KEYS FROM h.users LIMIT 1").remove(0);
-    assert_eq!(hot[..6], ["h", "users", "PRIMARY", "memcached", "user:", "user:1"]);
+    assert_eq!(
+        hot[..6],
+        ["h", "users", "PRIMARY", "memcached", "user:", "user:1"]
+    );
     let lookups: u64 = hot[6].parse().unwrap();
     assert!((150..=300).contains(&lookups), "{hot:?}");
     sql.run("TRUNCATE TABLE performance_schema.events_statements_summary_by_digest");
@@ -45,13 +48,20 @@ fn commands_are_counted_by_prefix_beside_statements() {
 
 #[test]
 fn nothing_is_counted_while_statistics_are_off() {
-    let server = server().arg("--performance-schema").arg("off").start();
+    let server = server().arg("--performance-schema", "off").start();
     let mut sql = Sql::connect(server.mysql_addr);
     let mut cache = Cache::connect(server.memcached_addr);
     for _ in 0..200 {
         cache.set("a", "1");
     }
-    for view in ["performance_schema.events_statements_summary_by_digest", "information_schema.HOT_KEYS"] {
-        assert_eq!(sql.number(&format!("SELECT COUNT(*) FROM {view}")), 0, "{view}");
+    for view in [
+        "performance_schema.events_statements_summary_by_digest",
+        "information_schema.HOT_KEYS",
+    ] {
+        assert_eq!(
+            sql.number(&format!("SELECT COUNT(*) FROM {view}")),
+            0,
+            "{view}"
+        );
     }
 }

@@ -10,7 +10,6 @@
 mod columns;
 mod full_text;
 mod grant_tables;
-pub(crate) mod hot_keys;
 mod objects;
 mod privileges;
 mod roles;
@@ -44,7 +43,7 @@ fn rows_of(name: &str) -> Option<RowsOf> {
         "DEADLOCKS" => |cx| cx.server.deadlocks.rows(),
         "ENABLED_ROLES" => roles::enabled,
         "ENGINES" => server::engines,
-        "HOT_KEYS" => hot_keys::rows,
+        "HOT_KEYS" => crate::show::hot_keys::rows,
         "KEYWORDS" => |_| tools::keywords(),
         "KEY_COLUMN_USAGE" => |cx| constraints::key_column_usage(&cx.visible_catalog()),
         "LOCK_WAITS" => |cx| cx.server.deadlocks.wait_rows(),

@@ -33,7 +33,10 @@ fn blocking_mode(requested: LockMode) -> Value {
 /// The identity of a lock: transaction, table, index and key.
 fn lock_id(wait: &Wait, txn: u64) -> Value {
     let table = wait.key.table.as_ref().map_or(0, |table| table.id.0);
-    text(format!("{txn}:{table}:{}:{}", wait.key.index, wait.key.values))
+    text(format!(
+        "{txn}:{table}:{}:{}",
+        wait.key.index, wait.key.values
+    ))
 }
 
 fn thread(session: Option<&WaitingSession>) -> Value {
@@ -189,7 +192,9 @@ pub(super) fn metadata_locks(cx: &StatementContext) -> Result<Vec<Vec<Value>>> {
             },
         };
         let table = catalog.table_by_id(lock.table());
-        let owner = sessions.iter().find(|process| process.lock_owner == lock.owner());
+        let owner = sessions
+            .iter()
+            .find(|process| process.lock_owner == lock.owner());
         vec![
             text(kind),
             text_or_null(table.map(|table| table.database.as_str())),
@@ -198,7 +203,11 @@ pub(super) fn metadata_locks(cx: &StatementContext) -> Result<Vec<Vec<Value>>> {
             Value::UInt(0),
             text(mode),
             text("TRANSACTION"),
-            text(if lock.is_pending() { "PENDING" } else { "GRANTED" }),
+            text(if lock.is_pending() {
+                "PENDING"
+            } else {
+                "GRANTED"
+            }),
             text(""),
             owner.map_or(Value::Null, |process| Value::UInt(process.id)),
             Value::Null,

@@ -55,9 +55,12 @@ pub(crate) fn rows_of(database: &str, name: &str) -> Option<RowsOf> {
 /// counters.
 pub(crate) fn reset(cx: &StatementContext, database: &str, name: &str) -> bool {
     let has_counters = database.eq_ignore_ascii_case("performance_schema")
-        && ["events_statements_summary_by_digest", "events_statements_histogram_by_digest"]
-            .iter()
-            .any(|table| name.eq_ignore_ascii_case(table));
+        && [
+            "events_statements_summary_by_digest",
+            "events_statements_histogram_by_digest",
+        ]
+        .iter()
+        .any(|table| name.eq_ignore_ascii_case(table));
     if has_counters {
         cx.server.reset_statement_summaries();
     }
@@ -146,7 +149,11 @@ fn summaries(cx: &StatementContext) -> Vec<Vec<Value>> {
         ]);
         row
     };
-    cx.server.statement_summaries().into_iter().map(row).collect()
+    cx.server
+        .statement_summaries()
+        .into_iter()
+        .map(row)
+        .collect()
 }
 
 fn zeros(n: usize) -> impl Iterator<Item = Value> {

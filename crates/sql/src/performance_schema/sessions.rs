@@ -5,11 +5,11 @@
 //! a running statement has its values, as in the process list, only with `statement_sample_values`.
 
 use super::{duration_picos, picos, shortened};
-use crate::context::StatementContext;
+use crate::context::{StatementContext, lex_mode};
 use crate::processes::{Process, ProcessState};
 use crate::results::table::{text, text_or_null};
-use crate::session::normalized_text;
 use crate::statements::Completed;
+use crate::statements::digests::normalized_text;
 use crate::statements::recent::Totals;
 use porpoise_sql_expr::error::Result;
 use porpoise_sql_expr::functions::digest::hash_of;
@@ -41,7 +41,10 @@ fn running_text(cx: &StatementContext, state: &ProcessState) -> Option<String> {
     if cx.server.digests.samples_values() {
         return Some(info.to_owned());
     }
-    Some(normalized_text(info.as_bytes(), cx).unwrap_or_else(|| "...".to_owned()))
+    Some(
+        normalized_text(info.as_bytes(), lex_mode(cx.settings.mode))
+            .unwrap_or_else(|| "...".to_owned()),
+    )
 }
 
 /// Rows of `sys.processlist` and `sys.session`, running statements first, longest first.
@@ -58,7 +61,11 @@ pub(super) fn processlist(cx: &StatementContext, formatted: bool) -> Vec<Vec<Val
         })
         .collect();
     all.sort_by_key(|(process, state)| {
-        (state.command == "Sleep", std::cmp::Reverse(state.elapsed), process.id)
+        (
+            state.command == "Sleep",
+            std::cmp::Reverse(state.elapsed),
+            process.id,
+        )
     });
     all.iter()
         .map(|(process, state)| process_row(cx, process, state, now, formatted))
@@ -73,53 +80,32 @@ fn process_row(
     formatted: bool,
 ) -> Vec<Value> {
     let sleeps = state.command == "Sleep";
-    let history = process.history();
-    let last = history.last().map(|(_, statement)| *statement);
-    let query = |statement: Option<String>| match (statement, formatted) {
-        (Some(statement), true) => text(shortened(&statement)),
-        (statement, _) => text_or_null(statement),
-    };
+    let running = |value: Value| if sleeps { Value::Null } else { value };
     let elapsed = u64::try_from(state.elapsed.as_nanos()).unwrap_or(u64::MAX);
-    let nanos = if sleeps { last.map_or(0, |last| last.nanos) } else { elapsed };
-    let count = |value: fn(&Completed) -> u64| match (&last, sleeps) {
-        (Some(last), true) => Value::UInt(value(last)),
-        _ => zero(),
-    };
-    let digest_text = |statement: &Completed| {
-        let key = cx.server.digests.key(statement.digest)?;
-        Some(key.text.clone())
-    };
-    let last_text = last.as_ref().filter(|_| sleeps).and_then(digest_text);
-    let transaction = process.transaction_age(now);
-    vec![
+    let mut row = vec![
         Value::UInt(process.id),
         Value::UInt(process.id),
         text(format!("{}@{}", process.user, process.host)),
         text_or_null(process.database()),
         text(state.command),
-        if sleeps { Value::Null } else { text(process.stage()) },
+        running(text(process.stage())),
         Value::UInt(state.seconds),
-        query(if sleeps { None } else { running_text(cx, state) }),
+        statement(running_text(cx, state).filter(|_| !sleeps), formatted),
         text("PRIMARY"),
-        if sleeps { Value::Null } else { time(nanos, formatted) },
+        running(time(elapsed, formatted)),
         Value::Null,
-        time(last.filter(|_| sleeps).map_or(0, |last| last.lock_nanos), formatted),
-        time(0, formatted),
-        count(|last| last.rows_examined),
-        count(|last| last.rows_sent),
-        count(|last| last.rows_affected),
-        zero(),
-        zero(),
-        text(match last.filter(|_| sleeps) {
-            Some(last) if last.scanned_table => "YES",
-            _ => "NO",
-        }),
-        query(last_text),
-        if sleeps { time(nanos, formatted) } else { Value::Null },
+    ];
+    // What the last statement took is shown until the next one begins.
+    let last = process.history().pop().map(|(_, last)| last);
+    row.extend(last_statement(cx, last.filter(|_| sleeps), formatted));
+    row.extend([
         bytes_unknown(formatted),
         Value::Null,
         Value::Null,
         Value::Null,
+    ]);
+    let transaction = process.transaction_age(now);
+    row.extend([
         transaction.map_or(Value::Null, |age| {
             time(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX), formatted)
         }),
@@ -127,6 +113,34 @@ fn process_row(
         text_or_null(transaction.map(|_| "NO")),
         Value::Null,
         Value::Null,
+    ]);
+    row
+}
+
+/// A statement's text, shortened if it is formatted.
+fn statement(statement: Option<String>, formatted: bool) -> Value {
+    match (statement, formatted) {
+        (Some(statement), true) => text(shortened(&statement)),
+        (statement, _) => text_or_null(statement),
+    }
+}
+
+/// The columns lock_latency to last_statement_latency.
+fn last_statement(cx: &StatementContext, last: Option<Completed>, formatted: bool) -> [Value; 10] {
+    let count = |value: fn(&Completed) -> u64| Value::UInt(last.as_ref().map_or(0, value));
+    let key = last.and_then(|last| cx.server.digests.key(last.digest));
+    let scanned = last.is_some_and(|last| last.scanned_table);
+    [
+        time(last.map_or(0, |last| last.lock_nanos), formatted),
+        time(0, formatted),
+        count(|last| last.rows_examined),
+        count(|last| last.rows_sent),
+        count(|last| last.rows_affected),
+        zero(),
+        zero(),
+        text(if scanned { "YES" } else { "NO" }),
+        statement(key.map(|key| key.text.clone()), formatted),
+        last.map_or(Value::Null, |last| time(last.nanos, formatted)),
     ]
 }
 
@@ -195,13 +209,20 @@ impl Event {
         let digest = self.digest_text.as_deref().map(hash_of);
         let last = self.completed;
         let count = |value: fn(&Completed) -> u64| Value::UInt(last.as_ref().map_or(0, value));
-        let verb = self.digest_text.as_deref().and_then(|text| text.split(' ').next());
+        let verb = self
+            .digest_text
+            .as_deref()
+            .and_then(|text| text.split(' ').next());
         let verb = verb.unwrap_or("error").to_ascii_lowercase();
         let errno = last.map_or(0, |last| u64::from(last.error));
         let mut row = vec![
             Value::UInt(self.thread),
             Value::UInt(self.number),
-            if self.ended { Value::UInt(self.number) } else { Value::Null },
+            if self.ended {
+                Value::UInt(self.number)
+            } else {
+                Value::Null
+            },
             text(format!("statement/sql/{verb}")),
             Value::Null,
             Value::UInt(picos(self.start)),
@@ -293,7 +314,7 @@ pub(super) fn current(cx: &StatementContext) -> Result<Vec<Vec<Value>>> {
             start: cx.server.digests.after_start(now).saturating_sub(nanos),
             nanos,
             text: running_text(cx, &state),
-            digest_text: normalized_text(info.as_bytes(), cx),
+            digest_text: normalized_text(info.as_bytes(), lex_mode(cx.settings.mode)),
             database: process.database(),
             completed: None,
         };

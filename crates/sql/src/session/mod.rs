@@ -91,7 +91,6 @@ pub use crate::client::{ClientInfo, Encryption};
 pub use crate::results::Outcome;
 pub use prepared::{Param, PreparedInfo};
 pub use server_triggers::TriggerSessions;
-pub(crate) use statistics::normalized_text;
 pub use track::SessionChange;
 
 /// Capability bit of the handshake: affected rows are the rows found, not the rows changed.

@@ -4,19 +4,15 @@ use super::{Outcome, SqlSession, lex_mode};
 use crate::context::StatementContext;
 use crate::show::tree::Tree;
 use crate::statements::Completed;
-use crate::statements::digests::{DigestId, DigestKey, MAX_TEXT};
+use crate::statements::digests::{DigestId, DigestKey, normalized_text};
 use crate::statements::slow_log::{MAX_STATEMENT, SessionState};
 use porpoise_base::blocking;
 use porpoise_rows::AccessCounts;
 use porpoise_sql_expr::error::Result;
-use porpoise_sql_parser::digest::text::prefix;
 use porpoise_sql_plan::plan::sinks::Plan;
 use porpoise_types::{SqlMode, ValueRef};
 use std::collections::HashMap;
 use std::time::Instant;
-
-/// Of a longer text, the digest has only this many bytes.
-const MAX_SCANNED: usize = 16 * 1024;
 
 /// Longer texts are not kept in [`KnownDigests`].
 const MAX_KNOWN_TEXT: usize = 256;
@@ -86,23 +82,12 @@ impl KnownDigests {
     }
 }
 
-/// A statement's text without its values, of at most [`MAX_TEXT`] bytes; `None` if it has no tokens.
-pub(crate) fn normalized_text(text: &[u8], cx: &StatementContext) -> Option<String> {
-    let mut digest = prefix(text, lex_mode(cx.settings.mode), MAX_SCANNED)?;
-    if digest.len() > MAX_TEXT {
-        const CUT: &str = "...";
-        digest.truncate(digest.floor_char_boundary(MAX_TEXT - CUT.len()));
-        digest.push_str(CUT);
-    }
-    Some(digest)
-}
-
 /// The number of a statement's digest.
 pub(super) fn number(text: &[u8], cx: &StatementContext) -> DigestId {
     if !cx.server.keeps_statistics {
         return DigestId::default();
     }
-    let Some(digest) = normalized_text(text, cx) else {
+    let Some(digest) = normalized_text(text, lex_mode(cx.settings.mode)) else {
         return DigestId::default();
     };
     cx.server.digests.number(DigestKey {

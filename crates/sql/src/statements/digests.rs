@@ -21,6 +21,8 @@ use super::{CommandSummary, Completed};
 use parking_lot::{Mutex, RwLock};
 use porpoise_base::counters::{BLOCKS, current_block};
 use porpoise_base::histogram::{Counts, Histogram};
+use porpoise_sql_parser::LexMode;
+use porpoise_sql_parser::digest::text::prefix;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -29,6 +31,20 @@ use std::time::{Duration, Instant};
 
 /// Maximum length of a digest's text and of a sample (`max_digest_length`).
 pub(crate) const MAX_TEXT: usize = 1024;
+
+/// Of a longer text, the digest has only this many bytes.
+const MAX_SCANNED: usize = 16 * 1024;
+
+/// A statement's text without its values, of at most [`MAX_TEXT`] bytes; `None` if it has no tokens.
+pub(crate) fn normalized_text(text: &[u8], mode: LexMode) -> Option<String> {
+    let mut digest = prefix(text, mode, MAX_SCANNED)?;
+    if digest.len() > MAX_TEXT {
+        const CUT: &str = "...";
+        digest.truncate(digest.floor_char_boundary(MAX_TEXT - CUT.len()));
+        digest.push_str(CUT);
+    }
+    Some(digest)
+}
 
 /// The number of a digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -291,7 +307,9 @@ pub struct ClassLatency {
 }
 
 impl ClassLatency {
-    fn new(class: &'static str) -> ClassLatency {
+    /// A histogram without durations.
+    #[must_use]
+    pub fn new(class: &'static str) -> ClassLatency {
         let limit = |power: &u32| ((1u64 << power) as f64 / 1e6, 0);
         ClassLatency {
             class,
@@ -302,10 +320,15 @@ impl ClassLatency {
     }
 
     fn add(&mut self, summary: &Summary) {
-        self.total += summary.latencies.total();
-        self.seconds += summary.nanos as f64 / 1e9;
+        self.add_counts(&summary.latencies, summary.nanos);
+    }
+
+    /// Adds durations, whose sum is this number of nanoseconds.
+    pub fn add_counts(&mut self, latencies: &Counts, nanos: u64) {
+        self.total += latencies.total();
+        self.seconds += nanos as f64 / 1e9;
         for ((_, count), power) in self.counts.iter_mut().zip(LIMIT_POWERS) {
-            *count += summary.latencies.below(1 << power);
+            *count += latencies.below(1 << power);
         }
     }
 }

@@ -150,10 +150,7 @@ impl<'a> Parser<'a> {
             return Ok(ShowWhat::KeyMapping(self.string()?));
         }
         if next == Kw::KEYS && self.is_word("HOT") {
-            self.advance_two();
-            let names_table = matches!(self.token.keyword, Kw::FROM | Kw::IN);
-            let table = names_table.then(|| self.table_after_from()).transpose()?;
-            return Ok(ShowWhat::HotKeys(table));
+            return self.show_hot_keys();
         }
         match keyword {
             Kw::TABLE if next == Kw::STATUS => {
@@ -214,6 +211,14 @@ impl<'a> Parser<'a> {
         };
         self.advance();
         Ok(what)
+    }
+
+    /// `HOT KEYS [FROM t]`
+    fn show_hot_keys(&mut self) -> PResult<ShowWhat<'a>> {
+        self.advance_two();
+        let names_table = matches!(self.token.keyword, Kw::FROM | Kw::IN);
+        let table = names_table.then(|| self.table_after_from()).transpose()?;
+        Ok(ShowWhat::HotKeys(table))
     }
 
     /// Consumes two tokens that have been examined.

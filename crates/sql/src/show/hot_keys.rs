@@ -45,36 +45,41 @@ fn row(hot: &HotKey) -> Vec<Value> {
 }
 
 /// Rows of HOT_KEYS.
-pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
+pub(crate) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
     list(cx).iter().map(row).collect()
 }
 
 /// SHOW HOT KEYS, of one table if it is named; `shortened` to [`SHOWN`] rows.
-pub(crate) fn show(
+pub(super) fn show(
     cx: &StatementContext,
     table: Option<&TableName<'_>>,
     shortened: bool,
 ) -> Result<Rows> {
     let columns = virtual_tables::find("information_schema", "HOT_KEYS");
     let columns = columns.map_or_else(Vec::new, |table| (table.columns)());
-    let columns = columns.into_iter().map(|column| porpoise_sql_plan::bind::ScopeColumn {
-        name: column.name,
-        ty: column.ty,
-        nullable: column.nullable,
-    });
+    let columns = columns
+        .into_iter()
+        .map(|column| porpoise_sql_plan::bind::ScopeColumn {
+            name: column.name,
+            ty: column.ty,
+            nullable: column.nullable,
+        });
     let mut rows = Rows::new(columns.collect());
     let wanted = match table {
         Some(name) => {
             let (database, name) = cx.qualified(name)?;
             let catalog = cx.server.db.catalog();
             let found = catalog.table(&database, &name);
-            Some(found.ok_or_else(|| SqlError::no_table(&database, &name))?.id)
+            Some(
+                found
+                    .ok_or_else(|| SqlError::no_table(&database, &name))?
+                    .id,
+            )
         }
         None => None,
     };
-    let is_wanted = |hot: &&HotKey| {
-        wanted.is_none() || hot.table.as_ref().map(|table| table.id) == wanted
-    };
+    let is_wanted =
+        |hot: &&HotKey| wanted.is_none() || hot.table.as_ref().map(|table| table.id) == wanted;
     let count = if shortened { SHOWN } else { usize::MAX };
     for hot in list(cx).iter().filter(is_wanted).take(count) {
         rows.push(row(hot));
