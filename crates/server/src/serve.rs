@@ -183,7 +183,7 @@ impl Pages for PageSource {
             engine: &self.services.engine.stats(),
             sql: &self.services.stats(),
             statements: &sql.latencies(),
-            commands: &services::command_latencies(),
+            commands: &crate::services::command_latencies(),
             tables: &sql.largest_tables(metrics_page::MAX_TABLES),
         })
     }

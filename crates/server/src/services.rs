@@ -231,7 +231,7 @@ fn provide_command_statistics(config: &Config, sql: &SqlServer) {
 
 /// Sampled times of memcached commands by verb, for metrics.
 pub fn command_latencies() -> Vec<ClassLatency> {
-    let mut latencies: Vec<ClassLatency> = Vec::new();
+    let mut latencies = vec![ClassLatency::new("get")];
     for summary in porpoise_memcached::command_statistics::summaries() {
         let known = latencies.iter().position(|l| l.class == summary.verb);
         let at = known.unwrap_or_else(|| {

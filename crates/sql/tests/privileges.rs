@@ -6,6 +6,7 @@ use porpoise_kv::model::Model;
 use porpoise_sql::server::SqlServer;
 use porpoise_sql::session::SqlSession;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn start(model: Model) -> Arc<SqlServer> {
     crate::common::server(Arc::new(model))

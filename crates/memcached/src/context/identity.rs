@@ -36,7 +36,7 @@ pub struct Authentication {
     pub policy: Box<dyn Fn() -> (DelayPolicy, u16) + Send + Sync>,
     /// Reports an attempt with user, host and outcome; returns false if a login must be refused
     /// because the report failed.
-    pub audit: Box<dyn Fn(&str, &str, bool) -> bool + Send + Sync>,
+    pub audit: ReportLogin,
 }
 
 impl Authentication {
@@ -51,6 +51,9 @@ impl Authentication {
         }
     }
 }
+
+/// Reports an attempt to authenticate: user, host and outcome. Returns false if a login must be refused.
+pub type ReportLogin = Box<dyn Fn(&str, &str, bool) -> bool + Send + Sync>;
 
 /// The result of an attempt to authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -181,8 +181,6 @@ pub const VARIABLES: &[Variable] = &[
     v("hostname", Fixed, Text, "localhost",
         "The name of the machine."),
     v("hot_key_sample_interval", Global, Int(0, 65_536), "64",
-        "One look-up by key of this many is sampled for SHOW HOT KEYS; 0: none."),
-    v("hot_key_sample_interval", Global, Int(0, 65_536), "64",
         "One of this many look-ups by key is sampled for SHOW HOT KEYS; 0: none."),
     v("init_connect", Global, Text, "",
         "Statements for new connections; must be empty."),
