@@ -53,6 +53,7 @@ mod system_table;
 mod system_tables;
 mod usage;
 mod user_attributes;
+mod verifier_cache;
 
 pub use account::{
     Account, DEFAULT_PLUGIN, NATIVE_PLUGIN, UNUSABLE_SECRET, hash_password, verify_password,
@@ -73,3 +74,4 @@ pub use roles::{DefaultRole, RoleEdge};
 pub use routine_grants::{routine_of_place, routine_place};
 pub use system_tables::{Administration, administration, is_account_table, is_system_table};
 pub use usage::{Exceeded, Usage};
+pub use verifier_cache::{Verifier, VerifierCache};

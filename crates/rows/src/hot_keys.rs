@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Mean number of look-ups between two samples (`hot_key_sample_interval`).
-pub const SAMPLE_INTERVAL: u32 = 64;
+pub const SAMPLE_INTERVAL: u32 = 256;
 
 /// Maximum number of lists; samples of further tables are dropped.
 const MAX_LISTS: usize = 512;
@@ -227,10 +227,10 @@ mod tests {
         assert!(found.len() <= MAX_LISTS + 2);
         let first = &found[0];
         assert_eq!((first.prefix.as_str(), first.key.as_str()), ("p:", "a"));
-        assert_eq!((first.lookups, first.writes), (3 * 64, 0));
+        assert_eq!((first.lookups, first.writes), (3 * u64::from(SAMPLE_INTERVAL), 0));
         assert!(found.iter().all(|hot| hot.key.len() <= MAX_KEY));
         let b = found.iter().find(|hot| hot.key == "b").unwrap();
-        assert_eq!((b.lookups, b.writes), (64, 64));
+        assert_eq!((b.lookups, b.writes), (u64::from(SAMPLE_INTERVAL), u64::from(SAMPLE_INTERVAL)));
         assert!(hot.list(&Catalog::default(), |_| false).is_empty());
         hot.reset();
         assert!(hot.list(&Catalog::default(), |_| true).is_empty());

@@ -32,6 +32,7 @@ mod log_format;
 pub mod memcached;
 pub mod metrics;
 pub mod mysql;
+pub mod native;
 pub mod net;
 pub mod rows;
 pub mod serve;

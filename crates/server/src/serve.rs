@@ -39,6 +39,7 @@ struct Sockets {
     memcached: Option<BoundSocket>,
     memcached_unix: Option<BoundSocket>,
     memcached_more: Vec<Option<BoundSocket>>,
+    native: Option<BoundSocket>,
     http: Option<BoundSocket>,
 }
 
@@ -55,6 +56,7 @@ impl Sockets {
                 .iter()
                 .map(|(_, at)| tcp("memcached-listeners", Some(*at), pick))
                 .collect::<Result<_, _>>()?,
+            native: tcp("native-listen", config.native_listen, pick)?,
             http: tcp("http-listen", config.http_listen, pick)?,
         })
     }
@@ -269,6 +271,7 @@ impl Listeners {
         };
         listeners.add("mysql", sockets.mysql, services.mysql.as_ref());
         listeners.add("memcached", sockets.memcached, services.memcached.as_ref());
+        listeners.add("native", sockets.native, services.native.as_ref());
         if let Some(bound) = &sockets.http {
             listeners.lines.push(("http", address_text(bound.at())));
             listeners.http = Some(Http::start(bound.to_tcp()?, pages)?);

@@ -12,13 +12,14 @@ use crate::config::{Config, DurabilityChoice, EngineChoice, StartError, TlsMode}
 use crate::engine;
 use crate::memcached::{MemcachedProtocol, TlsSettings, traffic};
 use crate::mysql::MysqlProtocol;
-use crate::mysql::login::delays;
+use crate::mysql::login::login_policy;
+use crate::native::NativeProtocol;
 use crate::net::Protocol;
 use crate::rows;
 use crate::tls;
 use parking_lot::Mutex;
 use porpoise_access::{
-    Account, AuthId, DelayPolicy, Grant, Privileges, Rights, UNUSABLE_SECRET, ndbmemcache,
+    Account, AuthId, Grant, Privileges, Rights, UNUSABLE_SECRET, VerifierCache, ndbmemcache,
 };
 use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
@@ -48,6 +49,8 @@ pub struct Services {
     pub memory: Arc<MemoryBudget>,
     /// The MySQL listener, if there is one.
     pub mysql: Option<Arc<dyn Protocol>>,
+    /// The native listener, if there is one.
+    pub native: Option<Arc<dyn Protocol>>,
     /// The memcached listener, if there is one.
     pub memcached: Option<Arc<dyn Protocol>>,
     /// More memcached listeners, in the order of the configuration.
@@ -100,13 +103,7 @@ impl Services {
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
-        let mysql: Option<Arc<dyn Protocol>> = if has_mysql_listener(config) {
-            let key = tls::password_key(config)?;
-            let protocol = MysqlProtocol::new(sql.clone(), Some(tls.clone()), Some(key));
-            Some(Arc::new(protocol))
-        } else {
-            None
-        };
+        let (mysql, native) = mysql_and_native(config, &sql, tls)?;
         sql.set_report(|message| tracing::warn!("{message}"));
         provide_command_statistics(config, &sql);
         let triggers = sql.run_triggers_of_commands();
@@ -130,6 +127,7 @@ impl Services {
             sql,
             memory,
             mysql,
+            native,
             memcached: listeners.first.map(protocol),
             more_memcached: listeners.more.into_iter().map(protocol).collect(),
             reaper: Mutex::new(reaper),
@@ -265,6 +263,35 @@ fn command_summaries() -> Vec<CommandSummary> {
     summaries.into_iter().map(summary).collect()
 }
 
+/// A protocol that listeners serve, if the configuration has an address for it.
+type Served = Option<Arc<dyn Protocol>>;
+
+/// The protocols of the MySQL and of the native listener, whose logins are the same.
+fn mysql_and_native(
+    config: &Config,
+    sql: &Arc<SqlServer>,
+    tls: &Arc<rustls::ServerConfig>,
+) -> Result<(Served, Served), StartError> {
+    let (has_mysql, has_native) = (has_mysql_listener(config), config.native_listen.is_some());
+    if !has_mysql && !has_native {
+        return Ok((None, None));
+    }
+    let rsa = Some(Arc::new(tls::password_key(config)?));
+    let verifiers = Arc::<VerifierCache>::default();
+    let mysql = has_mysql.then(|| -> Arc<dyn Protocol> {
+        let (tls, rsa) = (Some(tls.clone()), rsa.clone());
+        Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers.clone()))
+    });
+    let native = has_native.then(|| -> Arc<dyn Protocol> {
+        let tls = TlsSettings {
+            config: (config.native_tls != TlsMode::Off).then(|| tls.clone()),
+            required: config.native_tls == TlsMode::Required,
+        };
+        Arc::new(NativeProtocol::new(sql, tls, rsa, verifiers))
+    });
+    Ok((mysql, native))
+}
+
 /// Whether the configuration has an address or a socket for the MySQL listener.
 fn has_mysql_listener(config: &Config) -> bool {
     config.mysql_listen.is_some() || config.mysql_socket.is_some()
@@ -341,12 +368,6 @@ fn default_account(id: &AuthId) -> porpoise_access::Change {
         put_grants: vec![grant],
         ..porpoise_access::Change::default()
     }
-}
-
-/// Returns the policy of delays after failed logins, and `default_password_lifetime`.
-fn login_policy(sql: &SqlServer) -> (DelayPolicy, u16) {
-    let lifetime = sql.number("default_password_lifetime");
-    (delays(sql), u16::try_from(lifetime).unwrap_or(u16::MAX))
 }
 
 /// Minimum of `statement-memory` in bytes.

@@ -29,6 +29,7 @@ mod performance_schema;
 pub mod privileges;
 pub mod processes;
 mod programs;
+pub mod registered_process;
 pub mod results;
 pub mod server;
 pub mod session;

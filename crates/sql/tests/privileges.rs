@@ -359,7 +359,7 @@ fn keys_are_shown_with_select_on_their_table() {
     good(&mut root, "SET GLOBAL hot_key_sample_interval = 1");
     good(&mut root, "CREATE DATABASE hot");
     good(&mut root, "CREATE TABLE hot.t (id INT PRIMARY KEY)");
-    for _ in 0..200 {
+    for _ in 0..1200 {
         good(&mut root, "SELECT * FROM hot.t WHERE id = 5");
     }
     let keys = "SELECT KEY_TEXT FROM information_schema.HOT_KEYS WHERE TABLE_SCHEMA = 'hot'";

@@ -118,6 +118,10 @@ pub struct Config {
     pub memcached_item_size: usize,
     /// Interval at which the reaper deletes expired rows; `None`: no reaper.
     pub memcached_reap: Option<Duration>,
+    /// Address of the native listener.
+    pub native_listen: Option<SocketAddr>,
+    /// Use of TLS by the native listener.
+    pub native_tls: TlsMode,
     /// Address of the HTTP listener.
     pub http_listen: Option<SocketAddr>,
     /// Server role of the main memcached listener.

@@ -28,6 +28,7 @@ type RowsOf = fn(&StatementContext) -> Result<Vec<Vec<Value>>>;
 /// The function for a table; `None` if there is no such table.
 pub(crate) fn rows_of(database: &str, name: &str) -> Option<RowsOf> {
     let rows: RowsOf = match (database, name) {
+        ("mysql", "slow_log") => |cx| Ok(slow_log(cx)),
         ("performance_schema", "data_lock_waits") => locks::data_lock_waits,
         ("performance_schema", "data_locks") => locks::data_locks,
         ("performance_schema", "events_statements_current") => sessions::current,
@@ -246,7 +247,7 @@ fn default_text(variable: &Variable) -> String {
 }
 
 /// Rows of `mysql.slow_log`.
-pub(crate) fn slow_log(cx: &StatementContext) -> Vec<Vec<Value>> {
+fn slow_log(cx: &StatementContext) -> Vec<Vec<Value>> {
     let time = |duration: Duration| {
         let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         Value::Time(Time::clip(micros).0)

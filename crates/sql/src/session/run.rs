@@ -78,15 +78,16 @@ impl SqlSession {
         let reads = NestedReads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
         let cx = PlanCx::new(catalog, &env, &self.cx, text, &reads);
-        self.cx.calls_functions.set(false);
-        self.cx.partial_plans.set(0);
+        self.cx.planning.calls_functions.set(false);
+        self.cx.planning.partial_plans.set(0);
         let made = self.plan_kind(statement, &cx);
         let Some(plan) = made.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?
         else {
             return Ok(None);
         };
         let mut planned = Planned::new(plan, reads.uses.take());
-        planned.runs_programs = self.cx.calls_functions.get() || fires_triggers(&planned, catalog);
+        planned.runs_programs =
+            self.cx.planning.calls_functions.get() || fires_triggers(&planned, catalog);
         Ok(Some(planned))
     }
 

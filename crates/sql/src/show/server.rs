@@ -88,7 +88,7 @@ fn server_status(cx: &StatementContext) -> Vec<(String, String)> {
             "Innodb_row_lock_current_waits",
             server.db.engine().lock_waits().len() as u64,
         ),
-        ("Last_query_partial_plans", cx.partial_plans.get()),
+        ("Last_query_partial_plans", cx.planning.partial_plans.get()),
         ("Max_used_connections", server.processes.max_count() as u64),
         ("Open_tables", server.db.catalog().tables.len() as u64),
         ("Porpoise_snapshot_conflicts", load(&c.conflicts)),

@@ -405,7 +405,6 @@ fn bind_json_table(table: &ast::JsonTable<'_>, from: &mut From, cx: &PlanCx<'_>)
         rows: Box::new(operator),
         columns,
         free,
-        is_shared: false,
         references: References::default(),
     };
     Ok(derived_source(
