@@ -227,10 +227,16 @@ mod tests {
         assert!(found.len() <= MAX_LISTS + 2);
         let first = &found[0];
         assert_eq!((first.prefix.as_str(), first.key.as_str()), ("p:", "a"));
-        assert_eq!((first.lookups, first.writes), (3 * u64::from(SAMPLE_INTERVAL), 0));
+        assert_eq!(
+            (first.lookups, first.writes),
+            (3 * u64::from(SAMPLE_INTERVAL), 0)
+        );
         assert!(found.iter().all(|hot| hot.key.len() <= MAX_KEY));
         let b = found.iter().find(|hot| hot.key == "b").unwrap();
-        assert_eq!((b.lookups, b.writes), (u64::from(SAMPLE_INTERVAL), u64::from(SAMPLE_INTERVAL)));
+        assert_eq!(
+            (b.lookups, b.writes),
+            (u64::from(SAMPLE_INTERVAL), u64::from(SAMPLE_INTERVAL))
+        );
         assert!(hot.list(&Catalog::default(), |_| false).is_empty());
         hot.reset();
         assert!(hot.list(&Catalog::default(), |_| true).is_empty());
