@@ -1,12 +1,13 @@
 """Instructions of the main paths, counted by valgrind: what one request costs the worker thread.
 
-    measure.py --binary target/debug/porpoise --out target/report/costs.tsv [--accept]
+    measure.py --binary target/debug/porpoise --out target/report/costs.tsv [--accept] [--share]
 
 A server with one worker group runs under callgrind, which counts while one connection sends
 REQUESTS requests of a path; the least of ROUNDS counts is taken, since timers and wake-ups add to
 some. A path that costs more than TOLERANCE beyond its line in reference.tsv is reported as a
 warning. It is no error: another compiler or another C library changes counts, too. --accept
-writes the reference.
+writes the reference. --share also measures a server with --performance-schema off, and prints the
+share of statistics in each path; the budget is SHARE_LIMIT of an optimized build.
 """
 
 import argparse
@@ -27,13 +28,14 @@ REQUESTS = 400
 ROUNDS = 3
 WARM_UP = 200
 TOLERANCE = 0.05
+SHARE_LIMIT = 0.01
 REFERENCE = pathlib.Path(__file__).with_name("reference.tsv")
 
 
 class Server:
     """A server under callgrind, its counting off."""
 
-    def __init__(self, binary, home):
+    def __init__(self, binary, home, options):
         self.home = home
         self.dumps = set()
         command = [
@@ -41,7 +43,7 @@ class Server:
             f"--callgrind-out-file={home}/callgrind",
             binary, "serve", "--worker-groups", "1", "--durability", "memory",
             "--data-dir", f"{home}/data", "--http-listen", "off",
-            "--mysql-listen", "127.0.0.1:0", "--memcached-listen", "127.0.0.1:0",
+            "--mysql-listen", "127.0.0.1:0", "--memcached-listen", "127.0.0.1:0", *options,
         ]  # fmt: skip
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PORPOISE_")}
         with open(f"{home}/log", "wb") as log:
@@ -137,9 +139,9 @@ def paths(server):
     ]
 
 
-def measure(binary):
+def measure(binary, *options):
     with tempfile.TemporaryDirectory(prefix="porpoise-costs-") as home:
-        server = Server(binary, home)
+        server = Server(binary, home, options)
         try:
             costs = {}
             for name, request in paths(server):
@@ -154,6 +156,15 @@ def measure(binary):
             return costs
         finally:
             server.stop()
+
+
+def show_share(binary, costs):
+    """The part of each path that statistics of statements, commands and hot keys take."""
+    for name, without in measure(binary, "--performance-schema", "off").items():
+        share = costs[name] / without - 1
+        print(f"{name:<14} {without:>9,.0f} without statistics, which take {share:.2%}")
+        if share > SHARE_LIMIT:
+            print(f"WARNING: statistics take more than {SHARE_LIMIT:.0%} of {name}")
 
 
 def read(path):
@@ -175,6 +186,7 @@ def main():
     parser.add_argument("--binary", required=True)
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--accept", action="store_true")
+    parser.add_argument("--share", action="store_true")
     given = parser.parse_args()
     began = time.monotonic()
     costs = measure(os.path.abspath(given.binary))
@@ -190,6 +202,8 @@ def main():
             print(f"WARNING: {name} costs {change} against tests/costs/reference.tsv")
         if known and count < known * (1 - TOLERANCE):
             print(f"{name} costs less; keep it with scripts/costs.sh --accept")
+    if given.share:
+        show_share(os.path.abspath(given.binary), costs)
     print(f"kept in {given.out}, {time.monotonic() - began:.0f} s")
 
 

@@ -14,7 +14,7 @@
 //!    pin. Row locks and metadata locks may be held.
 
 use std::cell::{Cell, RefCell};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Callbacks of a thread's owner around the thread's waits.
 pub trait Hook {
@@ -27,7 +27,7 @@ pub trait Hook {
 thread_local! {
     static HOOK: RefCell<Option<Box<dyn Hook>>> = const { RefCell::new(None) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    static LOCK_WAIT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    static LOCK_WAIT: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Installs the hook of the current thread; `None` removes it.
@@ -74,12 +74,14 @@ pub fn blocking<T>(wait: impl FnOnce() -> T) -> T {
 pub fn wait_for_lock<T>(wait: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = blocking(wait);
-    LOCK_WAIT.with(|total| total.set(total.get() + begun.elapsed()));
+    let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    LOCK_WAIT.with(|total| total.set(total.get().saturating_add(nanos)));
     result
 }
 
-/// The time for which this thread has waited for locks.
-pub fn lock_wait() -> Duration {
+/// The time for which this thread has waited for locks, in nanoseconds.
+#[inline]
+pub fn lock_wait() -> u64 {
     LOCK_WAIT.with(Cell::get)
 }
 

@@ -60,8 +60,13 @@ impl Histogram {
     /// Counts one duration.
     #[inline]
     pub fn record(&self, duration: Duration) {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        if let Some(count) = self.0.get(bucket(micros)) {
+        self.record_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Counts one duration in nanoseconds.
+    #[inline]
+    pub fn record_nanos(&self, nanos: u64) {
+        if let Some(count) = self.0.get(bucket(nanos / 1000)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -9,11 +9,13 @@
 //! * [`clock`]: wall and monotonic time, replaceable.
 //! * [`mod@counters`]: metric counters sharded by core, and the macro that defines them.
 //! * [`disk`]: file operations and durability, with implementations that inject faults.
+//! * [`heavy_hitters`]: the most frequent items of a stream (Space-Saving).
 //! * [`histogram`]: histograms of latencies.
 //! * [`interrupt`]: checkpoints in loops that observe KILL, deadlines and shutdown.
 //! * [`lend`]: a cell from which a supervisor can take a lent value back.
 //! * [`memory`]: the memory budget of statements, connections and the server.
 //! * [`password`]: stored forms (hashes) of passwords.
+//! * [`sampling`]: sampling of frequent events.
 //! * [`sleeper`]: parks a worker without losing wake-ups (an event count).
 //! * [`sorting`]: a stable sort that a KILL or a deadline can end.
 //! * [`stack`]: remaining stack space, for code that recurses on input.
@@ -29,11 +31,13 @@ pub mod cancel;
 pub mod clock;
 pub mod counters;
 pub mod disk;
+pub mod heavy_hitters;
 pub mod histogram;
 pub mod interrupt;
 pub mod lend;
 pub mod memory;
 pub mod password;
+pub mod sampling;
 pub mod sleeper;
 pub mod sorting;
 pub mod stack;

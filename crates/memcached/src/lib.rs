@@ -7,6 +7,7 @@
 //! * [`read`]: reads of any number of keys; [`commands`]: changes of one item, `flush_all`.
 //! * [`item_metadata`]: properties of items that have no column; [`cache`]: items without rows.
 //! * [`listener`]: a listener; [`reaper`]: deletes expired rows; [`explain`]: SHOW MEMCACHED KEY.
+//! * [`command_statistics`]: statistics of commands by prefix; [`sampled_command`]: times and hot keys.
 //! * [`counters`]: metric counters; [`reply_sink`]: a connection's output, provided by the server.
 //!
 //! Sockets, event loops and TLS are the server's, codecs are those of `porpoise_wire`. Every
@@ -14,6 +15,7 @@
 //! always checked (transactions.md, rule 16).
 
 pub mod cache;
+pub mod command_statistics;
 pub(crate) mod commands;
 pub(crate) mod connection;
 pub mod container;
@@ -26,6 +28,7 @@ pub mod mapping;
 pub(crate) mod read;
 pub mod reaper;
 pub mod reply_sink;
+pub(crate) mod sampled_command;
 
 pub use cache::Cache;
 pub use connection::{Client, Connection, ParseProgress, tls_required};

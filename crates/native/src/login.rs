@@ -160,6 +160,13 @@ impl Authentication {
                 Err(self.denied(client))
             }
         };
+        let is_reported = (settings.audit)(client.id, &self.user, &client.host, admitted.is_ok());
+        let admitted = admitted.and_then(|account| {
+            let text = "Aborted by Audit API ('the audit log cannot be written';1).";
+            is_reported
+                .then_some(account)
+                .ok_or_else(|| (3164, "HY000", text.to_owned()))
+        });
         let is_granted = admitted.is_ok();
         let delay = control
             .guard()

@@ -35,6 +35,10 @@ pub struct Opened<'a> {
 /// Adds a session to the list of sessions.
 pub type AddSession = Box<dyn Fn(&Opened<'_>) -> Box<dyn Monitor> + Send + Sync>;
 
+/// Reports an attempt to log in: connection, user, host and outcome. Returns false if a login must be
+/// refused.
+pub type ReportLogin = Box<dyn Fn(u64, &str, &str, bool) -> bool + Send + Sync>;
+
 /// Settings of a listener.
 pub struct ListenerSettings {
     /// Accounts and privileges.
@@ -45,6 +49,8 @@ pub struct ListenerSettings {
     pub rsa: Option<Arc<RsaKey>>,
     /// Returns the delays after failed logins, and the default lifetime of passwords in days.
     pub policy: Box<dyn Fn() -> (DelayPolicy, u16) + Send + Sync>,
+    /// Reports a login to the audit log.
+    pub audit: ReportLogin,
     /// Adds a session to the list of sessions.
     pub add_session: AddSession,
     /// Version of the server.

@@ -13,6 +13,7 @@ use crate::definition::{TableDef, TableId};
 use crate::error::{Error, Result};
 use crate::expressions::{CompileExpressions, Compiled, RowContext, RowExpressions};
 use crate::fk::FkCounters;
+use crate::hot_keys::HotKeys;
 use crate::metadata_lock::MetadataLocks;
 use crate::row::overflow::MAX_ROW_BYTES;
 use crate::table::Table;
@@ -46,6 +47,7 @@ pub struct Db {
     pub(crate) counters: Counters,
     pub(crate) change_notifier: ChangeNotifier,
     pub(crate) fk_counters: FkCounters,
+    pub(crate) hot_keys: HotKeys,
     pub(crate) metadata_locks: Arc<MetadataLocks>,
     /// Serializes changes of the catalog, until they are published.
     pub(crate) catalog_change: Mutex<()>,
@@ -84,6 +86,7 @@ impl Db {
             counters: Counters::default(),
             change_notifier: ChangeNotifier::default(),
             fk_counters: FkCounters::default(),
+            hot_keys: HotKeys::default(),
             metadata_locks: MetadataLocks::new(),
             catalog_change: Mutex::new(()),
             row_limit,
@@ -137,6 +140,12 @@ impl Db {
     /// Counters of foreign-key actions, whether or not they were committed.
     pub fn fk_counters(&self) -> &FkCounters {
         &self.fk_counters
+    }
+
+    /// The most frequently looked-up keys.
+    #[inline]
+    pub fn hot_keys(&self) -> &HotKeys {
+        &self.hot_keys
     }
 
     /// The engine.

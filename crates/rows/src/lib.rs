@@ -25,6 +25,7 @@ mod expiry;
 pub mod expressions;
 pub(crate) mod fk;
 pub mod histogram;
+pub mod hot_keys;
 pub mod keys;
 pub mod lock_description;
 pub mod metadata_lock;

@@ -40,7 +40,7 @@ impl LockDescription {
                     table: Some(table.clone()),
                     index,
                     partition: name.map(str::to_owned),
-                    values: values(table, index, key).unwrap_or_else(|| hexadecimal(key)),
+                    values: LockDescription::key_text(table, index, key),
                 };
             }
         }
@@ -50,6 +50,11 @@ impl LockDescription {
             partition: None,
             values: hexadecimal(key),
         }
+    }
+
+    /// The values of a key of an index, joined by commas, or hexadecimal bytes.
+    pub fn key_text(table: &Table, index: usize, key: &[u8]) -> String {
+        values(table, index, key).unwrap_or_else(|| hexadecimal(key))
     }
 
     /// The name of the index; empty if there is no table.

@@ -9,6 +9,7 @@ use crate::cli::{self, CliCommand};
 use crate::config::{Config, StartError, exposure};
 use crate::demo;
 use crate::import;
+use crate::log_format::LogFormat;
 use crate::reload::SetLogFilter;
 use crate::salvage;
 use crate::serve;
@@ -113,6 +114,7 @@ fn check_config(config: &Config) -> Result<(), StartError> {
 /// Starts logging to stderr; panics are logged too. Returns a function that replaces the filter.
 fn start_logging(config: &Config) -> Result<SetLogFilter, StartError> {
     let builder = tracing_subscriber::fmt()
+        .event_format(LogFormat::new(config.log_json))
         .with_env_filter(log_filter(&config.log)?)
         .with_writer(std::io::stderr)
         .with_filter_reloading();

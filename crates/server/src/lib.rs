@@ -18,6 +18,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod audit;
 pub mod backup;
 pub mod certificate;
 pub mod check;
@@ -30,6 +31,7 @@ pub mod engine;
 pub mod entry;
 pub mod http;
 pub mod import;
+mod log_format;
 pub mod memcached;
 pub mod metrics;
 pub mod mysql;

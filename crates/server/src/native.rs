@@ -15,6 +15,7 @@ use porpoise_native::{
     Sink, Then,
 };
 use porpoise_sql::SqlServer;
+use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::registered_process::RegisteredProcess;
 use porpoise_sql::{ClientInfo, VERSION};
 use porpoise_wire::mysql::auth::RsaKey;
@@ -43,6 +44,7 @@ impl NativeProtocol {
     ) -> NativeProtocol {
         let policy = Arc::downgrade(sql);
         let sessions = Arc::downgrade(sql);
+        let audit = Arc::downgrade(sql);
         let settings = ListenerSettings {
             control: sql.access().clone(),
             verifiers,
@@ -52,6 +54,19 @@ impl NativeProtocol {
                     .upgrade()
                     .map(|sql| login_policy(&sql))
                     .unwrap_or_default()
+            }),
+            audit: Box::new(move |connection, user, host, granted| {
+                let sql = audit.upgrade();
+                let log = sql.as_ref().and_then(|sql| sql.audit());
+                log.is_none_or(|log| {
+                    log.login(&AuditedLogin {
+                        interface: "native",
+                        connection: Some(connection),
+                        user,
+                        host,
+                        granted,
+                    })
+                })
             }),
             add_session: Box::new(move |opened| match sessions.upgrade() {
                 Some(sql) => Box::new(ListedSession(add_session(&sql, opened))),

@@ -182,12 +182,15 @@ impl Pages for PageSource {
     }
 
     fn metrics(&self) -> String {
-        metrics_page::render(
-            &self.net,
-            &self.services.engine.stats(),
-            &self.services.stats(),
-            &self.services.sql.latencies(),
-        )
+        let sql = &self.services.sql;
+        metrics_page::render(&metrics_page::Figures {
+            net: &self.net,
+            engine: &self.services.engine.stats(),
+            sql: &self.services.stats(),
+            statements: &sql.latencies(),
+            commands: &crate::services::command_latencies(),
+            tables: &sql.largest_tables(metrics_page::MAX_TABLES),
+        })
     }
 }
 

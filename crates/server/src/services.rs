@@ -5,6 +5,7 @@
 //! engine's own shutdown (transactions.md, rule 40), and nothing is written
 //! after that.
 
+use crate::audit::AuditLog;
 use crate::backup::Backups;
 use crate::backup::archive::Archiver;
 use crate::config::{Config, DurabilityChoice, EngineChoice, StartError, TlsMode};
@@ -27,10 +28,12 @@ use porpoise_kv::{Engine, Stat};
 use porpoise_kv_mem::KvMem;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
 use porpoise_rows::Db;
+use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::event_scheduler::EventScheduler;
+use porpoise_sql::server::CommandStatistics;
 use porpoise_sql::session::TriggerSessions;
 use porpoise_sql::ttl_reaper::TtlReaper;
-use porpoise_sql::{SqlConfig, SqlServer};
+use porpoise_sql::{ClassLatency, CommandSummary, SqlConfig, SqlServer};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,6 +67,8 @@ pub struct Services {
     archiver: Mutex<Option<Archiver>>,
     /// Sessions that run triggers of memcached commands, until the server stops.
     triggers: Mutex<Option<TriggerSessions>>,
+    /// The audit log, if there is one.
+    audit: Option<Arc<AuditLog>>,
     /// Whether user root has a password.
     pub root_has_password: bool,
 }
@@ -96,12 +101,14 @@ impl Services {
         };
         let sql =
             SqlServer::new(db.clone(), setup).map_err(|e| failed("SQL does not start", &e))?;
+        let audit = open_audit_log(config, &db, &sql)?;
         let (backups, archiver) = start_backups(config, embedded, &db, &sql)?;
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
         let (mysql, native) = mysql_and_native(config, &sql, tls)?;
         sql.set_report(|message| tracing::warn!("{message}"));
+        provide_command_statistics(config, &sql);
         let triggers = sql.run_triggers_of_commands();
         let authentication = memcached_authentication(config, &sql)?;
         let listeners = MemcachedListeners::open(config, &db, &authentication)?;
@@ -132,6 +139,7 @@ impl Services {
             reaper: Mutex::new(reaper),
             events: Mutex::new(Some(events)),
             ttl_reaper: Mutex::new(Some(ttl_reaper)),
+            audit,
             backups,
             archiver: Mutex::new(archiver),
             triggers: Mutex::new(Some(triggers)),
@@ -142,6 +150,12 @@ impl Services {
     /// Metrics of SQL and of backups.
     pub fn stats(&self) -> Vec<Stat> {
         let mut stats = self.sql.stats();
+        stats.extend(self.audit.iter().map(|audit| Stat {
+            name: "audit_log_write_errors_total",
+            help: "Lines that could not be written to the audit log.",
+            counter: true,
+            value: audit.write_errors(),
+        }));
         stats.extend(self.backups.iter().flat_map(|backups| backups.stats()));
         stats
     }
@@ -170,6 +184,26 @@ impl Services {
     }
 }
 
+/// Opens the audit log, if the configuration names one, and passes it to SQL.
+fn open_audit_log(
+    config: &Config,
+    db: &Arc<Db>,
+    sql: &SqlServer,
+) -> Result<Option<Arc<AuditLog>>, StartError> {
+    let Some(path) = &config.audit_log else {
+        return Ok(None);
+    };
+    let path = config.data_dir.join(path);
+    let opened = AuditLog::open(path.clone(), config.audit_log_required, db.clock().clone());
+    let log = opened.map_err(|error| {
+        let text = format!("--audit-log: {} cannot be opened: {error}", path.display());
+        StartError::usage(text)
+    })?;
+    let log = Arc::new(log);
+    sql.provide_audit(log.clone());
+    Ok(Some(log))
+}
+
 /// Lets SQL make backups, and starts the archive, if the engine can be backed up.
 fn start_backups(
     config: &Config,
@@ -192,6 +226,51 @@ fn start_backups(
             Ok((None, None))
         }
     }
+}
+
+/// Lets SQL show the statistics of memcached commands, if statistics are on.
+fn provide_command_statistics(config: &Config, sql: &SqlServer) {
+    porpoise_memcached::command_statistics::enable(config.performance_schema);
+    sql.provide_command_statistics(CommandStatistics {
+        summaries: command_summaries,
+        reset: porpoise_memcached::command_statistics::reset,
+    });
+}
+
+/// Sampled times of memcached commands by verb, for metrics.
+pub fn command_latencies() -> Vec<ClassLatency> {
+    let mut latencies = vec![ClassLatency::new("get")];
+    for summary in porpoise_memcached::command_statistics::summaries() {
+        let known = latencies.iter().position(|l| l.class == summary.verb);
+        let at = known.unwrap_or_else(|| {
+            latencies.push(ClassLatency::new(summary.verb));
+            latencies.len() - 1
+        });
+        if let Some(latency) = latencies.get_mut(at) {
+            latency.add_counts(&summary.latencies, summary.sampled_nanos);
+        }
+    }
+    latencies
+}
+
+/// Statistics of memcached commands, as SQL shows them.
+fn command_summaries() -> Vec<CommandSummary> {
+    let summaries = porpoise_memcached::command_statistics::summaries();
+    let summary =
+        |summary: porpoise_memcached::command_statistics::CommandSummary| CommandSummary {
+            text: summary.text,
+            database: summary.database,
+            count: summary.count,
+            errors: summary.errors,
+            rows_sent: summary.rows_read,
+            rows_affected: summary.rows_changed,
+            nanos: summary.nanos,
+            min_nanos: summary.min_nanos,
+            max_nanos: summary.max_nanos,
+            latencies: summary.latencies,
+            seen: summary.seen,
+        };
+    summaries.into_iter().map(summary).collect()
 }
 
 /// A protocol that listeners serve, if the configuration has an address for it.
@@ -251,7 +330,21 @@ fn memcached_authentication(
         }
     }
     let server = Arc::downgrade(sql);
+    let audit = Arc::downgrade(sql);
     Ok(Arc::new(Authentication {
+        audit: Box::new(move |user, host, granted| {
+            let sql = audit.upgrade();
+            let log = sql.as_ref().and_then(|sql| sql.audit());
+            log.is_none_or(|log| {
+                log.login(&AuditedLogin {
+                    interface: "memcached",
+                    connection: None,
+                    user,
+                    host,
+                    granted,
+                })
+            })
+        }),
         policy: Box::new(move || {
             server
                 .upgrade()
@@ -327,6 +420,7 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         ("datadir", config.data_dir.display().to_string()),
         ("tmpdir", temp_path(config).display().to_string()),
         ("max_connections", config.max_connections.to_string()),
+        ("performance_schema", config.performance_schema.to_string()),
         ("connect_timeout", seconds(config.connect_timeout)),
         ("net_read_timeout", seconds(config.net_read_timeout)),
         ("net_write_timeout", seconds(config.net_write_timeout)),

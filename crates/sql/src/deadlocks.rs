@@ -17,7 +17,7 @@ use porpoise_types::{DateTime, Value};
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Maximum number of deadlocks stored.
 pub const MAX_DEADLOCKS: usize = 64;
@@ -28,24 +28,30 @@ const MAX_STATEMENT_LEN: usize = 4096;
 /// The session of a waiting or blocking transaction. Transactions of other protocols and of the
 /// server itself have none.
 #[derive(Clone, Debug)]
-struct WaitingSession {
-    thread: u64,
+pub(crate) struct WaitingSession {
+    pub(crate) thread: u64,
     user: String,
     host: String,
     database: Option<String>,
-    query: Option<String>,
+    /// The running statement; `None` between statements.
+    pub(crate) query: Option<String>,
+    /// Time since the transaction began, or the statement of an autocommit transaction.
+    pub(crate) transaction_age: Option<Duration>,
 }
 
 /// A lock wait with its sessions.
 #[derive(Clone, Debug)]
-struct Wait {
-    txn: u64,
-    waiter_session: Option<WaitingSession>,
-    blocker: u64,
-    blocker_session: Option<WaitingSession>,
-    key: LockDescription,
-    mode: LockMode,
-    waited_micros: u64,
+pub(crate) struct Wait {
+    /// The waiting transaction.
+    pub(crate) txn: u64,
+    pub(crate) waiter_session: Option<WaitingSession>,
+    /// The transaction that holds the lock, or waits for it ahead.
+    pub(crate) blocker: u64,
+    pub(crate) blocker_session: Option<WaitingSession>,
+    pub(crate) key: LockDescription,
+    /// The requested mode.
+    pub(crate) mode: LockMode,
+    pub(crate) waited_micros: u64,
 }
 
 /// A deadlock; the first wait is the victim's.
@@ -151,10 +157,14 @@ impl DeadlockLog {
         rows
     }
 
+    /// Current lock waits, longest first.
+    pub(crate) fn waits(&self) -> Vec<Wait> {
+        self.current_waits(|waits| waits.sort_by_key(|wait| (wait.since, wait.txn, wait.blocker)))
+    }
+
     /// Rows of information_schema.LOCK_WAITS, in the order of its columns.
     pub(crate) fn wait_rows(&self) -> Vec<Vec<Value>> {
-        let waits = self
-            .current_waits(|waits| waits.sort_by_key(|wait| (wait.since, wait.txn, wait.blocker)));
+        let waits = self.waits();
         let row = |wait: Wait| {
             let mut row = vec![Value::UInt(wait.txn)];
             row.extend(session_cells(wait.waiter_session.as_ref()));
@@ -204,7 +214,9 @@ impl DeadlockLog {
 
 fn session_of(sessions: &[Arc<Process>], txn: u64, now: Instant) -> Option<WaitingSession> {
     let process = sessions.iter().find(|process| process.txn() == txn)?;
-    let query = process.state(now).info;
+    let state = process.state(now);
+    let running = (state.command != "Sleep").then_some(state.elapsed);
+    let query = state.info;
     let truncated = |mut text: String| {
         if text.len() > MAX_STATEMENT_LEN {
             text.truncate(text.floor_char_boundary(MAX_STATEMENT_LEN));
@@ -217,6 +229,7 @@ fn session_of(sessions: &[Arc<Process>], txn: u64, now: Instant) -> Option<Waiti
         host: process.host.clone(),
         database: process.database(),
         query: query.map(truncated),
+        transaction_age: process.transaction_age(now).or(running),
     })
 }
 

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod client;
 pub mod context;
 pub mod deadlocks;
@@ -51,4 +52,5 @@ pub use porpoise_sql_plan::plan::ResultColumn;
 pub use results::Outcome;
 pub use server::{BackupReport, BackupRequest, SqlConfig, SqlServer};
 pub use session::{Param, PreparedInfo, SessionChange, SqlSession};
+pub use statements::CommandSummary;
 pub use statements::digests::ClassLatency;

@@ -4,15 +4,20 @@
 //! list is read.
 
 use crate::client::ClientInfo;
+use crate::statements::Completed;
+use crate::statements::digests::Digests;
+use crate::statements::recent::{Recent, Totals};
 use crate::status::{Counter, SessionCounters};
 use parking_lot::{Mutex, RwLock};
 use porpoise_access::{AccessData, AuthId};
 use porpoise_base::cancel::{Cancel, Reason};
+use porpoise_rows::metadata_lock::MetadataLockSession;
 use porpoise_rows::progress::Progress;
-use std::collections::BTreeMap;
+use porpoise_sql_plan::plan::planned::Planned;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// An entry of the process list.
 pub struct Process {
@@ -28,11 +33,17 @@ pub struct Process {
     named_at: u64,
     database: Mutex<Option<String>>,
     statement: Mutex<Running>,
+    /// The plan of the running statement, for EXPLAIN FOR CONNECTION.
+    plan: Mutex<Option<Arc<Planned>>>,
     /// Start of the current state, in milliseconds after `connected_at`.
     since: AtomicU64,
     connected_at: Instant,
+    /// Start of the open transaction, in milliseconds after `connected_at`, plus 1; 0: none.
+    transaction_since: AtomicU64,
     cancel: Cancel,
     progress: Arc<Progress>,
+    /// The session's identity in the metadata locks.
+    pub(crate) lock_owner: usize,
     /// The session's status variables.
     pub(crate) counters: Arc<SessionCounters>,
 }
@@ -44,6 +55,18 @@ struct Running {
     command: &'static str,
     /// Text shown as Info; empty if there is none.
     info: Vec<u8>,
+    /// The last statements that have ended.
+    recent: Recent,
+}
+
+impl Running {
+    /// Ends the statement.
+    fn end(&mut self) {
+        self.command = "";
+        if self.info.capacity() > IDLE_CAPACITY {
+            self.info = Vec::new();
+        }
+    }
 }
 
 /// A session's state at one time.
@@ -52,6 +75,8 @@ pub struct ProcessState {
     pub command: &'static str,
     /// Seconds since the start or end of the last statement.
     pub seconds: u64,
+    /// The same, to the millisecond.
+    pub elapsed: Duration,
     /// Text of the statement, as far as it is stored.
     pub info: Option<String>,
 }
@@ -70,7 +95,7 @@ impl Process {
         named_at: u64,
         now: Instant,
         cancel: Cancel,
-        progress: Arc<Progress>,
+        metadata_locks: &MetadataLockSession,
     ) -> Process {
         Process {
             id: client.connection_id,
@@ -80,10 +105,13 @@ impl Process {
             named_at,
             database: Mutex::default(),
             statement: Mutex::default(),
+            plan: Mutex::default(),
             since: AtomicU64::new(0),
             connected_at: now,
+            transaction_since: AtomicU64::new(0),
             cancel,
-            progress,
+            progress: metadata_locks.progress().clone(),
+            lock_owner: metadata_locks.owner(),
             counters: Arc::default(),
         }
     }
@@ -112,6 +140,16 @@ impl Process {
         self.set_since(now);
     }
 
+    /// Replaces the plan of the running statement, and returns the one before.
+    pub(crate) fn replace_plan(&self, plan: Option<Arc<Planned>>) -> Option<Arc<Planned>> {
+        std::mem::replace(&mut *self.plan.lock(), plan)
+    }
+
+    /// The plan of the running statement; `None` if it has none.
+    pub(crate) fn plan(&self) -> Option<Arc<Planned>> {
+        self.plan.lock().clone()
+    }
+
     /// Replaces the text by that of a statement of a program.
     pub fn set_statement(&self, text: &[u8]) {
         let mut statement = self.statement.lock();
@@ -130,13 +168,80 @@ impl Process {
 
     /// Records the end of a statement.
     pub fn end(&self, now: Instant) {
+        self.statement.lock().end();
+        self.set_since(now);
+    }
+
+    /// Records the end of a statement, and adds it to the statistics; the session is `idle` if no
+    /// other statement of the same text follows.
+    pub(crate) fn complete(&self, digests: &Digests, completed: Completed, idle: bool) {
         let mut statement = self.statement.lock();
-        statement.command = "";
-        if statement.info.capacity() > IDLE_CAPACITY {
-            statement.info = Vec::new();
+        let running = &mut *statement;
+        if running.recent.push(completed) || digests.samples_values() {
+            running.recent.count(digests, &running.info);
+        }
+        if idle {
+            running.end();
         }
         drop(statement);
-        self.set_since(now);
+        if idle {
+            self.set_since(completed.ended);
+        }
+    }
+
+    /// Adds the statements that ended to the statistics.
+    pub(crate) fn count_statements(&self, digests: &Digests) {
+        let mut statement = self.statement.lock();
+        let running = &mut *statement;
+        running.recent.count(digests, &running.info);
+    }
+
+    /// Sums over the statements that have been added to the statistics.
+    pub(crate) fn totals(&self) -> Totals {
+        self.statement.lock().recent.totals()
+    }
+
+    /// The last statements that have ended, with their numbers in the session, oldest first.
+    pub(crate) fn history(&self) -> Vec<(u64, Completed)> {
+        let statement = self.statement.lock();
+        let history = statement.recent.history();
+        history
+            .map(|(number, statement)| (number, *statement))
+            .collect()
+    }
+
+    /// Number of statements that have ended.
+    pub(crate) fn ended_statements(&self) -> u64 {
+        self.statement.lock().recent.ended()
+    }
+
+    /// Records at the end of a statement whether a transaction is open. It began with a statement
+    /// at `start`.
+    #[inline]
+    pub(crate) fn note_transaction(&self, is_open: bool, start: Instant) {
+        let known = self.transaction_since.load(Ordering::Relaxed);
+        if is_open != (known != 0) {
+            let since = match is_open {
+                true => {
+                    let since = start
+                        .saturating_duration_since(self.connected_at)
+                        .as_millis();
+                    u64::try_from(since).unwrap_or(u64::MAX - 1) + 1
+                }
+                false => 0,
+            };
+            self.transaction_since.store(since, Ordering::Relaxed);
+        }
+    }
+
+    /// Time since the open transaction began; `None` without one, or during its first statement.
+    pub(crate) fn transaction_age(&self, now: Instant) -> Option<Duration> {
+        let since = self
+            .transaction_since
+            .load(Ordering::Relaxed)
+            .checked_sub(1)?;
+        let now = now.saturating_duration_since(self.connected_at);
+        Some(now.saturating_sub(Duration::from_millis(since)))
     }
 
     /// The last transaction of this session that took a lock.
@@ -164,12 +269,14 @@ impl Process {
     pub fn state(&self, now: Instant) -> ProcessState {
         let since = self.since.load(Ordering::Relaxed);
         let now = now.saturating_duration_since(self.connected_at).as_millis();
-        let seconds = u64::try_from(now).unwrap_or(u64::MAX).saturating_sub(since) / 1000;
+        let millis = u64::try_from(now).unwrap_or(u64::MAX).saturating_sub(since);
+        let (seconds, elapsed) = (millis / 1000, Duration::from_millis(millis));
         let statement = self.statement.lock();
         if statement.command.is_empty() {
             return ProcessState {
                 command: "Sleep",
                 seconds,
+                elapsed,
                 info: None,
             };
         }
@@ -177,6 +284,7 @@ impl Process {
         ProcessState {
             command: statement.command,
             seconds,
+            elapsed,
             info: Some(info).filter(|i| !i.is_empty()),
         }
     }
@@ -194,6 +302,42 @@ struct Sessions {
     ended: SessionCounters,
     /// Maximum number of simultaneous sessions since the start.
     max_open: usize,
+    /// Sums over ended sessions by host.
+    ended_hosts: BTreeMap<String, EndedHost>,
+}
+
+/// Maximum number of hosts whose ended sessions are counted; those of further ones are counted
+/// under an empty name.
+const MAX_HOSTS: usize = 1000;
+
+/// Maximum number of users that are distinguished for a host.
+const MAX_USERS: usize = 100;
+
+/// The ended sessions of a host.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EndedHost {
+    /// Sums over their statements.
+    pub(crate) totals: Totals,
+    /// Number of sessions.
+    pub(crate) sessions: u64,
+    /// Their users.
+    pub(crate) users: BTreeSet<String>,
+}
+
+impl Sessions {
+    fn note_ended(&mut self, process: &Process) {
+        let is_known = self.ended_hosts.contains_key(&process.host);
+        let host = match is_known || self.ended_hosts.len() < MAX_HOSTS {
+            true => process.host.clone(),
+            false => String::new(),
+        };
+        let ended = self.ended_hosts.entry(host).or_default();
+        ended.totals.add(&process.totals());
+        ended.sessions += 1;
+        if ended.users.len() < MAX_USERS {
+            ended.users.insert(process.user.clone());
+        }
+    }
 }
 
 impl Processes {
@@ -216,6 +360,7 @@ impl Processes {
             .is_some_and(|p| Arc::ptr_eq(p, process))
         {
             all.open.remove(&process.id);
+            all.note_ended(process);
         }
     }
 
@@ -240,6 +385,18 @@ impl Processes {
     /// Number of sessions.
     pub fn count(&self) -> usize {
         self.0.read().open.len()
+    }
+
+    /// Adds the statements that have ended to the statistics.
+    pub(crate) fn count_statements(&self, digests: &Digests) {
+        for process in self.list() {
+            process.count_statements(digests);
+        }
+    }
+
+    /// Sums over the ended sessions of each host.
+    pub(crate) fn ended_hosts(&self) -> BTreeMap<String, EndedHost> {
+        self.0.read().ended_hosts.clone()
     }
 
     /// All entries, by connection id.

@@ -4,12 +4,15 @@ use crate::client::ClientInfo;
 use crate::processes::Process;
 use crate::server::SqlServer;
 use porpoise_base::cancel::Cancel;
+use porpoise_rows::metadata_lock::MetadataLockSession;
 use std::sync::Arc;
 
 /// The entry of a session that is not one of SQL. Dropping it removes the entry.
 pub struct RegisteredProcess {
     server: Arc<SqlServer>,
     process: Arc<Process>,
+    /// Its handle to the metadata locks, by which the list of locks would name it.
+    _locks: MetadataLockSession,
 }
 
 impl RegisteredProcess {
@@ -40,12 +43,13 @@ impl SqlServer {
         cancel: Cancel,
     ) -> RegisteredProcess {
         let now = self.db().clock().now();
-        let progress = Arc::default();
-        let process = Arc::new(Process::new(client, named_at, now, cancel, progress));
+        let locks = self.db().metadata_locks().session();
+        let process = Arc::new(Process::new(client, named_at, now, cancel, &locks));
         self.processes.add(process.clone());
         RegisteredProcess {
             server: self.clone(),
             process,
+            _locks: locks,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The SQL server: state shared by all sessions.
 
+use crate::audit::AuditSink;
 use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
-use crate::statements::digests::{ClassLatency, Digests};
+use crate::statements::CommandSummary;
+use crate::statements::digests::{ClassLatency, Digests, Summary};
 use crate::statements::slow_log::SlowLog;
 use crate::status::Counter;
 use crate::table_expressions::ExpressionCompiler;
@@ -18,13 +20,14 @@ use porpoise_base::histogram::Counts;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
 use porpoise_rows::Db;
+use porpoise_rows::catalog::Table;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::named_locks::NamedLocks;
 use porpoise_sql_plan::statistics::Statistics;
 use porpoise_types::Value;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Source of the rows that describe a memcached key
 /// ([`porpoise_access::ndbmemcache::key_columns`]), as visible to an account with these rights.
@@ -34,6 +37,14 @@ pub type KeyProvider = Box<dyn Fn(&[u8], &Rights) -> Vec<Vec<Value>> + Send + Sy
 pub type RowsProvider = Box<dyn Fn(&Rights) -> Vec<Vec<Value>> + Send + Sync>;
 /// Status variables from outside of SQL, for SHOW STATUS: name and value.
 pub type StatusProvider = Box<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
+
+/// Source of statistics of commands that are not SQL, which are shown beside those of statements.
+pub struct CommandStatistics {
+    /// The statistics since the last reset.
+    pub summaries: fn() -> Vec<CommandSummary>,
+    /// Sets them to zero.
+    pub reset: fn(),
+}
 
 /// Request of a BACKUP DATABASE statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +173,8 @@ pub struct SqlServer {
     pub(crate) prepared: Arc<AtomicU64>,
     /// XA transaction branches.
     pub(crate) branches: Branches,
+    /// Whether statistics of statements are kept (`performance_schema`).
+    pub(crate) keeps_statistics: bool,
     /// Statistics of statements.
     pub(crate) digests: Digests,
     /// The slow query log.
@@ -169,6 +182,8 @@ pub struct SqlServer {
     /// Database, table and source of rows of virtual tables outside of SQL.
     row_providers: RwLock<Vec<(String, String, RowsProvider)>>,
     key_provider: RwLock<Option<KeyProvider>>,
+    command_statistics: RwLock<Option<CommandStatistics>>,
+    audit: OnceLock<Arc<dyn AuditSink>>,
     status_providers: RwLock<Vec<StatusProvider>>,
     shutdown: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
     backup_provider: RwLock<Option<Arc<BackupProvider>>>,
@@ -206,8 +221,14 @@ impl SqlServer {
         digests.set_sample_values(globals.bool("statement_sample_values"));
         let slow_log = SlowLog::default();
         slow_log.configure(&globals);
+        let sampled = match globals.bool("performance_schema") {
+            true => u32::try_from(globals.int("hot_key_sample_interval")).unwrap_or(u32::MAX),
+            false => 0,
+        };
+        db.hot_keys().sampler().set_interval(sampled);
         Ok(Arc::new(SqlServer {
             deadlocks,
+            keeps_statistics: globals.bool("performance_schema"),
             digests,
             slow_log,
             started,
@@ -226,6 +247,8 @@ impl SqlServer {
             branches,
             row_providers: RwLock::new(Vec::new()),
             key_provider: RwLock::new(None),
+            command_statistics: RwLock::new(None),
+            audit: OnceLock::new(),
             status_providers: RwLock::new(Vec::new()),
             shutdown: RwLock::new(None),
             backup_provider: RwLock::new(None),
@@ -284,6 +307,29 @@ impl SqlServer {
     /// Sets the source of descriptions of keys.
     pub fn provide_keys(&self, keys: KeyProvider) {
         *self.key_provider.write() = Some(keys);
+    }
+
+    /// Sets the source of statistics of commands that are not SQL.
+    pub fn provide_command_statistics(&self, statistics: CommandStatistics) {
+        *self.command_statistics.write() = Some(statistics);
+    }
+
+    /// Sets the audit log, once.
+    pub fn provide_audit(&self, log: Arc<dyn AuditSink>) {
+        let _first = self.audit.set(log);
+    }
+
+    /// The audit log, if there is one.
+    pub fn audit(&self) -> Option<&Arc<dyn AuditSink>> {
+        self.audit.get()
+    }
+
+    /// Opens the files of logs anew (FLUSH LOGS).
+    pub fn reopen_logs(&self) {
+        self.slow_log.reopen();
+        if let Some(audit) = self.audit() {
+            audit.reopen();
+        }
     }
 
     /// Sets what BACKUP DATABASE runs.
@@ -414,6 +460,12 @@ impl SqlServer {
                 value: self.processes.count() as u64,
             },
             Stat {
+                name: "sql_oldest_transaction_seconds",
+                help: "Time since the oldest open transaction of an SQL session began.",
+                counter: false,
+                value: self.oldest_transaction().as_secs(),
+            },
+            Stat {
                 name: "prepared_statements",
                 help: "Prepared statements of all sessions.",
                 counter: false,
@@ -449,9 +501,61 @@ impl SqlServer {
         ]
     }
 
+    /// Time since the oldest open transaction of a session began; zero without one.
+    fn oldest_transaction(&self) -> Duration {
+        let now = self.db.clock().now();
+        let sessions = self.processes.list();
+        let ages = sessions
+            .iter()
+            .filter_map(|process| process.transaction_age(now));
+        ages.max().unwrap_or_default()
+    }
+
+    /// The tables with the most rows: database, name and estimated number of rows.
+    pub fn largest_tables(&self, count: usize) -> Vec<(String, String, u64)> {
+        let catalog = self.db.catalog();
+        let sized = |table: &Arc<Table>| {
+            let rows = self.db.approximate_rows(table)?;
+            Some((table.database.clone(), table.name.clone(), rows))
+        };
+        let mut tables: Vec<_> = catalog.tables.values().filter_map(sized).collect();
+        tables.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.cmp(b)));
+        tables.truncate(count);
+        tables
+    }
+
     /// Times of statements by class, for metrics.
     pub fn latencies(&self) -> Vec<ClassLatency> {
+        self.processes.count_statements(&self.digests);
         self.digests.latencies()
+    }
+
+    /// The sums of all digests with at least one statement since the last reset.
+    pub(crate) fn statement_summaries(&self) -> Vec<Summary> {
+        self.processes.count_statements(&self.digests);
+        let mut summaries = self.digests.summaries();
+        if let Some(commands) = self.command_statistics.read().as_ref() {
+            let commands = (commands.summaries)().into_iter();
+            summaries.extend(commands.map(|command| self.digests.summary_of(command)));
+        }
+        summaries
+    }
+
+    /// Sets which look-ups are sampled for hot keys: one of this many.
+    pub(crate) fn sample_hot_keys(&self, interval: &VarValue) {
+        if let (true, VarValue::Int(interval)) = (self.keeps_statistics, interval) {
+            let interval = u32::try_from(*interval).unwrap_or(u32::MAX);
+            self.db.hot_keys().sampler().set_interval(interval);
+        }
+    }
+
+    /// Sets the statistics of statements to zero.
+    pub(crate) fn reset_statement_summaries(&self) {
+        self.processes.count_statements(&self.digests);
+        self.digests.reset();
+        if let Some(commands) = self.command_statistics.read().as_ref() {
+            (commands.reset)();
+        }
     }
 
     /// Number of prepared statements of all sessions.

@@ -6,6 +6,7 @@ use porpoise_kv::model::Model;
 use porpoise_sql::server::SqlServer;
 use porpoise_sql::session::SqlSession;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn start(model: Model) -> Arc<SqlServer> {
     crate::common::server(Arc::new(model))
@@ -299,6 +300,78 @@ fn statements_of_others_are_shown_with_process_only() {
     good(&mut root, "GRANT PROCESS ON *.* TO ann");
     assert_eq!(good(&mut ann, own), ["ann", "root"]);
     good(&mut ann, "SELECT * FROM information_schema.lock_waits");
+}
+
+#[test]
+fn the_plan_of_a_running_statement_is_explained() {
+    let (_server, mut root, mut ann) = server();
+    good(&mut root, "CREATE DATABASE plans");
+    good(
+        &mut root,
+        "CREATE TABLE plans.t (id INT PRIMARY KEY, a INT, KEY (a))",
+    );
+    good(&mut root, "INSERT INTO plans.t VALUES (1, 5), (2, 6)");
+    let id = root.id();
+    let idle = ask(&mut ann, &format!("EXPLAIN FOR CONNECTION {id}")).unwrap_err();
+    assert_eq!(idle.0, 1227, "{idle:?}");
+    let plan = std::thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            good(
+                &mut root,
+                "SELECT SLEEP(2) FROM plans.t WHERE a > 4 LIMIT 1",
+            );
+            root
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        let refused = ask(&mut ann, &format!("EXPLAIN FOR CONNECTION {id}")).unwrap_err();
+        assert_eq!(refused.0, 1227);
+        let mut root = running.join().unwrap();
+        good(&mut root, "GRANT PROCESS ON *.* TO ann");
+        let running = scope.spawn(move || {
+            good(
+                &mut root,
+                "SELECT SLEEP(2) FROM plans.t WHERE a > 4 LIMIT 1",
+            );
+            root
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        let formats = ["", "FORMAT=JSON", "FORMAT=TREE"];
+        let plans = formats.map(|format| {
+            let text = format!("EXPLAIN {format} FOR CONNECTION {id}");
+            good(&mut ann, &text).join("\n")
+        });
+        let mut root = running.join().unwrap();
+        let (code, _) = ask(&mut ann, &format!("EXPLAIN FOR CONNECTION {id}")).unwrap_err();
+        assert_eq!(code, 3012);
+        let (code, _) = ask(&mut root, "EXPLAIN FOR CONNECTION 4000000000").unwrap_err();
+        assert_eq!(code, 1094);
+        plans
+    });
+    for plan in plan {
+        assert!(plan.contains('t') && plan.contains('a'), "{plan}");
+        assert!(plan.contains("range") || plan.contains("scan"), "{plan}");
+    }
+}
+
+#[test]
+fn keys_are_shown_with_select_on_their_table() {
+    let (_server, mut root, mut ann) = server();
+    good(&mut root, "SET GLOBAL hot_key_sample_interval = 1");
+    good(&mut root, "CREATE DATABASE hot");
+    good(&mut root, "CREATE TABLE hot.t (id INT PRIMARY KEY)");
+    for _ in 0..1200 {
+        good(&mut root, "SELECT * FROM hot.t WHERE id = 5");
+    }
+    let keys = "SELECT KEY_TEXT FROM information_schema.HOT_KEYS WHERE TABLE_SCHEMA = 'hot'";
+    assert_eq!(good(&mut root, keys), ["5"]);
+    assert!(good(&mut ann, keys).is_empty());
+    let (code, _) = ask(&mut ann, "SHOW HOT KEYS FROM hot.t").unwrap_err();
+    assert_eq!(code, 1142);
+    good(&mut root, "GRANT INSERT ON hot.t TO ann");
+    assert!(good(&mut ann, keys).is_empty());
+    good(&mut root, "GRANT SELECT ON hot.t TO ann");
+    assert_eq!(good(&mut ann, keys), ["5"]);
+    assert_eq!(good(&mut ann, "SHOW HOT KEYS FROM hot.t").len(), 1);
 }
 
 #[test]

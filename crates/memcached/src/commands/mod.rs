@@ -16,17 +16,47 @@ pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod touch;
 
+use crate::command_statistics::{Effects, Verb};
 use crate::context::requirement::Requirement;
 use crate::context::{CommandContext, Done, Failure};
 use crate::counters::{self, Counter};
 use crate::item_metadata::MetadataUpdate;
 use crate::mapping::mapping_cache::CurrentMapping;
+use crate::sampled_command::{self, SampledCommand};
 use porpoise_wire::memcached::command::{Change, Outcome, Status};
 use std::sync::Arc;
 pub(crate) use table::{count, run};
 
 /// Executes a command that may change one item.
 pub fn apply(
+    context: &mut CommandContext,
+    current: &mut Arc<CurrentMapping>,
+    command: &Change<'_>,
+) -> Done<Outcome> {
+    let sampled = sampled_command::begin(&context.shared.db, 1);
+    let done = execute(context, current, command);
+    let (mapping, verb) = (&current.mapping, Verb::of(command));
+    let rule = mapping.rule(command.key());
+    if let Some(statistics) = rule.and_then(|rule| rule.statistics.as_ref()) {
+        let effects = match &done.outcome {
+            Ok(outcome) => Effects::of_change(outcome.status),
+            Err(_) => Effects::FAILED,
+        };
+        statistics.count(verb, effects);
+    }
+    if let Some((_, began)) = sampled {
+        let sampled = SampledCommand {
+            verb,
+            key: command.key(),
+            began,
+            commands: 1,
+        };
+        sampled.note(mapping, &context.shared.db);
+    }
+    done
+}
+
+fn execute(
     context: &mut CommandContext,
     current: &mut Arc<CurrentMapping>,
     command: &Change<'_>,

@@ -9,6 +9,7 @@
 //! 2. Values are collected before anything is sent, so their size is limited ([`GAT_BYTES`]).
 
 use super::cache_commands;
+use crate::command_statistics::{Effects, Verb};
 use crate::commands::CommandOutcome;
 use crate::commands::store::{change, lock};
 use crate::container::chunked_values;
@@ -97,6 +98,20 @@ pub(crate) fn get_and_touch(
     let done = context.retry_until_final(current, |context, current| {
         attempt(context, current, keys, exptime)
     });
+    for (n, key) in keys.iter().enumerate() {
+        let rule = current.mapping.rule(key);
+        if let Some(statistics) = rule.and_then(|rule| rule.statistics.as_ref()) {
+            let effects = match &done.outcome {
+                Ok(rows) => Effects {
+                    keys: 1,
+                    rows_read: u64::from(matches!(rows.get(n), Some(Some(_)))),
+                    ..Effects::default()
+                },
+                Err(_) => Effects::FAILED,
+            };
+            statistics.count(Verb::Gat, effects);
+        }
+    }
     if let Ok(rows) = &done.outcome {
         let hits = rows.iter().flatten().count();
         let misses = rows.len() - hits;

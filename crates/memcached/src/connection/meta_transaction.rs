@@ -26,6 +26,7 @@
 //! Rejected: executing each command on arrival in an open transaction, which would let a client
 //! hold row locks for an unlimited time.
 
+use crate::command_statistics::{Effects, Verb};
 use crate::commands;
 use crate::commands::store::lock;
 use crate::connection::{ConnectionState, finish};
@@ -40,7 +41,7 @@ use crate::reply_sink::ReplySink;
 use porpoise_kv::{CommitPosition, LockMode};
 use porpoise_rows::Txn;
 use porpoise_rows::catalog::TableId;
-use porpoise_wire::memcached::command::Status;
+use porpoise_wire::memcached::command::{Change, Status};
 use porpoise_wire::memcached::meta::{Get, Meta};
 use porpoise_wire::memcached::meta_reply::{self, Hit, RefreshState};
 use porpoise_wire::memcached::{Limits, Parsed, Parser, Request, reply};
@@ -273,6 +274,7 @@ fn execute_command(
                 metadata_update: after,
             } = commands::run(txn, place, change)?;
             commands::count(change, outcome.status);
+            note_change(place, change, outcome.status);
             let now = place.convert.unix_seconds();
             result.metadata.push(after);
             meta_reply::outcome(&mut result.answers, format, &outcome, now);
@@ -282,6 +284,13 @@ fn execute_command(
             ))
         }
         _ => Ok(true),
+    }
+}
+
+/// Counts a change by its prefix. A container with several prefixes is counted under the first.
+fn note_change(place: &Place<'_>, change: &Change<'_>, status: Status) {
+    if let Some(statistics) = place.container.statistics.first() {
+        statistics.count(Verb::of(change), Effects::of_change(status));
     }
 }
 

@@ -27,6 +27,7 @@ pub mod field_codec;
 mod generated_columns;
 mod json;
 
+use crate::command_statistics::PrefixStatistics;
 use crate::container::chunked_values::ChunkedValues;
 use crate::container::convert::Conversion;
 use crate::container::field_codec::{FieldCodec, Piece};
@@ -108,6 +109,8 @@ pub struct Container {
     pub(crate) chunked_values: Option<ChunkedValues>,
     /// A column for which new rows would have no value.
     pub(crate) column_without_value: Option<String>,
+    /// Statistics of the commands on each prefix of the container.
+    pub(crate) statistics: Vec<Arc<PrefixStatistics>>,
 }
 
 /// Values that a storage command writes.

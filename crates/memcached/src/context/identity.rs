@@ -34,6 +34,9 @@ pub struct Authentication {
     /// Returns the delays after failed attempts, and the default lifetime of passwords in days (0:
     /// they do not expire).
     pub policy: Box<dyn Fn() -> (DelayPolicy, u16) + Send + Sync>,
+    /// Reports an attempt with user, host and outcome; returns false if a login must be refused
+    /// because the report failed.
+    pub audit: ReportLogin,
 }
 
 impl Authentication {
@@ -44,9 +47,13 @@ impl Authentication {
             control,
             default,
             policy: Box::new(Default::default),
+            audit: Box::new(|_, _, _| true),
         }
     }
 }
+
+/// Reports an attempt to authenticate: user, host and outcome. Returns false if a login must be refused.
+pub type ReportLogin = Box<dyn Fn(&str, &str, bool) -> bool + Send + Sync>;
 
 /// The result of an attempt to authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +193,8 @@ impl Identity {
             let admitted = control.admit(&account, tls, now, policy);
             admitted.is_ok().then_some(account)
         });
+        let is_reported = (settings.audit)(&user, &self.host, granted.is_some());
+        let granted = granted.filter(|_| is_reported);
         let delay = control
             .guard()
             .record(&user, &self.host, now, granted.is_some(), delays);

@@ -14,6 +14,7 @@ pub mod mapping_cache;
 mod resolve;
 
 use self::resolve::Row;
+use crate::command_statistics::{self, PrefixStatistics};
 use crate::container::Container;
 use porpoise_access::ndbmemcache::{CONFIGURATION, DATABASE, StoredRow, stored_rows};
 use porpoise_access::{Privileges, Rights};
@@ -76,6 +77,8 @@ pub struct Rule {
     /// Position of the container in [`Mapping::containers`], or the reason why the keys are not
     /// served.
     pub target: std::result::Result<usize, String>,
+    /// Statistics of the commands on keys with the prefix; `None` if they are off.
+    pub statistics: Option<Arc<PrefixStatistics>>,
 }
 
 /// Storage on which an operation on a key is executed.
@@ -310,6 +313,7 @@ impl Mapping {
                     policy,
                     policy_name: policy_name.clone(),
                     target,
+                    statistics: None,
                 });
             }
             let is_container =
@@ -354,6 +358,7 @@ impl Mapping {
                 },
                 policy_name: "none: no row of key_prefixes".to_owned(),
                 target,
+                statistics: None,
             });
         }
         self.uses_cache = self.rules.iter().any(|r| r.policy.uses_cache());
@@ -365,10 +370,24 @@ impl Mapping {
                 self.prefix_lengths.push(rule.prefix.len());
             }
         }
+        self.attach_statistics();
         self.prefix_lengths.sort_unstable_by(|a, b| b.cmp(a));
         self.prefix_lengths.dedup();
         self.status
             .sort_by(|a, b| (a.role, &a.prefix).cmp(&(b.role, &b.prefix)));
+    }
+
+    /// Attaches the statistics of the prefixes to their rules and containers.
+    fn attach_statistics(&mut self) {
+        for rule in &mut self.rules {
+            let target = rule.target.as_ref().ok();
+            let container = target.and_then(|at| self.containers.get_mut(*at));
+            let database = container.as_ref().map(|c| c.table.database.as_str());
+            rule.statistics = command_statistics::of_prefix(&rule.prefix, database);
+            if let (Some(container), Some(statistics)) = (container, &rule.statistics) {
+                container.statistics.push(statistics.clone());
+            }
+        }
     }
 
     /// Returns the rows of `ndbmemcache.status`

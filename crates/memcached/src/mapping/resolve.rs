@@ -250,12 +250,18 @@ fn container(
         write_set: write_set(table, chunked_values.as_ref()),
         chunked_values,
         column_without_value: column_without_default(table, &columns.used),
+        statistics: Vec::new(),
     };
     if let Some(column) = &container.column_without_value {
-        let text = format!("new rows are refused: column '{column}' has no default");
-        add_note(&mut note, &text);
+        no_default_note(column, &mut note);
     }
     Ok((container, note))
+}
+
+/// Adds the note that a column has no default.
+fn no_default_note(column: &str, note: &mut String) {
+    let text = format!("new rows are refused: column '{column}' has no default");
+    add_note(note, &text);
 }
 
 /// Returns the tables that a write may read or change, in order of their ids.

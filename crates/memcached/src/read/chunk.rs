@@ -7,6 +7,7 @@
 //! [`crate::read`] decides how many keys a chunk has.
 
 use super::rows::{self, FoundRow};
+use crate::command_statistics::{Effects, Verb};
 use crate::container::Container;
 use crate::container::convert::Conversion;
 use crate::context::requirement::Requirement;
@@ -279,6 +280,7 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         let primaries: SmallVec<[&[u8]; 16]> =
             self.keys.iter().map(|k| k.index_key(arena)).collect();
         let mut hits = 0;
+        let has_prefixes = container.statistics.len() > 1;
         let buf = out.buf();
         let end = buf.len() + CHUNK_BYTES;
         let keys = rows::rows(container, txn, &primaries, read, &mut |n, found_row| {
@@ -286,11 +288,35 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
                 let primary = primaries.get(n).copied().unwrap_or_default();
                 let exists = Self::append(container, key, primary, found_row, formatter, buf);
                 hits += usize::from(exists);
+                if has_prefixes {
+                    self.count_key(key, exists);
+                }
                 Self::finish(key, buf);
             }
             continue_if(buf.len() < end)
         })?;
+        if let [statistics] = container.statistics.as_slice() {
+            let effects = Effects {
+                keys: keys as u64,
+                rows_read: hits as u64,
+                ..Effects::default()
+            };
+            statistics.count(Verb::Get, effects);
+        }
         Ok(AnswerCounts { keys, hits })
+    }
+
+    /// Counts the read of one key of a container with several prefixes, or beside others.
+    fn count_key(&self, key: &ResolvedKey<'_, '_>, is_found: bool) {
+        let rule = self.mapping.rule(key.text);
+        if let Some(statistics) = rule.and_then(|rule| rule.statistics.as_ref()) {
+            let effects = Effects {
+                keys: 1,
+                rows_read: u64::from(is_found),
+                ..Effects::default()
+            };
+            statistics.count(Verb::Get, effects);
+        }
     }
 
     /// Answers keys of several containers: buffers the replies of each container, then merges them
@@ -369,6 +395,7 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
             };
             answered.keys += 1;
             answered.hits += usize::from(found);
+            self.count_key(key, found);
             Self::finish(key, buf);
             // The size of rows was limited when they were formatted.
             if !matches!(key.location, ItemLocation::Row(..)) && buf.len() >= end {

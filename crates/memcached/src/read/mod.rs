@@ -29,6 +29,7 @@ use crate::mapping::mapping_cache::CurrentMapping;
 use chunk::{BatchKeys, CHUNK_BYTES, ReadChunk};
 use request::{ItemFormatter, ReadRequest, Style};
 
+use crate::command_statistics::{Effects, Verb};
 use crate::counters::{self, Counter};
 use crate::reply_sink::ReplySink;
 use porpoise_kv::Read;
@@ -69,13 +70,24 @@ pub(crate) fn answer<O: ReplySink>(
         }
     }
     for request in batch {
-        if let Err(failure) = answer_batch(context, current, std::slice::from_ref(request), out)
-            && !refuse(&request.style, &failure, out)
-        {
-            return false;
+        if let Err(failure) = answer_batch(context, current, std::slice::from_ref(request), out) {
+            count_failure(&current.mapping, request);
+            if !refuse(&request.style, &failure, out) {
+                return false;
+            }
         }
     }
     true
+}
+
+/// Counts a read that failed, by the prefix of its first key.
+#[cold]
+fn count_failure(mapping: &Mapping, request: &ReadRequest<'_>) {
+    let mut keys = request.keys;
+    let rule = keys.next().and_then(|key| mapping.rule(key));
+    if let Some(statistics) = rule.and_then(|rule| rule.statistics.as_ref()) {
+        statistics.count(Verb::Get, Effects::FAILED);
+    }
 }
 
 /// Answers reads as one batch.

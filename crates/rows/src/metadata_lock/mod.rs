@@ -33,6 +33,7 @@
 //! sessions share).
 
 mod deadlock;
+mod list;
 
 use crate::definition::TableId;
 use crate::progress::{Progress, Stage};
@@ -43,6 +44,8 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Instant;
+
+pub use list::MetadataLock;
 
 /// Why a metadata lock was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -424,6 +427,11 @@ fn add_use(mine: &mut Uses, table: TableId, access: Access) -> Option<AddedUse> 
 }
 
 impl MetadataLockSession {
+    /// Identity of the session in [`MetadataLocks::list`].
+    pub fn owner(&self) -> usize {
+        self.slot.owner()
+    }
+
     /// Progress of the session's DDL statement.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress

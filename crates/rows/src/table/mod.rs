@@ -18,6 +18,7 @@ use crate::ttl::ExpiryRule;
 use layout::Layout;
 use router::Router;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A table: its definition, to which it dereferences, and derived data.
@@ -58,6 +59,8 @@ pub(crate) struct Derived {
     pub(crate) expiry_rule: Option<ExpiryRule>,
     /// The compiled expressions, set at first use.
     pub(crate) compiled: OnceLock<Compiled>,
+    /// Whether each index has been read by a statement since the definition was loaded.
+    used_indexes: Arc<[AtomicBool]>,
 }
 
 impl Derived {
@@ -81,6 +84,11 @@ impl Derived {
             expressions: table.evaluates_expressions(),
             compiled: OnceLock::new(),
             expiry_rule: expiry_rule(table),
+            used_indexes: table
+                .indexes
+                .iter()
+                .map(|_| AtomicBool::new(false))
+                .collect(),
             router: table.partitioning.as_ref().map(|by| Router::new(table, by)),
             unique_indexes: (0..table.indexes.len())
                 .filter(|i| {
@@ -176,6 +184,23 @@ impl Table {
     /// The definition.
     pub fn definition(&self) -> &TableDef {
         &self.def
+    }
+
+    /// Records that a statement reads by an index.
+    #[inline]
+    pub(crate) fn note_index_use(&self, index: usize) {
+        // Written once, so that threads share the cache line for reading.
+        if let Some(used) = self.derived.used_indexes.get(index)
+            && !used.load(Ordering::Relaxed)
+        {
+            used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a statement has read by an index since the server started or the table was altered.
+    pub fn is_index_used(&self, index: usize) -> bool {
+        let used = self.derived.used_indexes.get(index);
+        used.is_some_and(|used| used.load(Ordering::Relaxed))
     }
 
     /// Layouts and lists derived from the definition.

@@ -15,6 +15,7 @@
 
 use super::arena::Arena;
 use crate::error::Result;
+use crate::hot_keys::{HotKeys, Interface, Sample};
 use crate::overflow::{self, IncompleteRow, OverflowFetch};
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
@@ -69,6 +70,21 @@ impl<'a> Lookup<'a> {
     /// Number of keys.
     pub(super) fn len(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Samples the keys.
+    #[inline]
+    pub(super) fn sample(&self, hot_keys: &HotKeys, writes: bool) {
+        let count = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
+        hot_keys.sampler().sample(count, |n| {
+            hot_keys.record(Sample {
+                interface: Interface::Sql,
+                index: Some((self.table.id, self.index)),
+                prefix: &[],
+                key: self.key(n as usize),
+                writes,
+            });
+        });
     }
 
     fn key(&self, n: usize) -> &'a [u8] {

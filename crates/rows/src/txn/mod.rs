@@ -39,6 +39,7 @@ use crate::autoinc::GeneratedIds;
 use crate::db::Db;
 use crate::definition::TableId;
 use crate::expressions::RowContext;
+use crate::hot_keys::Interface;
 use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
@@ -84,6 +85,8 @@ pub struct BeginOptions {
     /// `innodb_snapshot_isolation`: REPLACE of a row newer than a pinned
     /// snapshot is a conflict.
     pub snapshot_conflicts: bool,
+    /// The front end, for [`crate::hot_keys`].
+    pub interface: Interface,
 }
 
 impl Default for BeginOptions {
@@ -96,6 +99,7 @@ impl Default for BeginOptions {
             foreign_key_checks: true,
             cascades_fire: true,
             snapshot_conflicts: true,
+            interface: Interface::Internal,
         }
     }
 }
@@ -126,6 +130,8 @@ pub struct Txn {
     /// See [`Lease`].
     lease: Option<Lease>,
     accesses: AccessCounts,
+    /// Whether it belongs to SQL, whose look-ups are sampled and whose use of indexes is noted.
+    is_sql: bool,
     /// Work for the maintenance of FULLTEXT indexes.
     text_changes: Vec<TextChange>,
     /// The time at which rows expire; `None` for the present time.
@@ -208,6 +214,7 @@ impl Db {
             cascades_fire: options.cascades_fire,
             lease: None,
             accesses: AccessCounts::default(),
+            is_sql: options.interface == Interface::Sql,
             text_changes: Vec::new(),
             expiry_time: None,
         })
@@ -362,6 +369,9 @@ impl Txn {
         visit: &mut FoundVisitor<'_>,
     ) -> Result<()> {
         self.accesses.add_lookups(lookup.len() as u64);
+        if self.is_sql {
+            lookup.sample(self.db.hot_keys(), false);
+        }
         lookup.read(self.kv.as_mut(), read, visit)
     }
 
@@ -379,6 +389,9 @@ impl Txn {
         visit: &mut LockedVisitor<'_>,
     ) -> Result<()> {
         self.accesses.add_lookups(lookup.len() as u64);
+        if self.is_sql {
+            lookup.sample(self.db.hot_keys(), true);
+        }
         lookup.lock(self.kv.as_mut(), mode, wait, visit)
     }
 
@@ -443,6 +456,14 @@ impl Txn {
         lookup::complete_rows(self.kv.as_mut(), table, rows, fetch, read)
     }
 
+    /// Counts the beginning of a scan.
+    fn begin_scan(&mut self, table: &Table, spec: &ScanSpec) {
+        self.accesses.begin_scan(spec);
+        if self.is_sql {
+            table.note_index_use(spec.index);
+        }
+    }
+
     /// Visits the next entries of a scan, at most `limit` (at least 1), in index order across
     /// partitions. Returns true if there may be more.
     ///
@@ -480,7 +501,7 @@ impl Txn {
             return Ok(false);
         }
         if position.is_at_start() {
-            self.accesses.begin_scan(spec);
+            self.begin_scan(table, spec);
         }
         let before = position.visited;
         let more = spec.scan(self.kv.as_mut(), table, fetch, read, position, limit, visit)?;
@@ -507,7 +528,7 @@ impl Txn {
             return Ok(false);
         }
         if position.is_at_start() {
-            self.accesses.begin_scan(spec);
+            self.begin_scan(table, spec);
         }
         let spaces = scan::spaces_of(table, spec.index, partitions);
         let kv = self.kv.as_mut();
@@ -528,7 +549,7 @@ impl Txn {
         read: Read,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<()> {
-        self.accesses.begin_scan(spec);
+        self.begin_scan(table, spec);
         let spaces = scan::spaces_of(table, spec.index, partitions);
         spec.first_entries(self.kv.as_mut(), &spaces, read, visit)
     }
@@ -550,7 +571,7 @@ impl Txn {
             return Ok(0);
         }
         if position.is_at_start() {
-            self.accesses.begin_scan(spec);
+            self.begin_scan(table, spec);
         }
         let spaces = scan::spaces_of(table, spec.index, partitions);
         let kv = self.kv.as_mut();

@@ -150,6 +150,8 @@ pub struct Config {
     pub max_before_login: usize,
     /// Worker groups; 0: as many as cores.
     pub worker_groups: usize,
+    /// Whether statistics of statements, memcached commands and hot keys are kept.
+    pub performance_schema: bool,
     /// Maximum time from connecting to the end of the login.
     pub connect_timeout: Duration,
     /// Maximum time from the first byte of a request to its last.
@@ -184,6 +186,12 @@ pub struct Config {
     pub tls_key: Option<PathBuf>,
     /// Certificate authorities of clients (PEM).
     pub ssl_ca: Option<PathBuf>,
+    /// File of the audit log.
+    pub audit_log: Option<PathBuf>,
+    /// Whether what cannot be written to the audit log is refused.
+    pub audit_log_required: bool,
+    /// Whether the log is written as JSON.
+    pub log_json: bool,
     /// Filter of the log, as `tracing` understands it.
     pub log: String,
     /// Whether ports in use are replaced by free ones and example commands for connecting are

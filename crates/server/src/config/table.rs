@@ -136,6 +136,9 @@ settings! {
     "worker-groups" "N" = "0":
         "Number of event loops among which connections are divided; 0: one per core",
         |c, t| c.worker_groups = number(t, 0, 1024)?;
+    "performance-schema" "on|off" = "on":
+        "Whether statistics of statements, memcached commands and hot keys are kept",
+        |c, t| c.performance_schema = switch(t)?;
     "connect-timeout" "TIME" = "10s":
         "Time within which a new connection must have logged in",
         |c, t| c.connect_timeout = duration(t)?;
@@ -190,9 +193,27 @@ settings! {
     "log" "FILTER" = "info":
         "Log level for standard error: error, warn, info, debug, or a filter per module",
         |c, t| c.log = t.to_owned();
+    "audit-log" "FILE" = "":
+        "File to which logins and changes of definitions, accounts and privileges are logged, as lines of JSON; a relative name is relative to the data directory",
+        |c, t| c.audit_log = path(t)?;
+    "audit-log-required" "on|off" = "off":
+        "Whether logins and such changes are refused while the audit log cannot be written",
+        |c, t| c.audit_log_required = switch(t)?;
+    "log-format" "text|json" = "text":
+        "Format of the log on standard error",
+        |c, t| c.log_json = log_format(t)?;
     "pick-ports" "" = "false":
         "If a port is in use, selects a free one and prints the commands to connect",
         |c, t| c.pick_ports = switch(t)?;
+}
+
+/// Whether the log is JSON.
+fn log_format(text: &str) -> Parsed<bool> {
+    match text {
+        "text" => Ok(false),
+        "json" => Ok(true),
+        _ => Err("text or json".into()),
+    }
 }
 
 fn directory(text: &str) -> Parsed<PathBuf> {

@@ -23,14 +23,31 @@ fn write_metric(
     );
 }
 
+/// Maximum number of tables on the page: those with the most rows.
+pub const MAX_TABLES: usize = 50;
+
+/// Values of the page that other parts of the server keep.
+pub struct Figures<'a> {
+    /// Connections and workers.
+    pub net: &'a NetMonitor,
+    /// Statistics of the engine.
+    pub engine: &'a [Stat],
+    /// Statistics of SQL and backups.
+    pub sql: &'a [Stat],
+    /// Times of statements by class.
+    pub statements: &'a [ClassLatency],
+    /// Sampled times of memcached commands by verb.
+    pub commands: &'a [ClassLatency],
+    /// Tables with the most rows: database, name, estimated number of rows.
+    pub tables: &'a [(String, String, u64)],
+}
+
 /// Renders the page: counters, gauges of the network, statistics of engine and SQL, and process
 /// metrics.
-pub fn render(
-    net: &NetMonitor,
-    engine: &[Stat],
-    sql: &[Stat],
-    latencies: &[ClassLatency],
-) -> String {
+pub fn render(figures: &Figures<'_>) -> String {
+    let Figures {
+        net, engine, sql, ..
+    } = figures;
     let mut page = String::with_capacity(8 * 1024);
     write_counters(&mut page);
     let gauges = net.gauges();
@@ -77,28 +94,74 @@ pub fn render(
         "counter",
         porpoise_base::threads::restarts(),
     );
-    write_latencies(&mut page, latencies);
+    write_histograms(&mut page, figures);
+    write_tables(&mut page, figures.tables);
     write_process(&mut page);
     page
 }
 
-/// Adds the times of statements as one histogram for each class.
-fn write_latencies(page: &mut String, latencies: &[ClassLatency]) {
-    const NAME: &str = "porpoise_sql_statement_duration_seconds";
-    let help = "Time from the receipt of a statement until its reply is ready.";
-    let _ = write!(page, "# HELP {NAME} {help}\n# TYPE {NAME} histogram\n");
+/// Adds the times of statements and commands.
+fn write_histograms(page: &mut String, figures: &Figures<'_>) {
+    let histograms = [
+        (
+            "porpoise_sql_statement_duration_seconds",
+            "Time from the receipt of a statement until its reply is ready.",
+            "class",
+            figures.statements,
+        ),
+        (
+            "porpoise_memcached_command_duration_seconds",
+            "Time of memcached commands, of one in 256.",
+            "command",
+            figures.commands,
+        ),
+    ];
+    for (name, help, label, latencies) in histograms {
+        write_latencies(page, name, help, label, latencies);
+    }
+}
+
+/// Adds the estimated numbers of rows of tables.
+fn write_tables(page: &mut String, tables: &[(String, String, u64)]) {
+    const NAME: &str = "porpoise_table_rows";
+    let help = "Estimated number of rows of the largest tables.";
+    let _ = write!(page, "# HELP {NAME} {help}\n# TYPE {NAME} gauge\n");
+    for (database, table, rows) in tables {
+        let (database, table) = (label_value(database), label_value(table));
+        let _ = writeln!(
+            page,
+            "{NAME}{{database=\"{database}\",table=\"{table}\"}} {rows}"
+        );
+    }
+}
+
+/// A text as a label's value, escaped.
+fn label_value(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+    text.replace('\n', "\\n")
+}
+
+/// Adds times as one histogram for each value of a label.
+fn write_latencies(
+    page: &mut String,
+    name: &str,
+    help: &str,
+    label: &str,
+    latencies: &[ClassLatency],
+) {
+    let _ = write!(page, "# HELP {name} {help}\n# TYPE {name} histogram\n");
     for latency in latencies {
         let class = latency.class;
         for (limit, count) in &latency.counts {
-            let labels = format!("class=\"{class}\",le=\"{limit}\"");
-            let _ = writeln!(page, "{NAME}_bucket{{{labels}}} {count}");
+            let labels = format!("{label}=\"{class}\",le=\"{limit}\"");
+            let _ = writeln!(page, "{name}_bucket{{{labels}}} {count}");
         }
         let (total, seconds) = (latency.total, latency.seconds);
         let _ = write!(
             page,
-            "{NAME}_bucket{{class=\"{class}\",le=\"+Inf\"}} {total}\n\
-             {NAME}_sum{{class=\"{class}\"}} {seconds}\n\
-             {NAME}_count{{class=\"{class}\"}} {total}\n"
+            "{name}_bucket{{{label}=\"{class}\",le=\"+Inf\"}} {total}\n\
+             {name}_sum{{{label}=\"{class}\"}} {seconds}\n\
+             {name}_count{{{label}=\"{class}\"}} {total}\n"
         );
     }
 }

@@ -16,6 +16,7 @@ use crate::metrics::{self, Counter};
 use crate::net::{Peer, TlsSession};
 use porpoise_access::{Account, DelayPolicy, Denial, LoginPolicy, TlsPeer};
 use porpoise_base::blocking::blocking;
+use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::{SqlError, SqlServer};
 use porpoise_wire::mysql::auth::Plugin;
 use porpoise_wire::mysql::capability::Capabilities;
@@ -249,6 +250,7 @@ impl Authentication {
                 None
             }
         };
+        let granted = self.report(shared, peer, granted, answer);
         let user = &self.request.user;
         let policy = delays(&shared.sql);
         let delay = access
@@ -262,6 +264,32 @@ impl Authentication {
                 LoginStep::Refused(delay)
             }
         }
+    }
+
+    /// Reports the login to the audit log. A login that must be reported and cannot is refused.
+    fn report(
+        &self,
+        shared: &Shared,
+        peer: &Peer,
+        granted: Option<Granted>,
+        answer: &mut Answer<'_>,
+    ) -> Option<Granted> {
+        let Some(audit) = shared.sql.audit() else {
+            return granted;
+        };
+        let is_reported = audit.login(&AuditedLogin {
+            interface: "mysql",
+            connection: Some(peer.id),
+            user: &self.request.user,
+            host: &peer.host(),
+            granted: granted.is_some(),
+        });
+        if granted.is_some() && !is_reported {
+            let text = "Aborted by Audit API ('the audit log cannot be written';1).";
+            answer.raw_error(3164, *b"HY000", text);
+            return None;
+        }
+        granted
     }
 
     /// Appends error 1045 (access denied).

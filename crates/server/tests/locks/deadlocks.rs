@@ -7,6 +7,45 @@ fn id(sql: &mut crate::support::Sql) -> String {
     sql.number("SELECT CONNECTION_ID()").to_string()
 }
 
+/// The views of a wait of session `a` for row 2 of `h.t`, which session `b` has locked.
+fn check_lock_views(sql: &mut crate::support::Sql, a: &str, b: &str) {
+    let wait = sql.rows(
+        "SELECT locked_table, locked_index, waiting_pid, waiting_query, blocking_pid, blocking_query, \
+         sql_kill_blocking_query, sql_kill_blocking_connection, wait_age_secs < 20, \
+         waiting_trx_age >= 0, blocking_trx_started <= NOW(6) FROM sys.innodb_lock_waits",
+    );
+    let (query, connection) = (format!("KILL QUERY {b}"), format!("KILL {b}"));
+    let statement = "UPDATE t SET a = 3 WHERE id = 2";
+    let expected = [
+        "`h`.`t`",
+        "PRIMARY",
+        a,
+        statement,
+        b,
+        "NULL",
+        &query,
+        &connection,
+        "1",
+        "1",
+        "1",
+    ];
+    assert_eq!(wait, [expected]);
+    let locks = sql.rows(
+        "SELECT THREAD_ID, OBJECT_SCHEMA, OBJECT_NAME, INDEX_NAME, LOCK_MODE, LOCK_STATUS, LOCK_DATA \
+         FROM performance_schema.data_locks ORDER BY LOCK_STATUS DESC",
+    );
+    let expected = [
+        [a, "h", "t", "PRIMARY", "X,REC_NOT_GAP", "WAITING", "2"],
+        [b, "h", "t", "PRIMARY", "NULL", "GRANTED", "2"],
+    ];
+    assert_eq!(locks, expected);
+    let joined = sql.rows(
+        "SELECT w.REQUESTING_THREAD_ID, w.BLOCKING_THREAD_ID FROM performance_schema.data_lock_waits w \
+         JOIN performance_schema.data_locks l ON l.ENGINE_LOCK_ID = w.REQUESTING_ENGINE_LOCK_ID",
+    );
+    assert_eq!(joined, [[a, b]]);
+}
+
 #[test]
 fn a_deadlock_report_has_both_statements_and_their_locks() {
     let (server, mut sql) = start();
@@ -28,6 +67,7 @@ fn a_deadlock_report_has_both_statements_and_their_locks() {
         &a_id, statement, "h", "t", "PRIMARY", "2", "UPDATE", &b_id, "NULL", "root",
     ];
     assert_eq!(wait, [expected]);
+    check_lock_views(&mut sql, &a_id, &b_id);
     let error = b.refused("UPDATE t SET a = 4 WHERE id = 1");
     assert_eq!(error.code, 1213);
     waiting.join().unwrap();

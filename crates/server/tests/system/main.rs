@@ -8,6 +8,8 @@
     reason = "a test stops at what it does not expect"
 )]
 
+mod audit;
+mod command_statistics;
 mod crash;
 mod crash_start;
 mod durability;

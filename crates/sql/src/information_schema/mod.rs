@@ -43,6 +43,7 @@ fn rows_of(name: &str) -> Option<RowsOf> {
         "DEADLOCKS" => |cx| cx.server.deadlocks.rows(),
         "ENABLED_ROLES" => roles::enabled,
         "ENGINES" => server::engines,
+        "HOT_KEYS" => crate::show::hot_keys::rows,
         "KEYWORDS" => |_| tools::keywords(),
         "KEY_COLUMN_USAGE" => |cx| constraints::key_column_usage(&cx.visible_catalog()),
         "LOCK_WAITS" => |cx| cx.server.deadlocks.wait_rows(),

@@ -497,7 +497,11 @@ impl StatementContext {
             }
             // The session's own account; or rows are filtered by what the account may see.
             W::Grants(..) | W::CreateUser(_) | W::Databases | W::Processlist(_) => Vec::new(),
-            W::KeyMapping(_) => Vec::new(),
+            W::KeyMapping(_) | W::HotKeys(None) => Vec::new(),
+            W::HotKeys(Some(table)) => {
+                let (database, name) = self.qualified(table)?;
+                vec![Table(Privileges::SELECT, database, name)]
+            }
             // State of the server or the session, not data of tables.
             W::Variables(_) | W::Status(_) | W::Warnings | W::Errors => Vec::new(),
             W::CountWarnings | W::CountErrors | W::Engines | W::Collation => Vec::new(),

@@ -1,6 +1,7 @@
 //! Dispatch of a parsed statement to the module that executes it.
 
 use super::{Outcome, SqlSession, lex_mode, maintenance};
+use crate::audit::{AuditClass, AuditedStatement, TextShape, reported_text};
 use crate::{privileges, status, users};
 use bumpalo::Bump;
 use porpoise_access::Privileges;
@@ -54,8 +55,47 @@ impl SqlSession {
         })
     }
 
-    /// Executes a parsed statement.
+    /// Executes a parsed statement, and reports it to the audit log if it is of a reported class.
     pub(super) fn statement(
+        &mut self,
+        statement: &Statement<'_>,
+        text: &[u8],
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let audit = self.cx.server.audit().cloned();
+        let class = audit.as_ref().and_then(|_| AuditClass::of(statement));
+        let (Some(audit), Some(class)) = (audit, class) else {
+            return self.execute_statement(statement, text, values, types, sink);
+        };
+        if !audit.may_run() {
+            let text = "Aborted by Audit API ('the audit log cannot be written';1).";
+            return Err(SqlError::new(3164, "HY000", text));
+        }
+        let result = self.execute_statement(statement, text, values, types, sink);
+        let shape = TextShape {
+            is_program: matches!(
+                statement,
+                Statement::CreateRoutine(_) | Statement::CreateTrigger(_) | Statement::Event(_)
+            ),
+            hides: users::mentions_password(text),
+        };
+        let mode = lex_mode(self.cx.settings.mode);
+        audit.statement(&AuditedStatement {
+            class,
+            connection: self.cx.client.connection_id,
+            user: &self.cx.client.user,
+            host: &self.cx.client.host,
+            account: &self.cx.env.account,
+            database: self.cx.env.database.as_deref(),
+            text: &reported_text(text, mode, shape),
+            error: result.as_ref().map_or_else(|error| error.code, |_| 0),
+        });
+        result
+    }
+
+    fn execute_statement(
         &mut self,
         statement: &Statement<'_>,
         text: &[u8],
@@ -130,7 +170,7 @@ impl SqlSession {
             plan.map(Arc::new)
                 .ok_or_else(|| SqlError::internal("no plan"))
         })?;
-        self.run_plan(&plan, values, sink)
+        self.run_shown_plan(&plan, values, sink)
     }
 
     fn do_list(

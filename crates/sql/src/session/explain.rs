@@ -4,6 +4,7 @@
 use super::{Outcome, SqlSession};
 use crate::results::NullSink;
 use crate::show::explain;
+use porpoise_access::Privileges;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_exec::exec::profile::Profile;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -24,8 +25,9 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         let format = explain::format_of(explain)?;
-        let ExplainTarget::Statement(statement) = &explain.target else {
-            return Err(SqlError::not_supported("EXPLAIN FOR CONNECTION"));
+        let statement = match &explain.target {
+            ExplainTarget::Statement(statement) => statement,
+            ExplainTarget::Connection(id) => return self.explain_connection(*id, explain, sink),
         };
         let plan = self.plan_and_lock(|session, catalog| {
             session.cx.planning.explaining.set(true);
@@ -51,6 +53,38 @@ impl SqlSession {
             None
         };
         let shown = explain::format_plan(&self.cx, format, &plan.plan, params, profile.as_ref());
+        shown.send(&mut self.cx, sink)
+    }
+
+    /// EXPLAIN FOR CONNECTION: the plan of the statement that another session runs, with `?` for the
+    /// statement's values.
+    ///
+    /// # Errors
+    /// 1094 if there is no such session, 1227 for that of another user without PROCESS, 3012 if it
+    /// runs no statement with a plan.
+    fn explain_connection(
+        &mut self,
+        id: u64,
+        explain: &Explain<'_>,
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let format = explain::format_of(explain)?;
+        let sessions = self.cx.server.sessions();
+        let Some(target) = sessions.iter().find(|process| process.id == id) else {
+            let text = format!("Unknown thread id: {id}");
+            return Err(SqlError::new(1094, "HY000", text));
+        };
+        if target.user != self.cx.client.user {
+            self.cx.need_global(Privileges::PROCESS, "PROCESS")?;
+        }
+        let own = id == self.cx.client.connection_id;
+        let plan = target.plan().filter(|_| !own && !explain.analyze);
+        let Some(plan) = plan else {
+            let text = "EXPLAIN FOR CONNECTION command is supported only for \
+                        SELECT/UPDATE/INSERT/DELETE/REPLACE";
+            return Err(SqlError::new(3012, "HY000", text));
+        };
+        let shown = explain::format_plan(&self.cx, format, &plan.plan, &[], None);
         shown.send(&mut self.cx, sink)
     }
 

@@ -128,7 +128,9 @@ impl SqlSession {
         if words.contains(&"PRIVILEGES") {
             self.cx.server.access.guard().unlock_all();
         }
-        if words.contains(&"LOGS") || words.contains(&"SLOW LOGS") {
+        if words.contains(&"LOGS") {
+            self.cx.server.reopen_logs();
+        } else if words.contains(&"SLOW LOGS") {
             self.cx.server.slow_log.reopen();
         }
         if words.contains(&"STATUS") {

@@ -186,13 +186,12 @@ impl SqlSession {
         let now = server.db.clock().now();
         let metadata_locks = server.db.metadata_locks().session();
         let named_at = server.access.version();
-        let progress = metadata_locks.progress().clone();
         let process = Arc::new(Process::new(
             &client,
             named_at,
             now,
             cancel.clone(),
-            progress,
+            &metadata_locks,
         ));
         let limited_usage = account::LimitedUsage::connect(&server, &client)?;
         let counters = process.counters.clone();
@@ -445,14 +444,14 @@ impl SqlSession {
             self.cx.env.row_count = -1;
         }
         let now = self.cx.server.db.clock().now();
-        if now.saturating_duration_since(self.statement_start) > self.cx.settings.long_query {
+        self.process
+            .note_transaction(self.open.is_some(), self.statement_start);
+        let elapsed = now.saturating_duration_since(self.statement_start);
+        let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        if nanos > self.cx.settings.long_query_nanos {
             self.cx.counters.add(Counter::SlowQueries, 1);
         }
-        self.record_statement(&result, now);
-        // Between two statements of a text the session is not idle: KILL QUERY applies to the rest.
-        if !self.has_more_statements {
-            self.process.end(now);
-        }
+        self.record_statement(&result, now, nanos);
         result
     }
 
@@ -540,6 +539,7 @@ impl Drop for SqlSession {
             .server
             .locks
             .release_all(self.cx.client.connection_id);
+        self.process.count_statements(&self.cx.server.digests);
         self.cx.server.processes.remove(&self.process);
     }
 }

@@ -238,7 +238,7 @@ impl SqlSession {
             return None;
         }
         self.cx.counters.add(status::of_plan(&plan.plan), 1);
-        Some(self.run_plan(&plan, values, sink).map(with_rest))
+        Some(self.run_shown_plan(&plan, values, sink).map(with_rest))
     }
 
     /// Plans a normalized text and stores the plan; `None` if the statement must be parsed and

@@ -381,7 +381,7 @@ impl SqlSession {
     ) -> Result<Outcome> {
         if let Some(plan) = self.plan_still_valid(prepared, types)? {
             self.cx.counters.add(status::of_plan(&plan.plan), 1);
-            return self.run_plan(&plan, values, sink);
+            return self.run_shown_plan(&plan, values, sink);
         }
         let cached = prepared.plan.take();
         let places = prepared.places.as_deref();
@@ -426,7 +426,7 @@ impl SqlSession {
                     (None, Some(old)) if Arc::ptr_eq(&old.1, &plan) => Some(old),
                     (None, _) => None,
                 };
-                self.run_plan(&plan, values, sink)
+                self.run_shown_plan(&plan, values, sink)
             }
             Err(error) if error.code == NOT_A_PLAN => {
                 let arena = Bump::new();

@@ -160,6 +160,24 @@ impl SqlSession {
         shared.map_err(|e| SqlError::from(porpoise_rows::ddl::metadata_lock_error(e)))
     }
 
+    /// As [`Self::run_plan`], for a statement whose plan EXPLAIN FOR CONNECTION shows meanwhile. A
+    /// look-up by whole keys is over too soon to be shown.
+    pub(crate) fn run_shown_plan(
+        &mut self,
+        planned: &Arc<Planned>,
+        params: &[ValueRef<'_>],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let is_shown = planned.scans_ranges || planned.plan.writes() || planned.tables.is_empty();
+        if !is_shown {
+            return self.run_plan(planned, params, sink);
+        }
+        let outer = self.process.replace_plan(Some(planned.clone()));
+        let result = self.run_plan(planned, params, sink);
+        self.process.replace_plan(outer);
+        result
+    }
+
     /// Executes a plan whose tables are published.
     pub(crate) fn run_plan(
         &mut self,

@@ -359,6 +359,9 @@ impl SqlSession {
             ("statement_sample_values", VarValue::Bool(on)) => {
                 server.digests.set_sample_values(*on);
             }
+            ("hot_key_sample_interval", VarValue::Int(_)) => {
+                server.sample_hot_keys(&value);
+            }
             _ => {}
         }
         let partner = paired_variable(variable.name, &value);

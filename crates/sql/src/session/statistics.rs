@@ -3,20 +3,16 @@
 use super::{Outcome, SqlSession, lex_mode};
 use crate::context::StatementContext;
 use crate::show::tree::Tree;
-use crate::statements::Execution;
-use crate::statements::digests::{DigestId, DigestKey, MAX_TEXT};
-use crate::statements::slow_log::SessionState;
+use crate::statements::Completed;
+use crate::statements::digests::{DigestId, DigestKey, normalized_text};
+use crate::statements::slow_log::{MAX_STATEMENT, SessionState};
 use porpoise_base::blocking;
 use porpoise_rows::AccessCounts;
 use porpoise_sql_expr::error::Result;
-use porpoise_sql_parser::digest::text::prefix;
 use porpoise_sql_plan::plan::sinks::Plan;
 use porpoise_types::{SqlMode, ValueRef};
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
-
-/// Of a longer text, the digest has only this many bytes.
-const MAX_SCANNED: usize = 16 * 1024;
+use std::time::Instant;
 
 /// Longer texts are not kept in [`KnownDigests`].
 const MAX_KNOWN_TEXT: usize = 256;
@@ -34,7 +30,7 @@ pub(super) struct StatementWork {
     rows_examined: u64,
     scanned_table: bool,
     /// [`blocking::lock_wait`] at its start.
-    lock_wait_before: Duration,
+    lock_wait_before: u64,
     /// Its plan, if it is slow and the log has plans; else empty.
     plan: String,
 }
@@ -88,14 +84,12 @@ impl KnownDigests {
 
 /// The number of a statement's digest.
 pub(super) fn number(text: &[u8], cx: &StatementContext) -> DigestId {
-    let Some(mut digest) = prefix(text, lex_mode(cx.settings.mode), MAX_SCANNED) else {
+    if !cx.server.keeps_statistics {
+        return DigestId::default();
+    }
+    let Some(digest) = normalized_text(text, lex_mode(cx.settings.mode)) else {
         return DigestId::default();
     };
-    if digest.len() > MAX_TEXT {
-        const CUT: &str = "...";
-        digest.truncate(digest.floor_char_boundary(MAX_TEXT - CUT.len()));
-        digest.push_str(CUT);
-    }
     cx.server.digests.number(DigestKey {
         database: cx.env.database.clone(),
         text: digest,
@@ -111,38 +105,66 @@ impl SqlSession {
         }
     }
 
-    /// Records the statement that ends now.
-    pub(super) fn record_statement(&self, result: &Result<Outcome>, ended: Instant) {
+    /// Records the statement that ends now, `nanos` nanoseconds after its start, and its end in the
+    /// process list.
+    pub(super) fn record_statement(&self, result: &Result<Outcome>, ended: Instant, nanos: u64) {
+        let server = &self.cx.server;
+        // Between two statements of a text the session is not idle: KILL QUERY applies to the rest.
+        let idle = !self.has_more_statements;
         let Some(digest) = self.work.digest else {
+            if idle {
+                self.process.end(ended);
+            }
             return;
         };
-        let lock_wait = blocking::lock_wait().saturating_sub(self.work.lock_wait_before);
-        let execution = Execution {
+        let (error, warnings, rows_affected) = match result {
+            Ok(outcome) => (0, outcome.warnings, outcome.affected_rows),
+            Err(error) => (error.code, 0, 0),
+        };
+        let completed = Completed {
             digest,
-            process: &self.process,
+            error,
+            warnings,
+            scanned_table: self.work.scanned_table,
             ended,
-            elapsed: ended.saturating_duration_since(self.statement_start),
-            lock_wait,
-            error: result.as_ref().map_or_else(|error| error.code, |_| 0),
-            warnings: result.as_ref().map_or(0, |done| u64::from(done.warnings)),
-            rows_affected: result.as_ref().map_or(0, |done| done.affected_rows),
+            nanos,
+            lock_nanos: blocking::lock_wait().saturating_sub(self.work.lock_wait_before),
+            rows_affected,
             rows_sent: self.work.rows_sent,
             rows_examined: self.work.rows_examined,
-            scanned_table: self.work.scanned_table,
         };
-        let server = &self.cx.server;
-        server.digests.record(&execution);
-        let is_slow = execution.elapsed > self.cx.settings.long_query
-            || execution.scanned_table && server.slow_log.logs_unindexed();
-        if is_slow && execution.rows_examined >= self.cx.settings.min_examined_rows {
-            let session = SessionState {
-                now: server.db.clock().unix_micros(),
-                database: self.cx.env.database.as_deref().unwrap_or_default(),
-                insert_id: self.cx.last_insert_id,
-                plan: &self.work.plan,
-            };
-            server.slow_log.record(&execution, &session);
+        let is_slow = nanos > self.cx.settings.long_query_nanos
+            || completed.scanned_table && server.slow_log.logs_unindexed();
+        if is_slow {
+            self.log_slow(&completed);
         }
+        if server.keeps_statistics {
+            self.process.complete(&server.digests, completed, idle);
+        } else if idle {
+            self.process.end(ended);
+        }
+    }
+
+    /// Writes a statement to the slow query log, if that is on and the statement read enough rows.
+    #[cold]
+    fn log_slow(&self, completed: &Completed) {
+        let server = &self.cx.server;
+        let few_rows = completed.rows_examined < self.cx.settings.min_examined_rows;
+        if few_rows || !server.slow_log.is_on() {
+            return;
+        }
+        let session = SessionState {
+            now: server.db.clock().unix_micros(),
+            text: self.process.statement(MAX_STATEMENT),
+            connection: self.process.id,
+            user: &self.process.user,
+            host: &self.process.host,
+            transaction: self.process.txn(),
+            database: self.cx.env.database.as_deref().unwrap_or_default(),
+            insert_id: self.cx.last_insert_id,
+            plan: &self.work.plan,
+        };
+        server.slow_log.record(completed, session);
     }
 
     /// Keeps the plan of a slow statement for the slow query log.
@@ -150,8 +172,9 @@ impl SqlSession {
         let server = &self.cx.server;
         if server.slow_log.has_plans() && self.work.plan.is_empty() {
             let elapsed = server.db.clock().now() - self.statement_start;
+            let limit = std::time::Duration::from_nanos(self.cx.settings.long_query_nanos);
             let scanned = self.work.scanned_table && server.slow_log.logs_unindexed();
-            if elapsed > self.cx.settings.long_query || scanned {
+            if elapsed > limit || scanned {
                 self.work.plan = Tree::new(params, None).text(plan);
             }
         }

@@ -6,6 +6,7 @@ use crate::server::Counters;
 use crate::status::Counter;
 use crate::vars::settings::{self, IsolationLevel};
 use porpoise_kv::{CommitPosition, Isolation, StatementMark};
+use porpoise_rows::hot_keys::Interface;
 use porpoise_rows::metadata_lock::Activity;
 use porpoise_rows::{BeginOptions, Txn};
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -91,6 +92,7 @@ impl SqlSession {
             cascades_fire: self.cx.settings.cascades_fire,
             snapshot_conflicts: self.cx.settings.snapshot_isolation
                 && isolation != IsolationLevel::ReadCommitted,
+            interface: Interface::Sql,
         })?;
         Ok(OpenTxn {
             txn: RefCell::new(txn),

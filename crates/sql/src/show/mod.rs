@@ -11,6 +11,7 @@ pub mod explain;
 mod explain_columns;
 mod explain_keys;
 mod expression;
+pub(crate) mod hot_keys;
 mod plan_json;
 pub(crate) mod routines;
 pub mod schema;
@@ -90,6 +91,7 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::Engines => Ok(server::engines(cx)),
         ShowWhat::Engine(name, EngineReport::Status) => server::engine_status(cx, name.name),
         ShowWhat::KeyMapping(key) => Ok(server::key_mapping(cx, key)),
+        ShowWhat::HotKeys(table) => hot_keys::show(cx, table.as_ref(), show.limit.is_none()),
         ShowWhat::Charset => Ok(server::charsets()),
         ShowWhat::Collation => Ok(server::collations()),
         ShowWhat::Grants(account, using) => accounts::grants(cx, account.as_ref(), using),

@@ -1,8 +1,8 @@
 //! Counters of statements by digest.
 //!
 //! A digest has one set of counters for each block of [`mod@porpoise_base::counters`], so that workers
-//! of different cores write to different cache lines. A set is allocated when the first statement of
-//! its block ends. Sessions hold digests by number: a plan cache keeps the number beside the plan,
+//! of different cores write to different cache lines. A set is allocated when the first batch of
+//! its block is counted; sessions count their statements in batches ([`super::recent`]). Sessions hold digests by number: a plan cache keeps the number beside the plan,
 //! and a statement without a plan finds it by a hash of its text, so that the digest of a frequent
 //! statement is computed once for each session.
 //!
@@ -17,10 +17,13 @@
 //! Rejected: reference-counted digests, whose counter all cores would write to for each statement;
 //! counters in the session, summed by readers, which multiplies the memory by the sessions.
 
-use super::Execution;
+use super::{CommandSummary, Completed};
 use parking_lot::{Mutex, RwLock};
 use porpoise_base::counters::{BLOCKS, current_block};
 use porpoise_base::histogram::{Counts, Histogram};
+use porpoise_sql_parser::LexMode;
+use porpoise_sql_parser::digest::text::prefix;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,6 +31,20 @@ use std::time::{Duration, Instant};
 
 /// Maximum length of a digest's text and of a sample (`max_digest_length`).
 pub(crate) const MAX_TEXT: usize = 1024;
+
+/// Of a longer text, the digest has only this many bytes.
+const MAX_SCANNED: usize = 16 * 1024;
+
+/// A statement's text without its values, of at most [`MAX_TEXT`] bytes; `None` if it has no tokens.
+pub(crate) fn normalized_text(text: &[u8], mode: LexMode) -> Option<String> {
+    let mut digest = prefix(text, mode, MAX_SCANNED)?;
+    if digest.len() > MAX_TEXT {
+        const CUT: &str = "...";
+        digest.truncate(digest.floor_char_boundary(MAX_TEXT - CUT.len()));
+        digest.push_str(CUT);
+    }
+    Some(digest)
+}
 
 /// The number of a digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -58,29 +75,62 @@ struct Tally {
     rows_sent: AtomicU64,
     rows_examined: AtomicU64,
     table_scans: AtomicU64,
+    /// End of the last statement, in nanoseconds after the server's start.
+    last_seen: AtomicU64,
     latencies: Histogram,
 }
 
+/// Sums over the statements of one digest in a batch.
+#[derive(Debug, Default)]
+struct BatchSums {
+    count: u64,
+    errors: u64,
+    warnings: u64,
+    nanos: u64,
+    max_nanos: u64,
+    inverse_min_nanos: u64,
+    lock_nanos: u64,
+    rows_affected: u64,
+    rows_sent: u64,
+    rows_examined: u64,
+    table_scans: u64,
+}
+
+impl BatchSums {
+    #[inline]
+    fn add(&mut self, statement: &Completed) {
+        self.count += 1;
+        self.errors += u64::from(statement.error != 0);
+        self.warnings += u64::from(statement.warnings);
+        self.nanos = self.nanos.saturating_add(statement.nanos);
+        self.max_nanos = self.max_nanos.max(statement.nanos);
+        self.inverse_min_nanos = self.inverse_min_nanos.max(!statement.nanos);
+        self.lock_nanos = self.lock_nanos.saturating_add(statement.lock_nanos);
+        self.rows_affected = self.rows_affected.saturating_add(statement.rows_affected);
+        self.rows_sent += statement.rows_sent;
+        self.rows_examined += statement.rows_examined;
+        self.table_scans += u64::from(statement.scanned_table);
+    }
+}
+
 impl Tally {
-    fn add(&self, execution: &Execution<'_>) {
+    fn add(&self, sums: &BatchSums) {
         let add = |counter: &AtomicU64, n: u64| {
             if n > 0 {
                 counter.fetch_add(n, Ordering::Relaxed);
             }
         };
-        let nanos = nanos(execution.elapsed);
-        add(&self.count, 1);
-        add(&self.errors, u64::from(execution.error != 0));
-        add(&self.warnings, execution.warnings);
-        add(&self.nanos, nanos);
-        add(&self.lock_nanos, self::nanos(execution.lock_wait));
-        add(&self.rows_affected, execution.rows_affected);
-        add(&self.rows_sent, execution.rows_sent);
-        add(&self.rows_examined, execution.rows_examined);
-        add(&self.table_scans, u64::from(execution.scanned_table));
-        raise(&self.max_nanos, nanos);
-        raise(&self.inverse_min_nanos, !nanos);
-        self.latencies.record(execution.elapsed);
+        add(&self.count, sums.count);
+        add(&self.errors, sums.errors);
+        add(&self.warnings, sums.warnings);
+        add(&self.nanos, sums.nanos);
+        add(&self.lock_nanos, sums.lock_nanos);
+        add(&self.rows_affected, sums.rows_affected);
+        add(&self.rows_sent, sums.rows_sent);
+        add(&self.rows_examined, sums.rows_examined);
+        add(&self.table_scans, sums.table_scans);
+        raise(&self.max_nanos, sums.max_nanos);
+        raise(&self.inverse_min_nanos, sums.inverse_min_nanos);
     }
 
     fn reset(&self) {
@@ -96,6 +146,7 @@ impl Tally {
             &self.rows_sent,
             &self.rows_examined,
             &self.table_scans,
+            &self.last_seen,
         ];
         counters
             .iter()
@@ -129,9 +180,8 @@ pub(crate) struct Sample {
 #[derive(Debug)]
 struct Digest {
     key: DigestKey,
-    /// Ends of the first and the last statement, in nanoseconds after the server's start.
+    /// End of the first statement counted, in nanoseconds after the server's start.
     first_seen: AtomicU64,
-    last_seen: AtomicU64,
     tallies: [OnceLock<Box<Tally>>; BLOCKS],
     /// The slowest statement seen.
     sample_nanos: AtomicU64,
@@ -143,7 +193,6 @@ impl Digest {
         Digest {
             key,
             first_seen: AtomicU64::new(0),
-            last_seen: AtomicU64::new(0),
             tallies: [const { OnceLock::new() }; BLOCKS],
             sample_nanos: AtomicU64::new(0),
             sample: Mutex::new(None),
@@ -161,7 +210,6 @@ impl Digest {
         let mut sum = Summary {
             key: self.key.clone(),
             first_seen: self.first_seen.load(Ordering::Relaxed),
-            last_seen: self.last_seen.load(Ordering::Relaxed),
             sample: self.sample.lock().clone(),
             ..Summary::default()
         };
@@ -179,6 +227,7 @@ impl Digest {
             sum.rows_sent += read(&tally.rows_sent);
             sum.rows_examined += read(&tally.rows_examined);
             sum.table_scans += read(&tally.table_scans);
+            sum.last_seen = sum.last_seen.max(read(&tally.last_seen));
             sum.latencies.add(&tally.latencies);
         }
         sum.min_nanos = if inverse_min == 0 { 0 } else { !inverse_min };
@@ -258,7 +307,9 @@ pub struct ClassLatency {
 }
 
 impl ClassLatency {
-    fn new(class: &'static str) -> ClassLatency {
+    /// A histogram without durations.
+    #[must_use]
+    pub fn new(class: &'static str) -> ClassLatency {
         let limit = |power: &u32| ((1u64 << power) as f64 / 1e6, 0);
         ClassLatency {
             class,
@@ -269,10 +320,15 @@ impl ClassLatency {
     }
 
     fn add(&mut self, summary: &Summary) {
-        self.total += summary.latencies.total();
-        self.seconds += summary.nanos as f64 / 1e9;
+        self.add_counts(&summary.latencies, summary.nanos);
+    }
+
+    /// Adds durations, whose sum is this number of nanoseconds.
+    pub fn add_counts(&mut self, latencies: &Counts, nanos: u64) {
+        self.total += latencies.total();
+        self.seconds += nanos as f64 / 1e9;
         for ((_, count), power) in self.counts.iter_mut().zip(LIMIT_POWERS) {
-            *count += summary.latencies.below(1 << power);
+            *count += latencies.below(1 << power);
         }
     }
 }
@@ -326,50 +382,108 @@ impl Digests {
         DigestId(number)
     }
 
-    /// Counts an execution.
-    pub(crate) fn record(&self, execution: &Execution<'_>) {
-        let slot = self.digests.get(execution.digest.0 as usize);
-        let Some(digest) = slot.and_then(OnceLock::get) else {
-            return;
-        };
-        let Some(tally) = digest.tallies.get(current_block()) else {
-            return;
-        };
-        tally.get_or_init(Box::default).add(execution);
-        let seen = nanos(execution.ended.saturating_duration_since(self.started)).max(1);
-        digest.last_seen.store(seen, Ordering::Relaxed);
-        if digest.first_seen.load(Ordering::Relaxed) == 0 {
-            digest.first_seen.store(seen, Ordering::Relaxed);
+    /// Whether samples have the values of their statements. Each statement is then counted at its
+    /// end, while its text is known.
+    #[inline]
+    pub(crate) fn samples_values(&self) -> bool {
+        self.sample_values.load(Ordering::Relaxed)
+    }
+
+    /// Counts a batch of statements, oldest first. `text` is the text of the last one.
+    pub(crate) fn record(&self, batch: &[Completed], text: &[u8]) {
+        let mut rest: SmallVec<[&Completed; 16]> = batch.iter().collect();
+        while let Some(first) = rest.first().copied() {
+            let slot = self.digests.get(first.digest.0 as usize);
+            let digest = slot.and_then(OnceLock::get);
+            let tally = digest.and_then(|digest| digest.tallies.get(current_block()));
+            let tally = tally.map(|tally| tally.get_or_init(Box::default));
+            let (mut sums, mut slowest, mut last) = (BatchSums::default(), first, first);
+            rest.retain(|statement| {
+                if statement.digest != first.digest {
+                    return true;
+                }
+                sums.add(statement);
+                if let Some(tally) = tally {
+                    tally.latencies.record_nanos(statement.nanos);
+                }
+                if statement.nanos > slowest.nanos {
+                    slowest = *statement;
+                }
+                last = *statement;
+                false
+            });
+            if let (Some(digest), Some(tally)) = (digest, tally) {
+                tally.add(&sums);
+                self.note_times(digest, tally, (first, last));
+                if slowest.nanos > digest.sample_nanos.load(Ordering::Relaxed) {
+                    self.sample(digest, slowest, text);
+                }
+            }
         }
-        let nanos = nanos(execution.elapsed);
-        if nanos > digest.sample_nanos.load(Ordering::Relaxed) {
-            self.sample(
-                digest,
-                execution,
-                Sample {
-                    text: String::new(),
-                    seen,
-                    nanos,
-                },
-            );
+    }
+
+    /// Nanoseconds from the server's start to an end of a statement, at least 1.
+    pub(crate) fn after_start(&self, at: Instant) -> u64 {
+        nanos(at.saturating_duration_since(self.started)).max(1)
+    }
+
+    fn note_times(&self, digest: &Digest, tally: &Tally, (first, last): (&Completed, &Completed)) {
+        raise(&tally.last_seen, self.after_start(last.ended));
+        if digest.first_seen.load(Ordering::Relaxed) == 0 {
+            let seen = self.after_start(first.ended);
+            digest.first_seen.store(seen, Ordering::Relaxed);
         }
     }
 
     /// Keeps the slowest statement as the sample.
-    fn sample(&self, digest: &Digest, execution: &Execution<'_>, sample: Sample) {
-        digest.sample_nanos.store(sample.nanos, Ordering::Relaxed);
-        let text = if self.sample_values.load(Ordering::Relaxed) {
-            execution.process.statement(MAX_TEXT)
+    fn sample(&self, digest: &Digest, statement: &Completed, text: &[u8]) {
+        let nanos = statement.nanos;
+        digest.sample_nanos.store(nanos, Ordering::Relaxed);
+        let text = if self.samples_values() {
+            String::from_utf8_lossy(text.get(..MAX_TEXT).unwrap_or(text)).into_owned()
         } else {
             digest.key.text.clone()
         };
-        *digest.sample.lock() = Some(Sample { text, ..sample });
+        *digest.sample.lock() = Some(Sample {
+            text,
+            seen: self.after_start(statement.ended),
+            nanos,
+        });
+    }
+
+    /// The digest of a number; `None` for statements without one.
+    pub(crate) fn key(&self, digest: DigestId) -> Option<&DigestKey> {
+        let found = self.digests.get(digest.0 as usize)?.get()?;
+        Some(&found.key).filter(|key| !key.text.is_empty())
     }
 
     /// The sums of all digests with at least one statement since the last reset.
     pub(crate) fn summaries(&self) -> Vec<Summary> {
         let known = self.digests.iter().map_while(OnceLock::get);
         known.filter_map(|digest| digest.summary()).collect()
+    }
+
+    /// The summary of commands that are not SQL.
+    pub(crate) fn summary_of(&self, command: CommandSummary) -> Summary {
+        let (first, last) = command.seen.unwrap_or((self.started, self.started));
+        Summary {
+            key: DigestKey {
+                database: command.database,
+                text: command.text,
+            },
+            count: command.count,
+            errors: command.errors,
+            nanos: command.nanos,
+            min_nanos: command.min_nanos,
+            max_nanos: command.max_nanos,
+            rows_affected: command.rows_affected,
+            rows_sent: command.rows_sent,
+            rows_examined: command.rows_sent,
+            first_seen: self.after_start(first),
+            last_seen: self.after_start(last),
+            latencies: command.latencies,
+            ..Summary::default()
+        }
     }
 
     /// The sums by class of statements, for metrics.
@@ -415,33 +529,13 @@ impl Digests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::ClientInfo;
-    use crate::processes::Process;
-    use porpoise_base::cancel::Cancel;
-    use std::sync::Arc;
 
-    fn process(started: Instant) -> Process {
-        let client = ClientInfo {
-            connection_id: 1,
-            user: "root".to_owned(),
-            host: "localhost".to_owned(),
-            account: "root@localhost".to_owned(),
-            capabilities: 0,
-            collation: 255,
-            database: None,
-        };
-        let process = Process::new(&client, 0, started, Cancel::new(), Arc::default());
-        process.begin("Query", Some(b"select 42"), started);
-        process
-    }
-
-    fn execution(digest: DigestId, process: &Process, micros: u64, error: u16) -> Execution<'_> {
-        Execution {
+    fn completed(digest: DigestId, micros: u64, error: u16) -> Completed {
+        Completed {
             digest,
-            process,
             ended: Instant::now(),
-            elapsed: Duration::from_micros(micros),
-            lock_wait: Duration::ZERO,
+            nanos: micros * 1000,
+            lock_nanos: 0,
             error,
             warnings: 0,
             rows_affected: 0,
@@ -460,22 +554,20 @@ mod tests {
 
     #[test]
     fn executions_of_all_threads_are_summed_by_digest() {
-        let started = Instant::now();
-        let process = process(started);
-        let digests = Digests::new(started, 10);
+        let digests = Digests::new(Instant::now(), 10);
         let select = digests.number(key("SELECT ?"));
         assert_eq!(digests.number(key("SELECT ?")), select);
         assert_ne!(digests.number(key("DO ?")), select);
         std::thread::scope(|scope| {
             for block in 0..3 {
-                let (digests, process) = (&digests, &process);
+                let digests = &digests;
                 scope.spawn(move || {
                     porpoise_base::counters::use_block(block);
-                    digests.record(&execution(select, process, 100 + block as u64, 0));
+                    digests.record(&[completed(select, 100 + block as u64, 0)], b"");
                 });
             }
         });
-        digests.record(&execution(select, &process, 5000, 1146));
+        digests.record(&[completed(select, 5000, 1146)], b"select 42");
         let all = digests.summaries();
         let [one] = all.as_slice() else {
             panic!("{all:?}");
@@ -486,12 +578,13 @@ mod tests {
         assert_eq!(one.latencies.total(), 4);
         let before = digests.latency_counts();
         assert_eq!(before.total(), 4);
+        assert!(one.first_seen <= one.last_seen);
         assert_eq!(one.sample.as_ref().unwrap().text, "SELECT ?");
         digests.reset();
         assert!(digests.summaries().is_empty());
         assert_eq!(digests.latency_counts().since(&before).total(), 0);
         digests.set_sample_values(true);
-        digests.record(&execution(select, &process, 7, 0));
+        digests.record(&[completed(select, 7, 0)], b"select 42");
         let all = digests.summaries();
         assert_eq!(all[0].sample.as_ref().unwrap().text, "select 42");
         assert_eq!((all[0].count, all[0].min_nanos), (1, 7000));
@@ -499,13 +592,9 @@ mod tests {
 
     #[test]
     fn digests_beyond_the_capacity_are_counted_together() {
-        let started = Instant::now();
-        let process = process(started);
-        let digests = Digests::new(started, 2);
-        for text in ["A", "B", "C", "D"] {
-            let number = digests.number(key(text));
-            digests.record(&execution(number, &process, 1, 0));
-        }
+        let digests = Digests::new(Instant::now(), 2);
+        let batch = ["A", "B", "C", "D"].map(|text| completed(digests.number(key(text)), 1, 0));
+        digests.record(&batch, b"");
         let classes = digests.latencies();
         let other = classes.last().unwrap();
         assert_eq!((other.class, other.total), ("other", 4));

@@ -1,10 +1,10 @@
-//! Statistics of statements by digest, and the slow query log.
+//! Statistics of statements by digest, the last statements of sessions, and the slow query log.
 //!
 //! A digest is the text of a statement without its values ([`porpoise_sql_parser::digest::text`]),
 //! with the default database (manual, "Performance Schema Statement Digests and Sampling"). At its
-//! end a statement adds what it took to the counters of its digest ([`digests`]); one that took
-//! longer than `long_query_time` is also written to the slow query log ([`slow_log`]).
-//! [`crate::performance_schema`] shows both as tables.
+//! end a statement is added to the last statements of its session ([`recent`]), which are counted by
+//! digest in batches ([`digests`]); one that took longer than `long_query_time` is also written to
+//! the slow query log ([`slow_log`]). [`crate::performance_schema`] shows them as tables.
 //!
 //! Statements of a stored program count as part of the statement that called it, unlike in MySQL,
 //! which shows them by their own digests, too.
@@ -14,34 +14,61 @@
 //! long a sync takes.
 
 pub(crate) mod digests;
+pub(crate) mod recent;
 pub(crate) mod slow_log;
 
-use crate::processes::Process;
 use digests::DigestId;
-use std::time::{Duration, Instant};
+use porpoise_base::histogram::Counts;
+use std::time::Instant;
 
 /// What one execution of a statement took.
-pub(crate) struct Execution<'a> {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completed {
     /// Its digest.
     pub(crate) digest: DigestId,
-    /// The session, with the statement's text.
-    pub(crate) process: &'a Process,
-    /// Its end.
-    pub(crate) ended: Instant,
-    /// Time from the start to the end.
-    pub(crate) elapsed: Duration,
-    /// Part of the time for which it waited for locks.
-    pub(crate) lock_wait: Duration,
     /// The error number, or 0.
     pub(crate) error: u16,
     /// Number of conditions that SHOW WARNINGS lists.
-    pub(crate) warnings: u64,
+    pub(crate) warnings: u16,
+    /// Whether it read a whole table.
+    pub(crate) scanned_table: bool,
+    /// Its end.
+    pub(crate) ended: Instant,
+    /// Time from the start to the end, in nanoseconds.
+    pub(crate) nanos: u64,
+    /// Part of the time for which it waited for locks, in nanoseconds.
+    pub(crate) lock_nanos: u64,
     /// Rows changed.
     pub(crate) rows_affected: u64,
     /// Rows sent to the client.
     pub(crate) rows_sent: u64,
     /// Rows read.
     pub(crate) rows_examined: u64,
-    /// Whether it read a whole table.
-    pub(crate) scanned_table: bool,
+}
+
+/// What the commands of one kind took, together.
+#[derive(Clone, Debug)]
+pub struct CommandSummary {
+    /// Text in place of a statement's digest, such as `get user:*`.
+    pub text: String,
+    /// The database of the rows.
+    pub database: Option<String>,
+    /// Number of commands.
+    pub count: u64,
+    /// Number of those that failed.
+    pub errors: u64,
+    /// Rows read and sent.
+    pub rows_sent: u64,
+    /// Rows changed.
+    pub rows_affected: u64,
+    /// Estimated total time, in nanoseconds.
+    pub nanos: u64,
+    /// Minimum of the sampled times, in nanoseconds.
+    pub min_nanos: u64,
+    /// Maximum of the sampled times, in nanoseconds.
+    pub max_nanos: u64,
+    /// Distribution of the sampled times.
+    pub latencies: Counts,
+    /// End of the first and of the last sampled command.
+    pub seen: Option<(Instant, Instant)>,
 }

@@ -11,7 +11,7 @@
 //! 2. The table has the last [`MAX_ROWS`] statements and is empty after a start.
 //! 3. Passwords are removed, as in the process list.
 
-use super::Execution;
+use super::Completed;
 use crate::vars::Values;
 use parking_lot::{Mutex, RwLock};
 use porpoise_base::blocking::blocking;
@@ -28,7 +28,7 @@ use std::time::Duration;
 const MAX_ROWS: usize = 1000;
 
 /// Maximum length of a logged statement, in bytes.
-const MAX_STATEMENT: usize = 64 * 1024;
+pub(crate) const MAX_STATEMENT: usize = 64 * 1024;
 
 /// The file that is used while `slow_query_log_file` is empty.
 const DEFAULT_FILE: &str = "porpoise-slow.log";
@@ -90,11 +90,21 @@ pub(crate) struct SlowStatement {
     pub(crate) plan: String,
 }
 
-/// What the log says about the session of a statement.
+/// What the log says about a statement and its session.
 #[derive(Debug)]
 pub(crate) struct SessionState<'a> {
     /// The time, in microseconds since 1970 UTC.
     pub(crate) now: i64,
+    /// The statement's text, of at most [`MAX_STATEMENT`] bytes.
+    pub(crate) text: String,
+    /// Connection id.
+    pub(crate) connection: u64,
+    /// The user.
+    pub(crate) user: &'a str,
+    /// The host.
+    pub(crate) host: &'a str,
+    /// The last transaction that took a lock.
+    pub(crate) transaction: u64,
     /// The default database, or empty.
     pub(crate) database: &'a str,
     /// The last generated id.
@@ -236,6 +246,11 @@ impl SlowLog {
         self.extra.load(Ordering::Relaxed) && self.on.load(Ordering::Relaxed)
     }
 
+    /// Whether the log is on.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
     /// Whether statements that read whole tables are logged.
     #[inline]
     pub(crate) fn logs_unindexed(&self) -> bool {
@@ -253,31 +268,26 @@ impl SlowLog {
     }
 
     /// Logs a statement.
-    pub(crate) fn record(&self, execution: &Execution<'_>, session: &SessionState<'_>) {
-        if !self.on.load(Ordering::Relaxed) {
-            return;
-        }
+    pub(crate) fn record(&self, statement: &Completed, session: SessionState<'_>) {
         let config = self.config.read().clone();
-        let text = execution.process.statement(MAX_STATEMENT);
-        if !config.admin && is_administrative(&text) {
+        if !config.admin && is_administrative(&session.text) {
             return;
         }
-        let process = execution.process;
         let logged = SlowStatement {
             ended: session.now,
-            user: process.user.clone(),
-            host: process.host.clone(),
-            connection: process.id,
-            elapsed: execution.elapsed,
-            lock_wait: execution.lock_wait,
-            rows_sent: execution.rows_sent,
-            rows_examined: execution.rows_examined,
-            rows_affected: execution.rows_affected,
-            error: execution.error,
+            user: session.user.to_owned(),
+            host: session.host.to_owned(),
+            connection: session.connection,
+            elapsed: Duration::from_nanos(statement.nanos),
+            lock_wait: Duration::from_nanos(statement.lock_nanos),
+            rows_sent: statement.rows_sent,
+            rows_examined: statement.rows_examined,
+            rows_affected: statement.rows_affected,
+            error: statement.error,
             database: session.database.to_owned(),
             insert_id: session.insert_id,
-            transaction: process.txn(),
-            text,
+            transaction: session.transaction,
+            text: session.text,
             plan: session.plan.to_owned(),
         };
         if config.to_file {

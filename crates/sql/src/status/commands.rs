@@ -184,7 +184,7 @@ fn of_show(show: &Show<'_>) -> Option<Counter> {
         ShowWhat::BinlogEvents(..) => C::ShowBinlogEvents,
         ShowWhat::Profiles => C::ShowProfiles,
         ShowWhat::Profile => C::ShowProfile,
-        ShowWhat::KeyMapping(_) => return None,
+        ShowWhat::KeyMapping(_) | ShowWhat::HotKeys(_) => return None,
     })
 }
 

@@ -180,6 +180,8 @@ pub const VARIABLES: &[Variable] = &[
         "Tables are not files of their own."),
     v("hostname", Fixed, Text, "localhost",
         "The name of the machine."),
+    v("hot_key_sample_interval", Global, Int(0, 65_536), "256",
+        "One of this many look-ups by key is sampled for SHOW HOT KEYS; 0: none."),
     v("init_connect", Global, Text, "",
         "Statements for new connections; must be empty."),
     v("init_file", Fixed, NullableText, "",

@@ -70,8 +70,8 @@ pub struct Settings {
     pub auto_increment: AutoIncOptions,
     /// `max_execution_time`.
     pub max_execution: Option<Duration>,
-    /// `long_query_time`.
-    pub long_query: Duration,
+    /// `long_query_time` in nanoseconds.
+    pub long_query_nanos: u64,
     /// `min_examined_row_limit`.
     pub min_examined_rows: u64,
     /// `sql_select_limit`, unless it is unlimited.
@@ -132,6 +132,15 @@ pub enum Completion {
     Release,
 }
 
+/// `long_query_time` in nanoseconds.
+fn long_query_nanos(values: &Values) -> u64 {
+    match values.named("long_query_time") {
+        // The maximum, a year, is below 2^64 nanoseconds.
+        VarValue::Double(seconds) => (seconds * 1e9) as u64,
+        _ => 10_000_000_000,
+    }
+}
+
 impl Settings {
     /// Converts values to settings.
     ///
@@ -179,10 +188,7 @@ impl Settings {
                 first: values.int("insert_id"),
             },
             max_execution: (execution > 0).then(|| Duration::from_millis(execution)),
-            long_query: match values.named("long_query_time") {
-                VarValue::Double(seconds) => Duration::from_secs_f64(*seconds),
-                _ => Duration::from_secs(10),
-            },
+            long_query_nanos: long_query_nanos(values),
             min_examined_rows: values.int("min_examined_row_limit"),
             select_limit: (limit != u64::MAX).then_some(limit),
             safe_updates: values.bool("sql_safe_updates"),

@@ -173,6 +173,8 @@ pub enum ShowWhat<'a> {
     Profile,
     /// `MEMCACHED KEY 'key'`, an extension of MySQL's grammar
     KeyMapping(&'a [u8]),
+    /// `HOT KEYS [FROM t]`, an extension of MySQL's grammar
+    HotKeys(Option<TableName<'a>>),
 }
 
 /// Report of SHOW ENGINE.

@@ -34,7 +34,13 @@ impl<'a> Parser<'a> {
                 self.show_scoped()?
             }
             Kw::ENGINE => self.show_engine()?,
-            _ => self.show_unmodified()?,
+            _ => {
+                let what = self.show_unmodified()?;
+                if matches!(what, ShowWhat::HotKeys(_)) {
+                    limit = self.opt_limit()?;
+                }
+                what
+            }
         };
         let filter = if self.eat_kw(Kw::LIKE) {
             ShowFilter::Like(self.string()?)
@@ -143,6 +149,9 @@ impl<'a> Parser<'a> {
             self.advance_two();
             return Ok(ShowWhat::KeyMapping(self.string()?));
         }
+        if next == Kw::KEYS && self.is_word("HOT") {
+            return self.show_hot_keys();
+        }
         match keyword {
             Kw::TABLE if next == Kw::STATUS => {
                 self.advance_two();
@@ -202,6 +211,14 @@ impl<'a> Parser<'a> {
         };
         self.advance();
         Ok(what)
+    }
+
+    /// `HOT KEYS [FROM t]`
+    fn show_hot_keys(&mut self) -> PResult<ShowWhat<'a>> {
+        self.advance_two();
+        let names_table = matches!(self.token.keyword, Kw::FROM | Kw::IN);
+        let table = names_table.then(|| self.table_after_from()).transpose()?;
+        Ok(ShowWhat::HotKeys(table))
     }
 
     /// Consumes two tokens that have been examined.

@@ -52,6 +52,13 @@ impl Printer {
                 self.put_if(*full, "FULL ");
                 self.opt_schema("TABLES", schema.as_ref());
             }
+            ShowWhat::HotKeys(table) => {
+                self.put("HOT KEYS");
+                if let Some(table) = table {
+                    self.put(" FROM ");
+                    self.table_name(table);
+                }
+            }
             ShowWhat::KeyMapping(key) => self.opt_string("MEMCACHED KEY ", Some(key)),
             ShowWhat::TableStatus(schema) => self.opt_schema("TABLE STATUS", schema.as_ref()),
             ShowWhat::OpenTables(schema) => self.opt_schema("OPEN TABLES", schema.as_ref()),

@@ -22,6 +22,8 @@ enum T {
     Big,
     /// BIGINT UNSIGNED.
     BigUnsigned,
+    /// DOUBLE.
+    Double,
     /// TIMESTAMP and DATETIME.
     Moment,
     /// BINARY(0): always NULL.
@@ -38,6 +40,7 @@ fn column(name: &str, ty: T) -> ScopeColumn {
         T::Unsigned => ColumnType::uint(Kind::Int),
         T::Big => ColumnType::bigint(),
         T::BigUnsigned => ColumnType::bigint_unsigned(),
+        T::Double => ColumnType::double(),
         T::Moment => ColumnType::datetime(0),
         T::Nothing => ColumnType::binary(0),
     };
@@ -90,6 +93,7 @@ pub(super) const INFORMATION_SCHEMA: &[VirtualTable] = &[
     entry("EVENTS", || columns_of(EVENTS)),
     entry("EVENT_FAILURES", || columns_of(EVENT_FAILURES)),
     entry("FILES", || columns_of(FILES)),
+    entry("HOT_KEYS", || columns_of(HOT_KEYS)),
     of_others("INNODB_FT_BEING_DELETED", || columns_of(INNODB_FT_DELETED)),
     of_others("INNODB_FT_CONFIG", || columns_of(INNODB_FT_CONFIG)),
     of_others("INNODB_FT_DEFAULT_STOPWORD", || {
@@ -225,6 +229,20 @@ const LOCK_WAITS: &[&[(&str, T)]] = &[
         ("BLOCKING_DB", T::Text(64)),
         ("BLOCKING_QUERY", T::Long),
     ],
+];
+
+/// Columns of HOT_KEYS.
+const HOT_KEYS: &[(&str, T)] = &[
+    ("TABLE_SCHEMA", T::Name),
+    ("TABLE_NAME", T::Name),
+    ("INDEX_NAME", T::Text(64)),
+    ("INTERFACE", T::Text(16)),
+    ("KEY_PREFIX", T::Text(250)),
+    ("KEY_TEXT", T::Long),
+    ("LOOKUPS", T::BigUnsigned),
+    ("WRITES", T::BigUnsigned),
+    ("MAX_ERROR", T::BigUnsigned),
+    ("SHARE", T::Double),
 ];
 
 /// Columns of SCHEMATA.

@@ -20,6 +20,8 @@ enum T {
     Average,
     /// TIMESTAMP with microseconds.
     Moment,
+    /// TIME.
+    Time,
 }
 
 fn columns_of(list: &[(&str, T)]) -> Vec<ScopeColumn> {
@@ -33,6 +35,7 @@ fn columns_of(list: &[(&str, T)]) -> Vec<ScopeColumn> {
             T::Fraction => ColumnType::double(),
             T::Average => ColumnType::decimal(23, 0),
             T::Moment => ColumnType::datetime(6),
+            T::Time => ColumnType::time(0),
         },
         nullable: true,
     };
@@ -59,20 +62,34 @@ const fn sys(name: &'static str, columns: fn() -> Vec<ScopeColumn>) -> VirtualTa
 
 /// Tables of `performance_schema`.
 pub(super) const PERFORMANCE_SCHEMA: &[VirtualTable] = &[
+    performance("data_lock_waits", || columns_of(DATA_LOCK_WAITS)),
+    performance("data_locks", || columns_of(DATA_LOCKS)),
+    performance("events_statements_current", || columns_of(STATEMENT_EVENTS)),
     performance("events_statements_histogram_by_digest", || {
         columns_of(HISTOGRAM)
     }),
     performance("events_statements_summary_by_digest", || {
         columns_of(SUMMARY_BY_DIGEST)
     }),
+    performance("events_statements_history", || columns_of(STATEMENT_EVENTS)),
+    performance("metadata_locks", || columns_of(METADATA_LOCKS)),
     performance("persisted_variables", || columns_of(PERSISTED_VARIABLES)),
     performance("variables_info", || columns_of(VARIABLES_INFO)),
 ];
 
 /// Views of `sys`.
 pub(super) const SYS: &[VirtualTable] = &[
+    sys("host_summary", || columns_of(&host_summary(T::Text(11)))),
+    sys("innodb_lock_waits", || columns_of(INNODB_LOCK_WAITS)),
+    sys("processlist", || columns_of(&processlist(T::Text(11)))),
     sys("schema_redundant_indexes", || columns_of(REDUNDANT_INDEXES)),
+    sys("schema_unused_indexes", || columns_of(UNUSED_INDEXES)),
     sys("statement_analysis", || columns_of(STATEMENT_ANALYSIS)),
+    sys("session", || columns_of(&processlist(T::Text(11)))),
+    sys("x$host_summary", || columns_of(&host_summary(T::Count))),
+    sys("x$innodb_lock_waits", || columns_of(INNODB_LOCK_WAITS)),
+    sys("x$processlist", || columns_of(&processlist(T::Count))),
+    sys("x$session", || columns_of(&processlist(T::Count))),
     sys("x$statement_analysis", || {
         columns_of(RAW_STATEMENT_ANALYSIS)
     }),
@@ -160,6 +177,12 @@ const REDUNDANT_INDEXES: &[(&str, T)] = &[
     ("sql_drop_index", T::Long),
 ];
 
+const UNUSED_INDEXES: &[(&str, T)] = &[
+    ("object_schema", T::Text(64)),
+    ("object_name", T::Text(64)),
+    ("index_name", T::Text(64)),
+];
+
 const STATEMENT_ANALYSIS: &[(&str, T)] = &[
     ("query", T::Long),
     ("db", T::Text(64)),
@@ -217,3 +240,187 @@ const RAW_STATEMENT_ANALYSIS: &[(&str, T)] = &[
     ("first_seen", T::Moment),
     ("last_seen", T::Moment),
 ];
+
+/// Columns of data_locks. LOCK_MODE is NULL where it is not known.
+const DATA_LOCKS: &[(&str, T)] = &[
+    ("ENGINE", T::Text(32)),
+    ("ENGINE_LOCK_ID", T::Text(128)),
+    ("ENGINE_TRANSACTION_ID", T::Count),
+    ("THREAD_ID", T::Count),
+    ("EVENT_ID", T::Count),
+    ("OBJECT_SCHEMA", T::Text(64)),
+    ("OBJECT_NAME", T::Text(64)),
+    ("PARTITION_NAME", T::Text(64)),
+    ("SUBPARTITION_NAME", T::Text(64)),
+    ("INDEX_NAME", T::Text(64)),
+    ("OBJECT_INSTANCE_BEGIN", T::Count),
+    ("LOCK_TYPE", T::Text(32)),
+    ("LOCK_MODE", T::Text(32)),
+    ("LOCK_STATUS", T::Text(32)),
+    ("LOCK_DATA", T::Long),
+];
+
+const DATA_LOCK_WAITS: &[(&str, T)] = &[
+    ("ENGINE", T::Text(32)),
+    ("REQUESTING_ENGINE_LOCK_ID", T::Text(128)),
+    ("REQUESTING_ENGINE_TRANSACTION_ID", T::Count),
+    ("REQUESTING_THREAD_ID", T::Count),
+    ("REQUESTING_EVENT_ID", T::Count),
+    ("REQUESTING_OBJECT_INSTANCE_BEGIN", T::Count),
+    ("BLOCKING_ENGINE_LOCK_ID", T::Text(128)),
+    ("BLOCKING_ENGINE_TRANSACTION_ID", T::Count),
+    ("BLOCKING_THREAD_ID", T::Count),
+    ("BLOCKING_EVENT_ID", T::Count),
+    ("BLOCKING_OBJECT_INSTANCE_BEGIN", T::Count),
+];
+
+const METADATA_LOCKS: &[(&str, T)] = &[
+    ("OBJECT_TYPE", T::Text(64)),
+    ("OBJECT_SCHEMA", T::Text(64)),
+    ("OBJECT_NAME", T::Text(64)),
+    ("COLUMN_NAME", T::Text(64)),
+    ("OBJECT_INSTANCE_BEGIN", T::Count),
+    ("LOCK_TYPE", T::Text(32)),
+    ("LOCK_DURATION", T::Text(32)),
+    ("LOCK_STATUS", T::Text(32)),
+    ("SOURCE", T::Text(64)),
+    ("OWNER_THREAD_ID", T::Count),
+    ("OWNER_EVENT_ID", T::Count),
+];
+
+/// Columns of events_statements_current and events_statements_history.
+const STATEMENT_EVENTS: &[(&str, T)] = &[
+    ("THREAD_ID", T::Count),
+    ("EVENT_ID", T::Count),
+    ("END_EVENT_ID", T::Count),
+    ("EVENT_NAME", T::Text(128)),
+    ("SOURCE", T::Text(64)),
+    ("TIMER_START", T::Count),
+    ("TIMER_END", T::Count),
+    ("TIMER_WAIT", T::Count),
+    ("LOCK_TIME", T::Count),
+    ("SQL_TEXT", T::Long),
+    ("DIGEST", T::Text(64)),
+    ("DIGEST_TEXT", T::Long),
+    ("CURRENT_SCHEMA", T::Text(64)),
+    ("OBJECT_TYPE", T::Text(64)),
+    ("OBJECT_SCHEMA", T::Text(64)),
+    ("OBJECT_NAME", T::Text(64)),
+    ("OBJECT_INSTANCE_BEGIN", T::Count),
+    ("MYSQL_ERRNO", T::Count),
+    ("RETURNED_SQLSTATE", T::Text(5)),
+    ("MESSAGE_TEXT", T::Text(128)),
+    ("ERRORS", T::Count),
+    ("WARNINGS", T::Count),
+    ("ROWS_AFFECTED", T::Count),
+    ("ROWS_SENT", T::Count),
+    ("ROWS_EXAMINED", T::Count),
+    ("CREATED_TMP_DISK_TABLES", T::Count),
+    ("CREATED_TMP_TABLES", T::Count),
+    ("SELECT_FULL_JOIN", T::Count),
+    ("SELECT_FULL_RANGE_JOIN", T::Count),
+    ("SELECT_RANGE", T::Count),
+    ("SELECT_RANGE_CHECK", T::Count),
+    ("SELECT_SCAN", T::Count),
+    ("SORT_MERGE_PASSES", T::Count),
+    ("SORT_RANGE", T::Count),
+    ("SORT_ROWS", T::Count),
+    ("SORT_SCAN", T::Count),
+    ("NO_INDEX_USED", T::Count),
+    ("NO_GOOD_INDEX_USED", T::Count),
+    ("NESTING_EVENT_ID", T::Count),
+    ("NESTING_EVENT_TYPE", T::Text(18)),
+    ("NESTING_EVENT_LEVEL", T::Count),
+    ("STATEMENT_ID", T::Count),
+    ("CPU_TIME", T::Count),
+    ("MAX_CONTROLLED_MEMORY", T::Count),
+    ("MAX_TOTAL_MEMORY", T::Count),
+    ("EXECUTION_ENGINE", T::Text(9)),
+];
+
+const INNODB_LOCK_WAITS: &[(&str, T)] = &[
+    ("wait_started", T::Moment),
+    ("wait_age", T::Time),
+    ("wait_age_secs", T::Count),
+    ("locked_table", T::Long),
+    ("locked_table_schema", T::Text(64)),
+    ("locked_table_name", T::Text(64)),
+    ("locked_table_partition", T::Text(64)),
+    ("locked_table_subpartition", T::Text(64)),
+    ("locked_index", T::Text(64)),
+    ("locked_type", T::Text(32)),
+    ("waiting_trx_id", T::Count),
+    ("waiting_trx_started", T::Moment),
+    ("waiting_trx_age", T::Time),
+    ("waiting_trx_rows_locked", T::Count),
+    ("waiting_trx_rows_modified", T::Count),
+    ("waiting_pid", T::Count),
+    ("waiting_query", T::Long),
+    ("waiting_lock_id", T::Text(128)),
+    ("waiting_lock_mode", T::Text(32)),
+    ("blocking_trx_id", T::Count),
+    ("blocking_pid", T::Count),
+    ("blocking_query", T::Long),
+    ("blocking_lock_id", T::Text(128)),
+    ("blocking_lock_mode", T::Text(32)),
+    ("blocking_trx_started", T::Moment),
+    ("blocking_trx_age", T::Time),
+    ("blocking_trx_rows_locked", T::Count),
+    ("blocking_trx_rows_modified", T::Count),
+    ("sql_kill_blocking_query", T::Text(32)),
+    ("sql_kill_blocking_connection", T::Text(26)),
+];
+
+/// Columns of processlist and session; `quantity` is the type of times and sizes.
+fn processlist(quantity: T) -> Vec<(&'static str, T)> {
+    vec![
+        ("thd_id", T::Count),
+        ("conn_id", T::Count),
+        ("user", T::Text(288)),
+        ("db", T::Text(64)),
+        ("command", T::Text(16)),
+        ("state", T::Text(64)),
+        ("time", T::Count),
+        ("current_statement", T::Long),
+        ("execution_engine", T::Text(9)),
+        ("statement_latency", quantity),
+        ("progress", T::Fraction),
+        ("lock_latency", quantity),
+        ("cpu_latency", quantity),
+        ("rows_examined", T::Count),
+        ("rows_sent", T::Count),
+        ("rows_affected", T::Count),
+        ("tmp_tables", T::Count),
+        ("tmp_disk_tables", T::Count),
+        ("full_scan", T::Text(3)),
+        ("last_statement", T::Long),
+        ("last_statement_latency", quantity),
+        ("current_memory", quantity),
+        ("last_wait", T::Text(128)),
+        ("last_wait_latency", T::Text(13)),
+        ("source", T::Text(64)),
+        ("trx_latency", quantity),
+        ("trx_state", T::Text(11)),
+        ("trx_autocommit", T::Text(3)),
+        ("pid", T::Text(1024)),
+        ("program_name", T::Text(1024)),
+    ]
+}
+
+/// Columns of host_summary; `quantity` is the type of times and sizes.
+fn host_summary(quantity: T) -> Vec<(&'static str, T)> {
+    vec![
+        ("host", T::Text(255)),
+        ("statements", T::Count),
+        ("statement_latency", quantity),
+        ("statement_avg_latency", quantity),
+        ("table_scans", T::Count),
+        ("file_ios", T::Count),
+        ("file_io_latency", quantity),
+        ("current_connections", T::Count),
+        ("total_connections", T::Count),
+        ("unique_users", T::Count),
+        ("current_memory", quantity),
+        ("total_memory_allocated", quantity),
+    ]
+}

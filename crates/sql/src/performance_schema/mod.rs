@@ -4,6 +4,9 @@
 //! Times are in picoseconds, as in MySQL, from counters in nanoseconds. Columns for which the server
 //! has no counter (temporary tables, sorts, CPU time, memory) are 0.
 
+mod locks;
+mod sessions;
+
 use crate::context::StatementContext;
 use crate::results::table::{text, text_or_null};
 use crate::show::constraints::tables;
@@ -26,11 +29,22 @@ type RowsOf = fn(&StatementContext) -> Result<Vec<Vec<Value>>>;
 pub(crate) fn rows_of(database: &str, name: &str) -> Option<RowsOf> {
     let rows: RowsOf = match (database, name) {
         ("mysql", "slow_log") => |cx| Ok(slow_log(cx)),
+        ("performance_schema", "data_lock_waits") => locks::data_lock_waits,
+        ("performance_schema", "data_locks") => locks::data_locks,
+        ("performance_schema", "events_statements_current") => sessions::current,
+        ("performance_schema", "events_statements_history") => sessions::history,
         ("performance_schema", "events_statements_histogram_by_digest") => |cx| Ok(histograms(cx)),
         ("performance_schema", "events_statements_summary_by_digest") => |cx| Ok(summaries(cx)),
+        ("performance_schema", "metadata_locks") => locks::metadata_locks,
         ("performance_schema", "persisted_variables") => persisted_variables,
         ("performance_schema", "variables_info") => variables_info,
+        ("sys", "host_summary") => |cx| Ok(sessions::host_summary(cx, true)),
+        ("sys", "x$host_summary") => |cx| Ok(sessions::host_summary(cx, false)),
+        ("sys", "innodb_lock_waits" | "x$innodb_lock_waits") => locks::innodb_lock_waits,
+        ("sys", "processlist" | "session") => |cx| Ok(sessions::processlist(cx, true)),
+        ("sys", "x$processlist" | "x$session") => |cx| Ok(sessions::processlist(cx, false)),
         ("sys", "schema_redundant_indexes") => |cx| Ok(redundant_indexes(cx)),
+        ("sys", "schema_unused_indexes") => |cx| Ok(unused_indexes(cx)),
         ("sys", "statement_analysis") => |cx| Ok(analysis(cx, true)),
         ("sys", "x$statement_analysis") => |cx| Ok(analysis(cx, false)),
         _ => return None,
@@ -42,9 +56,14 @@ pub(crate) fn rows_of(database: &str, name: &str) -> Option<RowsOf> {
 /// counters.
 pub(crate) fn reset(cx: &StatementContext, database: &str, name: &str) -> bool {
     let has_counters = database.eq_ignore_ascii_case("performance_schema")
-        && name.to_ascii_lowercase().starts_with("events_statements_");
+        && [
+            "events_statements_summary_by_digest",
+            "events_statements_histogram_by_digest",
+        ]
+        .iter()
+        .any(|table| name.eq_ignore_ascii_case(table));
     if has_counters {
-        cx.server.digests.reset();
+        cx.server.reset_statement_summaries();
     }
     has_counters
 }
@@ -65,9 +84,14 @@ fn duration_picos(duration: Duration) -> u64 {
 fn moment(cx: &StatementContext, after_start: u64) -> Value {
     let clock = cx.server.db.clock();
     let uptime = clock.now().saturating_duration_since(cx.server.started);
-    let ago = uptime.saturating_sub(Duration::from_nanos(after_start));
+    moment_ago(cx, uptime.saturating_sub(Duration::from_nanos(after_start)))
+}
+
+/// A time before now as local time of the session.
+fn moment_ago(cx: &StatementContext, ago: Duration) -> Value {
     let micros = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
-    let at = DateTime::from_unix_micros(clock.unix_micros().saturating_sub(micros));
+    let now = cx.server.db.clock().unix_micros();
+    let at = DateTime::from_unix_micros(now.saturating_sub(micros));
     at.map_or(Value::Null, |utc| {
         Value::DateTime(cx.env.time_zone.utc_to_local(utc))
     })
@@ -126,7 +150,11 @@ fn summaries(cx: &StatementContext) -> Vec<Vec<Value>> {
         ]);
         row
     };
-    cx.server.digests.summaries().into_iter().map(row).collect()
+    cx.server
+        .statement_summaries()
+        .into_iter()
+        .map(row)
+        .collect()
 }
 
 fn zeros(n: usize) -> impl Iterator<Item = Value> {
@@ -136,7 +164,7 @@ fn zeros(n: usize) -> impl Iterator<Item = Value> {
 /// Rows of events_statements_histogram_by_digest: the buckets that are not empty.
 fn histograms(cx: &StatementContext) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
-    for summary in cx.server.digests.summaries() {
+    for summary in cx.server.statement_summaries() {
         let [database, digest, _] = identity(&summary);
         let total = summary.latencies.total().max(1);
         let mut below = 0;
@@ -275,7 +303,7 @@ fn analysis(cx: &StatementContext, formatted: bool) -> Vec<Vec<Value>> {
         true => text(pico_time(picos(nanos) as f64)),
         false => Value::UInt(picos(nanos)),
     };
-    let mut all = cx.server.digests.summaries();
+    let mut all = cx.server.statement_summaries();
     all.sort_by_key(|summary| std::cmp::Reverse(summary.nanos));
     let row = |summary: Summary| {
         let s = &summary;
@@ -381,6 +409,24 @@ impl IndexColumns<'_> {
         begins(&other.columns, &self.columns) && !self.is_unique()
             || begins(&self.columns, &other.columns) && other.is_unique()
     }
+}
+
+/// Rows of schema_unused_indexes: indexes that are not unique and that no statement has read.
+fn unused_indexes(cx: &StatementContext) -> Vec<Vec<Value>> {
+    let catalog = cx.visible_catalog();
+    let mut rows = Vec::new();
+    for table in tables(&catalog).filter(|table| table.database != "mysql") {
+        for (at, index) in table.indexes.iter().enumerate() {
+            if !index.kind.is_unique() && !table.is_index_used(at) {
+                rows.push(vec![
+                    text(&table.database),
+                    text(&table.name),
+                    text(&index.name),
+                ]);
+            }
+        }
+    }
+    rows
 }
 
 /// Rows of schema_redundant_indexes.

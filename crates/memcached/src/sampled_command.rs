@@ -1,0 +1,53 @@
+//! Sampled commands: the time and the key of one command of many
+//! ([`crate::command_statistics`], [`porpoise_rows::hot_keys`]).
+
+use crate::command_statistics::Verb;
+use crate::container::Container;
+use crate::mapping::{Mapping, Rule};
+use porpoise_rows::Db;
+use porpoise_rows::hot_keys::{Interface, Sample};
+use std::time::Instant;
+
+/// A sampled command: notes its key and its time.
+pub(crate) struct SampledCommand<'a> {
+    pub(crate) verb: Verb,
+    pub(crate) key: &'a [u8],
+    pub(crate) began: Instant,
+    /// Number of commands that took this time together.
+    pub(crate) commands: u32,
+}
+
+impl SampledCommand<'_> {
+    /// Notes the command.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note(&self, mapping: &Mapping, db: &Db) {
+        let Some(rule) = mapping.rule(self.key) else {
+            return;
+        };
+        if let Some(statistics) = &rule.statistics {
+            statistics.time(self.verb, self.began, db.clock().now(), self.commands);
+        }
+        let container = container_of(mapping, rule);
+        db.hot_keys().record(Sample {
+            interface: Interface::Memcached,
+            index: container.map(|container| (container.table.id, container.index())),
+            prefix: &rule.prefix,
+            key: self.key,
+            writes: !matches!(self.verb, Verb::Get),
+        });
+    }
+}
+
+fn container_of<'m>(mapping: &'m Mapping, rule: &Rule) -> Option<&'m Container> {
+    mapping.containers.get(*rule.target.as_ref().ok()?)
+}
+
+/// Decides whether one of the next commands is sampled: its position, and the present time.
+#[inline]
+pub(crate) fn begin(db: &Db, commands: u32) -> Option<(u32, Instant)> {
+    let mut sampled = None;
+    let sampler = db.hot_keys().sampler();
+    sampler.sample(commands, |at| sampled = Some(at));
+    sampled.map(|at| (at, db.clock().now()))
+}
