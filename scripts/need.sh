@@ -4,7 +4,7 @@
 # Capabilities, with the programs that scripts and tests call:
 #   rust             cargo, rustc, git
 #   cc               cc, c++, make, cmake, pkg-config
-#   base             curl (the guide's commands), kill, prlimit, sleep, tar, dd, git
+#   base             curl (the guide's commands), openssl, kill, prlimit, sleep, tar, dd, git
 #   mariadb          mariadbd, mariadb-install-db, mariadb
 #   dumps            mydumper, myloader
 #   postgresql       initdb, postgres

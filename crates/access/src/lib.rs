@@ -54,6 +54,7 @@ mod system_table;
 mod system_tables;
 mod usage;
 mod user_attributes;
+mod verifier_cache;
 
 pub use account::{
     Account, DEFAULT_PLUGIN, NATIVE_PLUGIN, UNUSABLE_SECRET, hash_password, verify_password,
@@ -76,3 +77,4 @@ pub use system_tables::{
     Administration, administration, is_account_table, is_system_table, is_unlisted_table,
 };
 pub use usage::{Exceeded, Usage};
+pub use verifier_cache::{Verifier, VerifierCache};

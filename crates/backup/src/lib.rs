@@ -23,6 +23,7 @@ mod error;
 pub mod key;
 pub mod log;
 pub mod object;
+pub mod prune;
 pub mod repository;
 pub mod store;
 mod verify;

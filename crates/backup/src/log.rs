@@ -132,6 +132,11 @@ impl PieceWriter {
         self.content.len() <= 4
     }
 
+    /// Bytes of the content so far.
+    pub(crate) fn len(&self) -> usize {
+        self.content.len()
+    }
+
     /// Whether the piece is large enough to be written.
     pub fn is_full(&self) -> bool {
         self.content.len() >= PIECE_BYTES

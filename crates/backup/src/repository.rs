@@ -94,6 +94,9 @@ pub struct Repository {
     location: Location,
     store: Box<dyn ObjectStore>,
     key: Option<Key>,
+    /// Number of removals that succeed.
+    #[cfg(test)]
+    removals_left: std::cell::Cell<usize>,
 }
 
 impl Repository {
@@ -107,6 +110,8 @@ impl Repository {
             location,
             store,
             key,
+            #[cfg(test)]
+            removals_left: std::cell::Cell::new(usize::MAX),
         })
     }
 
@@ -203,6 +208,26 @@ impl Repository {
         };
         let content = object::decode(name, &bytes, self.key.as_ref());
         content.map_err(|problem| self.damaged(name, problem))
+    }
+
+    /// Removes an object; one that does not exist is no error.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn remove(&self, name: &str) -> Result<()> {
+        #[cfg(test)]
+        if self.removals_left.get() == 0 {
+            return Err(Error::Io("interrupted".to_owned()));
+        } else {
+            self.removals_left.set(self.removals_left.get() - 1);
+        }
+        self.store.remove(name)
+    }
+
+    /// Lets removals fail after so many.
+    #[cfg(test)]
+    pub(crate) fn fail_after(&self, removals: usize) {
+        self.removals_left.set(removals);
     }
 
     fn put_json<T: Serialize>(&self, name: &str, value: &T) -> Result<u64> {

@@ -12,9 +12,11 @@
 //! - [`load`]: closed-loop load by both kinds of client.
 //! - [`noop`]: the server's network layer without storage.
 //! - [`procfs`], [`stats`]: costs of a run; intervals and ratios.
+//! - [`budgets`]: the ratios that have to be reached, and the verdict of results on them.
 //!
 //! Unsafe code is in [`sys`] alone.
 
+pub mod budgets;
 pub mod cli;
 pub mod conn;
 pub mod connect;

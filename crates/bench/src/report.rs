@@ -169,6 +169,20 @@ pub struct Ratio<'a> {
     pub ratio: Estimate,
 }
 
+impl Report {
+    /// Adds the results of another report of the same machine.
+    pub fn append(&mut self, other: Report) {
+        for system in other.systems {
+            if !self.systems.contains(&system) {
+                self.systems.push(system);
+            }
+        }
+        self.experiments.extend(other.experiments);
+        self.notes.extend(other.notes);
+        self.failure = self.failure.take().or(other.failure);
+    }
+}
+
 impl Run {
     /// A run from the counts of the generator, on a number of cores.
     pub fn of(outcome: &Outcome, cores: usize) -> Run {

@@ -5,7 +5,7 @@
 //! | `mysql` | MySQL, MariaDB, or Porpoise's MySQL protocol alone | 3306 |
 //! | `postgres`, `postgresql` | PostgreSQL | 5432 |
 //! | `memcached` | memcached, or anything that speaks its text protocol | 11211 |
-//! | `porpoise` | Porpoise, both protocols | 3306, and `memcached=PORT` (11211) |
+//! | `porpoise` | Porpoise, all protocols | 3306, `memcached=PORT` (11211), `native=PORT` |
 //! | `noop` | Porpoise's network layer with nothing behind it | 11311 |
 //!
 //! Options: `name` (how reports call it), `pid` (its process, for CPU time),
@@ -41,6 +41,8 @@ pub struct Target {
     pub port: u16,
     /// Port of memcached's protocol, where the system has both.
     pub memcached_port: u16,
+    /// Port of the native protocol; 0 if it is not known.
+    pub native_port: u16,
     /// User name.
     pub user: String,
     /// Password, possibly empty.
@@ -108,6 +110,7 @@ impl Target {
             host: "127.0.0.1".to_owned(),
             port,
             memcached_port: 11211,
+            native_port: 0,
             user: user.to_owned(),
             password: String::new(),
             database: database.to_owned(),
@@ -142,6 +145,7 @@ impl Target {
             "name" if !value.is_empty() => self.name = value,
             "pid" => self.pid = Some(value.parse().ok()?),
             "prefix" => self.prefix = value,
+            "native" => self.native_port = value.parse().ok().filter(|p| *p != 0)?,
             "memcached" => self.memcached_port = value.parse().ok().filter(|p| *p != 0)?,
             _ => return None,
         }

@@ -46,7 +46,7 @@ impl TlsOptions {
     ///
     /// # Errors
     /// Files that cannot be read, or a certificate that is refused.
-    pub(crate) fn wrap(&self, stream: Stream, address: &Address) -> Result<Stream> {
+    pub fn wrap(&self, stream: Stream, address: &Address) -> Result<Stream> {
         let name = match address {
             Address::Tcp(host, _) => ServerName::try_from(host.clone())
                 .map_err(|_| Error::Tls(format!("{host} is not a name of a server")))?,

@@ -36,6 +36,7 @@ mod rebuild;
 mod reclaim;
 mod record;
 mod recovery;
+mod salvage;
 mod scan;
 #[cfg(all(test, shuttle))]
 mod schedules;
@@ -54,3 +55,4 @@ pub use hot_copy::{CopiedFile, HotCopy};
 pub use log::{LogCopy, LogCursor, LogGroup};
 pub use memory::MemoryUse;
 pub use rebuild::{StoreBuilder, records_until};
+pub use salvage::{Salvaged, dump, salvage};

@@ -15,7 +15,7 @@
 mod replay;
 mod required;
 
-pub(crate) use required::is_store;
+pub(crate) use required::{check_files, check_log_end, is_store};
 
 use crate::checkpoint::{
     BLOCK_HEADER, BLOCK_MAGIC, CHECKPOINT_PREFIX, FILE_HEADER, file_header, file_name,

@@ -5,15 +5,16 @@
 //! thread. The thread scans the tables of containers that have an `expire_time_column` at a
 //! snapshot, and deletes expired rows in small transactions.
 //!
-//! Invariants:
-//! 1. A row is checked again under its lock: one that was touched or stored again meanwhile stays.
-//! 2. A row referenced by a RESTRICT foreign key stays; other rows are deleted all the same.
-//! 3. Between two passes over the tables, the thread pauses for the configured time, or for twenty
+//! Invariants, beside those of [`porpoise_rows::reap`]:
+//! 1. Between two passes over the tables, the thread pauses for the configured time, or for twenty
 //!    times the duration of the last pass if that is longer: scans use less than a twentieth of
 //!    one core.
 //!
 //! If several servers share an engine, the thread also checks whether another server has changed
 //! the configuration.
+//!
+//! Tables with a TTL clause are also scanned by the server's own thread
+//! (`porpoise_sql::ttl_reaper`).
 //!
 //! Rejected: an index on the expiry time, which every write would have to maintain.
 
@@ -21,18 +22,12 @@ use crate::container::Container;
 use crate::container::chunked_values;
 use crate::context::ListenerState;
 use parking_lot::{Condvar, Mutex};
-use porpoise_base::cancel::Cancel;
 use porpoise_base::threads::{self, Role};
-use porpoise_kv::Read;
-use porpoise_rows::{BeginOptions, Error, Fetch, KeyRange, Result, ScanPosition, ScanSpec};
+use porpoise_rows::Result;
+use porpoise_rows::reap::{Reap, RowTest};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// Rows scanned between two readings of the clock.
-const ROWS_PER_CLOCK_READ: usize = 1000;
-/// Rows per transaction.
-const BATCH: usize = 100;
 
 /// Handle of the reaper thread, which ends when this is dropped or stopped.
 pub struct Reaper {
@@ -142,103 +137,19 @@ fn scan_container(
     catalog_version: u64,
     signal: &Signal,
 ) -> Result<u64> {
-    let spec = |start: Vec<u8>| ScanSpec {
-        index: 0,
-        ranges: vec![KeyRange { start, end: None }],
-        reverse: false,
-        entries_only: false,
-    };
-    let mut deleted = 0;
-    let mut next = Some(Vec::new());
-    while let Some(start) = next.take() {
-        if *signal.stop.lock() {
-            break;
-        }
-        if listener.db.catalog_version() != catalog_version {
-            return Err(Error::DefinitionChanged);
-        }
-        let now = listener.db.clock().unix_micros();
-        let mut expired: Vec<Vec<u8>> = Vec::new();
-        let mut last = Vec::new();
-        // A new snapshot for each batch does not delay reclamation for long.
-        let mut txn = listener.db.begin(BeginOptions::default())?;
-        let mut position = ScanPosition::default();
-        let table = &container.table;
-        let view = Read::SNAPSHOT;
-        let more = txn.scan_with(
-            table,
-            &spec(start),
-            Fetch::PREFIXES,
-            view,
-            &mut position,
-            ROWS_PER_CLOCK_READ,
-            &mut |key, row| {
-                last.clear();
-                last.extend_from_slice(key);
-                if container.expired(&row, || now) {
-                    expired.push(key.to_vec());
-                }
-            },
-        )?;
-        drop(txn);
-        for batch in expired.chunks(BATCH) {
-            deleted += match delete(listener, container, catalog_version, batch) {
-                Ok(rows) => rows,
-                // A row of the batch is referenced, or locked by another transaction: retries one
-                // by one.
-                Err(_) if batch.len() > 1 => batch
-                    .iter()
-                    .filter_map(|key| {
-                        let one = std::slice::from_ref(key);
-                        delete(listener, container, catalog_version, one).ok()
-                    })
-                    .sum(),
-                Err(_) => 0,
-            };
-        }
-        if more {
-            last.push(0);
-            next = Some(last);
-        }
-    }
-    Ok(deleted)
-}
-
-/// Deletes those of the rows that are still expired when checked under their locks.
-fn delete(
-    listener: &ListenerState,
-    container: &Container,
-    catalog_version: u64,
-    keys: &[Vec<u8>],
-) -> Result<u64> {
     let db = &listener.db;
-    let metadata_locks = db.metadata_locks().session();
-    let deadline = db.clock().now() + Duration::from_secs(1);
-    let locked = metadata_locks.share_for_writing(&container.write_set, deadline, &Cancel::new());
-    if locked.is_err() || db.catalog_version() != catalog_version {
-        metadata_locks.end();
-        return Err(Error::DefinitionChanged);
-    }
-    let deleted = delete_in_transaction(listener, container, keys);
-    metadata_locks.end();
-    deleted
-}
-
-/// As [`delete`], while the metadata locks are held.
-fn delete_in_transaction(
-    listener: &ListenerState,
-    container: &Container,
-    keys: &[Vec<u8>],
-) -> Result<u64> {
-    let mut txn = listener.db.begin(BeginOptions::default())?;
-    txn.set_lock_wait(Duration::from_millis(50));
-    let now = listener.db.clock().unix_micros();
-    let table = &container.table;
-    let expired = txn.lock_present(table, keys, |row| container.expired(row, || now))?;
-    if expired.is_empty() {
-        return Ok(0);
-    }
-    let done = chunked_values::delete(container, &mut txn, expired)?;
-    txn.commit()?;
-    Ok(done.deleted)
+    let expired = || -> Box<RowTest<'_>> {
+        let now = db.clock().unix_micros();
+        Box::new(move |row| container.expired(row, || now))
+    };
+    let reap = Reap {
+        db,
+        table: &container.table,
+        write_set: &container.write_set,
+        catalog_version,
+        expired: &expired,
+        delete: &|txn, rows| Ok(chunked_values::delete(container, txn, rows)?.deleted),
+        go_on: &|| !*signal.stop.lock(),
+    };
+    Ok(reap.run()?.deleted)
 }

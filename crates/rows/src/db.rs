@@ -17,6 +17,7 @@ use crate::metadata_lock::MetadataLocks;
 use crate::row::overflow::MAX_ROW_BYTES;
 use crate::table::Table;
 use crate::text_index::maintenance::TextMaintenance;
+use crate::ttl::{ExpiryZone, TtlCounters};
 use crate::version::{IdAllocator, OVERFLOW_IDS, ROW_VERSIONS};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -25,7 +26,7 @@ use porpoise_kv::{self as kv, Engine, SpaceId, TxnOptions};
 use porpoise_types::DateTime;
 use std::any::Any;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Settings of a [`Db`].
@@ -56,8 +57,13 @@ pub struct Db {
     /// this module.
     pub(crate) trigger_runner: OnceLock<Box<dyn Any + Send + Sync>>,
     pub(crate) text_maintenance: TextMaintenance,
-    /// Prepared transactions that were taken from the engine before [`crate::PreparedTxn::restore`].
+    /// Prepared transactions that were taken from the engine before [`crate::prepared::PreparedTxn::restore`].
     pub(crate) restored: Mutex<Vec<Box<dyn kv::PreparedTxn>>>,
+    /// Time zone of DATETIME and DATE columns of TTL.
+    pub(crate) expiry_zone: ExpiryZone,
+    /// Whether a table of the newest catalog has TTL.
+    pub(crate) has_ttl: AtomicBool,
+    pub(crate) ttl_counters: TtlCounters,
 }
 
 impl Db {
@@ -69,6 +75,7 @@ impl Db {
         catalog: Catalog,
     ) -> Arc<Db> {
         let row_limit = engine.limits().value.min(MAX_ROW_BYTES);
+        let has_ttl = AtomicBool::new(catalog.has_ttl());
         Arc::new(Db {
             engine,
             clock,
@@ -86,6 +93,9 @@ impl Db {
             trigger_runner: OnceLock::new(),
             text_maintenance: TextMaintenance::default(),
             restored: Mutex::default(),
+            expiry_zone: ExpiryZone::default(),
+            has_ttl,
+            ttl_counters: TtlCounters::default(),
         })
     }
 
@@ -168,6 +178,7 @@ impl Db {
     /// Publishes a catalog as the newest one. For DDL only, under its metadata locks.
     pub(crate) fn publish(&self, catalog: Arc<Catalog>) {
         let version = catalog.version;
+        self.has_ttl.store(catalog.has_ttl(), Ordering::Relaxed);
         self.catalog.store(catalog);
         self.version.store(version, Ordering::SeqCst);
     }

@@ -13,6 +13,7 @@
 
 use crate::partition::Partitioning;
 use crate::triggers::Triggers;
+use crate::ttl::Ttl;
 use porpoise_kv::{CounterId, SpaceId};
 use porpoise_types::full_text::TextParser;
 use porpoise_types::{Collation, ColumnType, Value};
@@ -106,6 +107,8 @@ pub struct TableOptions {
     pub other: Vec<(String, String)>,
     /// Creation time, microseconds since 1970 UTC.
     pub created: i64,
+    /// TTL.
+    pub ttl: Option<Ttl>,
 }
 
 impl TableOptions {
@@ -119,6 +122,7 @@ impl TableOptions {
             memory: false,
             other: Vec::new(),
             created: 0,
+            ttl: None,
         }
     }
 }

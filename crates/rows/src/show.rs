@@ -47,6 +47,9 @@ pub fn create_table(table: &TableDef, next_id: Option<u64>) -> String {
     for (name, value) in options.other.iter().filter(is_connection) {
         text.push_str(&format!(" {name}={value}"));
     }
+    if let Some(ttl) = &options.ttl {
+        text.push_str(&ttl.clauses());
+    }
     text.push_str(&partition_clause(table));
     text
 }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 const CATALOG: SpaceId = SpaceId(1);
 /// The present version, and the only one that is written.
-const PRESENT: u8 = 8;
+const PRESENT: u8 = 9;
 
 /// Lets every row through: the rows of the stores obey their CHECK constraints.
 #[derive(Debug)]
@@ -168,6 +168,8 @@ fn every_older_catalog_is_read_and_its_constraints_hold() {
             "{shown}"
         );
         assert_eq!(shown.contains("INVISIBLE"), version > 7, "{shown}");
+        let ttl = "TTL=`a` + INTERVAL 7 DAY */ /*T![ttl] TTL_ENABLE='OFF' */ /*T![ttl] TTL_JOB_INTERVAL='1h' */";
+        assert_eq!(shown.contains(ttl), version > 8, "{shown}");
         insert(&db, "parent", [50, 1]).unwrap();
         insert(&db, "t", [50, 50]).unwrap();
         let orphan = insert(&db, "t", [51, 51]).unwrap_err();
@@ -316,7 +318,7 @@ fn a_later_version_is_refused_by_its_number() {
             panic!("row {at} was read");
         };
         let text = refused.to_string();
-        assert!(text.contains("catalog format version 9"), "{text}");
+        assert!(text.contains("catalog format version 10"), "{text}");
         assert!(!matches!(refused, Error::DefinitionChanged));
     }
 }

@@ -68,6 +68,45 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
     let unusable = |error: &dyn std::fmt::Display| {
         StartError::usage(format!("data directory {at} cannot be checked: {error}"))
     };
+    let store = store_in(data_dir)?;
+    let _lock = DataDir::lock_unchanged(data_dir)?;
+    let mut report = Report::default();
+    match check_store(store, &mut report) {
+        Ok(()) => {}
+        Err(Failure::Damage(problem)) => report.problems.push(problem),
+        Err(Failure::CheckFailed(error)) => return Err(unusable(&error)),
+    }
+    Ok(report)
+}
+
+/// Prints the files of the store in a data directory: groups, records, blocks, damage.
+///
+/// # Errors
+/// With exit status 2 as [`check`]; with 1 if a file is damaged.
+pub fn dump(data_dir: &Path) -> Result<(), StartError> {
+    let store = store_in(data_dir)?;
+    let _lock = DataDir::lock_unchanged(data_dir)?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut written = Ok(());
+    let damaged = porpoise_kv_mem::dump(&Overlay::new(), &store, &mut |line| {
+        if written.is_ok() {
+            written = writeln!(out, "{line}");
+        }
+    })?;
+    // Standard output may be closed; the exit status says the same.
+    let _ = out.flush();
+    if damaged {
+        return Err(StartError::failure("the store is damaged".to_owned()));
+    }
+    Ok(())
+}
+
+/// The path of the store in a data directory.
+fn store_in(data_dir: &Path) -> Result<PathBuf, StartError> {
+    let at = data_dir.display();
+    let unusable = |error: &dyn std::fmt::Display| {
+        StartError::usage(format!("data directory {at} cannot be checked: {error}"))
+    };
     let store = data_dir.join(STORE);
     let found = match std::fs::symlink_metadata(&store) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => false,
@@ -78,14 +117,7 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
         let message = format!("data directory {at} contains no store");
         return Err(StartError::usage(message));
     }
-    let _lock = DataDir::lock_unchanged(data_dir)?;
-    let mut report = Report::default();
-    match check_store(store, &mut report) {
-        Ok(()) => {}
-        Err(Failure::Damage(problem)) => report.problems.push(problem),
-        Err(Failure::CheckFailed(error)) => return Err(unusable(&error)),
-    }
-    Ok(report)
+    Ok(store)
 }
 
 fn check_store(store: PathBuf, report: &mut Report) -> Result<(), Failure> {

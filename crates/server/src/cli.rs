@@ -1,7 +1,7 @@
 //! The command line, generated from the table of settings.
 
 use crate::backup::command::{BackupOptions, RestoreOptions};
-use crate::config::{self, Config, StartError, Values, table::SETTINGS};
+use crate::config::{self, Config, StartError, Values, report, table::SETTINGS};
 use crate::demo;
 use crate::import::{self, Existing, ImportOptions, Selection};
 use crate::target;
@@ -16,8 +16,14 @@ use std::path::PathBuf;
 pub enum CliCommand {
     /// Run the server.
     Serve(Box<Config>),
+    /// Verify the configuration.
+    CheckConfig(Box<Config>),
     /// Check the store in this data directory.
     Check(PathBuf),
+    /// Print the files of the store in this data directory.
+    Dump(PathBuf),
+    /// Copy what is readable from a data directory into a new one, or into a file.
+    Salvage(PathBuf, PathBuf),
     /// Make, list or verify backups.
     Backup(Box<BackupOptions>),
     /// Build a data directory from a backup.
@@ -37,9 +43,28 @@ pub enum CliCommand {
 }
 
 fn serve_command() -> Command {
-    let mut command = Command::new("serve")
+    let command = Command::new("serve").about("Runs the server");
+    with_settings(command)
+}
+
+fn config_command() -> Command {
+    let show =
+        Command::new("show").about("Prints the effective settings, and where each comes from");
+    let check = Command::new("check").about("Verifies the settings without starting a server");
+    let reference = Command::new("reference")
+        .about("Prints the reference of settings and system variables, in Markdown");
+    Command::new("config")
+        .about("Shows and verifies the configuration of `porpoise serve`")
+        .subcommand_required(true)
+        .subcommand(with_settings(show))
+        .subcommand(with_settings(check))
+        .subcommand(reference)
+}
+
+/// Adds the options of all settings.
+fn with_settings(command: Command) -> Command {
+    let mut command = command
         .args_override_self(true)
-        .about("Runs the server")
         .after_help(
             "Every option can also be set in the file (max_connections = 500) and as a variable \
              (PORPOISE_MAX_CONNECTIONS=500). The command line beats the variable, the variable \
@@ -83,6 +108,31 @@ fn check_command() -> Command {
                 .default_value("porpoise-data")
                 .value_parser(clap::value_parser!(PathBuf)),
         )
+        .arg(
+            Arg::new("dump")
+                .long("dump")
+                .help(
+                    "Print the groups, records and blocks of the store's files instead of checking",
+                )
+                .action(ArgAction::SetTrue),
+        )
+}
+
+fn salvage_command() -> Command {
+    let path = |name: &'static str, value: &'static str, help: &'static str| {
+        let arg = Arg::new(name).long(name).value_name(value).help(help);
+        arg.required(true)
+            .value_parser(clap::value_parser!(PathBuf))
+    };
+    Command::new("salvage")
+        .about("Copies every readable row out of a damaged data directory, and lists what is lost")
+        .after_help(
+            "Nothing is written to the source. The rows are held in memory while they are copied. Foreign \
+             keys are not checked: run `porpoise check` on the result. Exit status 0: nothing is known to \
+             be lost; 1: losses are listed, a line each; 2: nothing was done.",
+        )
+        .arg(path("from", "DIR", "Data directory of a stopped server"))
+        .arg(path("into", "NEW", "New data directory, or a new file whose name ends in .sql"))
 }
 
 fn import_command() -> Command {
@@ -295,10 +345,12 @@ fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve_command())
+        .subcommand(config_command())
         .subcommand(sql_command())
         .subcommand(mc_command())
         .subcommand(demo_command())
         .subcommand(check_command())
+        .subcommand(salvage_command())
         .subcommand(backup_command())
         .subcommand(restore_command())
         .subcommand(import_command())
@@ -322,31 +374,78 @@ pub fn parse(
         }
         Err(error) => return Err(StartError::usage(one_line(&error, NO_COMMAND))),
     };
-    let given = match matches.subcommand() {
-        Some(("serve", given)) => given,
+    match matches.subcommand() {
+        Some(("serve", given)) => {
+            let config = settings(given, variable)?;
+            Ok(CliCommand::Serve(Box::new(config)))
+        }
+        Some(("config", given)) => config_of(given, variable),
+        Some((name, given)) => other_command(name, given, variable),
+        None => Err(StartError::usage(NO_COMMAND)),
+    }
+}
+
+/// The command `config`.
+fn config_of(
+    given: &ArgMatches,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<CliCommand, StartError> {
+    match given.subcommand() {
+        Some(("show", given)) => {
+            let config = settings(given, variable)?;
+            Ok(CliCommand::Print(report::show(&config)))
+        }
         Some(("check", given)) => {
+            let config = settings(given, variable)?;
+            Ok(CliCommand::CheckConfig(Box::new(config)))
+        }
+        _ => Ok(CliCommand::Print(report::reference())),
+    }
+}
+
+/// Any command but `serve` and `config`.
+fn other_command(
+    name: &str,
+    given: &ArgMatches,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<CliCommand, StartError> {
+    match name {
+        "check" => {
             let dir = given.get_one::<PathBuf>("data-dir").cloned();
-            return Ok(CliCommand::Check(dir.unwrap_or_default()));
+            let dir = dir.unwrap_or_default();
+            let is_dump = given.get_flag("dump");
+            Ok(if is_dump {
+                CliCommand::Dump(dir)
+            } else {
+                CliCommand::Check(dir)
+            })
         }
-        Some(("import", given)) => {
+        "salvage" => {
+            let path = |name| given.get_one::<PathBuf>(name).cloned().unwrap_or_default();
+            Ok(CliCommand::Salvage(path("from"), path("into")))
+        }
+        "import" => {
             let options = import_options(given, variable)?;
-            return Ok(CliCommand::Import(Box::new(options)));
+            Ok(CliCommand::Import(Box::new(options)))
         }
-        Some(("backup", given)) => {
-            return options(given).map(|o| CliCommand::Backup(Box::new(o)));
-        }
-        Some(("restore", given)) => {
-            return options(given).map(|o| CliCommand::Restore(Box::new(o)));
-        }
-        Some(("sql", given)) => return options(given).map(|o| CliCommand::Sql(Box::new(o))),
-        Some(("mc", given)) => return options(given).map(|o| CliCommand::Mc(Box::new(o))),
-        Some(("demo", given)) => return options(given).map(CliCommand::Demo),
-        Some(("bench", given)) => {
+        "backup" => options(given).map(|o| CliCommand::Backup(Box::new(o))),
+        "restore" => options(given).map(|o| CliCommand::Restore(Box::new(o))),
+        "sql" => options(given).map(|o| CliCommand::Sql(Box::new(o))),
+        "mc" => options(given).map(|o| CliCommand::Mc(Box::new(o))),
+        "demo" => options(given).map(CliCommand::Demo),
+        "bench" => {
             let arguments = given.get_many("arguments").unwrap_or_default().cloned();
-            return Ok(CliCommand::Bench(arguments.collect()));
+            Ok(CliCommand::Bench(arguments.collect()))
         }
-        _ => return Err(StartError::usage(NO_COMMAND)),
-    };
+        _ => Err(StartError::usage(NO_COMMAND)),
+    }
+}
+
+/// The configuration that options of settings, environment and file give.
+fn settings(
+    given: &ArgMatches,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Config, StartError> {
     let mut options = Values::new();
     for setting in SETTINGS {
         if setting.value.is_empty() {
@@ -362,8 +461,7 @@ pub fn parse(
         .cloned()
         .or_else(|| variable("PORPOISE_CONFIG"))
         .map(PathBuf::from);
-    let config = config::resolve(&options, variable, file.as_deref())?;
-    Ok(CliCommand::Serve(Box::new(config)))
+    config::resolve(&options, variable, file.as_deref())
 }
 
 /// Options of a command that has its own structure of options.

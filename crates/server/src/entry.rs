@@ -6,10 +6,13 @@
 use crate::backup::command;
 use crate::check;
 use crate::cli::{self, CliCommand};
-use crate::config::{Config, StartError};
+use crate::config::{Config, StartError, exposure};
 use crate::demo;
 use crate::import;
+use crate::reload::SetLogFilter;
+use crate::salvage;
 use crate::serve;
+use crate::tls;
 use porpoise_base::disk::Disk;
 use porpoise_base::threads::{self, Role};
 use std::ffi::OsString;
@@ -48,13 +51,20 @@ fn run(
             Ok(ExitCode::SUCCESS)
         }
         CliCommand::Serve(config) => {
-            start_logging(&config)?;
-            serve::run(&config, disk).map(done)
+            let log = start_logging(&config)?;
+            serve::run(&config, disk, Some(log)).map(done)
         }
         CliCommand::Sql(options) => Ok(porpoise_shell::sql::run(&options)),
         CliCommand::Mc(options) => Ok(porpoise_shell::mc::run(&options)),
         CliCommand::Demo(options) => demo::run(&options),
+        CliCommand::CheckConfig(config) => {
+            check_config(&config)?;
+            println!("the configuration is valid");
+            Ok(ExitCode::SUCCESS)
+        }
         CliCommand::Check(data_dir) => check::run(&data_dir).map(done),
+        CliCommand::Dump(data_dir) => check::dump(&data_dir).map(done),
+        CliCommand::Salvage(from, into) => salvage::run(&from, &into).map(done),
         CliCommand::Backup(options) => command::run_backup(&options).map(done),
         CliCommand::Restore(options) => command::run_restore(&options).map(done),
         CliCommand::Import(options) => import::run(&options).map(done),
@@ -82,19 +92,41 @@ fn execute_bench(arguments: &[OsString]) -> StartError {
     }
 }
 
-/// Starts logging to stderr; panics are logged too.
-fn start_logging(config: &Config) -> Result<(), StartError> {
-    let filter = EnvFilter::try_new(&config.log).map_err(|e| {
-        let message = format!("--log: {:?} is not a level or filter: {e}", config.log);
+/// Parses the log filter.
+fn log_filter(text: &str) -> Result<EnvFilter, StartError> {
+    EnvFilter::try_new(text).map_err(|e| {
+        let message = format!("--log: {text:?} is not a level or filter: {e}");
         StartError::usage(message)
-    })?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    })
+}
+
+/// Checks what `serve` would refuse about the configuration, as far as that needs no data directory.
+fn check_config(config: &Config) -> Result<(), StartError> {
+    log_filter(&config.log)?;
+    exposure::check_memcached(config)?;
+    if config.tls_cert.is_some() {
+        tls::Certificates::open(config)?;
+    }
+    Ok(())
+}
+
+/// Starts logging to stderr; panics are logged too. Returns a function that replaces the filter.
+fn start_logging(config: &Config) -> Result<SetLogFilter, StartError> {
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(log_filter(&config.log)?)
         .with_writer(std::io::stderr)
-        .init();
+        .with_filter_reloading();
+    let handle = builder.reload_handle();
+    builder.init();
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         tracing::error!(thread = thread.name(), "{panic}");
     }));
-    Ok(())
+    Ok(Box::new(move |text, in_force| {
+        let filter = EnvFilter::try_new(text).map_err(|e| e.to_string())?;
+        if in_force {
+            handle.reload(filter).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }))
 }

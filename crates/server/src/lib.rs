@@ -4,8 +4,9 @@
 //! * [`serve`]: starts and stops the server; [`services`]: the components behind the listeners;
 //!   [`engine`]: opens the storage engine, the only module that names one.
 //! * [`summary`], [`service_manager`]: what `serve` tells people and systemd once it is ready.
+//! * [`reload`] reads the configuration again at SIGHUP.
 //! * [`demo`]: `porpoise demo`, a server in memory with example data.
-//! * [`import`]: loads dumps of MySQL Shell.
+//! * [`import`]: loads dumps of MySQL Shell. [`check`], [`salvage`]: verify and rescue a data directory.
 //! * [`net`]: connections, worker groups, deferred replies; independent of protocols.
 //! * [`mysql`]: the MySQL listener.
 //! * [`memcached`]: the memcached listener.
@@ -30,8 +31,11 @@ pub mod import;
 pub mod memcached;
 pub mod metrics;
 pub mod mysql;
+pub mod native;
 pub mod net;
+pub mod reload;
 pub mod rows;
+pub mod salvage;
 pub mod serve;
 pub mod service_manager;
 pub mod services;

@@ -14,11 +14,13 @@ use crate::http::{Health, Http, Pages};
 use crate::net::{
     BoundSocket, DurabilityWatermark, Listener, Listening, Net, NetConfig, NetMonitor, Protocol,
 };
+use crate::reload::{Reloader, SetLogFilter};
 use crate::service_manager;
 use crate::services::Services;
 use crate::summary;
 use crate::sys::{self, Signals};
 use crate::tls;
+use parking_lot::Mutex;
 use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_base::threads::{self, Role};
@@ -39,6 +41,7 @@ struct Sockets {
     memcached: Option<BoundSocket>,
     memcached_unix: Option<BoundSocket>,
     memcached_more: Vec<Option<BoundSocket>>,
+    native: Option<BoundSocket>,
     http: Option<BoundSocket>,
 }
 
@@ -55,6 +58,7 @@ impl Sockets {
                 .iter()
                 .map(|(_, at)| tcp("memcached-listeners", Some(*at), pick))
                 .collect::<Result<_, _>>()?,
+            native: tcp("native-listen", config.native_listen, pick)?,
             http: tcp("http-listen", config.http_listen, pick)?,
         })
     }
@@ -188,7 +192,11 @@ impl Pages for PageSource {
 
 /// Runs the server until a signal ends it; the embedded engine keeps its files
 /// on `disk`.
-pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
+pub fn run(
+    config: &Config,
+    disk: Arc<dyn Disk>,
+    log: Option<SetLogFilter>,
+) -> Result<(), StartError> {
     let failed = |what: &str, error: io::Error| StartError::failure(format!("{what}: {error}"));
     let signals = Signals::take().map_err(|e| failed("signals", e))?;
     let max_connections = fit_open_files(config)?;
@@ -196,7 +204,8 @@ pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
     engine::check_required_data(config)?;
     let dir = DataDir::lock(&config.data_dir)?;
     let sockets = Sockets::bind(config)?;
-    let tls = tls::server_config(config)?;
+    let certificates = tls::Certificates::open(config)?;
+    let tls = certificates.server_config().clone();
     let password = std::env::var("PORPOISE_ROOT_PASSWORD").ok();
     let services = Arc::new(Services::open(config, disk, &tls, password.as_deref())?);
     exposure::check(config, services.root_has_password)?;
@@ -225,12 +234,15 @@ pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
         .provide_shutdown(|| sys::terminate(std::process::id()));
     service_manager::ready();
 
-    signals.next().map_err(|e| failed("signals", e))?;
+    let reloader = reloader(config, certificates, &net, &services, log);
+    signals
+        .next_end(|| reloader.reload())
+        .map_err(|e| failed("signals", e))?;
     service_manager::stopping();
     tracing::info!("shutting down; a second signal ends the server immediately");
     pages.ending.store(true, Ordering::Relaxed);
     let second_signal = threads::spawn(Role::Signals, move || {
-        if signals.next().is_ok() {
+        if signals.next_end(|| ()).is_ok() {
             tracing::warn!(
                 "second signal: ending immediately; the next start will recover from the log"
             );
@@ -247,6 +259,24 @@ pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
     }
     drop(dir);
     closed.map_err(|e| StartError::failure(format!("the engine did not shut down cleanly: {e}")))
+}
+
+/// What SIGHUP changes.
+fn reloader(
+    config: &Config,
+    certificates: Arc<tls::Certificates>,
+    net: &Net,
+    services: &Services,
+    log: Option<SetLogFilter>,
+) -> Reloader {
+    Reloader {
+        config: Mutex::new(config.clone()),
+        certificates,
+        fit_open_files,
+        net: net.monitor(),
+        memory: services.memory.clone(),
+        log,
+    }
 }
 
 /// The listeners.
@@ -266,6 +296,7 @@ impl Listeners {
         };
         listeners.add("mysql", sockets.mysql, services.mysql.as_ref());
         listeners.add("memcached", sockets.memcached, services.memcached.as_ref());
+        listeners.add("native", sockets.native, services.native.as_ref());
         if let Some(bound) = &sockets.http {
             listeners.lines.push(("http", address_text(bound.at())));
             listeners.http = Some(Http::start(bound.to_tcp()?, pages)?);

@@ -11,13 +11,14 @@ use crate::config::{Config, DurabilityChoice, EngineChoice, StartError, TlsMode}
 use crate::engine;
 use crate::memcached::{MemcachedProtocol, TlsSettings, traffic};
 use crate::mysql::MysqlProtocol;
-use crate::mysql::login::delays;
+use crate::mysql::login::login_policy;
+use crate::native::NativeProtocol;
 use crate::net::Protocol;
 use crate::rows;
 use crate::tls;
 use parking_lot::Mutex;
 use porpoise_access::{
-    Account, AuthId, DelayPolicy, Grant, Privileges, Rights, UNUSABLE_SECRET, ndbmemcache,
+    Account, AuthId, Grant, Privileges, Rights, UNUSABLE_SECRET, VerifierCache, ndbmemcache,
 };
 use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
@@ -28,6 +29,7 @@ use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Rea
 use porpoise_rows::Db;
 use porpoise_sql::event_scheduler::EventScheduler;
 use porpoise_sql::session::TriggerSessions;
+use porpoise_sql::ttl_reaper::TtlReaper;
 use porpoise_sql::{SqlConfig, SqlServer};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -45,6 +47,8 @@ pub struct Services {
     pub memory: Arc<MemoryBudget>,
     /// The MySQL listener, if there is one.
     pub mysql: Option<Arc<dyn Protocol>>,
+    /// The native listener, if there is one.
+    pub native: Option<Arc<dyn Protocol>>,
     /// The memcached listener, if there is one.
     pub memcached: Option<Arc<dyn Protocol>>,
     /// More memcached listeners, in the order of the configuration.
@@ -52,6 +56,8 @@ pub struct Services {
     /// Deletes expired rows until the server stops.
     reaper: Mutex<Option<Reaper>>,
     events: Mutex<Option<EventScheduler>>,
+    /// Deletes expired rows of tables with TTL until the server stops.
+    ttl_reaper: Mutex<Option<TtlReaper>>,
     /// Backups, if the engine can be backed up.
     backups: Option<Arc<Backups>>,
     /// Archives the log until the server stops.
@@ -94,13 +100,7 @@ impl Services {
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
-        let mysql: Option<Arc<dyn Protocol>> = if has_mysql_listener(config) {
-            let key = tls::password_key(config)?;
-            let protocol = MysqlProtocol::new(sql.clone(), Some(tls.clone()), Some(key));
-            Some(Arc::new(protocol))
-        } else {
-            None
-        };
+        let (mysql, native) = mysql_and_native(config, &sql, tls)?;
         sql.set_report(|message| tracing::warn!("{message}"));
         let triggers = sql.run_triggers_of_commands();
         let authentication = memcached_authentication(config, &sql)?;
@@ -108,8 +108,11 @@ impl Services {
         listeners.register_with_sql(&sql);
         let reaper = listeners.start_reaper(config)?;
         let report = Arc::new(|message: &str| tracing::warn!("{message}"));
+        let ttl_report = report.clone();
         let events = EventScheduler::start(sql.clone(), report)
             .map_err(|e| failed("the event scheduler cannot be started", &e))?;
+        let ttl_reaper = TtlReaper::start(db.clone(), ttl_report)
+            .map_err(|e| failed("no thread for expired rows", &e))?;
         let tls = TlsSettings {
             config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
             required: config.memcached_tls == TlsMode::Required,
@@ -123,10 +126,12 @@ impl Services {
             sql,
             memory,
             mysql,
+            native,
             memcached: listeners.first.map(protocol),
             more_memcached: listeners.more.into_iter().map(protocol).collect(),
             reaper: Mutex::new(reaper),
             events: Mutex::new(Some(events)),
+            ttl_reaper: Mutex::new(Some(ttl_reaper)),
             backups,
             archiver: Mutex::new(archiver),
             triggers: Mutex::new(Some(triggers)),
@@ -151,6 +156,9 @@ impl Services {
             events.stop();
         }
         if let Some(mut reaper) = self.reaper.lock().take() {
+            reaper.stop();
+        }
+        if let Some(mut reaper) = self.ttl_reaper.lock().take() {
             reaper.stop();
         }
         drop(self.triggers.lock().take());
@@ -184,6 +192,35 @@ fn start_backups(
             Ok((None, None))
         }
     }
+}
+
+/// A protocol that listeners serve, if the configuration has an address for it.
+type Served = Option<Arc<dyn Protocol>>;
+
+/// The protocols of the MySQL and of the native listener, whose logins are the same.
+fn mysql_and_native(
+    config: &Config,
+    sql: &Arc<SqlServer>,
+    tls: &Arc<rustls::ServerConfig>,
+) -> Result<(Served, Served), StartError> {
+    let (has_mysql, has_native) = (has_mysql_listener(config), config.native_listen.is_some());
+    if !has_mysql && !has_native {
+        return Ok((None, None));
+    }
+    let rsa = Some(Arc::new(tls::password_key(config)?));
+    let verifiers = Arc::<VerifierCache>::default();
+    let mysql = has_mysql.then(|| -> Arc<dyn Protocol> {
+        let (tls, rsa) = (Some(tls.clone()), rsa.clone());
+        Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers.clone()))
+    });
+    let native = has_native.then(|| -> Arc<dyn Protocol> {
+        let tls = TlsSettings {
+            config: (config.native_tls != TlsMode::Off).then(|| tls.clone()),
+            required: config.native_tls == TlsMode::Required,
+        };
+        Arc::new(NativeProtocol::new(sql, tls, rsa, verifiers))
+    });
+    Ok((mysql, native))
 }
 
 /// Whether the configuration has an address or a socket for the MySQL listener.
@@ -250,14 +287,8 @@ fn default_account(id: &AuthId) -> porpoise_access::Change {
     }
 }
 
-/// Returns the policy of delays after failed logins, and `default_password_lifetime`.
-fn login_policy(sql: &SqlServer) -> (DelayPolicy, u16) {
-    let lifetime = sql.number("default_password_lifetime");
-    (delays(sql), u16::try_from(lifetime).unwrap_or(u16::MAX))
-}
-
 /// Minimum of `statement-memory` in bytes.
-const MIN_STATEMENT_MEMORY: u64 = 64 << 20;
+pub const MIN_STATEMENT_MEMORY: u64 = 64 << 20;
 
 /// Path of the directory of temporary files.
 fn temp_path(config: &Config) -> PathBuf {

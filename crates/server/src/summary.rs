@@ -42,6 +42,7 @@ fn listener(name: &str) -> &str {
         "mysql-socket" => "MySQL, socket",
         "memcached" | "memcached-listener" => "memcached",
         "memcached-socket" => "memcached, socket",
+        "native" => "native",
         "http" => "HTTP",
         other => other,
     }

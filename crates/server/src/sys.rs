@@ -198,9 +198,17 @@ pub fn raise_open_files() -> io::Result<u64> {
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Takes SIGTERM and SIGINT, see [`Signals::of`].
+    /// Takes SIGTERM, SIGINT and SIGHUP, see [`Signals::of`].
     pub fn take() -> io::Result<Signals> {
-        Signals::of(&[libc::SIGTERM, libc::SIGINT])
+        Signals::of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])
+    }
+
+    /// Waits for SIGTERM or SIGINT, and calls a function at each SIGHUP.
+    pub fn next_end(&self, reload: impl Fn()) -> io::Result<()> {
+        while self.next_number()? == libc::SIGHUP {
+            reload();
+        }
+        Ok(())
     }
 
     /// Blocks these signals for this thread and all threads that it starts from now on, and opens a

@@ -9,15 +9,20 @@
 //! account decides whether its clients need one.
 
 use crate::config::{Config, StartError};
+use arc_swap::ArcSwap;
 use porpoise_base::clock::{self, Clock};
 use porpoise_wire::mysql::auth::RsaKey;
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::time_provider::TimeProvider;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
+};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -32,6 +37,144 @@ const PASSWORD_KEY: &str = "password-key.der";
 
 /// The TLS configuration of all listeners.
 pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, StartError> {
+    Ok(Certificates::open(config)?.server_config().clone())
+}
+
+/// A certificate with its key, and the verifier of client certificates.
+pub struct CertificateSet {
+    own: Arc<CertifiedKey>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+/// The certificates in use, which a reload replaces for handshakes that begin later.
+pub struct Certificates {
+    server: Arc<ServerConfig>,
+    own: Arc<OwnCertificate>,
+    clients: Option<Arc<ClientVerifier>>,
+}
+
+/// The present certificate.
+#[derive(Debug)]
+struct OwnCertificate(ArcSwap<CertifiedKey>);
+
+impl ResolvesServerCert for OwnCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
+
+/// The present verifier of client certificates.
+#[derive(Debug)]
+struct ClientVerifier(ArcSwap<Arc<dyn ClientCertVerifier>>);
+
+impl ClientCertVerifier for ClientVerifier {
+    fn offer_client_auth(&self) -> bool {
+        true
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        // Names could not outlive a reload; without them a client sends what it has.
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let present = self.0.load();
+        present.verify_client_cert(end_entity, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0
+            .load()
+            .verify_tls12_signature(message, cert, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0
+            .load()
+            .verify_tls13_signature(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.load().supported_verify_schemes()
+    }
+}
+
+impl Certificates {
+    /// Reads the certificates.
+    ///
+    /// # Errors
+    /// Files that cannot be read or do not belong together.
+    pub fn open(config: &Config) -> Result<Arc<Certificates>, StartError> {
+        let set = read_set(config)?;
+        let own = Arc::new(OwnCertificate(ArcSwap::new(set.own)));
+        let clients = set.clients.map(|verifier| {
+            let swap = ArcSwap::from_pointee(verifier);
+            Arc::new(ClientVerifier(swap))
+        });
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let time = Arc::new(WallTime(clock::system()));
+        let builder = ServerConfig::builder_with_details(provider, time)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| StartError::usage(format!("TLS: {e}")))?;
+        let builder = match &clients {
+            Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
+            None => builder.with_no_client_auth(),
+        };
+        let server = Arc::new(builder.with_cert_resolver(own.clone()));
+        Ok(Arc::new(Certificates {
+            server,
+            own,
+            clients,
+        }))
+    }
+
+    /// The configuration for handshakes.
+    pub fn server_config(&self) -> &Arc<ServerConfig> {
+        &self.server
+    }
+
+    /// Reads the certificates of a configuration, without using them yet.
+    ///
+    /// # Errors
+    /// As [`Certificates::open`]; client certificates cannot be switched on or off.
+    pub fn read_again(&self, config: &Config) -> Result<CertificateSet, StartError> {
+        let set = read_set(config)?;
+        if set.clients.is_some() != self.clients.is_some() {
+            let text = "ssl_ca can be set or removed only by a restart";
+            return Err(StartError::usage(text));
+        }
+        Ok(set)
+    }
+
+    /// Uses these certificates from now on.
+    pub fn replace(&self, set: CertificateSet) {
+        self.own.0.store(set.own);
+        if let (Some(mine), Some(verifier)) = (&self.clients, set.clients) {
+            mine.0.store(Arc::new(verifier));
+        }
+    }
+}
+
+fn read_set(config: &Config) -> Result<CertificateSet, StartError> {
     let (cert, key) = match (&config.tls_cert, &config.tls_key) {
         (Some(cert), Some(key)) => (cert.clone(), key.clone()),
         _ => own_files(&config.data_dir)?,
@@ -43,18 +186,16 @@ pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, StartError> {
     let private = PrivateKeyDer::from_pem_file(&key)
         .map_err(|e| bad(&key, format!("no private key in PEM form: {e}")))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let time = Arc::new(WallTime(clock::system()));
-    let builder = ServerConfig::builder_with_details(provider.clone(), time)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| bad(&cert, e.to_string()))?;
-    let builder = match &config.ssl_ca {
-        Some(path) => builder.with_client_cert_verifier(client_verifier(path, provider)?),
-        None => builder.with_no_client_auth(),
+    let own =
+        CertifiedKey::from_der(chain, private, &provider).map_err(|e| bad(&cert, e.to_string()))?;
+    let clients = match &config.ssl_ca {
+        Some(path) => Some(client_verifier(path, provider)?),
+        None => None,
     };
-    let server = builder
-        .with_single_cert(chain, private)
-        .map_err(|e| bad(&cert, e.to_string()))?;
-    Ok(Arc::new(server))
+    Ok(CertificateSet {
+        own: Arc::new(own),
+        clients,
+    })
 }
 
 /// Current time for the TLS library, whose own time source panics before 1970.

@@ -25,6 +25,7 @@ type RowsOf = fn(&StatementContext) -> Result<Vec<Vec<Value>>>;
 /// The function for a table; `None` if there is no such table.
 pub(crate) fn rows_of(database: &str, name: &str) -> Option<RowsOf> {
     let rows: RowsOf = match (database, name) {
+        ("mysql", "slow_log") => |cx| Ok(slow_log(cx)),
         ("performance_schema", "events_statements_histogram_by_digest") => |cx| Ok(histograms(cx)),
         ("performance_schema", "events_statements_summary_by_digest") => |cx| Ok(summaries(cx)),
         ("performance_schema", "persisted_variables") => persisted_variables,
@@ -218,7 +219,7 @@ fn default_text(variable: &Variable) -> String {
 }
 
 /// Rows of `mysql.slow_log`.
-pub(crate) fn slow_log(cx: &StatementContext) -> Vec<Vec<Value>> {
+fn slow_log(cx: &StatementContext) -> Vec<Vec<Value>> {
     let time = |duration: Duration| {
         let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         Value::Time(Time::clip(micros).0)

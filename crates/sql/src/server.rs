@@ -183,7 +183,8 @@ impl SqlServer {
         // Before tables are used.
         let branches = Branches::restore(&db)?;
         globals.set_persisted(&persisted::load(&db)?);
-        Settings::new(&globals)?;
+        let settings = Settings::new(&globals)?;
+        db.set_expiry_zone(settings.time_zone);
         let memory = config.memory;
         memory.set_limit(globals.int("global_connection_memory_limit"));
         db.set_compiler(Arc::new(ExpressionCompiler::default()));
@@ -419,8 +420,33 @@ impl SqlServer {
                 value: self.prepared_statements(),
             },
         ]);
+        stats.extend(self.ttl_stats());
         stats.extend(porpoise_sql_expr::memory::stats(&self.memory));
         stats
+    }
+
+    /// Metrics of expired rows.
+    fn ttl_stats(&self) -> [Stat; 3] {
+        [
+            Stat {
+                name: "ttl_deleted_rows_total",
+                help: "Expired rows of tables with TTL deleted.",
+                counter: true,
+                value: self.db.ttl_counters().deleted(),
+            },
+            Stat {
+                name: "ttl_kept_rows_total",
+                help: "Expired rows that a pass left because they are referenced or locked.",
+                counter: true,
+                value: self.db.ttl_counters().kept(),
+            },
+            Stat {
+                name: "ttl_passes_total",
+                help: "Passes over tables with TTL.",
+                counter: true,
+                value: self.db.ttl_counters().passes(),
+            },
+        ]
     }
 
     /// Times of statements by class, for metrics.

@@ -500,6 +500,7 @@ impl TableExpressions {
             strict: Cell::new(cx.strict),
             time_zone: cx.time_zone.clone(),
             now_utc: cx.now_utc,
+            expiry_time: Cell::new(None),
             connection_id: 0,
             user: cx.user.clone(),
             account: cx.user.clone(),

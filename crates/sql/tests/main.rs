@@ -31,4 +31,5 @@ mod programs;
 mod roles;
 mod row_expressions;
 mod slow_log;
+mod ttl;
 mod xa;

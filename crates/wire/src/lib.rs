@@ -17,3 +17,4 @@
 
 pub mod memcached;
 pub mod mysql;
+pub mod native;

@@ -109,6 +109,21 @@ const MEMBERS: &[Member] = &[
         ],
     ),
     member(
+        "porpoise-native",
+        &[
+            "porpoise-access",
+            "porpoise-base",
+            "porpoise-types",
+            "porpoise-kv",
+            "porpoise-rows",
+            "porpoise-wire",
+        ],
+    ),
+    member(
+        "porpoise-native-client",
+        &["porpoise-client", "porpoise-types", "porpoise-wire"],
+    ),
+    member(
         "porpoise",
         &[
             "porpoise-access",
@@ -120,6 +135,7 @@ const MEMBERS: &[Member] = &[
             "porpoise-kv-mem",
             "porpoise-kv-tikv",
             "porpoise-memcached",
+            "porpoise-native",
             "porpoise-rows",
             "porpoise-shell",
             "porpoise-sql",
@@ -133,6 +149,7 @@ const MEMBERS: &[Member] = &[
             "porpoise-base",
             "porpoise-client",
             "porpoise-kv",
+            "porpoise-native-client",
             "porpoise-rows",
             "porpoise-types",
             "porpoise-wire",
@@ -160,6 +177,7 @@ const MEMBERS: &[Member] = &[
 const FOR_TESTS: &[&str] = &[
     "porpoise-kv-mem",
     "porpoise-kv-tikv",
+    "porpoise-native-client",
     "porpoise-sim",
     "porpoise-testkit",
 ];
@@ -169,6 +187,7 @@ const NEVER_AN_ENGINE: &[&str] = &[
     "porpoise-backup",
     "porpoise-bench",
     "porpoise-client",
+    "porpoise-native-client",
     "porpoise-shell",
     "porpoise-wire",
 ];
@@ -193,6 +212,7 @@ const SYNCHRONOUS: &[&str] = &[
     "porpoise-client",
     "porpoise-shell",
     "porpoise-memcached",
+    "porpoise-native",
 ];
 
 const ASYNC_RUNTIME: &str = "tokio";

@@ -77,6 +77,7 @@ fn directory_name(package: &str) -> &str {
         "porpoise" => "server",
         "porpoise-kv-mem" => "kv_mem",
         "porpoise-kv-tikv" => "kv_tikv",
+        "porpoise-native-client" => "native_client",
         other => other.strip_prefix("porpoise-").unwrap_or(other),
     }
 }

@@ -90,6 +90,14 @@ impl ObjectStore for Directory {
         }
     }
 
+    fn remove(&self, name: &str) -> Result<()> {
+        let path = self.root.join(name);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error(&path, &e)),
+            _ => Ok(()),
+        }
+    }
+
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         let dir = self.root.join(prefix);
         let entries = match fs::read_dir(&dir) {

@@ -25,6 +25,12 @@ pub trait ObjectStore: Send + Sync {
     /// [`Error::Io`].
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>>;
 
+    /// Removes an object; one that does not exist is no error.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn remove(&self, name: &str) -> Result<()>;
+
     /// Names that begin with `prefix`, which ends with a slash; sorted.
     ///
     /// # Errors

@@ -227,6 +227,20 @@ impl ObjectStore for Bucket {
         }
     }
 
+    fn remove(&self, name: &str) -> Result<()> {
+        let path = self.path(name);
+        let response = self.send(&Request {
+            method: "DELETE",
+            path: &path,
+            query: "",
+            body: b"",
+        })?;
+        match response.status {
+            200..=299 | 404 => Ok(()),
+            _ => Err(self.refused(name, &response)),
+        }
+    }
+
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = self.path(name);
         let response = self.send(&Request {

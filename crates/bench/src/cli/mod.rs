@@ -2,17 +2,19 @@
 
 mod options;
 
+use crate::budgets;
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, contention, dump, fk, fulltext, inserts, kv_runs, memcached_runs, mget,
-    native, programs, sysbench, tpch,
+    Bench, analytics, asynchronous, contention, dump, fk, fulltext, inserts, kv_runs,
+    memcached_runs, mget, native, programs, sysbench, tpch,
 };
 use crate::machine::Machine;
 use crate::noop;
 use crate::output;
 use crate::peers::{Durability, NOOP_SERVER, Peer, Settings, Started, shim};
 use crate::progress::Progress;
+use crate::report::Report;
 use crate::sys;
 use crate::url::{Target, masked};
 use clap::{Arg, ArgMatches, Command, error::ErrorKind};
@@ -41,6 +43,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     (
         "mget",
         "Latency over the number of keys of a request: multi-get and IN list",
+    ),
+    (
+        "async",
+        "Native batches of rows, several in flight, beside multi-get, IN list and multi-row INSERT",
     ),
     (
         "memcached",
@@ -89,8 +95,12 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "The 22 queries of TPC-H over generated data; answers are compared",
     ),
     (
+        "budgets",
+        "The ratios to peers that have to be reached, each with its verdict; starts its servers",
+    ),
+    (
         "all",
-        "All of these; memcached, sysbench, contention, programs, analytics, fulltext and tpch not with --quick",
+        "All of these; async, memcached, sysbench, contention, programs, analytics, fulltext and tpch not with --quick",
     ),
 ];
 
@@ -185,27 +195,90 @@ fn merge(given: &ArgMatches) -> Result<()> {
     Ok(())
 }
 
+/// How servers are started for measurements.
+struct Setup<'a> {
+    /// The peers; `None`: only the given targets.
+    peers: Option<&'a str>,
+    durability: Durability,
+    fsync_delay: Duration,
+}
+
 fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
     sys::allow_many_files();
     sys::catch_interrupts();
     refuse_unused(name, given)?;
-    let options = bench_options(name, given)?;
+    if name == "budgets" {
+        return budgets(given);
+    }
+    let setup = Setup {
+        peers: text(given, "start-peers"),
+        durability: Durability::parse(text(given, "durability").unwrap_or("sync"))?,
+        fsync_delay: duration(given, "fsync-delay")?.unwrap_or_default(),
+    };
+    let (report, done) = measure(name, &[name], given, &setup)?;
+    output::print(&output::text::render(&report));
+    write_files(given, &report)?;
+    done
+}
+
+/// Measures the budgets phase by phase, and prints the verdicts after the results.
+fn budgets(given: &ArgMatches) -> Result<()> {
+    let mut whole: Option<Report> = None;
+    let mut verdicts = Vec::new();
+    let mut outcome = Ok(());
+    for phase in budgets::PHASES {
+        let setup = Setup {
+            peers: Some(phase.peers),
+            durability: phase.durability,
+            fsync_delay: phase.fsync_delay,
+        };
+        let (report, done) = measure("budgets", &phase.experiments(), given, &setup)?;
+        output::print(&output::text::render(&report));
+        verdicts.extend(phase.verdicts(&report.experiments));
+        match &mut whole {
+            None => whole = Some(report),
+            Some(whole) => whole.append(report),
+        }
+        if sys::is_interrupted() {
+            outcome = done;
+            break;
+        }
+        outcome = outcome.and(done);
+    }
+    output::print("\n");
+    for verdict in &verdicts {
+        output::print(&format!("{}\n", verdict.line));
+    }
+    output::print(&format!("{}\n", budgets::summary(&verdicts)));
+    if let Some(report) = whole {
+        write_files(given, &report)?;
+    }
+    outcome
+}
+
+/// Runs the experiments of a subcommand on the given targets and on started servers; the report,
+/// whole or not, and the first failure.
+fn measure(
+    subcommand: &str,
+    names: &[&str],
+    given: &ArgMatches,
+    setup: &Setup<'_>,
+) -> Result<(Report, Result<()>)> {
     let mut progress = Progress::new();
     let mut targets = given
         .get_many::<String>("target")
         .unwrap_or_default()
         .map(|url| Target::parse(url))
         .collect::<Result<Vec<_>>>()?;
-    let mut options = options;
+    let mut options = bench_options(subcommand, given)?;
     let mut rows_per_connection = None;
-    if name == "fk" {
+    if subcommand == "fk" {
         rows_per_connection = read_fk_options(given, &mut targets, &mut options)?;
     }
     // Declared before the servers, so that it outlives them.
     let home = home(given)?;
-    let delay = duration(given, "fsync-delay")?.unwrap_or_default();
-    let (started, left_out) = start_peers(given, home.path(), delay, &mut progress)?;
-    if targets.is_empty() && started.is_empty() && name != "native" {
+    let (started, left_out) = start_peers(given, home.path(), setup, &mut progress)?;
+    if targets.is_empty() && started.is_empty() && subcommand != "native" {
         if let Some(reason) = left_out.into_iter().next() {
             return Err(Error::failed(reason));
         }
@@ -215,8 +288,8 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
     }
     targets.splice(0..0, started.iter().map(|s| s.target.clone()));
     number_duplicate_names(&mut targets);
-    let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
-    let password = if name == "fk" {
+    let micros = u64::try_from(setup.fsync_delay.as_micros()).unwrap_or(u64::MAX);
+    let password = if subcommand == "fk" {
         text(given, "password")
     } else {
         None
@@ -229,32 +302,47 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         .collect();
     let mut bench = Bench::new(targets, &settings, options, progress, machine);
     bench.report.notes = left_out;
-    let size_mb = size_mb(name, given)?;
-    let run_with_files = |bench: &mut Bench, name: &str| match name {
+    let size_mb = size_mb(subcommand, given)?;
+    let run_one = |bench: &mut Bench, name: &str| match name {
         "dump" => dump::dump(bench, home.path(), size_mb),
-        _ => native::native(bench, home.path()),
+        "native" => native::native(bench, home.path()),
+        _ => dispatch(name, bench, rows_per_connection),
     };
-    let done = match name {
-        "native" | "dump" => run_with_files(&mut bench, name),
-        "all" => run_all(&mut bench, &run_with_files),
-        _ => dispatch(name, &mut bench, rows_per_connection),
+    let done = match names {
+        [name] if *name != "all" => run_one(&mut bench, name),
+        ["all"] => run_all(&mut bench, &run_one),
+        _ => run_each(&mut bench, names, &run_one),
     };
     drop(started);
     bench.report.failure = done.as_ref().err().map(|e| e.message.clone());
-    output::print(&output::text::render(&bench.report));
-    write_files(given, &bench)?;
-    done
+    Ok((bench.report, done))
 }
+
+/// Runs the experiment of a name.
+type RunOne<'a> = dyn Fn(&mut Bench, &str) -> Result<()> + 'a;
+
+/// Experiments that `bench all --quick` does without.
+const LEFT_OUT_OF_QUICK: &[&str] = &[
+    "async",
+    "memcached",
+    "sysbench",
+    "contention",
+    "programs",
+    "analytics",
+    "fulltext",
+    "tpch",
+];
 
 fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> Result<()> {
     use Operation::{Delete, Insert, Select, Update};
     let all = [Insert, Update, Select, Delete];
     let is_quick = bench.options.is_quick;
     match name {
-        "kv" if is_quick => kv_runs::kv(bench, &[1, 8, 64], &[Select, Update, Insert]),
-        "kv" => kv_runs::kv(bench, &[1, 2, 4, 8, 16], &all),
-        "first" => kv_runs::kv(bench, &[1, 8, 64], &[Select, Update, Insert]),
+        "kv" if is_quick => kv_runs::kv(bench, name, &[1, 8, 64], &[Select, Update, Insert]),
+        "kv" => kv_runs::kv(bench, name, &[1, 2, 4, 8, 16], &all),
+        "first" => kv_runs::kv(bench, name, &[1, 8, 64], &[Select, Update, Insert]),
         "mget" => mget::mget(bench),
+        "async" => asynchronous::asynchronous(bench),
         "memcached" => {
             let options = bench.options.memcached.clone();
             memcached_runs::memcached(bench, &options)
@@ -274,25 +362,12 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
     }
 }
 
-/// Runs all experiments but `first`. After a failure the next one runs, unless the program
-/// was interrupted (Ctrl-C); the first failure is returned.
-fn run_all(
-    bench: &mut Bench,
-    run_with_files: &dyn Fn(&mut Bench, &str) -> Result<()>,
-) -> Result<()> {
-    if bench.options.is_quick {
-        // Shorter runs and smaller tables than --quick alone, to stay below five minutes.
-        let options = &mut bench.options;
-        options.effort.time = options.effort.time.min(Duration::from_millis(250));
-        options.effort.warm_up = options.effort.warm_up.min(Duration::from_millis(80));
-        if options.rows == 0 {
-            options.rows = 40_000;
-        }
-    }
-    let mut failure = None;
-    for name in [
+/// Runs all experiments but `first`.
+fn run_all(bench: &mut Bench, run_one: &RunOne<'_>) -> Result<()> {
+    let mut names = vec![
         "kv",
         "mget",
+        "async",
         "memcached",
         "fk",
         "autoinc",
@@ -306,21 +381,33 @@ fn run_all(
         "analytics",
         "fulltext",
         "tpch",
-    ] {
-        let done = match name {
+    ];
+    if bench.options.is_quick {
+        // Shorter runs and smaller tables than --quick alone, to stay below five minutes.
+        let options = &mut bench.options;
+        options.effort.time = options.effort.time.min(Duration::from_millis(250));
+        options.effort.warm_up = options.effort.warm_up.min(Duration::from_millis(80));
+        if options.rows == 0 {
+            options.rows = 40_000;
+        }
+        names.retain(|name| !LEFT_OUT_OF_QUICK.contains(name));
+    }
+    run_each(bench, &names, run_one)
+}
+
+/// Runs experiments one after the other. After a failure the next one runs, unless the program was
+/// interrupted (Ctrl-C); the first failure is returned.
+fn run_each(bench: &mut Bench, names: &[&str], run_one: &RunOne<'_>) -> Result<()> {
+    let mut failure = None;
+    for name in names {
+        let done = match *name {
             "kv" if bench.options.is_quick => {
                 use Operation::{Insert, Select, Update};
-                kv_runs::kv(bench, &[8, 64], &[Select, Update, Insert])
+                kv_runs::kv(bench, name, &[8, 64], &[Select, Update, Insert])
             }
             "connections" if bench.options.is_quick => kv_runs::connections(bench, &[8, 64]),
-            "memcached" | "sysbench" | "contention" | "programs" | "analytics" | "fulltext"
-            | "tpch"
-                if bench.options.is_quick =>
-            {
-                continue;
-            }
-            "native" | "dump" => run_with_files(bench, name),
-            _ => dispatch(name, bench, None),
+            "async" if bench.targets.iter().all(|target| target.native_port == 0) => continue,
+            _ => run_one(bench, name),
         };
         if let Err(error) = done {
             bench.progress.say(&format!("   {name}: {error}"));
@@ -334,8 +421,7 @@ fn run_all(
     failure.map_or(Ok(()), Err)
 }
 
-fn write_files(given: &ArgMatches, bench: &Bench) -> Result<()> {
-    let report = &bench.report;
+fn write_files(given: &ArgMatches, report: &Report) -> Result<()> {
     if let Some(path) = text(given, "json") {
         output::write(Path::new(path), &output::to_json(report)?)?;
     }
@@ -367,11 +453,11 @@ fn home(given: &ArgMatches) -> Result<tempfile::TempDir> {
 fn start_peers(
     given: &ArgMatches,
     home: &Path,
-    delay: Duration,
+    setup: &Setup<'_>,
     progress: &mut Progress,
 ) -> Result<(Vec<Started>, Vec<String>)> {
-    let Some(list) = text(given, "start-peers") else {
-        if !delay.is_zero() {
+    let Some(list) = setup.peers else {
+        if !setup.fsync_delay.is_zero() {
             return Err(Error::usage(
                 "--fsync-delay is for servers that --start-peers starts",
             ));
@@ -382,13 +468,13 @@ fn start_peers(
         .split(',')
         .map(Peer::parse)
         .collect::<Result<Vec<_>>>()?;
-    let preload = if delay.is_zero() {
+    let preload = if setup.fsync_delay.is_zero() {
         None
     } else {
-        Some(shim::build(home, delay)?)
+        Some(shim::build(home, setup.fsync_delay)?)
     };
     let settings = Settings {
-        durability: Durability::parse(text(given, "durability").unwrap_or("sync"))?,
+        durability: setup.durability,
         directory: home.to_owned(),
         porpoise: match text(given, "porpoise") {
             Some(program) => PathBuf::from(program),

@@ -12,6 +12,7 @@ use crate::matrix::Effort;
 use crate::peers::Durability;
 use crate::proto::dialects::Dialect;
 use crate::url::Target;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::time::Duration;
 
@@ -205,6 +206,7 @@ pub(super) fn common(command: Command) -> Command {
 /// something else than was asked for.
 const UNUSED: &[(&str, &[&str])] = &[
     ("mget", &["ops", "shape"]),
+    ("async", &["ops", "shape"]),
     ("fk", &["ops", "rows"]),
     ("autoinc", &["ops", "rows"]),
     ("blob", &["ops"]),
@@ -220,6 +222,18 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("analytics", &["ops", "shape", "clients", "time", "warm-up"]),
     ("fulltext", &["ops", "shape", "clients", "time", "warm-up"]),
     ("tpch", &["ops", "shape", "clients", "time", "warm-up"]),
+    // Each budget says what it is measured with.
+    (
+        "budgets",
+        &[
+            "ops",
+            "shape",
+            "clients",
+            "start-peers",
+            "durability",
+            "fsync-delay",
+        ],
+    ),
 ];
 
 /// Refuses options that the experiment has no use for.
@@ -229,7 +243,7 @@ const UNUSED: &[(&str, &[&str])] = &[
 pub(super) fn refuse_unused(experiment: &str, given: &ArgMatches) -> Result<()> {
     let unused = UNUSED.iter().filter(|(name, _)| *name == experiment);
     for option in unused.flat_map(|(_, options)| *options) {
-        if text(given, option).is_some() {
+        if given.value_source(option) == Some(ValueSource::CommandLine) {
             return Err(Error::usage(format!(
                 "--{option}: bench {experiment} has no use for it"
             )));
@@ -270,7 +284,7 @@ pub(super) fn read_fk_options(
     loops.map(|l| number("l", l, 1, 1_000_000_000)).transpose()
 }
 
-/// Parsed options.
+/// Parsed options of a subcommand.
 ///
 /// # Errors
 /// A usage error.
@@ -415,6 +429,8 @@ mod tests {
         assert!(refuse("fk", &["--rows", "9"]).is_err());
         assert!(refuse("blob", &["--clients", "8,64"]).is_err());
         assert!(refuse("blob", &["--clients", "8"]).is_ok());
+        assert!(refuse("budgets", &["--runs", "5"]).is_ok());
+        assert!(refuse("budgets", &["--durability", "sync"]).is_err());
     }
 
     #[test]

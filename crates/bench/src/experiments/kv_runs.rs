@@ -143,18 +143,28 @@ fn entries<'a>(
     found
 }
 
-/// `bench kv`.
+/// `bench kv` and `bench first`, by the name of the experiment.
 ///
 /// # Errors
 /// A wrong answer, or no system could be prepared.
-pub fn kv(bench: &mut Bench, usual_clients: &[usize], usual: &[Operation]) -> Result<()> {
-    bench.progress.begin("kv: operations by primary key");
+pub fn kv(
+    bench: &mut Bench,
+    name: &str,
+    usual_clients: &[usize],
+    usual: &[Operation],
+) -> Result<()> {
+    bench
+        .progress
+        .begin(&format!("{name}: operations by primary key"));
     let rows = bench.rows(ROWS);
     let mut notes = Vec::new();
     let all_layouts = !bench.options.is_quick;
     let filled_stores = filled_stores(bench, rows, all_layouts, &mut notes);
     if filled_stores.is_empty() {
-        return Err(super::no_system("kv: no system could be prepared", &notes));
+        return Err(super::no_system(
+            &format!("{name}: no system could be prepared"),
+            &notes,
+        ));
     }
     let operations = if bench.options.operations.is_empty() {
         usual.to_vec()
@@ -187,7 +197,7 @@ pub fn kv(bench: &mut Bench, usual_clients: &[usize], usual: &[Operation]) -> Re
         }
     }
     let experiment = Experiment {
-        name: "kv".to_owned(),
+        name: name.to_owned(),
         title: "Operations by primary key".to_owned(),
         about: format!(
             "A table of {rows} rows with an integer key and a value of {} bytes; keys at random, \

@@ -20,12 +20,12 @@ const USUAL: &[usize] = &[1, 2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 200];
 const QUICK: &[usize] = &[1, 10, 25, 50];
 
 /// Reads this number of keys in one request.
-struct Many<'a> {
-    store: &'a Store,
-    access: Access,
-    keys: usize,
-    seed: u64,
-    pretends: bool,
+pub(super) struct Many<'a> {
+    pub(super) store: &'a Store,
+    pub(super) access: Access,
+    pub(super) keys: usize,
+    pub(super) seed: u64,
+    pub(super) pretends: bool,
 }
 
 impl Workload for Many<'_> {

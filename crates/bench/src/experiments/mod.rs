@@ -4,6 +4,7 @@
 //! hands them to [`crate::matrix`], and defines which systems are compared.
 
 pub mod analytics;
+pub mod asynchronous;
 pub mod batch;
 pub mod contention;
 pub mod dump;

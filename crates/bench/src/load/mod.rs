@@ -256,7 +256,7 @@ impl Stage {
 }
 
 /// Counters of one thread.
-struct Tally {
+pub struct Tally {
     requests: u64,
     refused: u64,
     latency: Histogram<u64>,
@@ -276,7 +276,7 @@ impl Tally {
     }
 
     /// Counts an answer that came at `now` to a request sent at `sent`.
-    fn count(&mut self, stage: &Stage, sent: Instant, now: Instant) {
+    pub fn count(&mut self, stage: &Stage, sent: Instant, now: Instant) {
         if !stage.is_measuring() {
             return;
         }
@@ -340,26 +340,44 @@ pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
         Shape::Multiplexed(threads) => threads.clamp(1, plan.connections.max(1)),
     };
     let pid = plan.endpoint.target.pid;
-    let stage = Stage::new(threads, pid, plan.warm_up, plan.time);
-    std::thread::scope(|scope| {
-        let mut shares: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
-        let mut at = 0;
-        for connection in connections {
-            if let Some(share) = shares.get_mut(at) {
-                share.push(connection);
-            }
-            at = (at + 1) % threads.max(1);
+    let mut shares: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
+    let mut at = 0;
+    for connection in connections {
+        if let Some(share) = shares.get_mut(at) {
+            share.push(connection);
         }
-        let mut handles = Vec::with_capacity(threads);
-        for share in shares {
+        at = (at + 1) % threads.max(1);
+    }
+    let work = |share| -> ThreadWork<'_> {
+        Box::new(move |stage, tally| match plan.shape {
+            Shape::ThreadEach => threads::drive(share, stage, tally),
+            Shape::Multiplexed(_) => multiplex::drive(share, stage, tally),
+        })
+    };
+    let works = shares.into_iter().map(work).collect();
+    run_threads(pid, (plan.warm_up, plan.time), works)
+}
+
+/// Work of one thread: requests until the stage is over, counted in the tally.
+pub type ThreadWork<'w> = Box<dyn FnOnce(&Stage, &mut Tally) -> Result<()> + Send + 'w>;
+
+/// Runs threads against the server of process `pid`, for a warm-up and a measured time.
+///
+/// # Errors
+/// A thread cannot be started.
+pub fn run_threads(
+    pid: Option<u32>,
+    (warm_up, time): (Duration, Duration),
+    works: Vec<ThreadWork<'_>>,
+) -> Result<Outcome> {
+    let stage = Stage::new(works.len(), pid, warm_up, time);
+    std::thread::scope(|scope| {
+        let mut handles = Vec::with_capacity(works.len());
+        for work in works {
             let stage = &stage;
             let work = move || {
                 let mut tally = Tally::new();
-                let done = match plan.shape {
-                    Shape::ThreadEach => threads::drive(share, stage, &mut tally),
-                    Shape::Multiplexed(_) => multiplex::drive(share, stage, &mut tally),
-                };
-                tally.failure = done.err();
+                tally.failure = work(stage, &mut tally).err();
                 stage.thread_ended(tally.failure.is_some());
                 tally
             };
@@ -380,7 +398,7 @@ pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
                 Err(_) => outcome.failure = Some(Error::failed("a thread of the generator ended")),
             }
         }
-        outcome.close(plan);
+        outcome.close(time);
         Ok(outcome)
     })
 }
@@ -389,10 +407,10 @@ impl Outcome {
     /// Once all threads are added: leaves whole seconds alone, also those in
     /// which nothing came, and does not let a run without any answer pass as a
     /// figure.
-    fn close(&mut self, plan: &Plan<'_>) {
+    fn close(&mut self, time: Duration) {
         self.per_second
             .resize((self.seconds.min(86_400.0)) as usize, 0);
-        if self.requests == 0 && self.failure.is_none() && !plan.time.is_zero() {
+        if self.requests == 0 && self.failure.is_none() && !time.is_zero() {
             self.failure = Some(Error::failed(if crate::sys::is_interrupted() {
                 INTERRUPTED
             } else {

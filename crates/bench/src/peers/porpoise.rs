@@ -26,7 +26,8 @@ fn launch(settings: &Settings) -> Result<Server> {
         .args(["--durability", settings.durability.word()])
         .args(["--http-listen", "127.0.0.1:0"])
         .args(["--mysql-listen", "127.0.0.1:0"])
-        .args(["--memcached-listen", "127.0.0.1:0"]);
+        .args(["--memcached-listen", "127.0.0.1:0"])
+        .args(["--native-listen", "127.0.0.1:0"]);
     if let Some(library) = &settings.preload {
         command.env("LD_PRELOAD", library);
     }
@@ -62,9 +63,10 @@ pub fn start(settings: &Settings) -> Result<Started> {
             .ok_or_else(|| Error::failed(format!("porpoise opened no {name} listener")))
     };
     let url = format!(
-        "porpoise://root@127.0.0.1:{}?memcached={}",
+        "porpoise://root@127.0.0.1:{}?memcached={}&native={}",
         address("mysql")?.port(),
-        address("memcached")?.port()
+        address("memcached")?.port(),
+        address("native")?.port()
     );
     let mut target = Target::parse(&url)?;
     target.pid = Some(server.id());

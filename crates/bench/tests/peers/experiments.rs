@@ -45,7 +45,7 @@ fn all_of_them_on_small_tables() {
         Operation::Update,
         Operation::Delete,
     ];
-    kv_runs::kv(&mut bench, &[1, 4], &operations).unwrap();
+    kv_runs::kv(&mut bench, "kv", &[1, 4], &operations).unwrap();
     mget::mget(&mut bench).unwrap();
     fk::fk(&mut bench, Some(20)).unwrap();
     // The rows that each connection inserts end a run, so its time is reset.

@@ -49,7 +49,7 @@ pub(super) fn read_header(disk: &dyn Disk, path: &Path) -> Result<SegmentHeader>
 /// # Errors
 /// [`Error::Corrupt`] for a missing or outdated file, [`Error::Io`] for one that
 /// cannot be read.
-pub(super) fn check_files(
+pub(crate) fn check_files(
     disk: &dyn Disk,
     dir: &Path,
     names: &[String],
@@ -147,7 +147,7 @@ pub(super) fn log_too_short(
 ///
 /// # Errors
 /// [`Error::Corrupt`] naming the last segment.
-pub(super) fn check_log_end(
+pub(crate) fn check_log_end(
     dir: &Path,
     head: Option<&FoundHead>,
     last: u64,

@@ -31,6 +31,7 @@ use crate::container::chunked_values::ChunkedValues;
 use crate::container::convert::Conversion;
 use crate::container::field_codec::{FieldCodec, Piece};
 use porpoise_rows::catalog::{ColumnDefault, Table, TableId};
+use porpoise_rows::ttl::ExpiryZone;
 use porpoise_rows::{Error, Result, RowRef};
 use porpoise_types::{Kind, Value, ValueRef, encode_key, write_text};
 use porpoise_wire::memcached::command::Item;
@@ -99,6 +100,8 @@ pub struct Container {
     pub(crate) cas: Option<usize>,
     /// Position and format of the `expire_time_column`.
     pub(crate) expiry: Option<(usize, ExpiryForm)>,
+    /// The time zone in which the table's TTL compares dates without a zone.
+    pub(crate) expiry_zone: ExpiryZone,
     /// Tables that a write may read or change.
     pub(crate) write_set: Vec<TableId>,
     /// Table for values that are too long for the value column.
@@ -280,9 +283,14 @@ impl Container {
         self.expiry.is_some()
     }
 
-    /// Whether a row has expired at `now`, in microseconds since 1970.
+    /// Whether a row has expired at `now`, in microseconds since 1970: by the container's column, or by
+    /// the table's TTL.
     #[inline]
-    pub fn expired(&self, row: &RowRef<'_>, now: impl FnOnce() -> i64) -> bool {
+    pub fn expired(&self, row: &RowRef<'_>, mut now: impl FnMut() -> i64) -> bool {
+        let rule = self.table.expiry_rule();
+        if rule.is_some_and(|rule| rule.is_expired(row, &self.expiry_zone.at(now()))) {
+            return true;
+        }
         let Some((position, form)) = self.expiry else {
             return false;
         };

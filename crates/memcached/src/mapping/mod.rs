@@ -264,6 +264,9 @@ impl Mapping {
         let policies = resolve::policies(rows_of("cache_policies"));
         mapping.add_prefixes(&catalog, &tables, &policies, role_number);
         mapping.finish(&catalog);
+        for container in &mut mapping.containers {
+            container.expiry_zone = db.expiry_zone().clone();
+        }
         Ok(mapping)
     }
 

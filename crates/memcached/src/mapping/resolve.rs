@@ -13,6 +13,7 @@ use porpoise_access::is_system_table;
 use porpoise_access::ndbmemcache::DATABASE;
 use porpoise_access::ndbmemcache::schema::DEFAULT_TABLE;
 use porpoise_rows::catalog::{Catalog, Column, Index, IndexKind, IndexState, Table, TableId};
+use porpoise_rows::ttl::ExpiryZone;
 use porpoise_types::Kind;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -201,9 +202,8 @@ fn container(
             "table {database}.{table_name} is a system table and cannot be mapped"
         ));
     }
-    let table = catalog
-        .table(database, table_name)
-        .ok_or_else(|| format!("table {database}.{table_name} does not exist"))?;
+    let table = catalog.table(database, table_name);
+    let table = table.ok_or_else(|| format!("table {database}.{table_name} does not exist"))?;
     let mut columns = Columns {
         table,
         used: Vec::new(),
@@ -246,6 +246,7 @@ fn container(
         increment,
         cas,
         expiry,
+        expiry_zone: ExpiryZone::default(),
         write_set: write_set(table, chunked_values.as_ref()),
         chunked_values,
         column_without_value: column_without_default(table, &columns.used),

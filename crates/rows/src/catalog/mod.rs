@@ -120,6 +120,13 @@ impl Catalog {
         self.views.get(&(database.to_owned(), name.to_owned()))
     }
 
+    /// Whether rows of some table expire.
+    pub fn has_ttl(&self) -> bool {
+        self.tables
+            .values()
+            .any(|table| table.expiry_rule().is_some())
+    }
+
     /// The table with that id.
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<Table>> {
         self.tables.get(&id)

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use table::{read_table, write_table};
 
 /// Version of the rows of the catalog space.
-pub const CATALOG_FORMAT_VERSION: u8 = 8;
+pub const CATALOG_FORMAT_VERSION: u8 = 9;
 /// The oldest version that is still read.
 const OLDEST_READABLE_VERSION: u8 = 1;
 
@@ -121,6 +121,47 @@ pub fn load(txn: &mut dyn Txn) -> Result<Catalog> {
     link_names(&mut catalog)?;
     catalog.derive();
     Ok(catalog)
+}
+
+/// Reads what is readable of a damaged catalog. Also returns what is not, a line each.
+///
+/// # Errors
+/// The engine's.
+pub fn load_readable(txn: &mut dyn Txn) -> Result<(Catalog, Vec<String>)> {
+    let mut catalog = Catalog::default();
+    let mut problems = Vec::new();
+    let range = ScanRange {
+        space: CATALOG_SPACE,
+        start: &[],
+        end: None,
+        reverse: false,
+    };
+    txn.scan(Read::CURRENT, &[range], usize::MAX, &mut |_, key, value| {
+        if let Err(error) = add_row(&mut catalog, key, value) {
+            problems.push(format!("a definition cannot be read: {error}"));
+        }
+        ControlFlow::Continue(())
+    })?;
+    let tables: Vec<_> = catalog.tables.values().cloned().collect();
+    for table in tables {
+        if !catalog.databases.contains_key(&table.database) {
+            problems.push(format!(
+                "the definition of database {} is lost",
+                table.database
+            ));
+            let database = Database {
+                name: table.database.clone(),
+                collation: table.options.collation,
+                tables: Default::default(),
+            };
+            catalog
+                .databases
+                .insert(table.database.clone(), Arc::new(database));
+        }
+    }
+    link_names(&mut catalog)?;
+    catalog.derive();
+    Ok((catalog, problems))
 }
 
 fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {

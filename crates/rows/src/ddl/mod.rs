@@ -41,6 +41,7 @@ mod tables;
 mod temporary;
 mod text_build;
 mod triggers;
+mod ttl;
 mod views;
 pub(crate) mod walk;
 
@@ -51,6 +52,7 @@ use crate::error::{Error, Result};
 use crate::metadata_lock::{Exclusion, MetadataBarrier, MetadataLockError, MetadataLockSession};
 use crate::partition::Partitioning;
 use crate::table::Table;
+use crate::ttl::TtlChange;
 use parking_lot::MutexGuard;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{CommitPosition, LockMode, LockRequest, SpaceId, TxnOptions, Wait};
@@ -143,6 +145,10 @@ pub enum AlterOp {
     ConvertCollation(Collation),
     /// Another table option, only stored and shown; `None` removes it.
     SetOption(String, Option<String>),
+    /// TTL, TTL_ENABLE and TTL_JOB_INTERVAL.
+    SetTtl(TtlChange),
+    /// REMOVE TTL.
+    RemoveTtl,
     /// ALGORITHM.
     Algorithm(Algorithm),
     /// PARTITION BY or REMOVE PARTITIONING with other clauses: the new partitioning, over the

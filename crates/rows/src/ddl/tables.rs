@@ -2,7 +2,7 @@
 
 use super::{
     DdlCx, DdlOutcome, TableSpec, check_name, checks, columns, errors, foreign,
-    foreign_key_relatives, indexes, key_parts, partition, spaces,
+    foreign_key_relatives, indexes, key_parts, partition, spaces, ttl,
 };
 use crate::catalog::{Catalog, persist};
 use crate::db::Db;
@@ -288,6 +288,7 @@ pub(super) fn draft_table(
         checks::add(catalog, &mut table, check)?;
     }
     checks::validate(&table)?;
+    ttl::validate(&table)?;
     indexes::sort(&mut table.indexes, &table.columns);
     partition::check(&table)?;
     check_waiting_children(catalog, &table)?;

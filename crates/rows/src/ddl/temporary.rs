@@ -4,7 +4,7 @@
 //! table keeps its definition and shows it to no other session; access to rows needs only the
 //! definition. Spaces left by a crash are unreferenced and dropped at the next start.
 
-use super::{DdlCx, TableSpec, check_name, errors, tables};
+use super::{DdlCx, TableSpec, check_name, errors, tables, ttl};
 use crate::catalog::{Catalog, persist};
 use crate::db::Db;
 use crate::definition::{IndexKind, TableId};
@@ -33,6 +33,9 @@ impl Db {
         }
         if spec.placement.partitioning.is_some() {
             return Err(errors::temporary_partitions());
+        }
+        if spec.options.ttl.is_some() {
+            return Err(ttl::not_for_temporary());
         }
         let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
         // Names of its CHECK constraints cannot collide with those of other tables.

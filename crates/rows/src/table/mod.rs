@@ -14,6 +14,7 @@ use crate::definition::{IndexKind, LayoutDef, TableDef, TableId};
 use crate::expressions::Compiled;
 use crate::histogram::Histogram;
 use crate::text_index::TextIndex;
+use crate::ttl::ExpiryRule;
 use layout::Layout;
 use router::Router;
 use std::ops::Deref;
@@ -53,6 +54,8 @@ pub(crate) struct Derived {
     pub(crate) router: Option<Router>,
     /// Whether writes of rows evaluate expressions.
     pub(crate) expressions: bool,
+    /// The rule by which rows expire.
+    pub(crate) expiry_rule: Option<ExpiryRule>,
     /// The compiled expressions, set at first use.
     pub(crate) compiled: OnceLock<Compiled>,
 }
@@ -77,6 +80,7 @@ impl Derived {
             older: layouts,
             expressions: table.evaluates_expressions(),
             compiled: OnceLock::new(),
+            expiry_rule: expiry_rule(table),
             router: table.partitioning.as_ref().map(|by| Router::new(table, by)),
             unique_indexes: (0..table.indexes.len())
                 .filter(|i| {
@@ -116,6 +120,17 @@ impl Derived {
     }
 }
 
+/// The rule of a definition; `None` if its rows do not expire.
+fn expiry_rule(table: &TableDef) -> Option<ExpiryRule> {
+    let ttl = table.options.ttl.as_ref().filter(|ttl| ttl.enabled)?;
+    let column = table.column(&ttl.column)?;
+    Some(ExpiryRule {
+        column,
+        kind: table.columns.get(column)?.ty.kind,
+        lifetime: ttl.lifetime,
+    })
+}
+
 impl Deref for Table {
     type Target = TableDef;
 
@@ -150,6 +165,12 @@ impl Table {
     pub fn histogram(&self, column: usize) -> Option<&Histogram> {
         let (_, histogram) = self.histograms.iter().find(|(at, _)| *at == column)?;
         Some(histogram)
+    }
+
+    /// The rule by which rows expire (TTL); `None` if they do not.
+    #[inline]
+    pub fn expiry_rule(&self) -> Option<&ExpiryRule> {
+        self.derived.expiry_rule.as_ref()
     }
 
     /// The definition.

@@ -297,6 +297,8 @@ impl FiringTxn<'_> {
             }
             given.clone_from_slice(&row);
             let runner = Some(this.runner);
+            let new = std::iter::once(row.as_slice());
+            this.txn.remove_expired(table, new, runner)?;
             let found = this
                 .txn
                 .statement(table, runner, |statement| statement.insert_one(table, &row))?;

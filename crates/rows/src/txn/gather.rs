@@ -100,6 +100,13 @@ impl Plan {
         self.of(row).get(self.uniques + 1..).unwrap_or(&[])
     }
 
+    /// The keys of all rows' parents, with the positions of their constraints.
+    pub(super) fn all_parents(&self) -> Vec<(usize, KeyId)> {
+        let rows = self.ids.chunks(self.stride.max(1));
+        rows.flat_map(|ids| ids.iter().copied().skip(self.uniques + 1).enumerate())
+            .collect()
+    }
+
     /// The primary key of a row.
     pub(super) fn primary(&self, row: usize, keys: &KeySet) -> SmallVec<[u8; 64]> {
         let id = self.own(row).first().copied().unwrap_or(NO_KEY);

@@ -23,6 +23,7 @@
 //! locks child before parent, whereas a parent's delete locks parent before child: a deadlock.
 
 use super::Statement;
+use super::expired::parents_expire;
 use super::expressions::{Refused, refusal};
 use super::gather::{
     Constraint, NO_KEY, Plan, check_keys, check_not_null, constraints, gather_own, taken_keys,
@@ -108,7 +109,7 @@ impl Statement<'_> {
         self.keys.keep_values = mode == InsertMode::Replace;
         self.keys.reserve(rows.len() * new.plan.stride);
         let (mut unfit, usable) = new.gather(rows, refused, &mut self.keys);
-        self.lock_keys()?;
+        self.lock_with_parents(&constraints, &new.plan)?;
         if mode == InsertMode::Replace {
             self.lock_replaced(table, &new.plan, rows.get(..usable).unwrap_or(rows))?;
         }
@@ -149,6 +150,15 @@ impl Statement<'_> {
             return Err(e);
         }
         Ok(done)
+    }
+
+    /// Locks the keys gathered since the last call, and marks expired parents among them as absent.
+    fn lock_with_parents(&mut self, constraints: &[Constraint<'_>], plan: &Plan) -> Result<()> {
+        self.lock_keys()?;
+        if parents_expire(constraints) {
+            self.hide_expired_parents(constraints, &plan.all_parents())?;
+        }
+        Ok(())
     }
 
     /// Gathers and locks the keys of a row whose id has changed. If the id alone is the primary
@@ -284,7 +294,7 @@ impl Statement<'_> {
                 plan.ids.push(constraint.gather(row, &mut self.keys));
             }
             plan.stride = plan.ids.len();
-            self.lock_keys()?;
+            self.lock_with_parents(&constraints, &plan)?;
             check_keys(table, row, &plan, 0, &constraints, &self.keys)?;
         }
         self.write_new(table, &plan, 0, row)?;

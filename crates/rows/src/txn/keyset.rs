@@ -226,6 +226,12 @@ impl KeySet {
         self.items.get(id).is_some_and(|i| i.present)
     }
 
+    /// Whether the key exists now and is not locked exclusively: the statement does not write it.
+    pub(crate) fn is_present_parent(&self, id: KeyId) -> bool {
+        let item = self.items.get(id);
+        item.is_some_and(|i| i.present && i.mode != LockMode::Exclusive)
+    }
+
     /// Whether the key's newest committed version is newer than the snapshot.
     pub(crate) fn newer(&self, id: KeyId) -> bool {
         self.items.get(id).is_some_and(|i| i.newer)

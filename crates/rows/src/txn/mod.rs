@@ -20,6 +20,7 @@ mod arena;
 pub(crate) mod cascade;
 pub(crate) mod delete;
 mod documents;
+mod expired;
 mod expressions;
 pub(crate) mod firing;
 pub(crate) mod gather;
@@ -42,6 +43,7 @@ use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
 use crate::text_index::maintenance::TextChange;
+use crate::ttl::ExpiryTime;
 use crate::{AutoIncOptions, Error, Result};
 use access_counts::AccessCounts;
 use delete::DeleteOutcome;
@@ -126,6 +128,8 @@ pub struct Txn {
     accesses: AccessCounts,
     /// Work for the maintenance of FULLTEXT indexes.
     text_changes: Vec<TextChange>,
+    /// The time at which rows expire; `None` for the present time.
+    expiry_time: Option<ExpiryTime>,
 }
 
 /// Buffers of writing statements. They are returned to a thread-local pool, so that a small
@@ -205,6 +209,7 @@ impl Db {
             lease: None,
             accesses: AccessCounts::default(),
             text_changes: Vec::new(),
+            expiry_time: None,
         })
     }
 }
@@ -646,6 +651,7 @@ impl Txn {
     ) -> Result<InsertOutcome> {
         self.accesses.inserted += rows.len() as u64;
         let refused = self.evaluator().prepare_new(table, rows, mode);
+        self.remove_expired(table, rows.iter().map(Vec::as_slice), runner)?;
         self.statement(table, runner, |statement| {
             statement.insert_rows(table, rows, mode, refused, ids, first)
         })
@@ -666,10 +672,12 @@ impl Txn {
         }
         self.accesses.inserted += 1;
         if !table.evaluates_expressions() {
+            self.remove_expired(table, std::iter::once(row), None)?;
             return self.statement(table, None, |statement| statement.insert_one(table, row));
         }
         let mut row = row.to_vec();
         self.evaluator().evaluate(table, &mut row, 1)?;
+        self.remove_expired(table, std::iter::once(row.as_slice()), None)?;
         self.statement(table, None, |statement| statement.insert_one(table, &row))
     }
 
@@ -707,6 +715,8 @@ impl Txn {
         } else {
             expressions::Refused::new()
         };
+        let new = changes.iter().map(|change| change.new.as_slice());
+        self.remove_expired(table, new, runner)?;
         self.statement(table, runner, |statement| {
             statement.keep_version = mode == UpdateMode::KeepVersion;
             statement.update_rows(table, changes, mode, refused)

@@ -126,6 +126,21 @@ impl ScanPosition {
 /// A visitor of a scan: primary key and row.
 pub type RowScanVisitor<'v> = dyn FnMut(&[u8], RowRef<'_>) + 'v;
 
+impl Table {
+    /// The place of a row in a scan of the index at a position, which has no multi-valued part and is
+    /// no FULLTEXT index: its primary key, or the key of its entry.
+    pub fn entry_key(&self, index: usize, row: &RowRef<'_>, primary: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self.indexes.get(index).filter(|_| index > 0) {
+            Some(definition) => {
+                definition.append_entry(self, row, primary, &mut out);
+            }
+            None => out.extend_from_slice(primary),
+        }
+        out
+    }
+}
+
 impl ScanSpec {
     /// Whether the whole index is scanned.
     pub(super) fn is_whole(&self) -> bool {

@@ -23,10 +23,11 @@
 
 use super::Statement;
 use super::cascade::Effects;
+use super::expired::parents_expire;
 use super::expressions::{Refused, prepare_change, refusal};
 use super::gather::{Constraint, check_not_null, constraints};
 use super::key_changes::{KeyChanges, gather_change, lock_referenced, referenced_change};
-use super::keyset::KeySet;
+use super::keyset::{KeyId, KeySet};
 use super::reapply::CascadedRows;
 use crate::fk::{self, Referrer};
 use crate::row::RowBuf;
@@ -92,6 +93,16 @@ enum RowAction {
     Change(Box<PlannedChange>),
 }
 
+impl RowAction {
+    /// The keys of newly referenced parents, with the positions of their constraints.
+    fn new_parents(&self) -> &[(usize, KeyId)] {
+        match self {
+            RowAction::Change(planned) => &planned.keys.parents,
+            RowAction::Unchanged | RowAction::Refuse(_) => &[],
+        }
+    }
+}
+
 impl Statement<'_> {
     /// Changes the rows.
     pub(super) fn update_rows(
@@ -127,6 +138,7 @@ impl Statement<'_> {
             }
         }
         self.lock_keys()?;
+        self.hide_new_parents(&constraints, &steps)?;
         self.read_changed_removals(table, changes)?;
         self.find_followed(table, changes, &referrers, &mut steps)?;
         let mut done = UpdateOutcome::default();
@@ -188,6 +200,20 @@ impl Statement<'_> {
         }
         self.lock_keys()?;
         Ok((Cow::Owned(now), step))
+    }
+
+    /// Marks expired parents that rows reference newly as absent.
+    fn hide_new_parents(
+        &mut self,
+        constraints: &[Constraint<'_>],
+        steps: &[RowAction],
+    ) -> Result<()> {
+        if !parents_expire(constraints) {
+            return Ok(());
+        }
+        let parents = steps.iter().flat_map(RowAction::new_parents);
+        let parents: Vec<_> = parents.copied().collect();
+        self.hide_expired_parents(constraints, &parents)
     }
 
     /// Checks and writes one row and its referential actions.

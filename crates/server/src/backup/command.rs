@@ -5,6 +5,8 @@ use super::restore::{Restored, Restoring, Until};
 use crate::config::StartError;
 use crate::target::{self, ServerOption};
 use clap::{Args, Subcommand};
+use porpoise_backup::log::PIECE_BYTES;
+use porpoise_backup::prune::{Keep, merge, prune};
 use porpoise_backup::{Backup, Key, Location, Repository, verify};
 use porpoise_client::TlsOptions;
 use porpoise_client::mysql::{Connection, Target};
@@ -52,6 +54,29 @@ enum BackupCommand {
     Verify(PlaceOptions),
     /// Lists the backups
     List(PlaceOptions),
+    /// Removes old backups, and the log that only they need
+    Prune(PruneOptions),
+    /// Merges small pieces of the archived log into larger ones
+    Merge(PlaceOptions),
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(group(clap::ArgGroup::new("rule").required(true).multiple(true).args(["keep", "keep_days"])))]
+struct PruneOptions {
+    #[command(flatten)]
+    place: PlaceOptions,
+    /// Keep this many of the newest backups
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
+    /// Keep the backups of the last days
+    #[arg(long, value_name = "DAYS")]
+    keep_days: Option<u32>,
+    /// Where the archived log is, if it is not with the backups: it is cut, too
+    #[arg(long, value_name = "PLACE")]
+    archive: Option<String>,
+    /// Say what would be removed
+    #[arg(long)]
+    dry_run: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -125,6 +150,8 @@ pub fn run_backup(options: &BackupOptions) -> Result<(), StartError> {
     match &options.command {
         Some(BackupCommand::List(place)) => list(place),
         Some(BackupCommand::Verify(place)) => verify_place(place),
+        Some(BackupCommand::Prune(options)) => prune_place(options),
+        Some(BackupCommand::Merge(place)) => merge_place(place),
         None => make_backup(options),
     }
 }
@@ -185,6 +212,44 @@ fn verify_place(options: &PlaceOptions) -> Result<(), StartError> {
             verdicts.len()
         ))),
     }
+}
+
+fn prune_place(options: &PruneOptions) -> Result<(), StartError> {
+    let key = options.place.key_file.as_ref();
+    let repository = open(&options.place.place, key)?;
+    let archive = options.archive.as_deref();
+    let archive = archive.map(|place| open(place, key)).transpose()?;
+    let now = porpoise_base::clock::system().unix_micros();
+    let days = |days: u32| now.saturating_sub(i64::from(days).saturating_mul(86_400_000_000));
+    let keep = Keep {
+        last: options.keep.map(|n| n as usize),
+        since: options.keep_days.map(days),
+    };
+    let done = prune(&repository, archive.as_ref(), keep, options.dry_run)?;
+    let verb = if options.dry_run {
+        "would be removed"
+    } else {
+        "removed"
+    };
+    for number in &done.removed {
+        print(&format!("backup {number}: {verb}"));
+    }
+    print(&format!(
+        "{} backups kept; {} backups, {} files, {} pieces of the log {verb}; the log is kept from position {}",
+        done.kept.len(),
+        done.removed.len(),
+        done.parts,
+        done.pieces,
+        done.log_from
+    ));
+    Ok(())
+}
+
+fn merge_place(options: &PlaceOptions) -> Result<(), StartError> {
+    let repository = open(&options.place, options.key_file.as_ref())?;
+    let (before, after) = merge(&repository, PIECE_BYTES)?;
+    print(&format!("{before} pieces of the log are {after} now"));
+    Ok(())
 }
 
 /// Runs BACKUP DATABASE in a server, and shows its progress.

@@ -9,6 +9,7 @@
 //! and the accepted values.
 
 pub mod exposure;
+pub mod report;
 pub mod table;
 pub mod value;
 
@@ -118,6 +119,10 @@ pub struct Config {
     pub memcached_item_size: usize,
     /// Interval at which the reaper deletes expired rows; `None`: no reaper.
     pub memcached_reap: Option<Duration>,
+    /// Address of the native listener.
+    pub native_listen: Option<SocketAddr>,
+    /// Use of TLS by the native listener.
+    pub native_tls: TlsMode,
     /// Address of the HTTP listener.
     pub http_listen: Option<SocketAddr>,
     /// Server role of the main memcached listener.
@@ -178,6 +183,32 @@ pub struct Config {
     /// Whether ports in use are replaced by free ones and example commands for connecting are
     /// printed.
     pub pick_ports: bool,
+    /// The settings as text, in the order of the table.
+    pub effective: Vec<Effective>,
+    /// Values of the command line, and the file, for [`Config::read_again`].
+    given: (Values, Option<PathBuf>),
+}
+
+/// A setting's value as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effective {
+    /// Name of the setting.
+    pub name: &'static str,
+    /// The value.
+    pub text: String,
+    /// Where it comes from; `None` for the default.
+    pub source: Option<Source>,
+}
+
+impl Config {
+    /// Resolves the configuration from the same command line and file, as they are now.
+    ///
+    /// # Errors
+    /// As [`resolve`].
+    pub fn read_again(&self) -> Result<Config, StartError> {
+        let (options, file) = &self.given;
+        resolve(options, &|name| std::env::var(name).ok(), file.as_deref())
+    }
 }
 
 /// Source of a value, for messages.
@@ -216,6 +247,7 @@ pub fn resolve(
         None => Values::new(),
     };
     let mut config = table::defaults();
+    config.given = (options.clone(), file.map(Path::to_owned));
     for setting in table::SETTINGS {
         let found = if let Some(text) = options.get(setting.name) {
             Some((text.clone(), Source::Option(setting.option())))
@@ -227,11 +259,20 @@ pub fn resolve(
                 (text.clone(), Source::File(path, setting.key()))
             })
         };
-        if let Some((text, source)) = found {
-            (setting.apply)(&mut config, &text).map_err(|expected| {
-                StartError::usage(format!("{source}: {text:?} is not {expected}"))
-            })?;
-        }
+        let (text, source) = match found {
+            Some((text, source)) => {
+                (setting.apply)(&mut config, &text).map_err(|expected| {
+                    StartError::usage(format!("{source}: {text:?} is not {expected}"))
+                })?;
+                (text, Some(source))
+            }
+            None => (setting.default.to_owned(), None),
+        };
+        config.effective.push(Effective {
+            name: setting.name,
+            text,
+            source,
+        });
     }
     if config.tls_cert.is_some() != config.tls_key.is_some() {
         return Err(StartError::usage(

@@ -79,6 +79,12 @@ settings! {
     "memcached-socket" "PATH" = "off":
         "Unix socket of the memcached listener",
         |c, t| c.memcached_socket = path(t)?;
+    "native-listen" "ADDR" = "off":
+        "Address of the listener of the native protocol; port 0 selects a free port",
+        |c, t| c.native_listen = address(t)?;
+    "native-tls" "MODE" = "allowed":
+        "TLS on the native listener: off, allowed (clients may begin with a TLS handshake), required",
+        |c, t| c.native_tls = tls_mode(t)?;
     "http-listen" "ADDR" = "127.0.0.1:8380":
         "Address of the HTTP listener for /health and /metrics; off disables it",
         |c, t| c.http_listen = address(t)?;

@@ -5,6 +5,7 @@ use crate::net::NetMonitor;
 use porpoise_base::counters::CounterDef;
 use porpoise_kv::Stat;
 use porpoise_memcached::counters as memcached;
+use porpoise_native::counters as native;
 use porpoise_sql::ClassLatency;
 use std::fmt::Write;
 
@@ -107,6 +108,8 @@ fn write_counters(page: &mut String) {
     write_families(page, metrics::COUNTERS.iter().zip(server));
     let memcached = memcached::Counter::ALL.iter().map(|c| memcached::sum(*c));
     write_families(page, memcached::COUNTERS.iter().zip(memcached));
+    let native = native::Counter::ALL.iter().map(|c| native::sum(*c));
+    write_families(page, native::COUNTERS.iter().zip(native));
 }
 
 /// Adds counters with their values, grouped by metric family.

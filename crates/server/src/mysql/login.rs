@@ -1,14 +1,12 @@
-//! Authentication of clients: the login exchange, the cache of `caching_sha2_password`'s fast path,
+//! Authentication of clients: the login exchange
 //! and host rules.
 //!
 //! The codec (`porpoise_wire::mysql::login`) has the cryptography and the order of the exchange;
 //! this module has the accounts, the messages and the rules about client hosts.
 //!
 //! Invariants:
-//! 1. The fast-path cache is keyed by the stored secret, so that a changed password misses the
-//!    cache.
-//! 2. An account without a password accepts clients on this machine only.
-//! 3. An unknown user name is refused by the same exchange and with the same message as a wrong
+//! 1. An account without a password accepts clients on this machine only.
+//! 2. An unknown user name is refused by the same exchange and with the same message as a wrong
 //!    password.
 
 use super::Shared;
@@ -16,37 +14,14 @@ use super::answer::Answer;
 use crate::certificate;
 use crate::metrics::{self, Counter};
 use crate::net::{Peer, TlsSession};
-use parking_lot::Mutex;
 use porpoise_access::{Account, DelayPolicy, Denial, LoginPolicy, TlsPeer};
 use porpoise_base::blocking::blocking;
 use porpoise_sql::{SqlError, SqlServer};
-use porpoise_wire::mysql::auth::{Plugin, Sha2Stage2};
+use porpoise_wire::mysql::auth::Plugin;
 use porpoise_wire::mysql::capability::Capabilities;
 use porpoise_wire::mysql::handshake::{Attributes, ChangeUser, LoginRequest, Salt};
 use porpoise_wire::mysql::login::{Account as Proof, Login, Next, SecondPassword};
-use std::collections::HashMap;
 use std::time::Duration;
-
-/// The cache of the `caching_sha2_password` fast path, by stored secret.
-#[derive(Default)]
-pub(super) struct FastPath(Mutex<HashMap<Vec<u8>, Sha2Stage2>>);
-
-/// Maximum number of cached secrets.
-const MAX_CACHED_SECRETS: usize = 10_000;
-
-impl FastPath {
-    fn find(&self, secret: &[u8]) -> Option<Sha2Stage2> {
-        self.0.lock().get(secret).copied()
-    }
-
-    fn cache_secret(&self, secret: Vec<u8>, proof: Sha2Stage2) {
-        let mut all = self.0.lock();
-        if all.len() >= MAX_CACHED_SECRETS {
-            all.clear();
-        }
-        all.insert(secret, proof);
-    }
-}
 
 /// A client's request for a login or a change of user.
 #[derive(Debug)]
@@ -157,14 +132,14 @@ impl Authentication {
         let account = found.as_ref().map(|(plugin, a)| Proof {
             plugin: *plugin,
             secret: &a.secret,
-            cached_hash: shared.fast_path.find(&a.secret),
+            cached_hash: shared.verifiers.find(&a.secret),
             second: a
                 .attributes
                 .second_secret
                 .as_ref()
                 .map(|secret| SecondPassword {
                     secret: secret.as_bytes(),
-                    cached_hash: shared.fast_path.find(secret.as_bytes()),
+                    cached_hash: shared.verifiers.find(secret.as_bytes()),
                 }),
         });
         let decoy = access.decoy(&request.user).plugin;
@@ -231,7 +206,7 @@ impl Authentication {
         let next = blocking(|| {
             self.login.more(
                 payload,
-                shared.rsa.as_ref(),
+                shared.rsa.as_deref(),
                 answer.out.buf(),
                 &mut answer.sequence,
             )
@@ -262,7 +237,7 @@ impl Authentication {
                     let second = account.attributes.second_secret.as_ref();
                     let second = second.filter(|_| self.login.is_by_second_password());
                     let secret = second.map_or(&account.secret[..], |s| s.as_bytes());
-                    shared.fast_path.cache_secret(secret.to_vec(), proof);
+                    shared.verifiers.keep(secret.to_vec(), proof);
                 }
                 self.admit(shared, peer, &account, answer)
             }
@@ -360,22 +335,12 @@ pub(crate) fn delays(sql: &SqlServer) -> DelayPolicy {
     }
 }
 
+/// Returns the policy of delays after failed logins, and `default_password_lifetime`, for protocols
+/// without sessions of SQL.
+pub(crate) fn login_policy(sql: &SqlServer) -> (DelayPolicy, u16) {
+    let lifetime = sql.number("default_password_lifetime");
+    (delays(sql), u16::try_from(lifetime).unwrap_or(u16::MAX))
+}
+
 /// The user for whom one connection is reserved when all others are used.
 const ADMINISTRATOR: &str = "root";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_fast_path_cache_is_cleared_when_it_is_full() {
-        let fast = FastPath::default();
-        for n in 0..MAX_CACHED_SECRETS as u32 {
-            fast.cache_secret(n.to_le_bytes().to_vec(), [1; 32]);
-        }
-        assert_eq!(fast.find(&7u32.to_le_bytes()), Some([1; 32]));
-        fast.cache_secret(b"one more".to_vec(), [2; 32]);
-        assert_eq!(fast.find(&7u32.to_le_bytes()), None);
-        assert_eq!(fast.find(b"one more"), Some([2; 32]));
-    }
-}

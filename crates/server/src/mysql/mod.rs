@@ -33,7 +33,7 @@ mod statements;
 
 use crate::metrics::{self, Counter};
 use crate::net::{Output, Peer, Protocol, Refusal, Session};
-use login::FastPath;
+use porpoise_access::VerifierCache;
 use porpoise_sql::SqlServer;
 use porpoise_wire::mysql::auth::RsaKey;
 use porpoise_wire::mysql::reply;
@@ -44,8 +44,8 @@ use std::sync::Arc;
 pub(crate) struct Shared {
     sql: Arc<SqlServer>,
     tls: Option<Arc<rustls::ServerConfig>>,
-    rsa: Option<RsaKey>,
-    fast_path: FastPath,
+    rsa: Option<Arc<RsaKey>>,
+    verifiers: Arc<VerifierCache>,
 }
 
 /// The MySQL protocol.
@@ -53,18 +53,19 @@ pub struct MysqlProtocol(Arc<Shared>);
 
 impl MysqlProtocol {
     /// Creates the protocol for `sql`. `tls` serves clients that request encryption; `rsa` decrypts
-    /// the passwords of clients that do not.
+    /// the passwords of clients that do not; `verifiers` is the cache of the fast path.
     pub fn new(
         sql: Arc<SqlServer>,
         tls: Option<Arc<rustls::ServerConfig>>,
-        rsa: Option<RsaKey>,
+        rsa: Option<Arc<RsaKey>>,
+        verifiers: Arc<VerifierCache>,
     ) -> MysqlProtocol {
         sql.provide_status(Box::new(network_status));
         MysqlProtocol(Arc::new(Shared {
             sql,
             tls,
             rsa,
-            fast_path: FastPath::default(),
+            verifiers,
         }))
     }
 }

@@ -266,7 +266,7 @@ impl AcceptLoop {
 
     /// Whether a listener has twice its limit of connections before login.
     fn is_overfull(&self, listener: &Listener) -> bool {
-        let limit = self.shared.config.max_before_login;
+        let limit = self.shared.max_before_login.load(Ordering::Relaxed);
         listener.budget.before_login() >= limit.saturating_mul(2)
     }
 
@@ -330,7 +330,7 @@ impl AcceptLoop {
     /// Whether the listener with this budget may accept no more, because all remaining connections
     /// are the guaranteed shares of other listeners.
     fn is_full(&self, budget: &Arc<Budget>) -> bool {
-        let max = self.shared.config.max_connections;
+        let max = self.shared.max_connections.load(Ordering::Relaxed);
         let share = max / (SHARE_DIVISOR * self.listeners.len().max(1));
         let others = self
             .listeners
@@ -375,7 +375,7 @@ impl AcceptLoop {
             return Ok(());
         };
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
-        let limit = self.shared.config.max_before_login;
+        let limit = self.shared.max_before_login.load(Ordering::Relaxed);
         budget.make_room(id, peer.map(|a| a.ip()), limit);
         budget.accept();
         self.shared.before_login.fetch_add(1, Ordering::Relaxed);

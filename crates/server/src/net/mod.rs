@@ -129,6 +129,10 @@ pub(crate) enum Phase {
 /// State that all groups share.
 pub(crate) struct Shared {
     pub(crate) config: NetConfig,
+    /// Maximum number of connections; at first that of the configuration.
+    pub(crate) max_connections: AtomicUsize,
+    /// Maximum number of connections of one listener before login.
+    pub(crate) max_before_login: AtomicUsize,
     pub(crate) durability: Arc<DurabilityWatermark>,
     pub(crate) groups: Vec<Arc<Group>>,
     pub(crate) workers: WorkerPool,
@@ -194,6 +198,17 @@ pub struct NetGauges {
 pub struct NetMonitor(Arc<Shared>);
 
 impl NetMonitor {
+    /// Sets the limits of connections, for those that are accepted from now on.
+    pub fn set_limits(&self, max_connections: usize, max_before_login: usize) {
+        let shared = &self.0;
+        shared
+            .max_connections
+            .store(max_connections, Ordering::Relaxed);
+        shared
+            .max_before_login
+            .store(max_before_login, Ordering::Relaxed);
+    }
+
     /// Current gauges.
     pub fn gauges(&self) -> NetGauges {
         NetGauges {
@@ -240,6 +255,8 @@ impl Net {
         let shared = Arc::new(Shared {
             workers: WorkerPool::new(count, config.max_running_statements),
             supervisor: Supervisor::default(),
+            max_connections: AtomicUsize::new(config.max_connections),
+            max_before_login: AtomicUsize::new(config.max_before_login),
             config,
             durability,
             groups,

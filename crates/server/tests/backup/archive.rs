@@ -77,3 +77,75 @@ fn the_archive_may_lie_apart_from_the_backups() {
         assert_eq!(found, [count], "{name}");
     }
 }
+
+/// Old backups go, the log that only they need with them; small pieces are merged; every kept point can be
+/// restored.
+#[test]
+fn old_backups_are_pruned_and_pieces_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("archive");
+    let source = server(dir.path(), "data")
+        .arg("--archive-to", &place)
+        .arg("--archive-interval", "20ms")
+        .start();
+    let mut sql = connect(&source);
+    good(&mut sql, "CREATE DATABASE d");
+    good(&mut sql, "CREATE TABLE d.t (n INT PRIMARY KEY)");
+    for backup in 0..4 {
+        for n in 0..5 {
+            good(
+                &mut sql,
+                &format!("INSERT INTO d.t VALUES ({})", backup * 10 + n),
+            );
+            std::thread::sleep(Duration::from_millis(60));
+        }
+        good(&mut sql, "BACKUP DATABASE TO 'archive'");
+    }
+    good(&mut sql, "INSERT INTO d.t VALUES (100)");
+    let position = status(&mut sql, "Log_position");
+    let archived = wait_until(Duration::from_secs(20), || {
+        (status(&mut sql, "Archive_position") >= position).then_some(())
+    });
+    archived.expect("the log is archived");
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_porpoise"));
+        let done = command
+            .arg("backup")
+            .args(arguments)
+            .arg(&place)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(
+            done.status.success(),
+            "{said} {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+        said
+    };
+    let pieces = || std::fs::read_dir(place.join("log")).unwrap().count();
+    let planned = run(&["prune", "--keep", "2", "--dry-run"]);
+    assert!(planned.contains("backup 1: would be removed"), "{planned}");
+    let said = run(&["prune", "--keep", "2"]);
+    assert!(said.contains("2 backups kept; 2 backups, "), "{said}");
+    run(&["verify", "--quiet"]);
+    let before = pieces();
+    let said = run(&["merge"]);
+    assert!(said.contains(" pieces of the log are "), "{said}");
+    assert!(pieces() < before, "{} of {before}", pieces());
+    run(&["verify", "--quiet"]);
+    // The archive goes on behind the merged pieces.
+    good(&mut sql, "INSERT INTO d.t VALUES (101)");
+    let position = status(&mut sql, "Log_position");
+    let archived = wait_until(Duration::from_secs(20), || {
+        (status(&mut sql, "Archive_position") >= position).then_some(())
+    });
+    archived.expect("the archive goes on");
+    drop(source);
+    for (name, options, rows) in [("third", &["--backup", "3"][..], "15"), ("end", &[], "22")] {
+        restore(&place, dir.path(), name, options);
+        let restored = server(dir.path(), name).start();
+        let count = good(&mut connect(&restored), "SELECT COUNT(*) FROM d.t");
+        assert_eq!(count, [rows], "{name}");
+    }
+}

@@ -7,8 +7,10 @@
 )]
 
 mod check;
+mod config;
 mod import;
 mod missing_files;
 mod process;
 mod refusals;
 mod running;
+mod salvage;

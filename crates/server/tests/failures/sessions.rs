@@ -83,7 +83,12 @@ fn start() -> Server {
         ..NetConfig::default()
     };
     let mut net = Net::start(one_group, durability).unwrap();
-    let (mysql, mysql_address) = listen(Arc::new(MysqlProtocol::new(server, None, None)));
+    let (mysql, mysql_address) = listen(Arc::new(MysqlProtocol::new(
+        server,
+        None,
+        None,
+        Arc::default(),
+    )));
     let (memcached, memcached_address) = listen(Arc::new(memcached));
     net.serve(vec![mysql, memcached]).unwrap();
     Server {

@@ -163,3 +163,60 @@ fn a_listener_outlives_its_configuration() {
         "VALUE u:1 0 1\r\nx\r\nEND\r\n"
     );
 }
+
+#[test]
+fn a_table_with_ttl_expires_for_both_protocols() {
+    let server = Porpoise::builder().arg("--durability", "sync").start();
+    sql(
+        &server,
+        "CREATE DATABASE test;
+         CREATE TABLE test.parent (id INT PRIMARY KEY);
+         CREATE TABLE test.t (id INT PRIMARY KEY, name VARCHAR(8), ends BIGINT NOT NULL DEFAULT 0,
+                              made TIMESTAMP NULL, FOREIGN KEY (id) REFERENCES test.parent (id));
+         INSERT INTO test.parent VALUES (1), (2), (3);
+         ALTER TABLE test.t MEMCACHED PREFIX 't:' KEY (id) VALUE (name) EXPIRES (ends);",
+    );
+    let ids = "SELECT id FROM test.t ORDER BY id";
+    // Without TTL the expiry of memcached is unknown to SQL.
+    assert_eq!(
+        server.memcached("set t:1 0 -1 1\r\na\r\nget t:1\r\n"),
+        "STORED\r\nEND\r\n"
+    );
+    assert_eq!(sql(&server, ids), "1\n");
+    sql(&server, "ALTER TABLE test.t TTL = ends + INTERVAL 0 SECOND");
+    assert_eq!(sql(&server, ids), "");
+    assert_eq!(
+        server.memcached("set t:1 0 0 1\r\nb\r\nset t:2 0 1 1\r\nc\r\n"),
+        "STORED\r\nSTORED\r\n"
+    );
+    assert_eq!(sql(&server, ids), "1\n2\n");
+    std::thread::sleep(Duration::from_millis(2100));
+    assert_eq!(sql(&server, ids), "1\n");
+    assert_eq!(
+        server.memcached("get t:1 t:2\r\n"),
+        "VALUE t:1 0 1\r\nb\r\nEND\r\n"
+    );
+    // TTL on a column that is not mapped holds for memcached, too.
+    sql(
+        &server,
+        "ALTER TABLE test.t TTL = made + INTERVAL 1 DAY;
+         INSERT INTO test.t VALUES (3, 'd', 0, NOW() - INTERVAL 2 DAY)",
+    );
+    assert_eq!(
+        server.memcached("get t:3\r\nincr t:3 1\r\ntouch t:3 0\r\ndelete t:3\r\n"),
+        "END\r\nNOT_FOUND\r\nNOT_FOUND\r\nNOT_FOUND\r\n"
+    );
+    sql(
+        &server,
+        "INSERT INTO test.t VALUES (3, 'd', 0, NOW() - INTERVAL 2 DAY)",
+    );
+    assert_eq!(
+        server.memcached("add t:3 0 0 1\r\ne\r\nget t:3\r\n"),
+        "STORED\r\nVALUE t:3 0 1\r\ne\r\nEND\r\n"
+    );
+    let metrics = server.http("/metrics").1;
+    assert!(
+        metrics.contains("porpoise_ttl_deleted_rows_total"),
+        "{metrics}"
+    );
+}

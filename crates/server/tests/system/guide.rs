@@ -131,3 +131,18 @@ fn the_five_minutes_of_the_readme_are_as_written() {
 fn the_first_steps_of_the_guide_are_as_written() {
     walk("docs/guide/first-steps.md");
 }
+
+#[test]
+fn rows_expire_as_in_the_guide() {
+    walk("docs/guide/expiry.md");
+}
+
+#[test]
+fn a_server_is_secured_as_in_the_guide() {
+    walk("docs/guide/secure.md");
+}
+
+#[test]
+fn a_server_is_upgraded_as_in_the_guide() {
+    walk("docs/guide/upgrade.md");
+}

@@ -47,6 +47,18 @@ pub struct StatementContext {
     /// Active roles, set by the login or by SET ROLE.
     pub(crate) roles: Vec<AuthId>,
     pub(crate) diagnostics: Diagnostics,
+    /// What the planner is told and what it reports.
+    pub(crate) planning: Planning,
+    /// The session's temporary tables.
+    pub(crate) temporary: Temporary,
+    pub(crate) last_insert_id: u64,
+    /// The session's status variables.
+    pub(crate) counters: Arc<SessionCounters>,
+}
+
+/// Exchange between the session and the planner about the statement being planned.
+#[derive(Default)]
+pub(crate) struct Planning {
     /// Whether a plan made since this was cleared is valid for one execution only: the planner read
     /// a variable or the value of a literal, or warned about a hint.
     pub(crate) volatile: Cell<bool>,
@@ -65,24 +77,19 @@ pub struct StatementContext {
     pub(crate) partial_plans: Cell<u64>,
     /// Whether the plan is for EXPLAIN.
     pub(crate) explaining: Cell<bool>,
-    /// The session's temporary tables.
-    pub(crate) temporary: Temporary,
-    pub(crate) last_insert_id: u64,
-    /// The session's status variables.
-    pub(crate) counters: Arc<SessionCounters>,
 }
 
 impl StatementContext {
     /// Clears the state that [`Self::may_keep_plan`] evaluates; called before planning.
     pub(crate) fn begin_plan(&self) {
-        self.volatile.set(false);
-        self.uses_parameters.set(false);
+        self.planning.volatile.set(false);
+        self.planning.uses_parameters.set(false);
     }
 
     /// Whether the plan made since [`Self::begin_plan`] is valid for other executions, with other
     /// values of parameters.
     pub(crate) fn may_keep_plan(&self) -> bool {
-        !self.volatile.get() && !self.uses_parameters.get()
+        !self.planning.volatile.get() && !self.planning.uses_parameters.get()
     }
 
     /// Resolves a table name to database and name.

@@ -27,26 +27,28 @@ impl StatisticsSource for StatementContext {
     }
 
     fn parameter(&self, number: usize) -> Option<Value> {
-        self.uses_parameters.set(true);
-        self.parameters.borrow().get(number).cloned()
+        self.planning.uses_parameters.set(true);
+        self.planning.parameters.borrow().get(number).cloned()
     }
 
     fn note_partial_plans(&self, count: u64) {
-        self.partial_plans.set(self.partial_plans.get() + count);
+        self.planning
+            .partial_plans
+            .set(self.planning.partial_plans.get() + count);
     }
 
     fn estimates_are_shown(&self) -> bool {
-        self.explaining.get()
+        self.planning.explaining.get()
     }
 
     fn depends_on_literals(&self) {
-        self.volatile.set(true);
+        self.planning.volatile.set(true);
     }
 }
 
 impl SystemVariables for StatementContext {
     fn get(&self, global: bool, name: &str) -> Result<Expr> {
-        self.volatile.set(true);
+        self.planning.volatile.set(true);
         let (at, variable) = vars::entry(name)?;
         if global {
             if !variable.scope.global() {
@@ -72,9 +74,9 @@ impl SystemVariables for StatementContext {
             return Ok(None);
         };
         let program = self.compile_routine(routine)?;
-        self.calls_functions.set(true);
+        self.planning.calls_functions.set(true);
         if name.invoker.is_none()
-            && let Some(named) = self.named_functions.borrow_mut().as_mut()
+            && let Some(named) = self.planning.named_functions.borrow_mut().as_mut()
         {
             named.push((routine.database.clone(), routine.name.clone()));
         }
@@ -93,13 +95,13 @@ impl SystemVariables for StatementContext {
     }
 
     fn runs_functions(&self) -> bool {
-        self.calls_functions.set(true);
+        self.planning.calls_functions.set(true);
         true
     }
 
     /// A plan that caused a warning about hints is not cached, so that each execution warns.
     fn warn(&self, code: u16, message: String) {
-        self.volatile.set(true);
+        self.planning.volatile.set(true);
         let known = |w: &Warning| w.code == code && w.message == message;
         if !self.env.warnings.borrow().iter().any(known) {
             StatementContext::warn(self, code, message);
@@ -109,7 +111,7 @@ impl SystemVariables for StatementContext {
     /// A statement is bound to the type that the variable's value has at that time (manual,
     /// "User-Defined Variables"), so its plan is valid for one execution only.
     fn user_variable(&self, name: &str) -> Option<ColumnType> {
-        self.volatile.set(true);
+        self.planning.volatile.set(true);
         let variables = self.env.user_variables.borrow();
         let (value, ty) = variables.get(name)?;
         Some(match value {
@@ -216,7 +218,7 @@ impl StatementContext {
             mode: self.settings.mode,
             collation: self.settings.collation,
             params,
-            params_are_variables: self.binds_variables.get(),
+            params_are_variables: self.planning.binds_variables.get(),
             database: self.env.database.clone(),
             div_precision: self.settings.div_precision,
         }

@@ -7,6 +7,7 @@ use crate::context::StatementContext;
 use crate::table_expressions::ExpressionOwner;
 use porpoise_rows::catalog::{CheckConstraint, ColumnDefault, ForeignKey, Index, Table};
 use porpoise_rows::ddl::{Algorithm, AlterOp, ColumnSpec, Position};
+use porpoise_rows::ttl::TtlChange;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
     AlterAction, AlterTable, ColumnDef, ColumnPosition, Expr, Ident, OptionValue, TableElement,
@@ -35,6 +36,7 @@ pub fn operations(
         ops: Vec::with_capacity(alter.actions.len()),
     };
     converter.convert_charset_clauses(alter.actions)?;
+    converter.convert_ttl_clauses(alter.actions)?;
     for action in alter.actions {
         converter.convert(action)?;
     }
@@ -96,6 +98,7 @@ impl ClauseConverter<'_> {
                 }
                 AlterOp::RenameTo(database, name)
             }
+            AlterAction::RemoveTtl => AlterOp::RemoveTtl,
             AlterAction::Option(option) => return self.option(option),
             AlterAction::EnableKeys(_) => {
                 let name = &self.table.name;
@@ -224,6 +227,10 @@ impl ClauseConverter<'_> {
                 return Err(SqlError::not_supported("changing COLOCATE WITH"));
             }
             TableOption::Union(_) => return Ok(()),
+            // `convert_ttl_clauses` has processed these together.
+            TableOption::Ttl(..) | TableOption::TtlEnable(_) | TableOption::TtlJobInterval(_) => {
+                return Ok(());
+            }
             TableOption::RowFormat(name) => {
                 let value = name.name.to_ascii_uppercase();
                 let value = Some(value).filter(|v| v != "DEFAULT");
@@ -245,6 +252,20 @@ impl ClauseConverter<'_> {
         let set = options.other.into_iter();
         self.ops
             .extend(set.map(|(name, value)| AlterOp::SetOption(name, Some(value))));
+        Ok(())
+    }
+
+    /// Converts TTL, TTL_ENABLE and TTL_JOB_INTERVAL: one change.
+    fn convert_ttl_clauses(&mut self, actions: &[AlterAction<'_>]) -> Result<()> {
+        let mut change = TtlChange::default();
+        for action in actions {
+            if let AlterAction::Option(option) = action {
+                super::ttl::record(option, &mut change)?;
+            }
+        }
+        if change != TtlChange::default() {
+            self.ops.push(AlterOp::SetTtl(change));
+        }
         Ok(())
     }
 

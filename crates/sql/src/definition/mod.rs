@@ -11,6 +11,7 @@ pub mod full_text;
 pub mod generated_key;
 mod indexes;
 pub mod partition;
+mod ttl;
 
 use crate::context::StatementContext;
 use crate::table_expressions::ExpressionOwner;
@@ -18,6 +19,7 @@ use crate::vars::check::{engine_name, is_engine};
 use porpoise_rows::catalog::{ColumnDefault, Generated, GeneratedKind, IndexKind, TableOptions};
 use porpoise_rows::ddl::{CheckSpec, ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::partition::Partitioning;
+use porpoise_rows::ttl::TtlChange;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
     ColumnAttr, ColumnDef, CreateTable, Expr, ExprKind, OptionValue, PartitionBy, TableElement,
@@ -159,11 +161,16 @@ fn table_options(
         memory: false,
         other: Vec::new(),
         created: 0,
+        ttl: None,
     };
+    let mut ttl_change = TtlChange::default();
     let mut auto_increment = None;
     let mut charset = None;
     let mut collation = None;
     for option in given {
+        if ttl::record(option, &mut ttl_change)? {
+            continue;
+        }
         match option {
             TableOption::Engine(name) => {
                 options.engine = engine(cx, table, name.name)?;
@@ -182,8 +189,12 @@ fn table_options(
             }
             // UNION has a meaning for MERGE tables only.
             TableOption::Union(_) | TableOption::Colocate(_) => {}
+            TableOption::Ttl(..) | TableOption::TtlEnable(_) | TableOption::TtlJobInterval(_) => {}
             TableOption::Other(name, value) => other_option(name, value, &mut options)?,
         }
+    }
+    if ttl_change != TtlChange::default() {
+        options.ttl = Some(ttl_change.apply(None)?);
     }
     options.collation = match (charset, collation) {
         (Some(charset), Some(c)) if c.charset() != charset => {

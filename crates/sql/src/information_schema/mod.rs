@@ -83,14 +83,11 @@ impl VirtualRows for StatementContext {
         if !self.sees_virtual(table) {
             return Err(self.table_denied("SELECT", table.name));
         }
-        if table.database == "mysql" && table.name == "slow_log" {
-            return Ok(crate::performance_schema::slow_log(self));
+        if let Some(rows) = crate::performance_schema::rows_of(table.database, table.name) {
+            return rows(self);
         }
         if table.database == "mysql" {
             return Ok(grant_tables::rows_of(self, table.name));
-        }
-        if let Some(rows) = crate::performance_schema::rows_of(table.database, table.name) {
-            return rows(self);
         }
         if !virtual_tables::is_database(table.database) {
             let (database, name) = (table.database, table.name);

@@ -137,7 +137,7 @@ impl SqlSession {
         text: &[u8],
     ) -> Result<Outcome> {
         let planned = self.plan_and_lock(|session, catalog| {
-            session.cx.calls_functions.set(false);
+            session.cx.planning.calls_functions.set(false);
             let (source, reads) = session.plan_select(query, text, catalog)?;
             let columns = names.iter().map(|n| {
                 let at = table.column(n);
@@ -157,7 +157,7 @@ impl SqlSession {
                 default_expressions: table.has_default_expressions(),
             };
             let mut planned = Planned::new(Plan::Insert(plan), reads.uses.take());
-            planned.runs_programs = session.cx.calls_functions.get();
+            planned.runs_programs = session.cx.planning.calls_functions.get();
             Ok(Arc::new(planned))
         })?;
         self.run_plan(&planned, &[], &mut NullSink)

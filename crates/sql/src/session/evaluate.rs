@@ -81,7 +81,7 @@ impl SqlSession {
     ) -> Result<(Arc<Planned>, ColumnType)> {
         let (plan, ty, uses) = self.plan_select_of(e, types, catalog)?;
         let mut planned = Planned::new(Plan::Select(plan), uses);
-        planned.runs_programs = self.cx.calls_functions.get();
+        planned.runs_programs = self.cx.planning.calls_functions.get();
         Ok((Arc::new(planned), ty))
     }
 
@@ -92,7 +92,7 @@ impl SqlSession {
         types: &[ColumnType],
         catalog: &Catalog,
     ) -> Result<(QueryPlan, ColumnType, Box<[TableUse]>)> {
-        self.cx.calls_functions.set(false);
+        self.cx.planning.calls_functions.set(false);
         let env = self.cx.bind_env(types.to_vec());
         let reads = NestedReads::default();
         let cx = PlanCx::new(catalog, &env, &self.cx, "", &reads);

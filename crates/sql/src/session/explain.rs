@@ -28,9 +28,9 @@ impl SqlSession {
             return Err(SqlError::not_supported("EXPLAIN FOR CONNECTION"));
         };
         let plan = self.plan_and_lock(|session, catalog| {
-            session.cx.explaining.set(true);
+            session.cx.planning.explaining.set(true);
             let plan = session.plan(statement, source, types, catalog);
-            session.cx.explaining.set(false);
+            session.cx.planning.explaining.set(false);
             let plan = plan?.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
             Ok(Arc::new(plan))
         })?;

@@ -26,7 +26,7 @@
 use super::SqlSession;
 use super::state::fresh_env;
 use super::transaction::{OpenTxn, TxnCharacteristics};
-use crate::context::{Diagnostics, StatementContext};
+use crate::context::{Diagnostics, Planning, StatementContext};
 use crate::session::routines::no_routine;
 use crate::vars::settings::IsolationLevel;
 use porpoise_rows::catalog::Routine;
@@ -274,6 +274,7 @@ fn renew(copy: &mut StatementContext, cx: &StatementContext) {
     copy.password_expired = cx.password_expired;
     copy.roles.clone_from(&cx.roles);
     copy.diagnostics = Diagnostics::default();
+    copy.planning = Planning::default();
     copy.temporary.clone_from(&cx.temporary);
     copy.last_insert_id = cx.last_insert_id;
 }
@@ -281,6 +282,7 @@ fn renew(copy: &mut StatementContext, cx: &StatementContext) {
 /// Copies what the environment has of the statement, its account and its database.
 fn copy_statement(env: &mut Env, of: &Env) {
     env.now_utc = of.now_utc;
+    env.expiry_time.set(of.expiry_time.get());
     env.account.clone_from(&of.account);
     env.roles.clone_from(&of.roles);
     env.database.clone_from(&of.database);
@@ -308,14 +310,7 @@ fn copy_of(cx: &StatementContext) -> StatementContext {
         password_expired: cx.password_expired,
         roles: cx.roles.clone(),
         diagnostics: Diagnostics::default(),
-        volatile: Cell::new(false),
-        uses_parameters: Cell::new(false),
-        binds_variables: Cell::new(false),
-        parameters: RefCell::default(),
-        calls_functions: Cell::new(false),
-        named_functions: RefCell::default(),
-        partial_plans: Cell::new(0),
-        explaining: Cell::new(false),
+        planning: Planning::default(),
         temporary: cx.temporary.clone(),
         last_insert_id: cx.last_insert_id,
         counters: cx.counters.clone(),

@@ -59,7 +59,7 @@ mod views;
 mod xa;
 
 pub(crate) use crate::context::lex_mode;
-use crate::context::{Diagnostics, StatementContext, Temporary};
+use crate::context::{Diagnostics, Planning, StatementContext, Temporary};
 use crate::processes::{self, Process};
 use crate::results;
 use crate::server::{Counters, SqlServer};
@@ -80,7 +80,7 @@ use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_types::{Charset, Collation, DateTime, SqlMode};
 use prepared::Prepared;
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -496,14 +496,7 @@ fn new_context(
         password_expired: false,
         roles: Vec::new(),
         diagnostics: Diagnostics::default(),
-        volatile: Cell::new(false),
-        uses_parameters: Cell::new(false),
-        binds_variables: Cell::new(false),
-        parameters: RefCell::default(),
-        calls_functions: Cell::new(false),
-        named_functions: RefCell::default(),
-        partial_plans: Cell::new(0),
-        explaining: Cell::new(false),
+        planning: Planning::default(),
         temporary: Temporary::default(),
         last_insert_id: 0,
         counters,

@@ -402,12 +402,12 @@ impl SqlSession {
                     .iter()
                     .map(|value| ValueRef::to_owned(*value))
                     .collect();
-                session.cx.parameters.replace(known);
+                session.cx.planning.parameters.replace(known);
             }
-            session.cx.binds_variables.set(places.is_some());
+            session.cx.planning.binds_variables.set(places.is_some());
             let plan = session.plan(&parsed.statement, text, types, catalog);
-            session.cx.binds_variables.set(false);
-            session.cx.parameters.borrow_mut().clear();
+            session.cx.planning.binds_variables.set(false);
+            session.cx.planning.parameters.borrow_mut().clear();
             let plan = plan?;
             let plan = Arc::new(plan.ok_or_else(not_a_plan)?);
             let key = || PlanKey::new(&session.cx, catalog.version, types);
@@ -431,9 +431,10 @@ impl SqlSession {
             Err(error) if error.code == NOT_A_PLAN => {
                 let arena = Bump::new();
                 let parsed = self.parse_prepared(&arena, text, prepared.places.as_deref())?;
-                self.cx.binds_variables.set(prepared.places.is_some());
+                let is_program = prepared.places.is_some();
+                self.cx.planning.binds_variables.set(is_program);
                 let done = self.statement(&parsed.statement, text, values, types, sink);
-                self.cx.binds_variables.set(false);
+                self.cx.planning.binds_variables.set(false);
                 done
             }
             Err(error) => Err(error),

@@ -605,9 +605,9 @@ impl SqlSession {
         source: &Source,
         catalog: &Catalog,
     ) -> Result<(Arc<Planned>, ColumnType)> {
-        self.cx.binds_variables.set(true);
+        self.cx.planning.binds_variables.set(true);
         let planned = self.plan_value(e, &source.types, catalog);
-        self.cx.binds_variables.set(false);
+        self.cx.planning.binds_variables.set(false);
         planned
     }
 
@@ -621,9 +621,9 @@ impl SqlSession {
         let direct = if e.has_subquery() {
             None
         } else {
-            self.cx.binds_variables.set(true);
+            self.cx.planning.binds_variables.set(true);
             let bound = self.cx.bind(&e, &source.types);
-            self.cx.binds_variables.set(false);
+            self.cx.planning.binds_variables.set(false);
             Some(bound?).filter(|bound| !bound.has_subquery())
         };
         let (made, ty) = match direct {

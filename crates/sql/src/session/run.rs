@@ -78,15 +78,16 @@ impl SqlSession {
         let reads = NestedReads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
         let cx = PlanCx::new(catalog, &env, &self.cx, text, &reads);
-        self.cx.calls_functions.set(false);
-        self.cx.partial_plans.set(0);
+        self.cx.planning.calls_functions.set(false);
+        self.cx.planning.partial_plans.set(0);
         let made = self.plan_kind(statement, &cx);
         let Some(plan) = made.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?
         else {
             return Ok(None);
         };
         let mut planned = Planned::new(plan, reads.uses.take());
-        planned.runs_programs = self.cx.calls_functions.get() || fires_triggers(&planned, catalog);
+        planned.runs_programs =
+            self.cx.planning.calls_functions.get() || fires_triggers(&planned, catalog);
         Ok(Some(planned))
     }
 
@@ -270,6 +271,7 @@ impl SqlSession {
         if keep && conflicts != ConflictPolicy::UseNewest && !open.read_only {
             open.txn.get_mut().track_reads();
         }
+        self.set_expiry_time(open, pinned);
         if !pinned {
             self.take_snapshot(planned, open, keep)?;
         }
@@ -321,6 +323,21 @@ impl SqlSession {
             }
         }
         Err(SqlError::from(porpoise_rows::Error::SnapshotConflict))
+    }
+
+    /// Sets the time at which rows expire for a statement: that of the pinned snapshot, or of the
+    /// statement around it, else now.
+    fn set_expiry_time(&self, open: &mut OpenTxn, pinned: bool) {
+        let db = &self.cx.server.db;
+        if !db.has_ttl() {
+            return;
+        }
+        let txn = open.txn.get_mut();
+        let kept = txn.given_expiry_time();
+        let kept = kept.filter(|_| pinned || self.programs.nested > 0);
+        let time = kept.unwrap_or_else(|| db.expiry_time());
+        txn.set_expiry_time(time);
+        self.cx.env.expiry_time.set(Some(time));
     }
 
     /// Takes a new snapshot for a statement that uses tables, and pins it if later statements of its

@@ -13,7 +13,7 @@ use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::Deprecation;
 use porpoise_sql_parser::ast::{Expr, ExprKind, Ident, SetItem, VarScope};
 use porpoise_sql_plan::bind::expr::charset_named;
-use porpoise_types::{Charset, Collation, ColumnType, Value, ValueRef};
+use porpoise_types::{Charset, Collation, ColumnType, TimeZone, Value, ValueRef};
 use std::sync::Arc;
 
 /// Capability bit of the handshake: column definitions are optional for the client.
@@ -352,6 +352,10 @@ impl SqlSession {
                 server.memory.set_limit(*bytes);
             }
             ("partial_revokes", VarValue::Bool(on)) => server.access.set_partial_revokes(*on)?,
+            ("time_zone", VarValue::Text(zone)) => {
+                let zone = TimeZone::parse(zone);
+                server.db.set_expiry_zone(zone.unwrap_or(TimeZone::UTC));
+            }
             ("statement_sample_values", VarValue::Bool(on)) => {
                 server.digests.set_sample_values(*on);
             }

@@ -159,6 +159,7 @@ pub(super) fn fresh_env(
         strict: Cell::new(false),
         time_zone: settings.time_zone.clone(),
         now_utc: DateTime::from_unix_micros(0).unwrap_or_default(),
+        expiry_time: Cell::new(None),
         connection_id: client.connection_id,
         user: format!("{}@{}", client.user, client.host),
         account: client.account.clone(),

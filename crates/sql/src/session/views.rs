@@ -51,10 +51,10 @@ impl SqlSession {
         let source = std::str::from_utf8(text).unwrap_or_default();
         let cx = PlanCx::new(&catalog, &env, &self.cx, source, &reads);
         let arena = Bump::new();
-        self.cx.volatile.set(false);
-        self.cx.named_functions.replace(Some(Vec::new()));
+        self.cx.planning.volatile.set(false);
+        self.cx.planning.named_functions.replace(Some(Vec::new()));
         let plan = plan_query(create.query, &cx);
-        let functions = self.cx.named_functions.take();
+        let functions = self.cx.planning.named_functions.take();
         let plan = plan.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?;
         self.check_no_variables(&plan)?;
         self.check_sources(&plan, &reads)?;
@@ -135,7 +135,7 @@ impl SqlSession {
 
     /// Error 1351: a view must not use variables of a session.
     fn check_no_variables(&self, plan: &QueryPlan) -> Result<()> {
-        let mut found = self.cx.volatile.get();
+        let mut found = self.cx.planning.volatile.get();
         plan.expressions(&mut |e| {
             e.walk(&mut |e| {
                 use porpoise_sql_expr::expr::ExprKind as E;

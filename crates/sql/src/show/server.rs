@@ -88,7 +88,7 @@ fn server_status(cx: &StatementContext) -> Vec<(String, String)> {
             "Innodb_row_lock_current_waits",
             server.db.engine().lock_waits().len() as u64,
         ),
-        ("Last_query_partial_plans", cx.partial_plans.get()),
+        ("Last_query_partial_plans", cx.planning.partial_plans.get()),
         ("Max_used_connections", server.processes.max_count() as u64),
         ("Open_tables", server.db.catalog().tables.len() as u64),
         ("Porpoise_snapshot_conflicts", load(&c.conflicts)),
@@ -100,6 +100,9 @@ fn server_status(cx: &StatementContext) -> Vec<(String, String)> {
         ),
         ("Threads_connected", server.processes.count() as u64),
         ("Threads_running", running_sessions(cx)),
+        ("Ttl_deleted_rows", server.db.ttl_counters().deleted()),
+        ("Ttl_kept_rows", server.db.ttl_counters().kept()),
+        ("Ttl_passes", server.db.ttl_counters().passes()),
         ("Uptime", server.uptime()),
     ];
     list.extend(status::ALWAYS_ZERO.iter().map(|name| (*name, 0)));

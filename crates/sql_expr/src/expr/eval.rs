@@ -16,6 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::Cancel;
 use porpoise_base::interrupt;
 use porpoise_rows::RowRef;
+use porpoise_rows::ttl::ExpiryTime;
 use porpoise_types::{ColumnType, DateTime, Level, SqlMode, TimeZone, Value, ValueRef, Warning};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -33,6 +34,8 @@ pub struct Env {
     pub time_zone: TimeZone,
     /// The statement's time, UTC, with microseconds.
     pub now_utc: DateTime,
+    /// The time at which rows expire; `None` if no table of the database has TTL.
+    pub expiry_time: Cell<Option<ExpiryTime>>,
     /// CONNECTION_ID().
     pub connection_id: u64,
     /// USER(): user name as sent by the client, with its host.

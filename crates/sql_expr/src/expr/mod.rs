@@ -18,6 +18,7 @@ pub mod comparable;
 pub mod condition;
 pub mod convert;
 pub mod eval;
+pub mod expiry;
 pub mod function;
 pub mod in_set;
 pub mod interval;

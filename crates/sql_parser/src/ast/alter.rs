@@ -92,6 +92,8 @@ pub enum AlterAction<'a> {
     PartitionBy(&'a PartitionBy<'a>),
     /// `REMOVE PARTITIONING`
     RemovePartitioning,
+    /// `REMOVE TTL`
+    RemoveTtl,
     /// `ADD PARTITION (definitions)`
     AddPartitions(&'a [PartitionDef<'a>]),
     /// `ADD PARTITION PARTITIONS n`

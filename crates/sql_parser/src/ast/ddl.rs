@@ -1,6 +1,6 @@
 //! Definitions: databases, tables, columns, indexes, constraints, partitions, views, types.
 
-use super::{DataType, Expr, Ident, PartitionBy, Query, TableName};
+use super::{DataType, Expr, Ident, IntervalUnit, PartitionBy, Query, TableName};
 
 /// CREATE DATABASE
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,6 +307,12 @@ pub enum TableOption<'a> {
     Union(&'a [TableName<'a>]),
     /// COLOCATE WITH
     Colocate(TableName<'a>),
+    /// TTL: the column, and the interval that is added to it.
+    Ttl(Ident<'a>, u64, IntervalUnit),
+    /// TTL_ENABLE
+    TtlEnable(&'a [u8]),
+    /// TTL_JOB_INTERVAL
+    TtlJobInterval(&'a [u8]),
     /// Any other, by its name in upper case.
     Other(&'a str, OptionValue<'a>),
 }

@@ -25,6 +25,9 @@ pub const VERSION: u32 = 80_400;
 /// this server's own grammar.
 const PORPOISE_COMMENT_VERSION: u32 = 99_999;
 
+/// Begin, after `/*`, of the comments in which TiDB prints TTL. Their content is lexed.
+const TIDB_TTL_COMMENT: &[u8] = b"T![ttl]";
+
 /// The flags of sql_mode that affect lexing and parsing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(
@@ -205,6 +208,16 @@ impl<'a> Lexer<'a> {
             }
             // A comment nested in a skipped comment is skipped with it.
             self.at = self.comment_end(at, true)?;
+            return Some(());
+        }
+        if !self.in_comment
+            && self
+                .text
+                .get(at..)
+                .is_some_and(|t| t.starts_with(TIDB_TTL_COMMENT))
+        {
+            self.in_comment = true;
+            self.at = at + TIDB_TTL_COMMENT.len();
             return Some(());
         }
         self.has_hints |= self.byte_at(at) == b'+';

@@ -168,6 +168,11 @@ impl<'a> Parser<'a> {
                 self.advance();
                 Ok(AlterAction::RemovePartitioning)
             }
+            (Kw::REMOVE, _) if self.peek_is_word("TTL") => {
+                self.advance();
+                self.advance();
+                Ok(AlterAction::RemoveTtl)
+            }
             (Kw::COALESCE, Kw::PARTITION) => {
                 self.advance();
                 self.advance();

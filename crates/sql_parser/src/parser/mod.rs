@@ -367,6 +367,16 @@ impl<'a> Parser<'a> {
                 .eq_ignore_ascii_case(word.as_bytes())
     }
 
+    /// Whether the token after the current one is this unquoted word.
+    fn peek_is_word(&mut self, word: &str) -> bool {
+        let next = self.peek();
+        next.kind == TokenKind::Word
+            && next
+                .span()
+                .slice(self.text)
+                .eq_ignore_ascii_case(word.as_bytes())
+    }
+
     /// The text of a span that the lexer has verified to be UTF-8.
     #[inline]
     fn str_of(&self, span: Span) -> PResult<&'a str> {

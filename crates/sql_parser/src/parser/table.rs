@@ -271,6 +271,9 @@ impl<'a> Parser<'a> {
         if let Some(option) = self.opt_charset_option()? {
             return Ok(Some(option));
         }
+        if let Some(option) = self.opt_ttl_option()? {
+            return Ok(Some(option));
+        }
         let keyword = self.token.keyword;
         let option = match keyword {
             Kw::ENGINE => {
@@ -322,6 +325,33 @@ impl<'a> Parser<'a> {
             _ => return Ok(None),
         };
         Ok(Some(option))
+    }
+
+    /// TTL, TTL_ENABLE and TTL_JOB_INTERVAL.
+    fn opt_ttl_option(&mut self) -> PResult<Option<TableOption<'a>>> {
+        let option = if self.eat_word("TTL") {
+            self.opt_eq();
+            self.ttl()?
+        } else if self.eat_word("TTL_ENABLE") {
+            self.opt_eq();
+            TableOption::TtlEnable(self.string()?)
+        } else if self.eat_word("TTL_JOB_INTERVAL") {
+            self.opt_eq();
+            TableOption::TtlJobInterval(self.string()?)
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(option))
+    }
+
+    /// `column + INTERVAL n unit` of TTL.
+    fn ttl(&mut self) -> PResult<TableOption<'a>> {
+        let column = self.ident()?;
+        self.expect(K::Plus)?;
+        self.expect_kw(Kw::INTERVAL)?;
+        let amount = self.uint()?;
+        let unit = self.interval_unit()?;
+        Ok(TableOption::Ttl(column, amount, unit))
     }
 
     /// `[DEFAULT] CHARACTER SET [=] x`, `[DEFAULT] COLLATE [=] x`

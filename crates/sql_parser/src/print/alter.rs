@@ -181,6 +181,7 @@ impl Printer {
         match action {
             AlterAction::PartitionBy(by) => self.partition_by(by),
             AlterAction::RemovePartitioning => self.put("REMOVE PARTITIONING"),
+            AlterAction::RemoveTtl => self.put("REMOVE TTL"),
             AlterAction::AddPartitions(partitions) => {
                 self.put("ADD PARTITION ");
                 self.partition_defs(partitions);

@@ -272,6 +272,16 @@ impl Printer {
                 self.put("COLOCATE WITH ");
                 self.table_name(table);
             }
+            TableOption::Ttl(column, amount, unit) => {
+                self.opt_ident("TTL=", Some(column));
+                self.opt_number(" + INTERVAL ", Some(*amount));
+                self.put(" ");
+                self.put(super::unit_name(*unit));
+            }
+            TableOption::TtlEnable(value) => self.opt_string("TTL_ENABLE=", Some(value)),
+            TableOption::TtlJobInterval(value) => {
+                self.opt_string("TTL_JOB_INTERVAL=", Some(value));
+            }
             TableOption::Union(tables) => {
                 self.put("UNION=");
                 self.paren_list(tables, Self::table_name);

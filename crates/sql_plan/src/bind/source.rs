@@ -131,8 +131,6 @@ pub struct Derived {
     /// Outer columns that the query reads; level 1 is the row of the query in whose FROM it stands,
     /// which only LATERAL can read.
     pub free: Vec<FreeRef>,
-    /// Whether several readers may share the rows: a common table expression.
-    pub is_shared: bool,
     /// References to it, if it is a common table expression.
     pub references: References,
 }

@@ -104,10 +104,9 @@ pub fn operator_of(derived: &Derived) -> &TableOperator {
 /// The query of a derived table whose rows can be consumed as they are computed: they depend on
 /// nothing outside, and have one reader.
 pub fn streamed_query(derived: &Derived) -> Option<&QueryPlan> {
+    let is_alone = derived.free.is_empty() && !derived.references.are_several();
     match operator_of(derived) {
-        TableOperator::Materialize(plan) if derived.free.is_empty() && !derived.is_shared => {
-            Some(plan)
-        }
+        TableOperator::Materialize(plan) if is_alone => Some(plan),
         _ => None,
     }
 }
@@ -130,7 +129,6 @@ pub(super) fn materialized(
         rows: Box::new(TableOperator::Materialize(Box::new(plan))),
         columns,
         free,
-        is_shared: false,
         references: References::default(),
     }
 }
@@ -141,7 +139,6 @@ pub(super) fn working_table(columns: Vec<ScopeColumn>) -> Derived {
         rows: Box::new(TableOperator::WorkingTable),
         columns,
         free: Vec::new(),
-        is_shared: true,
         references: References::default(),
     }
 }

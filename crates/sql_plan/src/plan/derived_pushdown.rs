@@ -255,7 +255,6 @@ fn narrowed(derived: &Derived, moved: &[Expr], statistics: &dyn StatisticsSource
         rows: Box::new(rows),
         columns: derived.columns.clone(),
         free: derived.free.clone(),
-        is_shared: derived.is_shared,
         references: References::default(),
     }
 }

@@ -16,6 +16,7 @@ use crate::bind::nodes::numeric_operand;
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
+use crate::expr::expiry::live_row;
 use crate::parse::ast::{
     self, Assignment, Delete, Limit, OrderItem, TableFactor, TableRef, Update,
 };
@@ -225,6 +226,7 @@ fn plan_target(
     let scope = Scope::of(source.clone());
     let view = source.view.as_ref();
     let mut conditions = view.map_or_else(Vec::new, |v| v.conditions_at(0));
+    conditions.extend(live_row(&table, 0));
     if let Some(filter) = selection.filter {
         split_conjuncts(
             cx.binder(&scope, "where clause").expr(filter)?,

@@ -22,6 +22,7 @@ use crate::bind::json_table::{JsonTable, bind_columns};
 use crate::bind::nodes::compare;
 use crate::bind::{MergedView, Scope, Source};
 use crate::error::{Result, SqlError};
+use crate::expr::expiry::live_row;
 use crate::expr::json::is_document_text;
 use crate::expr::query::FreeRef;
 use crate::expr::{CmpOp, Expr, ExprKind};
@@ -115,10 +116,14 @@ impl From {
 
     fn part(&mut self, source: Source) -> Result<Part> {
         let (places, view) = (source.star_columns(), source.view.clone());
+        let table = source.table().cloned();
         let slot = self.scope.add(source)?;
+        let live = table.and_then(|table| live_row(&table, slot));
+        let mut conditions = view.map_or_else(Vec::new, |v| v.conditions_at(slot));
+        conditions.extend(live);
         let block = Block {
             tables: vec![slot],
-            conditions: view.map_or_else(Vec::new, |v| v.conditions_at(slot)),
+            conditions,
             ..Block::default()
         };
         Ok((block, places.into_iter().map(|at| (slot, at)).collect()))
@@ -405,7 +410,6 @@ fn bind_json_table(table: &ast::JsonTable<'_>, from: &mut From, cx: &PlanCx<'_>)
         rows: Box::new(operator),
         columns,
         free,
-        is_shared: false,
         references: References::default(),
     };
     Ok(derived_source(

@@ -75,7 +75,6 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
                 rows: Box::new(TableOperator::Set(Box::new(set))),
                 columns,
                 free,
-                is_shared: false,
                 references: References::default(),
             };
             let mut plan = select_all_from(derived, shown, query, cx)?;
@@ -301,7 +300,6 @@ fn values_table(mut rows: Vec<Vec<Expr>>, free: Vec<FreeRef>, cx: &PlanCx<'_>) -
         rows: Box::new(TableOperator::Values(rows)),
         columns,
         free,
-        is_shared: false,
         references: References::default(),
     })
 }
@@ -338,12 +336,11 @@ pub(super) fn cte_entries(with: &With<'_>, cx: &PlanCx<'_>) -> Result<Vec<CteEnt
             let text = format!("Not unique table/alias: '{}'", cte.name.name);
             return Err(SqlError::new(1066, "42000", text));
         }
-        let mut derived = if with.recursive {
+        let derived = if with.recursive {
             recursive(cte, &all, cx)?
         } else {
             plan_cte(cte, &PlanCx { ctes: &all, ..*cx })?
         };
-        derived.is_shared = true;
         all.push(CteEntry {
             name: cte.name.name.to_owned(),
             derived: Some(Arc::new(derived)),

@@ -78,7 +78,6 @@ pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> R
         })),
         columns,
         free,
-        is_shared: true,
         references: References::default(),
     })
 }

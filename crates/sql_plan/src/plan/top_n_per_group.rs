@@ -73,8 +73,7 @@ fn limited<'e>(
     let whole = plan.root.limit().is_none() && plan.root.distinct().is_none();
     // Readers of a common table expression share its rows, which would be computed once more for
     // this one. Only readers bound so far are known.
-    let is_shared = derived.references.are_several();
-    if !whole || is_shared || plan.locks() || !plan.is_fixed() {
+    if !whole || derived.references.are_several() || plan.locks() || !plan.is_fixed() {
         return None;
     }
     let ranked = |condition: &'e Expr| {

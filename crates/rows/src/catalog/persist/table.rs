@@ -7,6 +7,7 @@ use crate::definition::{
     TEXT_ENTRY_FORMAT_VERSION, TableDef, TableId, TableOptions,
 };
 use crate::error::{Error, Result};
+use crate::ttl::{Lifetime, Ttl, TtlUnit};
 use porpoise_kv::{CounterId, SpaceId};
 use porpoise_types::Collation;
 use porpoise_types::full_text::TextParser;
@@ -46,6 +47,7 @@ pub(super) fn write_table(w: &mut Writer, t: &TableDef) {
     write_expressions(w, t);
     write_full_text(w, t);
     write_invisible_columns(w, t);
+    write_ttl(w, t);
 }
 
 fn write_expression(w: &mut Writer, e: &Expression) {
@@ -169,6 +171,9 @@ pub(super) fn read_table(r: &mut Reader<'_>, version: u8) -> Result<TableDef> {
     if version >= 8 {
         read_invisible_columns(r, &mut table)?;
     }
+    if version >= 9 {
+        read_ttl(r, &mut table)?;
+    }
     Ok(table)
 }
 
@@ -200,6 +205,7 @@ fn read_first_format(r: &mut Reader<'_>) -> Result<TableDef> {
             memory: r.bool()?,
             other: r.list(|r| Ok((r.str()?, r.str()?)))?,
             created: r.i64()?,
+            ttl: None,
         },
         partitioning: None,
         overflow_spaces: Vec::new(),
@@ -395,6 +401,40 @@ fn read_invisible_columns(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
         };
         column.invisible = true;
     }
+    Ok(())
+}
+
+/// Time to live: since format 9.
+fn write_ttl(w: &mut Writer, t: &TableDef) {
+    w.bool(t.options.ttl.is_some());
+    if let Some(ttl) = &t.options.ttl {
+        w.str(&ttl.column);
+        w.u32(ttl.lifetime.amount);
+        let code = TtlUnit::ALL.iter().position(|u| *u == ttl.lifetime.unit);
+        w.u8(code
+            .and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(u8::MAX));
+        w.bool(ttl.enabled);
+        w.str(&ttl.job_interval);
+    }
+}
+
+fn read_ttl(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
+    if !r.bool()? {
+        return Ok(());
+    }
+    let column = r.str()?;
+    let amount = r.u32()?;
+    let code = r.u8()?;
+    let Some(unit) = TtlUnit::ALL.get(usize::from(code)).copied() else {
+        return Err(Error::corrupt(&format!("TTL unit {code}")));
+    };
+    t.options.ttl = Some(Ttl {
+        column,
+        lifetime: Lifetime { amount, unit },
+        enabled: r.bool()?,
+        job_interval: r.str()?,
+    });
     Ok(())
 }
 

@@ -24,7 +24,7 @@ mod keys;
 
 use super::{
     AlterOp, DdlCx, DdlOutcome, check_name, checks, columns as specs, errors, indexes, partition,
-    rename, spaces,
+    rename, spaces, ttl,
 };
 use crate::catalog::Catalog;
 use crate::db::Db;
@@ -194,6 +194,9 @@ impl Db {
         let full_text = |op: &AlterOp| matches!(op, AlterOp::AddIndex(spec) if spec.kind == IndexKind::FullText);
         if ops.iter().any(full_text) {
             return Err(errors::full_text_of_temporary());
+        }
+        if ops.iter().any(|op| matches!(op, AlterOp::SetTtl(_))) {
+            return Err(ttl::not_for_temporary());
         }
         // Names of its constraints cannot collide with those of other tables, and it has no foreign
         // keys.
@@ -515,7 +518,7 @@ fn plan(
         auto_increment: None,
         rename_to: None,
     };
-    apply_options(&mut plan, ops);
+    apply_options(&mut plan, ops)?;
     keys::drop_all(&mut plan, ops)?;
     let ops = &columns::apply(db, catalog, before, &mut plan, ops, cx, cast)?;
     keys::add_all(catalog, before, &mut plan, cx, ops)?;
@@ -525,6 +528,8 @@ fn plan(
         plan.rewrite = true;
     }
     checks::validate(&plan.table)?;
+    rename_ttl_column(&mut plan);
+    ttl::validate(&plan.table)?;
     for op in ops {
         if let AlterOp::Partition(by) = op {
             plan.table.partitioning = by.as_deref().cloned();
@@ -538,7 +543,18 @@ fn plan(
     Ok(plan)
 }
 
-fn apply_options(plan: &mut Plan, ops: &[AlterOp]) {
+/// Lets TTL follow its column, if that is renamed.
+fn rename_ttl_column(plan: &mut Plan) {
+    let Some(ttl) = &mut plan.table.options.ttl else {
+        return;
+    };
+    let mut renamed = plan.renamed.iter();
+    if let Some((_, new)) = renamed.find(|(old, _)| old.eq_ignore_ascii_case(&ttl.column)) {
+        ttl.column.clone_from(new);
+    }
+}
+
+fn apply_options(plan: &mut Plan, ops: &[AlterOp]) -> Result<()> {
     let options = &mut plan.table.options;
     for op in ops {
         match op {
@@ -554,10 +570,20 @@ fn apply_options(plan: &mut Plan, ops: &[AlterOp]) {
             AlterOp::RenameTo(database, name) => {
                 plan.rename_to = Some((database.clone(), name.clone()));
             }
+            AlterOp::SetTtl(change) => {
+                options.ttl = Some(change.apply(options.ttl.take())?);
+            }
+            AlterOp::RemoveTtl => options.ttl = None,
             AlterOp::Algorithm(Algorithm::Copy) | AlterOp::Force => plan.rewrite = true,
             _ => {}
         }
     }
+    for op in ops {
+        if let AlterOp::DropColumn(column) = op {
+            ttl::check_droppable(&plan.table, column)?;
+        }
+    }
+    Ok(())
 }
 
 /// Sets the table version and the layout of rows written from now on.

@@ -1,0 +1,203 @@
+//! Batches of operations.
+//!
+//! * A batch of READs outside of a transaction is answered while its rows are visited
+//!   ([`read`]), chunk by chunk.
+//! * Every other batch runs in a transaction ([`write`]): the open one, or one of its own. Its
+//!   results are kept until the commit.
+
+pub(crate) mod encode;
+mod read;
+mod write;
+
+use crate::context::{Context, MAX_ATTEMPTS};
+use crate::counters::{self, Counter};
+use crate::failure::{Failure, is_retryable};
+use crate::identity::Identity;
+use crate::plan::{Plan, Plans};
+use crate::sink::Sink;
+use porpoise_kv::{CommitPosition, Isolation};
+use porpoise_rows::{Error, Txn};
+use porpoise_wire::native::batch::{Batch, FOR_UPDATE, Operation, Part};
+use porpoise_wire::native::frame::{self, Kind, LAST};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use write::Results;
+
+/// Operations of one shape, with their plan.
+pub(crate) struct PlannedPart<'a> {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) part: Part<'a>,
+}
+
+impl PlannedPart<'_> {
+    fn is_plain_read(&self) -> bool {
+        let shape = &self.plan.shape;
+        shape.operation == Operation::Read && shape.flags & FOR_UPDATE == 0
+    }
+}
+
+/// What a connection executes batches with.
+pub(crate) struct Executor<'s> {
+    pub(crate) context: &'s mut Context,
+    pub(crate) identity: &'s mut Identity,
+    pub(crate) plans: &'s mut Plans,
+}
+
+impl Executor<'_> {
+    /// Resolves the parts of a batch, and checks privileges.
+    pub(crate) fn plan<'a>(
+        &mut self,
+        batch: &Batch<'a>,
+    ) -> Result<SmallVec<[PlannedPart<'a>; 2]>, Failure> {
+        let mut parts = SmallVec::new();
+        for part in batch.parts() {
+            let plan = self
+                .plans
+                .find(&self.context.db, self.identity, part.shape)?;
+            parts.push(PlannedPart { plan, part });
+        }
+        Ok(parts)
+    }
+
+    /// Executes a batch in a transaction of its own, and appends its answer. Returns the commit that
+    /// the answer waits for.
+    pub(crate) fn run(
+        &mut self,
+        request: u32,
+        batch: &Batch<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<CommitPosition, Failure> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let start = sink.buf().len();
+            let mut sent = false;
+            let done = self.attempt(request, batch, sink, &mut sent);
+            self.context.unshare();
+            let error = match done {
+                Ok(position) => return Ok(position),
+                Err(_) if sent => return Err(Failure::Gone),
+                Err(Failure::Rows(error)) => error,
+                Err(failure) => return Err(failure),
+            };
+            sink.buf().truncate(start);
+            // A definition that has changed for good is reported by the next resolution.
+            if !is_retryable(&error) || attempts >= MAX_ATTEMPTS {
+                return Err(Failure::Rows(self.context.reported(error)));
+            }
+            if matches!(error, Error::DefinitionChanged) {
+                self.plan(batch)?;
+            }
+            counters::add(Counter::Retried, 1);
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        request: u32,
+        batch: &Batch<'_>,
+        sink: &mut dyn Sink,
+        sent: &mut bool,
+    ) -> Result<CommitPosition, Failure> {
+        let mut parts = self.plan(batch)?;
+        if parts.iter().all(PlannedPart::is_plain_read) {
+            return read::answer(self.context, &parts, request, sink, sent);
+        }
+        loop {
+            for planned in parts.iter().filter(|planned| !planned.is_plain_read()) {
+                self.context.share(&planned.plan.table.write_set)?;
+            }
+            // Under the locks the definitions no longer change: the plans are compared again.
+            let again = self.plan(batch)?;
+            let mut pairs = again.iter().zip(&parts);
+            let is_same = pairs.all(|(a, b)| Arc::ptr_eq(&a.plan, &b.plan));
+            parts = again;
+            if is_same {
+                break;
+            }
+        }
+        let mut txn = self.context.begin(Isolation::Snapshot)?;
+        let mut results = Results::new(batch.is_atomic);
+        match write::run(self.context, &mut txn, &parts, &mut results) {
+            Ok(()) => {
+                let position = if txn.has_writes() {
+                    txn.commit()?.position
+                } else {
+                    let seen = txn.seen();
+                    txn.rollback();
+                    seen
+                };
+                self.context.note_commit(position);
+                put_results(request, &parts, &results, sink);
+                Ok(position)
+            }
+            Err(Failure::Operation) => {
+                let seen = txn.seen();
+                txn.rollback();
+                results.undo();
+                put_results(request, &parts, &results, sink);
+                Ok(seen)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Executes a batch in the open transaction, and appends its answer.
+    ///
+    /// # Errors
+    /// The batch has had no effect; see [`Error::ends_transaction`] for the transaction.
+    pub(crate) fn run_in(
+        &mut self,
+        txn: &mut Txn,
+        request: u32,
+        batch: &Batch<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Failure> {
+        let parts = self.plan(batch)?;
+        for planned in parts.iter().filter(|planned| !planned.is_plain_read()) {
+            self.context.share(&planned.plan.table.write_set)?;
+        }
+        let parts = self.plan(batch)?;
+        txn.set_lock_wait(self.context.lock_wait());
+        if parts.iter().any(PlannedPart::is_plain_read) && !txn.pinned() {
+            txn.pin()?;
+        }
+        let mark = txn.mark();
+        let mut results = Results::new(batch.is_atomic);
+        match write::run(self.context, txn, &parts, &mut results) {
+            Ok(()) => {}
+            Err(Failure::Operation) => {
+                txn.rollback_to(mark);
+                results.undo();
+            }
+            Err(failure) => {
+                txn.rollback_to(mark);
+                return Err(match failure {
+                    Failure::Rows(error) => Failure::Rows(self.context.reported(error)),
+                    other => other,
+                });
+            }
+        }
+        put_results(request, &parts, &results, sink);
+        Ok(())
+    }
+}
+
+fn put_results(request: u32, parts: &[PlannedPart<'_>], results: &Results, sink: &mut dyn Sink) {
+    let out = sink.buf();
+    let at = frame::begin(out, Kind::Results, request);
+    results.put(parts, out);
+    frame::finish(out, at, LAST);
+}
+
+/// Counts operations.
+fn count(operation: Operation, rows: usize) {
+    let counter = match operation {
+        Operation::Read => Counter::Read,
+        Operation::Insert => Counter::Insert,
+        Operation::Update => Counter::Update,
+        Operation::Upsert => Counter::Upsert,
+        Operation::Delete => Counter::Delete,
+    };
+    counters::add(counter, rows as u64);
+}

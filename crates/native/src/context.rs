@@ -1,0 +1,131 @@
+//! Context of a connection's requests: transactions, snapshots, metadata locks.
+//!
+//! Invariants:
+//! 1. A request outside of a transaction that writes is one transaction, repeated after a conflict
+//!    or deadlock at most [`MAX_ATTEMPTS`] times, because no part of it has been answered.
+//! 2. A write holds the metadata locks of its tables and of those connected by foreign keys from
+//!    before it reads the definition to the end of the transaction (rule 41).
+//! 3. A connection sees its own writes although they are not durable yet: a single key is then a
+//!    current read, several keys are read after those writes have become durable.
+
+use porpoise_base::blocking::blocking;
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::{CommitPosition, Isolation, Read};
+use porpoise_rows::catalog::TableId;
+use porpoise_rows::ddl::metadata_lock_error;
+use porpoise_rows::metadata_lock::MetadataLockSession;
+use porpoise_rows::{BeginOptions, Db, Error, Txn};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Attempts at a request before its conflict is reported.
+pub(crate) const MAX_ATTEMPTS: usize = 16;
+
+/// See the module.
+pub(crate) struct Context {
+    pub(crate) db: Arc<Db>,
+    pub(crate) cancel: Cancel,
+    metadata_locks: MetadataLockSession,
+    /// End of the request's time limit.
+    deadline: Option<Instant>,
+    /// The newest commit of this connection.
+    newest_commit: CommitPosition,
+}
+
+impl Context {
+    pub(crate) fn new(db: Arc<Db>, cancel: Cancel) -> Context {
+        Context {
+            metadata_locks: db.metadata_locks().session(),
+            db,
+            cancel,
+            deadline: None,
+            newest_commit: CommitPosition::NONE,
+        }
+    }
+
+    /// Begins a request with a time limit in milliseconds; 0: none.
+    pub(crate) fn begin_request(&mut self, time_limit: u32) {
+        self.deadline = (time_limit > 0)
+            .then(|| self.db.clock().now() + Duration::from_millis(u64::from(time_limit)));
+    }
+
+    /// Fails if the request is cancelled or its time is over. Called between chunks of rows.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if let Some(reason) = self.cancel.reason() {
+            return Err(Error::Kv(porpoise_kv::Error::Cancelled(reason)));
+        }
+        if self.is_late() {
+            let reason = porpoise_base::cancel::Reason::Timeout;
+            return Err(Error::Kv(porpoise_kv::Error::Cancelled(reason)));
+        }
+        Ok(())
+    }
+
+    fn is_late(&self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| self.db.clock().now() >= deadline)
+    }
+
+    /// The error to report: a wait for a lock that ended with the request's time is error 3024.
+    pub(crate) fn reported(&self, error: Error) -> Error {
+        match error {
+            Error::Kv(porpoise_kv::Error::LockTimeout) if self.is_late() => {
+                self.check().err().unwrap_or(error)
+            }
+            _ => error,
+        }
+    }
+
+    /// Longest wait for a lock.
+    pub(crate) fn lock_wait(&self) -> Duration {
+        let usual = BeginOptions::default().lock_wait;
+        let left = |deadline: Instant| deadline.saturating_duration_since(self.db.clock().now());
+        self.deadline.map_or(usual, |d| usual.min(left(d)))
+    }
+
+    /// Begins a transaction.
+    pub(crate) fn begin(&self, isolation: Isolation) -> Result<Txn, Error> {
+        self.db.begin(BeginOptions {
+            isolation,
+            cancel: self.cancel.clone(),
+            lock_wait: self.lock_wait(),
+            ..BeginOptions::default()
+        })
+    }
+
+    /// A transaction for the reads of one request, and the read mode for `count` keys.
+    pub(crate) fn reader(&mut self, count: usize) -> Result<(Txn, Read), Error> {
+        let engine = self.db.engine();
+        let mut read = Read::SNAPSHOT;
+        if self.newest_commit != CommitPosition::NONE {
+            if engine.durable_position() >= self.newest_commit {
+                self.newest_commit = CommitPosition::NONE;
+            } else if count == 1 {
+                read = Read::CURRENT;
+            } else {
+                let position = self.newest_commit;
+                blocking(|| engine.wait_durable(position))?;
+                self.newest_commit = CommitPosition::NONE;
+            }
+        }
+        Ok((self.begin(Isolation::Snapshot)?, read))
+    }
+
+    /// Records a commit of this connection.
+    pub(crate) fn note_commit(&mut self, position: CommitPosition) {
+        self.newest_commit = self.newest_commit.max(position);
+    }
+
+    /// Takes shared metadata locks on tables that are written, until [`Context::unshare`].
+    pub(crate) fn share(&self, tables: &[TableId]) -> Result<(), Error> {
+        let deadline = self.db.clock().now() + self.lock_wait();
+        self.metadata_locks
+            .share_for_writing(tables, deadline, &self.cancel)
+            .map_err(metadata_lock_error)
+    }
+
+    /// Releases the metadata locks.
+    pub(crate) fn unshare(&self) {
+        self.metadata_locks.end();
+    }
+}

@@ -1,0 +1,495 @@
+//! A connection: login, requests, an open transaction.
+//!
+//! The server reads frames and calls [`Session::run`] with each; the answer is appended to the
+//! [`Sink`].
+
+use crate::batch::Executor;
+use crate::context::{Context, MAX_ATTEMPTS};
+use crate::counters::{self, Counter};
+use crate::failure::{Failure, is_retryable, put_error, put_message};
+use crate::identity::Identity;
+use crate::login::{Authentication, Granted, Refused, Step};
+use crate::plan::Plans;
+use crate::settings::{Client, ListenerState, Monitor, Opened};
+use crate::sink::{Answered, Sink, Then};
+use crate::{scan, schema};
+use porpoise_base::interrupt::Scope;
+use porpoise_base::memory::{MemoryClass, MemoryTracker};
+use porpoise_kv::{self as kv, CommitPosition};
+use porpoise_rows::{Error, Txn};
+use porpoise_wire::mysql::handshake::random_salt;
+use porpoise_wire::native::batch::Batch;
+use porpoise_wire::native::frame::{self, Header, Kind, LAST, MAX_BODY, MAX_BODY_BEFORE_LOGIN};
+use porpoise_wire::native::message::{
+    self, CONNECTION_ENDS, Greeting, Isolation, OpenTable, SALT, TRANSACTION_ENDED,
+};
+use porpoise_wire::native::scan::Scan;
+use porpoise_wire::native::{Malformed, NATIVE_FORMAT_VERSION};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Number of requests that a client may have in flight. The server reads no further while the client
+/// does not read its answers, so that more of them are not refused but wait.
+const WINDOW: u32 = 1024;
+
+/// Bytes of memory that a received byte of a batch may lead to: decoded values and results.
+const MEMORY_FACTOR: u64 = 16;
+
+/// Requests smaller than this are not charged.
+const UNCHARGED_BYTES: usize = 64 * 1024;
+
+/// A connection.
+pub struct Session {
+    shared: Arc<ListenerState>,
+    client: Client,
+    state: State,
+}
+
+enum State {
+    /// The login request is awaited, as an answer to this challenge.
+    Greeted([u8; SALT]),
+    /// A login in progress.
+    Login(Box<Authentication>),
+    /// Logged in.
+    Open(Box<Open>),
+}
+
+/// A connection that has logged in.
+struct Open {
+    identity: Identity,
+    plans: Plans,
+    context: Context,
+    txn: Option<Txn>,
+    monitor: Box<dyn Monitor>,
+    memory: MemoryTracker,
+}
+
+impl Session {
+    pub(crate) fn new(shared: Arc<ListenerState>, client: Client) -> Session {
+        Session {
+            shared,
+            client,
+            state: State::Greeted([0; SALT]),
+        }
+    }
+
+    /// Answers the preamble of a client that speaks these versions.
+    pub fn greet(&mut self, (lowest, highest): (u8, u8), out: &mut Vec<u8>) -> Then {
+        let version = NATIVE_FORMAT_VERSION;
+        if !(lowest..=highest).contains(&version) {
+            let text = format!(
+                "The server speaks version {version} of the native protocol, and the client \
+                 versions {lowest} to {highest}"
+            );
+            put_failure(out, 0, 1047, "08S01", &text, CONNECTION_ENDS);
+            return Then::Close;
+        }
+        let Some(salt) = random_salt() else {
+            put_failure(out, 0, 1041, "HY000", "No random numbers", CONNECTION_ENDS);
+            return Then::Close;
+        };
+        self.state = State::Greeted(salt);
+        let at = frame::begin(out, Kind::Greeting, 0);
+        Greeting {
+            version,
+            connection: self.client.id,
+            salt,
+            max_body: u32::try_from(MAX_BODY).unwrap_or(u32::MAX),
+            window: WINDOW,
+            server: &self.shared.settings.server_version,
+        }
+        .put(out);
+        frame::finish(out, at, LAST);
+        Then::Continue
+    }
+
+    /// Whether the client has logged in.
+    pub fn is_logged_in(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    /// Whether a transaction is open.
+    pub fn holds_locks(&self) -> bool {
+        matches!(&self.state, State::Open(open) if open.txn.is_some())
+    }
+
+    /// Largest body of a request.
+    pub fn max_body(&self) -> usize {
+        if self.is_logged_in() {
+            MAX_BODY
+        } else {
+            MAX_BODY_BEFORE_LOGIN
+        }
+    }
+
+    /// Executes a request, and appends its answer.
+    pub fn run(&mut self, header: Header, body: &[u8], sink: &mut dyn Sink) -> Answered {
+        match &mut self.state {
+            State::Open(open) => open.run(&self.shared, header, body, sink),
+            State::Greeted(_) | State::Login(_) => {
+                let then = self.log_in(header, body, sink.buf());
+                Answered::now(then)
+            }
+        }
+    }
+
+    fn log_in(&mut self, header: Header, body: &[u8], out: &mut Vec<u8>) -> Then {
+        let step = match (&mut self.state, header.kind) {
+            (State::Greeted(salt), Kind::Login) => match message::Login::parse(body) {
+                Ok(request) => {
+                    let salt = *salt;
+                    let (login, step) =
+                        Authentication::begin(&self.shared, &self.client, salt, &request);
+                    self.state = State::Login(Box::new(login));
+                    step
+                }
+                Err(malformed) => return put_malformed(out, header.request, malformed),
+            },
+            (State::Login(login), Kind::Authentication) => {
+                login.more(&self.shared, &self.client, body)
+            }
+            _ => {
+                let malformed = Malformed("login: another frame was expected");
+                return put_malformed(out, header.request, malformed);
+            }
+        };
+        self.conclude(step, header.request, out)
+    }
+
+    fn conclude(&mut self, step: Step, request: u32, out: &mut Vec<u8>) -> Then {
+        let put_message = |out: &mut Vec<u8>, message: &[u8]| {
+            if !message.is_empty() {
+                frame::put(out, Kind::Authentication, request, 0, message);
+            }
+        };
+        match step {
+            Step::Wait(message) => {
+                put_message(out, &message);
+                Then::Continue
+            }
+            Step::Granted(message, granted) => {
+                put_message(out, &message);
+                frame::put(out, Kind::Ready, request, LAST, &[]);
+                let delay = granted.delay;
+                self.open(granted);
+                delayed(delay, false)
+            }
+            Step::Refused(Refused {
+                code,
+                sqlstate,
+                text,
+                delay,
+            }) => {
+                put_failure(out, request, code, sqlstate, &text, CONNECTION_ENDS);
+                delayed(delay, true)
+            }
+        }
+    }
+
+    fn open(&mut self, granted: Granted) {
+        let client = &self.client;
+        let settings = &self.shared.settings;
+        let monitor = (settings.add_session)(&Opened {
+            connection: client.id,
+            user: &granted.user,
+            host: &client.host,
+            account: &granted.account,
+            named_at: granted.version,
+            cancel: &client.cancel,
+        });
+        let (control, host) = (settings.control.clone(), client.host.clone());
+        self.state = State::Open(Box::new(Open {
+            identity: Identity::new(control, granted.account, granted.version, host),
+            plans: Plans::default(),
+            context: Context::new(self.shared.db.clone(), client.cancel.clone()),
+            txn: None,
+            monitor,
+            memory: MemoryTracker::new(client.memory.clone(), MemoryClass::Statement),
+        }));
+    }
+}
+
+fn delayed(delay: Duration, close: bool) -> Then {
+    if !delay.is_zero() {
+        Then::Delay { delay, close }
+    } else if close {
+        Then::Close
+    } else {
+        Then::Continue
+    }
+}
+
+fn put_failure(out: &mut Vec<u8>, request: u32, code: u16, sqlstate: &str, text: &str, flags: u8) {
+    let at = frame::begin(out, Kind::Error, request);
+    out.push(flags);
+    put_message(out, code, sqlstate, text);
+    frame::finish(out, at, LAST);
+}
+
+fn put_malformed(out: &mut Vec<u8>, request: u32, malformed: Malformed) -> Then {
+    refuse_malformed(out, request, malformed);
+    Then::Close
+}
+
+/// Appends the error to bytes that are no frame, or no message; the connection must end.
+pub(crate) fn refuse_malformed(out: &mut Vec<u8>, request: u32, malformed: Malformed) {
+    let text = format!("Malformed communication packet: {}", malformed.0);
+    put_failure(out, request, 1835, "HY000", &text, CONNECTION_ENDS);
+}
+
+impl Session {
+    /// Appends the error to bytes that are no frame. The connection must end.
+    pub fn refuse(out: &mut Vec<u8>, malformed: Malformed) {
+        refuse_malformed(out, 0, malformed);
+    }
+
+    /// Appends an error for which the connection ends.
+    pub fn end_with(out: &mut Vec<u8>, code: u16, sqlstate: &str, text: &str) {
+        put_failure(out, 0, code, sqlstate, text, CONNECTION_ENDS);
+    }
+}
+
+impl Open {
+    fn run(
+        &mut self,
+        shared: &ListenerState,
+        header: Header,
+        body: &[u8],
+        sink: &mut dyn Sink,
+    ) -> Answered {
+        // KILL QUERY of an earlier request has no effect on this one.
+        self.context.cancel.clear_query();
+        let _scope = Scope::enter(&self.context.cancel);
+        let start = sink.buf().len();
+        let done = self.execute(shared, header, body, sink);
+        self.monitor.end();
+        if body.len() >= UNCHARGED_BYTES {
+            self.memory.resize_always(0);
+        }
+        match done {
+            Ok(position) => Answered {
+                position,
+                then: Then::Continue,
+            },
+            Err(failure) => self.fail(failure, header.request, start, sink),
+        }
+    }
+
+    /// Appends the error of a request in place of its answer.
+    fn fail(
+        &mut self,
+        failure: Failure,
+        request: u32,
+        start: usize,
+        sink: &mut dyn Sink,
+    ) -> Answered {
+        counters::add(Counter::Failed, 1);
+        let Failure::Rows(error) = failure else {
+            return Answered::now(Then::Close);
+        };
+        let mut flags = 0;
+        let mut position = CommitPosition::NONE;
+        if let Some(txn) = self.txn.take() {
+            position = txn.seen();
+            if error.ends_transaction() || error.ends_session() {
+                txn.rollback();
+                self.context.unshare();
+                flags |= TRANSACTION_ENDED;
+            } else {
+                self.txn = Some(txn);
+            }
+        }
+        let is_unknown = matches!(error, Error::Kv(kv::Error::UnknownOutcome(_)));
+        let ends = error.ends_session() || is_unknown;
+        if ends {
+            flags |= CONNECTION_ENDS;
+        }
+        let out = sink.buf();
+        out.truncate(start);
+        let at = frame::begin(out, Kind::Error, request);
+        out.push(flags);
+        put_error(out, &error);
+        frame::finish(out, at, LAST);
+        Answered {
+            position,
+            then: if ends { Then::Close } else { Then::Continue },
+        }
+    }
+
+    fn execute(
+        &mut self,
+        shared: &ListenerState,
+        header: Header,
+        body: &[u8],
+        sink: &mut dyn Sink,
+    ) -> Result<CommitPosition, Failure> {
+        if body.len() >= UNCHARGED_BYTES {
+            self.memory.resize(body.len() as u64 * MEMORY_FACTOR)?;
+        }
+        match header.kind {
+            Kind::Batch => self.batch(header.request, body, sink),
+            Kind::Scan => self.scan(header.request, body, sink),
+            Kind::OpenTable => {
+                let request = OpenTable::parse(body)?;
+                let table = self.describe(shared, &request)?;
+                let out = sink.buf();
+                let at = frame::begin(out, Kind::Table, header.request);
+                table.put(out);
+                frame::finish(out, at, LAST);
+                Ok(CommitPosition::NONE)
+            }
+            Kind::Ping => self.done(CommitPosition::NONE, header.request, sink),
+            Kind::Begin => {
+                let isolation = Isolation::parse(body)?;
+                self.begin(isolation)?;
+                self.done(CommitPosition::NONE, header.request, sink)
+            }
+            Kind::Commit => {
+                let position = self.commit()?;
+                self.done(position, header.request, sink)
+            }
+            Kind::Rollback => {
+                if let Some(txn) = self.txn.take() {
+                    txn.rollback();
+                }
+                self.context.unshare();
+                self.done(CommitPosition::NONE, header.request, sink)
+            }
+            _ => Err(Malformed("request: its kind is none of a client's").into()),
+        }
+    }
+
+    fn done(
+        &self,
+        position: CommitPosition,
+        request: u32,
+        sink: &mut dyn Sink,
+    ) -> Result<CommitPosition, Failure> {
+        frame::put(sink.buf(), Kind::Done, request, LAST, &[]);
+        Ok(position)
+    }
+
+    fn begin(&mut self, isolation: Isolation) -> Result<(), Failure> {
+        if self.txn.is_some() {
+            let text = "A transaction is open already";
+            return Err(Error::refused(1568, "25001", text).into());
+        }
+        self.context.begin_request(0);
+        let isolation = match isolation {
+            Isolation::Snapshot => kv::Isolation::Snapshot,
+            Isolation::Serializable => kv::Isolation::Serializable,
+        };
+        self.txn = Some(self.context.begin(isolation)?);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<CommitPosition, Failure> {
+        let Some(txn) = self.txn.take() else {
+            return Err(Error::refused(1399, "XAE07", "No transaction is open").into());
+        };
+        self.monitor.begin("Query", b"COMMIT");
+        let done = txn.commit();
+        self.context.unshare();
+        let position = done?.position;
+        self.context.note_commit(position);
+        Ok(position)
+    }
+
+    /// Describes a table on which the account has any privilege.
+    fn describe(
+        &mut self,
+        shared: &ListenerState,
+        request: &OpenTable<'_>,
+    ) -> Result<message::Table, Failure> {
+        let catalog = shared.db.catalog();
+        let (database, name) = (request.database, request.table);
+        let rights = self.identity.rights().0.clone();
+        if !rights.sees_table(database, name) {
+            let shown = self.identity.shown();
+            let text = format!("SELECT command denied to user {shown} for table '{name}'");
+            return Err(Error::refused(1142, "42000", text).into());
+        }
+        let table = catalog
+            .table(database, name)
+            .ok_or_else(|| Error::NoSuchTable {
+                database: database.to_owned(),
+                table: name.to_owned(),
+            })?;
+        Ok(schema::describe(table, &rights))
+    }
+
+    fn batch(
+        &mut self,
+        request: u32,
+        body: &[u8],
+        sink: &mut dyn Sink,
+    ) -> Result<CommitPosition, Failure> {
+        let batch = Batch::parse(body)?;
+        counters::add(Counter::Batches, 1);
+        self.context.begin_request(batch.time_limit);
+        let mut executor = Executor {
+            context: &mut self.context,
+            identity: &mut self.identity,
+            plans: &mut self.plans,
+        };
+        if let Some(first) = batch.parts().next() {
+            let db = executor.context.db.clone();
+            let plan = executor.plans.find(&db, executor.identity, first.shape)?;
+            self.monitor.begin("Execute", &plan.info);
+        }
+        match &mut self.txn {
+            None => executor.run(request, &batch, sink),
+            Some(txn) => {
+                executor.run_in(txn, request, &batch, sink)?;
+                Ok(txn.seen())
+            }
+        }
+    }
+
+    fn scan(
+        &mut self,
+        request: u32,
+        body: &[u8],
+        sink: &mut dyn Sink,
+    ) -> Result<CommitPosition, Failure> {
+        let parsed = Scan::parse(body)?;
+        self.context.begin_request(parsed.time_limit);
+        self.monitor.begin("Execute", b"SCAN");
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let planned = scan::plan(&self.context, &mut self.identity, parsed.clone())?;
+            let start = sink.buf().len();
+            let done = match &mut self.txn {
+                Some(txn) => {
+                    if !txn.pinned() {
+                        txn.pin()?;
+                    }
+                    planned.answer(&self.context, txn, request, sink.buf())
+                }
+                None => {
+                    // Several rows are read in a snapshot that has this connection's commits.
+                    let (mut txn, _) = self.context.reader(2)?;
+                    planned.answer(&self.context, &mut txn, request, sink.buf())
+                }
+            };
+            match done {
+                Err(Failure::Rows(error))
+                    if self.txn.is_none() && is_retryable(&error) && attempts < MAX_ATTEMPTS =>
+                {
+                    sink.buf().truncate(start);
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(txn) = self.txn.take() {
+            txn.rollback();
+        }
+        self.context.unshare();
+    }
+}

@@ -1,0 +1,293 @@
+//! A pool for many threads, which combines their single operations into batches.
+//!
+//! A thread adds its operation to a queue. If a connection is free, the thread takes it and executes
+//! everything that is queued as one batch; otherwise it waits until another thread has executed its
+//! operation (flat combining). While a batch is under way, the operations of other threads gather for
+//! the next one, so that batches grow with the load.
+//!
+//! Operations in a combined batch succeed or fail by themselves, but share one transaction and its
+//! commit: a lock that one of them waits for delays the others.
+//!
+//! Rejected: a thread of its own for each connection (two context switches for every operation).
+
+use crate::batch::Batch;
+use crate::connection::{Connection, Target};
+use crate::error::{Error, Result, ServerError};
+use crate::operation::Operation;
+use crate::reply::{Outcome, Reply};
+use crate::table::Table;
+use porpoise_types::{Value, ValueRef};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Settings of a [`Client`].
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// Number of connections at most.
+    pub connections: usize,
+    /// Operations of one combined batch at most.
+    pub max_batch: usize,
+}
+
+impl Default for ClientOptions {
+    fn default() -> ClientOptions {
+        ClientOptions {
+            connections: 4,
+            max_batch: 256,
+        }
+    }
+}
+
+/// Result of an operation that was combined with others.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Combined {
+    Row { version: u64, values: Vec<Value> },
+    Written { version: u64, generated_id: u64 },
+    NotFound,
+    ConditionFailed,
+}
+
+/// An operation in the queue.
+struct Queued {
+    operation: Operation,
+    values: Vec<Value>,
+    ticket: Arc<Ticket>,
+}
+
+/// Where the result of an operation is put.
+#[derive(Default)]
+struct Ticket(Mutex<Option<Result<Combined>>>);
+
+#[derive(Default)]
+struct Shared {
+    queue: VecDeque<Queued>,
+    idle: Vec<Connection>,
+    /// Number of connections that are open or being opened.
+    open: usize,
+}
+
+/// A pool of connections; see the module. Shared by threads.
+pub struct Client {
+    target: Target,
+    options: ClientOptions,
+    shared: Mutex<Shared>,
+    /// A batch was executed, or a connection is free.
+    changed: Condvar,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Client {
+    /// A client of this server. Connections are made when they are needed.
+    pub fn new(target: Target, options: ClientOptions) -> Client {
+        Client {
+            target,
+            options,
+            shared: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Looks up a table.
+    ///
+    /// # Errors
+    /// See [`Connection::table`].
+    pub fn table(&self, database: &str, table: &str) -> Result<Table> {
+        self.with_connection(|connection| connection.table(database, table))
+    }
+
+    /// Executes a batch that the caller has made. A batch that only reads is sent again over another
+    /// connection if the first one was broken.
+    ///
+    /// # Errors
+    /// See [`Connection::run`].
+    pub fn run(&self, batch: &Batch) -> Result<Reply> {
+        let done = self.with_connection(|connection| connection.run(batch));
+        match done {
+            Err(Error::Broken(_)) if batch.is_read() => {
+                self.with_connection(|connection| connection.run(batch))
+            }
+            done => done,
+        }
+    }
+
+    /// Calls a function with a connection of its own, for transactions and scans. A connection that a
+    /// transaction is open on, or that was broken, is closed afterwards.
+    ///
+    /// # Errors
+    /// The function's; the connection cannot be made.
+    pub fn with_connection<T>(&self, call: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
+        let mut connection = self.take()?;
+        let done = call(&mut connection);
+        let is_usable = match &done {
+            Ok(_) | Err(Error::Usage(_)) => true,
+            Err(Error::Server(error)) => !matches!(error.code, 1053 | 1180 | 1835 | 3169),
+            Err(_) => false,
+        };
+        let is_usable = is_usable && connection.in_flight() == 0 && !connection.has_transaction();
+        self.give_back(is_usable.then_some(connection));
+        done
+    }
+
+    /// The row with a key; `None` if there is none.
+    ///
+    /// # Errors
+    /// The read failed.
+    pub fn get(&self, read: &Operation, key: &[Value]) -> Result<Option<Vec<Value>>> {
+        match self.execute(read, key)? {
+            Combined::Row { values, .. } => Ok(Some(values)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Executes an INSERT, UPDATE, UPSERT or DELETE of one row. Returns the row's version and its
+    /// generated id, as far as the operation asks for them; `None` if the row does not exist or does
+    /// not meet the conditions.
+    ///
+    /// # Errors
+    /// The write failed, or its outcome is unknown.
+    pub fn put(&self, write: &Operation, values: &[Value]) -> Result<Option<(u64, u64)>> {
+        match self.execute(write, values)? {
+            Combined::Written {
+                version,
+                generated_id,
+            } => Ok(Some((version, generated_id))),
+            _ => Ok(None),
+        }
+    }
+
+    fn execute(&self, operation: &Operation, values: &[Value]) -> Result<Combined> {
+        let ticket = Arc::<Ticket>::default();
+        let mut shared = lock(&self.shared);
+        shared.queue.push_back(Queued {
+            operation: operation.clone(),
+            values: values.to_vec(),
+            ticket: ticket.clone(),
+        });
+        loop {
+            if let Some(result) = lock(&ticket.0).take() {
+                return result;
+            }
+            let can_open = shared.open < self.options.connections;
+            if shared.queue.is_empty() || (shared.idle.is_empty() && !can_open) {
+                shared = self
+                    .changed
+                    .wait(shared)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let count = shared.queue.len().min(self.options.max_batch);
+            let queued: Vec<Queued> = shared.queue.drain(..count).collect();
+            drop(shared);
+            self.run_combined(&queued);
+            shared = lock(&self.shared);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Executes queued operations and puts their results. Reads and writes are separate batches, so
+    /// that reads can be sent again.
+    fn run_combined(&self, queued: &[Queued]) {
+        let (reads, writes): (Vec<&Queued>, Vec<&Queued>) =
+            queued.iter().partition(|queued| queued.operation.is_read());
+        for mut group in [reads, writes] {
+            // Operations of one shape are adjacent, so that they are one part.
+            group.sort_by_key(|queued| std::ptr::from_ref(queued.operation.definition()).addr());
+            for group in group.chunk_by(|a, b| a.operation.is_same(&b.operation)) {
+                self.run_group(group);
+            }
+        }
+    }
+
+    fn run_group(&self, group: &[&Queued]) {
+        let mut batch = Batch::new();
+        let mut sent = Vec::new();
+        for queued in group {
+            let values: Vec<_> = queued.values.iter().map(Value::as_ref).collect();
+            match batch.push(&queued.operation, &values) {
+                Ok(()) => sent.push(queued),
+                Err(error) => *lock(&queued.ticket.0) = Some(Err(error)),
+            }
+        }
+        if sent.is_empty() {
+            return;
+        }
+        match self.run(&batch) {
+            Ok(reply) => {
+                for (queued, outcome) in sent.iter().zip(reply.results()) {
+                    *lock(&queued.ticket.0) = Some(outcome.and_then(combined));
+                }
+            }
+            Err(error) => {
+                for queued in sent {
+                    *lock(&queued.ticket.0) = Some(Err(copy_of(&error)));
+                }
+            }
+        }
+    }
+
+    fn take(&self) -> Result<Connection> {
+        let mut shared = lock(&self.shared);
+        loop {
+            if let Some(connection) = shared.idle.pop() {
+                return Ok(connection);
+            }
+            if shared.open < self.options.connections.max(1) {
+                break;
+            }
+            shared = self
+                .changed
+                .wait(shared)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        shared.open += 1;
+        drop(shared);
+        Connection::connect(&self.target).inspect_err(|_| self.give_back(None))
+    }
+
+    /// Returns a connection to the pool; `None`: it was closed.
+    fn give_back(&self, connection: Option<Connection>) {
+        let mut shared = lock(&self.shared);
+        match connection {
+            Some(connection) => shared.idle.push(connection),
+            None => shared.open -= 1,
+        }
+        drop(shared);
+        self.changed.notify_all();
+    }
+}
+
+fn combined(outcome: Outcome<'_>) -> Result<Combined> {
+    Ok(match outcome {
+        Outcome::Row { version, values } => Combined::Row {
+            version,
+            values: values.into_iter().map(ValueRef::to_owned).collect(),
+        },
+        Outcome::Written {
+            version,
+            generated_id,
+        } => Combined::Written {
+            version,
+            generated_id,
+        },
+        Outcome::NotFound => Combined::NotFound,
+        Outcome::ConditionFailed => Combined::ConditionFailed,
+        Outcome::Failed(error) => return Err(Error::Server(error)),
+        Outcome::NotDone => return Err(Error::Protocol("an operation that was not done")),
+    })
+}
+
+/// The same error, for each operation of a batch that failed.
+fn copy_of(error: &Error) -> Error {
+    let io = |error: &std::io::Error| std::io::Error::new(error.kind(), error.to_string());
+    match error {
+        Error::Server(error) => Error::Server(ServerError::clone(error)),
+        Error::Broken(error) => Error::Broken(io(error)),
+        Error::UnknownOutcome(error) => Error::UnknownOutcome(io(error)),
+        Error::Protocol(what) => Error::Protocol(what),
+        Error::Connect(error) => Error::Usage(error.to_string()),
+        Error::Usage(text) => Error::Usage(text.clone()),
+    }
+}

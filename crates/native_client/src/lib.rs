@@ -1,0 +1,51 @@
+//! Client of the native protocol: rows by key in batches, scans, transactions.
+//!
+//! It is apart from `porpoise-client`, the blocking clients of the MySQL and the memcached protocol
+//! that the tools use: applications link this one, and its asynchronous face needs tokio.
+//!
+//! ```text
+//!            Operation (table, index, columns, conditions)
+//!                 |
+//! Connection ---- Batch --> core (frames, requests in flight) --> Stream        synchronous
+//! Client ---------- combines the operations of concurrent threads into batches of Connections
+//! AsyncConnection - Batch --> core --> tokio::net::TcpStream                     asynchronous
+//! ```
+//!
+//! * [`Connection`]: one connection, with pipelining.
+//! * [`Client`]: a pool for many threads, whose single operations it combines into batches.
+//! * [`AsyncConnection`]: the asynchronous face, shared by many tasks.
+//! * [`Table`], [`Operation`], [`Batch`], [`Reply`]: what all three send and receive.
+//! * [`Row`]: typed rows.
+//!
+//! A request is sent again by itself only where nothing can have happened: it was not sent, or it only
+//! reads. After a write whose answer did not arrive the error is [`Error::UnknownOutcome`].
+
+#![forbid(unsafe_code)]
+
+mod asynchronous;
+mod batch;
+mod client;
+mod connection;
+mod core;
+mod error;
+mod operation;
+mod reply;
+mod row;
+mod scan;
+mod table;
+mod values;
+
+pub use asynchronous::AsyncConnection;
+pub use batch::Batch;
+pub use client::{Client, ClientOptions};
+pub use connection::{Connection, Target};
+pub use error::{Error, Result, ServerError};
+pub use operation::{Operation, OperationBuilder};
+pub use porpoise_client::{Address, TlsMode, TlsOptions};
+pub use porpoise_types::{Value, ValueRef};
+pub use porpoise_wire::native::message::Isolation;
+pub use reply::{Outcome, Reply, Results};
+pub use row::{FromValue, IntoValue, Row};
+pub use scan::{Bound, ScanPage, ScanRequest};
+pub use table::Table;
+pub use values::RowValues;

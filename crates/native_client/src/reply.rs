@@ -1,0 +1,135 @@
+//! Results of batches.
+
+use crate::error::{Error, Result, ServerError};
+use crate::operation::Operation;
+use crate::values::RowValues;
+use porpoise_wire::native::Reader;
+use porpoise_wire::native::batch::{Operation as Kind, Status, WITH_GENERATED_ID, WITH_VERSION};
+use porpoise_wire::native::message::ErrorMessage;
+
+/// Outcome of one operation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome<'a> {
+    /// A row was read.
+    Row {
+        /// Its version, if the operation asks for it; otherwise 0.
+        version: u64,
+        /// The values.
+        values: RowValues<'a>,
+    },
+    /// A row was written, or deleted.
+    Written {
+        /// The version of the row, if the operation asks for it; otherwise 0.
+        version: u64,
+        /// The generated id, if the operation asks for it; otherwise 0.
+        generated_id: u64,
+    },
+    /// No row has the key.
+    NotFound,
+    /// The row does not meet the conditions.
+    ConditionFailed,
+    /// The operation failed.
+    Failed(ServerError),
+    /// The operation was not executed, or undone, because another one of its atomic batch failed.
+    NotDone,
+}
+
+/// The results of a batch, as received.
+#[derive(Clone, Debug, Default)]
+pub struct Reply {
+    pub(crate) operations: Vec<(Operation, u32)>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Reply {
+    /// The results, in the order of the operations.
+    pub fn results(&self) -> Results<'_> {
+        Results {
+            operations: self.operations.iter(),
+            current: None,
+            reader: Reader::new(&self.bytes),
+        }
+    }
+
+    /// Fails with the first operation that failed by itself.
+    ///
+    /// # Errors
+    /// [`Error::Server`], or a failed condition or an absent row as [`Error::Usage`].
+    pub fn into_success(self) -> Result<Reply> {
+        for outcome in self.results() {
+            match outcome? {
+                Outcome::Failed(error) => return Err(Error::Server(error)),
+                Outcome::ConditionFailed => {
+                    return Err(Error::Usage(
+                        "a row does not meet its conditions".to_owned(),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Iterates over the results of a batch.
+#[derive(Clone, Debug)]
+pub struct Results<'a> {
+    operations: std::slice::Iter<'a, (Operation, u32)>,
+    current: Option<(&'a Operation, u32)>,
+    reader: Reader<'a>,
+}
+
+impl<'a> Iterator for Results<'a> {
+    type Item = Result<Outcome<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<Outcome<'a>>> {
+        let operation = loop {
+            match &mut self.current {
+                Some((operation, left)) if *left > 0 => {
+                    *left -= 1;
+                    break *operation;
+                }
+                _ => {
+                    let (operation, rows) = self.operations.next()?;
+                    self.current = Some((operation, *rows));
+                }
+            }
+        };
+        let outcome = read(operation, &mut self.reader);
+        Some(outcome.ok_or(Error::Protocol("a result that cannot be read")))
+    }
+}
+
+#[inline]
+fn read<'a>(operation: &'a Operation, reader: &mut Reader<'a>) -> Option<Outcome<'a>> {
+    let definition = operation.definition();
+    let flags = definition.shape.flags;
+    Some(match Status::read(reader)? {
+        Status::Ok => {
+            let version = if flags & WITH_VERSION != 0 {
+                reader.u64()?
+            } else {
+                0
+            };
+            if definition.shape.operation == Kind::Read {
+                let values = RowValues::read(reader, &definition.columns)?;
+                Outcome::Row { version, values }
+            } else {
+                let generated_id = if flags & WITH_GENERATED_ID != 0 {
+                    reader.u64()?
+                } else {
+                    0
+                };
+                Outcome::Written {
+                    version,
+                    generated_id,
+                }
+            }
+        }
+        Status::NotFound => Outcome::NotFound,
+        Status::ConditionFailed => Outcome::ConditionFailed,
+        Status::NotDone => Outcome::NotDone,
+        Status::Failed => Outcome::Failed(ErrorMessage::read(reader)?.into()),
+    })
+}

@@ -1,0 +1,332 @@
+//! Batches: per row and atomic, conditions, unique keys, triggers, time limits.
+
+use super::support::*;
+use porpoise_native_client::{Batch, Outcome, ValueRef};
+use std::time::Duration;
+
+fn table_of_accounts() -> porpoise_testkit::Porpoise {
+    let server = start();
+    sql(
+        &server,
+        "create database d; use d; create table account (id int primary key, name varchar(20), balance int not null,
+         changed timestamp null default null on update current_timestamp, unique key by_name (name));
+         insert into account (id, name, balance) values (1, 'ann', 10), (2, 'bob', 20), (3, 'cid', 30)",
+    );
+    server
+}
+
+#[test]
+fn operations_of_a_batch_fail_by_themselves() {
+    let server = table_of_accounts();
+    let mut native = connect(&server);
+    let table = native.table("d", "account").unwrap();
+    let insert = table
+        .insert()
+        .columns(&["id", "name", "balance"])
+        .build()
+        .unwrap();
+    let mut rows = Vec::new();
+    // Duplicates at both ends and in the middle, of rows before and of this batch.
+    for id in [1, 4, 5, 2, 6, 4, 7] {
+        rows.push([int(id), ValueRef::Null, int(id)]);
+    }
+    let rows: Vec<&[ValueRef<'_>]> = rows.iter().map(|row| row.as_slice()).collect();
+    let reply = native.run(&batch(&insert, &rows)).unwrap();
+    let expected = [
+        "error 1062",
+        "written",
+        "written",
+        "error 1062",
+        "written",
+        "error 1062",
+        "written",
+    ];
+    assert_eq!(shown(&reply), expected);
+    assert_eq!(
+        sql(
+            &server,
+            "select group_concat(id order by id) from d.account"
+        ),
+        "1,2,3,4,5,6,7"
+    );
+}
+
+#[test]
+fn an_atomic_batch_takes_effect_whole_or_not_at_all() {
+    let server = table_of_accounts();
+    let mut native = connect(&server);
+    let table = native.table("d", "account").unwrap();
+    let insert = table
+        .insert()
+        .columns(&["id", "name", "balance"])
+        .build()
+        .unwrap();
+    let add = table
+        .update()
+        .add_to("balance")
+        .if_equals("name")
+        .build()
+        .unwrap();
+    let mut transfer = Batch::atomic();
+    transfer
+        .push(&insert, &[int(9), text("new"), int(0)])
+        .unwrap();
+    transfer
+        .push(&add, &[int(1), int(-5), text("ann")])
+        .unwrap();
+    transfer.push(&add, &[int(9), int(5), text("new")]).unwrap();
+    let reply = native.run(&transfer).unwrap();
+    assert_eq!(shown(&reply), ["written", "written", "written"]);
+    assert_eq!(
+        sql(
+            &server,
+            "select group_concat(balance order by id) from d.account"
+        ),
+        "5,20,30,5"
+    );
+
+    let mut transfer = Batch::atomic();
+    transfer
+        .push(&add, &[int(1), int(-5), text("ann")])
+        .unwrap();
+    transfer
+        .push(&add, &[int(2), int(5), text("someone else")])
+        .unwrap();
+    transfer.push(&add, &[int(3), int(5), text("cid")]).unwrap();
+    let reply = native.run(&transfer).unwrap();
+    assert_eq!(shown(&reply), ["not done", "condition", "not done"]);
+    let reply = native
+        .run(&atomic(
+            &insert,
+            &[
+                &[int(10), ValueRef::Null, int(0)],
+                &[int(10), ValueRef::Null, int(0)],
+            ],
+        ))
+        .unwrap();
+    assert_eq!(shown(&reply), ["not done", "error 1062"]);
+    // A condition on a row that does not exist fails, too.
+    let reply = native
+        .run(&atomic(&add, &[&[int(77), int(1), text("x")]]))
+        .unwrap();
+    assert_eq!(shown(&reply), ["not found"]);
+    assert_eq!(
+        sql(
+            &server,
+            "select group_concat(balance order by id) from d.account"
+        ),
+        "5,20,30,5"
+    );
+}
+
+#[test]
+fn one_row_may_be_changed_several_times_in_a_batch() {
+    let server = table_of_accounts();
+    let mut native = connect(&server);
+    let table = native.table("d", "account").unwrap();
+    let add = table.update().add_to("balance").build().unwrap();
+    let rows: Vec<[ValueRef<'_>; 2]> = (0..100).map(|n| [int(1 + n % 2), int(1)]).collect();
+    let rows: Vec<&[ValueRef<'_>]> = rows.iter().map(|row| row.as_slice()).collect();
+    let reply = native.run(&batch(&add, &rows)).unwrap();
+    assert!(shown(&reply).iter().all(|result| result == "written"));
+    assert_eq!(
+        sql(
+            &server,
+            "select group_concat(balance order by id) from d.account"
+        ),
+        "60,70,30"
+    );
+    let too_much = native
+        .run(&batch(&add, &[&[int(1), int(i64::from(i32::MAX))]]))
+        .unwrap();
+    assert_eq!(shown(&too_much), ["error 1264"]);
+}
+
+#[test]
+fn rows_are_found_by_unique_keys() {
+    let server = table_of_accounts();
+    let mut native = connect(&server);
+    let table = native.table("d", "account").unwrap();
+    let read = table
+        .read()
+        .by("by_name")
+        .columns(&["id", "balance"])
+        .build()
+        .unwrap();
+    let reply = native
+        .run(&batch(
+            &read,
+            &[&[text("BOB")], &[text("none")], &[text("ann")]],
+        ))
+        .unwrap();
+    assert_eq!(shown(&reply), ["row 2 20", "not found", "row 1 10"]);
+    let update = table
+        .update()
+        .by("by_name")
+        .columns(&["balance"])
+        .build()
+        .unwrap();
+    let delete = table.delete().by("by_name").build().unwrap();
+    let mut both = Batch::new();
+    both.push(&update, &[text("cid"), int(31)]).unwrap();
+    both.push(&delete, &[text("ann")]).unwrap();
+    assert_eq!(shown(&native.run(&both).unwrap()), ["written", "written"]);
+    assert_eq!(
+        sql(&server, "select id, balance from d.account"),
+        "2\t20\n3\t31"
+    );
+}
+
+#[test]
+fn an_upsert_inserts_or_changes() {
+    let server = table_of_accounts();
+    let mut native = connect(&server);
+    let table = native.table("d", "account").unwrap();
+    let upsert = table
+        .upsert()
+        .columns(&["id", "name", "balance"])
+        .build()
+        .unwrap();
+    let rows: [&[ValueRef<'_>]; 5] = [
+        &[int(2), text("bob"), int(21)],
+        &[int(8), text("new"), int(80)],
+        // The other unique key belongs to another row.
+        &[int(9), text("ann"), int(90)],
+        &[int(8), text("new"), int(81)],
+        &[int(3), text("cid"), int(30)],
+    ];
+    let reply = native.run(&batch(&upsert, &rows)).unwrap();
+    assert_eq!(
+        shown(&reply),
+        ["written", "written", "error 1062", "written", "written"]
+    );
+    let expected = "1\tann\t10\n2\tbob\t21\n3\tcid\t30\n8\tnew\t81";
+    assert_eq!(
+        sql(
+            &server,
+            "select id, name, balance from d.account order by id"
+        ),
+        expected
+    );
+}
+
+#[test]
+fn a_row_that_stays_the_same_keeps_its_version() {
+    let server = table_of_accounts();
+    let mut native = connect(&server);
+    let table = native.table("d", "account").unwrap();
+    let read = table
+        .read()
+        .columns(&["balance"])
+        .with_version()
+        .build()
+        .unwrap();
+    let update = table
+        .update()
+        .columns(&["balance"])
+        .with_version()
+        .build()
+        .unwrap();
+    let before = version(&native.run(&batch(&read, &[&[int(1)]])).unwrap());
+    assert_eq!(
+        version(&native.run(&batch(&update, &[&[int(1), int(10)]])).unwrap()),
+        before
+    );
+    assert_eq!(
+        sql(
+            &server,
+            "select changed is null from d.account where id = 1"
+        ),
+        "1"
+    );
+    let after = version(&native.run(&batch(&update, &[&[int(1), int(11)]])).unwrap());
+    assert_ne!(after, before);
+    assert_eq!(
+        version(&native.run(&batch(&read, &[&[int(1)]])).unwrap()),
+        after
+    );
+    assert_eq!(
+        sql(
+            &server,
+            "select changed is null from d.account where id = 1"
+        ),
+        "0"
+    );
+}
+
+#[test]
+fn generated_ids_and_triggers_are_as_in_sql() {
+    let server = start();
+    sql(
+        &server,
+        "create database d; use d; create table log (n int auto_increment primary key, what varchar(20));
+         create table t (id bigint auto_increment primary key, v int default 7);
+         create trigger t_log after insert on t for each row insert into log (what) values (new.v)",
+    );
+    let mut native = connect(&server);
+    let table = native.table("d", "t").unwrap();
+    let insert = table
+        .insert()
+        .columns(&["v"])
+        .with_generated_id()
+        .build()
+        .unwrap();
+    let reply = native
+        .run(&batch(&insert, &[&[int(1)], &[int(2)]]))
+        .unwrap();
+    let ids: Vec<u64> = reply
+        .results()
+        .map(|outcome| match outcome.unwrap() {
+            Outcome::Written { generated_id, .. } => generated_id,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(ids, [1, 2]);
+    assert_eq!(sql(&server, "select group_concat(what) from d.log"), "1,2");
+}
+
+#[test]
+fn a_batch_ends_at_its_time_limit() {
+    let server = table_of_accounts();
+    let mut holder = connect(&server);
+    let mut native = connect(&server);
+    let table = native.table("d", "account").unwrap();
+    let update = table.update().columns(&["balance"]).build().unwrap();
+    holder.begin(Default::default()).unwrap();
+    holder.run(&batch(&update, &[&[int(1), int(0)]])).unwrap();
+    let mut late = batch(&update, &[&[int(1), int(1)]]);
+    late.set_time_limit(Duration::from_millis(100));
+    let begin = std::time::Instant::now();
+    assert_eq!(native.run(&late).unwrap_err().code(), Some(3024));
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    holder.commit().unwrap();
+    assert_eq!(shown(&native.run(&late).unwrap()), ["written"]);
+}
+
+#[test]
+fn a_large_answer_is_sent_in_frames_and_long_values_arrive() {
+    let server = start();
+    sql(
+        &server,
+        "create database d; create table d.t (id int primary key, v longtext);
+         insert into d.t values (1, repeat('a', 3000000)), (2, repeat('b', 100)), (3, repeat('c', 2000000))",
+    );
+    let mut native = connect(&server);
+    let table = native.table("d", "t").unwrap();
+    let read = table.read().columns(&["v"]).build().unwrap();
+    let rows: Vec<[ValueRef<'_>; 1]> = (0..40).map(|n| [int(n % 4)]).collect();
+    let rows: Vec<&[ValueRef<'_>]> = rows.iter().map(|row| row.as_slice()).collect();
+    let reply = native.run(&batch(&read, &rows)).unwrap();
+    let lengths: Vec<usize> = reply
+        .results()
+        .map(|outcome| match outcome.unwrap() {
+            Outcome::Row { values, .. } => match values.first().unwrap() {
+                ValueRef::Bytes(text) => text.len(),
+                _ => panic!(),
+            },
+            _ => 0,
+        })
+        .collect();
+    assert_eq!(lengths[..4], [0, 3_000_000, 100, 2_000_000]);
+    assert_eq!(lengths.len(), 40);
+}

@@ -1,0 +1,164 @@
+//! Background deletion of expired rows of one table: scans it at a snapshot, and deletes in small
+//! transactions.
+//!
+//! Invariants:
+//! 1. A row is checked again under its lock: one that was changed meanwhile stays.
+//! 2. A row that RESTRICT refuses to delete, or that another transaction has locked, stays; other
+//!    rows are deleted all the same.
+//! 3. No transaction lasts longer than one batch, so that writers wait little and versions are
+//!    reclaimed.
+
+use crate::db::Db;
+use crate::definition::TableId;
+use crate::error::{Error, Result};
+use crate::row::{RowBuf, RowRef};
+use crate::table::Table;
+use crate::txn::scan::{Fetch, KeyRange, ScanPosition, ScanSpec};
+use crate::txn::{BeginOptions, Txn};
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Rows scanned at one snapshot, and between two calls of [`Reap::go_on`].
+const SCANNED_ROWS: usize = 1000;
+/// Rows per transaction.
+const BATCH: usize = 100;
+/// Longest wait for a row lock.
+const LOCK_WAIT: Duration = Duration::from_millis(50);
+
+/// An encoded primary key.
+type PrimaryKey = Vec<u8>;
+
+/// A test of rows.
+pub type RowTest<'t> = dyn Fn(&RowRef<'_>) -> bool + 't;
+/// Deletes locked rows within a transaction. Returns their number.
+pub type DeleteRows<'t> = dyn Fn(&mut Txn, Vec<(Vec<u8>, RowBuf)>) -> Result<u64> + 't;
+
+/// A pass over one table.
+pub struct Reap<'t> {
+    /// The database.
+    pub db: &'t Arc<Db>,
+    /// The table.
+    pub table: &'t Arc<Table>,
+    /// Tables that a deletion may read or change.
+    pub write_set: &'t [TableId],
+    /// Version of the catalog that the table is of: another one ends the pass.
+    pub catalog_version: u64,
+    /// Returns the test for expired rows at the present time; called for each batch.
+    pub expired: &'t dyn Fn() -> Box<RowTest<'t>>,
+    /// Deletes rows.
+    pub delete: &'t DeleteRows<'t>,
+    /// Called after each batch, with the time that it took: pauses, and returns false to end the pass.
+    pub go_on: &'t dyn Fn() -> bool,
+}
+
+/// Result of a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reaped {
+    /// Rows deleted.
+    pub deleted: u64,
+    /// Expired rows that stay.
+    pub kept: u64,
+}
+
+impl Reap<'_> {
+    /// Scans the table once and deletes its expired rows.
+    ///
+    /// # Errors
+    /// [`Error::DefinitionChanged`]; the engine's.
+    pub fn run(&self) -> Result<Reaped> {
+        let mut done = Reaped::default();
+        let mut next = Some(Vec::new());
+        while let Some(start) = next.take() {
+            if !(self.go_on)() {
+                break;
+            }
+            if self.db.catalog_version() != self.catalog_version {
+                return Err(Error::DefinitionChanged);
+            }
+            let (expired, resume) = self.find(start)?;
+            next = resume;
+            for batch in expired.chunks(BATCH) {
+                let deleted = self.delete_batch(batch);
+                done.deleted += deleted;
+                done.kept += batch.len() as u64 - deleted.min(batch.len() as u64);
+                if !(self.go_on)() {
+                    return Ok(done);
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// The keys of expired rows among the next rows, and where to go on.
+    fn find(&self, start: Vec<u8>) -> Result<(Vec<PrimaryKey>, Option<PrimaryKey>)> {
+        let spec = ScanSpec {
+            index: 0,
+            ranges: vec![KeyRange { start, end: None }],
+            reverse: false,
+            entries_only: false,
+        };
+        let is_expired = (self.expired)();
+        let mut expired: Vec<Vec<u8>> = Vec::new();
+        let mut last = Vec::new();
+        let mut txn = self.db.begin(BeginOptions::default())?;
+        let more = txn.scan_with(
+            self.table,
+            &spec,
+            Fetch::PREFIXES,
+            Read::SNAPSHOT,
+            &mut ScanPosition::default(),
+            SCANNED_ROWS,
+            &mut |key, row| {
+                last.clear();
+                last.extend_from_slice(key);
+                if is_expired(&row) {
+                    expired.push(key.to_vec());
+                }
+            },
+        )?;
+        last.push(0);
+        Ok((expired, more.then_some(last)))
+    }
+
+    /// Deletes the rows of a batch; one by one if a row cannot be deleted.
+    fn delete_batch(&self, batch: &[Vec<u8>]) -> u64 {
+        match self.delete_keys(batch) {
+            Ok(rows) => rows,
+            Err(_) if batch.len() > 1 => {
+                let one = |key| self.delete_keys(std::slice::from_ref(key)).unwrap_or(0);
+                batch.iter().map(one).sum()
+            }
+            Err(_) => 0,
+        }
+    }
+
+    /// Deletes those of the rows that are still expired under their locks.
+    fn delete_keys(&self, keys: &[Vec<u8>]) -> Result<u64> {
+        let db = self.db;
+        let metadata_locks = db.metadata_locks().session();
+        let deadline = db.clock().now() + Duration::from_secs(1);
+        let locked = metadata_locks.share_for_writing(self.write_set, deadline, &Cancel::new());
+        if locked.is_err() || db.catalog_version() != self.catalog_version {
+            metadata_locks.end();
+            return Err(Error::DefinitionChanged);
+        }
+        let deleted = self.delete_in_transaction(keys);
+        metadata_locks.end();
+        deleted
+    }
+
+    fn delete_in_transaction(&self, keys: &[Vec<u8>]) -> Result<u64> {
+        let mut txn = self.db.begin(BeginOptions::default())?;
+        txn.set_lock_wait(LOCK_WAIT);
+        let is_expired = (self.expired)();
+        let expired = txn.lock_present(self.table, keys, |row| is_expired(row))?;
+        if expired.is_empty() {
+            return Ok(0);
+        }
+        let deleted = (self.delete)(&mut txn, expired)?;
+        txn.commit()?;
+        Ok(deleted)
+    }
+}

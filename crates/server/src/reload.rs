@@ -1,0 +1,89 @@
+//! SIGHUP: reads configuration and certificates again, and puts in force what needs no restart.
+//!
+//! Invariants:
+//! 1. Everything is read and checked before anything changes: a bad file changes nothing.
+//! 2. Each change is a line of the log, and so is each changed setting that needs a restart.
+
+use crate::config::report::RELOADABLE;
+use crate::config::{Config, StartError};
+use crate::net::NetMonitor;
+use crate::services::MIN_STATEMENT_MEMORY;
+use crate::tls::Certificates;
+use parking_lot::Mutex;
+use porpoise_base::memory::MemoryBudget;
+use std::sync::Arc;
+
+/// Replaces the log filter, or says why it cannot.
+pub type SetLogFilter = Box<dyn Fn(&str, bool) -> Result<(), String> + Send + Sync>;
+
+/// What a reload changes.
+pub struct Reloader {
+    /// The configuration in force.
+    pub config: Mutex<Config>,
+    /// The certificates of the listeners.
+    pub certificates: Arc<Certificates>,
+    /// The number of connections that the limit of open files permits for a configuration.
+    pub fit_open_files: fn(&Config) -> Result<usize, StartError>,
+    /// The limits of connections.
+    pub net: NetMonitor,
+    /// The memory of statements.
+    pub memory: Arc<MemoryBudget>,
+    /// The log filter; its second argument is false for a check only.
+    pub log: Option<SetLogFilter>,
+}
+
+impl Reloader {
+    /// Reads everything again. Errors are logged, and leave everything as it was.
+    pub fn reload(&self) {
+        match self.try_reload() {
+            Ok(0) => tracing::info!("reload: certificates read again; no setting has changed"),
+            Ok(_) => {}
+            Err(error) => tracing::error!("reload: nothing was changed: {error}"),
+        }
+    }
+
+    fn try_reload(&self) -> Result<usize, StartError> {
+        let mut config = self.config.lock();
+        let new = config.read_again()?;
+        let certificates = self.certificates.read_again(&new)?;
+        if let Some(set) = &self.log {
+            set(&new.log, false)
+                .map_err(|e| StartError::usage(format!("log = {:?}: {e}", new.log)))?;
+        }
+        let max_connections = (self.fit_open_files)(&new)?;
+        // Nothing fails from here on.
+        self.certificates.replace(certificates);
+        let changed = changes(&config, &new);
+        for (name, before, now) in &changed {
+            if RELOADABLE.contains(name) {
+                tracing::info!("reload: {name} is {now:?}, was {before:?}");
+            } else {
+                tracing::warn!(
+                    "reload: {name} is {now:?} in the configuration; a restart puts it in force"
+                );
+            }
+        }
+        let is_changed = |name| changed.iter().any(|(changed, ..)| *changed == name);
+        if let Some(set) = self.log.as_ref().filter(|_| is_changed("log")) {
+            let _ = set(&new.log, true);
+        }
+        if is_changed("max-connections") || is_changed("max-before-login") {
+            self.net.set_limits(max_connections, new.max_before_login);
+        }
+        if is_changed("statement-memory") {
+            let bytes = new.statement_memory.unwrap_or(u64::MAX);
+            self.memory.set_limit(bytes.max(MIN_STATEMENT_MEMORY));
+        }
+        *config = new;
+        Ok(changed.len())
+    }
+}
+
+/// The settings that differ: name, value before, value now.
+fn changes(before: &Config, now: &Config) -> Vec<(&'static str, String, String)> {
+    let pairs = before.effective.iter().zip(&now.effective);
+    let differ = pairs.filter(|(before, now)| before.text != now.text);
+    differ
+        .map(|(before, now)| (now.name, before.text.clone(), now.text.clone()))
+        .collect()
+}

@@ -1,0 +1,29 @@
+//! The native protocol (docs/formats.md, "Native protocol"): rows in batches, without SQL text.
+//!
+//! * [`frame`]: the preamble of a connection, and frames.
+//! * [`value`]: typed values of columns.
+//! * [`message`]: login, look-up of tables, transactions, errors.
+//! * [`batch`]: operations on rows, and their results.
+//! * [`scan`]: ranges of an index.
+//!
+//! All integers are little-endian. Parsers borrow from the received bytes and allocate nothing by a
+//! length field: counts only bound iterators over bytes that have arrived.
+//!
+//! Rejected: names of columns in operations (a schema is looked up once, and every operation names
+//! the version of the definition that it was made for); encodings chosen by each operation (the
+//! version of the definition implies them).
+
+pub mod batch;
+pub mod frame;
+pub mod message;
+mod reader;
+pub mod scan;
+pub mod value;
+
+pub use reader::{Malformed, Reader, put_bytes, put_varint};
+
+/// Newest version of the protocol.
+pub const NATIVE_FORMAT_VERSION: u8 = 1;
+
+/// Plugin of the answer in the login request.
+pub const LOGIN_PLUGIN: &str = "caching_sha2_password";
