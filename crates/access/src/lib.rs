@@ -36,6 +36,7 @@ mod attributes;
 mod auth_id;
 mod column_grants;
 mod control;
+pub mod event_runs;
 mod grant_table;
 mod guard;
 mod history;
@@ -72,6 +73,8 @@ pub use restrictions::Restrictions;
 pub use rights::{Grant, Rights};
 pub use roles::{DefaultRole, RoleEdge};
 pub use routine_grants::{routine_of_place, routine_place};
-pub use system_tables::{Administration, administration, is_account_table, is_system_table};
+pub use system_tables::{
+    Administration, administration, is_account_table, is_system_table, is_unlisted_table,
+};
 pub use usage::{Exceeded, Usage};
 pub use verifier_cache::{Verifier, VerifierCache};

@@ -70,6 +70,12 @@ pub fn is_account_table(database: &str, table: &str) -> bool {
     database == "mysql" && ACCOUNT_TABLES.contains(&table)
 }
 
+/// Whether a stored table is left out where tables are listed: dumps do not contain it.
+pub fn is_unlisted_table(database: &str, table: &str) -> bool {
+    let runs = &crate::event_runs::EVENT_RUNS;
+    is_account_table(database, table) || (runs.database, runs.name) == (database, table)
+}
+
 /// Whether a table belongs to the server. Data tables in [`MEMCACHED_DATABASE`] do not.
 pub fn is_system_table(database: &str, table: &str) -> bool {
     if database.eq_ignore_ascii_case(MEMCACHED_DATABASE) {

@@ -23,7 +23,7 @@ use crate::version::{IdAllocator, OVERFLOW_IDS, ROW_VERSIONS};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
-use porpoise_kv::{Engine, SpaceId, TxnOptions};
+use porpoise_kv::{self as kv, Engine, SpaceId, TxnOptions};
 use porpoise_types::DateTime;
 use std::any::Any;
 use std::collections::HashSet;
@@ -59,6 +59,8 @@ pub struct Db {
     /// this module.
     pub(crate) trigger_runner: OnceLock<Box<dyn Any + Send + Sync>>,
     pub(crate) text_maintenance: TextMaintenance,
+    /// Prepared transactions that were taken from the engine before [`crate::prepared::PreparedTxn::restore`].
+    pub(crate) restored: Mutex<Vec<Box<dyn kv::PreparedTxn>>>,
     /// Time zone of DATETIME and DATE columns of TTL.
     pub(crate) expiry_zone: ExpiryZone,
     /// Whether a table of the newest catalog has TTL.
@@ -93,6 +95,7 @@ impl Db {
             compiler: OnceLock::new(),
             trigger_runner: OnceLock::new(),
             text_maintenance: TextMaintenance::default(),
+            restored: Mutex::default(),
             expiry_zone: ExpiryZone::default(),
             has_ttl,
             ttl_counters: TtlCounters::default(),

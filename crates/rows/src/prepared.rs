@@ -83,6 +83,42 @@ impl Txn {
     }
 }
 
+/// The tables that a prepared transaction uses.
+fn uses_of(txn: &dyn kv::PreparedTxn) -> Result<Vec<(TableId, Access)>> {
+    let note = || Error::Corrupt("note of a prepared transaction".to_owned());
+    decode_note(txn.note()).ok_or_else(note)
+}
+
+impl Db {
+    /// Refuses to build indexes of these tables anew while transactions are prepared that have written
+    /// to them: they have written entries to the old indexes, and their commit would write no others.
+    pub(crate) fn check_not_prepared(&self, tables: &[TableId]) -> Result<()> {
+        let mut restored = self.restored.lock();
+        restored.extend(self.engine().take_restored()?);
+        for txn in restored.iter() {
+            let uses = uses_of(txn.as_ref())?;
+            let writes = |use_: &&(TableId, Access)| use_.1 == Access::Write;
+            let mut written = uses.iter().filter(writes).map(|(table, _)| table);
+            let catalog = self.catalog();
+            if let Some(table) = written.find(|id| tables.contains(id))
+                && let Some(table) = catalog.tables.get(table)
+            {
+                return Err(Error::refused(
+                    1105,
+                    "HY000",
+                    format!(
+                        "a FULLTEXT index of {} is of an older format, and a prepared XA transaction has \
+                         written to the table: start the server's older version, end the transaction \
+                         (XA RECOVER, then XA COMMIT or XA ROLLBACK), and start this version again",
+                        table.quoted_name()
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl PreparedTxn {
     /// The transactions that the engine found when it was opened. Called once, before tables are
     /// used.
@@ -90,9 +126,10 @@ impl PreparedTxn {
     /// # Errors
     /// [`Error::Corrupt`] for a note that cannot be read.
     pub fn restore(db: &Db) -> Result<Vec<PreparedTxn>> {
-        let restored = db.engine().take_restored()?.into_iter().map(|kv| {
-            let uses = decode_note(kv.note())
-                .ok_or_else(|| Error::Corrupt("note of a prepared transaction".to_owned()))?;
+        let taken = std::mem::take(&mut *db.restored.lock());
+        let restored = taken.into_iter().chain(db.engine().take_restored()?);
+        let restored = restored.map(|kv| {
+            let uses = uses_of(kv.as_ref())?;
             Ok(PreparedTxn {
                 metadata_locks: db.metadata_locks().session_with(&uses),
                 kv,

@@ -5,10 +5,11 @@ use crate::common::random_changes::{Changes, Steps, lock, run_changes, table};
 use porpoise_base::clock;
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::contract::Rng;
-use porpoise_kv::{Check, Engine, Key, Read, ReadMode, ScanRange, SpaceSpec};
+use porpoise_kv::{Check, Engine, Key, Read, ReadMode, ScanRange, SpaceId, SpaceSpec, TxnOptions};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, IndexSpec, TableSpec};
+use porpoise_rows::prepared::PreparedTxn;
 use porpoise_rows::{
     BeginOptions, Db, DbOptions, InsertMode, OverflowFetch, RowChange, Txn, UpdateMode,
 };
@@ -578,6 +579,49 @@ fn commits_and_searches_maintain_an_index_when_it_is_due() {
     delete_many(&db, &table, 1_100..2_500);
     assert_eq!(kinds(engine.as_ref(), &table)[2], 0);
     sound(&db, &table, 250);
+}
+
+/// A branch prepared under the first entry format has entries of that format to write.
+#[test]
+fn an_index_that_a_prepared_transaction_has_written_to_is_not_built_anew() {
+    let rows = crate::common::stored_rows("full-text-1");
+    let store = || {
+        let disk = MemDisk::new();
+        let engine = crate::common::store_of(&disk, &rows);
+        engine.create_spaces(&[SpaceSpec::default()]).unwrap();
+        (disk, engine)
+    };
+    let table = |db: &Db| db.catalog().table("d", "doc").cloned().unwrap();
+    let id = table(&open(store().1).unwrap()).id.0;
+    for (access, is_refused) in [(1, true), (0, false)] {
+        let (disk, engine) = store();
+        let note = [&[1, 1, 0, 0, 0], id.to_le_bytes().as_slice(), &[access]].concat();
+        let mut txn = engine.begin(TxnOptions::default()).unwrap();
+        let key = Key::new(SpaceId::FIRST_FREE, b"key");
+        txn.put(key, b"value", Check::Blind).unwrap();
+        let prepared = txn.prepare(b"branch", &note).unwrap();
+        engine.wait_durable(prepared.position()).unwrap();
+        drop((prepared, engine));
+        let reopened = crate::common::store_on(&disk).unwrap();
+        let db = Db::open(reopened, clock::system(), DbOptions::default());
+        if !is_refused {
+            let prepared = PreparedTxn::restore(&db.unwrap()).unwrap();
+            assert_eq!(prepared[0].name(), b"branch");
+            continue;
+        }
+        let text = db.err().unwrap().to_string();
+        assert!(
+            text.contains("`d`.`doc`") && text.contains("prepared XA"),
+            "{text}"
+        );
+        // The older program ends it.
+        let older = crate::common::store_on(&disk).unwrap();
+        older.take_restored().unwrap().remove(0).rollback().unwrap();
+        drop(older);
+        let db = open(crate::common::store_on(&disk).unwrap()).unwrap();
+        let mut txn = db.begin(BeginOptions::default()).unwrap();
+        assert_eq!(found(&mut txn, &table(&db), "fox emeu"), [1, 3]);
+    }
 }
 
 #[test]

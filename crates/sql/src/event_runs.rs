@@ -1,10 +1,12 @@
-//! Runs of events that the server remembers until it stops: the last one, and failures.
+//! Runs of events: the last one, which is also recorded in a table ([`porpoise_access::event_runs`]), and
+//! failures since the start of the server.
 //!
 //! Invariant: of an event that fails again and again, one failure is reported in
 //! [`REPORT_INTERVAL`].
 
 use parking_lot::Mutex;
-use porpoise_rows::catalog::EventKey;
+use porpoise_access::event_runs::EventRun as LastRun;
+use porpoise_rows::catalog::{Event, EventKey};
 use porpoise_sql_expr::error::SqlError;
 use std::collections::HashMap;
 
@@ -26,7 +28,7 @@ pub(crate) struct EventFailure {
 
 #[derive(Default)]
 struct EventRun {
-    began: i64,
+    last: Option<LastRun>,
     failure: Option<EventFailure>,
     /// Time of the last report, and the number of failures since.
     reported: Option<(i64, u64)>,
@@ -37,14 +39,26 @@ struct EventRun {
 pub(crate) struct EventRuns(Mutex<HashMap<EventKey, EventRun>>);
 
 impl EventRuns {
-    /// Records the start of a run.
-    pub(crate) fn begin(&self, event: EventKey, now: i64) {
-        self.0.lock().entry(event).or_default().began = now;
+    /// The runs that were recorded before the server was started.
+    pub(crate) fn restore(recorded: Vec<LastRun>) -> EventRuns {
+        let runs = EventRuns::default();
+        for run in recorded {
+            runs.begin(run);
+        }
+        runs
+    }
+
+    /// Keeps the start of a run.
+    pub(crate) fn begin(&self, run: LastRun) {
+        let event = run.event.clone();
+        self.0.lock().entry(event).or_default().last = Some(run);
     }
 
     /// Start of the last run.
-    pub(crate) fn last(&self, event: &EventKey) -> Option<i64> {
-        Some(self.0.lock().get(event)?.began)
+    pub(crate) fn last(&self, event: &Event) -> Option<i64> {
+        let runs = self.0.lock();
+        let last = runs.get(&event.key())?.last.as_ref()?;
+        (last.created == event.created).then_some(last.began)
     }
 
     /// The last failure of an event.
@@ -76,9 +90,12 @@ impl EventRuns {
         }
     }
 
-    /// Forgets events that do not exist.
-    pub(crate) fn retain(&self, exists: impl Fn(&EventKey) -> bool) {
-        self.0.lock().retain(|event, _| exists(event));
+    /// Forgets events that do not exist. Returns those that had run.
+    pub(crate) fn retain(&self, exists: impl Fn(&EventKey) -> bool) -> Vec<EventKey> {
+        let mut runs = self.0.lock();
+        let gone = runs.extract_if(|event, _| !exists(event));
+        let gone = gone.filter_map(|(event, run)| run.last.map(|_| event));
+        gone.collect()
     }
 }
 
@@ -100,7 +117,7 @@ mod tests {
         assert_eq!(fail(11), None);
         let failure = runs.failure(&event).unwrap();
         assert_eq!((failure.count, failure.code), (12, 1146));
-        runs.retain(|_| false);
+        assert_eq!(runs.retain(|_| false), []);
         assert!(runs.failure(&event).is_none());
     }
 }

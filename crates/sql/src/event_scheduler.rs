@@ -9,12 +9,16 @@
 //! 1. Events run only between [`EventScheduler::start`] and the return of [`EventScheduler::stop`],
 //!    which ends those that are running.
 //! 2. An event that has run for the last time is dropped, or disabled with ON COMPLETION PRESERVE.
+//! 3. The start of a run is recorded before the event's body is executed ([`porpoise_access::event_runs`]). An event
+//!    that runs once is executed when the record is durable, so that it does not run again after a crash, even
+//!    if it was not completed. Records of other events are durable soon: their times that passed are left out anyway.
 
 use crate::client::ClientInfo;
 use crate::event_schedule::next_run;
 use crate::server::SqlServer;
 use parking_lot::{Condvar, Mutex};
 use porpoise_access::AuthId;
+use porpoise_access::event_runs::{self, EventRun};
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::threads::{self, Role};
 use porpoise_rows::catalog::{Event, EventKey, EventSchedule};
@@ -138,7 +142,10 @@ impl Inner {
         let catalog = self.server.db.catalog();
         planned.retain(|key, _| catalog.events.contains_key(key));
         let runs = &self.server.event_runs;
-        runs.retain(|key| catalog.events.contains_key(key));
+        let gone = runs.retain(|key| catalog.events.contains_key(key));
+        if let Err(error) = event_runs::forget(&self.server.db, &gone) {
+            (self.report)(&format!("runs of dropped events stay recorded: {error}"));
+        }
         let now = self.now();
         for (key, event) in &catalog.events {
             let known = planned.get(key).is_some_and(|(e, _)| e == event);
@@ -147,7 +154,8 @@ impl Inner {
                 let since = if matches!(event.schedule, EventSchedule::At(_)) {
                     i64::MIN
                 } else if event.modified >= started {
-                    event.modified.min(now) - 1_000_000
+                    let since = event.modified.min(now) - 1_000_000;
+                    runs.last(event).map_or(since, |last| last.max(since))
                 } else {
                     now
                 };
@@ -201,6 +209,27 @@ impl Inner {
         false
     }
 
+    /// Records the start of a run. Returns false for an event that runs once and has begun before the
+    /// server was restarted.
+    fn begin(&self, event: &Event) -> porpoise_sql_expr::error::Result<bool> {
+        let runs = &self.server.event_runs;
+        let runs_once = match event.schedule {
+            EventSchedule::At(at) if runs.last(event).is_some_and(|last| last >= at) => {
+                return Ok(false);
+            }
+            EventSchedule::At(_) => true,
+            EventSchedule::Every { .. } => false,
+        };
+        let run = EventRun {
+            event: event.key(),
+            created: event.created,
+            began: self.now(),
+        };
+        event_runs::record(&self.server.db, &run, runs_once)?;
+        runs.begin(run);
+        Ok(true)
+    }
+
     fn run_event(&self, id: u64, cancel: Cancel, event: &Arc<Event>, is_last: bool) {
         let AuthId { user, .. } = AuthId::parse(&event.definer);
         let info = ClientInfo {
@@ -213,8 +242,11 @@ impl Inner {
             database: None,
         };
         let ran = self.server.connect(info, cancel).and_then(|mut session| {
-            self.server.event_runs.begin(event.key(), self.now());
-            let ran = session.run_event(event);
+            let ran = match self.begin(event) {
+                Ok(true) => session.run_event(event),
+                Ok(false) => Ok(()),
+                Err(error) => Err(error),
+            };
             if is_last {
                 session.complete_event(event)?;
             }

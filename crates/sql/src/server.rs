@@ -219,6 +219,7 @@ impl SqlServer {
         let capacity = globals.int("performance_schema_digests_size");
         let digests = Digests::new(started, usize::try_from(capacity).unwrap_or(usize::MAX));
         digests.set_sample_values(globals.bool("statement_sample_values"));
+        let event_runs = EventRuns::restore(porpoise_access::event_runs::load(&db)?);
         let slow_log = SlowLog::default();
         slow_log.configure(&globals);
         let sampled = match globals.bool("performance_schema") {
@@ -237,7 +238,7 @@ impl SqlServer {
             globals: RwLock::new(globals),
             processes,
             timer: Timer::default(),
-            event_runs: EventRuns::default(),
+            event_runs,
             statistics: Statistics::default(),
             counters: Counters::default(),
             locks: Arc::default(),

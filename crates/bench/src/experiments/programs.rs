@@ -1,9 +1,10 @@
 //! `bench programs`: what stored procedures, functions and triggers cost.
 //!
-//! Every case is one statement of one client, sent again and again; most of them repeat something
+//! Every case is one statement, sent again and again; most of them repeat something
 //! inside of the server, so that its cost can be told from that of a request. Statements that do the
-//! same without a program stand beside them. Tables are emptied before each run, and the answers,
-//! or the rows that a procedure has left, are verified.
+//! same without a program stand beside them. A CALL from clients is also measured with several of
+//! them. Tables are emptied before each run, and the answers, or the rows that a procedure has left,
+//! are verified.
 
 use super::batch::{Check, Statement, inserted};
 use super::{Bench, Route, usual_pairs};
@@ -51,63 +52,86 @@ struct Case {
     text: &'static str,
     /// Steps that it takes within the server.
     units: u64,
+    /// Numbers of clients that send it, unless chosen otherwise.
+    clients: &'static [usize],
     /// Check of its answer.
     check: fn() -> Box<Check<'static>>,
 }
 
-const CASES: [Case; 9] = [
+/// One client for what takes its time inside of the server.
+const ONE: &[usize] = &[1];
+/// Several clients for what a single one mostly waits for: with one, the network bounds requests.
+const SEVERAL: &[usize] = &[1, 8, 32];
+
+const CASES: [Case; 10] = [
+    Case {
+        name: "DO 1",
+        text: "DO 1",
+        units: 1,
+        clients: SEVERAL,
+        check: succeeded,
+    },
     Case {
         name: "CALL of an empty procedure",
         text: "CALL program_empty()",
         units: 1,
+        clients: SEVERAL,
         check: succeeded,
     },
     Case {
         name: "1,000 CALLs in a procedure",
         text: "CALL program_calls(1000)",
         units: STEPS,
+        clients: ONE,
         check: succeeded,
     },
     Case {
         name: "cursor over 1,000 rows",
         text: "CALL program_walk()",
         units: STEPS,
+        clients: ONE,
         check: succeeded,
     },
     Case {
         name: "INSERT",
         text: "INSERT INTO program_plain (n) VALUES (7)",
         units: 1,
+        clients: ONE,
         check: || inserted(1),
     },
     Case {
         name: "INSERT with a trigger that inserts",
         text: "INSERT INTO program_audited (n) VALUES (7)",
         units: 1,
+        clients: ONE,
         check: || inserted(1),
     },
     Case {
         name: "INSERT of 1,000 rows",
         text: "INSERT INTO program_plain (n) SELECT n FROM program_numbers",
         units: STEPS,
+        clients: ONE,
         check: || inserted(STEPS),
     },
     Case {
         name: "INSERT of 1,000 rows with a trigger that inserts",
         text: "INSERT INTO program_audited (n) SELECT n FROM program_numbers",
         units: STEPS,
+        clients: ONE,
         check: || inserted(STEPS),
     },
     Case {
         name: "SUM of an expression over 1,000 rows",
         text: "SELECT SUM(n * 2) FROM program_numbers",
         units: STEPS,
+        clients: ONE,
         check: || is_sum(STEPS * (STEPS + 1)),
     },
     Case {
         name: "SUM of a function over 1,000 rows",
         text: "SELECT SUM(program_twice(n)) FROM program_numbers",
         units: STEPS,
+        clients: ONE,
         check: || is_sum(STEPS * (STEPS + 1)),
     },
 ];
@@ -207,7 +231,7 @@ pub fn programs(bench: &mut Bench) -> Result<()> {
     );
     let mut groups = Vec::new();
     for case in &CASES {
-        for clients in bench.clients(&[1]) {
+        for clients in bench.clients(case.clients) {
             groups.push(Group {
                 operation: case.name.to_owned(),
                 size: clients as u64,

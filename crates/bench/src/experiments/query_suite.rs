@@ -29,6 +29,8 @@ pub(super) struct Question {
     pub(super) is_ordered: bool,
     /// Whether it runs with a quarter of the memory that its rows take, so that they go to files.
     pub(super) is_spilled: bool,
+    /// A statement before each run, which is not measured.
+    pub(super) before: Option<&'static str>,
 }
 
 impl Question {
@@ -39,6 +41,7 @@ impl Question {
             other_text: None,
             is_ordered,
             is_spilled: false,
+            before: None,
         }
     }
 
@@ -46,6 +49,14 @@ impl Question {
     pub(super) const fn or(self, text: &'static str) -> Question {
         Question {
             other_text: Some(text),
+            ..self
+        }
+    }
+
+    /// The query after another statement, which is not measured.
+    pub(super) const fn after(self, before: &'static str) -> Question {
+        Question {
+            before: Some(before),
             ..self
         }
     }
@@ -349,6 +360,9 @@ fn rounds(bench: &mut Bench, suite: &Suite, routes: &[Route], cells: &mut [Cell]
                 };
                 if crate::sys::is_interrupted() {
                     return Err(Error::failed(crate::load::INTERRUPTED));
+                }
+                if let Some(before) = question.before {
+                    admin.run(before).map_err(|e| e.during(&route.name))?;
                 }
                 let asked = ask(admin, &route.endpoint.target, question, cores);
                 let (run, found) = asked.map_err(|e| e.during(&route.name))?;

@@ -142,7 +142,8 @@ impl Db {
     /// After a crash in between the old entries are still there, and it begins again.
     ///
     /// # Errors
-    /// The engine's; [`crate::Error::Corrupt`].
+    /// The engine's; [`crate::Error::Corrupt`]; [`crate::Error::Refused`] if a prepared transaction has
+    /// written to such an index.
     pub(crate) fn rebuild_old_text_indexes(&self) -> Result<()> {
         let is_old = |index: &Index| {
             let settings = index.full_text.as_ref();
@@ -153,7 +154,11 @@ impl Db {
             let old = tables.filter(|(_, table)| table.indexes.iter().any(is_old));
             old.map(|(id, _)| *id).collect()
         };
-        for id in old(&self.catalog()) {
+        let tables = old(&self.catalog());
+        if !tables.is_empty() {
+            self.check_not_prepared(&tables)?;
+        }
+        for id in tables {
             self.define(|cx| self.rebuild_text_indexes(cx, id, &is_old))?;
         }
         Ok(())

@@ -147,9 +147,8 @@ impl<'i> TextBuilder<'i> {
             return *number;
         }
         let mut key = std::mem::take(&mut self.scratch.key);
-        let number = if self.index.rules().indexed_key(word, &mut key) {
-            key.clear();
-            self.index.append_key(word, false, &mut key);
+        key.clear();
+        let number = if self.index.rules().push_indexed_key(word, &mut key) {
             let text = if self.index.keeps_words() {
                 word.as_bytes()
             } else {

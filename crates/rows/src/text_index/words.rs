@@ -19,6 +19,9 @@ use std::borrow::Cow;
 /// Number of words between interrupt checkpoints.
 const CHECKPOINT_WORDS: usize = 1024;
 
+/// Bytes of a text for each word for which space is reserved.
+const MEAN_WORD_BYTES: usize = 6;
+
 /// A FULLTEXT index, prepared for reading and writing entries.
 #[derive(Clone, Debug)]
 pub struct TextIndex {
@@ -32,11 +35,61 @@ pub struct TextIndex {
     keeps_words: bool,
 }
 
-/// The place of a word in a row, with ranges of the bytes of its key and of its text.
+/// The indexed words of a row, in the order of its texts.
+#[derive(Default)]
+struct Places {
+    /// Keys of the words, one behind the other.
+    keys: Vec<u8>,
+    /// The words, one behind the other, if the index keeps words.
+    words: Vec<u8>,
+    list: Vec<Place>,
+}
+
+/// The place of a word in a row, with the ends of its key and of its text.
 struct Place {
-    key: (usize, usize),
-    text: (usize, usize),
+    key_end: usize,
+    word_end: usize,
     number: u32,
+}
+
+impl Places {
+    fn key(&self, at: usize) -> &[u8] {
+        let start = self.before(at).map_or(0, |place| place.key_end);
+        let end = self.list.get(at).map_or(0, |place| place.key_end);
+        self.keys.get(start..end).unwrap_or_default()
+    }
+
+    fn word(&self, at: usize) -> &[u8] {
+        let start = self.before(at).map_or(0, |place| place.word_end);
+        let end = self.list.get(at).map_or(0, |place| place.word_end);
+        self.words.get(start..end).unwrap_or_default()
+    }
+
+    fn before(&self, at: usize) -> Option<&Place> {
+        self.list.get(at.checked_sub(1)?)
+    }
+
+    fn number(&self, at: usize) -> u32 {
+        self.list.get(at).map_or(0, |place| place.number)
+    }
+
+    /// Positions in the list by key, those of one word ascending. Most keys differ in their first
+    /// eight bytes, which are sorted with the positions.
+    fn by_key(&self) -> Vec<(u64, u32)> {
+        let start = |at: u32| {
+            let key = self.key(at as usize);
+            let mut start = [0; 8];
+            start.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
+            u64::from_be_bytes(start)
+        };
+        let count = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
+        let mut sorted: Vec<(u64, u32)> = (0..count).map(|at| (start(at), at)).collect();
+        sorted.sort_unstable_by(|a, b| {
+            let keys = || self.key(a.1 as usize).cmp(self.key(b.1 as usize));
+            a.0.cmp(&b.0).then_with(keys).then(a.1.cmp(&b.1))
+        });
+        sorted
+    }
 }
 
 /// The collation by which words of a column are compared.
@@ -153,53 +206,45 @@ impl TextIndex {
     /// # Errors
     /// A cancellation.
     pub(crate) fn append_document(&self, texts: &[Cow<'_, str>], out: &mut Vec<u8>) -> Result<()> {
-        let (mut keys, mut words) = (Vec::new(), Vec::new());
-        let places = self.places(texts, &mut keys, &mut words)?;
-        let key_of = |place: &Place| keys.get(place.key.0..place.key.1).unwrap_or_default();
+        let places = self.places(texts)?;
+        out.reserve(places.keys.len() + places.words.len() + 4 * places.list.len());
         let mut encoded = Vec::new();
-        for word in places.chunk_by(|a, b| key_of(a) == key_of(b)) {
+        let sorted = places.by_key();
+        let key_of = |place: &(u64, u32)| places.key(place.1 as usize);
+        for word in sorted.chunk_by(|a, b| a.0 == b.0 && key_of(a) == key_of(b)) {
             let Some(first) = word.first() else { continue };
-            let text = words.get(first.text.0..first.text.1).unwrap_or_default();
             encoded.clear();
-            push_places(word.iter().map(|place| place.number), &mut encoded);
-            let text = self.keeps_words.then_some(text);
+            let numbers = word.iter().map(|(_, at)| places.number(*at as usize));
+            push_places(numbers, &mut encoded);
+            let text = self.keeps_words.then(|| places.word(first.1 as usize));
             push_pending_word(key_of(first), text, &encoded, out);
         }
         Ok(())
     }
 
-    /// The places of the indexed words, by key and number. Keys and words are appended to buffers.
-    fn places(
-        &self,
-        texts: &[Cow<'_, str>],
-        keys: &mut Vec<u8>,
-        words: &mut Vec<u8>,
-    ) -> Result<Vec<Place>> {
-        let mut places = Vec::new();
-        let mut scratch = Vec::new();
+    /// The places of the indexed words.
+    fn places(&self, texts: &[Cow<'_, str>]) -> Result<Places> {
+        let bytes = texts.iter().map(|text| text.len()).sum::<usize>();
+        let mut places = Places::default();
+        places.keys.reserve(bytes.saturating_mul(2));
+        places.list.reserve(bytes / MEAN_WORD_BYTES);
         let all = texts.iter().flat_map(|text| self.rules.tokens(text));
         for (number, word) in (0_u32..).zip(all) {
             if number as usize % CHECKPOINT_WORDS == CHECKPOINT_WORDS - 1 {
                 checkpoint()?;
             }
-            if !self.rules.indexed_key(word, &mut scratch) {
+            if !self.rules.push_indexed_key(word, &mut places.keys) {
                 continue;
             }
-            let (key, text) = (keys.len(), words.len());
-            self.append_key(word, false, keys);
             if self.keeps_words {
-                words.extend_from_slice(word.as_bytes());
+                places.words.extend_from_slice(word.as_bytes());
             }
-            places.push(Place {
-                key: (key, keys.len()),
-                text: (text, words.len()),
+            places.list.push(Place {
+                key_end: places.keys.len(),
+                word_end: places.words.len(),
                 number,
             });
         }
-        let keys = &*keys;
-        let key_of = |place: &Place| keys.get(place.key.0..place.key.1).unwrap_or_default();
-        // Stable: places of one word stay in their order.
-        places.sort_by(|a, b| key_of(a).cmp(key_of(b)));
         Ok(places)
     }
 }

@@ -32,7 +32,7 @@ use super::keyset::{KeyId, KeySet};
 use super::lookup::{Lookup, complete_rows};
 use crate::autoinc::GeneratedIds;
 use crate::overflow::OverflowFetch;
-use crate::row::RowBuf;
+use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
 use crate::{Error, Result};
 use porpoise_base::interrupt::Pacer;
@@ -48,7 +48,7 @@ pub enum InsertMode {
     Plain,
     /// Skip rows that violate a constraint.
     Ignore,
-    /// Delete the conflicting rows first.
+    /// Delete the conflicting rows first; an equal row stays as it is.
     Replace,
 }
 
@@ -136,10 +136,9 @@ impl Statement<'_> {
             };
             match checked {
                 Ok(replaced) => {
-                    self.write_new(table, &new.plan, n, row)?;
+                    done.replaced += self.write_checked(table, &new.plan, n, row, replaced)?;
                     ids.note_inserted(first + n, row);
                     done.inserted += 1;
-                    done.replaced += replaced;
                 }
                 Err(e) if mode == InsertMode::Ignore && e.ignorable() => done.skipped.push((n, e)),
                 Err(e) => return Err(e),
@@ -171,15 +170,34 @@ impl Statement<'_> {
         self.lock_keys()
     }
 
-    /// Checks a row; with REPLACE, deletes the conflicting rows first. Returns the number of rows
-    /// deleted.
-    fn check_new_row(&mut self, row: &[Value], n: usize, new: &NewRows<'_>) -> Result<u64> {
+    /// Checks a row; with REPLACE, deletes the conflicting rows first.
+    fn check_new_row(&mut self, row: &[Value], n: usize, new: &NewRows<'_>) -> Result<Replaced> {
         let replaced = match new.mode {
             InsertMode::Replace => self.delete_conflicting(new.table, row, new.plan.own(n))?,
-            InsertMode::Plain | InsertMode::Ignore => 0,
+            InsertMode::Plain | InsertMode::Ignore => Replaced::Rows(0),
         };
-        check_keys(new.table, row, &new.plan, n, new.constraints, &self.keys)?;
+        if matches!(replaced, Replaced::Rows(_)) {
+            check_keys(new.table, row, &new.plan, n, new.constraints, &self.keys)?;
+        }
         Ok(replaced)
+    }
+
+    /// Writes a checked row, unless it is there already. Returns how many it replaces.
+    fn write_checked(
+        &mut self,
+        table: &Table,
+        plan: &Plan,
+        n: usize,
+        row: &[Value],
+        replaced: Replaced,
+    ) -> Result<u64> {
+        match replaced {
+            Replaced::Same => Ok(0),
+            Replaced::Rows(deleted) => {
+                self.write_new(table, plan, n, row)?;
+                Ok(deleted)
+            }
+        }
     }
 
     /// Locks, in one call, the rows that REPLACE will delete, found by the entries that were just
@@ -201,13 +219,14 @@ impl Statement<'_> {
         self.lock_keys()
     }
 
-    /// Deletes the rows that conflict with one. Returns their number.
+    /// Deletes the rows that conflict with one, unless the only one is equal to it. As in InnoDB,
+    /// a row that foreign keys may reference is always deleted.
     fn delete_conflicting(
         &mut self,
         table: &Arc<Table>,
         row: &[Value],
         own: &[KeyId],
-    ) -> Result<u64> {
+    ) -> Result<Replaced> {
         let mut primaries: Vec<Vec<u8>> = Vec::new();
         // The entries as they are now, own writes of this statement included.
         let mut entries: SmallVec<[Key<'_>; 4]> = SmallVec::new();
@@ -229,7 +248,7 @@ impl Statement<'_> {
         }
         drop(entries);
         if primaries.is_empty() {
-            return Ok(0);
+            return Ok(Replaced::Rows(0));
         }
         // In the order of the indexes, as MySQL deletes them, each once.
         let mut wanted: SmallVec<[&[u8]; 4]> = SmallVec::new();
@@ -245,7 +264,13 @@ impl Statement<'_> {
                 rows.push((found.primary.to_vec(), found.row.to_buf()));
             }
         })?;
-        Ok(self.delete_rows(table, rows)?.deleted)
+        if table.referenced_by.is_empty()
+            && let [(_, old)] = rows.as_slice()
+            && is_equal(row, &old.row(table)?)
+        {
+            return Ok(Replaced::Same);
+        }
+        Ok(Replaced::Rows(self.delete_rows(table, rows)?.deleted))
     }
 
     /// Inserts a row, unless one with an equal key exists.
@@ -310,6 +335,21 @@ impl Statement<'_> {
             newer,
         })
     }
+}
+
+/// Effect of a REPLACE's row on the rows in its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replaced {
+    /// So many were deleted.
+    Rows(u64),
+    /// The only one is equal, and stays as it is.
+    Same,
+}
+
+/// Whether a new row is equal to a stored one, which does not expire.
+fn is_equal(new: &[Value], old: &RowRef<'_>) -> bool {
+    let mut values = new.iter().enumerate();
+    old.expiry() == 0 && values.all(|(n, value)| value.as_ref() == old.get(n))
 }
 
 /// The rows of one statement, and their keys.

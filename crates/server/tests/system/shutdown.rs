@@ -102,3 +102,51 @@ fn persisted_variables_survive_the_statement_shutdown_and_a_crash() {
     let mut sql = Sql::connect(server.mysql_addr);
     assert_eq!(sql.rows(values), [["3.5", "31536000", "262144"]]);
 }
+
+#[test]
+fn runs_of_events_survive_a_crash_and_a_shutdown() {
+    let mut server = server().start();
+    let mut sql = Sql::connect(server.mysql_addr);
+    sql.run("create database d");
+    sql.run("create table d.t (what varchar(10))");
+    sql.run("create event d.hourly on schedule every 1 hour do insert into d.t values ('hourly')");
+    sql.run(
+        "create event d.once on schedule at now() on completion preserve do \
+         begin insert into d.t values ('once'); do sleep(100); end",
+    );
+    let wait_for = |sql: &mut Sql, query: &str, wanted: &[&[&str]]| {
+        let limit = Instant::now() + Duration::from_secs(20);
+        while sql.rows(query) != wanted {
+            assert!(Instant::now() < limit, "{query}: {:?}", sql.rows(query));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let done = "select * from d.t order by 1";
+    wait_for(&mut sql, done, &[&["hourly"], &["once"]]);
+    // An event that runs once is recorded before it runs, others soon after.
+    sql.run("create table d.durable (a int)");
+    let executed = "select event_name, last_executed from information_schema.events order by 1";
+    let before = sql.rows(executed);
+    assert!(before.iter().all(|row| row[1] != "NULL"), "{before:?}");
+    server.kill9();
+    server.restart();
+    let mut sql = Sql::connect(server.mysql_addr);
+    assert_eq!(sql.rows(executed), before);
+    // The event that was interrupted is completed without running again.
+    let status = "select status from information_schema.events where event_name = 'once'";
+    wait_for(&mut sql, status, &[&["DISABLED"]]);
+    assert!(server.terminate().success(), "{}", server.log());
+    server.restart();
+    let mut sql = Sql::connect(server.mysql_addr);
+    std::thread::sleep(Duration::from_millis(1_200));
+    assert_eq!(sql.rows(executed), before);
+    assert_eq!(sql.rows(done), [["hourly"], ["once"]]);
+    // A later event of the same name has not run.
+    sql.run("drop event d.hourly");
+    sql.run(
+        "create event d.hourly on schedule every 1 hour starts now() + interval 1 hour do do 1",
+    );
+    let fresh =
+        "select last_executed is null from information_schema.events where event_name = 'hourly'";
+    assert_eq!(sql.rows(fresh), [["1"]]);
+}

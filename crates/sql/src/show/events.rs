@@ -118,7 +118,7 @@ pub fn events(cx: &StatementContext, schema: Option<&str>) -> Result<Rows> {
 pub(crate) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
     let row = |event: &Arc<Event>| {
         let [kind, at, amount, unit, starts, ends] = schedule(event);
-        let last = cx.server.event_runs.last(&event.key());
+        let last = cx.server.event_runs.last(event);
         vec![
             text("def"),
             text(&event.database),

@@ -83,7 +83,7 @@ fn is_listed(database: &str, name: &str) -> bool {
     match virtual_tables::find(database, name) {
         Some(_) if virtual_tables::is_database(database) => true,
         Some(table) => virtual_tables::system_table(table).is_some_and(SystemTable::is_log),
-        None => !porpoise_access::is_account_table(database, name),
+        None => !porpoise_access::is_unlisted_table(database, name),
     }
 }
 

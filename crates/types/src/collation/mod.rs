@@ -262,16 +262,26 @@ impl Collation {
     /// Appends a self-delimiting sort key, so that in a composite key the parts behind it never
     /// influence its comparison.
     pub fn self_delimiting_key(self, text: &[u8], out: &mut Vec<u8>) {
+        if let Scheme::Bytes = self.scheme() {
+            escape_binary(text, out);
+        } else {
+            let start = out.len();
+            self.sort_key(text, out);
+            self.delimit_key(start, out);
+        }
+    }
+
+    /// Makes a self-delimiting sort key of the sort key that begins at `start`.
+    pub(crate) fn delimit_key(self, start: usize, out: &mut Vec<u8>) {
         match self.scheme() {
-            Scheme::Bytes => escape_binary(text, out),
-            Scheme::Table(_) | Scheme::General | Scheme::MultiByte(_) | Scheme::UcaPad(_) => {
-                self.sort_key(text, out);
+            Scheme::Bytes => {
+                let text = out.split_off(start);
+                escape_binary(&text, out);
             }
-            Scheme::Uca(_) | Scheme::UcaLevels(_) => {
-                self.sort_key(text, out);
-                // Below the first byte of every weight.
-                out.push(0);
-            }
+            // These end themselves.
+            Scheme::Table(_) | Scheme::General | Scheme::MultiByte(_) | Scheme::UcaPad(_) => {}
+            // Below the first byte of every weight.
+            Scheme::Uca(_) | Scheme::UcaLevels(_) => out.push(0),
         }
     }
 

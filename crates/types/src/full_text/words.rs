@@ -2,7 +2,7 @@
 //! n-gram parser.
 
 use crate::collation::Collation;
-use std::collections::HashSet;
+use foldhash::HashSet;
 
 /// InnoDB's default stopwords (`information_schema.INNODB_FT_DEFAULT_STOPWORD`).
 pub const DEFAULT_STOPWORDS: [&str; 36] = [
@@ -37,6 +37,8 @@ pub struct WordRules {
     pub max_chars: usize,
     /// Sort keys of the words that are not indexed.
     stop_keys: HashSet<Vec<u8>>,
+    /// Length of the longest of them.
+    longest_stop_key: usize,
 }
 
 impl WordRules {
@@ -57,12 +59,14 @@ impl WordRules {
             collation.sort_key(word.as_bytes(), &mut key);
             key
         };
+        let stop_keys: HashSet<Vec<u8>> = stopwords.into_iter().map(key).collect();
         WordRules {
             collation,
             parser: TextParser::Words,
             min_chars: 3,
             max_chars: 84,
-            stop_keys: stopwords.into_iter().map(key).collect(),
+            longest_stop_key: stop_keys.iter().map(Vec::len).max().unwrap_or(0),
+            stop_keys,
         }
     }
 
@@ -83,9 +87,11 @@ impl WordRules {
     pub fn has_indexed_length(&self, word: &str) -> bool {
         match self.parser {
             TextParser::Words => {
-                // A character has at most four bytes.
+                // A character has one to four bytes.
                 let chars = || word.chars().count();
-                word.len() >= self.min_chars && (self.min_chars..=self.max_chars).contains(&chars())
+                word.len() >= self.min_chars
+                    && (word.len() <= self.max_chars && word.is_ascii()
+                        || (self.min_chars..=self.max_chars).contains(&chars()))
             }
             TextParser::Ngrams(_) => true,
         }
@@ -94,26 +100,39 @@ impl WordRules {
     /// Whether the index has the word.
     #[must_use]
     pub fn is_indexed(&self, word: &str) -> bool {
-        self.indexed_key(word, &mut Vec::new())
+        self.push_indexed_key(word, &mut Vec::new())
     }
 
-    /// Whether the index has the word, whose sort key replaces `key`, of at most [`MAX_KEY_BYTES`]. A sequence of characters must
-    /// not contain a stopword, a word must not be one.
-    pub fn indexed_key(&self, word: &str, key: &mut Vec<u8>) -> bool {
-        if !self.has_indexed_length(word) || self.contains_stopword(word, key) {
+    /// Appends the self-delimiting sort key of a word that the index has
+    /// ([`Collation::self_delimiting_key`]); returns false for another word. The sort key of an
+    /// indexed word has at most [`MAX_KEY_BYTES`]. A sequence of characters must not contain a
+    /// stopword, a word must not be one.
+    pub fn push_indexed_key(&self, word: &str, out: &mut Vec<u8>) -> bool {
+        if !self.has_indexed_length(word) || self.contains_stopword(word) {
             return false;
         }
-        key.clear();
-        self.collation.sort_key(word.as_bytes(), key);
-        key.len() <= MAX_KEY_BYTES
-            && (self.parser != TextParser::Words || !self.stop_keys.contains(key))
+        let start = out.len();
+        self.collation.sort_key(word.as_bytes(), out);
+        let key = out.get(start..).unwrap_or_default();
+        let is_stopword = self.parser == TextParser::Words && self.is_stop_key(key);
+        if key.len() > MAX_KEY_BYTES || is_stopword {
+            out.truncate(start);
+            return false;
+        }
+        self.collation.delimit_key(start, out);
+        true
+    }
+
+    fn is_stop_key(&self, key: &[u8]) -> bool {
+        key.len() <= self.longest_stop_key && self.stop_keys.contains(key)
     }
 
     /// Whether a sequence of characters contains a stopword.
-    fn contains_stopword(&self, word: &str, key: &mut Vec<u8>) -> bool {
+    fn contains_stopword(&self, word: &str) -> bool {
         if self.parser == TextParser::Words || self.stop_keys.is_empty() {
             return false;
         }
+        let mut key = Vec::new();
         let starts = word.char_indices().map(|(at, _)| at);
         let mut parts = starts.flat_map(|start| {
             let rest = word.get(start..).unwrap_or_default();
@@ -122,8 +141,8 @@ impl WordRules {
         });
         parts.any(|part| {
             key.clear();
-            self.collation.sort_key(part.as_bytes(), key);
-            self.stop_keys.contains(key)
+            self.collation.sort_key(part.as_bytes(), &mut key);
+            self.is_stop_key(&key)
         })
     }
 }
@@ -141,18 +160,32 @@ pub struct Word<'t> {
 pub fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
     let mut rest = 0;
     std::iter::from_fn(move || {
-        let behind = text.get(rest..)?;
-        let start = rest + behind.find(is_word_character)?;
-        let word = text.get(start..)?;
-        let len = word.find(|c| !is_word_character(c)).unwrap_or(word.len());
-        rest = start + len;
-        let text = word.get(..len)?;
+        let start = find(text, rest, true);
+        rest = find(text, start, false);
+        let text = text.get(start..rest).filter(|word| !word.is_empty())?;
         Some(Word { text, start })
     })
 }
 
-fn is_word_character(c: char) -> bool {
-    c == '_' || c.is_alphanumeric()
+/// Offset of the first character from `at` on that belongs to a word, or does not; the end of the
+/// text if there is none.
+fn find(text: &str, mut at: usize, in_word: bool) -> usize {
+    let bytes = text.as_bytes();
+    while let Some(byte) = bytes.get(at) {
+        if byte.is_ascii() {
+            if (byte.is_ascii_alphanumeric() || *byte == b'_') == in_word {
+                return at;
+            }
+            at += 1;
+        } else {
+            let character = text.get(at..).and_then(|rest| rest.chars().next());
+            match character {
+                Some(c) if c.is_alphanumeric() != in_word => at += c.len_utf8(),
+                _ => return at,
+            }
+        }
+    }
+    at
 }
 
 /// Returns the sequences of `size` characters of a text (`ngram_token_size`). They have no space,
