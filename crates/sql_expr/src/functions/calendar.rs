@@ -465,9 +465,8 @@ mod tests {
     use super::*;
 
     fn at(text: &str) -> DateTime {
-        super::super::date_parse::parse(text.as_bytes(), b"%Y-%m-%d %T")
-            .map(|(moment, _)| moment)
-            .unwrap()
+        let parsed = super::super::date_parse::parse(text.as_bytes(), b"%Y-%m-%d %T");
+        parsed.map(|p| p.moment).ok().unwrap()
     }
 
     #[test]

@@ -264,14 +264,9 @@ pub(super) fn bound(
     if kind == AggregateKind::Concat {
         let all: Vec<&Expr> = args.iter().collect();
         agree(&all, "group_concat", Use::Result)?;
-    }
-    if kind == AggregateKind::Concat && f.distinct && order.is_empty() {
-        // Distinct values come in their order.
-        let ascending = |e: &Expr| OrderKey {
-            expr: e.clone(),
-            desc: false,
-        };
-        order = args.iter().map(ascending).collect();
+        if f.distinct && order.is_empty() {
+            order = ascending(&args);
+        }
     }
     let ty = type_of(kind, &args, env);
     let coercibility = args.iter().map(|a| a.coercibility).min();
@@ -294,6 +289,15 @@ pub(super) fn bound(
     let mut e = node(ExprKind::Aggregate(0), ty, !never_null);
     e.coercibility = coercibility.unwrap_or(Coercibility::Implicit);
     Ok((aggregate, e))
+}
+
+/// The order by all arguments, in which distinct values come.
+fn ascending(args: &[Expr]) -> Vec<OrderKey> {
+    let key = |e: &Expr| OrderKey {
+        expr: e.clone(),
+        desc: false,
+    };
+    args.iter().map(key).collect()
 }
 
 /// The nearest query whose columns the arguments and sort keys read; 0, the function's own query,
