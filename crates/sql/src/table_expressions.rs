@@ -420,7 +420,7 @@ fn key_part_error(error: SqlError, part: &CompiledColumn, index: &str, row: u64)
         1406 | 3907 => return key_part_too_long(index),
         1292 if is_truncated_cast(&error.message) => return key_part_too_long(index),
         1292 if casts_json => return invalid_json(index),
-        3903 => return invalid_json(index),
+        3156 | 3903 => return invalid_json(index),
         3904 => (
             3904,
             "22003",

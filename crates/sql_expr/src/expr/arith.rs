@@ -5,10 +5,11 @@
 //! else is double. `/` never gives an integer, DIV always does. Overflow is error 1690; division by
 //! zero is NULL with warning 1365.
 
+use super::describe::describe;
 use super::eval::EvalCx;
 use super::{ArithOp, BitOp, Expr, convert};
 use crate::error::{Result, SqlError};
-use porpoise_types::{DecimalError, Kind, Level, SqlMode, ValueRef, Warning};
+use porpoise_types::{DecimalError, Kind, SqlMode, ValueRef};
 
 /// A value and the expression that it comes from.
 type Arg<'e, 'a> = (ValueRef<'a>, &'e Expr);
@@ -47,28 +48,14 @@ pub fn arithmetic<'a>(
 
 fn division_by_zero<'a>(cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
     if cx.env.mode.contains(SqlMode::ERROR_FOR_DIVISION_BY_ZERO) {
-        if cx.env.strict.get() {
-            return Err(SqlError::new(1365, "22012", "Division by 0"));
-        }
-        cx.env.warn(Warning {
-            level: Level::Warning,
-            code: 1365,
-            message: "Division by 0".to_owned(),
-        });
+        cx.env
+            .warn_or_fail(1365, "22012", "Division by 0".to_owned())?;
     }
     Ok(ValueRef::Null)
 }
 
 fn out_of_range(ty: &str, op: ArithOp, a: &Expr, b: &Expr) -> SqlError {
-    let sign = match op {
-        ArithOp::Add => "+",
-        ArithOp::Sub => "-",
-        ArithOp::Mul => "*",
-        ArithOp::Div => "/",
-        ArithOp::IntDiv => "DIV",
-        ArithOp::Mod => "%",
-    };
-    let text = format!("({} {sign} {})", convert::describe(a), convert::describe(b));
+    let text = format!("({} {} {})", describe(a), op.sign(), describe(b));
     SqlError::out_of_range(ty, &text)
 }
 
@@ -205,7 +192,7 @@ pub fn negate<'a>(
         Kind::Double | Kind::Float => ValueRef::Double(-convert::double(value, &arg.ty, cx)?),
         _ => {
             let wide = convert::wide(value, &arg.ty, cx)?;
-            let text = || format!("-({})", convert::describe(arg));
+            let text = || format!("-({})", describe(arg));
             let narrow = i64::try_from(-wide).ok();
             ValueRef::Int(narrow.ok_or_else(|| SqlError::out_of_range("BIGINT", &text()))?)
         }

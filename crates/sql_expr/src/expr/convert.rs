@@ -1,8 +1,8 @@
 //! Conversions of values during evaluation: a thin layer over `types` that supplies the session's
 //! settings and the arena.
 
+use super::Expr;
 use super::eval::EvalCx;
-use super::{Expr, ExprKind};
 use crate::error::{Result, SqlError};
 use bumpalo::Bump;
 use porpoise_types::ColumnType;
@@ -380,17 +380,4 @@ fn cast_text<'a>(
         return Ok(ValueRef::Bytes(cx.arena.alloc_slice_copy(&padded)));
     }
     Ok(ValueRef::Bytes(cut))
-}
-
-/// A short text of an expression, for error messages.
-pub fn describe(e: &Expr) -> String {
-    match &e.kind {
-        ExprKind::Const(value) => {
-            let mut out = Vec::new();
-            porpoise_types::write_text(value.as_ref(), &e.ty, &mut out);
-            String::from_utf8_lossy(&out).into_owned()
-        }
-        ExprKind::Call(function, _) => format!("{}(...)", function.name.to_lowercase()),
-        _ => "...".to_owned(),
-    }
 }

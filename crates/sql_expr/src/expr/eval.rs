@@ -205,6 +205,22 @@ impl Env {
         }
     }
 
+    /// Adds a warning; in a strict evaluation, fails with it.
+    ///
+    /// # Errors
+    /// The condition, if evaluation is strict.
+    pub fn warn_or_fail(&self, code: u16, sqlstate: &str, message: String) -> Result<()> {
+        if self.strict.get() {
+            return Err(SqlError::new(code, sqlstate, message));
+        }
+        self.warn(Warning {
+            level: Level::Warning,
+            code,
+            message,
+        });
+        Ok(())
+    }
+
     /// Waits. Returns true if the wait was cancelled.
     pub fn sleep(&self, time: Duration) -> bool {
         self.has_side_effect.set(true);
@@ -539,11 +555,8 @@ fn benchmark<'a>(args: &'a [Expr; 2], row: &[Slot<'a>], cx: &EvalCx<'a>) -> Resu
     }
     let times = convert::int(value, &count.ty, cx)?;
     if times < 0 && !count.ty.unsigned {
-        cx.env.warn(Warning {
-            level: Level::Warning,
-            code: 1411,
-            message: format!("Incorrect count value: '{times}' for function benchmark"),
-        });
+        let text = format!("Incorrect count value: '{times}' for function benchmark");
+        cx.env.warn_or_fail(1411, "HY000", text)?;
         return Ok(ValueRef::Null);
     }
     let mut arena = Bump::new();

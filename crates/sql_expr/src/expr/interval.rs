@@ -3,9 +3,9 @@
 
 use super::eval::EvalCx;
 use super::{Expr, Unit, convert};
-use crate::error::{Result, SqlError};
+use crate::error::Result;
 use porpoise_types::temporal::Interval;
-use porpoise_types::{ColumnType, DateTime, Kind, Level, Time, ValueRef, Warning};
+use porpoise_types::{ColumnType, DateTime, Kind, Time, ValueRef};
 
 const SECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60 * SECOND;
@@ -169,14 +169,7 @@ pub fn date_add<'a>(
     };
     let Some(end) = whole.and_then(|whole| start.add(whole)) else {
         let message = "Datetime function: datetime field overflow".to_owned();
-        if cx.env.strict.get() {
-            return Err(SqlError::new(1441, "22008", message));
-        }
-        cx.env.warn(Warning {
-            level: Level::Warning,
-            code: 1441,
-            message,
-        });
+        cx.env.warn_or_fail(1441, "22008", message)?;
         return Ok(ValueRef::Null);
     };
     Ok(match e.ty.kind {

@@ -154,7 +154,8 @@ fn text_of(v: ValueRef<'_>, ty: &ColumnType) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// CAST(v AS JSON): text is parsed.
+/// CAST(v AS JSON): text is parsed, a member of ENUM or SET is a string, and bytes are printed in
+/// base 64.
 ///
 /// # Errors
 /// 3141 for text that is not JSON.
@@ -162,6 +163,8 @@ pub fn cast<'a>(v: ValueRef<'a>, from: &ColumnType, cx: &EvalCx<'a>) -> Result<V
     let document = match v {
         ValueRef::Null => return Ok(v),
         ValueRef::Bytes(_) if from.kind == Kind::Json => return Ok(v),
+        ValueRef::Bytes(bytes) if from.collation == Collation::BINARY => opaque(bytes, from),
+        ValueRef::Bytes(_) if matches!(from.kind, Kind::Enum | Kind::Set) => to_json(v, from)?,
         ValueRef::Bytes(text) if is_document_text(from) => {
             json::parse(&utf8(text, from)?).map_err(|e| invalid(e, 1, "cast_as_json"))?
         }

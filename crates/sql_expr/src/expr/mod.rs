@@ -14,9 +14,11 @@
 pub mod arith;
 pub mod array;
 pub mod block_cipher;
+pub mod collations;
 pub mod comparable;
 pub mod condition;
 pub mod convert;
+pub mod describe;
 pub mod eval;
 pub mod expiry;
 pub mod function;
@@ -136,6 +138,20 @@ pub enum ArithOp {
     IntDiv,
     /// `%`
     Mod,
+}
+
+impl ArithOp {
+    /// The operator as it is written.
+    pub fn sign(self) -> &'static str {
+        match self {
+            ArithOp::Add => "+",
+            ArithOp::Sub => "-",
+            ArithOp::Mul => "*",
+            ArithOp::Div => "/",
+            ArithOp::IntDiv => "DIV",
+            ArithOp::Mod => "%",
+        }
+    }
 }
 
 /// Bit operators, on unsigned 64-bit integers.

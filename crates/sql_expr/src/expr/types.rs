@@ -2,7 +2,7 @@
 //! that wins (manual, "Type Conversion in Expression Evaluation", "Collation Coercibility in
 //! Expressions").
 
-use super::{Expr, ExprKind};
+use super::{Expr, ExprKind, collations};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 
 /// Maximum number of characters of an expression's text.
@@ -77,8 +77,15 @@ pub fn text_of(chars: u32, collation: Collation) -> ColumnType {
     ColumnType::varchar(chars, collation)
 }
 
-/// The collation of the arguments with the lowest coercibility; binary wins over text.
+/// The collation on which the texts among the arguments agree; if there is none, that of the lowest
+/// coercibility, where binary wins over text.
 pub fn common_collation(args: &[Expr], otherwise: Collation) -> Collation {
+    let all: Vec<&Expr> = args.iter().collect();
+    match collations::agree(&all, "", collations::Use::Result) {
+        Ok(Some(claim)) => return claim.collation,
+        Ok(None) => return otherwise,
+        Err(_) => {}
+    }
     let textual = |e: &&Expr| e.ty.is_string() || e.ty.is_binary() || e.ty.is_blob();
     if args
         .iter()

@@ -4,8 +4,9 @@
 use super::{Call, Function, Nullable, bigint, text_of};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, convert};
+use porpoise_types::temporal::DateRules;
 use porpoise_types::{
-    Collation, ColumnType, Date, DateTime, Kind, Level, Time, TimeZone, Value, ValueRef, Warning,
+    Collation, ColumnType, Date, DateTime, Kind, Time, TimeZone, Value, ValueRef,
 };
 
 const SECOND: i64 = 1_000_000;
@@ -186,20 +187,15 @@ fn sec_to_time<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     if clipped {
         let mut text = Vec::new();
         seconds.write_text(&mut text);
-        truncated(c, "time", &text);
+        truncated(c, "time", &text)?;
     }
     Ok(ValueRef::Time(time))
 }
 
-fn truncated(c: &Call<'_, '_>, what: &str, text: &[u8]) {
-    c.cx.env.warn(Warning {
-        level: Level::Warning,
-        code: 1292,
-        message: format!(
-            "Truncated incorrect {what} value: '{}'",
-            String::from_utf8_lossy(text)
-        ),
-    });
+fn truncated(c: &Call<'_, '_>, what: &str, text: &[u8]) -> Result<()> {
+    let text = String::from_utf8_lossy(text);
+    let message = format!("Truncated incorrect {what} value: '{text}'");
+    c.cx.env.warn_or_fail(1292, "22007", message)
 }
 
 fn to_seconds(m: DateTime) -> i64 {
@@ -348,7 +344,8 @@ fn parsed_type(args: &[Expr], _: Collation) -> ColumnType {
             .any(|w| w.first() == Some(&b'%') && w.get(1).is_some_and(|b| set.contains(b)))
     };
     let fsp = if has(b"f") { 6 } else { 0 };
-    match (has(b"aUuVvWwXxbcDdejMmYy"), has(b"fHhIiklprSsT")) {
+    // A day of the month beside a time of day is a number of days.
+    match (has(b"aUuVvWwXxbcjMmYy"), has(b"fHhIiklprSsT")) {
         (true, true) => ColumnType::datetime(fsp),
         (false, true) => ColumnType::time(fsp),
         _ => ColumnType::date(),
@@ -359,29 +356,32 @@ fn str_to_date<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (Some(text), Some(format)) = (c.text(0)?, c.text(1)?) else {
         return Ok(ValueRef::Null);
     };
-    let moment = super::date_parse::parse(text, format);
+    let rules = DateRules::of(c.cx.env.mode);
     // With NO_ZERO_DATE, a date must have all its parts.
-    let zeros =
-        c.cx.env
-            .mode
-            .contains(porpoise_types::SqlMode::NO_ZERO_DATE);
-    let whole = |m: &DateTime| m.year() > 0 && m.month() > 0 && m.day() > 0;
-    let moment = moment.filter(|(m, _)| !zeros || c.ty.kind == Kind::Time || whole(m));
-    let Some((moment, time)) = moment else {
-        c.cx.env.warn(Warning {
-            level: Level::Warning,
-            code: 1411,
-            message: format!(
-                "Incorrect datetime value: '{}' for function str_to_date",
-                String::from_utf8_lossy(text)
-            ),
-        });
-        return Ok(ValueRef::Null);
+    let whole = |m: DateTime| m.year() > 0 && m.month() > 0 && m.day() > 0;
+    let valid = |m: DateTime| m.date().check(rules) && (!rules.no_zero_date || whole(m));
+    let parsed = match super::date_parse::parse(text, format) {
+        Ok(parsed) if c.ty.kind == Kind::Time || valid(parsed.moment) => parsed,
+        other => {
+            let (kind, part) = other.err().map_or(("datetime", text), |e| (e.kind, e.text));
+            let part = String::from_utf8_lossy(part);
+            let message = format!("Incorrect {kind} value: '{part}' for function str_to_date");
+            c.cx.env.warn_or_fail(1411, "HY000", message)?;
+            return Ok(ValueRef::Null);
+        }
     };
+    if parsed.rest {
+        let kind = match c.ty.kind {
+            Kind::Date => "date",
+            Kind::Time => "time",
+            _ => "datetime",
+        };
+        truncated(c, kind, text)?;
+    }
     Ok(match c.ty.kind {
-        Kind::Date => ValueRef::Date(moment.date()),
-        Kind::Time => ValueRef::Time(time),
-        _ => ValueRef::DateTime(moment),
+        Kind::Date => ValueRef::Date(parsed.moment.date()),
+        Kind::Time => ValueRef::Time(parsed.time),
+        _ => ValueRef::DateTime(parsed.moment),
     })
 }
 
@@ -465,9 +465,8 @@ mod tests {
     use super::*;
 
     fn at(text: &str) -> DateTime {
-        super::super::date_parse::parse(text.as_bytes(), b"%Y-%m-%d %T")
-            .map(|(moment, _)| moment)
-            .unwrap()
+        let parsed = super::super::date_parse::parse(text.as_bytes(), b"%Y-%m-%d %T");
+        parsed.map(|p| p.moment).ok().unwrap()
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::json::truth;
 use super::{Call, Function, Nullable, text_of, unsigned, width};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
+use crate::expr::describe::describe;
 use porpoise_base::base64;
 use porpoise_base::interrupt::{self, Pacer};
 use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
@@ -174,6 +175,15 @@ fn random_bytes<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(c.keep(&bytes))
 }
 
+/// NULL with warning 1411 about the first argument, or the error in a strict evaluation.
+pub(super) fn incorrect_argument<'a>(c: &Call<'_, 'a>, kind: &str) -> Result<ValueRef<'a>> {
+    let argument = c.args.first().map(describe).unwrap_or_default();
+    let name = c.name.to_lowercase();
+    let text = format!("Incorrect {kind} value: '{argument}' for function {name}");
+    c.cx.env.warn_or_fail(1411, "HY000", text)?;
+    Ok(ValueRef::Null)
+}
+
 /// `a.b.c.d`, `a.b.d` and `a.d` as MySQL reads them: missing parts before the last are zero.
 fn inet_aton<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(text) = c.text(0)? else {
@@ -186,21 +196,24 @@ fn inet_aton<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         let digits = digits.filter(|d| d.bytes().all(|b| b.is_ascii_digit()));
         match digits.and_then(|d| d.parse().ok()) {
             Some(number) if number <= 255 => parts.push(number),
-            _ => return Ok(ValueRef::Null),
+            _ => return incorrect_argument(c, "string"),
         }
     }
     let Some((last, first)) = parts.split_last().filter(|(_, f)| f.len() <= 3) else {
-        return Ok(ValueRef::Null);
+        return incorrect_argument(c, "string");
     };
     let high = first.iter().enumerate().map(|(i, p)| p << (24 - 8 * i));
     Ok(ValueRef::UInt(high.sum::<u64>() + last))
 }
 
 fn inet_ntoa<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let number = c.int(0)?.and_then(|n| u32::try_from(n).ok());
-    Ok(number.map_or(ValueRef::Null, |n| {
-        c.keep(Ipv4Addr::from(n).to_string().as_bytes())
-    }))
+    let Some(number) = c.int(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    match u32::try_from(number) {
+        Ok(n) => Ok(c.keep(Ipv4Addr::from(n).to_string().as_bytes())),
+        Err(_) => incorrect_argument(c, "integer"),
+    }
 }
 
 fn parsed<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
@@ -236,8 +249,10 @@ fn inet6_aton<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     if let Some(v4) = parsed::<Ipv4Addr>(text) {
         return Ok(c.keep(&v4.octets()));
     }
-    let v6 = parsed::<Ipv6Addr>(text);
-    Ok(v6.map_or(ValueRef::Null, |a| c.keep(&a.octets())))
+    match parsed::<Ipv6Addr>(text) {
+        Some(v6) => Ok(c.keep(&v6.octets())),
+        None => incorrect_argument(c, "string"),
+    }
 }
 
 fn inet6_ntoa<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -251,7 +266,10 @@ fn inet6_ntoa<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     } else {
         None
     };
-    Ok(text.map_or(ValueRef::Null, |t| c.keep(t.as_bytes())))
+    match text {
+        Some(text) => Ok(c.keep(text.as_bytes())),
+        None => incorrect_argument(c, "string"),
+    }
 }
 
 /// The text of an address; one that ends in an IPv4 address after 96 zero bits is printed with

@@ -1,7 +1,7 @@
 //! Parser of STR_TO_DATE: reads a text by the specifiers of a DATE_FORMAT format.
 //!
 //! White space in the format matches any amount of it, numbers are read to the maximum number of
-//! digits of their field, and text left over at the end is ignored, as in MySQL.
+//! digits of their field, and text left over at the end is ignored with a warning, as in MySQL.
 
 use porpoise_types::{Date, DateTime, Time};
 
@@ -48,6 +48,26 @@ struct Fields {
 
 struct Reader<'t> {
     text: &'t [u8],
+    /// Where a time of day began that `%T` or `%r` could not read.
+    wrong_time: Option<&'t [u8]>,
+}
+
+/// A text that was read.
+pub(super) struct Parsed {
+    /// The date and time.
+    pub moment: DateTime,
+    /// The time of day, to which the day of the month adds as many days.
+    pub time: Time,
+    /// Whether text other than white space is left over.
+    pub rest: bool,
+}
+
+/// A text that does not match its format.
+pub(super) struct Mismatch<'t> {
+    /// The type in the message: `datetime`, or `time` within `%T` and `%r`.
+    pub kind: &'static str,
+    /// The part that could not be read.
+    pub text: &'t [u8],
 }
 
 impl Reader<'_> {
@@ -93,6 +113,12 @@ impl Reader<'_> {
         Some(at as i64)
     }
 
+    /// Skips the bytes at the start that pass a test.
+    fn skip(&mut self, test: fn(&u8) -> bool) {
+        let count = self.text.iter().take_while(|b| test(b)).count();
+        self.text = self.text.get(count..).unwrap_or_default();
+    }
+
     fn byte(&mut self, wanted: u8) -> Option<()> {
         let (first, rest) = self.text.split_first()?;
         self.text = rest;
@@ -120,10 +146,33 @@ impl Reader<'_> {
     }
 }
 
-/// The date and time, and the time of day, that `text` has by `format`; `None` if it does not match
-/// or a value is out of range.
-pub(super) fn parse(text: &[u8], format: &[u8]) -> Option<(DateTime, Time)> {
-    let mut r = Reader { text };
+/// The date and time that `text` has by `format`.
+///
+/// # Errors
+/// If it does not match, or a value is out of range.
+pub(super) fn parse<'t>(text: &'t [u8], format: &[u8]) -> Result<Parsed, Mismatch<'t>> {
+    let mut r = Reader {
+        text,
+        wrong_time: None,
+    };
+    match read(&mut r, format) {
+        Some((moment, time)) => Ok(Parsed {
+            moment,
+            time,
+            rest: !r.text.trim_ascii().is_empty(),
+        }),
+        None => Err(Mismatch {
+            kind: if r.wrong_time.is_some() {
+                "time"
+            } else {
+                "datetime"
+            },
+            text: r.wrong_time.unwrap_or(text),
+        }),
+    }
+}
+
+fn read(r: &mut Reader<'_>, format: &[u8]) -> Option<(DateTime, Time)> {
     let mut f = Fields::default();
     let mut specs = format.iter().copied();
     while let Some(byte) = specs.next() {
@@ -136,7 +185,7 @@ pub(super) fn parse(text: &[u8], format: &[u8]) -> Option<(DateTime, Time)> {
             break;
         }
         if byte == b'%' {
-            field(&mut r, &mut f, specs.next()?)?;
+            field(r, &mut f, specs.next()?)?;
         } else {
             r.byte(byte)?;
         }
@@ -173,14 +222,8 @@ fn field(r: &mut Reader<'_>, f: &mut Fields, spec: u8) -> Option<()> {
         b'i' => f.minute = r.number(2)?,
         b's' | b'S' => f.second = r.number(2)?,
         b'f' => f.micros = r.fraction()?,
-        b'p' => r.meridiem(f)?,
-        b'T' => r.literal_time(f)?,
-        b'r' => {
-            r.literal_time(f)?;
-            f.twelve_hours = true;
-            r.skip_space();
-            r.meridiem(f)?;
-        }
+        b'p' if f.twelve_hours => r.meridiem(f)?,
+        b'T' | b'r' => time_of_day(r, f, spec == b'r')?,
         b'U' => f.week = Some((r.number(2)?, 0)),
         b'u' => f.week = Some((r.number(2)?, 1)),
         b'V' => f.week = Some((r.number(2)?, 2)),
@@ -190,8 +233,30 @@ fn field(r: &mut Reader<'_>, f: &mut Fields, spec: u8) -> Option<()> {
         b'a' => f.weekday = Some(r.name(&WEEKDAYS, false)?),
         b'w' => f.weekday = Some((r.number(1)? + 6) % 7),
         b'%' => r.byte(b'%')?,
+        b'.' => r.skip(u8::is_ascii_punctuation),
+        b'@' => r.skip(u8::is_ascii_alphabetic),
+        b'#' => r.skip(u8::is_ascii_digit),
         _ => return None,
     }
+    Some(())
+}
+
+/// Reads `%T`, or `%r` of twelve hours.
+fn time_of_day(r: &mut Reader<'_>, f: &mut Fields, twelve_hours: bool) -> Option<()> {
+    r.wrong_time = Some(r.text);
+    r.literal_time(f)?;
+    if twelve_hours {
+        if !(1..=12).contains(&f.hour) {
+            return None;
+        }
+        f.twelve_hours = true;
+        r.skip_space();
+        r.meridiem(f)?;
+    }
+    if f.hour > 23 || f.minute > 59 || f.second > 59 {
+        return None;
+    }
+    r.wrong_time = None;
     Some(())
 }
 
@@ -235,7 +300,9 @@ fn finish(mut f: Fields) -> Option<(DateTime, Time)> {
         narrow(f.second)?,
         u32::try_from(f.micros).ok()?,
     )?;
-    Some((moment, moment.time()))
+    let days = i64::from(moment.day()) * 24 * 3600 * 1_000_000;
+    let (time, _) = Time::clip(days + moment.time().as_micros());
+    Some((moment, time))
 }
 
 /// The date of a weekday in a week of a year.
@@ -259,11 +326,12 @@ mod tests {
     use super::*;
 
     fn text(text: &str, format: &str) -> String {
-        let Some((moment, _)) = parse(text.as_bytes(), format.as_bytes()) else {
-            return "none".to_owned();
+        let parsed = match parse(text.as_bytes(), format.as_bytes()) {
+            Ok(parsed) => parsed,
+            Err(wrong) => return format!("no {}", wrong.kind),
         };
         let mut out = Vec::new();
-        moment.write_text(6, &mut out);
+        parsed.moment.write_text(6, &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -280,9 +348,16 @@ mod tests {
                 "%Y-%m-%d %T.%f",
                 "2020-01-02 03:04:05.120000",
             ),
-            ("abc", "%Y", "none"),
-            ("2020-13-01", "%Y-%m-%d", "none"),
-            ("25:00:00", "%H:%i:%s", "none"),
+            ("abc", "%Y", "no datetime"),
+            ("2001 13:00:00 PM", "%Y %r", "no time"),
+            ("2020-13-01", "%Y-%m-%d", "no datetime"),
+            ("25:00:00", "%H:%i:%s", "no datetime"),
+            ("10:20:10AM", "%H:%i:%s%p", "no datetime"),
+            (
+                "2003-....01ABCD-02 10:11:12.0012",
+                "%Y-%.%m%@-%d %H:%i:%S.%f",
+                "2003-01-02 10:11:12.001200",
+            ),
         ];
         for (input, format, expected) in cases {
             assert_eq!(text(input, format), expected, "{input} by {format}");

@@ -43,6 +43,7 @@ mod linear;
 pub mod locks;
 pub mod numbers;
 pub mod regexp;
+mod regexp_pattern;
 pub mod strings;
 pub mod text;
 pub mod times;
@@ -58,7 +59,7 @@ use porpoise_types::{Collation, ColumnType, Kind};
 
 /// Every registered function.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    let files: [&'static [Function]; 23] = [
+    let files: [&'static [Function]; 24] = [
         binary_bits::FUNCTIONS,
         digest::FUNCTIONS,
         gtid::FUNCTIONS,
@@ -67,6 +68,7 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
         times::FUNCTIONS,
         info::FUNCTIONS,
         hash::FUNCTIONS,
+        json::cast::FUNCTIONS,
         json::read::FUNCTIONS,
         json::schema::FUNCTIONS,
         json::search::FUNCTIONS,

@@ -2,6 +2,7 @@
 
 use super::{Call, Function, Nullable, bigint, common_collation, double, joined};
 use crate::error::{Result, SqlError};
+use crate::expr::describe::describe_call;
 use crate::expr::eval::Seeded;
 use crate::expr::types::{is_temporal, merged_type};
 use crate::expr::{ArithOp, Expr, ExprKind, convert};
@@ -84,12 +85,17 @@ fn constant_integer(e: &Expr) -> Option<i128> {
     }
 }
 
-fn finite<'a>(value: f64, name: &str) -> Result<ValueRef<'a>> {
+/// The result of a function, or error 1690.
+fn finite<'a>(value: f64, c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     if value.is_finite() {
         Ok(ValueRef::Double(value))
     } else {
-        Err(SqlError::out_of_range("DOUBLE", name))
+        Err(out_of_range("DOUBLE", c))
     }
+}
+
+fn out_of_range(ty: &str, c: &Call<'_, '_>) -> SqlError {
+    SqlError::out_of_range(ty, &describe_call(c))
 }
 
 fn power_of_ten(places: u32) -> Decimal {
@@ -106,15 +112,24 @@ fn six_decimals_type(_: &[Expr], _: Collation) -> ColumnType {
 /// A function of one double; NULL outside of its domain (a NaN result).
 fn of_double<'a>(c: &Call<'_, 'a>, f: fn(f64) -> f64) -> Result<ValueRef<'a>> {
     match c.double(0)?.map(f).filter(|v| !v.is_nan()) {
-        Some(value) => finite(value, "function"),
+        Some(value) => finite(value, c),
         None => Ok(ValueRef::Null),
     }
 }
 
-/// A logarithm: NULL for arguments that are not positive.
+/// A logarithm: NULL with warning 3020 for arguments that are not positive.
 fn of_positive<'a>(c: &Call<'_, 'a>, f: fn(f64) -> f64) -> Result<ValueRef<'a>> {
-    let value = c.double(0)?.filter(|v| *v > 0.0).map(f);
-    Ok(value.map_or(ValueRef::Null, ValueRef::Double))
+    match c.double(0)? {
+        Some(value) if value > 0.0 => Ok(ValueRef::Double(f(value))),
+        Some(_) => no_logarithm(c),
+        None => Ok(ValueRef::Null),
+    }
+}
+
+fn no_logarithm<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let text = "Invalid argument for logarithm".to_owned();
+    c.cx.env.warn_or_fail(3020, "2201E", text)?;
+    Ok(ValueRef::Null)
 }
 
 fn atan<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -144,7 +159,7 @@ fn abs<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(match c.values.first() {
         Some(ValueRef::Int(v)) => {
             let positive = v.checked_abs().map(ValueRef::Int);
-            positive.ok_or_else(|| SqlError::out_of_range("BIGINT", &format!("abs({v})")))?
+            positive.ok_or_else(|| out_of_range("BIGINT", c))?
         }
         Some(v @ ValueRef::UInt(_)) => *v,
         Some(ValueRef::Decimal(v)) => ValueRef::Decimal(v.abs()),
@@ -166,14 +181,12 @@ fn round_to_integer<'a>(c: &Call<'_, 'a>, up: bool) -> Result<ValueRef<'a>> {
         Some(v @ (ValueRef::Int(_) | ValueRef::UInt(_))) => *v,
         Some(ValueRef::Decimal(v)) => {
             let whole = if up { v.ceil() } else { v.floor() };
-            let name = if up { "ceiling" } else { "floor" };
-            let whole = whole.map_err(|_| SqlError::out_of_range("DECIMAL", name))?;
+            let whole = whole.map_err(|_| out_of_range("DECIMAL", c))?;
             match c.ty.kind {
                 Kind::Decimal => ValueRef::Decimal(whole),
                 _ => {
                     let number = whole.to_i64();
-                    let range = || SqlError::out_of_range("BIGINT", name);
-                    ValueRef::Int(number.ok_or_else(range)?)
+                    ValueRef::Int(number.ok_or_else(|| out_of_range("BIGINT", c))?)
                 }
             }
         }
@@ -196,17 +209,17 @@ fn round<'a>(c: &Call<'_, 'a>, cut: bool) -> Result<ValueRef<'a>> {
         },
         _ => 0,
     };
-    let range = |_| SqlError::out_of_range("DECIMAL", "round");
+    let range = |_| out_of_range("DECIMAL", c);
     Ok(match c.values.first() {
         Some(v @ (ValueRef::Int(_) | ValueRef::UInt(_))) if places >= 0 => *v,
         Some(ValueRef::Int(v)) => {
             let wide = round_integer(i128::from(*v), places, cut);
-            let most = if wide < 0 { i64::MIN } else { i64::MAX };
-            ValueRef::Int(i64::try_from(wide).unwrap_or(most))
+            ValueRef::Int(i64::try_from(wide).map_err(|_| out_of_range("BIGINT", c))?)
         }
         Some(ValueRef::UInt(v)) => {
             let wide = round_integer(i128::from(*v), places, cut);
-            ValueRef::UInt(u64::try_from(wide).unwrap_or(u64::MAX))
+            let wide = u64::try_from(wide);
+            ValueRef::UInt(wide.map_err(|_| out_of_range("BIGINT UNSIGNED", c))?)
         }
         Some(ValueRef::Decimal(v)) => {
             let scale = u8::try_from(places).unwrap_or(0);
@@ -249,20 +262,21 @@ fn round_integer(wide: i128, places: i64, cut: bool) -> i128 {
 
 fn power<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     match (c.double(0)?, c.double(1)?) {
-        (Some(base), Some(exponent)) => finite(base.powf(exponent), "pow"),
+        (Some(base), Some(exponent)) => finite(base.powf(exponent), c),
         _ => Ok(ValueRef::Null),
     }
 }
 
 fn log<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let value = match (c.len(), c.double(0)?, c.double(1)?) {
-        (1, Some(v), _) if v > 0.0 => Some(v.ln()),
-        (2, Some(base), Some(v)) if base > 0.0 && base != 1.0 && v > 0.0 => {
-            Some(v.ln() / base.ln())
-        }
-        _ => None,
-    };
-    Ok(value.map_or(ValueRef::Null, ValueRef::Double))
+    if c.len() < 2 {
+        return of_positive(c, f64::ln);
+    }
+    match (c.double(0)?, c.double(1)?) {
+        (Some(base), _) if base <= 0.0 => no_logarithm(c),
+        (Some(base), Some(v)) if base == 1.0 || v <= 0.0 => no_logarithm(c),
+        (Some(base), Some(v)) => Ok(ValueRef::Double(v.ln() / base.ln())),
+        _ => Ok(ValueRef::Null),
+    }
 }
 
 fn modulo<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {

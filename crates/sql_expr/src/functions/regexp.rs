@@ -15,10 +15,11 @@
 //! | backtracking | up to [`FULL_STEPS_BYTES`] bytes | the crate's, [`STEPS`] |
 //! | backtracking | longer | fewer steps, as each may read the whole text; when they do not suffice, each start by itself, with a checkpoint between |
 //!
-//! Differences from ICU: `\R`, `\X`, possessive sets and `[[:<:]]` are not supported.
+//! Differences from ICU: `\R`, `\X` and possessive sets are not supported.
 
 use super::json::truth;
 use super::linear::{Linear, Search};
+use super::regexp_pattern;
 use super::{Call, Function, Nullable, bigint, like_first};
 use crate::error::{Result, SqlError};
 use crate::expr::convert;
@@ -139,7 +140,7 @@ impl Pattern {
                 source.push_str(flag);
             }
         }
-        source.push_str(pattern);
+        source.push_str(&regexp_pattern::translated(pattern)?);
         let regex = builder(&source).build();
         Ok(Pattern {
             regex: regex.map_err(|e| syntax_error(pattern, &e))?,

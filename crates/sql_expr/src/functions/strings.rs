@@ -342,7 +342,7 @@ fn unhex<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         pacer.tick()?;
         match (*byte as char).to_digit(16) {
             Some(digit) => nibbles.push(digit as u8),
-            None => return Ok(ValueRef::Null),
+            None => return super::codes::incorrect_argument(c, "string"),
         }
     }
     let bytes: Vec<u8> = nibbles
@@ -385,24 +385,14 @@ fn locate<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         3 => c.int(2)?.unwrap_or(0),
         _ => 1,
     };
-    Ok(position(
-        text,
-        part,
-        from,
-        common_collation(c.args, Collation::BINARY),
-    ))
+    Ok(position(text, part, from, c.collation(1)))
 }
 
 fn instr<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (Some(text), Some(part)) = (c.text(0)?, c.text(1)?) else {
         return Ok(ValueRef::Null);
     };
-    Ok(position(
-        text,
-        part,
-        1,
-        common_collation(c.args, Collation::BINARY),
-    ))
+    Ok(position(text, part, 1, c.collation(0)))
 }
 
 fn reverse<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -487,8 +477,16 @@ fn like_escape<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let escape = match c.text(2)? {
         None => Some('\\'),
         Some([]) => None,
-        Some([escape]) => Some(char::from(*escape)),
-        Some(_) => return Err(SqlError::wrong_arguments("ESCAPE")),
+        Some(escape) => {
+            let charset = c.collation(2).charset();
+            let (escape, _) = charset.convert(Charset::Utf8mb4, escape);
+            let text = String::from_utf8_lossy(&escape);
+            let mut chars = text.chars();
+            match (chars.next(), chars.next()) {
+                (first, None) => first,
+                _ => return Err(SqlError::wrong_arguments("ESCAPE")),
+            }
+        }
     };
     let (Some(text), Some(pattern)) = (c.text(0)?, c.text(1)?) else {
         return Ok(ValueRef::Null);

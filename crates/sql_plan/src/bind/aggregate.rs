@@ -5,8 +5,9 @@ use super::expr::is_byte_operand;
 use super::nodes::{node, numeric_operand};
 use super::query::Enclosing;
 use super::types::{is_text, number_like, precision};
-use super::{Aggregates, Binder, OrderKey};
+use super::{Aggregates, BindEnv, Binder, OrderKey};
 use crate::error::{Result, SqlError};
+use crate::expr::collations::{Use, agree};
 use crate::expr::query::{AGGREGATES, FreeRef};
 use crate::expr::{Coercibility, Expr, ExprKind, Load};
 use crate::functions::binary_bits::MAX_AGGREGATED;
@@ -124,7 +125,7 @@ impl Binder<'_> {
                 let text = "Invalid use of group function";
                 return Err(SqlError::new(1111, "HY000", text));
             };
-            add(own, kind, f, parts, self.env.collation)
+            add(own, kind, f, parts, self.env)
         });
         self.aggregates = own;
         result.map(Some)
@@ -158,7 +159,7 @@ impl Binder<'_> {
             plan: Some(&*planner),
         };
         let bound = binder.aggregate_parts(kind, f);
-        let added = bound.and_then(|parts| add(&mut list, kind, f, parts, self.env.collation));
+        let added = bound.and_then(|parts| add(&mut list, kind, f, parts, self.env));
         around.aggregates.replace(Some(list));
         let mut e = added?;
         let ExprKind::Aggregate(at) = e.kind else {
@@ -214,9 +215,9 @@ fn add(
     kind: AggregateKind,
     f: &Func<'_>,
     parts: Parts,
-    connection: Collation,
+    env: &BindEnv,
 ) -> Result<Expr> {
-    let (aggregate, mut e) = bound(kind, f, parts, connection)?;
+    let (aggregate, mut e) = bound(kind, f, parts, env)?;
     e.kind = ExprKind::Aggregate(list.list.len());
     list.list.push(aggregate);
     Ok(e)
@@ -226,8 +227,8 @@ fn add(
 pub(super) fn bound(
     kind: AggregateKind,
     f: &Func<'_>,
-    (args, order): Parts,
-    connection: Collation,
+    (args, mut order): Parts,
+    env: &BindEnv,
 ) -> Result<(Aggregate, Expr)> {
     let several = kind == AggregateKind::Concat || (kind == AggregateKind::Count && f.distinct);
     match (kind, args.len()) {
@@ -260,7 +261,14 @@ pub(super) fn bound(
         | AggregateKind::Deviation { .. } => args.iter().map(numeric_operand).collect(),
         _ => args,
     };
-    let ty = type_of(kind, &args, connection);
+    if kind == AggregateKind::Concat {
+        let all: Vec<&Expr> = args.iter().collect();
+        agree(&all, "group_concat", Use::Result)?;
+        if f.distinct && order.is_empty() {
+            order = ascending(&args);
+        }
+    }
+    let ty = type_of(kind, &args, env);
     let coercibility = args.iter().map(|a| a.coercibility).min();
     let aggregate = Aggregate {
         kind,
@@ -281,6 +289,15 @@ pub(super) fn bound(
     let mut e = node(ExprKind::Aggregate(0), ty, !never_null);
     e.coercibility = coercibility.unwrap_or(Coercibility::Implicit);
     Ok((aggregate, e))
+}
+
+/// The order by all arguments, in which distinct values come.
+fn ascending(args: &[Expr]) -> Vec<OrderKey> {
+    let key = |e: &Expr| OrderKey {
+        expr: e.clone(),
+        desc: false,
+    };
+    args.iter().map(key).collect()
 }
 
 /// The nearest query whose columns the arguments and sort keys read; 0, the function's own query,
@@ -308,7 +325,7 @@ fn outermost_allowed(nearest: &Enclosing<'_>, level: usize) -> Option<usize> {
     (1..=level).rev().find(takes)
 }
 
-fn type_of(kind: AggregateKind, args: &[Expr], connection: Collation) -> ColumnType {
+fn type_of(kind: AggregateKind, args: &[Expr], env: &BindEnv) -> ColumnType {
     let arg = args
         .first()
         .map_or_else(ColumnType::bigint, |e| e.ty.clone());
@@ -333,11 +350,14 @@ fn type_of(kind: AggregateKind, args: &[Expr], connection: Collation) -> ColumnT
             if binary {
                 ColumnType::text(Kind::LongBlob, Collation::BINARY)
             } else {
-                text_of(u32::MAX, common_collation(args, connection))
+                text_of(u32::MAX, common_collation(args, env.collation))
             }
         }
         _ if number.kind == Kind::Double => {
-            let more = if kind == AggregateKind::Avg { 4 } else { 0 };
+            let more = match kind {
+                AggregateKind::Avg => env.div_precision,
+                _ => 0,
+            };
             let mut ty = ColumnType::double();
             ty.decimals = number.decimals.saturating_add(more).min(ty.decimals);
             ty
@@ -348,8 +368,9 @@ fn type_of(kind: AggregateKind, args: &[Expr], connection: Collation) -> ColumnT
         }
         AggregateKind::Avg => {
             let (precision, scale) = precision(&number);
-            let scale = scale.saturating_add(4).min(30);
-            ColumnType::decimal(precision.saturating_add(4).min(65), scale)
+            let more = env.div_precision;
+            let scale = scale.saturating_add(more).min(30);
+            ColumnType::decimal(precision.saturating_add(more).min(65), scale)
         }
     }
 }

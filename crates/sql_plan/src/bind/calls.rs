@@ -3,8 +3,9 @@
 use super::Binder;
 use super::nodes::{cast_to, node};
 use super::special::text_literal;
-use super::types::{collation_of_two, comparison, is_text, merged_type};
+use super::types::{comparison, is_text, merged_type};
 use crate::error::{Result, SqlError};
+use crate::expr::collations::{Claim, Use, agree};
 use crate::expr::stored::{BuiltIn, FunctionName, SessionFunction};
 use crate::expr::{Coercibility, Expr, ExprKind, Truth, Unit, When};
 use crate::functions::{self, Function, Nullable};
@@ -41,7 +42,7 @@ impl Binder<'_> {
                 let otherwise = self.expr(otherwise)?;
                 Ok(self.cases(vec![When { condition, result }], Some(otherwise)))
             }
-            ("IFNULL", [_, _]) | ("COALESCE", [_, ..]) => self.coalesce(args),
+            ("IFNULL", [_, _]) | ("COALESCE", [_, ..]) => self.coalesce(name, args),
             ("NULLIF", [a, b]) => {
                 let (a, b) = (self.expr(a)?, self.expr(b)?);
                 let how = comparison(&a, &b, "nullif")?;
@@ -91,9 +92,10 @@ impl Binder<'_> {
         }
     }
 
-    fn coalesce(&mut self, args: &[ast::Expr<'_>]) -> Result<Expr> {
+    fn coalesce(&mut self, name: &str, args: &[ast::Expr<'_>]) -> Result<Expr> {
         let args = self.list(args)?;
         let branches: Vec<&Expr> = args.iter().collect();
+        agree(&branches, &name.to_lowercase(), Use::Result)?;
         let ty = merged_type(&branches, self.env.collation);
         let nullable = args.iter().all(|a| a.nullable);
         let coercibility = args.iter().map(|a| a.coercibility).min();
@@ -146,7 +148,7 @@ impl Binder<'_> {
         let ty = function.returns.clone();
         let function = SessionFunction::Stored(function);
         let mut e = node(ExprKind::SessionCall(function, args), ty, true);
-        e.coercibility = Coercibility::Implicit;
+        e.coercibility = Coercibility::Literal;
         Ok(e)
     }
 
@@ -191,7 +193,7 @@ impl Binder<'_> {
         if args.len() < least || args.len() > most {
             return Err(SqlError::argument_count(name));
         }
-        explicit_collations_agree(&args, name)?;
+        let claim = collations_agree(&args, name)?;
         fraction_fits(&args, name)?;
         let args = in_one_charset(args, self.env.collation);
         let args = in_own_bytes(args, function);
@@ -205,12 +207,17 @@ impl Binder<'_> {
         };
         let textual = args.iter().filter(|a| is_text(&a.ty));
         let coercibility = match (is_text(&ty), args.is_empty()) {
-            (true, true) => Coercibility::System,
+            (true, true) if names_session(name) => Coercibility::System,
+            (true, true) => Coercibility::Literal,
             (true, false) => textual
                 .map(|a| a.coercibility)
                 .min()
                 .unwrap_or(Coercibility::Literal),
             (false, _) => Coercibility::Numeric,
+        };
+        let coercibility = match claim {
+            Some(claim) if is_text(&ty) => claim.coercibility,
+            _ => coercibility,
         };
         Ok(Expr {
             kind: ExprKind::Call(function, args),
@@ -221,17 +228,41 @@ impl Binder<'_> {
     }
 }
 
-/// Error 1267 if two arguments have different explicit COLLATE clauses.
-fn explicit_collations_agree(args: &[Expr], name: &str) -> Result<()> {
-    let explicit = |a: &&Expr| a.coercibility == Coercibility::Explicit && is_text(&a.ty);
-    let mut insisting = args.iter().filter(explicit);
-    let Some(first) = insisting.next() else {
-        return Ok(());
+/// Checks that the texts of a function agree on a collation, or at least that explicit COLLATE
+/// clauses do, and returns the claim on which they agree. Functions that search in their first argument use its collation.
+fn collations_agree(args: &[Expr], name: &str) -> Result<Option<Claim>> {
+    let upper = name.to_ascii_uppercase();
+    let operation = name.to_lowercase();
+    let (first, usage) = match upper.as_str() {
+        "INSTR" | "LOCATE" | "POSITION" | "SUBSTRING_INDEX" | "REPLACE" => return Ok(None),
+        "CONCAT" | "CONCAT_WS" => (0, Use::Result),
+        "ELT" | "MAKE_SET" => (1, Use::Result),
+        "GREATEST" | "LEAST" | "FIELD" if !args.iter().all(|a| is_text(&a.ty)) => return Ok(None),
+        "GREATEST" | "LEAST" | "FIELD" | "STRCMP" | "FIND_IN_SET" => (0, Use::Comparison),
+        _ => {
+            let explicit = |a: &&Expr| a.coercibility == Coercibility::Explicit;
+            let insisting: Vec<&Expr> = args.iter().filter(explicit).collect();
+            return agree(&insisting, &operation, Use::Result).map(|_| None);
+        }
     };
-    match insisting.find(|a| a.ty.collation != first.ty.collation) {
-        Some(other) => collation_of_two(first, other, &name.to_lowercase()).map(|_| ()),
-        None => Ok(()),
-    }
+    let all: Vec<&Expr> = args.iter().skip(first).collect();
+    agree(&all, &operation, usage)
+}
+
+/// Whether a function without arguments is a constant of the system, such as USER() (manual,
+/// "Collation Coercibility in Expressions").
+fn names_session(function: &str) -> bool {
+    const NAMES: [&str; 8] = [
+        "CURRENT_ROLE",
+        "CURRENT_USER",
+        "DATABASE",
+        "SCHEMA",
+        "SESSION_USER",
+        "SYSTEM_USER",
+        "USER",
+        "VERSION",
+    ];
+    NAMES.iter().any(|n| n.eq_ignore_ascii_case(function))
 }
 
 /// Checks the precision argument of NOW(n) and similar functions: above 6 is error 1426.

@@ -2,7 +2,7 @@
 
 use super::Binder;
 use super::nodes::{cast_to, compare, enum_as_number, negated, node};
-use super::types::{collation_of_two, compare_alike, comparison, merged_type};
+use super::types::{collation_of_two, compare_alike, comparison_among, merged_type};
 use crate::error::{Result, SqlError};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, When};
 use crate::parse::ast;
@@ -20,7 +20,7 @@ impl Binder<'_> {
                 match escape.as_const() {
                     Some(Value::Null) => Some(b'\\'),
                     Some(Value::Bytes(text)) if text.len() <= 1 => text.first().copied(),
-                    _ if escape.is_constant() => {
+                    _ if escape.is_constant() || is_lone_query(&escape) => {
                         let found = self.call("LIKE ESCAPE", vec![arg, pattern, escape])?;
                         return Ok(negated(found, like.not));
                     }
@@ -28,7 +28,7 @@ impl Binder<'_> {
                 }
             }
         };
-        let (collation, _) = collation_of_two(&arg, &pattern, "like")?;
+        let collation = collation_of_two(&arg, &pattern, "like")?;
         let nullable = arg.nullable || pattern.nullable;
         let kind = ExprKind::Like {
             args: Box::new([arg, pattern]),
@@ -59,7 +59,7 @@ impl Binder<'_> {
         let arg = numbered.unwrap_or(arg);
         let mut items = Vec::with_capacity(list.len());
         for item in list {
-            items.push((comparison(&arg, &item, "IN")?, item));
+            items.push((comparison_among(&arg, &item), item));
         }
         let mut operands = vec![&arg];
         let mut how = Vec::with_capacity(items.len());
@@ -67,7 +67,7 @@ impl Binder<'_> {
             operands.push(item);
             how.push(as_text);
         }
-        compare_alike(&operands, &mut how, "IN")?;
+        compare_alike(&operands, &mut how, " IN ")?;
         let nullable = arg.nullable || items.iter().any(|(_, e)| e.nullable);
         let kind = ExprKind::In {
             arg: Box::new(arg),
@@ -184,4 +184,9 @@ fn same_column(a: &Expr, b: &Expr) -> bool {
         _ => None,
     };
     place(a).is_some() && place(a) == place(b)
+}
+
+/// Whether an expression is a subquery that refers to no enclosing query.
+fn is_lone_query(e: &Expr) -> bool {
+    matches!(&e.kind, ExprKind::Query(test) if test.query.free.is_empty())
 }

@@ -6,9 +6,11 @@ use super::nodes::{
     cast_type, compare, comparison_operator, enum_as_number, fold_negation, node, numeric_operand,
     unit_of, variable_name,
 };
+use super::special::text_literal;
 use super::types::{arithmetic, between_as, is_text, number_like};
 use super::{Binder, Scope, literal};
 use crate::error::{Result, SqlError};
+use crate::expr::types::is_temporal;
 use crate::expr::{
     ArithOp, BitOp, CmpOp, Coercibility, Expr, ExprKind, Load, Truth, Unit, load_of,
 };
@@ -499,7 +501,16 @@ impl Binder<'_> {
         } else {
             arg
         };
-        Ok(cast_to(arg, ty))
+        if arg.ty.kind == Kind::Json && (ty.is_numeric() || is_temporal(&ty)) {
+            let name = text_literal(&name_of(&cast.expr));
+            let call = self.call("CAST JSON", vec![arg, name])?;
+            return Ok(Expr { ty, ..call });
+        }
+        let mut e = cast_to(arg, ty);
+        if is_text(&e.ty) {
+            e.coercibility = Coercibility::Implicit;
+        }
+        Ok(e)
     }
 
     fn collate(&mut self, arg: &ast::Expr<'_>, name: &str) -> Result<Expr> {
@@ -576,5 +587,14 @@ fn flipped(op: BinaryOp) -> BinaryOp {
         BinaryOp::Greater => BinaryOp::Less,
         BinaryOp::GreaterEq => BinaryOp::LessEq,
         same => same,
+    }
+}
+
+/// The name of a cast value in messages: that of a column or function.
+fn name_of(e: &ast::Expr<'_>) -> String {
+    match &e.kind {
+        ast::ExprKind::Column(column) => column.name.name.to_owned(),
+        ast::ExprKind::Func(f) => f.name.name.to_lowercase(),
+        _ => String::new(),
     }
 }

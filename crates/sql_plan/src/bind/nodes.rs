@@ -174,6 +174,7 @@ pub(super) fn cast_type(
 ) -> Result<ColumnType> {
     let length = ty.length.map(|l| u32::try_from(l).unwrap_or(u32::MAX));
     let fsp = u8::try_from(ty.length.unwrap_or(0).min(6)).unwrap_or(0);
+    digits_fit(ty)?;
     Ok(match ty.kind {
         TypeKind::Int | TypeKind::BigInt if ty.unsigned => ColumnType::bigint_unsigned(),
         TypeKind::Int | TypeKind::BigInt => ColumnType::bigint(),
@@ -210,6 +211,23 @@ pub(super) fn cast_type(
         }
         _ => return Err(SqlError::not_supported("this target type of CAST")),
     })
+}
+
+/// Checks the precision of a CAST to FLOAT, a date or a time: error 1426.
+fn digits_fit(ty: &ast::DataType<'_>) -> Result<()> {
+    let most = match ty.kind {
+        TypeKind::Float => 53,
+        TypeKind::DateTime | TypeKind::Time => 6,
+        _ => return Ok(()),
+    };
+    match ty.length.filter(|digits| *digits > most) {
+        Some(digits) => {
+            let text =
+                format!("Too-big precision {digits} specified for 'CAST'. Maximum is {most}.");
+            Err(SqlError::new(1426, "42000", text))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Checks DECIMAL(precision, scale) of a CAST: errors 1425, 1426 and 1427.

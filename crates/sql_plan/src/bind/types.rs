@@ -1,116 +1,56 @@
 //! Types and collations of compound expressions (manual, "Type Conversion in
 //! Expression Evaluation", "Collation Coercibility in Expressions").
 
-use crate::error::{Result, SqlError};
+use crate::error::Result;
+pub use crate::expr::collations::is_text;
+use crate::expr::collations::{Use, agree};
 pub use crate::expr::types::{merged_type, precision};
-use crate::expr::{ArithOp, Coercibility, Expr, ExprKind};
+use crate::expr::{ArithOp, Expr, ExprKind};
 use porpoise_types::{Collation, ColumnType, CompareAs, Kind, comparison_type};
 
-/// Whether a value of this type is a character or binary string.
-pub fn is_text(ty: &ColumnType) -> bool {
-    ty.is_string() || ty.is_binary() || ty.is_blob() || matches!(ty.kind, Kind::Enum | Kind::Set)
+/// The common collation of two compared operands. Error 1267 if there is none.
+pub fn collation_of_two(a: &Expr, b: &Expr, operation: &str) -> Result<Collation> {
+    let common = agree(&[a, b], operation, Use::Comparison)?;
+    Ok(common.map_or(a.ty.collation, |claim| claim.collation))
 }
 
-/// A collation with its coercibility.
-type Claim = (Collation, Coercibility);
-
-/// The common collation of two operands. Error 1267 if there is none.
-pub fn collation_of_two(a: &Expr, b: &Expr, operation: &str) -> Result<Claim> {
-    if !is_text(&b.ty) || a.ty.collation == b.ty.collation {
-        return Ok((a.ty.collation, a.coercibility.min(b.coercibility)));
-    }
-    if !is_text(&a.ty) {
-        return Ok((b.ty.collation, b.coercibility));
-    }
-    let claim = |e: &Expr| (e.ty.collation, e.coercibility);
-    stronger_claim(claim(a), claim(b), operation)
-}
-
-/// Makes all operands that are compared as text use their common collation; error 1267 if there is
+/// Makes all operands that are compared as text use their common collation; an error if there is
 /// none. `how` has the comparisons of all operands but the first.
 pub(super) fn compare_alike(
     operands: &[&Expr],
     how: &mut [&mut CompareAs],
     operation: &str,
 ) -> Result<()> {
-    let texts = how.iter().filter_map(|how| match how {
-        CompareAs::Bytes(collation) => Some(*collation),
-        _ => None,
-    });
-    let mut texts = texts.collect::<Vec<_>>();
-    texts.dedup();
-    if texts.len() < 2 {
+    if !how.iter().any(|how| matches!(how, CompareAs::Bytes(_))) {
         return Ok(());
     }
-    let mut common: Option<Claim> = None;
-    for e in operands.iter().filter(|e| is_text(&e.ty)) {
-        let own = (e.ty.collation, e.coercibility);
-        common = Some(common.map_or(Ok(own), |before| stronger_claim(before, own, operation))?);
-    }
-    if let Some((collation, _)) = common {
+    if let Some(common) = agree(operands, operation, Use::Comparison)? {
         for how in how {
             if let CompareAs::Bytes(own) = how {
-                *own = collation;
+                *own = common.collation;
             }
         }
     }
     Ok(())
 }
 
-/// The claim with the lower coercibility wins (manual, "Collation Coercibility in Expressions").
-fn stronger_claim(a: Claim, b: Claim, operation: &str) -> Result<Claim> {
-    if a.0 == b.0 {
-        return Ok((a.0, a.1.min(b.1)));
-    }
-    match a.1.cmp(&b.1) {
-        std::cmp::Ordering::Less => return Ok(a),
-        std::cmp::Ordering::Greater => return Ok(b),
-        std::cmp::Ordering::Equal => {}
-    }
-    if let Some(binary) = [a, b].iter().find(|claim| claim.0 == Collation::BINARY) {
-        return Ok(*binary);
-    }
-    for (one, other) in [(a, b), (b, a)] {
-        // Unicode wins over a smaller character set, and `_bin` over other collations of its set.
-        let (own, its) = (one.0.charset(), other.0.charset());
-        if own.is_unicode() && (!its.is_unicode() || own.max_len() > its.max_len()) {
-            return Ok(one);
-        }
-        if own == its && one.1 != Coercibility::Explicit && one.0.name().ends_with("_bin") {
-            return Ok(one);
-        }
-    }
-    let describe = |claim: Claim| {
-        let level = match claim.1 {
-            Coercibility::Explicit => "EXPLICIT",
-            Coercibility::None => "NONE",
-            Coercibility::Implicit => "IMPLICIT",
-            Coercibility::System => "SYSCONST",
-            Coercibility::Literal => "COERCIBLE",
-            Coercibility::Numeric => "NUMERIC",
-            Coercibility::Ignorable => "IGNORABLE",
-        };
-        format!("({},{level})", claim.0.name())
-    };
-    let text = format!(
-        "Illegal mix of collations {} and {} for operation '{operation}'",
-        describe(a),
-        describe(b)
-    );
-    Err(SqlError::new(1267, "HY000", text))
-}
-
 /// The comparison of two operands.
 pub fn comparison(a: &Expr, b: &Expr, operation: &str) -> Result<CompareAs> {
-    let how = comparison_type(&a.ty, &b.ty);
-    if how == CompareAs::Double && (is_decimal_with_text(a, b) || is_decimal_with_text(b, a)) {
-        return Ok(CompareAs::Decimal);
-    }
+    let how = comparison_among(a, b);
     if !matches!(how, CompareAs::Bytes(_)) {
         return Ok(how);
     }
-    let (collation, _) = collation_of_two(a, b, operation)?;
-    Ok(CompareAs::Bytes(collation))
+    Ok(CompareAs::Bytes(collation_of_two(a, b, operation)?))
+}
+
+/// The comparison of two operands out of several, whose collation is determined by all of them
+/// ([`compare_alike`]).
+pub(super) fn comparison_among(a: &Expr, b: &Expr) -> CompareAs {
+    let how = comparison_type(&a.ty, &b.ty);
+    if how == CompareAs::Double && (is_decimal_with_text(a, b) || is_decimal_with_text(b, a)) {
+        return CompareAs::Decimal;
+    }
+    how
 }
 
 /// Whether a DECIMAL column is compared with a constant text, which is converted to the column's
@@ -124,8 +64,8 @@ fn is_decimal_with_text(column: &Expr, constant: &Expr) -> bool {
 
 /// The comparisons of BETWEEN with its bounds; texts use the common collation of all three.
 pub(super) fn between_as(arg: &Expr, low: &Expr, high: &Expr) -> Result<[CompareAs; 2]> {
-    let mut by_low = comparison(arg, low, "between")?;
-    let mut by_high = comparison(arg, high, "between")?;
+    let mut by_low = comparison_among(arg, low);
+    let mut by_high = comparison_among(arg, high);
     // A text between a number and a text is compared as a number with both.
     if let (CompareAs::Double, CompareAs::Bytes(_)) | (CompareAs::Bytes(_), CompareAs::Double) =
         (by_low, by_high)

@@ -647,7 +647,7 @@ impl Binder<'_> {
     fn windowed(&self, f: &Func<'_>, args: Vec<Expr>) -> Result<(WindowFunction, Expr)> {
         let count = args.len();
         if let Some(kind) = kind_named(f.name.name, f.star) {
-            let (aggregate, e) = bound(kind, f, (args, Vec::new()), self.env.collation)?;
+            let (aggregate, e) = bound(kind, f, (args, Vec::new()), self.env)?;
             return Ok((WindowFunction::Aggregate(aggregate), e));
         }
         let mut args = args.into_iter();

@@ -209,6 +209,20 @@ impl Charset {
         matches!(self, Charset::Unicode(_) | Charset::MultiByte(_))
     }
 
+    /// Whether it has the characters beyond the Basic Multilingual Plane.
+    #[must_use]
+    pub fn has_supplement(self) -> bool {
+        self.is_unicode() && self.max_len() == 4
+    }
+
+    /// Whether another Unicode character set has all its characters, and as many bytes for the
+    /// shortest: utf8mb3 in utf8mb4, ucs2 in utf16.
+    #[must_use]
+    pub fn is_subset_of(self, other: Charset) -> bool {
+        let wide = |set: Charset| matches!(set, Charset::Unicode(_));
+        !self.has_supplement() && self.max_len() < other.max_len() && wide(self) == wide(other)
+    }
+
     /// Whether the bytes of texts, as they are kept, are UTF-8.
     fn is_utf8(self) -> bool {
         self.is_unicode() || self.is_kept_as_utf8()

@@ -20,7 +20,7 @@ use crate::expr::number::{NumberResult, Unit, to_value};
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sorting;
 use porpoise_sql_expr::functions::binary_bits::combine;
-use porpoise_types::{Decimal, Kind, Level, Value, ValueRef, Warning, cast};
+use porpoise_types::{Decimal, Kind, Value, ValueRef, cast};
 
 /// The state of an aggregate; [`super::image`] writes and reads it.
 #[derive(Clone)]
@@ -537,6 +537,10 @@ fn concat_part(
                 let charset = aggregate.ty.collation.charset();
                 text.extend_from_slice(&convert::recode(bytes, &arg.ty, charset));
             }
+            // A BIT value among distinct ones is a number, as in MySQL's temporary table.
+            ValueRef::UInt(bits) if aggregate.distinct && arg.ty.kind == Kind::Bit => {
+                text.extend_from_slice(bits.to_string().as_bytes());
+            }
             value => {
                 cast::to_text(*value, &arg.ty, &mut text);
             }
@@ -557,6 +561,8 @@ fn join_parts(aggregate: &Aggregate, mut parts: Vec<ConcatPart>, env: &Env) -> E
     if !aggregate.order.is_empty() {
         let by_keys =
             |a: &ConcatPart, b: &ConcatPart| order_keys(&aggregate.order, &a.keys, &b.keys);
+        // MySQL returns rows with equal keys in reverse order.
+        parts.reverse();
         sorting::sort_by(&mut parts, sorting::RUN_EXPENSIVE, by_keys)?;
     }
     let most = usize::try_from(env.group_concat_max_len).unwrap_or(usize::MAX);
@@ -571,13 +577,11 @@ fn join_parts(aggregate: &Aggregate, mut parts: Vec<ConcatPart>, env: &Env) -> E
         if out.len() > most {
             let charset = aggregate.ty.collation.charset();
             let cut = out.get(..most).unwrap_or(&out);
-            let whole = charset.prefix_len(cut, usize::MAX);
+            let whole = charset.validate(cut).err().filter(|at| at + 4 > most);
+            let whole = whole.unwrap_or(most);
             out.truncate(whole);
-            env.warn(Warning {
-                level: Level::Warning,
-                code: 1260,
-                message: format!("Row {} was cut by GROUP_CONCAT()", at + 1),
-            });
+            let message = format!("Row {} was cut by GROUP_CONCAT()", at + 1);
+            env.warn_or_fail(1260, "HY000", message)?;
             break;
         }
     }

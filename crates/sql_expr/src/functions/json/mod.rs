@@ -5,6 +5,7 @@
 //!
 //! CAST AS JSON and comparison with JSON are in [`crate::expr::json`].
 
+pub mod cast;
 pub mod make;
 pub mod read;
 pub mod schema;
