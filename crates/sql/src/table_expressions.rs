@@ -516,6 +516,7 @@ impl TableExpressions {
             warnings_dropped: Cell::new(0),
             random: Cell::new(cx.seed.get()),
             seeded: RefCell::new(HashMap::new()),
+            joined_rows: RefCell::new(HashMap::new()),
             has_side_effect: Cell::new(false),
             max_allowed_packet: 1 << 30,
             div_precision: 4,

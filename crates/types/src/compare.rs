@@ -10,6 +10,7 @@
 //! | strings, ENUM, SET | text of a collation |
 //! | integers | integers |
 //! | integers and DECIMAL | decimals |
+//! | an integer column and a constant text (chosen by the caller) | exact numbers |
 //! | DATE with DATE, TIME with TIME | themselves |
 //! | a date or datetime with anything but a floating-point number | date and time |
 //! | TIME with text or a number | time |
@@ -17,7 +18,9 @@
 
 use std::cmp::Ordering;
 
-use crate::cast::{CastCx, to_date, to_datetime, to_decimal, to_f64, to_i64, to_time};
+use crate::cast::{
+    CastCx, to_date, to_datetime, to_decimal, to_exact_number, to_f64, to_i64, to_time,
+};
 use crate::collation::{Charset, Collation};
 use crate::column_type::{ColumnType, Kind};
 use crate::json;
@@ -30,6 +33,9 @@ pub enum CompareAs {
     Int,
     /// Decimals.
     Decimal,
+    /// Integers with constant texts, as numbers without loss: doubles have too few digits. Texts
+    /// warn as in a comparison of doubles.
+    Number,
     /// Doubles.
     Double,
     /// Text of a collation.
@@ -152,6 +158,9 @@ pub fn compare(
         CompareAs::Int => Some(to_i64(a, &plain, cx)?.cmp(&to_i64(b, &plain, cx)?)),
         CompareAs::Decimal => {
             Some(to_decimal(a, &plain, cx)?.cmp_value(&to_decimal(b, &plain, cx)?))
+        }
+        CompareAs::Number => {
+            Some(to_exact_number(a, &plain, cx)?.cmp_value(&to_exact_number(b, &plain, cx)?))
         }
         CompareAs::Double => Some(compare_doubles(
             to_f64(a, &plain, cx)?,

@@ -185,6 +185,7 @@ impl StatementContext {
             env: &env,
             clause: "field list",
             aggregates: None,
+            in_aggregate: false,
             windows_allowed: false,
             values_allowed: false,
             system: self,

@@ -6,7 +6,7 @@ use crate::show::schema::{database_names, virtual_type};
 use porpoise_access::Privileges;
 use porpoise_rows::catalog::{CheckOption, Table, View};
 use porpoise_rows::show;
-use porpoise_sql_plan::plan::views::describe;
+use porpoise_sql_plan::plan::views::{describe, query_text};
 use porpoise_sql_plan::virtual_tables;
 use porpoise_types::{Collation, DateTime, Value};
 use std::sync::Arc;
@@ -126,9 +126,9 @@ pub(super) fn views(cx: &StatementContext) -> Vec<Vec<Value>> {
         let privileges = rights.on_table(&view.database, &view.name);
         let own = view.definer == cx.client.account;
         let query = if own || privileges.has(Privileges::SHOW_VIEW) {
-            view.query.as_str()
+            query_text(view, None)
         } else {
-            ""
+            String::new()
         };
         let updatable = describe(&full_catalog, view, cx).is_ok_and(|d| d.updatable);
         vec![

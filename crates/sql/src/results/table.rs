@@ -131,6 +131,7 @@ impl Rows {
                     env: &env,
                     clause: "where clause",
                     aggregates: None,
+                    in_aggregate: false,
                     windows_allowed: false,
                     values_allowed: false,
                     system: context,

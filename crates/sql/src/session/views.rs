@@ -1,14 +1,13 @@
 //! CREATE, ALTER and DROP VIEW.
 
 use super::{Outcome, SqlSession};
-use bumpalo::Bump;
 use porpoise_access::Privileges;
 use porpoise_rows::catalog::{CheckOption, View};
 use porpoise_rows::ddl::ViewMode;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::LexMode;
-use porpoise_sql_parser::ast::{CreateView, DropTables};
-use porpoise_sql_parser::print;
+use porpoise_sql_parser::ast::{CreateView, DropTables, ExprKind, QueryBody, Select, SelectItem};
+use porpoise_sql_parser::print::{self, Names};
 use porpoise_sql_plan::plan::QueryPlan;
 use porpoise_sql_plan::plan::select::{NestedReads, PlanCx, plan_query};
 use porpoise_sql_plan::plan::views;
@@ -50,10 +49,14 @@ impl SqlSession {
         let reads = NestedReads::default();
         let source = std::str::from_utf8(text).unwrap_or_default();
         let cx = PlanCx::new(&catalog, &env, &self.cx, source, &reads);
-        let arena = Bump::new();
         self.cx.planning.volatile.set(false);
         self.cx.planning.named_functions.replace(Some(Vec::new()));
+        reads.names.replace(Some(Names {
+            text: source.to_owned(),
+            ..Names::default()
+        }));
         let plan = plan_query(create.query, &cx);
+        let mut resolved = reads.names.take().unwrap_or_default();
         let functions = self.cx.planning.named_functions.take();
         let plan = plan.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?;
         self.check_no_variables(&plan)?;
@@ -63,23 +66,15 @@ impl SqlSession {
             self.cx
                 .need_routine(Privileges::EXECUTE, "execute", function)?;
         }
-        let explicit = views::with_explicit_columns(&arena, create.query, &cx)?;
-        let query = print::query(&explicit, LexMode::default());
-        let mut columns: Vec<String> = create.columns.iter().map(|c| c.name.to_owned()).collect();
-        let result_names = || plan.columns.iter().map(|c| c.name.clone());
-        let is_select = matches!(
-            explicit.body,
-            porpoise_sql_parser::ast::QueryBody::Select(_)
-        );
-        if columns.is_empty() && !is_select {
-            columns = result_names().collect();
-        }
-        let names: Vec<String> = if columns.is_empty() {
-            result_names().collect()
+        let (columns, names) = column_names(create, &plan, &resolved);
+        resolved.items = names;
+        let query = print::resolved_query(create.query, &resolved, LexMode::default());
+        let names = if columns.is_empty() {
+            &resolved.items
         } else {
-            columns.clone()
+            &columns
         };
-        check_columns(&names, plan.columns.len())?;
+        check_columns(names, plan.columns.len())?;
         let definer = self.definer_of(create)?;
         let collation = self.cx.settings.collation;
         Ok(View {
@@ -208,4 +203,104 @@ fn check_columns(names: &[String], width: usize) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The names in the list of columns, and those of the columns of the query. The list is empty if the
+/// query's names are the view's.
+fn column_names(
+    create: &CreateView<'_>,
+    plan: &QueryPlan,
+    resolved: &Names,
+) -> (Vec<String>, Vec<String>) {
+    let mut columns: Vec<String> = create.columns.iter().map(|c| c.name.to_owned()).collect();
+    let mut names: Vec<String> = plan.columns.iter().map(|c| c.name.clone()).collect();
+    match first_select(&create.query.body) {
+        Some(select) if columns.is_empty() => {
+            let computed = computed_items(select, resolved);
+            make_valid(&mut names, &computed);
+            make_unique(&mut names, &computed);
+        }
+        Some(_) => {}
+        None if columns.is_empty() => columns.clone_from(&names),
+        None => {}
+    }
+    (columns, names)
+}
+
+/// The first SELECT of a query, whose items are the columns; `None` for VALUES and TABLE.
+fn first_select<'q, 'a>(body: &'q QueryBody<'a>) -> Option<&'q Select<'a>> {
+    match body {
+        QueryBody::Select(select) => Some(select),
+        QueryBody::Nested(query) => first_select(&query.body),
+        QueryBody::Set(chain) => first_select(&chain.first),
+        QueryBody::Table(_) | QueryBody::Values(_) => None,
+    }
+}
+
+/// For each column of a SELECT, whether its name is the text of a computed item.
+fn computed_items(select: &Select<'_>, names: &Names) -> Vec<bool> {
+    let mut computed = Vec::with_capacity(select.items.len());
+    for item in select.items {
+        let star = match item {
+            SelectItem::Wildcard => names.stars.get(&select.span.start),
+            SelectItem::TableWildcard(name) => names.stars.get(&name.name.span.start),
+            SelectItem::Expr { expr, alias, .. } => {
+                computed.push(alias.is_none() && !matches!(expr.kind, ExprKind::Column(_)));
+                continue;
+            }
+        };
+        computed.extend(star.into_iter().flatten().map(|_| false));
+    }
+    computed
+}
+
+/// Replaces names of computed items that no column may have.
+fn make_valid(names: &mut [String], computed: &[bool]) {
+    for (at, (name, computed)) in names.iter_mut().zip(computed).enumerate() {
+        let invalid = name.is_empty() || name.ends_with(' ') || name.chars().count() > MAX_NAME;
+        if *computed && invalid {
+            *name = format!("Name_exp_{}", at + 1);
+        }
+    }
+}
+
+/// Maximum length of a column's name, in characters.
+const MAX_NAME: usize = 64;
+
+/// Gives other names to computed items whose names occur before.
+fn make_unique(names: &mut [String], computed: &[bool]) {
+    for at in 1..names.len() {
+        for before in 0..at {
+            let (Some(name), Some(other)) = (names.get(at), names.get(before)) else {
+                continue;
+            };
+            if !name.eq_ignore_ascii_case(other) {
+                continue;
+            }
+            let renamed = [at, before]
+                .into_iter()
+                .find(|at| computed.get(*at) == Some(&true));
+            let Some(renamed) = renamed else {
+                continue;
+            };
+            let unique = unique_name(name, names.get(..=at).unwrap_or_default());
+            if let Some(place) = names.get_mut(renamed) {
+                *place = unique;
+            }
+        }
+    }
+}
+
+/// A name made from `name` that is none of `taken`.
+fn unique_name(name: &str, taken: &[String]) -> String {
+    let mut unique = format!("Name_exp_{name}");
+    let mut attempt = 0;
+    loop {
+        unique = unique.chars().take(MAX_NAME).collect();
+        if !taken.iter().any(|t| t.eq_ignore_ascii_case(&unique)) {
+            return unique;
+        }
+        attempt += 1;
+        unique = format!("Name_exp_{attempt}_{name}");
+    }
 }

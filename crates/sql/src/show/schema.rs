@@ -306,7 +306,10 @@ pub fn create_view(cx: &StatementContext, name: &TableName<'_>) -> Result<Option
     ]);
     rows.push(vec![
         text(&view.name),
-        text(porpoise_sql_plan::plan::views::create_text(view)),
+        text(porpoise_sql_plan::plan::views::create_text(
+            view,
+            cx.env.database.as_deref(),
+        )),
         text(&view.charset),
         text(&view.collation),
     ]);

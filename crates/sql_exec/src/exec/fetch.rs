@@ -463,7 +463,7 @@ pub(super) fn encode_distinct_keys<'a>(
 ) -> ExecResult<Vec<Vec<u8>>> {
     let mut encoded = Vec::with_capacity(parts.len());
     for key in parts {
-        encoded.extend(keys::prefix(table, index, key, row, cx)?);
+        encoded.extend(keys::prefixes(table, index, key, row, cx)?);
     }
     if encoded.len() > 1 {
         encoded.sort_unstable();

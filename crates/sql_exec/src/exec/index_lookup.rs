@@ -60,7 +60,7 @@ fn requests<'a, 'x: 'a>(
     for tuple in tuples {
         let mut mine: SmallVec<[usize; 2]> = SmallVec::new();
         for key in parts {
-            if let Some(encoded) = keys::prefix(table, index, key, tuple, &cx)? {
+            for encoded in keys::prefixes(table, index, key, tuple, &cx)? {
                 let at = match requests.positions.get(encoded.as_slice()) {
                     Some(at) => *at,
                     None => {

@@ -4,7 +4,7 @@
 //! If no value of the column can be equal (5.5 in an integer column, text that is no number), there
 //! is no key and no row matches. A range bound that does not fit is dropped, and the condition is
 //! checked on the rows; an integer beyond the range of an integer column gives the exact range: no row,
-//! or no bound.
+//! or no bound. A double beyond 2^53 equals several integers, whose keys are all looked up.
 
 use super::ExecResult;
 use crate::expr::eval::{EvalCx, Slot, eval};
@@ -19,16 +19,33 @@ use porpoise_types::{CastCx, Collation, ColumnType, Decimal, Kind, Value, ValueR
 pub(super) enum KeyValue {
     /// The exact value.
     Exact(Value),
+    /// All integers from the first to the last: they equal the value when compared as doubles.
+    Integers(i128, i128),
     /// No value of the column can be equal.
     NoMatch,
 }
 
+/// The value of an expression, converted to the type of a column.
 pub(super) fn convert_to_column(
     value: ValueRef<'_>,
-    from: &ColumnType,
+    e: &Expr,
     to: &ColumnType,
     cx: &EvalCx<'_>,
 ) -> KeyValue {
+    match value {
+        // Compared without loss ([`porpoise_types::CompareAs::Number`]).
+        ValueRef::Bytes(text) if to.is_integer() && e.is_literal() => {
+            let number = match convert::plain_integer(text) {
+                Some(number) => ValueRef::Int(number),
+                None => ValueRef::Decimal(Decimal::parse_prefix(text).value),
+            };
+            converted(number, &e.ty, to, cx)
+        }
+        _ => converted(value, &e.ty, to, cx),
+    }
+}
+
+fn converted(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<'_>) -> KeyValue {
     match (value, to.kind) {
         (ValueRef::Null, _) => KeyValue::NoMatch,
         (ValueRef::Int(v), _) if to.is_integer() && !to.unsigned && in_range(v.into(), to) => {
@@ -57,19 +74,50 @@ fn integer(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<
         ValueRef::UInt(v) => Some(i128::from(v)),
         ValueRef::Decimal(d) => whole(d),
         _ => match convert::double(value, from, cx) {
-            Ok(d) if d.fract() == 0.0 && d.abs() < 9_007_199_254_740_992.0 => Some(d as i128),
+            Ok(d) if d.fract() == 0.0 && d.abs() < EXACT_DOUBLES => Some(d as i128),
+            Ok(d) if d.abs() < 2.0 * u64::MAX as f64 => return integers_of(d, to),
             _ => None,
         },
     };
-    let Some(exact) = exact.filter(|v| in_range(*v, to)) else {
+    let exact = exact.filter(|v| in_range(*v, to));
+    let value = exact.and_then(|exact| integer_value(exact, to));
+    value.map_or(KeyValue::NoMatch, KeyValue::Exact)
+}
+
+/// Bound below which each double that is whole equals one integer.
+const EXACT_DOUBLES: f64 = 9_007_199_254_740_992.0;
+
+/// The integers of a column that equal a double of at least [`EXACT_DOUBLES`].
+fn integers_of(d: f64, to: &ColumnType) -> KeyValue {
+    if d.fract() != 0.0 {
         return KeyValue::NoMatch;
-    };
-    let value = match (to.unsigned, u64::try_from(exact), i64::try_from(exact)) {
-        (true, Ok(v), _) => Value::UInt(v),
-        (false, _, Ok(v)) => Value::Int(v),
-        _ => return KeyValue::NoMatch,
-    };
-    KeyValue::Exact(value)
+    }
+    // Neighbouring doubles are at most so far apart, so that the integers that are rounded to this
+    // one are within half of it.
+    let whole = d as i128;
+    let gap = f64::from_bits(d.to_bits() + 1) as i128 - whole;
+    let (mut first, mut last) = (whole - gap.abs() / 2, whole + gap.abs() / 2);
+    while first < whole && first as f64 != d {
+        first += 1;
+    }
+    while last > whole && last as f64 != d {
+        last -= 1;
+    }
+    let (least, most) = to.int_range();
+    let (first, last) = (first.max(least), last.min(most));
+    if first > last {
+        return KeyValue::NoMatch;
+    }
+    KeyValue::Integers(first, last)
+}
+
+/// An integer as a value of an integer column.
+fn integer_value(v: i128, to: &ColumnType) -> Option<Value> {
+    if to.unsigned {
+        u64::try_from(v).ok().map(Value::UInt)
+    } else {
+        i64::try_from(v).ok().map(Value::Int)
+    }
 }
 
 fn whole(d: Decimal) -> Option<i128> {
@@ -113,17 +161,20 @@ fn convert_exactly(
 /// Values of the leading parts of an index.
 type Values = smallvec::SmallVec<[Value; 4]>;
 
-/// The encoded key prefix of these expressions for the leading parts of an index; `None` if no row
-/// can have it.
-pub fn prefix<'a>(
+/// Encoded key prefixes.
+pub type Prefixes = smallvec::SmallVec<[Vec<u8>; 1]>;
+
+/// The encoded key prefixes of these expressions for the leading parts of an index; none if no row
+/// can have one.
+pub fn prefixes<'a>(
     table: &Table,
     index: usize,
     parts: &'a [Expr],
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> ExecResult<Option<Vec<u8>>> {
-    let values = values(table, index, parts, row, cx)?;
-    Ok(values.map(|values| encoded(table, index, &values)))
+) -> ExecResult<Prefixes> {
+    let all = values(table, index, parts, row, cx)?.into_iter();
+    Ok(all.map(|values| encoded(table, index, &values)).collect())
 }
 
 fn encoded(table: &Table, index: usize, values: &[Value]) -> Vec<u8> {
@@ -131,22 +182,24 @@ fn encoded(table: &Table, index: usize, values: &[Value]) -> Vec<u8> {
     table.key_prefix(index, &refs)
 }
 
-/// The values of these expressions, converted to the types of the leading parts of an index; `None`
-/// if no row can have them.
+/// The values of these expressions, converted to the types of the leading parts of an index; none if
+/// no row can have them. Several if one of them is a double that equals several integers.
 fn values<'a>(
     table: &Table,
     index: usize,
     parts: &'a [Expr],
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> ExecResult<Option<Values>> {
+) -> ExecResult<smallvec::SmallVec<[Values; 1]>> {
+    let none = || Ok(smallvec::SmallVec::new());
     let mut values = Values::new();
+    let mut several = None;
     let Some(definition) = table.indexes.get(index) else {
-        return Ok(None);
+        return none();
     };
     for (part, e) in definition.parts.iter().zip(parts) {
         let Some(column) = table.columns.get(part.column) else {
-            return Ok(None);
+            return none();
         };
         if matches!(e.kind, ExprKind::ArrayKeys(..)) {
             // Taken by `array_prefixes`.
@@ -159,12 +212,29 @@ fn values<'a>(
             values.push(Value::Null);
             continue;
         }
-        match convert_to_column(eval(e, row, cx)?, &e.ty, &column.ty, cx) {
+        match convert_to_column(eval(e, row, cx)?, e, &column.ty, cx) {
             KeyValue::Exact(value) => values.push(value),
-            KeyValue::NoMatch => return Ok(None),
+            // The planner leaves at most one such part in a key.
+            KeyValue::Integers(first, last) => {
+                several = Some((values.len(), &column.ty, first..=last));
+                values.push(Value::Null);
+            }
+            KeyValue::NoMatch => return none(),
         }
     }
-    Ok(Some(values))
+    let Some((at, ty, integers)) = several else {
+        return Ok(smallvec::smallvec![values]);
+    };
+    let each = integers.filter_map(|v| integer_value(v, ty));
+    Ok(each
+        .map(|v| {
+            let mut own = values.clone();
+            if let Some(place) = own.get_mut(at) {
+                *place = v;
+            }
+            own
+        })
+        .collect())
 }
 
 /// As [`prefix`], for an index with a multi-valued part, to which one of the expressions gives an
@@ -187,33 +257,40 @@ pub fn array_prefixes<'a>(
     let ValueRef::Bytes(stored) = eval(keys, row, cx)? else {
         return Ok(None);
     };
-    let Some(mut values) = values(table, index, parts, row, cx)? else {
-        return Ok(Some(Vec::new()));
-    };
     let mut prefixes = Vec::new();
-    for element in elements(stored) {
-        cx.env.tick()?;
-        if let Some(place) = values.get_mut(at) {
-            *place = Value::Bytes(element.to_vec());
+    for mut values in values(table, index, parts, row, cx)? {
+        for element in elements(stored) {
+            cx.env.tick()?;
+            if let Some(place) = values.get_mut(at) {
+                *place = Value::Bytes(element.to_vec());
+            }
+            prefixes.push(encoded(table, index, &values));
         }
-        prefixes.push(encoded(table, index, &values));
     }
     Ok(Some(prefixes))
 }
 
-/// The encoded key prefix of a value for the first part of an index; `None` if no row can have it.
+/// The encoded key prefixes of a value for the first part of an index, which is not compared as a
+/// literal; none if no row can have one.
 pub fn of_value(
     table: &Table,
     index: usize,
     value: ValueRef<'_>,
     ty: &ColumnType,
     cx: &EvalCx<'_>,
-) -> Option<Vec<u8>> {
-    let part = table.indexes.get(index)?.parts.first()?;
-    let column = table.columns.get(part.column)?;
-    match convert_to_column(value, ty, &column.ty, cx) {
-        KeyValue::Exact(value) => Some(table.key_prefix(index, &[value.as_ref()])),
-        KeyValue::NoMatch => None,
+) -> Prefixes {
+    let part = table.indexes.get(index).and_then(|i| i.parts.first());
+    let Some(column) = part.and_then(|part| table.columns.get(part.column)) else {
+        return Prefixes::new();
+    };
+    let key = |value: Value| table.key_prefix(index, &[value.as_ref()]);
+    match converted(value, ty, &column.ty, cx) {
+        KeyValue::Exact(value) => smallvec::smallvec![key(value)],
+        KeyValue::Integers(first, last) => {
+            let each = (first..=last).filter_map(|v| integer_value(v, &column.ty));
+            each.map(key).collect()
+        }
+        KeyValue::NoMatch => Prefixes::new(),
     }
 }
 
@@ -273,8 +350,10 @@ pub fn ranges<'a>(
             continue;
         }
         for equal in &part.keys {
-            cx.env.tick()?;
-            ranges.extend(range(table, index, equal, bounds, row, cx)?);
+            for values in values(table, index, equal, row, cx)? {
+                cx.env.tick()?;
+                ranges.extend(range(table, index, values, bounds, row, cx)?);
+            }
         }
     }
     Ok(Some(merge_ranges(ranges)))
@@ -296,7 +375,7 @@ fn all_but<'a>(
     let mut keys = Vec::from_iter(null);
     for e in except {
         cx.env.tick()?;
-        keys.extend(prefix(table, index, std::slice::from_ref(e), row, cx)?);
+        keys.extend(prefixes(table, index, std::slice::from_ref(e), row, cx)?);
     }
     keys.sort_unstable();
     keys.dedup();
@@ -338,29 +417,26 @@ fn merge_ranges(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     ranges
 }
 
-/// The key range for equalities on the leading parts and bounds on the next part; `None` if it is
-/// empty.
+/// The key range for values of the leading parts and bounds on the next part; `None` if it is empty.
 fn range<'a>(
     table: &Table,
     index: usize,
-    equal: &'a [Expr],
+    equal: Values,
     bounds: (Option<&'a Bound>, Option<&'a Bound>),
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
 ) -> ExecResult<Option<KeyRange>> {
-    let Some(values) = values(table, index, equal, row, cx)? else {
-        return Ok(None);
-    };
+    let values = equal;
     let mut out = KeyRange::prefix(encoded(table, index, &values));
     if let Some(bound) = bounds.0.filter(|b| b.pattern.is_some()) {
-        return match encode_like_prefix(table, index, equal, bound, row, cx)? {
+        return match encode_like_prefix(table, index, &values, bound, row, cx)? {
             EncodedBound::Empty => Ok(None),
             EncodedBound::Open => Ok(Some(out)),
             EncodedBound::Key(key) => Ok(Some(KeyRange::prefix(key))),
         };
     }
     let definition = table.indexes.get(index);
-    let part = definition.and_then(|i| i.parts.get(equal.len()));
+    let part = definition.and_then(|i| i.parts.get(values.len()));
     let column = part.and_then(|p| table.columns.get(p.column));
     let (Some(part), Some(column)) = (part, column) else {
         return Ok(Some(out));
@@ -420,7 +496,7 @@ enum EncodedBound {
 fn encode_like_prefix<'a>(
     table: &Table,
     index: usize,
-    equal: &'a [Expr],
+    equal: &Values,
     bound: &'a Bound,
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
@@ -441,9 +517,7 @@ fn encode_like_prefix<'a>(
     if start.is_empty() {
         return Ok(EncodedBound::Open);
     }
-    let Some(mut key) = prefix(table, index, equal, row, cx)? else {
-        return Ok(EncodedBound::Empty);
-    };
+    let mut key = encoded(table, index, equal);
     table.append_text_prefix(index, equal.len(), &start, &mut key);
     Ok(EncodedBound::Key(key))
 }
@@ -461,8 +535,9 @@ fn encode_bound<'a>(
     if value.is_null() {
         return Ok(EncodedBound::Empty);
     }
-    Ok(match convert_to_column(value, &bound.value.ty, ty, cx) {
+    Ok(match convert_to_column(value, &bound.value, ty, cx) {
         KeyValue::Exact(value) => EncodedBound::Key(next(value)),
+        KeyValue::Integers(..) => EncodedBound::Open,
         // An integer beyond the column's range: above all values, or below.
         KeyValue::NoMatch if is_plain_integer(ty) => match value {
             ValueRef::Int(v) if (v < 0) == is_upper => EncodedBound::Empty,

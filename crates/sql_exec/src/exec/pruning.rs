@@ -138,12 +138,15 @@ fn evaluate_known<'a>(
     let mut known = KnownCondition::default();
     if let Some(list) = &exprs.equal {
         let mut values = Vec::with_capacity(list.len());
+        let mut every_known = true;
         for e in list {
-            if let KeyValue::Exact(value) = convert_to_column(eval(e, &[], cx)?, &e.ty, ty, cx) {
-                values.push(value);
+            match convert_to_column(eval(e, &[], cx)?, e, ty, cx) {
+                KeyValue::Exact(value) => values.push(value),
+                KeyValue::Integers(..) => every_known = false,
+                KeyValue::NoMatch => {}
             }
         }
-        known.equal = Some(values);
+        known.equal = Some(values).filter(|_| every_known);
     }
     known.low = evaluate_bound(exprs.low.as_ref(), 1, ty, cx)?;
     known.high = evaluate_bound(exprs.high.as_ref(), -1, ty, cx)?;
@@ -162,10 +165,10 @@ fn evaluate_bound<'a>(
         return Ok(None);
     };
     let value = eval(&bound.value, &[], cx)?;
-    Ok(match convert_to_column(value, &bound.value.ty, ty, cx) {
+    Ok(match convert_to_column(value, &bound.value, ty, cx) {
         KeyValue::Exact(value) if bound.inclusive => Some(value),
         KeyValue::Exact(value) => Some(next(&value, inwards).unwrap_or(value)),
-        KeyValue::NoMatch => None,
+        KeyValue::Integers(..) | KeyValue::NoMatch => None,
     })
 }
 

@@ -28,6 +28,11 @@ pub fn append_comparable(
             number.normalized().write_text(out);
             out.push(0);
         }
+        (CompareAs::Number, _) => {
+            let number = convert::exact_number(value, ty, cx)?;
+            number.normalized().write_text(out);
+            out.push(0);
+        }
         (CompareAs::Double, _) => {
             let number = convert::double(value, ty, cx)?;
             let number = if number == 0.0 { 0.0 } else { number };

@@ -60,7 +60,7 @@ impl From<bool> for ConditionResult {
 /// Whether values with this kind of comparison can be compared as numbers of these units.
 fn comparable(how: CompareAs, a: Unit, b: Unit) -> bool {
     match how {
-        CompareAs::Int => a == Unit::Integer && b == Unit::Integer,
+        CompareAs::Int | CompareAs::Number => a == Unit::Integer && b == Unit::Integer,
         CompareAs::Decimal => {
             let exact = |unit| matches!(unit, Unit::Integer | Unit::Scaled(_));
             exact(a) && exact(b)
@@ -79,7 +79,10 @@ fn in_numbers<'t>(
 ) -> Option<Test<'t>> {
     let mut items = Vec::with_capacity(list.len());
     for (how, item) in list {
-        let item = NumberExpr::constant(item, cx)?;
+        let item = match how {
+            CompareAs::Number => NumberExpr::of_text(item, cx)?,
+            _ => NumberExpr::constant(item, cx)?,
+        };
         if !comparable(*how, arg.unit(), item.unit()) || arg.unit() != item.unit() {
             return None;
         }
@@ -94,7 +97,11 @@ impl<'t> Test<'t> {
     pub fn of(e: &Expr, tables: &[Option<&'t Table>], cx: &EvalCx<'_>) -> Option<Self> {
         let number = |e: &Expr| NumberExpr::of(e, tables, cx);
         let compare = |op, how, a: &Expr, b: &Expr| {
-            let (a, b) = (number(a)?, number(b)?);
+            let operand = |e: &Expr| match how {
+                CompareAs::Number => number(e).or_else(|| NumberExpr::of_text(e, cx)),
+                _ => number(e),
+            };
+            let (a, b) = (operand(a)?, operand(b)?);
             if !comparable(how, a.unit(), b.unit()) {
                 return None;
             }

@@ -114,6 +114,17 @@ pub fn decimal(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Deci
     }
 }
 
+/// Converts to a decimal for [`CompareAs::Number`].
+pub fn exact_number(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Decimal> {
+    match v {
+        ValueRef::Int(v) => Ok(Decimal::from_i64(v)),
+        _ => {
+            let number = with_cast_cx(cx, |c| cast::to_exact_number(v, ty, c))?;
+            Ok(number.unwrap_or(Decimal::ZERO))
+        }
+    }
+}
+
 /// Converts to a date and time; `None` with a warning if the value is no valid one.
 pub fn datetime(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<DateTime>> {
     match v {
@@ -187,6 +198,11 @@ pub fn order(
     if a.is_null() || b.is_null() {
         return Ok(None);
     }
+    if how == CompareAs::Number
+        && let Some(order) = integer_order(a, b)
+    {
+        return Ok(Some(order));
+    }
     if !matches!(how, CompareAs::Bytes(_)) && (is_bits(a_ty) || is_bits(b_ty)) {
         let number = |v, ty| {
             if is_bits(ty) {
@@ -204,6 +220,29 @@ pub fn order(
         return Ok(Some(collation.compare(&x, &y)));
     }
     with_cast_cx(cx, |c| compare::compare(a, b, how, c))
+}
+
+/// Compares an integer with a text of few digits, without a decimal.
+fn integer_order(a: ValueRef<'_>, b: ValueRef<'_>) -> Option<Ordering> {
+    match (a, b) {
+        (ValueRef::Int(a), ValueRef::Bytes(b)) => Some(a.cmp(&plain_integer(b)?)),
+        (ValueRef::Bytes(a), ValueRef::Int(b)) => Some(plain_integer(a)?.cmp(&b)),
+        _ => None,
+    }
+}
+
+/// The integer that a text of at most 18 digits stands for; `None` for other texts.
+pub fn plain_integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text.split_first()? {
+        (b'-', digits) => (true, digits),
+        _ => (false, text),
+    };
+    if digits.is_empty() || digits.len() > 18 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let add = |n: i64, digit: &u8| n * 10 + i64::from(digit - b'0');
+    let number = digits.iter().fold(0, add);
+    Some(if negative { -number } else { number })
 }
 
 /// Whether it is the type of a hexadecimal or bit literal, which is a number in numeric contexts

@@ -66,6 +66,9 @@ pub struct Env {
     pub random: Cell<u64>,
     /// State of each RAND(n) of this statement, by the address of its expression.
     pub seeded: RefCell<HashMap<usize, Seeded>>,
+    /// Number of rows that each GROUP_CONCAT of this statement has joined, by the address of the
+    /// aggregate.
+    pub joined_rows: RefCell<HashMap<usize, u64>>,
     /// Whether something was done that must not be repeated by running the statement again: a
     /// sleep, or a lock by name.
     pub has_side_effect: Cell<bool>,

@@ -426,6 +426,11 @@ impl Expr {
         }
     }
 
+    /// Whether it is a literal or a parameter.
+    pub fn is_literal(&self) -> bool {
+        matches!(self.kind, ExprKind::Const(_) | ExprKind::Param(_))
+    }
+
     /// Whether the value is the same for every row of one execution.
     pub fn is_constant(&self) -> bool {
         let mut constant = true;

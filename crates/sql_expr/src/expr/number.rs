@@ -228,7 +228,7 @@ impl<'t> NumberExpr<'t> {
 
     /// Converts a constant to a number in its own unit.
     pub(super) fn constant(e: &Expr, cx: &EvalCx<'_>) -> Option<Self> {
-        if !matches!(e.kind, ExprKind::Const(_) | ExprKind::Param(_)) {
+        if !e.is_literal() {
             return None;
         }
         let value = eval(e, &[], cx).ok()?;
@@ -246,6 +246,20 @@ impl<'t> NumberExpr<'t> {
         };
         let node = Node::Const(number);
         Some(NumberExpr { node, unit })
+    }
+
+    /// Converts a constant text of few digits to an integer.
+    pub(super) fn of_text(e: &Expr, cx: &EvalCx<'_>) -> Option<Self> {
+        if !e.is_literal() {
+            return None;
+        }
+        let ValueRef::Bytes(text) = eval(e, &[], cx).ok()? else {
+            return None;
+        };
+        Some(NumberExpr {
+            node: Node::Const(super::convert::plain_integer(text)?),
+            unit: Unit::Integer,
+        })
     }
 
     /// The number of a constant.

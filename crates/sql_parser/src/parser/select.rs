@@ -39,10 +39,7 @@ impl<'a> Parser<'a> {
         }
         if self.eat_kw2(Kw::GROUP, Kw::BY) {
             select.group_by = self.order_items()?;
-            if self.eat_kw(Kw::WITH) {
-                self.expect_kw(Kw::ROLLUP)?;
-                select.rollup = true;
-            }
+            select.rollup = self.eat_kw2(Kw::WITH, Kw::ROLLUP);
         }
         if self.eat_kw(Kw::HAVING) {
             select.having = Some(self.expr()?);

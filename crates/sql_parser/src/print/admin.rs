@@ -6,7 +6,7 @@ use super::super::ast::{
 };
 use super::Printer;
 
-impl Printer {
+impl Printer<'_> {
     pub(super) fn statement(&mut self, statement: &Statement<'_>) {
         match statement {
             Statement::Query(query) => self.query(query),

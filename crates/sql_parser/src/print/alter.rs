@@ -6,7 +6,7 @@ use super::super::ast::{
 };
 use super::Printer;
 
-impl Printer {
+impl Printer<'_> {
     pub(super) fn alter_table(&mut self, alter: &AlterTable<'_>) {
         self.put("ALTER TABLE ");
         self.table_name(&alter.name);

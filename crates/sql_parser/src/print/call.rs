@@ -8,14 +8,16 @@ use super::super::ast::{
 use super::Printer;
 use super::expr::{PREDICATE, UNARY};
 
-impl Printer {
+impl Printer<'_> {
     pub(super) fn func(&mut self, func: &Func<'_>) {
-        if let Some(schema) = &func.schema {
-            self.ident(schema);
-            self.put(".");
-            self.ident(&func.name);
-        } else {
-            self.put(func.name.name);
+        if !self.stored_function(func) {
+            if let Some(schema) = &func.schema {
+                self.ident(schema);
+                self.put(".");
+                self.ident(&func.name);
+            } else {
+                self.put(func.name.name);
+            }
         }
         self.put("(");
         self.put_if(func.star, "*");
@@ -26,10 +28,18 @@ impl Printer {
         self.put(")");
         self.put_if(func.from_last, " FROM LAST");
         self.put_if(func.ignore_nulls, " IGNORE NULLS");
+        self.window_of(func);
+    }
+
+    /// OVER, if the function has it.
+    pub(super) fn window_of(&mut self, func: &Func<'_>) {
         match func.over {
-            Some(Window::Named(name)) => self.opt_ident(" OVER ", Some(name)),
+            Some(Window::Named(name)) => {
+                self.exactly(" OVER ");
+                self.ident(name);
+            }
             Some(Window::Spec(spec)) => {
-                self.put(" OVER ");
+                self.exactly(" OVER ");
                 self.window_spec(spec);
             }
             None => {}
@@ -37,6 +47,9 @@ impl Printer {
     }
 
     pub(super) fn window_spec(&mut self, spec: &WindowSpec<'_>) {
+        if self.shown.is_some() {
+            return self.shown_window(spec);
+        }
         self.put("(");
         self.opt_ident("", spec.base.as_ref());
         if !spec.partition_by.is_empty() {
@@ -260,7 +273,7 @@ impl Printer {
     }
 
     /// A type in the syntax of CAST.
-    fn cast_type(&mut self, ty: &DataType<'_>) {
+    pub(super) fn cast_type(&mut self, ty: &DataType<'_>) {
         if ty.kind == TypeKind::BigInt && ty.length.is_none() && !ty.zerofill {
             self.put(if ty.unsigned { "UNSIGNED" } else { "SIGNED" });
         } else {

@@ -9,7 +9,7 @@ use super::super::ast::{
 };
 use super::Printer;
 
-impl Printer {
+impl Printer<'_> {
     pub(super) fn data_type(&mut self, ty: &DataType<'_>) {
         self.put(type_name(ty.kind));
         if matches!(ty.kind, TypeKind::Enum | TypeKind::Set) {

@@ -8,7 +8,7 @@ use super::super::ast::{
 use super::Printer;
 use super::expr::operator;
 
-impl Printer {
+impl Printer<'_> {
     fn priority(&mut self, priority: Priority) {
         self.put(match priority {
             Priority::Default => "",

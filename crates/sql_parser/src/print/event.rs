@@ -4,7 +4,7 @@ use super::super::ast::{EventStatement, EventStatus, Schedule};
 use super::Printer;
 use super::call::unit;
 
-impl Printer {
+impl Printer<'_> {
     pub(super) fn event(&mut self, event: &EventStatement<'_>) {
         self.put(if event.alter { "ALTER " } else { "CREATE " });
         if let Some(definer) = &event.definer {

@@ -22,7 +22,7 @@ pub(super) const UNARY: u8 = 14;
 const COLLATE: u8 = 15;
 const ATOM: u8 = 20;
 
-impl Printer {
+impl Printer<'_> {
     fn level(&self, expr: &Expr<'_>) -> u8 {
         match &expr.kind {
             ExprKind::AssignUserVar(_) => 0,
@@ -72,7 +72,7 @@ impl Printer {
 
     /// An expression where any is allowed.
     pub(super) fn expr(&mut self, expr: &Expr<'_>) {
-        let parens = self.all_parens && self.level(expr) < ATOM;
+        let parens = self.all_parens && self.level(expr) < ATOM && !self.is_bare(expr);
         self.put_if(parens, "(");
         self.bare_expr(expr);
         self.put_if(parens, ")");
@@ -80,10 +80,17 @@ impl Printer {
 
     /// An operand that must have level `min` or higher.
     pub(super) fn operand(&mut self, expr: &Expr<'_>, min: u8) {
-        let parens = !self.all_parens && self.level(expr) < min;
+        let is_closed = matches!(expr.kind, ExprKind::Unary(..) | ExprKind::Regexp(_));
+        let needs = !self.all_parens || (self.is_bare(expr) && !is_closed);
+        let parens = needs && self.level(expr) < min;
         self.put_if(parens, "(");
         self.expr(expr);
         self.put_if(parens, ")");
+    }
+
+    /// Whether the text of a view has the expression without parentheses.
+    fn is_bare(&self, expr: &Expr<'_>) -> bool {
+        self.shown.is_some() && super::view::is_bare(expr)
     }
 
     pub(super) fn exprs(&mut self, exprs: &[Expr<'_>]) {
@@ -98,6 +105,9 @@ impl Printer {
     }
 
     fn bare_expr(&mut self, expr: &Expr<'_>) {
+        if self.shown.is_some() && self.shown_expr(expr) {
+            return;
+        }
         let level = self.level(expr);
         match &expr.kind {
             ExprKind::Literal(literal) => self.literal(literal),
@@ -119,7 +129,7 @@ impl Printer {
                     LogicalOp::Or => " OR ",
                     LogicalOp::Xor => " XOR ",
                 };
-                self.separated(terms, word, |p, term| p.operand(term, level + 1));
+                self.separated(terms, word, |p, term| p.term(term, level + 1));
             }
             ExprKind::Is(node) => {
                 self.operand(&node.expr, COMPARE + 1);
@@ -133,15 +143,15 @@ impl Printer {
             }
             ExprKind::Exists(query) => {
                 self.put("EXISTS ");
-                self.paren_query(query);
+                self.operand_query(query);
             }
-            ExprKind::Subquery(query) => self.paren_query(query),
+            ExprKind::Subquery(query) => self.operand_query(query),
             ExprKind::Row(items) => self.call("ROW", items),
             ExprKind::Quantified(node) => {
                 self.operand(&node.left, COMPARE + 1);
                 self.put(operator(node.op));
                 self.put(if node.all { "ALL " } else { "ANY " });
-                self.paren_query(node.query);
+                self.operand_query(node.query);
             }
             ExprKind::IntervalArith(node) => self.interval_arith(node),
             ExprKind::Collate(node) => {
@@ -192,7 +202,7 @@ impl Printer {
                 self.operand(&node.expr, PREDICATE + 1);
                 self.put(not(node.not));
                 self.put(" IN ");
-                self.paren_query(node.query);
+                self.operand_query(node.query);
             }
             ExprKind::MemberOf(node) => {
                 self.operand(&node.expr, PREDICATE + 1);
@@ -201,6 +211,15 @@ impl Printer {
                 self.put(")");
             }
             _ => self.special(expr),
+        }
+    }
+
+    /// A term of AND, OR or XOR.
+    fn term(&mut self, term: &Expr<'_>, min: u8) {
+        if self.shown.is_some() {
+            self.condition(term);
+        } else {
+            self.operand(term, min);
         }
     }
 
@@ -228,7 +247,7 @@ impl Printer {
         }
         self.operand(first, level + 1);
         for (op, operand) in rest {
-            self.put(operator(*op));
+            self.exactly(operator(*op));
             self.operand(operand, level + 1);
         }
     }

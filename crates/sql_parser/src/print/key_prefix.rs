@@ -3,7 +3,7 @@
 use super::super::ast::KeyPrefix;
 use super::Printer;
 
-impl Printer {
+impl Printer<'_> {
     /// The clauses after ADD or DROP: the prefix alone, or all clauses.
     pub(super) fn key_prefix(&mut self, def: &KeyPrefix<'_>) {
         self.opt_string("MEMCACHED PREFIX ", Some(def.prefix));

@@ -20,6 +20,9 @@ mod query;
 mod routine;
 mod show;
 mod user;
+mod view;
+
+pub use view::{Names, QualifiedName, view_query};
 
 use super::LexMode;
 use super::ast::{ColumnName, Expr, Ident, Query, Statement, TableName};
@@ -63,23 +66,56 @@ pub fn query(query: &Query<'_>, mode: LexMode) -> Vec<u8> {
     printer.out
 }
 
+/// The text of a query with the names that it was resolved to, to be parsed in `mode`: columns have
+/// their tables, stars are lists of columns, and computed columns have names.
+#[must_use]
+pub fn resolved_query(query: &Query<'_>, names: &Names, mode: LexMode) -> Vec<u8> {
+    let mut printer = Printer::new(mode);
+    printer.names = Some(names);
+    printer.query(query);
+    printer.out
+}
+
 /// Output buffer of the printer.
-pub(super) struct Printer {
+pub(super) struct Printer<'p> {
     out: Vec<u8>,
     mode: LexMode,
     all_parens: bool,
+    /// What the names of the query refer to, if it is printed with them.
+    names: Option<&'p Names>,
+    /// For the text that SHOW CREATE VIEW has: how names are qualified.
+    shown: Option<view::Shown<'p>>,
+    /// Whether the query is an operand of an expression: its columns need no names.
+    is_operand: bool,
+    /// Whether no SELECT has been printed yet: the names of its columns are the query's.
+    is_first: bool,
 }
 
-impl Printer {
-    fn new(mode: LexMode) -> Printer {
+impl Printer<'_> {
+    fn new(mode: LexMode) -> Printer<'static> {
         Printer {
             out: Vec::with_capacity(128),
             mode,
             all_parens: false,
+            names: None,
+            shown: None,
+            is_operand: false,
+            is_first: true,
         }
     }
 
+    /// Appends keywords and punctuation, in lower case in the text of a view.
     fn put(&mut self, text: &str) {
+        if self.shown.is_some() {
+            self.out
+                .extend(text.bytes().map(|b| b.to_ascii_lowercase()));
+        } else {
+            self.exactly(text);
+        }
+    }
+
+    /// Appends a text as it is.
+    fn exactly(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
     }
 
@@ -121,6 +157,9 @@ impl Printer {
     }
 
     fn string(&mut self, text: &[u8]) {
+        if self.shown.is_some() {
+            return self.shown_string(text);
+        }
         self.out.push(b'\'');
         for &byte in text {
             match byte {
@@ -142,6 +181,9 @@ impl Printer {
     }
 
     fn column_name(&mut self, name: &ColumnName<'_>) {
+        if self.resolved_column(name) {
+            return;
+        }
         for part in [&name.schema, &name.table].into_iter().flatten() {
             self.ident(part);
             self.put(".");
@@ -159,7 +201,8 @@ impl Printer {
 
     /// Items separated by commas.
     fn list<T>(&mut self, items: &[T], item: impl FnMut(&mut Self, &T)) {
-        self.separated(items, ", ", item);
+        let separator = if self.shown.is_some() { "," } else { ", " };
+        self.separated(items, separator, item);
     }
 
     /// Items in parentheses.

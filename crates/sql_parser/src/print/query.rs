@@ -1,20 +1,40 @@
 //! Queries.
 
 use super::super::ast::{
-    Derived, FileFormat, IndexHintFor, IndexHintKind, Into, IntoVar, Join, JoinCondition, JoinKind,
-    JsonTable, JsonTableColumn, Limit, LockClause, LockWait, Query, QueryBody, Select, SelectItem,
-    SetChain, SetOp, TableFactor, TableRef, TableSource, With,
+    Derived, FileFormat, Into, IntoVar, Join, JoinCondition, JoinKind, JsonTable, JsonTableColumn,
+    Limit, LockClause, LockWait, Query, QueryBody, Select, SelectItem, SetChain, SetOp,
+    TableFactor, TableRef, TableSource, With,
 };
 use super::Printer;
+use super::view::{hint_purpose, hint_word};
 
-impl Printer {
+impl Printer<'_> {
     pub(super) fn paren_query(&mut self, query: &Query<'_>) {
         self.put("(");
         self.query(query);
         self.put(")");
     }
 
+    /// A query in parentheses as an operand of an expression.
+    pub(super) fn operand_query(&mut self, query: &Query<'_>) {
+        let outside = std::mem::replace(&mut self.is_operand, true);
+        self.paren_query(query);
+        self.is_operand = outside;
+    }
+
+    /// A query in parentheses whose columns have names.
+    pub(super) fn named_query(&mut self, query: &Query<'_>) {
+        let outside = std::mem::replace(&mut self.is_operand, false);
+        let first = std::mem::take(&mut self.is_first);
+        self.paren_query(query);
+        self.is_operand = outside;
+        self.is_first = first;
+    }
+
     pub(super) fn query(&mut self, query: &Query<'_>) {
+        if self.shown.is_some() {
+            return self.shown_query(query);
+        }
         if let Some(with) = query.with {
             self.with(with);
         }
@@ -39,14 +59,14 @@ impl Printer {
             p.ident(&cte.name);
             p.opt_idents(cte.columns);
             p.put(" AS ");
-            p.paren_query(cte.query);
+            p.named_query(cte.query);
         });
         self.put(" ");
     }
 
-    fn query_body(&mut self, body: &QueryBody<'_>) {
+    pub(super) fn query_body(&mut self, body: &QueryBody<'_>) {
         match body {
-            QueryBody::Select(select) => self.select(select),
+            QueryBody::Select(select) => self.scoped_select(select),
             QueryBody::Table(name) => {
                 self.put("TABLE ");
                 self.table_name(name);
@@ -103,6 +123,14 @@ impl Printer {
         self.put_if(parens, ")");
     }
 
+    /// A SELECT; its tables are in scope for the columns in it.
+    fn scoped_select(&mut self, select: &Select<'_>) {
+        let outside = self.scope_size();
+        self.enter(select);
+        self.select(select);
+        self.leave(outside);
+    }
+
     fn select(&mut self, select: &Select<'_>) {
         let options = &select.options;
         self.put("SELECT ");
@@ -114,31 +142,54 @@ impl Printer {
         self.put_if(options.buffer_result, "SQL_BUFFER_RESULT ");
         self.put_if(options.no_cache, "SQL_NO_CACHE ");
         self.put_if(options.calc_found_rows, "SQL_CALC_FOUND_ROWS ");
-        self.list(select.items, Self::select_item);
+        self.select_items(select);
         if !select.from.is_empty() {
             self.put(" FROM ");
-            self.list(select.from, Self::table_ref);
-        } else if select.filter.is_some() || !select.group_by.is_empty() || select.having.is_some()
+            self.joined_tables(select.from);
+        } else if self.shown.is_none()
+            && (select.filter.is_some() || !select.group_by.is_empty() || select.having.is_some())
         {
             self.put(" FROM DUAL");
         }
         self.opt_where(select.filter.as_ref());
         if !select.group_by.is_empty() {
             self.put(" GROUP BY ");
-            self.order_items(select.group_by);
+            self.order_items_of(select.group_by, select.items);
             self.put_if(select.rollup, " WITH ROLLUP");
         }
         if let Some(having) = &select.having {
             self.put(" HAVING ");
-            self.expr(having);
+            self.condition(having);
         }
         if !select.windows.is_empty() {
             self.put(" WINDOW ");
-            self.list(select.windows, |p, window| {
+            self.separated(select.windows, ", ", |p, window| {
                 p.ident(&window.name);
-                p.put(" AS ");
+                p.exactly(" AS ");
                 p.window_spec(&window.spec);
             });
+        }
+    }
+
+    /// FROM: its items are separated by commas.
+    fn joined_tables(&mut self, from: &[TableRef<'_>]) {
+        match self.shown {
+            Some(_) => self.shown_from(from),
+            None => self.list(from, Self::table_ref),
+        }
+    }
+
+    fn select_items(&mut self, select: &Select<'_>) {
+        let is_first = std::mem::take(&mut self.is_first);
+        let mut columns = 0;
+        for (at, item) in select.items.iter().enumerate() {
+            if at > 0 {
+                self.put(if self.shown.is_some() { "," } else { ", " });
+            }
+            match self.resolved_item(select, item, (is_first, columns)) {
+                Some(printed) => columns += printed,
+                None => self.select_item(item),
+            }
         }
     }
 
@@ -167,7 +218,7 @@ impl Printer {
     pub(super) fn opt_where(&mut self, filter: Option<&super::Expr<'_>>) {
         if let Some(filter) = filter {
             self.put(" WHERE ");
-            self.expr(filter);
+            self.condition(filter);
         }
     }
 
@@ -190,7 +241,7 @@ impl Printer {
         }
     }
 
-    fn lock_clause(&mut self, lock: &LockClause<'_>) {
+    pub(super) fn lock_clause(&mut self, lock: &LockClause<'_>) {
         self.put(if lock.exclusive {
             " FOR UPDATE"
         } else {
@@ -263,7 +314,8 @@ impl Printer {
     }
 
     fn join(&mut self, join: &Join<'_>) {
-        self.put(if join.natural { " NATURAL" } else { "" });
+        let merged = self.names.and_then(|names| names.merged(join));
+        self.put_if(join.natural && merged.is_none(), " NATURAL");
         self.put(match join.kind {
             JoinKind::Inner => " JOIN ",
             JoinKind::Straight => " STRAIGHT_JOIN ",
@@ -271,6 +323,9 @@ impl Printer {
             JoinKind::Right => " RIGHT JOIN ",
         });
         self.table_factor(&join.right);
+        if let Some(merged) = merged {
+            return self.merged_condition(merged, join.kind);
+        }
         match &join.condition {
             JoinCondition::None => {}
             JoinCondition::On(expr) => {
@@ -284,7 +339,7 @@ impl Printer {
         }
     }
 
-    fn table_factor(&mut self, factor: &TableFactor<'_>) {
+    pub(super) fn table_factor(&mut self, factor: &TableFactor<'_>) {
         match factor {
             TableFactor::Table(source) => self.table_source(source),
             TableFactor::Derived(derived) => self.derived(derived),
@@ -295,15 +350,20 @@ impl Printer {
 
     fn derived(&mut self, derived: &Derived<'_>) {
         self.put_if(derived.lateral, "LATERAL ");
-        self.paren_query(derived.query);
-        self.opt_ident(" AS ", Some(&derived.alias));
+        self.named_query(derived.query);
+        let word = if self.shown.is_some() { " " } else { " AS " };
+        self.opt_ident(word, Some(&derived.alias));
         self.opt_idents(derived.columns);
     }
 
     pub(super) fn table_source(&mut self, source: &TableSource<'_>) {
-        self.table_name(&source.name);
-        self.opt_partitions(source.partitions);
-        self.opt_ident(" AS ", source.alias.as_ref());
+        if self.shown.is_some() {
+            self.shown_table(source);
+        } else {
+            self.table_name(&source.name);
+            self.opt_partitions(source.partitions);
+            self.opt_ident(" AS ", source.alias.as_ref());
+        }
         if let Some(sample) = &source.sample {
             self.put(if sample.bernoulli {
                 " TABLESAMPLE BERNOULLI ("
@@ -314,17 +374,12 @@ impl Printer {
             self.put(")");
         }
         for hint in source.hints {
-            self.put(match hint.kind {
-                IndexHintKind::Use => " USE INDEX",
-                IndexHintKind::Ignore => " IGNORE INDEX",
-                IndexHintKind::Force => " FORCE INDEX",
-            });
-            self.put(match hint.purpose {
-                IndexHintFor::All => "",
-                IndexHintFor::Join => " FOR JOIN",
-                IndexHintFor::OrderBy => " FOR ORDER BY",
-                IndexHintFor::GroupBy => " FOR GROUP BY",
-            });
+            if self.shown.is_some() {
+                self.shown_hint(hint);
+                continue;
+            }
+            self.put(hint_word(hint.kind));
+            self.put(hint_purpose(hint.purpose));
             self.put(" (");
             self.idents(hint.indexes);
             self.put(")");

@@ -7,7 +7,7 @@ use super::super::ast::{
 };
 use super::Printer;
 
-impl Printer {
+impl Printer<'_> {
     pub(super) fn create_routine(&mut self, routine: &CreateRoutine<'_>) {
         self.put("CREATE ");
         if let Some(definer) = &routine.definer {

@@ -6,7 +6,7 @@ use super::super::ast::{
 };
 use super::Printer;
 
-impl Printer {
+impl Printer<'_> {
     pub(super) fn show(&mut self, show: &Show<'_>) {
         self.put("SHOW ");
         self.show_what(&show.what);

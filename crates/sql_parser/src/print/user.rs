@@ -6,7 +6,7 @@ use super::super::ast::{
 };
 use super::Printer;
 
-impl Printer {
+impl Printer<'_> {
     pub(super) fn account(&mut self, account: &Account<'_>) {
         match account {
             Account::Current => self.put("CURRENT_USER()"),

@@ -13,7 +13,7 @@ use crate::expr::{Coercibility, Expr, ExprKind, Load};
 use crate::functions::binary_bits::MAX_AGGREGATED;
 use crate::functions::{common_collation, text_of};
 use crate::parse::ast::{self, Func};
-use porpoise_types::{Collation, ColumnType, Kind};
+use porpoise_types::{Collation, ColumnType, Kind, SqlMode};
 
 /// An aggregate function of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,28 +107,49 @@ impl Binder<'_> {
         let nearest = self.plan.and_then(|planner| planner.outer());
         let noted = nearest.map(Enclosing::reference_counts);
         let mut own = self.aggregates.take();
+        let nested = self.in_aggregate;
+        self.in_aggregate |= own.is_some();
         // Aggregates of one query cannot be nested. In their arguments, columns take precedence over
         // select-list aliases in HAVING, too.
         let keys = self.group_keys.take();
         let bound = self.aggregate_parts(kind, f);
         self.group_keys = keys;
+        self.in_aggregate = nested;
         let result = bound.and_then(|parts| {
-            let level = nearest_level(&parts);
-            let further = nearest.filter(|_| level > 0 && kind != AggregateKind::CountRows);
-            if let Some(level) = further.and_then(|around| outermost_allowed(around, level)) {
+            if let Some(level) = self.outer_level(&parts, own.is_some())? {
                 if let (Some(around), Some(noted)) = (nearest, noted) {
                     around.truncate_references(&noted);
                 }
                 return self.bind_outer_aggregate(kind, f, level);
             }
-            let Some(own) = own.as_deref_mut() else {
-                let text = "Invalid use of group function";
-                return Err(SqlError::new(1111, "HY000", text));
-            };
+            let own = own.as_deref_mut().ok_or_else(misplaced)?;
             add(own, kind, f, parts, self.env)
         });
         self.aggregates = own;
         result.map(Some)
+    }
+
+    /// The level of the enclosing query that an aggregate belongs to; `None` for its own query, which
+    /// allows aggregates here if `allowed`.
+    ///
+    /// # Errors
+    /// 1111 if it belongs to the query of an aggregate around it.
+    fn outer_level(&self, parts: &Parts, allowed: bool) -> Result<Option<usize>> {
+        let Some(around) = self.plan.and_then(|planner| planner.outer()) else {
+            return Ok(None);
+        };
+        let furthest = match nearest_level(parts) {
+            Some(0) => return Ok(None),
+            None if allowed || self.in_aggregate => return Ok(None),
+            None => usize::MAX,
+            Some(level) => level,
+        };
+        let found = outermost_allowed(around, furthest)?;
+        let must_be_outer = self.env.mode.contains(SqlMode::ANSI);
+        if found.is_none() && furthest != usize::MAX && must_be_outer {
+            return Err(misplaced());
+        }
+        Ok(found)
     }
 
     /// Binds an aggregate that belongs to the query `level` levels out, whose names it uses.
@@ -149,6 +170,7 @@ impl Binder<'_> {
             env: self.env,
             clause: self.clause,
             aggregates: None,
+            in_aggregate: true,
             windows_allowed: false,
             values_allowed: false,
             system: self.system,
@@ -300,29 +322,49 @@ fn ascending(args: &[Expr]) -> Vec<OrderKey> {
     args.iter().map(key).collect()
 }
 
-/// The nearest query whose columns the arguments and sort keys read; 0, the function's own query,
-/// also if they read no column.
-fn nearest_level((args, order): &Parts) -> usize {
+/// The nearest query whose columns the arguments and sort keys read; `None` if they read no column.
+/// Results of other aggregates are no columns.
+fn nearest_level((args, order): &Parts) -> Option<usize> {
     let mut nearest: Option<usize> = None;
     let mut see = |level: usize| nearest = Some(nearest.map_or(level, |n| n.min(level)));
     for e in args.iter().chain(order.iter().map(|k| &k.expr)) {
         e.walk(&mut |e| match &e.kind {
             ExprKind::Column { .. } => see(0),
-            ExprKind::Outer { level, .. } | ExprKind::Enclosing(level, _) => see(*level),
-            ExprKind::Query(test) => test.query.free.iter().for_each(|f| see(f.level - 1)),
+            ExprKind::Outer { level, slot, .. } if *slot != AGGREGATES => see(*level),
+            ExprKind::Enclosing(level, _) => see(*level),
+            ExprKind::Query(test) => {
+                let columns = test.query.free.iter().filter(|f| f.slot != AGGREGATES);
+                columns.for_each(|f| see(f.level - 1));
+            }
             _ => {}
         });
     }
-    nearest.unwrap_or(0)
+    nearest
 }
 
 /// The outermost query, at most `level` levels out, that allows an aggregate here.
-fn outermost_allowed(nearest: &Enclosing<'_>, level: usize) -> Option<usize> {
-    let takes = |level: &usize| {
-        let around = nearest.at(*level);
-        around.is_some_and(|around| around.aggregates.borrow().is_some())
-    };
-    (1..=level).rev().find(takes)
+fn outermost_allowed(nearest: &Enclosing<'_>, level: usize) -> Result<Option<usize>> {
+    let (mut found, mut nested) = (None, false);
+    let mut around = Some(nearest);
+    let mut at = 1;
+    while let Some(query) = around.filter(|_| at <= level) {
+        if query.in_aggregate {
+            (found, nested) = (Some(at), true);
+        } else if query.aggregates.borrow().is_some() {
+            (found, nested) = (Some(at), false);
+        }
+        around = query.outer;
+        at += 1;
+    }
+    if nested {
+        return Err(misplaced());
+    }
+    Ok(found)
+}
+
+/// Error 1111: an aggregate where none is allowed.
+fn misplaced() -> SqlError {
+    SqlError::new(1111, "HY000", "Invalid use of group function")
 }
 
 fn type_of(kind: AggregateKind, args: &[Expr], env: &BindEnv) -> ColumnType {

@@ -17,7 +17,7 @@ impl Binder<'_> {
     /// registered function, or a stored function.
     pub(super) fn function(&mut self, f: &Func<'_>) -> Result<Expr> {
         match f.schema {
-            Some(schema) => self.stored_call(Some(schema.name), f.name.name, f.args),
+            Some(schema) => self.stored_call(Some(schema.name), &f.name, f.args),
             None => self.unqualified_function(f),
         }
     }
@@ -84,7 +84,7 @@ impl Binder<'_> {
             ("ADDDATE", [date, days]) => self.interval(date, days, Unit::Day, false),
             ("SUBDATE", [date, days]) => self.interval(date, days, Unit::Day, true),
             _ if functions::has_own_syntax(name) => Err(SqlError::unknown_function(name)),
-            _ if functions::find(name).is_none() => self.stored_call(None, name, args),
+            _ if functions::find(name).is_none() => self.stored_call(None, &f.name, args),
             _ => {
                 let args = self.list(args)?;
                 self.call(name, args)
@@ -119,9 +119,10 @@ impl Binder<'_> {
     fn stored_call(
         &mut self,
         schema: Option<&str>,
-        name: &str,
+        function: &ast::Ident<'_>,
         args: &[ast::Expr<'_>],
     ) -> Result<Expr> {
+        let (name, position) = (function.name, function.span.start);
         let named = FunctionName {
             schema,
             default_database: self.env.database.as_deref(),
@@ -134,6 +135,9 @@ impl Binder<'_> {
                 .map(|database| format!("{database}.{name}"));
             return Err(SqlError::unknown_function(full.as_deref().unwrap_or(name)));
         };
+        if let (Some(plan), Some(database)) = (self.plan, named.database()) {
+            plan.note_function(position, database);
+        }
         if args.len() != function.parameters {
             let text = format!(
                 "Incorrect number of arguments for FUNCTION {}.{}; expected {}, got {}",

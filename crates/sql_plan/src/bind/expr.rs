@@ -176,7 +176,12 @@ impl Binder<'_> {
                 let found = self.column_at(slot, position);
                 match self.preferred_alias(name, &found)? {
                     Some(e) => self.without_window(e, column),
-                    None => Ok(found),
+                    None => {
+                        if let Some(planner) = self.plan {
+                            planner.note_name(name.name.span.start, self.scope, slot, position);
+                        }
+                        Ok(found)
+                    }
                 }
             }
             Err(error) => {

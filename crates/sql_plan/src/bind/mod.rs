@@ -144,6 +144,20 @@ impl Scope {
         view.computed_at(position, slot)
     }
 
+    /// Whether no more than one table has this name, in whichever database.
+    pub fn is_unique_name(&self, table: &str) -> bool {
+        let same = |source: &&Source| source.alias.eq_ignore_ascii_case(table);
+        self.sources.iter().filter(same).count() < 2
+    }
+
+    /// The name of the table in a slot and that of one of its columns; `None` for the result of a set
+    /// operation, which has no name.
+    pub fn qualified_name(&self, slot: usize, position: usize) -> Option<(String, String)> {
+        let source = self.sources.get(slot).filter(|s| !s.alias.is_empty())?;
+        let column = source.columns.get(position)?;
+        Some((source.alias.clone(), column.name.clone()))
+    }
+
     /// The column at a slot and position.
     pub fn column(&self, slot: usize, position: usize) -> Option<&ScopeColumn> {
         self.sources.get(slot)?.columns.get(position)
@@ -197,6 +211,9 @@ pub struct Binder<'s> {
     pub clause: &'static str,
     /// The list to which aggregates are added; `None` where they are not allowed (1111).
     pub aggregates: Option<&'s mut Aggregates>,
+    /// Whether the expression is within the arguments of an aggregate of this query, where another
+    /// one is an error (1111).
+    pub in_aggregate: bool,
     /// Whether window functions are allowed where aggregates are (3593): in the select list and
     /// ORDER BY.
     pub windows_allowed: bool,

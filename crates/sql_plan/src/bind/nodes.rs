@@ -205,6 +205,7 @@ pub(super) fn cast_type(
                 None => connection,
             };
             match length {
+                Some(length) if collation == Collation::BINARY => ColumnType::binary(length),
                 Some(length) => ColumnType::varchar(length, collation),
                 None => text_of(functions::width(arg), collation),
             }

@@ -32,6 +32,8 @@ pub struct Enclosing<'a> {
     pub free: RefCell<Vec<FreeRef>>,
     /// The query's aggregates, if the inner query is at a place that allows them.
     pub aggregates: RefCell<Option<Aggregates>>,
+    /// Whether the inner query is within the arguments of an aggregate of this query.
+    pub in_aggregate: bool,
     /// The query's select-list aliases that the inner query may use.
     pub aliases: Aliases<'a>,
 }
@@ -41,8 +43,10 @@ pub struct Enclosing<'a> {
 pub struct Aliases<'a> {
     /// Names and expressions.
     pub list: &'a [(String, Expr)],
-    /// Whether the subquery is in the select list itself, where aliases of aggregates are refused.
+    /// Whether the subquery is in the select list itself.
     pub is_select_list: bool,
+    /// Whether the subquery is in GROUP BY, where aliases of aggregates are refused.
+    pub is_group_by: bool,
     /// Aliases that the subquery cannot use, because they stand behind it.
     pub later: &'a [&'a str],
 }
@@ -55,6 +59,7 @@ impl<'a> Enclosing<'a> {
             outer,
             free: RefCell::new(Vec::new()),
             aggregates: RefCell::new(None),
+            in_aggregate: false,
             aliases: Aliases::default(),
         }
     }
@@ -160,6 +165,12 @@ pub trait SubqueryPlanner {
     /// Records that a column of a table is read; `used` is the table's position among the uses of
     /// the statement.
     fn note_read(&self, used: usize, column: usize);
+
+    /// Records the database of a stored function that is called at this position of the text.
+    fn note_function(&self, position: u32, database: &str);
+
+    /// Records the column of a table that a name at this position of the text refers to.
+    fn note_name(&self, position: u32, scope: &Scope, slot: usize, column: usize);
 }
 
 impl Binder<'_> {
@@ -174,7 +185,10 @@ impl Binder<'_> {
 
     /// Resolves a name that this query does not know in the enclosing queries.
     pub(super) fn outer_column(&self, name: &ColumnName<'_>) -> Result<Option<Expr>> {
-        let Some(nearest) = self.plan.and_then(|planner| planner.outer()) else {
+        let Some(planner) = self.plan else {
+            return Ok(None);
+        };
+        let Some(nearest) = planner.outer() else {
             return Ok(None);
         };
         let (mut level, mut enclosing) = (1, nearest);
@@ -187,6 +201,7 @@ impl Binder<'_> {
             {
                 Ok((slot, column)) => {
                     self.note(enclosing.scope, slot, column);
+                    planner.note_name(name.name.span.start, enclosing.scope, slot, column);
                     if let Some(computed) = enclosing.scope.computed_at(slot, column) {
                         return Ok(Some(as_outer(computed, level, nearest)));
                     }
@@ -259,7 +274,8 @@ impl Binder<'_> {
         let mut grouped = value.has_aggregate();
         value.walk(&mut |e| grouped |= matches!(e.kind, ExprKind::Aggregate(_)));
         let value = as_outer(value, level, nearest);
-        if grouped && aliases.is_select_list {
+        // Only HAVING is evaluated where the outer query's groups are known.
+        if grouped && (aliases.is_group_by || self.clause != "having clause") {
             let text = format!("Reference '{name}' not supported (reference to group function)");
             return Err(SqlError::new(1247, "42S22", text));
         }
@@ -273,9 +289,11 @@ impl Binder<'_> {
         };
         super::check_stack()?;
         let mut enclosing = Enclosing::new(self.scope, planner.outer());
+        enclosing.in_aggregate = self.in_aggregate;
         enclosing.aliases = Aliases {
             list: self.preceding_aliases.unwrap_or(self.aliases),
             is_select_list: self.preceding_aliases.is_some(),
+            is_group_by: self.clause == "group statement",
             later: self.later_aliases,
         };
         let lent = self.aggregates.as_deref_mut().map(std::mem::take);
@@ -346,7 +364,13 @@ impl Binder<'_> {
             self.clause = "IN/ALL/ANY subquery";
         }
         let left = match &left.kind {
-            ast::ExprKind::Row(values) => self.list(values),
+            ast::ExprKind::Row(values) => {
+                let is_row = |e: &ast::Expr<'_>| matches!(e.kind, ast::ExprKind::Row(_));
+                if values.iter().any(is_row) {
+                    return Err(SqlError::operand_columns(values.len()));
+                }
+                self.list(values)
+            }
             ast::ExprKind::Subquery(row) => self.columns_of(row),
             _ => self.expr(left).map(|e| vec![e]),
         };
@@ -392,10 +416,10 @@ impl Binder<'_> {
     /// Binds `op ANY (SELECT ...)` and `op ALL (SELECT ...)`.
     pub(super) fn quantified(&mut self, test: &ast::Quantified<'_>) -> Result<Expr> {
         let op = comparison_operator(test.op).ok_or_else(|| SqlError::operand_columns(1))?;
-        if let ast::ExprKind::Row(values) = &test.left.kind
+        if matches!(test.left.kind, ast::ExprKind::Row(_))
             && !matches!((op, test.all), (CmpOp::Eq, false) | (CmpOp::Ne, true))
         {
-            return Err(SqlError::operand_columns(values.len()));
+            return Err(SqlError::operand_columns(1));
         }
         let kind = if test.all {
             TestKind::All(op)

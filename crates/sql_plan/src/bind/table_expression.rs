@@ -40,6 +40,7 @@ pub fn table_expression<'a>(
         env: &env,
         clause,
         aggregates: None,
+        in_aggregate: false,
         windows_allowed: false,
         values_allowed: false,
         system,

@@ -47,19 +47,30 @@ pub fn comparison(a: &Expr, b: &Expr, operation: &str) -> Result<CompareAs> {
 /// ([`compare_alike`]).
 pub(super) fn comparison_among(a: &Expr, b: &Expr) -> CompareAs {
     let how = comparison_type(&a.ty, &b.ty);
-    if how == CompareAs::Double && (is_decimal_with_text(a, b) || is_decimal_with_text(b, a)) {
-        return CompareAs::Decimal;
+    if how != CompareAs::Double {
+        return how;
     }
-    how
+    let exact = column_with_text(a, b).or_else(|| column_with_text(b, a));
+    exact.unwrap_or(how)
 }
 
-/// Whether a DECIMAL column is compared with a constant text, which is converted to the column's
-/// type: a double has too few digits.
-fn is_decimal_with_text(column: &Expr, constant: &Expr) -> bool {
-    column.ty.kind == Kind::Decimal
-        && matches!(column.kind, ExprKind::Column { .. })
-        && is_text(&constant.ty)
-        && matches!(constant.kind, ExprKind::Const(_) | ExprKind::Param(_))
+/// The comparison of a DECIMAL or integer column with a constant text, which is converted to the
+/// column's type: a double has too few digits.
+fn column_with_text(column: &Expr, constant: &Expr) -> Option<CompareAs> {
+    let is_column = matches!(
+        column.kind,
+        ExprKind::Column { .. } | ExprKind::Outer { .. }
+    );
+    if !is_column || !is_text(&constant.ty) || !constant.is_literal() {
+        return None;
+    }
+    match column.ty.kind {
+        Kind::Decimal => Some(CompareAs::Decimal),
+        Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt => {
+            Some(CompareAs::Number)
+        }
+        _ => None,
+    }
 }
 
 /// The comparisons of BETWEEN with its bounds; texts use the common collation of all three.

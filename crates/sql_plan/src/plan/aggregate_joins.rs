@@ -229,7 +229,7 @@ fn groups_as_compared(key: &Expr, how: CompareAs) -> bool {
     let plain = !key.has_subquery() && key.is_fixed();
     plain
         && match how {
-            CompareAs::Int => key.ty.is_integer(),
+            CompareAs::Int | CompareAs::Number => key.ty.is_integer(),
             CompareAs::Decimal => key.ty.is_integer() || key.ty.kind == Kind::Decimal,
             CompareAs::Bytes(collation) => key.ty.is_string() && key.ty.collation == collation,
             _ => false,

@@ -8,7 +8,8 @@ use crate::bind::query::{Enclosing, SubqueryPlanner};
 use crate::bind::{BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
 use crate::expr::query::SubqueryPlan;
-use crate::parse::ast::{Query, Select, TableName};
+use crate::parse::ast::{Join, Query, Select, TableName};
+use crate::parse::print::{Names, QualifiedName};
 use crate::statistics::StatisticsSource;
 use crate::virtual_tables;
 use porpoise_access::Privileges;
@@ -53,7 +54,12 @@ pub struct NestedReads {
     pub has_locks: Cell<bool>,
     /// All tables and views named by the statement and by its views, existing or not.
     pub uses: Uses,
+    /// What the names of the statement refer to, if that is asked for: for the text of a view.
+    pub names: RefCell<Option<Names>>,
 }
+
+/// Columns of two tables, by slot and position.
+type ColumnPair = ((usize, usize), (usize, usize));
 
 impl<'a> PlanCx<'a> {
     /// Creates the context of a top-level statement.
@@ -119,9 +125,46 @@ impl SubqueryPlanner for PlanCx<'_> {
     fn note_read(&self, used: usize, column: usize) {
         self.reads.uses.note(used, column, Privileges::SELECT);
     }
+
+    fn note_function(&self, position: u32, database: &str) {
+        self.note_names(|names| {
+            names.functions.insert(position, database.to_owned());
+        });
+    }
+
+    fn note_name(&self, position: u32, scope: &Scope, slot: usize, column: usize) {
+        self.note_names(|names| {
+            let name = scope.qualified_name(slot, column);
+            // Tables of two databases may have one name.
+            if let Some(name) = name.filter(|(table, _)| scope.is_unique_name(table)) {
+                names.columns.insert(position, name);
+            }
+        });
+    }
 }
 
 impl PlanCx<'_> {
+    /// Passes the names of the statement to `note`, if they are recorded. Those within views are not.
+    pub(super) fn note_names(&self, note: impl FnOnce(&mut Names)) {
+        if self.view.is_none()
+            && let Some(names) = self.reads.names.borrow_mut().as_mut()
+        {
+            note(names);
+        }
+    }
+
+    /// Records the columns that a join equates by their names.
+    pub(super) fn note_merged(&self, join: &Join<'_>, scope: &Scope, columns: &[ColumnPair]) {
+        self.note_names(|names| {
+            let name = |(slot, column)| scope.qualified_name(slot, column);
+            let pairs = columns.iter().filter_map(|(l, r)| name(*l).zip(name(*r)));
+            let merged: Vec<(QualifiedName, QualifiedName)> = pairs.collect();
+            names
+                .merged
+                .insert(Names::join_position(&join.right), merged);
+        });
+    }
+
     /// Records that columns of a table are written.
     pub(super) fn note_writes(
         &self,
@@ -143,6 +186,7 @@ impl PlanCx<'_> {
             env: self.env,
             clause: place,
             aggregates: None,
+            in_aggregate: false,
             windows_allowed: false,
             values_allowed: false,
             system: self.system,

@@ -471,15 +471,10 @@ fn bind_join(
         (JoinCondition::None, false) => None,
     };
     if let Some(names) = names {
-        star = merge_using_columns(
-            from,
-            &left.1,
-            &right.1,
-            &names,
-            right_join,
-            cx,
-            &mut conditions,
-        )?;
+        let merged = merge_using_columns(from, (&left.1, &right.1), &names, right_join, cx)?;
+        cx.note_merged(join, &from.scope, &merged.pairs);
+        conditions.extend(merged.conditions);
+        star = merged.star;
     }
     from.scope.first_visible = outside;
     let (mut left, right) = (left.0, right.0);
@@ -553,17 +548,26 @@ fn invisible_column(from: &From, side: &[ColumnRef], name: &str) -> Option<Colum
     })
 }
 
+/// The columns of a join by USING or NATURAL JOIN.
+struct MergedColumns {
+    /// The columns of `*`.
+    star: Vec<ColumnRef>,
+    /// The equalities.
+    conditions: Vec<Expr>,
+    /// The columns of both sides that are merged.
+    pairs: Vec<(ColumnRef, ColumnRef)>,
+}
+
 /// Merges columns of both sides by name. Returns the columns of `*`: the merged columns first, then
 /// the rest of either side.
 fn merge_using_columns(
     from: &mut From,
-    left: &[ColumnRef],
-    right: &[ColumnRef],
+    (left, right): (&[ColumnRef], &[ColumnRef]),
     names: &[&str],
     right_join: bool,
     cx: &PlanCx<'_>,
-    conditions: &mut Vec<Expr>,
-) -> Result<Vec<ColumnRef>> {
+) -> Result<MergedColumns> {
+    let mut conditions = Vec::with_capacity(names.len());
     let mut common: Vec<(ColumnRef, ColumnRef)> = Vec::with_capacity(names.len());
     for name in names {
         let find = |side: &[ColumnRef]| -> Result<ColumnRef> {
@@ -604,5 +608,9 @@ fn merge_using_columns(
     star_columns.extend(invisible.filter(|p| !first.contains(p)));
     star_columns.extend(first.iter().copied().filter(|p| !joined(p)));
     star_columns.extend(second.iter().copied().filter(|p| !joined(p)));
-    Ok(star_columns)
+    Ok(MergedColumns {
+        star: star_columns,
+        conditions,
+        pairs: common,
+    })
 }

@@ -29,6 +29,11 @@ impl AccessPlanner<'_> {
         if index.using_hash || hidden || !hinted || index.invisible || several {
             return None;
         }
+        // A value that equals several keys: the entries behind each have an order of their own.
+        let is_inexact = |p: &IndexPart| predicates.get(p.column).is_some_and(|p| p.inexact);
+        if index.parts.iter().take(skip).any(is_inexact) && !self.order.is_empty() {
+            return None;
+        }
         let key = self
             .table
             .indexes
@@ -110,6 +115,7 @@ pub(super) fn constant_parts(index: &Index, predicates: &[Sargable<'_>]) -> usiz
 
 /// Whether the conditions hold a column constant.
 fn is_constant(column: usize, predicates: &[Sargable<'_>]) -> bool {
-    let values = predicates.get(column).and_then(Sargable::values);
+    let predicate = predicates.get(column).filter(|p| !p.inexact);
+    let values = predicate.and_then(Sargable::values);
     values.is_some_and(|values| values.len() == 1)
 }

@@ -7,7 +7,7 @@ use crate::bind::expr::select_item;
 use crate::bind::nodes::numeric_operand;
 use crate::bind::{Aggregates, Scope};
 use crate::error::{Result, SqlError};
-use crate::expr::Expr;
+use crate::expr::{Expr, ExprKind};
 use crate::parse::ast::{self, OrderItem};
 
 /// Binds the keys of GROUP BY.
@@ -98,6 +98,7 @@ fn order_expr(
     cx: &PlanCx<'_>,
 ) -> Result<Expr> {
     if let Some(e) = named_item(aliases, item, "order clause")? {
+        note_item(e, item, scope, cx);
         return Ok(e.clone());
     }
     let mut binder = cx.binder(scope, "order clause");
@@ -105,4 +106,17 @@ fn order_expr(
     binder.windows_allowed = true;
     binder.aliases = aliases;
     binder.expr(&item.expr)
+}
+
+/// Records the column that a name refers to as a select-list item, if the item has no other name.
+fn note_item(e: &Expr, item: &OrderItem<'_>, scope: &Scope, cx: &PlanCx<'_>) {
+    if let (ExprKind::Column { slot, column, .. }, ast::ExprKind::Column(name)) =
+        (&e.kind, &item.expr.kind)
+        && let Some(own) = scope.qualified_name(*slot, *column)
+        && own.1.eq_ignore_ascii_case(name.name.name)
+    {
+        cx.note_names(|names| {
+            names.columns.insert(name.name.span.start, own);
+        });
+    }
 }

@@ -45,6 +45,8 @@ impl AccessPlanner<'_> {
             // and only a driving scan deduplicates rows.
             return None;
         }
+        let is_inexact = |part: &IndexPart| predicates.get(part.column).is_some_and(|p| p.inexact);
+        let inexact = index.parts.iter().take(equal).any(is_inexact);
         let mut restriction = Restriction {
             range: IndexRange {
                 keys,
@@ -58,6 +60,7 @@ impl AccessPlanner<'_> {
             is_unique_key: equal == index.parts.len()
                 && index.kind.is_unique()
                 && !null
+                && !inexact
                 && array.is_none(),
         };
         if restriction.is_unique_key {

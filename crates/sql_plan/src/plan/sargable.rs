@@ -17,6 +17,8 @@ pub(super) struct Sargable<'e> {
     pub(super) equal: Option<Vec<&'e Expr>>,
     /// Whether the column may also be NULL.
     pub(super) allows_null: bool,
+    /// Whether one of `equal` may equal several values of the column.
+    pub(super) inexact: bool,
     /// The condition behind `equal`, if it compares integers: a whole key then implies it.
     pub(super) equal_condition: Option<&'e Expr>,
     /// The condition that the column is among the rows of a subquery.
@@ -50,7 +52,23 @@ pub(super) fn sargable_predicates<'e>(
     for condition in conditions {
         analyze(condition, slot, joined, &mut predicates);
     }
+    keep_one_inexact(&mut predicates);
     predicates
+}
+
+/// Leaves at most one column whose values are compared as doubles: each may equal thousands of integers,
+/// and a key of several such columns would have all combinations.
+fn keep_one_inexact(predicates: &mut [Sargable<'_>]) {
+    let inexact = predicates.iter_mut().filter(|p| p.inexact);
+    for predicate in inexact.skip(1) {
+        predicate.equal = None;
+        predicate.equal_condition = None;
+    }
+}
+
+/// Whether a value may equal several integers of the column: both are compared as doubles.
+fn is_inexact(column: &Expr, how: CompareAs) -> bool {
+    how == CompareAs::Double && column.ty.kind == Kind::BigInt
 }
 
 /// An operand of an OR.
@@ -117,11 +135,13 @@ pub(super) fn sargable_in<'e>(
         if single || own.equal.is_none() {
             own.equal.clone_from(&all.equal);
             own.allows_null = all.allows_null;
+            own.inexact = all.inexact;
         }
         own.low = own.low.or(all.low);
         own.high = own.high.or(all.high);
         own.like = own.like.or(all.like);
     }
+    keep_one_inexact(&mut predicates);
     predicates
 }
 
@@ -240,6 +260,7 @@ fn add_list<'e>(
     let predicate = bare_column(column, slot).and_then(|at| predicates.get_mut(at));
     if let Some(predicate) = predicate.filter(|p| p.equal.is_none()) {
         predicate.equal = Some(list.iter().map(|(_, item)| item).collect());
+        predicate.inexact = list.iter().any(|(how, _)| is_inexact(column, *how));
         let integers = list.iter().all(|(how, _)| *how == CompareAs::Int);
         predicate.equal_condition = (integers && column.ty.is_integer()).then_some(condition);
     }
@@ -299,7 +320,7 @@ fn add_disjunction<'e>(
     predicates: &mut [Sargable<'e>],
 ) {
     let mut together: Option<usize> = None;
-    let (mut values, mut null) = (Vec::new(), false);
+    let (mut values, mut null, mut inexact) = (Vec::new(), false, false);
     for arm in arms {
         if interrupt::leaves() {
             return;
@@ -308,22 +329,22 @@ fn add_disjunction<'e>(
             (0..predicates.len()).map(|_| Sargable::default()).collect();
         analyze(arm, slot, joined, &mut own);
         // A disjunct with equalities on two columns counts for the first.
-        let said = own.into_iter().enumerate();
-        let mut said =
-            said.filter_map(|(at, predicate)| Some((at, predicate.equal?, predicate.allows_null)));
-        let Some((at, equal, is_null)) = said.next() else {
+        let mut said = own.into_iter().enumerate();
+        let Some((at, said)) = said.find(|(_, predicate)| predicate.equal.is_some()) else {
             return;
         };
         if *together.get_or_insert(at) != at {
             return;
         }
-        values.extend(equal);
-        null |= is_null;
+        values.extend(said.equal.into_iter().flatten());
+        null |= said.allows_null;
+        inexact |= said.inexact;
     }
     let predicate = together.and_then(|at| predicates.get_mut(at));
     if let Some(predicate) = predicate.filter(|f| f.equal.is_none()) {
         predicate.equal = Some(values);
         predicate.allows_null = null;
+        predicate.inexact = inexact;
     }
 }
 
@@ -358,9 +379,9 @@ pub(super) fn can_use_index(column: &Expr, how: CompareAs, value: &Expr) -> bool
     let ty = &column.ty;
     match how {
         CompareAs::Int => ty.is_integer() || matches!(ty.kind, Kind::Year),
-        CompareAs::Decimal | CompareAs::Double => {
-            // A number and a text constant are compared as doubles, or as decimals if the column is
-            // DECIMAL; the constant is converted to the column's type if that is exact.
+        CompareAs::Decimal | CompareAs::Number | CompareAs::Double => {
+            // The value is converted to the column's type if that is exact; an integer column has
+            // several keys for a double beyond 2^53.
             ty.is_integer() || matches!(ty.kind, Kind::Decimal | Kind::Double)
         }
         CompareAs::Bytes(collation) => {
@@ -394,6 +415,7 @@ fn add_comparison<'e>(
     match op {
         CmpOp::Eq => {
             predicate.equal = Some(vec![value]);
+            predicate.inexact = is_inexact(column, how);
             predicate.allows_null = false;
             predicate.equal_condition = None;
         }

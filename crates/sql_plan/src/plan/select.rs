@@ -137,8 +137,12 @@ fn bind_items(
                     return Err(SqlError::new(1096, "HY000", "No tables used"));
                 }
                 expand_star(from, None, cx, &mut items)?;
+                note_star(select.span.start, from, &from.star_columns, cx);
             }
-            SelectItem::TableWildcard(name) => expand_star(from, Some(name), cx, &mut items)?,
+            SelectItem::TableWildcard(name) => {
+                let columns = expand_star(from, Some(name), cx, &mut items)?;
+                note_star(name.name.span.start, from, &columns, cx);
+            }
             SelectItem::Expr { expr, alias, span } => {
                 let mut binder = cx.binder(&from.scope, "field list");
                 binder.aggregates = Some(aggregates);
@@ -217,12 +221,22 @@ pub(super) struct Item {
     pub(super) name: String,
 }
 
+/// Records the columns that a star stands for, by its position in the text.
+fn note_star(position: u32, from: &From, columns: &[(usize, usize)], cx: &PlanCx<'_>) {
+    cx.note_names(|names| {
+        let name = |(slot, column): &(usize, usize)| from.scope.qualified_name(*slot, *column);
+        let columns = columns.iter().filter_map(name).collect();
+        names.stars.insert(position, columns);
+    });
+}
+
+/// Adds the columns of `*`, or of `only.*`, to the items, and returns their places.
 pub(super) fn expand_star(
     from: &From,
     only: Option<&TableName<'_>>,
     cx: &PlanCx<'_>,
     items: &mut Vec<Item>,
-) -> Result<()> {
+) -> Result<Vec<(usize, usize)>> {
     let binder = cx.binder(&from.scope, "field list");
     let mut show = |slot: usize, column: usize, name: &str| {
         items.push(Item {
@@ -241,9 +255,9 @@ pub(super) fn expand_star(
             let name = from.scope.column(*slot, *column).map_or("", |c| &c.name);
             show(*slot, *column, name);
         }
-        return Ok(());
+        return Ok(from.star_columns.clone());
     };
-    let mut found = false;
+    let (mut found, mut columns) = (false, Vec::new());
     for (slot, source) in from.scope.sources.iter().enumerate() {
         let database = only.schema.as_ref();
         if source.alias.eq_ignore_ascii_case(only.name.name)
@@ -254,11 +268,12 @@ pub(super) fn expand_star(
             for position in source.star_columns() {
                 let name = source.columns.get(position).map_or("", |c| &c.name);
                 show(slot, position, name);
+                columns.push((slot, position));
             }
         }
     }
     if found {
-        Ok(())
+        Ok(columns)
     } else {
         let text = format!("Unknown table '{}'", only.name.name);
         Err(SqlError::new(1051, "42S02", text))

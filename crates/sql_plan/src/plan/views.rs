@@ -14,18 +14,16 @@
 //!    it may not see.
 
 use super::derived::materialized;
-use super::from::bind_from;
-use super::query::{columns_of, cte_entries, derived_source, plan_nested, plan_query};
+use super::query::{columns_of, derived_source, plan_nested, plan_query};
 use super::select::{PlanCx, split_conjuncts};
 use super::uses::Object;
 use crate::bind::{BindEnv, MergedView, Scope, ScopeColumn, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, ExprKind};
 use crate::parse::ast::{
-    self, ColumnName, Ident, Query, QueryBody, Select, SelectItem, Statement, TableFactor, TableRef,
+    self, Ident, Query, QueryBody, Select, SelectItem, Statement, TableFactor, TableRef,
 };
-use crate::parse::token::Span;
-use crate::parse::{ParseOptions, parse_one};
+use crate::parse::{ParseOptions, parse_one, print};
 use bumpalo::Bump;
 use porpoise_rows::catalog::{CheckOption, View};
 use porpoise_types::SqlMode;
@@ -491,100 +489,6 @@ fn computed_column(
     Some((name, ViewColumn::Computed(bound)))
 }
 
-/// The query of a view with an explicit select list: `*` is expanded, and computed columns get
-/// their current names.
-///
-/// # Errors
-/// Errors of binding the FROM clause.
-pub fn with_explicit_columns<'a>(
-    arena: &'a Bump,
-    query: &Query<'a>,
-    cx: &PlanCx<'_>,
-) -> Result<Query<'a>> {
-    let QueryBody::Select(select) = &query.body else {
-        return Ok(*query);
-    };
-    if let Some(with) = query.with {
-        let ctes = cte_entries(with, cx)?;
-        let within = PlanCx { ctes: &ctes, ..*cx };
-        return select_with_explicit_columns(arena, query, select, &within);
-    }
-    select_with_explicit_columns(arena, query, select, cx)
-}
-
-fn ident<'a>(arena: &'a Bump, name: &str) -> Ident<'a> {
-    Ident {
-        name: arena.alloc_str(name),
-        span: Span::default(),
-    }
-}
-
-fn select_with_explicit_columns<'a>(
-    arena: &'a Bump,
-    query: &Query<'a>,
-    select: &Select<'a>,
-    cx: &PlanCx<'_>,
-) -> Result<Query<'a>> {
-    let from = bind_from(select.from, cx)?;
-    let mut items: Vec<SelectItem<'a>> = Vec::new();
-    let column = |slot: usize, at: usize| -> Option<SelectItem<'a>> {
-        let source = from.scope.sources.get(slot)?;
-        let name = ColumnName {
-            schema: None,
-            table: Some(ident(arena, &source.alias)),
-            name: ident(arena, &source.columns.get(at)?.name),
-        };
-        Some(SelectItem::Expr {
-            expr: ast::Expr {
-                kind: ast::ExprKind::Column(arena.alloc(name)),
-                span: Span::default(),
-            },
-            alias: None,
-            span: Span::default(),
-        })
-    };
-    for item in select.items {
-        match item {
-            SelectItem::Wildcard => {
-                items.extend(
-                    from.star_columns
-                        .iter()
-                        .filter_map(|(slot, at)| column(*slot, *at)),
-                );
-            }
-            SelectItem::TableWildcard(name) => {
-                let named = |s: &Source| {
-                    s.alias.eq_ignore_ascii_case(name.name.name)
-                        && name.schema.is_none_or(|d| d.name == s.database)
-                };
-                let sources = from.scope.sources.iter().enumerate();
-                for (slot, source) in sources.filter(|(_, s)| named(s)) {
-                    let places = source.star_columns();
-                    items.extend(places.into_iter().filter_map(|at| column(slot, at)));
-                }
-            }
-            SelectItem::Expr { expr, alias, span } => {
-                let text = cx.text.get(span.start as usize..span.end as usize);
-                let plain = alias.is_some() || matches!(expr.kind, ast::ExprKind::Column(_));
-                let name = text.map(str::trim).filter(|_| !plain);
-                items.push(SelectItem::Expr {
-                    expr: *expr,
-                    alias: alias.or_else(|| name.map(|n| ident(arena, n))),
-                    span: *span,
-                });
-            }
-        }
-    }
-    let select = Select {
-        items: arena.alloc_slice_copy(&items),
-        ..*select
-    };
-    Ok(Query {
-        body: QueryBody::Select(arena.alloc(select)),
-        ..*query
-    })
-}
-
 /// Columns and updatability of a view.
 #[derive(Clone, Debug)]
 pub struct ViewDescription {
@@ -630,8 +534,22 @@ pub fn describe(
     })
 }
 
-/// The CREATE VIEW statement that SHOW CREATE VIEW prints.
-pub fn create_text(view: &View) -> String {
+/// The query of a view in MySQL's spelling, for a session with the default database `current`.
+pub fn query_text(view: &View, current: Option<&str>) -> String {
+    let arena = Bump::new();
+    let parsed = parse_one(&arena, view.query.as_bytes(), 0, &ParseOptions::default());
+    match parsed.as_ref().map(|p| &p.statement) {
+        Ok(Statement::Query(query)) => {
+            let text = print::view_query(query, &view.database, current);
+            String::from_utf8_lossy(&text).into_owned()
+        }
+        _ => view.query.clone(),
+    }
+}
+
+/// The CREATE VIEW statement that SHOW CREATE VIEW prints in a session with the default database
+/// `current`.
+pub fn create_text(view: &View, current: Option<&str>) -> String {
     let quote = porpoise_rows::show::quote;
     let (user, host) = view.definer.rsplit_once('@').unwrap_or((&view.definer, ""));
     let security = if view.invoker { "INVOKER" } else { "DEFINER" };
@@ -641,17 +559,23 @@ pub fn create_text(view: &View) -> String {
     } else {
         format!(" ({})", columns.join(","))
     };
+    let database = if current == Some(view.database.as_str()) {
+        String::new()
+    } else {
+        format!("{}.", quote(&view.database))
+    };
     let check = match view.check {
         CheckOption::None => "",
         CheckOption::Local => " WITH LOCAL CHECK OPTION",
         CheckOption::Cascaded => " WITH CASCADED CHECK OPTION",
     };
     format!(
-        "CREATE ALGORITHM={} DEFINER={}@{} SQL SECURITY {security} VIEW {}{columns} AS {}{check}",
+        "CREATE ALGORITHM={} DEFINER={}@{} SQL SECURITY {security} VIEW {database}{}{columns} AS \
+         {}{check}",
         view.algorithm,
         quote(user),
         quote(host),
         quote(&view.name),
-        view.query
+        query_text(view, current)
     )
 }

@@ -228,6 +228,18 @@ pub fn to_decimal(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Opti
     })
 }
 
+/// As [`to_decimal`]; a text that is no number gives the warning of [`to_f64`].
+pub fn to_exact_number(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<Decimal> {
+    let ValueRef::Bytes(text) = v else {
+        return to_decimal(v, ty, cx);
+    };
+    let prefix = Decimal::parse_prefix(text);
+    if prefix.overflow || prefix.read == 0 || !only_spaces_from(text, prefix.read) {
+        to_f64(v, ty, cx);
+    }
+    Some(prefix.value)
+}
+
 /// Converts to a boolean: whether it is a nonzero number.
 pub fn to_bool(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<bool> {
     Some(match v {

@@ -568,8 +568,13 @@ fn join_parts(aggregate: &Aggregate, mut parts: Vec<ConcatPart>, env: &Env) -> E
     let most = usize::try_from(env.group_concat_max_len).unwrap_or(usize::MAX);
     let mut out: Vec<u8> = Vec::new();
     let mut pacer = Pacer::new();
+    // The warning counts the rows of all groups.
+    let address = std::ptr::from_ref(aggregate).addr();
+    let mut joined = env.joined_rows.borrow_mut();
+    let rows = joined.entry(address).or_insert(0);
     for (at, piece) in parts.iter().enumerate() {
         pacer.tick()?;
+        *rows += 1;
         if at > 0 {
             out.extend_from_slice(&aggregate.separator);
         }
@@ -580,7 +585,7 @@ fn join_parts(aggregate: &Aggregate, mut parts: Vec<ConcatPart>, env: &Env) -> E
             let whole = charset.validate(cut).err().filter(|at| at + 4 > most);
             let whole = whole.unwrap_or(most);
             out.truncate(whole);
-            let message = format!("Row {} was cut by GROUP_CONCAT()", at + 1);
+            let message = format!("Row {rows} was cut by GROUP_CONCAT()");
             env.warn_or_fail(1260, "HY000", message)?;
             break;
         }
