@@ -142,7 +142,7 @@ fn the_global_read_lock_waits_for_requests_and_holds_off_commits() {
         });
         let list = "select count(*) from information_schema.processlist where info like '%sleep(2)%' and info not like '%processlist%'";
         server.wait_for("the lock", std::time::Duration::from_secs(10), || {
-            sql(&server, list) == "1"
+            (sql(&server, list) == "1").then_some(())
         });
         one.commit().unwrap();
         assert_eq!(locked.join().unwrap(), "0\n0\n0\n0");

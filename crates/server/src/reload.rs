@@ -11,6 +11,7 @@ use crate::services::MIN_STATEMENT_MEMORY;
 use crate::tls::Certificates;
 use parking_lot::Mutex;
 use porpoise_base::memory::MemoryBudget;
+use porpoise_sql::SqlServer;
 use std::sync::Arc;
 
 /// Replaces the log filter, or says why it cannot.
@@ -30,11 +31,15 @@ pub struct Reloader {
     pub memory: Arc<MemoryBudget>,
     /// The log filter; its second argument is false for a check only.
     pub log: Option<SetLogFilter>,
+    /// The server whose slow query log and audit log are opened anew, for tools that rotate them.
+    pub sql: Arc<SqlServer>,
 }
 
 impl Reloader {
-    /// Reads everything again. Errors are logged, and leave everything as it was.
+    /// Opens log files anew and reads everything again. Errors are logged, and leave everything as it
+    /// was.
     pub fn reload(&self) {
+        self.sql.reopen_logs();
         match self.try_reload() {
             Ok(0) => tracing::info!("reload: certificates read again; no setting has changed"),
             Ok(_) => {}

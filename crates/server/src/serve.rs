@@ -288,6 +288,7 @@ fn reloader(
         net: net.monitor(),
         memory: services.memory.clone(),
         log,
+        sql: services.sql.clone(),
     }
 }
 

@@ -172,10 +172,8 @@ impl Keys {
 
 /// An empty engine.
 fn empty() -> Result<Arc<dyn Engine>, String> {
-    let config = Config {
-        durability: DurabilityChoice::Memory,
-        ..table::defaults()
-    };
+    let mut config = table::defaults();
+    config.durability = DurabilityChoice::Memory;
     engine::open(&config, disk::real()).map_err(words)
 }
 

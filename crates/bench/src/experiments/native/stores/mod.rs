@@ -80,16 +80,15 @@ pub fn open(setup: &Setup<'_>) -> Result<Vec<Box<dyn Store>>, String> {
 fn config(setup: &Setup<'_>, name: &str) -> Result<Config, String> {
     let place: &Path = &setup.directory.join(name);
     std::fs::create_dir_all(place).map_err(words)?;
-    Ok(Config {
-        data_dir: place.to_owned(),
-        durability: match setup.durability {
-            Durability::Sync => DurabilityChoice::Sync,
-            Durability::Interval => DurabilityChoice::Interval,
-            Durability::Memory => DurabilityChoice::Memory,
-        },
-        durability_interval: Duration::from_secs(1),
-        ..table::defaults()
-    })
+    let mut config = table::defaults();
+    place.clone_into(&mut config.data_dir);
+    config.durability = match setup.durability {
+        Durability::Sync => DurabilityChoice::Sync,
+        Durability::Interval => DurabilityChoice::Interval,
+        Durability::Memory => DurabilityChoice::Memory,
+    };
+    config.durability_interval = Duration::from_secs(1);
+    Ok(config)
 }
 
 fn open_engine(setup: &Setup<'_>, name: &str) -> Result<Arc<dyn Engine>, String> {
@@ -169,17 +168,6 @@ fn definition(
     })
 }
 
-fn options() -> TableOptions {
-    TableOptions {
-        engine: "InnoDB".to_owned(),
-        collation: Collation::UTF8MB4_0900_AI_CI,
-        comment: String::new(),
-        memory: false,
-        other: Vec::new(),
-        created: 0,
-    }
-}
-
 fn make_table(db: &Db) -> Result<(), porpoise_rows::Error> {
     let collation = Collation::UTF8MB4_0900_AI_CI;
     definition(db, |cx| {
@@ -211,7 +199,7 @@ fn kv_table(collation: Collation) -> TableSpec {
         }],
         foreign_keys: Vec::new(),
         checks: Vec::new(),
-        options: options(),
+        options: TableOptions::new(Collation::UTF8MB4_0900_AI_CI),
         auto_increment: None,
     }
 }

@@ -6,8 +6,8 @@
 //! random topic; the users and topics are there.
 
 use super::super::{Setup, Store, Visitor, Work, Worker};
-use super::{DATABASE, FILL, column, definition, open_engine, options, words};
-use porpoise_rows::catalog::{FkAction, IndexKind, Table};
+use super::{DATABASE, FILL, column, definition, open_engine, words};
+use porpoise_rows::catalog::{FkAction, IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, Error, InsertMode};
 use porpoise_server::rows;
@@ -98,7 +98,7 @@ fn spec(name: &str, columns: Vec<ColumnSpec>, keys: &[&str], foreign: Vec<FkSpec
         indexes: std::iter::once(primary).chain(others).collect(),
         foreign_keys: foreign,
         checks: Vec::new(),
-        options: options(),
+        options: TableOptions::new(Collation::UTF8MB4_0900_AI_CI),
         auto_increment: None,
     }
 }
