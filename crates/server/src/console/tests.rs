@@ -6,12 +6,14 @@ use porpoise_base::clock::ManualClock;
 use porpoise_kv::model::Model;
 use porpoise_sql::{ClientInfo, SqlConfig, SqlServer, SqlSession};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 struct Fixture {
     clock: Arc<ManualClock>,
     server: Arc<SqlServer>,
     sessions: Sessions,
+    next_id: AtomicU64,
 }
 
 impl Fixture {
@@ -22,12 +24,13 @@ impl Fixture {
             server: SqlServer::new(db, SqlConfig::default()).unwrap(),
             sessions: Sessions::new(clock.clone()),
             clock,
+            next_id: AtomicU64::new(1),
         }
     }
 
     fn open(&self, cancel: &Cancel) -> SqlSession {
         let client = ClientInfo {
-            connection_id: 1,
+            connection_id: self.next_id.fetch_add(1, Ordering::Relaxed),
             user: "root".to_owned(),
             host: "localhost".to_owned(),
             account: "root@localhost".to_owned(),
