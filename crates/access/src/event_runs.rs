@@ -79,8 +79,12 @@ fn row(event: &EventKey, created: i64, began: i64) -> Vec<Value> {
 /// Creating or writing the table failed.
 pub fn record(db: &Arc<Db>, run: &EventRun, durable: bool) -> crate::Result<()> {
     if !EVENT_RUNS.exists(db) {
-        let done = db.define(|cx| db.create_table(cx, &spec()))?;
-        db.engine().wait_durable(done.position)?;
+        match db.define(|cx| db.create_table(cx, &spec())) {
+            Ok(done) => db.engine().wait_durable(done.position)?,
+            // Another event that began at the same time has created it.
+            Err(_) if EVENT_RUNS.exists(db) => {}
+            Err(error) => return Err(error),
+        }
     }
     let change = TableChange {
         table: &EVENT_RUNS,
