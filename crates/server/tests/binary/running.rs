@@ -11,7 +11,7 @@ fn get(place: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(place).unwrap();
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: {place}\r\nConnection: close\r\n\r\n"
     )
     .unwrap();
     let mut answer = String::new();
