@@ -141,8 +141,8 @@ fn number(rng: &mut Rng, depth: u64) -> String {
         9 => format!("(({a} BETWEEN {b} AND 3) IS NOT TRUE)"),
         10 => format!("IFNULL({a}, {b})"),
         11 => format!("(SELECT COUNT(*) FROM t2 WHERE t2.a = {b} AND {a})"),
-        12 => format!("({a} NOT IN (SELECT b FROM t2 WHERE a = {b})) = {a}"),
-        _ => format!("(({a}) IS NULL) & {b}"),
+        12 => format!("(({a}) NOT IN (SELECT b FROM t2 WHERE a = ({b})) = {a})"),
+        _ => format!("((({a}) IS NULL) + {b})"),
     }
 }
 

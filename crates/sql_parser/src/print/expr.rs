@@ -50,7 +50,7 @@ impl Printer<'_> {
         }
     }
 
-    fn binary_level(&self, op: BinaryOp) -> u8 {
+    pub(super) fn binary_level(&self, op: BinaryOp) -> u8 {
         match op {
             BinaryOp::Eq
             | BinaryOp::NullSafeEq

@@ -567,12 +567,17 @@ impl Printer<'_> {
     }
 
     fn shown_chain(&mut self, chain: &Chain<'_>) {
+        // The operators have one level.
+        let Some((op, _)) = chain.rest.first() else {
+            return self.expr(&chain.first);
+        };
+        let min = self.binary_level(*op) + 1;
         (1..chain.rest.len()).for_each(|_| self.put("("));
-        self.expr(&chain.first);
+        self.operand(&chain.first, min);
         for (at, (op, right)) in chain.rest.iter().enumerate() {
             self.put_if(at > 0, ")");
             self.exactly(super::expr::operator(*op));
-            self.operand(right, super::expr::PREDICATE + 1);
+            self.operand(right, min);
         }
     }
 
