@@ -126,21 +126,7 @@ impl Rows {
                     view: None,
                     use_index: None,
                 })?;
-                let mut binder = Binder {
-                    scope: &scope,
-                    env: &env,
-                    clause: "where clause",
-                    aggregates: None,
-                    in_aggregate: false,
-                    windows_allowed: false,
-                    values_allowed: false,
-                    system: context,
-                    aliases: &[],
-                    preceding_aliases: None,
-                    later_aliases: &[],
-                    group_keys: None,
-                    plan: None,
-                };
+                let mut binder = Binder::new(&scope, &env, "where clause", context);
                 let condition = binder.expr(condition)?;
                 let mut kept = Vec::with_capacity(self.rows.len());
                 for row in std::mem::take(&mut self.rows) {

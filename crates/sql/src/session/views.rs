@@ -53,6 +53,7 @@ impl SqlSession {
         self.cx.planning.named_functions.replace(Some(Vec::new()));
         reads.names.replace(Some(Names {
             text: source.to_owned(),
+            database: database.clone(),
             ..Names::default()
         }));
         let plan = plan_query(create.query, &cx);

@@ -34,7 +34,9 @@ pub(super) fn convert_to_column(
 ) -> KeyValue {
     match value {
         // Compared without loss ([`porpoise_types::CompareAs::Number`]).
-        ValueRef::Bytes(text) if to.is_integer() && e.is_literal() => {
+        ValueRef::Bytes(text)
+            if is_plain_integer(to) && e.is_literal() && !convert::is_bits(&e.ty) =>
+        {
             let number = match convert::plain_integer(text) {
                 Some(number) => ValueRef::Int(number),
                 None => ValueRef::Decimal(Decimal::parse_prefix(text).value),

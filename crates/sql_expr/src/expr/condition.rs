@@ -92,16 +92,26 @@ fn in_numbers<'t>(
     Some(Test::In(arg, items))
 }
 
+/// An operand of a comparison.
+fn operand<'t>(
+    e: &Expr,
+    how: CompareAs,
+    tables: &[Option<&'t Table>],
+    cx: &EvalCx<'_>,
+) -> Option<NumberExpr<'t>> {
+    let number = NumberExpr::of(e, tables, cx);
+    match how {
+        CompareAs::Number => number.or_else(|| NumberExpr::of_text(e, cx)),
+        _ => number,
+    }
+}
+
 impl<'t> Test<'t> {
     /// Compiles a condition over rows of these tables, by slot; `None` if it cannot be compiled.
     pub fn of(e: &Expr, tables: &[Option<&'t Table>], cx: &EvalCx<'_>) -> Option<Self> {
         let number = |e: &Expr| NumberExpr::of(e, tables, cx);
         let compare = |op, how, a: &Expr, b: &Expr| {
-            let operand = |e: &Expr| match how {
-                CompareAs::Number => number(e).or_else(|| NumberExpr::of_text(e, cx)),
-                _ => number(e),
-            };
-            let (a, b) = (operand(a)?, operand(b)?);
+            let (a, b) = (operand(a, how, tables, cx)?, operand(b, how, tables, cx)?);
             if !comparable(how, a.unit(), b.unit()) {
                 return None;
             }

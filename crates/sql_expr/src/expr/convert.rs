@@ -247,7 +247,7 @@ pub fn plain_integer(text: &[u8]) -> Option<i64> {
 
 /// Whether it is the type of a hexadecimal or bit literal, which is a number in numeric contexts
 /// (manual, "Hexadecimal Literals").
-fn is_bits(ty: &ColumnType) -> bool {
+pub fn is_bits(ty: &ColumnType) -> bool {
     ty.kind == Kind::VarBinary && ty.unsigned
 }
 

@@ -29,6 +29,8 @@ impl Printer<'_> {
             ExprKind::IntervalArith(node) if amount_first(node) => 0,
             ExprKind::IntervalArith(_) => ADD,
             ExprKind::Logical(op, _) => logical_level(*op),
+            // `x IN (...) IS FALSE`
+            _ if self.shown.is_some() && super::view::is_negated_query(expr) => COMPARE,
             ExprKind::Unary(UnaryOp::Not, _) if !self.mode.high_not_precedence => NOT,
             ExprKind::Unary(..) => UNARY,
             ExprKind::Binary(node) => self.binary_level(node.op),
@@ -48,7 +50,7 @@ impl Printer<'_> {
         }
     }
 
-    fn binary_level(&self, op: BinaryOp) -> u8 {
+    pub(super) fn binary_level(&self, op: BinaryOp) -> u8 {
         match op {
             BinaryOp::Eq
             | BinaryOp::NullSafeEq
@@ -80,7 +82,8 @@ impl Printer<'_> {
 
     /// An operand that must have level `min` or higher.
     pub(super) fn operand(&mut self, expr: &Expr<'_>, min: u8) {
-        let is_closed = matches!(expr.kind, ExprKind::Unary(..) | ExprKind::Regexp(_));
+        let is_closed = matches!(expr.kind, ExprKind::Unary(..) | ExprKind::Regexp(_))
+            && !super::view::is_negated_query(expr);
         let needs = !self.all_parens || (self.is_bare(expr) && !is_closed);
         let parens = needs && self.level(expr) < min;
         self.put_if(parens, "(");

@@ -69,7 +69,7 @@ impl Printer<'_> {
             QueryBody::Select(select) => self.scoped_select(select),
             QueryBody::Table(name) => {
                 self.put("TABLE ");
-                self.table_name(name);
+                self.table_of(name);
             }
             QueryBody::Values(rows) => {
                 self.put("VALUES ");
@@ -360,7 +360,7 @@ impl Printer<'_> {
         if self.shown.is_some() {
             self.shown_table(source);
         } else {
-            self.table_name(&source.name);
+            self.table_of(&source.name);
             self.opt_partitions(source.partitions);
             self.opt_ident(" AS ", source.alias.as_ref());
         }

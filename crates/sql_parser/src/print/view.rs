@@ -34,6 +34,10 @@ pub struct Names {
     pub columns: BTreeMap<u32, QualifiedName>,
     /// Columns of `*`, by the position of its SELECT, and of `t.*`, by the position of `t`.
     pub stars: BTreeMap<u32, Vec<QualifiedName>>,
+    /// The database of the view, whose tables are printed without it.
+    pub database: String,
+    /// Databases of tables and views, by the position of the name.
+    pub tables: BTreeMap<u32, String>,
     /// Databases of stored functions, by the position of the name.
     pub functions: BTreeMap<u32, String>,
     /// Columns that USING and NATURAL JOIN equate, by [`Names::join_position`].
@@ -127,6 +131,26 @@ impl Printer<'_> {
         self.put(".");
         self.ident(&name.name);
         true
+    }
+
+    /// The name of a table; with its database, if that is not the view's, or in the text of a view that
+    /// of the session.
+    pub(super) fn table_of(&mut self, name: &TableName<'_>) {
+        if self.shown.is_some() {
+            if let Some(database) = self.database_of(name) {
+                self.quoted_name(database.as_bytes());
+                self.put(".");
+            }
+            return self.ident(&name.name);
+        }
+        if let (Some(names), None) = (self.names, &name.schema)
+            && let Some(database) = names.tables.get(&name.name.span.start)
+            && *database != names.database
+        {
+            self.quoted_name(database.as_bytes());
+            self.put(".");
+        }
+        self.table_name(name);
     }
 
     /// The name of a function with its database, if it is a stored one. Returns false if nothing was
@@ -416,11 +440,7 @@ impl Printer<'_> {
 
     /// Name, partitions and alias of a table.
     pub(super) fn shown_table(&mut self, source: &TableSource<'_>) {
-        if let Some(database) = self.database_of(&source.name) {
-            self.quoted_name(database.as_bytes());
-            self.put(".");
-        }
-        self.ident(&source.name.name);
+        self.table_of(&source.name);
         if !source.partitions.is_empty() {
             self.exactly(" PARTITION");
             self.opt_idents(source.partitions);
@@ -547,12 +567,17 @@ impl Printer<'_> {
     }
 
     fn shown_chain(&mut self, chain: &Chain<'_>) {
+        // The operators have one level.
+        let Some((op, _)) = chain.rest.first() else {
+            return self.expr(&chain.first);
+        };
+        let min = self.binary_level(*op) + 1;
         (1..chain.rest.len()).for_each(|_| self.put("("));
-        self.expr(&chain.first);
+        self.operand(&chain.first, min);
         for (at, (op, right)) in chain.rest.iter().enumerate() {
             self.put_if(at > 0, ")");
             self.exactly(super::expr::operator(*op));
-            self.operand(right, super::expr::PREDICATE + 1);
+            self.operand(right, min);
         }
     }
 
@@ -794,6 +819,17 @@ impl Printer<'_> {
         if let Some(length) = ty.length {
             self.put(&format!("({length})"));
         }
+    }
+}
+
+/// Whether an expression is NOT IN or NOT EXISTS, which is printed with IS FALSE.
+pub(super) fn is_negated_query(expr: &Expr<'_>) -> bool {
+    match &expr.kind {
+        ExprKind::InQuery(test) => test.not,
+        ExprKind::Unary(UnaryOp::Not, arg) => {
+            matches!(arg.kind, ExprKind::Exists(_) | ExprKind::InQuery(_))
+        }
+        _ => false,
     }
 }
 

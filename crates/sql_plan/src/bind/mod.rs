@@ -233,6 +233,32 @@ pub struct Binder<'s> {
     pub plan: Option<&'s dyn SubqueryPlanner>,
 }
 
+impl<'s> Binder<'s> {
+    /// Creates the binder of a clause without aggregates, aliases and subqueries.
+    pub fn new(
+        scope: &'s Scope,
+        env: &'s BindEnv,
+        clause: &'static str,
+        system: &'s dyn SystemVariables,
+    ) -> Binder<'s> {
+        Binder {
+            scope,
+            env,
+            clause,
+            aggregates: None,
+            in_aggregate: false,
+            windows_allowed: false,
+            values_allowed: false,
+            system,
+            aliases: &[],
+            preceding_aliases: None,
+            later_aliases: &[],
+            group_keys: None,
+            plan: None,
+        }
+    }
+}
+
 /// Stack space that must be free to bind a subquery.
 const STACK_RESERVE: usize = 256 * 1024;
 

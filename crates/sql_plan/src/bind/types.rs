@@ -61,7 +61,11 @@ fn column_with_text(column: &Expr, constant: &Expr) -> Option<CompareAs> {
         column.kind,
         ExprKind::Column { .. } | ExprKind::Outer { .. }
     );
-    if !is_column || !is_text(&constant.ty) || !constant.is_literal() {
+    // A hexadecimal literal is a number here.
+    let is_constant_text = is_text(&constant.ty)
+        && !crate::expr::convert::is_bits(&constant.ty)
+        && constant.is_literal();
+    if !is_column || !is_constant_text {
         return None;
     }
     match column.ty.kind {

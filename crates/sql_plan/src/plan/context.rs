@@ -182,19 +182,8 @@ impl PlanCx<'_> {
     /// Creates the binder of a clause.
     pub fn binder<'s>(&'s self, scope: &'s Scope, place: &'static str) -> Binder<'s> {
         Binder {
-            scope,
-            env: self.env,
-            clause: place,
-            aggregates: None,
-            in_aggregate: false,
-            windows_allowed: false,
-            values_allowed: false,
-            system: self.system,
-            aliases: &[],
-            preceding_aliases: None,
-            later_aliases: &[],
-            group_keys: None,
             plan: Some(self),
+            ..Binder::new(scope, self.env, place, self.system)
         }
     }
 
@@ -280,6 +269,10 @@ impl PlanCx<'_> {
             (None, Some(database)) => database.as_str(),
             (None, None) => return Err(SqlError::no_database_selected()),
         };
+        self.note_names(|names| {
+            let position = name.name.span.start;
+            names.tables.insert(position, database.to_owned());
+        });
         let within = self.view.map(|frame| frame.at());
         let at = self.reads.uses.add(database, name.name.name, within);
         if let Some(view) = self.catalog.view(database, name.name.name) {
