@@ -250,15 +250,7 @@ pub fn run(
     service_manager::stopping();
     tracing::info!("shutting down; a second signal ends the server immediately");
     pages.ending.store(true, Ordering::Relaxed);
-    let second_signal = threads::spawn(Role::Signals, move || {
-        if signals.next_end(|| ()).is_ok() {
-            tracing::warn!(
-                "second signal: ending immediately; the next start will recover from the log"
-            );
-            std::process::exit(1);
-        }
-    });
-    drop(second_signal);
+    exit_at_second_signal(signals);
     if !net.shutdown(config.shutdown_timeout) {
         tracing::warn!("some sessions did not end in time; their transactions are rolled back");
     }
@@ -271,6 +263,19 @@ pub fn run(
     }
     drop(dir);
     closed.map_err(|e| StartError::failure(format!("the engine did not shut down cleanly: {e}")))
+}
+
+/// Ends the process at once when another signal comes during the shutdown.
+fn exit_at_second_signal(signals: Signals) {
+    let waiting = threads::spawn(Role::Signals, move || {
+        if signals.next_end(|| ()).is_ok() {
+            tracing::warn!(
+                "second signal: ending immediately; the next start will recover from the log"
+            );
+            std::process::exit(1);
+        }
+    });
+    drop(waiting);
 }
 
 /// What SIGHUP changes.
