@@ -1,8 +1,8 @@
-//! The asynchronous face: one connection, shared by many tasks.
+//! The asynchronous interface: one connection, shared by many tasks.
 //!
 //! Requests of all tasks go through a channel to a task that owns the socket. It writes everything that
 //! is queued at once, reads answers, and passes each to its task, so that the requests of concurrent
-//! tasks are pipelined. A task that is dropped while it waits abandons its answer, not its request.
+//! tasks are pipelined. If a task is dropped while it waits, its request is executed all the same.
 
 use crate::batch::Batch;
 use crate::connection::Target;
@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 
-/// Requests that wait for the task that owns the socket, at most.
+/// Maximum number of requests that wait for the task that owns the socket.
 const QUEUE: usize = 1024;
 
 /// A request of a task.
@@ -42,7 +42,7 @@ impl AsyncConnection {
     /// [`crate::Connection`].
     ///
     /// # Errors
-    /// The address or the login; [`Error::Usage`] if the target requires TLS.
+    /// Connecting or the login failed; [`Error::Usage`] if the target requires TLS.
     pub async fn connect(target: &Target) -> Result<AsyncConnection> {
         if !matches!(target.tls.mode, TlsMode::Disabled | TlsMode::Preferred) {
             let text = "the asynchronous connection does not support TLS yet";
@@ -153,7 +153,8 @@ fn add(core: &mut Core, waiters: &mut VecDeque<Waiter>, (request, waiter): (Requ
     }
 }
 
-/// Owns the socket: until all handles are dropped and all answers were received, or the connection breaks.
+/// Drives the socket until all handles are dropped and all answers were received, or the connection
+/// breaks.
 async fn drive(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     mut core: Core,
@@ -204,7 +205,7 @@ async fn exchange(
             request = queue.recv(), if accepts => match request {
                 Some(request) => {
                     add(core, waiters, request);
-                    // What else is queued is sent with it.
+                    // Other queued requests are sent together with it.
                     while !core.is_full() && let Ok(request) = queue.try_recv() {
                         add(core, waiters, request);
                     }
