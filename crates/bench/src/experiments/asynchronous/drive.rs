@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Value of a child row.
 pub(super) const CHILD_TEXT: &[u8] = b"forty characters that say nothing at all";
 
-/// What a run does.
+/// Work of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     Read,
@@ -117,7 +117,7 @@ struct Hand<'a> {
     batch: Batch,
     text: Vec<u8>,
     sent: VecDeque<Sent>,
-    /// Vectors of keys to be used again.
+    /// Vectors of keys for reuse.
     spare: Vec<Vec<u64>>,
     /// Keys that the next batch deletes.
     to_delete: Option<Vec<u64>>,
