@@ -94,7 +94,7 @@ impl AsyncConnection {
         self.id
     }
 
-    async fn ask(&self, request: Request) -> Result<Answer> {
+    async fn send_request(&self, request: Request) -> Result<Answer> {
         let (waiter, answer) = oneshot::channel();
         let closed = || Error::Broken(io::ErrorKind::NotConnected.into());
         let sent = self.requests.send((request, waiter)).await;
@@ -108,7 +108,7 @@ impl AsyncConnection {
     /// It does not exist, or the account has no privilege on it.
     pub async fn table(&self, database: &str, table: &str) -> Result<Table> {
         let request = Request::Table(database.to_owned(), table.to_owned());
-        match self.ask(request).await? {
+        match self.send_request(request).await? {
             Answer::Table(table) => Ok(table),
             _ => Err(Error::Protocol("an answer of another kind")),
         }
@@ -119,7 +119,7 @@ impl AsyncConnection {
     /// # Errors
     /// The whole batch failed. Errors of single operations are in the reply.
     pub async fn run(&self, batch: Batch) -> Result<Reply> {
-        match self.ask(Request::Batch(batch)).await? {
+        match self.send_request(Request::Batch(batch)).await? {
             Answer::Reply(reply) => Ok(reply),
             _ => Err(Error::Protocol("an answer of another kind")),
         }
@@ -132,7 +132,7 @@ impl AsyncConnection {
     pub async fn scan(&self, scan: &ScanRequest, continuation: &[u8]) -> Result<ScanPage> {
         let mut body = Vec::new();
         let page = scan.put(continuation, &mut body)?;
-        match self.ask(Request::Scan(body, page)).await? {
+        match self.send_request(Request::Scan(body, page)).await? {
             Answer::Page(page) => Ok(page),
             _ => Err(Error::Protocol("an answer of another kind")),
         }

@@ -51,12 +51,12 @@ pub(crate) enum Combined {
 struct Queued {
     operation: Operation,
     values: Vec<Value>,
-    ticket: Arc<Ticket>,
+    completion: Arc<Completion>,
 }
 
 /// The result of a queued operation, once it is known.
 #[derive(Default)]
-struct Ticket(Mutex<Option<Result<Combined>>>);
+struct Completion(Mutex<Option<Result<Combined>>>);
 
 #[derive(Default)]
 struct Shared {
@@ -159,15 +159,15 @@ impl Client {
     }
 
     fn execute(&self, operation: &Operation, values: &[Value]) -> Result<Combined> {
-        let ticket = Arc::<Ticket>::default();
+        let completion = Arc::<Completion>::default();
         let mut shared = lock(&self.shared);
         shared.queue.push_back(Queued {
             operation: operation.clone(),
             values: values.to_vec(),
-            ticket: ticket.clone(),
+            completion: completion.clone(),
         });
         loop {
-            if let Some(result) = lock(&ticket.0).take() {
+            if let Some(result) = lock(&completion.0).take() {
                 return result;
             }
             let can_open = shared.open < self.options.connections;
@@ -208,7 +208,7 @@ impl Client {
             let values: Vec<_> = queued.values.iter().map(Value::as_ref).collect();
             match batch.push(&queued.operation, &values) {
                 Ok(()) => sent.push(queued),
-                Err(error) => *lock(&queued.ticket.0) = Some(Err(error)),
+                Err(error) => *lock(&queued.completion.0) = Some(Err(error)),
             }
         }
         if sent.is_empty() {
@@ -217,12 +217,12 @@ impl Client {
         match self.run(&batch) {
             Ok(reply) => {
                 for (queued, outcome) in sent.iter().zip(reply.results()) {
-                    *lock(&queued.ticket.0) = Some(outcome.and_then(combined));
+                    *lock(&queued.completion.0) = Some(outcome.and_then(combined));
                 }
             }
             Err(error) => {
                 for queued in sent {
-                    *lock(&queued.ticket.0) = Some(Err(copy_of(&error)));
+                    *lock(&queued.completion.0) = Some(Err(copy_of(&error)));
                 }
             }
         }

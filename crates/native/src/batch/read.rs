@@ -129,7 +129,7 @@ impl Answer {
             keys.push(self.keys.get(start..*end).unwrap_or_default());
             start = *end;
         }
-        let rows = LookedUp {
+        let rows = ChunkLookup {
             plan,
             keys: &keys,
             read,
@@ -165,13 +165,13 @@ impl Answer {
 }
 
 /// Keys of a chunk, to be looked up.
-struct LookedUp<'a> {
+struct ChunkLookup<'a> {
     plan: &'a Plan,
     keys: &'a [&'a [u8]],
     read: Read,
 }
 
-impl LookedUp<'_> {
+impl ChunkLookup<'_> {
     #[inline]
     fn put(&self, out: &mut Vec<u8>, found: Option<FoundRow<'_>>) -> Result<(), Error> {
         let Some(found) = found else {

@@ -41,7 +41,7 @@ impl Work {
     }
 }
 
-/// A run.
+/// Parameters of a run.
 pub(super) struct NativeLoad<'a> {
     pub(super) target: &'a Target,
     pub(super) store: &'a Store,
@@ -85,7 +85,7 @@ pub(super) fn run(load: &NativeLoad<'_>) -> Result<Outcome> {
         ),
         Work::Children => (table.insert().columns(&["id", "l", "r", "v"]), None),
     };
-    let hand = Hand {
+    let driver = Driver {
         load,
         connection,
         operation: first.build().map_err(failed)?,
@@ -97,7 +97,7 @@ pub(super) fn run(load: &NativeLoad<'_>) -> Result<Outcome> {
         spare: Vec::new(),
         to_delete: None,
     };
-    let work = Box::new(move |stage: &Stage, tally: &mut Tally| hand.drive(stage, tally));
+    let work = Box::new(move |stage: &Stage, tally: &mut Tally| driver.drive(stage, tally));
     run_threads(target.pid, load.times, vec![work])
 }
 
@@ -108,7 +108,7 @@ struct Sent {
 }
 
 /// State of the client's thread.
-struct Hand<'a> {
+struct Driver<'a> {
     load: &'a NativeLoad<'a>,
     connection: Connection,
     operation: Operation,
@@ -123,7 +123,7 @@ struct Hand<'a> {
     to_delete: Option<Vec<u64>>,
 }
 
-impl Hand<'_> {
+impl Driver<'_> {
     fn drive(mut self, stage: &Stage, tally: &mut Tally) -> Result<()> {
         while !stage.is_over() {
             while self.sent.len() < self.load.in_flight {
