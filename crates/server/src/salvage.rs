@@ -1,5 +1,5 @@
-//! `porpoise salvage`: copies what is readable in a damaged data directory into a new data directory, or
-//! into a file of SQL, and lists what is lost. Nothing is written to the source.
+//! `porpoise salvage`: copies the readable part of a damaged data directory into a new data
+//! directory or into a file of SQL, and lists the lost part. Nothing is written to the source.
 //!
 //! The readable rows of the store ([`porpoise_kv_mem::salvage`]) become a store in memory, whose catalog
 //! is read row by row. Each table is created in the target by the statement that SHOW CREATE TABLE would
@@ -44,12 +44,12 @@ pub struct Report {
     pub tables: usize,
     /// Rows copied.
     pub rows: u64,
-    /// What is lost, or may be lost, a line each.
+    /// Lines about what is lost or may be lost.
     pub lost: Vec<String>,
 }
 
-/// Copies what is readable in the data directory `from` into a new data directory, or into a file whose
-/// name ends in `.sql`.
+/// Copies the readable part of the data directory `from` into a new data directory, or into a file
+/// whose name ends in `.sql`.
 ///
 /// # Errors
 /// With exit status 2: there is no store, a server uses it, or the target exists.
@@ -254,7 +254,7 @@ impl Target {
             return report.lost.push(format!("{name}: all rows"));
         };
         report.tables += 1;
-        // The position of each column of the target in the source.
+        // The position in the source of each column of the target.
         let columns = target
             .columns
             .iter()

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// The collation of sessions: that of clients which send none.
+/// The collation of sessions: the default of clients that name none.
 pub(super) const COLLATION: u16 = Collation::UTF8MB4_0900_AI_CI.0;
 
 /// Time limit for each wait of a request: for its turn, for a thread, and for the result.
