@@ -1,7 +1,7 @@
 //! `mysql.event_runs`: the last runs of events, for LAST_EXECUTED of information_schema.EVENTS and for the
-//! scheduler, which must not run an event twice that runs once. MySQL keeps them in the rows of the data
-//! dictionary. Here an event's definition is a row of the catalog, whose change is a new version of the
-//! catalog, so that plans would be made anew at every run.
+//! scheduler, which must not repeat a one-time event. MySQL keeps them in the data dictionary. Here
+//! an event's definition is a row of the catalog; changing it at every run would give the catalog a
+//! new version each time, and invalidate all plans.
 
 use crate::system_table::{self, SystemTable, TableChange, text_column, text_of};
 use porpoise_rows::Db;
@@ -98,7 +98,7 @@ pub fn record(db: &Arc<Db>, run: &EventRun, durable: bool) -> crate::Result<()> 
     Ok(())
 }
 
-/// Forgets the runs of events that do not exist any more.
+/// Deletes the runs of events that no longer exist.
 ///
 /// # Errors
 /// Writing the table failed.

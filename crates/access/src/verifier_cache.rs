@@ -1,7 +1,7 @@
-//! Hashes of passwords that were proved, by stored secret: `caching_sha2_password`'s fast path.
+//! Cache of the hashes of verified passwords, for the fast path of `caching_sha2_password`.
 //!
-//! The key is the stored secret, so that a changed password misses the cache. It is shared by the
-//! listeners.
+//! The key is the stored secret, so that a changed password misses the cache. The listeners share
+//! the cache.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ pub type Verifier = [u8; 32];
 /// Maximum number of cached secrets.
 const MAX_CACHED_SECRETS: usize = 10_000;
 
-/// The cache; see the module.
+/// Hashes of verified passwords, by stored secret.
 #[derive(Default)]
 pub struct VerifierCache(Mutex<HashMap<Vec<u8>, Verifier>>);
 
@@ -22,7 +22,7 @@ impl VerifierCache {
         self.0.lock().get(secret).copied()
     }
 
-    /// Keeps the hash of a password that was proved.
+    /// Caches the hash of a verified password. A full cache is cleared first.
     pub fn keep(&self, secret: Vec<u8>, verifier: Verifier) {
         let mut all = self.0.lock();
         if all.len() >= MAX_CACHED_SECRETS {

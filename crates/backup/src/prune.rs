@@ -1,8 +1,8 @@
 //! Removal of old backups ([`prune`]), and merging of small pieces of the log ([`merge`]).
 //!
 //! Invariants:
-//! 1. What a kept backup needs stays: its parts, and the log from its `log_from` on, without an end, so
-//!    that every point in time behind the oldest kept backup can still be restored.
+//! 1. Everything that a kept backup needs is kept: its parts, and the log from its `log_from` on,
+//!    so that every point in time after the oldest kept backup can still be restored.
 //! 2. The newest backup is always kept. A backup that is being made may use a part only if that belongs
 //!    to a checkpoint newer than the newest backup's, or if the newest backup names it: checkpoint files
 //!    are written once, and a manifest keeps files of the manifest before or names new ones.
@@ -19,7 +19,7 @@ use crate::repository::{Backup, Repository};
 use crate::{Error, Identity};
 use std::collections::BTreeSet;
 
-/// Which backups stay, beside the newest one. A backup that one of the rules keeps stays.
+/// Rules for the backups to keep, beside the newest one. A backup is kept if any rule applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
     /// This many of the newest.
@@ -28,7 +28,7 @@ pub struct Keep {
     pub since: Option<i64>,
 }
 
-/// What was removed, or would be.
+/// Result of [`prune`]: what was removed, or would be removed by a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Numbers of the backups that stay.
@@ -43,8 +43,9 @@ pub struct Pruned {
     pub log_from: u64,
 }
 
-/// Removes the backups that `keep` does not keep, and what only they need. With `dry_run` nothing is
-/// removed. `archive` is the repository of the archived log, if it is another one.
+/// Removes the backups that `keep` does not keep, and the files and log that only they need. With
+/// `dry_run` nothing is removed. `archive` is the repository of the archived log, if it is another
+/// one.
 ///
 /// # Errors
 /// [`Error::Refused`] if there is no backup or the archive is of another store; those of the
@@ -121,7 +122,7 @@ fn check_same_store(backups: Option<Identity>, archive: Option<Identity>) -> Res
     }
 }
 
-/// The stored parts that neither a kept backup needs nor one that is being made (invariant 2).
+/// The stored parts that neither a kept backup nor a running backup needs (invariant 2).
 fn unneeded_parts(stored: BTreeSet<String>, kept: &[&Backup], newest: &Backup) -> Vec<String> {
     let files = kept.iter().flat_map(|backup| &backup.files);
     let needed: BTreeSet<String> = files

@@ -224,7 +224,7 @@ impl Repository {
         self.store.remove(name)
     }
 
-    /// Lets removals fail after so many.
+    /// Makes removals fail after this number of them.
     #[cfg(test)]
     pub(crate) fn fail_after(&self, removals: usize) {
         self.removals_left.set(removals);

@@ -1,10 +1,10 @@
-//! Budgets: for each kind of work the ratio to a peer that has to be reached, the floor, and the one
-//! that is aimed at, the goal; and the verdict of an experiment's results on them.
+//! Budgets: for each kind of work a floor, the ratio to a peer that is required, and a goal, the
+//! ratio that is desired; and their evaluation on an experiment's results.
 //!
-//! 1. A floor is met when the middle of the ratio's interval is above it. The interval is printed
-//!    with it, so that a narrow verdict is seen to be one.
+//! 1. A floor is met when the middle of the ratio's interval is above it. The interval is printed,
+//!    so that a marginal verdict can be recognized.
 //! 2. Each combination of operation, size and pair of systems is judged by itself: a mean over
-//!    several would hide the one that falls short.
+//!    several would hide a combination below its floor.
 //! 3. A budget without any result is reported as not measured, never as met.
 //!
 //! Budgets without a peer (bytes for a row, time of a restart, requests to a cluster) are not here:
@@ -18,13 +18,13 @@ use std::time::Duration;
 /// Servers started alike, and the experiments that are run on them.
 #[derive(Debug)]
 pub struct Phase {
-    /// When the servers acknowledge a commit.
+    /// Durability of the servers' commits.
     pub durability: Durability,
     /// Time added to each fsync.
     pub fsync_delay: Duration,
     /// The peers, as `--start-peers` takes them.
     pub peers: &'static str,
-    /// What is judged.
+    /// The budgets that these servers are measured against.
     pub budgets: &'static [Budget],
 }
 
@@ -39,11 +39,11 @@ pub struct Budget {
     pub operations: &'static [&'static str],
     /// Numbers of clients or keys; empty: all.
     pub sizes: &'static [u64],
-    /// What the compared system's name begins with.
+    /// Prefix of the compared system's name.
     pub peer: &'static str,
-    /// Ratio that has to be reached.
+    /// Required ratio.
     pub floor: f64,
-    /// Ratio that is aimed at.
+    /// Desired ratio.
     pub goal: f64,
 }
 

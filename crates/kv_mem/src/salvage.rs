@@ -1,9 +1,10 @@
-//! Reads what is readable in a damaged store ([`salvage`]), and prints the files of a store ([`dump`]).
+//! Reads the readable part of a damaged store ([`salvage`]), and prints the files of a store
+//! ([`dump`]).
 //!
-//! Recovery refuses a store with damage, because it must not lose an acknowledged commit in silence.
-//! This module goes on instead: it passes over a group of the log or a block of a checkpoint with a wrong
-//! checksum, searches for the next whole one, and reports what lies between. Nothing is written to the
-//! store.
+//! Recovery refuses a damaged store, because it must not lose an acknowledged commit silently. This
+//! module continues instead: it skips a group of the log or a block of a checkpoint with a wrong
+//! checksum, searches for the next valid one, and reports the bytes between. Nothing is written to
+//! the store.
 //!
 //! ```text
 //!  checkpoint:  [block][ bad ][block]         the rows of a bad block are lost, unless the log has them
@@ -36,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of a file read at a time where reading it whole fails.
+/// Bytes of a file read at a time if reading the whole file fails.
 const PIECE: usize = 1 << 16;
 /// Bytes of writes in one record of the store that is built.
 const RECORD_TARGET: usize = 1 << 20;
@@ -95,7 +96,7 @@ impl<'a> Block<'a> {
 
 type Visit<'v> = dyn FnMut(Found<'_>) + 'v;
 
-/// Reads a file as far as the disk lets. Parts that cannot be read are zeroes.
+/// Reads a file. Parts that cannot be read are replaced by zeros and reported as damage.
 fn read_file(disk: &dyn Disk, path: &Path, visit: &mut Visit<'_>) -> Vec<u8> {
     let damaged = |what: String| Found::Damage(format!("{}: {what}", path.display()));
     let file = match disk.open(path) {
@@ -120,7 +121,7 @@ fn read_file(disk: &dyn Disk, path: &Path, visit: &mut Visit<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Visits the blocks of a checkpoint's file.
+/// Visits the blocks of a checkpoint's file. Returns the number of readable rows.
 fn walk_checkpoint(
     disk: &dyn Disk,
     dir: &Path,
@@ -182,7 +183,7 @@ fn segment_header(name: &str, bytes: &[u8], visit: &mut Visit<'_>) -> Option<Seg
     })
 }
 
-/// The end of the log so far.
+/// End of the part of the log that was visited.
 #[derive(Clone, Copy, Default)]
 struct LogEnd {
     /// Number of the last group.
@@ -325,10 +326,10 @@ fn checkpoint_number(name: &str) -> Option<(u64, u64)> {
 /// Version of a row: its timestamp, and the value unless it is deleted.
 type Version = (u64, Option<Vec<u8>>);
 
-/// What was readable in a store.
+/// The readable part of a store.
 #[derive(Default)]
 pub struct Salvaged {
-    /// What was lost or may be lost, a line each.
+    /// Lines about what was lost or may be lost.
     pub damage: Vec<String>,
     spaces: BTreeMap<SpaceId, SpaceSpec>,
     dropped: BTreeSet<SpaceId>,
@@ -340,7 +341,7 @@ pub struct Salvaged {
     last_ts: u64,
 }
 
-/// Reads what is readable in the store in a directory.
+/// Reads the readable part of the store in a directory.
 ///
 /// # Errors
 /// The directory cannot be listed.
@@ -470,7 +471,7 @@ impl Salvaged {
         all.filter(|(_, value)| value.is_some()).count() as u64
     }
 
-    /// Writes a new store with the readable rows, as one commit after the other, into an empty
+    /// Writes a new store with the readable rows, as a sequence of commits, into an empty
     /// directory.
     ///
     /// # Errors

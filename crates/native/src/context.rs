@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Attempts at a request before its conflict is reported.
 pub(crate) const MAX_ATTEMPTS: usize = 16;
 
-/// See the module.
+/// Context of a connection's requests.
 pub(crate) struct Context {
     pub(crate) db: Arc<Db>,
     pub(crate) cancel: Cancel,
@@ -52,7 +52,8 @@ impl Context {
             .then(|| self.db.clock().now() + Duration::from_millis(u64::from(time_limit)));
     }
 
-    /// Fails if the request is cancelled or its time is over. Called between chunks of rows.
+    /// Fails if the request was cancelled or has exceeded its time limit. Called between chunks of
+    /// rows.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if let Some(reason) = self.cancel.reason() {
             return Err(Error::Kv(porpoise_kv::Error::Cancelled(reason)));
@@ -123,7 +124,8 @@ impl Context {
     /// Takes the snapshot of the open transaction, if it has none.
     pub(crate) fn pin(&mut self, txn: &mut Txn) -> Result<(), Error> {
         if !txn.pinned() {
-            // Read before: a definition is never older than this version says.
+            // Read before the snapshot is taken: a definition that changes in between is refused by
+            // `check_definition`, never missed.
             self.snapshot_version = self.db.catalog_version();
             txn.pin()?;
         }
@@ -141,7 +143,7 @@ impl Context {
         Ok(())
     }
 
-    /// Waits until this connection's commits are durable: a snapshot shows only what is.
+    /// Waits until this connection's commits are durable: a snapshot shows only durable commits.
     pub(crate) fn await_own_commits(&mut self) -> Result<(), Error> {
         let (engine, position) = (self.db.engine(), self.newest_commit);
         if position > engine.durable_position() {
@@ -151,11 +153,11 @@ impl Context {
         Ok(())
     }
 
-    /// Commits the open transaction, whose tables stay shared until then.
+    /// Commits the open transaction, and releases its metadata locks.
     ///
     /// # Errors
-    /// It was rolled back: by a conflict, or because FLUSH TABLES WITH READ LOCK is in force for too
-    /// long.
+    /// The transaction was rolled back, because of a conflict or because the wait for FLUSH TABLES
+    /// WITH READ LOCK timed out; or the outcome of the commit is unknown.
     pub(crate) fn commit(&mut self, txn: Txn) -> Result<CommitPosition, Error> {
         let writes = txn.has_writes();
         if writes {
@@ -179,7 +181,7 @@ impl Context {
         Ok(position)
     }
 
-    /// Ends a request of the open transaction. Between requests the transaction holds off DDL on its
+    /// Ends a request of the open transaction. Between requests the transaction blocks DDL on its
     /// tables, but not FLUSH TABLES WITH READ LOCK.
     pub(crate) fn end_request(&self) {
         self.metadata_locks.end_statement();

@@ -1,4 +1,4 @@
-//! Values of clients to stored values, and back.
+//! Conversion between clients' values and stored values.
 //!
 //! A value is stored as by an SQL INSERT in strict mode: one that does not fit is refused with MySQL's
 //! number. Text is UTF-8 on the connection, whatever the column's character set; TIMESTAMP is UTC.
@@ -22,7 +22,7 @@ const MODE: SqlMode = SqlMode::STRICT_TRANS_TABLES
 static TEXT: LazyLock<ColumnType> =
     LazyLock::new(|| ColumnType::text(Kind::LongText, Collation::UTF8MB4_BIN));
 
-/// Forms in which a column stores values of its encoding.
+/// Values that a column stores unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Every value of the encoding, unchanged.
@@ -31,7 +31,7 @@ enum Form {
     Bytes(usize),
     /// UTF-8 text of at most this number of bytes, unchanged: it has at most as many characters.
     Utf8(usize),
-    /// A conversion decides.
+    /// None: every value is checked and converted.
     Converted,
 }
 
@@ -129,10 +129,10 @@ fn convert(
     Ok(store(value, source, target, name, 1, &mut cx)?)
 }
 
-/// Encodes a whole key of an index.
+/// Encodes the key of an index, or its first parts.
 ///
 /// # Errors
-/// A value does not fit its column: no row has this key.
+/// A value does not fit its column, so that no row has this key.
 #[inline]
 pub(crate) fn append_key(
     table: &Table,

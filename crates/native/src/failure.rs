@@ -11,9 +11,9 @@ use porpoise_wire::native::message::ErrorMessage;
 pub(crate) enum Failure {
     /// An error with MySQL's number.
     Rows(Error),
-    /// An operation of an atomic batch failed: its results say which.
+    /// An operation of an atomic batch failed. The batch's results name it.
     Operation,
-    /// An error after whole frames of the answer were sent: its frame is the last one.
+    /// An error after frames of the answer were sent. An error frame ends the answer.
     AfterFrames(Error),
     /// The client has disconnected.
     Gone,

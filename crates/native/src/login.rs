@@ -54,7 +54,7 @@ pub(crate) struct Granted {
     pub(crate) delay: Duration,
 }
 
-/// Result of one step.
+/// Result of one step of a login.
 pub(crate) enum Step {
     /// This message of the plugin is sent; the client sends the next one.
     Wait(Vec<u8>),
@@ -65,7 +65,7 @@ pub(crate) enum Step {
 }
 
 impl Authentication {
-    /// Begins a login with the client's first message.
+    /// Begins a login with the client's first message, and processes it.
     pub(crate) fn begin(
         shared: &ListenerState,
         client: &Client,

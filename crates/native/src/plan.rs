@@ -1,8 +1,8 @@
 //! Shapes of operations, resolved: table, index, columns with their encodings, privileges.
 //!
-//! A connection keeps the plans of its last shapes, found by the shape's bytes, so that a batch
-//! whose shape was seen before costs a comparison of a few dozen bytes. A plan is used while the
-//! catalog and access control have the versions that it was checked at.
+//! A connection caches the plans of its most recent shapes by the shapes' bytes, so that a batch
+//! with a known shape costs a comparison of a few dozen bytes. A plan is valid while the catalog
+//! and access control have the versions at which it was resolved.
 
 use crate::convert::{Converter, default_of, now_of};
 use crate::failure::Failure;
@@ -16,7 +16,7 @@ use porpoise_wire::native::batch::{Action, Operation, Shape};
 use porpoise_wire::native::value::Encoding;
 use std::sync::Arc;
 
-/// Plans that a connection keeps.
+/// Maximum number of plans that a connection caches.
 const MAX_PLANS: usize = 32;
 
 /// A column of a plan.
@@ -52,26 +52,26 @@ pub(crate) struct Plan {
     pub(crate) columns: Vec<PlanColumn>,
     /// The columns that conditions compare.
     pub(crate) compared: Vec<PlanColumn>,
-    /// Encodings of the values behind the key, in their order.
+    /// Encodings of the values after the key, in their order.
     pub(crate) encodings: Vec<Encoding>,
-    /// For each column of the index, the place of its value among the columns (UPSERT).
+    /// For each column of the index, the position of its value in `columns` (UPSERT).
     pub(crate) key_places: Vec<usize>,
-    /// A new row without the given values, except for those that depend on the time. The error 1364
-    /// if a column has no default.
+    /// Default values of a new row; those that depend on the time are set later. Error 1364 if a
+    /// column without a given value has no default.
     defaults: Result<Vec<Value>, Error>,
     /// Columns whose default is the present time.
     now_columns: Vec<usize>,
-    /// What the list of sessions shows.
+    /// Text of the operation in the process list.
     pub(crate) info: Vec<u8>,
     catalog_version: u64,
     access_version: u64,
 }
 
 impl Plan {
-    /// A new row without the given values.
+    /// A new row of default values, before the given values are set.
     ///
     /// # Errors
-    /// 1364: a column has no default.
+    /// 1364: a column without a given value has no default.
     pub(crate) fn new_row(&self, now: i64) -> Result<Vec<Value>, Error> {
         let mut row = self.defaults.clone()?;
         for position in &self.now_columns {
@@ -99,7 +99,7 @@ impl Plan {
     }
 }
 
-/// The plans of a connection; a used one moves towards the front.
+/// The cached plans of a connection. Each use moves a plan one place towards the front.
 #[derive(Default)]
 pub(crate) struct Plans(Vec<(Vec<u8>, Arc<Plan>)>);
 
@@ -201,7 +201,7 @@ pub(crate) fn index_columns(table: &Table, index: u16) -> Result<Vec<PlanColumn>
 /// The columns at these positions.
 ///
 /// # Errors
-/// One does not exist, or is named twice: the size of a row is bounded by its table.
+/// A column does not exist, or is named twice. Refusing duplicates bounds the size of a row.
 pub(crate) fn columns_at(
     table: &Table,
     positions: impl Iterator<Item = (u16, Action)>,
@@ -223,7 +223,7 @@ pub(crate) fn columns_at(
 }
 
 fn resolve(db: &Db, identity: &mut Identity, shape: Shape) -> Result<Plan, Failure> {
-    // Read before the catalog: a plan is never newer than its version.
+    // Read before the catalog, so that a plan is never older than the version it records.
     let catalog_version = db.catalog_version();
     let table = find_table(&db.catalog(), identity, shape.table, shape.version)?;
     check_conditions(&shape)?;
@@ -299,7 +299,7 @@ fn new_row_of(table: &Table, given: &[PlanColumn]) -> (Result<Vec<Value>, Error>
     (Ok(row), now_columns)
 }
 
-/// Checks that the operation has an existing row to compare with.
+/// Checks that an operation with conditions is one that supports them.
 fn check_conditions(shape: &Shape) -> Result<(), Error> {
     let compares = !matches!(shape.operation, Operation::Read | Operation::Insert);
     if compares || shape.conditions.is_empty() {
@@ -334,7 +334,7 @@ fn check_columns(table: &Table, shape: &Shape, columns: &[PlanColumn]) -> Result
     Ok(())
 }
 
-/// For an UPSERT, the places of the key's values among the columns.
+/// For an UPSERT, the positions of the key's values in `columns`.
 fn key_places(
     table: &Table,
     shape: &Shape,

@@ -1,8 +1,8 @@
 //! Scans of ranges of an index.
 //!
-//! An answer ends at the limit, at the end of the range, or at about [`ANSWER_BYTES`]; its
-//! continuation is the place of its last row in the index. A continuation needs no state of the
-//! server, and the next answer has a snapshot of its own, unless a transaction is open.
+//! An answer ends at the limit, at the end of the range, or at about [`ANSWER_BYTES`]. Its
+//! continuation is the index key of its last row, so that the server keeps no state between
+//! answers. The next answer has a snapshot of its own, unless a transaction is open.
 
 use crate::batch::encode;
 use crate::context::Context;
@@ -29,13 +29,13 @@ const ANSWER_BYTES: usize = 1 << 20;
 /// Rows of the first engine call.
 const FIRST_ROWS: usize = 64;
 
-/// Rows of the first engine call where values may lie outside of their rows.
+/// Rows of the first engine call on a table with overflow values.
 const FIRST_ROWS_WITH_OVERFLOW: usize = 4;
 
 /// Most rows of one engine call.
 const MAX_ROWS: usize = 1024;
 
-/// The same where values may lie outside of their rows: short rows may be followed by very long ones.
+/// Most rows of one engine call on a table with overflow values: long rows may follow short ones.
 const MAX_ROWS_WITH_OVERFLOW: usize = 16;
 
 /// A scan, resolved.
@@ -105,7 +105,8 @@ fn read_bound(
     Ok((kind, encoded))
 }
 
-/// The range between two bounds behind (in reverse: before) the continuation; `None` if it is empty.
+/// The range between two bounds, after the continuation (in reverse: before it); `None` if it is
+/// empty.
 fn range_of(
     (lower, first): (BoundKind, Vec<u8>),
     (upper, last): (BoundKind, Vec<u8>),
@@ -202,7 +203,7 @@ impl PlannedScan<'_> {
                     out.push(1);
                     let put = encode::put_row(out, &self.table, &self.columns, with_version, &row);
                     failure = failure.take().or(put.err());
-                    // A call may show fewer rows than it was asked for.
+                    // The answer may end at this row; a call may return fewer rows than requested.
                     if rows == wanted || out.len() - start >= ANSWER_BYTES {
                         last = Some(self.table.entry_key(index, &row, primary));
                     }

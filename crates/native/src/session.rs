@@ -28,11 +28,11 @@ use porpoise_wire::native::{Malformed, NATIVE_FORMAT_VERSION};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of requests that a client may have in flight. The server reads no further while the client
-/// does not read its answers, so that more of them are not refused but wait.
+/// Number of requests that a client may have in flight. The server does not enforce it: it stops
+/// reading requests while the client does not read answers, so that excess requests wait.
 const WINDOW: u32 = 1024;
 
-/// Bytes of memory that a received byte of a batch may lead to: decoded values and results.
+/// Bytes of memory charged for each byte of a request: decoded values and results.
 const MEMORY_FACTOR: u64 = 16;
 
 /// Requests smaller than this are not charged.
@@ -60,8 +60,9 @@ struct Open {
     plans: Plans,
     context: Context,
     txn: Option<Txn>,
-    /// Whether an error has rolled the open transaction back, and the client has not ended it. Requests
-    /// that were sent before the client knew must not take effect outside of it.
+    /// Whether an error has rolled back the open transaction, and the client has not ended it yet.
+    /// Requests sent before the client received the error must not take effect outside of the
+    /// transaction.
     is_aborted: bool,
     monitor: Box<dyn Monitor>,
     memory: MemoryTracker,
@@ -111,7 +112,7 @@ impl Session {
         matches!(self.state, State::Open(_))
     }
 
-    /// Whether a transaction is open.
+    /// Whether a transaction is open, which may hold locks.
     pub fn holds_locks(&self) -> bool {
         matches!(&self.state, State::Open(open) if open.txn.is_some())
     }
@@ -235,19 +236,19 @@ fn put_malformed(out: &mut Vec<u8>, request: u32, malformed: Malformed) -> Then 
     Then::Close
 }
 
-/// Appends the error to bytes that are no frame, or no message; the connection must end.
+/// Appends the error for bytes that are not a frame or not a message. The connection must end.
 pub(crate) fn refuse_malformed(out: &mut Vec<u8>, request: u32, malformed: Malformed) {
     let text = format!("Malformed communication packet: {}", malformed.0);
     put_failure(out, request, 1835, "HY000", &text, CONNECTION_ENDS);
 }
 
 impl Session {
-    /// Appends the error to bytes that are no frame. The connection must end.
+    /// Appends the error for bytes that are not a frame. The connection must end.
     pub fn refuse(out: &mut Vec<u8>, malformed: Malformed) {
         refuse_malformed(out, 0, malformed);
     }
 
-    /// Appends an error for which the connection ends.
+    /// Appends an error that ends the connection.
     pub fn end_with(out: &mut Vec<u8>, code: u16, sqlstate: &str, text: &str) {
         put_failure(out, 0, code, sqlstate, text, CONNECTION_ENDS);
     }
@@ -296,7 +297,7 @@ impl Open {
                 sink.buf().truncate(start);
                 error
             }
-            // Positions from before the request are invalid.
+            // `start` is invalid, because the output was sent in the meantime.
             Failure::AfterFrames(error) => error,
             Failure::Operation | Failure::Gone => return Answered::now(Then::Close),
         };
@@ -377,7 +378,7 @@ impl Open {
                 self.context.unshare();
                 self.done(CommitPosition::NONE, header.request, sink)
             }
-            _ => Err(Malformed("request: its kind is none of a client's").into()),
+            _ => Err(Malformed("request: clients do not send this kind").into()),
         }
     }
 
@@ -393,7 +394,7 @@ impl Open {
 
     fn begin(&mut self, isolation: Isolation) -> Result<(), Failure> {
         if self.txn.is_some() {
-            let text = "A transaction is open already";
+            let text = "A transaction is already open";
             return Err(Error::refused(1568, "25001", text).into());
         }
         self.context.begin_request(0);

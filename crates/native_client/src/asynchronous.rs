@@ -1,8 +1,8 @@
-//! The asynchronous face: one connection, shared by many tasks.
+//! The asynchronous interface: one connection, shared by many tasks.
 //!
 //! Requests of all tasks go through a channel to a task that owns the socket. It writes everything that
 //! is queued at once, reads answers, and passes each to its task, so that the requests of concurrent
-//! tasks are pipelined. A task that is dropped while it waits abandons its answer, not its request.
+//! tasks are pipelined. If a task is dropped while it waits, its request is executed all the same.
 
 use crate::batch::Batch;
 use crate::connection::Target;
@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 
-/// Requests that wait for the task that owns the socket, at most.
+/// Maximum number of requests that wait for the task that owns the socket.
 const QUEUE: usize = 1024;
 
 /// A request of a task.
@@ -42,7 +42,7 @@ impl AsyncConnection {
     /// [`crate::Connection`].
     ///
     /// # Errors
-    /// The address or the login; [`Error::Usage`] if the target requires TLS.
+    /// Connecting or the login failed; [`Error::Usage`] if the target requires TLS.
     pub async fn connect(target: &Target) -> Result<AsyncConnection> {
         if !matches!(target.tls.mode, TlsMode::Disabled | TlsMode::Preferred) {
             let text = "the asynchronous connection does not support TLS yet";
@@ -94,7 +94,7 @@ impl AsyncConnection {
         self.id
     }
 
-    async fn ask(&self, request: Request) -> Result<Answer> {
+    async fn send_request(&self, request: Request) -> Result<Answer> {
         let (waiter, answer) = oneshot::channel();
         let closed = || Error::Broken(io::ErrorKind::NotConnected.into());
         let sent = self.requests.send((request, waiter)).await;
@@ -108,7 +108,7 @@ impl AsyncConnection {
     /// It does not exist, or the account has no privilege on it.
     pub async fn table(&self, database: &str, table: &str) -> Result<Table> {
         let request = Request::Table(database.to_owned(), table.to_owned());
-        match self.ask(request).await? {
+        match self.send_request(request).await? {
             Answer::Table(table) => Ok(table),
             _ => Err(Error::Protocol("an answer of another kind")),
         }
@@ -119,7 +119,7 @@ impl AsyncConnection {
     /// # Errors
     /// The whole batch failed. Errors of single operations are in the reply.
     pub async fn run(&self, batch: Batch) -> Result<Reply> {
-        match self.ask(Request::Batch(batch)).await? {
+        match self.send_request(Request::Batch(batch)).await? {
             Answer::Reply(reply) => Ok(reply),
             _ => Err(Error::Protocol("an answer of another kind")),
         }
@@ -132,7 +132,7 @@ impl AsyncConnection {
     pub async fn scan(&self, scan: &ScanRequest, continuation: &[u8]) -> Result<ScanPage> {
         let mut body = Vec::new();
         let page = scan.put(continuation, &mut body)?;
-        match self.ask(Request::Scan(body, page)).await? {
+        match self.send_request(Request::Scan(body, page)).await? {
             Answer::Page(page) => Ok(page),
             _ => Err(Error::Protocol("an answer of another kind")),
         }
@@ -153,7 +153,8 @@ fn add(core: &mut Core, waiters: &mut VecDeque<Waiter>, (request, waiter): (Requ
     }
 }
 
-/// Owns the socket: until all handles are dropped and all answers were received, or the connection breaks.
+/// Drives the socket until all handles are dropped and all answers were received, or the connection
+/// breaks.
 async fn drive(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     mut core: Core,
@@ -204,7 +205,7 @@ async fn exchange(
             request = queue.recv(), if accepts => match request {
                 Some(request) => {
                     add(core, waiters, request);
-                    // What else is queued is sent with it.
+                    // Other queued requests are sent together with it.
                     while !core.is_full() && let Ok(request) = queue.try_recv() {
                         add(core, waiters, request);
                     }

@@ -1,9 +1,9 @@
 //! A pool for many threads, which combines their single operations into batches.
 //!
 //! A thread adds its operation to a queue. If a connection is free, the thread takes it and executes
-//! everything that is queued as one batch; otherwise it waits until another thread has executed its
-//! operation (flat combining). While a batch is under way, the operations of other threads gather for
-//! the next one, so that batches grow with the load.
+//! the queued operations, one batch for each shape; otherwise it waits until another thread has
+//! executed its operation (flat combining). While a batch is executed, operations of other threads
+//! queue for the next one, so that batches grow with the load.
 //!
 //! Operations in a combined batch succeed or fail by themselves, but share one transaction and its
 //! commit: a lock that one of them waits for delays the others.
@@ -23,9 +23,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Settings of a [`Client`].
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Number of connections at most.
+    /// Maximum number of connections; at least 1.
     pub connections: usize,
-    /// Operations of one combined batch at most.
+    /// Maximum number of operations of a combined batch; at least 1.
     pub max_batch: usize,
 }
 
@@ -51,12 +51,12 @@ pub(crate) enum Combined {
 struct Queued {
     operation: Operation,
     values: Vec<Value>,
-    ticket: Arc<Ticket>,
+    completion: Arc<Completion>,
 }
 
-/// Where the result of an operation is put.
+/// The result of a queued operation, once it is known.
 #[derive(Default)]
-struct Ticket(Mutex<Option<Result<Combined>>>);
+struct Completion(Mutex<Option<Result<Combined>>>);
 
 #[derive(Default)]
 struct Shared {
@@ -66,12 +66,12 @@ struct Shared {
     open: usize,
 }
 
-/// A pool of connections; see the module. Shared by threads.
+/// A pool of connections, shared by threads.
 pub struct Client {
     target: Target,
     options: ClientOptions,
     shared: Mutex<Shared>,
-    /// A batch was executed, or a connection is free.
+    /// Notified when a batch was executed or a connection became free.
     changed: Condvar,
 }
 
@@ -80,7 +80,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Client {
-    /// A client of this server. Connections are made when they are needed.
+    /// A client of this server. Connections are opened when they are needed.
     pub fn new(target: Target, options: ClientOptions) -> Client {
         Client {
             target,
@@ -113,11 +113,11 @@ impl Client {
         }
     }
 
-    /// Calls a function with a connection of its own, for transactions and scans. A connection that a
-    /// transaction is open on, or that was broken, is closed afterwards.
+    /// Calls a function with a connection that no other thread uses, for transactions and scans.
+    /// The connection is closed afterwards if it is broken or has an open transaction.
     ///
     /// # Errors
-    /// The function's; the connection cannot be made.
+    /// The function's error, or the connection cannot be opened.
     pub fn with_connection<T>(&self, call: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
         let mut connection = self.take()?;
         let done = call(&mut connection);
@@ -159,15 +159,15 @@ impl Client {
     }
 
     fn execute(&self, operation: &Operation, values: &[Value]) -> Result<Combined> {
-        let ticket = Arc::<Ticket>::default();
+        let completion = Arc::<Completion>::default();
         let mut shared = lock(&self.shared);
         shared.queue.push_back(Queued {
             operation: operation.clone(),
             values: values.to_vec(),
-            ticket: ticket.clone(),
+            completion: completion.clone(),
         });
         loop {
-            if let Some(result) = lock(&ticket.0).take() {
+            if let Some(result) = lock(&completion.0).take() {
                 return result;
             }
             let can_open = shared.open < self.options.connections;
@@ -187,13 +187,13 @@ impl Client {
         }
     }
 
-    /// Executes queued operations and puts their results. Reads and writes are separate batches, so
-    /// that reads can be sent again.
+    /// Executes queued operations and stores their results. Each operation shape is a batch of its
+    /// own, so that reads and writes are separate and a batch of reads can be retried.
     fn run_combined(&self, queued: &[Queued]) {
         let (reads, writes): (Vec<&Queued>, Vec<&Queued>) =
             queued.iter().partition(|queued| queued.operation.is_read());
         for mut group in [reads, writes] {
-            // Operations of one shape are adjacent, so that they are one part.
+            // Operations of one shape are adjacent, so that they are one batch.
             group.sort_by_key(|queued| std::ptr::from_ref(queued.operation.definition()).addr());
             for group in group.chunk_by(|a, b| a.operation.is_same(&b.operation)) {
                 self.run_group(group);
@@ -208,7 +208,7 @@ impl Client {
             let values: Vec<_> = queued.values.iter().map(Value::as_ref).collect();
             match batch.push(&queued.operation, &values) {
                 Ok(()) => sent.push(queued),
-                Err(error) => *lock(&queued.ticket.0) = Some(Err(error)),
+                Err(error) => *lock(&queued.completion.0) = Some(Err(error)),
             }
         }
         if sent.is_empty() {
@@ -217,12 +217,12 @@ impl Client {
         match self.run(&batch) {
             Ok(reply) => {
                 for (queued, outcome) in sent.iter().zip(reply.results()) {
-                    *lock(&queued.ticket.0) = Some(outcome.and_then(combined));
+                    *lock(&queued.completion.0) = Some(outcome.and_then(combined));
                 }
             }
             Err(error) => {
                 for queued in sent {
-                    *lock(&queued.ticket.0) = Some(Err(copy_of(&error)));
+                    *lock(&queued.completion.0) = Some(Err(copy_of(&error)));
                 }
             }
         }
@@ -247,7 +247,7 @@ impl Client {
         Connection::connect(&self.target).inspect_err(|_| self.give_back(None))
     }
 
-    /// Returns a connection to the pool; `None`: it was closed.
+    /// Returns a connection to the pool; `None` if it was closed or could not be opened.
     fn give_back(&self, connection: Option<Connection>) {
         let mut shared = lock(&self.shared);
         match connection {

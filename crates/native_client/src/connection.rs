@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-/// How to connect.
+/// Settings of a connection.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Address of the listener.
@@ -21,7 +21,7 @@ pub struct Target {
     pub user: String,
     /// Password; empty: none.
     pub password: String,
-    /// TLS settings. [`TlsMode::Preferred`] means no TLS: a client of this protocol decides alone.
+    /// TLS settings. [`TlsMode::Preferred`] means no TLS: the protocol has no negotiation of TLS.
     pub tls: TlsOptions,
     /// Name of the program, for the server's log.
     pub program: String,
@@ -51,7 +51,7 @@ impl Target {
 pub struct Connection {
     stream: Stream,
     core: Core,
-    /// Answers that were received and not taken yet.
+    /// Answers that were received but not returned yet.
     answers: VecDeque<Result<Answer>>,
     has_transaction: bool,
 }
@@ -60,7 +60,7 @@ impl Connection {
     /// Connects and logs in.
     ///
     /// # Errors
-    /// The address, TLS or the login.
+    /// Connecting, TLS or the login failed.
     pub fn connect(target: &Target) -> Result<Connection> {
         let mut stream = Stream::open(&target.address, target.connect_timeout)?;
         let broken = Error::Broken;
@@ -130,8 +130,8 @@ impl Connection {
         }
     }
 
-    /// Sends a batch without waiting for its answer, which [`Connection::receive`] returns. While the
-    /// server wants no further request, earlier answers are received first.
+    /// Sends a batch without waiting for its answer, which [`Connection::receive`] returns. If the
+    /// server's window of requests in flight is full, earlier answers are received first.
     ///
     /// # Errors
     /// The connection broke.
@@ -142,7 +142,7 @@ impl Connection {
         self.core.batch(batch)
     }
 
-    /// Number of batches that were sent and whose answers were not taken.
+    /// Number of batches that were sent and whose answers [`Connection::receive`] has not returned.
     pub fn in_flight(&self) -> usize {
         self.core.in_flight() + self.answers.len()
     }
@@ -150,7 +150,7 @@ impl Connection {
     /// Receives the answer to the oldest batch that was sent.
     ///
     /// # Errors
-    /// As [`Connection::run`]; nothing was sent.
+    /// As [`Connection::run`]; [`Error::Usage`] if no batch was sent.
     pub fn receive(&mut self) -> Result<Reply> {
         match self.first_answer()? {
             Answer::Reply(reply) => Ok(reply),
@@ -158,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// Requests a page of a scan: the first one, or the one at the continuation of another.
+    /// Requests a page of a scan: the first page, or the page that follows a continuation.
     ///
     /// # Errors
     /// The scan failed.
@@ -184,7 +184,7 @@ impl Connection {
     /// Begins a transaction.
     ///
     /// # Errors
-    /// One is open.
+    /// A transaction is already open.
     pub fn begin(&mut self, isolation: Isolation) -> Result<()> {
         self.core.begin(isolation)?;
         self.last_answer()?;
@@ -256,7 +256,7 @@ impl Connection {
                 self.answers.push_back(answer);
                 return Ok(());
             }
-            // Only now: while answers are left, requests gather for one write.
+            // Flushed only when no received answer is left, so that requests are sent in one write.
             self.flush()?;
             self.fill().map_err(|error| self.broken(error))?;
         }
@@ -273,7 +273,7 @@ impl Connection {
         answer.ok_or(Error::Protocol("no answer"))?
     }
 
-    /// Receives the answer to the newest request, and keeps those to earlier ones.
+    /// Receives the answer to the newest request, and buffers the answers to earlier ones.
     fn last_answer(&mut self) -> Result<Answer> {
         while self.core.in_flight() > 0 {
             self.receive_one()?;

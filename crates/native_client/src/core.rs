@@ -1,7 +1,7 @@
-//! The part of a connection that does no I/O: frames, requests in flight, the login.
+//! State of a connection, without I/O: frames, requests in flight, the login.
 //!
-//! Invariant: answers are in the order of the requests, so that the oldest request in flight is the one
-//! that a frame belongs to; a frame with another number is an error.
+//! Invariant: answers arrive in the order of the requests, so that each frame belongs to the oldest
+//! request in flight; a frame with another number is an error.
 
 use crate::batch::Batch;
 use crate::error::{Error, Result, ServerError};
@@ -55,7 +55,7 @@ struct Pending {
     expected: Expected,
 }
 
-/// What a request in flight is answered with.
+/// Expected answer of a request in flight.
 #[derive(Debug)]
 enum Expected {
     Done,
@@ -72,12 +72,12 @@ pub(crate) enum LoginProgress {
     Done,
 }
 
-/// See the module.
+/// State of a connection.
 #[derive(Debug)]
 pub(crate) struct Core {
     /// Bytes to be sent.
     pub(crate) output: Vec<u8>,
-    /// Received bytes lie between `consumed` and `filled`; the rest is room.
+    /// Input buffer: unread bytes are between `consumed` and `filled`; the rest is free.
     input: Vec<u8>,
     consumed: usize,
     filled: usize,
@@ -125,7 +125,7 @@ impl Core {
         self.pending.len()
     }
 
-    /// Whether the server wants no further request before an answer was received.
+    /// Whether the number of requests in flight has reached the server's window.
     pub(crate) fn is_full(&self) -> bool {
         self.pending.len() >= self.window
     }
@@ -135,8 +135,8 @@ impl Core {
         self.pending.iter().all(|pending| pending.is_read)
     }
 
-    /// Room for received bytes, at least [`READ_BYTES`]. It grows with what was received and not
-    /// consumed.
+    /// The free part of the input buffer, at least [`READ_BYTES`]. The buffer grows with the unread
+    /// bytes.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.consumed > 0 {
             self.input.copy_within(self.consumed..self.filled, 0);
@@ -150,12 +150,12 @@ impl Core {
         self.input.get_mut(self.filled..).unwrap_or_default()
     }
 
-    /// Notes that this number of bytes was received into the room.
+    /// Records that this number of bytes was received into [`Core::room`].
     pub(crate) fn received(&mut self, bytes: usize) {
         self.filled = (self.filled + bytes).min(self.input.len());
     }
 
-    /// The next frame that was received whole, and the position of its body.
+    /// The next complete frame, and the position of its body.
     fn next_frame(&mut self) -> Result<Option<(Header, std::ops::Range<usize>)>> {
         let unread = self.input.get(self.consumed..self.filled);
         let unread = unread.unwrap_or_default();
@@ -298,7 +298,7 @@ impl Core {
         self.request(kind, !commit, Expected::Done, |_| {})
     }
 
-    /// The answer to the oldest request, if it was received whole. The inner error is the server's.
+    /// The answer to the oldest request, if it is complete. The inner error is the server's.
     pub(crate) fn next_answer(&mut self) -> Result<Option<Result<Answer>>> {
         while let Some((header, body)) = self.next_frame()? {
             let body = self.input.get(body).unwrap_or_default();
@@ -308,8 +308,8 @@ impl Core {
                 .is_some_and(|p| p.request == header.request);
             if header.kind == Kind::Error {
                 let error = error_of(body);
-                // An error without a request ends the connection: the requests in flight may have been
-                // executed.
+                // An error with the number of no request ends the connection: the requests in
+                // flight may have been executed.
                 let is_unknown = error.code() == Some(COMMIT_FAILED) || !is_mine;
                 let error = if is_unknown && !self.only_reads() {
                     Error::UnknownOutcome(io::Error::other(error.to_string()))

@@ -42,7 +42,7 @@ pub enum Error {
     /// The server refused the request, or failed to execute it.
     #[error("{0}")]
     Server(ServerError),
-    /// The connection could not be made.
+    /// The connection could not be opened.
     #[error("{0}")]
     Connect(#[from] porpoise_client::Error),
     /// The connection broke. Nothing was changed by the request.
@@ -51,10 +51,10 @@ pub enum Error {
     /// The connection broke after a write was sent: it may or may not have been executed.
     #[error("the outcome of the request is unknown: {0}")]
     UnknownOutcome(#[source] std::io::Error),
-    /// The server sent bytes that are no message of the protocol.
+    /// The server sent bytes that are not a message of the protocol.
     #[error("the server does not speak this protocol: {0}")]
     Protocol(&'static str),
-    /// The caller asked for something that does not exist, or gave values that do not fit.
+    /// The caller named an object that does not exist, or passed values that do not fit.
     #[error("{0}")]
     Usage(String),
 }

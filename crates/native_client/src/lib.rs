@@ -1,7 +1,8 @@
 //! Client of the native protocol: rows by key in batches, scans, transactions.
 //!
-//! It is apart from `porpoise-client`, the blocking clients of the MySQL and the memcached protocol
-//! that the tools use: applications link this one, and its asynchronous face needs tokio.
+//! It is separate from `porpoise-client`, the blocking clients of the MySQL and the memcached
+//! protocol that the tools use: applications link this one, and its asynchronous interface needs
+//! tokio.
 //!
 //! ```text
 //!            Operation (table, index, columns, conditions)
@@ -13,12 +14,12 @@
 //!
 //! * [`Connection`]: one connection, with pipelining.
 //! * [`Client`]: a pool for many threads, whose single operations it combines into batches.
-//! * [`AsyncConnection`]: the asynchronous face, shared by many tasks.
-//! * [`Table`], [`Operation`], [`Batch`], [`Reply`]: what all three send and receive.
+//! * [`AsyncConnection`]: an asynchronous connection, shared by many tasks.
+//! * [`Table`], [`Operation`], [`Batch`], [`Reply`]: requests and answers of all three.
 //! * [`Row`]: typed rows.
 //!
-//! A request is sent again by itself only where nothing can have happened: it was not sent, or it only
-//! reads. After a write whose answer did not arrive the error is [`Error::UnknownOutcome`].
+//! A request is retried automatically only if it cannot have had an effect: it was not sent, or it
+//! only reads. After a write whose answer did not arrive the error is [`Error::UnknownOutcome`].
 
 #![forbid(unsafe_code)]
 

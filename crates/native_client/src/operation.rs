@@ -1,4 +1,4 @@
-//! Operations: what all rows of a part of a batch have in common.
+//! Operations: the shapes of batches' parts, built from names.
 
 use crate::error::{Error, Result};
 use crate::table::Table;
@@ -21,7 +21,7 @@ pub(crate) struct Definition {
     pub(crate) encoded: Vec<u8>,
     /// Encodings of the key's values.
     pub(crate) key: Vec<Encoding>,
-    /// Encodings of the values behind the key: columns, then compared columns.
+    /// Encodings of the values after the key: columns, then compared columns.
     pub(crate) values: Vec<Encoding>,
     /// Encodings of the columns.
     pub(crate) columns: Vec<Encoding>,

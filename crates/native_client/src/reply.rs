@@ -51,10 +51,11 @@ impl Reply {
         }
     }
 
-    /// Fails with the first operation that failed by itself.
+    /// Returns the reply if no operation failed. An absent row is not a failure.
     ///
     /// # Errors
-    /// [`Error::Server`], or a failed condition or an absent row as [`Error::Usage`].
+    /// The first failure: [`Error::Server`], or [`Error::Usage`] for a row that does not meet the
+    /// conditions.
     pub fn into_success(self) -> Result<Reply> {
         for outcome in self.results() {
             match outcome? {
@@ -71,7 +72,7 @@ impl Reply {
     }
 }
 
-/// Iterates over the results of a batch.
+/// Iterator over the results of a batch.
 #[derive(Clone, Debug)]
 pub struct Results<'a> {
     operations: std::slice::Iter<'a, (Operation, u32)>,

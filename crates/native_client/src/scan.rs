@@ -20,7 +20,7 @@ pub enum Bound {
     Exclusive(Vec<Value>),
 }
 
-/// A scan. Its pages are requested one after the other.
+/// A scan. Its pages are requested one at a time.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {
     table: Table,
@@ -84,7 +84,7 @@ impl ScanRequest {
         self
     }
 
-    /// Sets the most rows of a page. Without, a page has about a mebibyte.
+    /// Sets the maximum number of rows of a page. Every page ends at about a mebibyte.
     #[must_use]
     pub fn limit(mut self, rows: u32) -> Self {
         self.limit = rows;

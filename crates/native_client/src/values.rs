@@ -1,10 +1,10 @@
-//! Values of a row, decoded where they were received.
+//! Values of a row, decoded from the received bytes without a copy.
 
 use porpoise_types::ValueRef;
 use porpoise_wire::native::Reader;
 use porpoise_wire::native::value::{self, Encoding};
 
-/// Values of a row, in the order of the columns that were asked for.
+/// Values of a row, in the order of the requested columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowValues<'a> {
     bytes: &'a [u8],
@@ -40,7 +40,7 @@ impl<'a> RowValues<'a> {
         self.into_iter().next()
     }
 
-    /// The value at a position; the ones before are passed over.
+    /// The value at a position. The values before it are skipped, in linear time.
     pub fn get(&self, position: usize) -> Option<ValueRef<'a>> {
         self.into_iter().nth(position)
     }
@@ -69,7 +69,7 @@ impl<'a> IntoIterator for RowValues<'a> {
     }
 }
 
-/// Iterates over the values of a row.
+/// Iterator over the values of a row.
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     bitmap: &'a [u8],

@@ -108,7 +108,7 @@ fn operations_need_the_privileges_of_the_statements_that_they_replace() {
     // INSERT alone suffices to insert.
     let insert = table.insert().columns(&["id", "v"]).build().unwrap();
     assert_eq!(run(&insert, &[int(2), int(2)]), "written");
-    // A table without any privilege is as one that does not exist.
+    // A table without any privilege looks like one that does not exist.
     let read = hidden.read().columns(&["id"]).build().unwrap();
     let refused = run(&read, &[int(1)]);
     let id = hidden.id;

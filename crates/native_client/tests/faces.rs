@@ -1,4 +1,4 @@
-//! The faces of the client: pipelining, the pool that combines operations, tasks.
+//! Interfaces of the client: pipelining, the pool that combines operations, tasks.
 
 use super::support::*;
 use porpoise_native_client::{
@@ -134,7 +134,7 @@ fn tasks_share_a_connection() {
     });
 }
 
-/// The newcomer's example of docs/guide/native.md, as another program.
+/// The first example of docs/guide/native.md, run as a program.
 #[test]
 fn the_example_of_the_guide_reads_a_thousand_rows() {
     let server = start();

@@ -154,7 +154,7 @@ fn fuzz(rounds: u32, seed: u64) {
                     _ => request.insert(at, random.u8(..)),
                 }
             }
-            // Mostly with a length that is right, so that the body is looked at.
+            // Mostly with a correct length, so that the body is parsed.
             if request.len() >= HEADER && random.u8(..) < 200 {
                 let length = (request.len() - HEADER) as u32;
                 request[..4].copy_from_slice(&length.to_le_bytes());

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! 1. A line contains no password (`porpoise_sql::audit`).
-//! 2. A write that fails is reported and counted. It stops nothing, unless the log is required:
+//! 2. A failed write is logged and counted. It has no other effect, unless the log is required:
 //!    then logins and audited statements are refused until a line can be written again.
 
 use parking_lot::Mutex;
@@ -28,7 +28,7 @@ pub const AUDIT_FORMAT_VERSION: u8 = 1;
 /// The audit log of a server.
 pub struct AuditLog {
     path: PathBuf,
-    /// Whether what cannot be logged is refused.
+    /// Whether logins and audited statements are refused while the log cannot be written.
     required: bool,
     clock: Arc<dyn Clock>,
     file: Mutex<Option<File>>,

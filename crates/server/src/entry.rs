@@ -101,7 +101,7 @@ fn log_filter(text: &str) -> Result<EnvFilter, StartError> {
     })
 }
 
-/// Checks what `serve` would refuse about the configuration, as far as that needs no data directory.
+/// Makes the checks of `serve` on the configuration that need no data directory.
 fn check_config(config: &Config) -> Result<(), StartError> {
     log_filter(&config.log)?;
     exposure::check_memcached(config)?;

@@ -1,5 +1,6 @@
-//! Format of the server's log: text, or a JSON object in each line (`--log-format`). Lines that one
-//! place of the code repeats too often are left out, and their number is told by its next line.
+//! Format of the server's log: text, or a JSON object in each line (`--log-format`), with a rate
+//! limit for each call site. The next line of a call site has the number of lines left out before
+//! it.
 //!
 //! A JSON line has `time`, `level`, `target`, `message`, the fields of the event, and `left_out` if
 //! lines were left out.
@@ -17,13 +18,13 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Maximum number of lines of one place in [`WINDOW`].
+/// Maximum number of lines of one call site in [`WINDOW`].
 const MAX_LINES: u32 = 100;
 
-/// Time in which lines of one place are counted.
+/// Time in which lines of one call site are counted.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Counts the lines of each place of the code.
+/// Rate limiter by call site.
 #[derive(Debug, Default)]
 struct Limiter(Mutex<HashMap<Identifier, Lines>>);
 
@@ -35,7 +36,8 @@ struct Lines {
 }
 
 impl Limiter {
-    /// Whether a line may be written: `Some` with the number of lines left out before it.
+    /// Returns the number of lines left out before this one; `None` if this one must be left out,
+    /// too.
     fn admit(&self, place: Identifier, now: Instant) -> Option<u64> {
         let mut places = self.0.lock();
         let lines = places.entry(place).or_insert(Lines {

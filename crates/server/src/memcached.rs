@@ -143,15 +143,15 @@ impl MemcachedSession {
     }
 }
 
-/// Times of inputs, by block of counters.
+/// Times of inputs, by counter block.
 static LATENCIES: [Histogram; BLOCKS] = [const { Histogram::new() }; BLOCKS];
 
-/// One of this many inputs of a connection is timed: reading the clock twice for each would be
-/// measurable.
+/// One of this many inputs of a connection is timed: reading the clock twice for every input would
+/// cost measurable time.
 const TIMED_ONE_IN: u32 = 16;
 
-/// Distribution of the times from the receipt of an input, mostly one request, until its reply is
-/// ready, since the start. One input in [`TIMED_ONE_IN`] is counted.
+/// Distribution, since the start, of the times from the receipt of an input until its reply is
+/// ready. An input is mostly one request. One input in [`TIMED_ONE_IN`] is counted.
 pub fn latencies() -> Counts {
     let mut counts = Counts::default();
     LATENCIES.iter().for_each(|block| counts.add(block));

@@ -1,8 +1,8 @@
 //! The native listener: runs [`porpoise_native`] on the event loops.
 //!
-//! The first byte of a connection decides about TLS, as at the memcached listeners: the first byte of
-//! a handshake starts it, the preamble of the protocol does not. A client without TLS is refused if TLS
-//! is required.
+//! The first byte of a connection determines whether it uses TLS, as at the memcached listeners: a
+//! handshake and the protocol's preamble begin with different bytes. A client without TLS is
+//! refused if TLS is required.
 
 use crate::memcached::TlsSettings;
 use crate::metrics::{self, Counter};
@@ -154,8 +154,8 @@ struct NativeConnection {
     listener: Arc<Native>,
     tls: Arc<TlsSettings>,
     peer: Peer,
-    /// `wait_timeout` when the connection was opened: longest time without a request. It ends
-    /// transactions that hold locks for a client that has gone.
+    /// Longest time without a request: `wait_timeout` when the connection was opened. It ends
+    /// transactions that hold locks for clients that no longer respond.
     idle: Option<Duration>,
     /// The session, once the preamble was read.
     session: Option<NativeSession>,
@@ -164,7 +164,7 @@ struct NativeConnection {
 /// The output of a connection, for a request.
 struct OutputSink<'o> {
     out: &'o mut Output,
-    /// Whether positions taken before the request are invalid.
+    /// Whether output was sent during the request, so that positions from before it are invalid.
     is_drained: bool,
 }
 
@@ -185,7 +185,10 @@ impl Sink for OutputSink<'_> {
 }
 
 impl NativeConnection {
-    /// Reads the preamble. Returns an action if the connection does not continue with frames.
+    /// Reads the preamble.
+    ///
+    /// # Errors
+    /// The next action, if frames cannot be read yet, or not at all.
     fn begin(&mut self, input: &mut Input, out: &mut Output) -> Result<(), Next> {
         let Some(first) = input.bytes().first().copied() else {
             return Err(Next::Wait);

@@ -1,8 +1,10 @@
-//! SIGHUP: reads configuration and certificates again, and puts in force what needs no restart.
+//! SIGHUP: reopens log files, reads configuration and certificates again, and applies the settings
+//! that need no restart.
 //!
 //! Invariants:
-//! 1. Everything is read and checked before anything changes: a bad file changes nothing.
-//! 2. Each change is a line of the log, and so is each changed setting that needs a restart.
+//! 1. Configuration and certificates are read and checked before anything changes: an invalid file
+//!    changes nothing.
+//! 2. Each change is logged, and so is each changed setting that needs a restart.
 
 use crate::config::report::RELOADABLE;
 use crate::config::{Config, StartError};
@@ -14,30 +16,30 @@ use porpoise_base::memory::MemoryBudget;
 use porpoise_sql::SqlServer;
 use std::sync::Arc;
 
-/// Replaces the log filter, or says why it cannot.
+/// Replaces the log filter; with `false` it only checks the filter. The error is the reason.
 pub type SetLogFilter = Box<dyn Fn(&str, bool) -> Result<(), String> + Send + Sync>;
 
-/// What a reload changes.
+/// The parts of a server that a reload changes.
 pub struct Reloader {
     /// The configuration in force.
     pub config: Mutex<Config>,
     /// The certificates of the listeners.
     pub certificates: Arc<Certificates>,
-    /// The number of connections that the limit of open files permits for a configuration.
+    /// Returns the number of connections that the limit of open files permits for a configuration.
     pub fit_open_files: fn(&Config) -> Result<usize, StartError>,
     /// The limits of connections.
     pub net: NetMonitor,
     /// The memory of statements.
     pub memory: Arc<MemoryBudget>,
-    /// The log filter; its second argument is false for a check only.
+    /// Replaces the log filter.
     pub log: Option<SetLogFilter>,
-    /// The server whose slow query log and audit log are opened anew, for tools that rotate them.
+    /// The server whose slow query log and audit log are reopened, for tools that rotate them.
     pub sql: Arc<SqlServer>,
 }
 
 impl Reloader {
-    /// Opens log files anew and reads everything again. Errors are logged, and leave everything as it
-    /// was.
+    /// Reopens log files, and applies the present configuration and certificates. An error is
+    /// logged, and leaves settings and certificates unchanged.
     pub fn reload(&self) {
         self.sql.reopen_logs();
         match self.try_reload() {

@@ -1,11 +1,11 @@
-//! `porpoise salvage`: copies what is readable in a damaged data directory into a new data directory, or
-//! into a file of SQL, and lists what is lost. Nothing is written to the source.
+//! `porpoise salvage`: copies the readable part of a damaged data directory into a new data
+//! directory or into a file of SQL, and lists the lost part. Nothing is written to the source.
 //!
 //! The readable rows of the store ([`porpoise_kv_mem::salvage`]) become a store in memory, whose catalog
 //! is read row by row. Each table is created in the target by the statement that SHOW CREATE TABLE would
-//! print, and its rows are inserted one batch after the other, so that indexes and generated columns are
-//! made anew. Foreign keys are not checked: a parent may be lost. A row that the target refuses, such as
-//! a second one with the same unique key, is listed as lost.
+//! print, and its rows are inserted in batches, so that indexes and generated columns are
+//! rebuilt. Foreign keys are not checked: a parent may be lost. A row that the target refuses, such
+//! as a second one with the same unique key, is listed as lost.
 //!
 //! Exit statuses: 0 if nothing is known to be lost, 1 if something is, 2 if nothing was done.
 
@@ -44,12 +44,12 @@ pub struct Report {
     pub tables: usize,
     /// Rows copied.
     pub rows: u64,
-    /// What is lost, or may be lost, a line each.
+    /// Lines about what is lost or may be lost.
     pub lost: Vec<String>,
 }
 
-/// Copies what is readable in the data directory `from` into a new data directory, or into a file whose
-/// name ends in `.sql`.
+/// Copies the readable part of the data directory `from` into a new data directory, or into a file
+/// whose name ends in `.sql`.
 ///
 /// # Errors
 /// With exit status 2: there is no store, a server uses it, or the target exists.
@@ -87,7 +87,7 @@ pub fn salvage_into(from: &Path, into: &Path) -> Result<Report, StartError> {
     Ok(report)
 }
 
-/// The readable part of the source as a database in memory, and what is lost of it.
+/// The readable part of the source as a database in memory, and a report of the lost part.
 fn open_source(store: &Path) -> Result<(Arc<Db>, Report), StartError> {
     let found = salvage(&Overlay::new(), store)?;
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
@@ -118,7 +118,7 @@ fn open_source(store: &Path) -> Result<(Arc<Db>, Report), StartError> {
     Ok((db, report))
 }
 
-/// A line for each space whose table's definition is lost.
+/// Lines about spaces of tables whose definitions are lost.
 fn nameless(
     engine: &dyn porpoise_kv::Engine,
     catalog: &Catalog,
@@ -188,7 +188,7 @@ impl Target {
         Ok(session)
     }
 
-    /// Copies tables, rows, and then what runs statements.
+    /// Copies databases, tables and rows, then views, stored programs, events and triggers.
     fn copy_all(&self, source: &Arc<Db>, report: &mut Report) {
         let catalog = source.catalog();
         let mut session = match self.session() {
@@ -212,7 +212,8 @@ impl Target {
                 let text = show::create_table(table, None);
                 self.try_statement(&mut session, &text, &name, report);
             }
-            // Rows of tables that the server fills at its first start replace those.
+            // Tables that exist were filled by the target's first start; salvaged rows replace
+            // theirs.
             let mode = if exists {
                 InsertMode::Replace
             } else {
@@ -253,7 +254,7 @@ impl Target {
             return report.lost.push(format!("{name}: all rows"));
         };
         report.tables += 1;
-        // The position of each column of the target in the source.
+        // The position in the source of each column of the target.
         let columns = target
             .columns
             .iter()
@@ -295,7 +296,8 @@ impl Target {
         }
     }
 
-    /// The values of rows with their overflow values; one by one if some are missing.
+    /// The values of rows with their overflow values. Rows are completed one by one, so that one
+    /// with a missing value does not fail the others.
     fn complete(
         &self,
         source: &Arc<Db>,

@@ -119,7 +119,7 @@ impl Services {
         let events = EventScheduler::start(sql.clone(), report)
             .map_err(|e| failed("the event scheduler cannot be started", &e))?;
         let ttl_reaper = TtlReaper::start(db.clone(), ttl_report)
-            .map_err(|e| failed("no thread for expired rows", &e))?;
+            .map_err(|e| failed("cannot start the thread that deletes expired rows", &e))?;
         let tls = TlsSettings {
             config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
             required: config.memcached_tls == TlsMode::Required,
@@ -273,10 +273,11 @@ fn command_summaries() -> Vec<CommandSummary> {
     summaries.into_iter().map(summary).collect()
 }
 
-/// A protocol that listeners serve, if the configuration has an address for it.
+/// A protocol; `None` if the configuration has no address for it.
 type Served = Option<Arc<dyn Protocol>>;
 
-/// The protocols of the MySQL and of the native listener, whose logins are the same.
+/// The protocols of the MySQL and the native listener, which share the RSA key and the password
+/// cache.
 fn mysql_and_native(
     config: &Config,
     sql: &Arc<SqlServer>,

@@ -46,14 +46,14 @@ pub struct CertificateSet {
     clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
-/// The certificates in use, which a reload replaces for handshakes that begin later.
+/// The certificates in use. A reload replaces them for later handshakes.
 pub struct Certificates {
     server: Arc<ServerConfig>,
     own: Arc<OwnCertificate>,
     clients: Option<Arc<ClientVerifier>>,
 }
 
-/// The present certificate.
+/// The current certificate.
 #[derive(Debug)]
 struct OwnCertificate(ArcSwap<CertifiedKey>);
 
@@ -63,7 +63,7 @@ impl ResolvesServerCert for OwnCertificate {
     }
 }
 
-/// The present verifier of client certificates.
+/// The current verifier of client certificates.
 #[derive(Debug)]
 struct ClientVerifier(ArcSwap<Arc<dyn ClientCertVerifier>>);
 
@@ -77,7 +77,8 @@ impl ClientCertVerifier for ClientVerifier {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // Names could not outlive a reload; without them a client sends what it has.
+        // Hints borrowed from the present verifier could not outlive a reload. Without hints a
+        // client sends any certificate that it has.
         &[]
     }
 

@@ -195,7 +195,7 @@ fn merge(given: &ArgMatches) -> Result<()> {
     Ok(())
 }
 
-/// How servers are started for measurements.
+/// Settings of the servers that are started for measurements.
 struct Setup<'a> {
     /// The peers; `None`: only the given targets.
     peers: Option<&'a str>,
@@ -318,10 +318,10 @@ fn measure(
     Ok((bench.report, done))
 }
 
-/// Runs the experiment of a name.
+/// Runs the experiment with this name.
 type RunOne<'a> = dyn Fn(&mut Bench, &str) -> Result<()> + 'a;
 
-/// Experiments that `bench all --quick` does without.
+/// Experiments that `bench all --quick` skips.
 const LEFT_OUT_OF_QUICK: &[&str] = &[
     "async",
     "memcached",

@@ -222,7 +222,7 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("analytics", &["ops", "shape", "clients", "time", "warm-up"]),
     ("fulltext", &["ops", "shape", "clients", "time", "warm-up"]),
     ("tpch", &["ops", "shape", "clients", "time", "warm-up"]),
-    // Each budget says what it is measured with.
+    // Budgets determine the settings of their measurements.
     (
         "budgets",
         &[

@@ -52,15 +52,15 @@ struct Case {
     text: &'static str,
     /// Steps that it takes within the server.
     units: u64,
-    /// Numbers of clients that send it, unless chosen otherwise.
+    /// Default numbers of clients that send the statement.
     clients: &'static [usize],
     /// Check of its answer.
     check: fn() -> Box<Check<'static>>,
 }
 
-/// One client for what takes its time inside of the server.
+/// One client, for statements whose time is spent in the server.
 const ONE: &[usize] = &[1];
-/// Several clients for what a single one mostly waits for: with one, the network bounds requests.
+/// Several clients, for short statements: with one client, the network limits the rate.
 const SEVERAL: &[usize] = &[1, 8, 32];
 
 const CASES: [Case; 10] = [

@@ -60,8 +60,8 @@ fn put_transcoded(
     put(out, column.encoding, text.as_ref())
 }
 
-/// Reads the values of a key, and appends the encoded key. The inner error is that of a value that
-/// does not fit its column.
+/// Reads the values of a key, and appends the encoded key. The inner error means that a value does
+/// not fit its column.
 #[inline]
 pub(crate) fn read_key(
     plan: &Plan,

@@ -36,7 +36,7 @@ impl PlannedPart<'_> {
     }
 }
 
-/// What a connection executes batches with.
+/// Executor of a connection's batches.
 pub(crate) struct Executor<'s> {
     pub(crate) context: &'s mut Context,
     pub(crate) identity: &'s mut Identity,
@@ -83,7 +83,7 @@ impl Executor<'_> {
                 Err(failure) => return Err(failure),
             };
             sink.buf().truncate(start);
-            // A definition that has changed for good is reported by the next resolution.
+            // If the definition differs from the client's version, the next resolution reports it.
             if !is_retryable(&error) || attempts >= MAX_ATTEMPTS {
                 return Err(Failure::Rows(self.context.reported(error)));
             }

@@ -1,4 +1,4 @@
-//! READs outside of a transaction: rows are encoded while the engine shows them, without a copy.
+//! READs outside of a transaction: rows are encoded in the engine's callback, without a copy.
 //!
 //! All rows of a request are of one snapshot. A chunk of keys is one engine call; the answer is sent
 //! in frames of about [`FRAME_BYTES`].
@@ -19,7 +19,7 @@ use std::ops::Range;
 /// Keys of one engine call.
 const CHUNK_KEYS: usize = 1024;
 
-/// Keys of one engine call where values may lie outside of their rows: their values are buffered.
+/// Keys of one engine call on a table with overflow values, which are buffered.
 const CHUNK_KEYS_WITH_OVERFLOW: usize = 4;
 
 /// Size in bytes at which a frame ends.
@@ -57,9 +57,9 @@ struct Answer {
     request: u32,
     /// Start of the frame.
     frame: usize,
-    /// The chunk's encoded keys, one behind the other.
+    /// The chunk's encoded keys, concatenated.
     keys: Vec<u8>,
-    /// The end of each key; an error for one that no row can have.
+    /// The end of each key in `keys`, or the error of a key that does not fit its columns.
     ends: SmallVec<[Result<usize, Box<Error>>; 64]>,
 }
 
@@ -129,13 +129,13 @@ impl Answer {
             keys.push(self.keys.get(start..*end).unwrap_or_default());
             start = *end;
         }
-        let rows = LookedUp {
+        let rows = ChunkLookup {
             plan,
             keys: &keys,
             read,
         };
         let mut ends = self.ends.iter();
-        // Appends the errors of keys before the next one that was looked up.
+        // Appends the errors of the keys before the next valid key.
         let put_errors = |out: &mut Vec<u8>| {
             while let Some(Err(error)) = ends.next() {
                 out.push(Status::Failed as u8);
@@ -165,13 +165,13 @@ impl Answer {
 }
 
 /// Keys of a chunk, to be looked up.
-struct LookedUp<'a> {
+struct ChunkLookup<'a> {
     plan: &'a Plan,
     keys: &'a [&'a [u8]],
     read: Read,
 }
 
-impl LookedUp<'_> {
+impl ChunkLookup<'_> {
     #[inline]
     fn put(&self, out: &mut Vec<u8>, found: Option<FoundRow<'_>>) -> Result<(), Error> {
         let Some(found) = found else {
@@ -201,7 +201,8 @@ impl LookedUp<'_> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Appends the results of unique keys: those without a row are visited before the others.
+    /// Appends the results of unique keys. They are buffered, because the engine visits keys
+    /// without a row before the others.
     fn put_buffered(
         &self,
         txn: &mut Txn,

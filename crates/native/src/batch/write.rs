@@ -30,13 +30,15 @@ use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Operations that are executed together at most, so that KILL and time limits are observed.
+/// Maximum number of operations executed together. KILL and time limits are checked between runs.
 const MAX_RUN: usize = 1024;
 
-/// The same where values may lie outside of their rows, and are read with them.
+/// Maximum number of operations executed together on a table with overflow values, which are read
+/// with their rows.
 const MAX_RUN_WITH_OVERFLOW: usize = 64;
 
-/// Bytes of rows that a batch in a transaction reads at most: they are kept until it has ended.
+/// Maximum size of the rows that a batch in a transaction reads. They are buffered until the batch
+/// ends.
 const MAX_READ_BYTES: usize = 64 << 20;
 
 /// Outcome of one operation.
@@ -67,7 +69,7 @@ impl Results {
         }
     }
 
-    /// Makes the results those of a batch that was rolled back: only failures stay.
+    /// Replaces the outcomes of operations that were rolled back with `NotDone`.
     pub(super) fn undo(&mut self) {
         for outcome in &mut self.outcomes {
             if matches!(outcome, Outcome::Read(_) | Outcome::Written { .. }) {
@@ -81,7 +83,7 @@ impl Results {
         let flags = parts
             .iter()
             .flat_map(|p| std::iter::repeat_n(p.plan.shape.flags, p.part.rows as usize));
-        // Operations behind the one that failed have no outcome.
+        // Operations after the failed one have no outcome.
         let rest = std::iter::repeat(&Outcome::NotDone);
         for (flags, outcome) in flags.zip(self.outcomes.iter().chain(rest)) {
             match outcome {
@@ -142,14 +144,14 @@ pub(super) fn run(
     Ok(())
 }
 
-/// The rows of a part: where each begins, and its key.
+/// The rows of a part: the start and the key of each.
 struct Rows<'a> {
     data: &'a [u8],
-    /// Start of each row's values behind its key.
+    /// Start of each row's values, after its key.
     starts: Vec<usize>,
-    /// The encoded keys, one behind the other.
+    /// The encoded keys, concatenated.
     arena: Vec<u8>,
-    /// The keys, by row; an error for one that no row can have.
+    /// The range of each row's key in `arena`, or the error of a key that does not fit its columns.
     keys: Vec<Result<Range<usize>, Box<Error>>>,
 }
 
@@ -166,7 +168,7 @@ impl<'a> Rows<'a> {
         let operation = plan.shape.operation;
         let mut reader = Reader::new(data);
         for _ in 0..count {
-            // A row of no bytes would be repeated for nothing received.
+            // Rows of zero bytes are refused: a short message could claim any number of them.
             if reader.is_empty() {
                 return Err(MALFORMED);
             }
@@ -216,7 +218,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The values of a row behind its key.
+    /// The values of a row, after its key.
     fn values(&self, row: usize) -> Reader<'a> {
         let start = self.starts.get(row).copied().unwrap_or(self.data.len());
         Reader::new(self.data.get(start..).unwrap_or_default())
@@ -274,8 +276,9 @@ impl<'r> PartRun<'r> {
         Ok(())
     }
 
-    /// Whether changes of rows fire triggers. They are then executed one by one, because triggers and
-    /// the changes they make decide about the version of each row.
+    /// Whether the operations may fire triggers of UPDATE. They are then executed one by one,
+    /// because a trigger may change a row that would stay the same, and a changed row has a new
+    /// version.
     fn fires_on_change(&self) -> bool {
         let changes = matches!(
             self.plan.shape.operation,
@@ -284,7 +287,7 @@ impl<'r> PartRun<'r> {
         changes && !self.plan.table.triggers.is_empty()
     }
 
-    /// The end of the operations from `start` on that have different keys.
+    /// The end of the run of operations from `start` whose keys all differ.
     fn end_of_run(&self, start: usize) -> usize {
         let has_overflow = !self.plan.table.overflow_spaces.is_empty();
         let run = if self.fires_on_change() {
@@ -364,7 +367,8 @@ impl<'r> PartRun<'r> {
         range.clone().map(|row| rows.key(row)).collect()
     }
 
-    /// Locks the rows of operations, in one call, and returns the existing ones.
+    /// Locks the rows of operations in one call. Returns the row of each; `None` if it does not
+    /// exist.
     fn lock(
         &mut self,
         range: &Range<usize>,
@@ -409,7 +413,7 @@ impl<'r> PartRun<'r> {
         }
         let columns = self.plan.columns.len();
         let encodings = self.plan.encodings.iter().copied();
-        // The rows were parsed before.
+        // `Rows::parse` has already parsed these values.
         value::get_row(&mut reader, encodings, |n, value| {
             if n < columns {
                 given.columns.push(value);
@@ -574,7 +578,7 @@ impl<'r> PartRun<'r> {
         Ok((new, differs))
     }
 
-    /// Changes locked rows; operations without one are not found.
+    /// Changes the locked rows. An operation whose row does not exist gets the outcome `NotFound`.
     fn change(&mut self, range: Range<usize>, found: Vec<Option<LockedRow>>) -> Result<(), Error> {
         let table = &self.plan.table;
         let fires = self.fires_on_change();
@@ -593,7 +597,7 @@ impl<'r> PartRun<'r> {
             }
             let (new, differs) = self.changed(&given, &old)?;
             // A row whose values stay the same keeps its version.
-            let kept = old.version();
+            let old_version = old.version();
             let change = RowChange {
                 key: locked.primary,
                 old: locked.row,
@@ -611,7 +615,7 @@ impl<'r> PartRun<'r> {
                 }
                 differs
             };
-            let version = if is_written { version } else { kept };
+            let version = if is_written { version } else { old_version };
             self.set(row, Outcome::Written { version, id: 0 });
         }
         if !changes.is_empty() {

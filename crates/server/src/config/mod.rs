@@ -188,7 +188,7 @@ pub struct Config {
     pub ssl_ca: Option<PathBuf>,
     /// File of the audit log.
     pub audit_log: Option<PathBuf>,
-    /// Whether what cannot be written to the audit log is refused.
+    /// Whether logins and audited statements are refused while the audit log cannot be written.
     pub audit_log_required: bool,
     /// Whether the log is written as JSON.
     pub log_json: bool,

@@ -1,12 +1,12 @@
-//! `porpoise config`: the effective settings with their sources, and the reference of all settings and
-//! system variables, of which docs/guide/configuration.md is made.
+//! `porpoise config`: the effective settings with their sources, and the reference of all settings
+//! and system variables, from which docs/guide/configuration.md is generated.
 
 use super::Config;
 use super::table::{SETTINGS, Setting};
 use porpoise_sql::vars::{Scope, VARIABLES, Variable};
 use std::fmt::Write;
 
-/// Settings that SIGHUP puts in force without a restart.
+/// Settings that SIGHUP applies without a restart.
 pub const RELOADABLE: &[&str] = &[
     "tls-cert",
     "tls-key",
@@ -67,7 +67,7 @@ pub fn reference() -> String {
     text
 }
 
-/// Text within a cell of a table.
+/// Escapes text for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

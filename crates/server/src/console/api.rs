@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// Largest body of a request, in bytes.
 const MAX_BODY: usize = 8 * 1024;
 
-/// The answer of a part whose table this server does not have.
+/// The answer for a part whose table this server does not have.
 const MISSING: &[u8] = b"{\"columns\":[],\"rows\":[],\"truncated\":false,\"missing\":true}";
 
 /// Header with the CSRF token.
@@ -78,7 +78,7 @@ pub(super) async fn answer(
         Method::POST => call.change(&name, body).await,
         _ => Err(Failure::request(
             StatusCode::METHOD_NOT_ALLOWED,
-            "GET and POST are known",
+            "Only GET and POST are supported",
         )),
     };
     answered.unwrap_or_else(IntoResponse::into_response)
@@ -89,7 +89,7 @@ fn unknown() -> Failure {
 }
 
 fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
-    let text = "The request's body is not what it should be";
+    let text = "The request body is not the JSON object that this request needs";
     serde_json::from_slice(body).map_err(|_| Failure::request(StatusCode::BAD_REQUEST, text))
 }
 

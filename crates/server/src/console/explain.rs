@@ -1,7 +1,7 @@
 //! The plan of a recorded statement.
 //!
 //! The statement is found by its digest, so that a request contains no SQL. Its text is that of
-//! another account, which EXPLAIN of a session with more privileges must not execute: the text must
+//! another account, and a session with more privileges must not execute it: the text must
 //! begin with the verb of a statement that can be explained, it is prepared together with the word
 //! EXPLAIN as one statement, and the session is read-only.
 //!
@@ -69,7 +69,7 @@ fn as_statement(digest_text: &str) -> String {
         .replace("(...)", "(?)")
 }
 
-/// NULL as text, which indexes of columns of any type can be looked up by.
+/// NULL of type text, which can be compared with columns of any type.
 fn null<'p>() -> Param<'p> {
     Param {
         value: ValueRef::Null,

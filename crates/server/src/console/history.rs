@@ -1,5 +1,5 @@
-//! Throughput and latency of both protocols in the last minutes: a ring of samples, one every
-//! [`INTERVAL`], from the counters and histograms that the server keeps anyway.
+//! Throughput and latency of SQL and memcached in the last minutes: a ring of samples, one every
+//! [`INTERVAL`], computed from the counters and histograms of the metrics.
 
 use crate::memcached;
 use parking_lot::{Condvar, Mutex};
@@ -137,7 +137,7 @@ impl History {
         }
     }
 
-    /// Adds a sample; the oldest gives way at the capacity.
+    /// Adds a sample. If the ring is full, the oldest sample is removed.
     pub(super) fn add(&self, sample: Sample) {
         let mut samples = self.samples.lock();
         if samples.len() >= SAMPLES {

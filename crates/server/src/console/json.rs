@@ -6,7 +6,7 @@
 use porpoise_sql::{ResultColumn, ResultSink, SqlError};
 use porpoise_types::{ColumnType, Kind, ValueRef, write_text};
 
-/// Size of a result's rows from which on further rows are left out.
+/// Size of a result's rows at which further rows are left out.
 const MAX_BYTES: usize = 2 << 20;
 
 /// Largest integer up to which JavaScript's numbers have no gaps.

@@ -4,7 +4,7 @@
 //! ```text
 //!   browser --- HTTP thread: Host, cookie, CSRF token (this module, `guard`, `sessions`)
 //!                  |
-//!                  +-- a thread for pages: fixed statements of the part that was asked for
+//!                  +-- a thread for pages: fixed statements of the requested part
 //!                         (`parts`, `explain`), run by the login's own SQL session (`run`)
 //! ```
 //!
@@ -19,9 +19,9 @@
 //!
 //! Invariants:
 //! 1. The HTTP thread runs no statement and verifies no password.
-//! 2. A login has one SQL session of its account. All that the page shows, but for the history of
-//!    [`history`], comes from statements of that session: its privileges decide, limits of the account
-//!    count, KILL ends it, and the process list shows it.
+//! 2. A login has one SQL session of its account. Everything on the page, except the samples of
+//!    [`history`], comes from statements of that session. So the account's privileges and limits
+//!    apply, KILL ends the session, and the process list shows it.
 //! 3. A request chooses among fixed statements. Its values are bound as parameters or are numbers:
 //!    no text of a request becomes SQL text. [`explain`] runs EXPLAIN of a recorded statement, in a
 //!    session that is read-only.
@@ -29,9 +29,9 @@
 //!    runs one at a time, and the number of sessions is limited.
 //! 5. After [`Console::close`] no statement runs and no session is open.
 //!
-//! Rejected: a connection to the MySQL listener, which may be switched off, and whose protocol would
-//! be decoded only to be encoded again; one SQL session for each request, which limits of an account
-//! (`MAX_CONNECTIONS_PER_HOUR`) would count.
+//! Rejected: a connection to the MySQL listener, which may be switched off, and whose results would
+//! have to be decoded and encoded again; one SQL session for each request, which limits of an
+//! account (`MAX_CONNECTIONS_PER_HOUR`) would count.
 
 mod api;
 mod explain;
@@ -71,7 +71,7 @@ const _: () = assert!(STATEMENT_THREADS + LOGIN_THREADS <= PAGE_THREADS);
 /// Connection id of the first session; those of clients and events are smaller.
 const FIRST_ID: u64 = 1 << 41;
 
-/// Time that running statements have to end at a shutdown.
+/// Maximum time to wait for running statements at a shutdown.
 const STOP: Duration = Duration::from_secs(5);
 
 /// The page's files: path, content type, content.

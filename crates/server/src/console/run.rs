@@ -17,10 +17,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// The collation of sessions: that of clients which send none.
+/// The collation of sessions: the default of clients that name none.
 pub(super) const COLLATION: u16 = Collation::UTF8MB4_0900_AI_CI.0;
 
-/// Time in which a request must get its turn and its statements must end.
+/// Time limit for each wait of a request: for its turn, for a thread, and for the result.
 const TIME: Duration = Duration::from_secs(20);
 
 /// Statements that make a session independent of global values, and read-only.
@@ -106,7 +106,7 @@ fn late() -> Failure {
     Failure::new(StatusCode::SERVICE_UNAVAILABLE, 3024, text)
 }
 
-/// Runs `work` on a thread for pages, when one of these permits can be had.
+/// Runs `work` on a thread for pages, once one of `permits` is free.
 pub(super) async fn on_thread<T: Send + 'static>(
     console: &Arc<Console>,
     permits: Arc<Semaphore>,

@@ -38,7 +38,7 @@ pub(super) fn random_token() -> Option<String> {
 pub(super) struct LoginSession {
     /// The account, `user@host`.
     pub(super) account: String,
-    /// Token that requests for changes carry.
+    /// CSRF token that requests for changes must have.
     pub(super) csrf: String,
     /// One permit: requests of a login run one after the other.
     pub(super) turn: Arc<Semaphore>,

@@ -169,7 +169,7 @@ impl Connection {
         Ok((self.stream.peer_addr()?, self.stream.local_addr()?))
     }
 
-    /// The flag for the page handlers.
+    /// Returns the flag for the page handlers.
     pub(super) fn client(&self) -> Client {
         self.client.clone()
     }

@@ -26,7 +26,7 @@ fn write_metric(
 /// Maximum number of tables on the page: those with the most rows.
 pub const MAX_TABLES: usize = 50;
 
-/// Values of the page that other parts of the server keep.
+/// Values on the page that come from other parts of the server.
 pub struct Figures<'a> {
     /// Connections and workers.
     pub net: &'a NetMonitor,
@@ -135,7 +135,7 @@ fn write_tables(page: &mut String, tables: &[(String, String, u64)]) {
     }
 }
 
-/// A text as a label's value, escaped.
+/// Escapes the value of a label.
 fn label_value(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");
     text.replace('\n', "\\n")

@@ -1,4 +1,4 @@
-//! The HTTP listener: `/health`, `/metrics`, and further pages of its owner (the console).
+//! The HTTP listener: `/health`, `/metrics`, and other pages (the console).
 //!
 //! It runs on a tokio runtime of one thread, apart from the workers, and has its
 //! own small budget of connections ([`budget`]). That thread never blocks:
@@ -49,8 +49,8 @@ const METRICS_TIME: Duration = Duration::from_secs(5);
 /// Maximum number of threads that render metrics.
 const METRICS_THREADS: usize = 2;
 
-/// Maximum number of threads for the work of further pages. They must limit themselves to it, so
-/// that metrics find a thread.
+/// Maximum number of threads for the work of other pages. Their handlers must not use more, so that
+/// threads are left for metrics.
 pub(crate) const PAGE_THREADS: usize = 5;
 
 /// Stack of these threads, as workers have: they run statements.
@@ -78,7 +78,7 @@ pub trait Pages: Send + Sync + 'static {
     fn metrics(&self) -> String;
 }
 
-/// A connection, for the handlers of further pages.
+/// Properties of a connection, for the handlers of other pages.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionInfo {
     /// The client's address.
@@ -89,7 +89,7 @@ pub(crate) struct ConnectionInfo {
     pub(crate) tls: Option<TlsSession>,
 }
 
-/// What the listener serves.
+/// The content that the listener serves.
 pub struct Served {
     /// Health and metrics.
     pub pages: Arc<dyn Pages>,

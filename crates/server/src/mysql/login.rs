@@ -266,7 +266,7 @@ impl Authentication {
         }
     }
 
-    /// Reports the login to the audit log. A login that must be reported and cannot is refused.
+    /// Reports the login to the audit log. Refuses it if the log is required and cannot be written.
     fn report(
         &self,
         shared: &Shared,

@@ -53,7 +53,7 @@ pub struct MysqlProtocol(Arc<Shared>);
 
 impl MysqlProtocol {
     /// Creates the protocol for `sql`. `tls` serves clients that request encryption; `rsa` decrypts
-    /// the passwords of clients that do not; `verifiers` is the cache of the fast path.
+    /// the passwords of clients that do not; `verifiers` caches the hashes of verified passwords.
     pub fn new(
         sql: Arc<SqlServer>,
         tls: Option<Arc<rustls::ServerConfig>>,

@@ -1,4 +1,4 @@
-//! Requests of other sites, of strangers, and malformed ones.
+//! Requests of other sites, requests without a login, and malformed ones.
 
 use crate::client::{JSON, login, request, send, try_login};
 use porpoise_testkit::{Porpoise, wait_until};

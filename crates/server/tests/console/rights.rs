@@ -1,4 +1,4 @@
-//! What a login shows and does is decided by the privileges of its account.
+//! The privileges of an account determine what its login shows and does.
 
 use crate::client::{Login, login};
 use porpoise_testkit::{Porpoise, wait_until};
@@ -170,7 +170,7 @@ fn explain_executes_nothing() {
     let server = server();
     let [op, ..] = logins(&server);
     server.sql("SET GLOBAL statement_sample_values = ON");
-    // What an attacker has recorded, in the hope that an operator asks for its plan.
+    // Statements that an attacker recorded, hoping that an operator requests their plan.
     for text in [
         "ANALYZE SELECT SLEEP(30)",
         "DELETE FROM shop.orders",

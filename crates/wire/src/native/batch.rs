@@ -10,20 +10,20 @@
 //!          values of columns and of conditions
 //! ```
 //!
-//! An INSERT and an UPSERT have no key beside their columns. A shape is what other protocols call a
-//! prepared statement: the server keeps the last shapes of a connection resolved, by their bytes, so
-//! that clients need not manage handles.
+//! Rows of an INSERT or an UPSERT have no separate key: its values are among the columns. A shape
+//! serves as a prepared statement without a handle: the server caches the plans of a connection's
+//! most recent shapes by their bytes.
 
 use super::message::ErrorMessage;
 use super::{Malformed, Reader, put_bytes};
 
-/// Flag of a batch: all operations take effect, or none.
+/// Flag of a batch: either all of its operations take effect, or none.
 pub const ATOMIC: u8 = 1;
 
-/// Most rows of one batch.
+/// Maximum number of rows of a batch.
 pub const MAX_ROWS: u32 = 65_536;
 
-/// Most parts of one batch.
+/// Maximum number of parts of a batch.
 pub const MAX_PARTS: u16 = 32;
 
 /// Flag of an operation: results have the row's version.
@@ -64,7 +64,7 @@ impl Operation {
     }
 }
 
-/// What an UPDATE does with a column's value.
+/// Effect of an UPDATE on a column's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Action {
@@ -92,7 +92,7 @@ pub enum Condition {
     Equals(u16),
 }
 
-/// What all rows of a part have in common.
+/// The properties that all rows of a part share: operation, table, index, columns, conditions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// The operation.
@@ -153,7 +153,7 @@ impl Shape {
     /// Parses a shape.
     ///
     /// # Errors
-    /// The bytes are no shape.
+    /// The bytes are not a shape.
     pub fn parse(bytes: &[u8]) -> Result<Shape, Malformed> {
         let mut reader = Reader::new(bytes);
         Shape::read(&mut reader)
@@ -200,7 +200,7 @@ impl Shape {
     }
 }
 
-/// A batch, whose parts are parsed one after the other.
+/// A batch. Its parts are parsed by [`Batch::parts`].
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     /// Whether all operations take effect or none.
@@ -227,7 +227,7 @@ impl<'a> Batch<'a> {
     /// Parses a batch, but not the shapes and rows.
     ///
     /// # Errors
-    /// The body is no batch, or has more than [`MAX_PARTS`] parts or [`MAX_ROWS`] rows.
+    /// The body is not a batch, or has more than [`MAX_PARTS`] parts or [`MAX_ROWS`] rows.
     pub fn parse(body: &'a [u8]) -> Result<Batch<'a>, Malformed> {
         let mut reader = Reader::new(body);
         let mut head = || {
@@ -267,7 +267,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Iterates over the parts of a batch; ends early where the bytes are no part.
+/// Iterator over the parts of a batch. It ends early where the bytes are not a part.
 #[derive(Clone, Debug)]
 pub struct Parts<'a> {
     left: u16,

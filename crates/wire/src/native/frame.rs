@@ -129,7 +129,7 @@ pub enum FrameStep {
 /// Finds the first frame in `bytes`, whose body has at most `limit` bytes.
 ///
 /// # Errors
-/// The bytes are no frame, or one that is too long. The connection must end.
+/// The bytes are not a frame, or the frame is too long. The connection must end.
 pub fn next(bytes: &[u8], limit: usize) -> Result<FrameStep, Malformed> {
     let Some(head) = bytes.first_chunk::<HEADER>() else {
         return Ok(FrameStep::NeedMore(HEADER - bytes.len()));
@@ -168,7 +168,7 @@ pub fn begin(out: &mut Vec<u8>, kind: Kind, request: u32) -> usize {
     at
 }
 
-/// Completes the frame that begins at `at`: its body is everything behind its header.
+/// Completes the frame that begins at `at`. Its body is everything after its header.
 pub fn finish(out: &mut [u8], at: usize, flags: u8) {
     let length = out.len().saturating_sub(at + HEADER);
     let length = u32::try_from(length).unwrap_or(u32::MAX);

@@ -6,12 +6,12 @@
 //! * [`batch`]: operations on rows, and their results.
 //! * [`scan`]: ranges of an index.
 //!
-//! All integers are little-endian. Parsers borrow from the received bytes and allocate nothing by a
-//! length field: counts only bound iterators over bytes that have arrived.
+//! All integers are little-endian. Parsers borrow from the received bytes. They never allocate by a
+//! length field: counts only bound loops over bytes that have arrived.
 //!
-//! Rejected: names of columns in operations (a schema is looked up once, and every operation names
-//! the version of the definition that it was made for); encodings chosen by each operation (the
-//! version of the definition implies them).
+//! Rejected: names of columns in operations (a client looks a definition up once, and every
+//! operation has the version of the definition that it was built from); encodings chosen by each
+//! operation (the version of the definition determines them).
 
 pub mod batch;
 pub mod frame;

@@ -56,7 +56,7 @@ pub struct Scan<'a> {
     pub table: u64,
     /// Version of its definition.
     pub version: u32,
-    /// Most rows of the answer; 0: no limit.
+    /// Maximum number of rows of the answer; 0: no limit.
     pub limit: u32,
     /// Time limit in milliseconds; 0: none.
     pub time_limit: u32,
@@ -89,7 +89,7 @@ impl<'a> Scan<'a> {
     /// Parses a body.
     ///
     /// # Errors
-    /// The body is no scan.
+    /// The body is not a scan.
     pub fn parse(body: &'a [u8]) -> Result<Scan<'a>, Malformed> {
         Scan::read(&mut Reader::new(body)).ok_or(Malformed("scan"))
     }

@@ -163,9 +163,9 @@ fn put_text(out: &mut Vec<u8>, shown: &dyn std::fmt::Display) {
     // A number has at most 80 characters.
     let mut text = [0u8; 96];
     let mut left = text.as_mut_slice();
-    let room = left.len();
+    let capacity = left.len();
     let written = match write!(left, "{shown}") {
-        Ok(()) => room - left.len(),
+        Ok(()) => capacity - left.len(),
         Err(_) => 0,
     };
     put_bytes(out, text.get(..written).unwrap_or_default());
@@ -175,7 +175,7 @@ fn get_date(reader: &mut Reader<'_>) -> Option<Date> {
     Date::new(reader.u16()?, reader.u8()?, reader.u8()?)
 }
 
-/// Reads a value. Returns `None` if the bytes are none of this encoding.
+/// Reads a value. Returns `None` if the bytes are not a value of this encoding.
 #[inline]
 pub fn get<'a>(reader: &mut Reader<'a>, encoding: Encoding) -> Option<ValueRef<'a>> {
     Some(match encoding {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Value of a child row.
 pub(super) const CHILD_TEXT: &[u8] = b"forty characters that say nothing at all";
 
-/// What a run does.
+/// Work of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     Read,
@@ -41,7 +41,7 @@ impl Work {
     }
 }
 
-/// A run.
+/// Parameters of a run.
 pub(super) struct NativeLoad<'a> {
     pub(super) target: &'a Target,
     pub(super) store: &'a Store,
@@ -85,7 +85,7 @@ pub(super) fn run(load: &NativeLoad<'_>) -> Result<Outcome> {
         ),
         Work::Children => (table.insert().columns(&["id", "l", "r", "v"]), None),
     };
-    let hand = Hand {
+    let driver = Driver {
         load,
         connection,
         operation: first.build().map_err(failed)?,
@@ -97,7 +97,7 @@ pub(super) fn run(load: &NativeLoad<'_>) -> Result<Outcome> {
         spare: Vec::new(),
         to_delete: None,
     };
-    let work = Box::new(move |stage: &Stage, tally: &mut Tally| hand.drive(stage, tally));
+    let work = Box::new(move |stage: &Stage, tally: &mut Tally| driver.drive(stage, tally));
     run_threads(target.pid, load.times, vec![work])
 }
 
@@ -108,7 +108,7 @@ struct Sent {
 }
 
 /// State of the client's thread.
-struct Hand<'a> {
+struct Driver<'a> {
     load: &'a NativeLoad<'a>,
     connection: Connection,
     operation: Operation,
@@ -117,13 +117,13 @@ struct Hand<'a> {
     batch: Batch,
     text: Vec<u8>,
     sent: VecDeque<Sent>,
-    /// Vectors of keys to be used again.
+    /// Vectors of keys for reuse.
     spare: Vec<Vec<u64>>,
     /// Keys that the next batch deletes.
     to_delete: Option<Vec<u64>>,
 }
 
-impl Hand<'_> {
+impl Driver<'_> {
     fn drive(mut self, stage: &Stage, tally: &mut Tally) -> Result<()> {
         while !stage.is_over() {
             while self.sent.len() < self.load.in_flight {

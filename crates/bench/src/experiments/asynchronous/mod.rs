@@ -38,7 +38,7 @@ const CHILDREN: usize = 100;
 /// Parents of each of the two tables that the children refer to.
 const PARENTS: i64 = 1000;
 
-/// What a cell measures.
+/// System that a cell measures.
 enum Job<'a> {
     /// Native batches.
     Native(Work),
@@ -93,7 +93,7 @@ pub fn asynchronous(bench: &mut Bench) -> Result<()> {
     done
 }
 
-/// What the runs of native batches share.
+/// Common settings of the runs of native batches.
 struct Shared<'a> {
     target: &'a Target,
     store: &'a Store,

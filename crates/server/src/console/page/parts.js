@@ -1,4 +1,4 @@
-// The parts of the console. A part loads data and renders them; `view` is what it remembers.
+// The parts of the console. A part loads data and renders them; `view` is its state.
 
 import * as api from "./api.js";
 import { chart } from "./charts.js";
