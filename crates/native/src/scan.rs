@@ -66,10 +66,12 @@ pub(crate) fn plan<'a>(
     };
     check.columns(Privileges::SELECT, &key)?;
     check.columns(Privileges::SELECT, &columns)?;
-    // The continuation contains the primary key, too.
-    if let Ok(primary) = plan::index_columns(&table, 0) {
-        check.columns(Privileges::SELECT, &primary)?;
-    }
+    // The continuation contains the primary key, too, even one that operations cannot use.
+    let parts = table.indexes.first().map_or(&[][..], |key| &key.parts);
+    let primary = parts
+        .iter()
+        .filter_map(|part| PlanColumn::new(&table, part.column, Action::Set));
+    check.columns(Privileges::SELECT, &primary.collect::<Vec<_>>())?;
     let mut reader = Reader::new(scan.bounds);
     let lower = read_bound(&table, &scan, &key, &mut reader)?;
     let upper = read_bound(&table, &scan, &key, &mut reader)?;

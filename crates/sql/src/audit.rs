@@ -89,7 +89,7 @@ pub struct AuditedStatement<'a> {
 /// An attempt to log in.
 #[derive(Clone, Debug)]
 pub struct AuditedLogin<'a> {
-    /// `mysql`, `native` or `memcached`.
+    /// `mysql`, `native`, `memcached` or `console`.
     pub interface: &'a str,
     /// Connection id, if the protocol has one.
     pub connection: Option<u64>,

@@ -53,7 +53,7 @@ impl Console {
         let access = self.sql.access();
         let host = client_host(Some(info.peer));
         let now = access.now();
-        let admitted = self.admit(sent, info, &host);
+        let admitted = self.report(sent, &host, self.admit(sent, info, &host));
         let policy = delays(&self.sql);
         let granted = admitted.is_ok();
         let delay = access
@@ -65,6 +65,30 @@ impl Console {
         }
         let result = admitted.and_then(|account| self.open(sent, info, host, &account));
         Attempt { result, delay }
+    }
+
+    /// Reports the attempt to the audit log. Refuses it if the log is required and cannot be written.
+    fn report(
+        &self,
+        sent: &Credentials,
+        host: &str,
+        admitted: Result<Account, Failure>,
+    ) -> Result<Account, Failure> {
+        let is_reported = self.sql.audit().is_none_or(|audit| {
+            audit.login(&AuditedLogin {
+                interface: "console",
+                connection: None,
+                user: &sent.user,
+                host,
+                granted: admitted.is_ok(),
+            })
+        });
+        let account = admitted?;
+        if is_reported {
+            return Ok(account);
+        }
+        let text = "Aborted by Audit API ('the audit log cannot be written';1).";
+        Err(Failure::new(StatusCode::FORBIDDEN, 3164, text))
     }
 
     /// Finds the account whose password was sent.
