@@ -2,9 +2,9 @@
 //!
 //! A configured prefix has counters for each command, in one block for each core
 //! ([`mod@porpoise_base::counters`]). All commands are counted, except reads and failed commands
-//! within a meta transaction. Of the commands that the sampler of hot keys chooses, the time is measured
-//! and the key is recorded ([`porpoise_rows::hot_keys`]); gat is not sampled. The counters belong
-//! to the process and outlive a change of the mapping.
+//! within a meta transaction. Of the commands that the sampler of hot keys chooses, the time is
+//! measured and the key is recorded ([`porpoise_rows::hot_keys`]); gat is not sampled. The counters
+//! belong to the process and outlive a change of the mapping.
 //!
 //! Invariants:
 //! 1. Counting touches no cache line of another block.
