@@ -49,8 +49,8 @@ pub struct Reap<'t> {
     pub expired: &'t dyn Fn() -> Box<RowTest<'t>>,
     /// Deletes rows.
     pub delete: &'t DeleteRows<'t>,
-    /// Called before each scan of [`SCANNED_ROWS`] rows and after each transaction: may pause, and
-    /// returns false to end the pass.
+    /// Called before each scan and after each deleting transaction: may pause, and returns false to
+    /// end the pass.
     pub go_on: &'t dyn Fn() -> bool,
 }
 
