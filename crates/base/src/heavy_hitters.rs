@@ -22,9 +22,9 @@ const HALF_LIFE: u64 = 1 << 16;
 /// The counter of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Occurrences, at most [`Count::error`] too many.
+    /// Estimated number of occurrences: too high by at most [`Count::error`], never too low.
     pub count: u64,
-    /// Occurrences that were counted with `marked`.
+    /// Number of marked occurrences since the item has had this counter.
     pub marked: u64,
     /// Upper limit of the error of `count`.
     pub error: u64,
@@ -48,8 +48,8 @@ impl<T: Hash + Eq + Clone> HeavyHitters<T> {
         }
     }
 
-    /// Counts an item, which `own` makes if it gets a counter; `marked` items are also counted
-    /// separately.
+    /// Counts an occurrence of an item, and separately whether it is `marked`. Calls `own` for the
+    /// stored item if the item has no counter yet.
     pub fn add<Q>(&mut self, item: &Q, marked: bool, own: impl FnOnce() -> T)
     where
         T: Borrow<Q>,
@@ -92,7 +92,7 @@ impl<T: Hash + Eq + Clone> HeavyHitters<T> {
         });
     }
 
-    /// Number of items so far; older ones count less.
+    /// Number of occurrences so far; older ones count less.
     pub fn total(&self) -> u64 {
         self.total
     }

@@ -1,8 +1,8 @@
-//! Sampling of frequent events: on average one of [`Sampler`]'s interval, at random distances, so
-//! that periodic sequences of events are sampled evenly.
+//! Sampling of frequent events: on average one event in each interval of a [`Sampler`], at random
+//! distances, so that periodic sequences of events are sampled evenly.
 //!
 //! A thread counts down to its next sampled event. Events in between cost a subtraction in
-//! thread-local memory, and touch nothing that threads share.
+//! thread-local memory, and access no memory that threads share.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,13 +1,15 @@
 //! Statistics of commands by key prefix: number, rows, errors and latencies.
 //!
-//! A configured prefix has counters for each command, in blocks as [`mod@porpoise_base::counters`] has
-//! them. All commands are counted; of those that the sampler of hot keys chooses, the time is
-//! measured and the key is noted ([`porpoise_rows::hot_keys`]). The counters belong to the process
-//! and outlive a change of the mapping.
+//! A configured prefix has counters for each command, in one block for each core
+//! ([`mod@porpoise_base::counters`]). All commands are counted, except reads and failed commands
+//! within a meta transaction. Of the commands that the sampler of hot keys chooses, the time is
+//! measured and the key is recorded ([`porpoise_rows::hot_keys`]); gat is not sampled. The counters
+//! belong to the process and outlive a change of the mapping.
 //!
 //! Invariants:
 //! 1. Counting touches no cache line of another block.
-//! 2. At most [`MAX_PREFIXES`] prefixes are distinguished; commands on further ones are not counted.
+//! 2. At most [`MAX_PREFIXES`] prefixes have counters; commands on further prefixes are not
+//!    counted.
 
 use parking_lot::Mutex;
 use porpoise_base::counters::{BLOCKS, current_block};
@@ -129,7 +131,7 @@ impl Effects {
 #[derive(Debug)]
 pub struct PrefixStatistics {
     prefix: Box<[u8]>,
-    /// Database of the table, once a table was known.
+    /// Database of the mapped table; `None` until a mapping has resolved one.
     database: Mutex<Option<String>>,
     verbs: [OnceLock<Box<VerbStatistics>>; VERBS.len()],
 }
@@ -166,7 +168,8 @@ impl PrefixStatistics {
         }
     }
 
-    /// Records the time of a sampled command.
+    /// Records the time of a sampled command, which is a share of the time that so many `commands`
+    /// took together.
     pub(crate) fn time(&self, verb: Verb, began: Instant, ended: Instant, commands: u32) {
         let Some(verb) = self.verb(verb) else {
             return;
@@ -183,7 +186,7 @@ impl PrefixStatistics {
     }
 }
 
-/// What the commands of one verb on keys of one prefix took.
+/// Counts and times of the commands of one verb on keys of one prefix.
 #[derive(Clone, Debug)]
 pub struct CommandSummary {
     /// The verb.
@@ -294,7 +297,7 @@ pub fn summaries() -> Vec<CommandSummary> {
     summaries
 }
 
-/// Sets all counters to zero.
+/// Sets all counters to zero. The times of the first and the last sampled command stay.
 pub fn reset() {
     for prefix in REGISTRY.prefixes.lock().values() {
         for verb in prefix.verbs.iter().filter_map(OnceLock::get) {

@@ -1,4 +1,4 @@
-//! Sampled commands: the time and the key of one command of many
+//! Sampled commands: of one command in many, the time is measured and the key is counted
 //! ([`crate::command_statistics`], [`porpoise_rows::hot_keys`]).
 
 use crate::command_statistics::Verb;
@@ -8,7 +8,7 @@ use porpoise_rows::Db;
 use porpoise_rows::hot_keys::{Interface, Sample};
 use std::time::Instant;
 
-/// A sampled command: notes its key and its time.
+/// A command that was chosen by the sampler.
 pub(crate) struct SampledCommand<'a> {
     pub(crate) verb: Verb,
     pub(crate) key: &'a [u8],
@@ -18,7 +18,7 @@ pub(crate) struct SampledCommand<'a> {
 }
 
 impl SampledCommand<'_> {
-    /// Notes the command.
+    /// Records the time and the key of the command.
     #[cold]
     #[inline(never)]
     pub(crate) fn note(&self, mapping: &Mapping, db: &Db) {
@@ -43,7 +43,8 @@ fn container_of<'m>(mapping: &'m Mapping, rule: &Rule) -> Option<&'m Container> 
     mapping.containers.get(*rule.target.as_ref().ok()?)
 }
 
-/// Decides whether one of the next commands is sampled: its position, and the present time.
+/// Decides which of the next `commands` commands is sampled. Returns its position (that of the last
+/// one if there are several) and the present time; `None` if no command is sampled.
 #[inline]
 pub(crate) fn begin(db: &Db, commands: u32) -> Option<(u32, Instant)> {
     let mut sampled = None;

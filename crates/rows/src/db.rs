@@ -59,7 +59,8 @@ pub struct Db {
     /// this module.
     pub(crate) trigger_runner: OnceLock<Box<dyn Any + Send + Sync>>,
     pub(crate) text_maintenance: TextMaintenance,
-    /// Prepared transactions that were taken from the engine before [`crate::prepared::PreparedTxn::restore`].
+    /// Prepared transactions that were taken from the engine before
+    /// [`crate::prepared::PreparedTxn::restore`].
     pub(crate) restored: Mutex<Vec<Box<dyn kv::PreparedTxn>>>,
     /// Time zone of DATETIME and DATE columns of TTL.
     pub(crate) expiry_zone: ExpiryZone,

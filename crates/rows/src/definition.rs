@@ -107,7 +107,7 @@ pub struct TableOptions {
     pub other: Vec<(String, String)>,
     /// Creation time, microseconds since 1970 UTC.
     pub created: i64,
-    /// TTL.
+    /// Time to live of the rows; `None` without a TTL clause.
     pub ttl: Option<Ttl>,
 }
 

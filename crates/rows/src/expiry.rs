@@ -31,7 +31,7 @@ impl Db {
         &self.expiry_zone
     }
 
-    /// The present time, for expiry.
+    /// The present time, at which expiry is evaluated.
     pub fn expiry_time(&self) -> ExpiryTime {
         self.expiry_zone.at(self.clock().unix_micros())
     }

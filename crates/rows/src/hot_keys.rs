@@ -1,9 +1,10 @@
 //! Hot keys: the most frequently looked-up keys of each table and key prefix, by interface.
 //!
-//! Look-ups of rows by whole keys are sampled ([`porpoise_base::sampling`]), and the samples counted
-//! by Space-Saving ([`porpoise_base::heavy_hitters`]), one list for each table, index, interface and
-//! prefix of memcached keys. SQL's look-ups are sampled by [`crate::Txn`], as encoded keys; those of
-//! memcached by its listeners, as the clients' keys.
+//! Look-ups of rows by whole keys are sampled ([`porpoise_base::sampling`]). The samples are
+//! counted by the Space-Saving algorithm ([`porpoise_base::heavy_hitters`]), in one list for each
+//! combination of table, index, interface and prefix of memcached keys. [`crate::Txn`] samples
+//! look-ups of SQL, as encoded keys; the memcached listeners sample their own, as the clients'
+//! keys.
 //!
 //! Invariants:
 //! 1. A sample never waits: if another thread is counting or reading, it is dropped.
@@ -28,7 +29,7 @@ const MAX_LISTS: usize = 512;
 /// Number of keys in a list.
 const KEYS_OF_LIST: usize = 128;
 
-/// Number of bytes by which keys are distinguished.
+/// Maximum number of bytes of a key; longer keys with the same first bytes are counted together.
 const MAX_KEY: usize = 256;
 
 /// The front end that looks rows up.
@@ -54,7 +55,7 @@ impl Interface {
     }
 }
 
-/// What the keys of a list belong to.
+/// Identity of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct ListId {
     interface: Interface,
@@ -96,9 +97,10 @@ pub struct HotKey {
     pub lookups: u64,
     /// Estimated number of those that locked or wrote the row.
     pub writes: u64,
-    /// Maximum by which `lookups` is too high because of other keys, apart from sampling.
+    /// Upper limit of the error of `lookups` by counters that other keys had before, without the
+    /// error of sampling.
     pub error: u64,
-    /// Part of all look-ups of the same table, prefix and interface.
+    /// Fraction of all look-ups in the same index, prefix and interface.
     pub share: f64,
 }
 
@@ -119,7 +121,7 @@ impl Default for HotKeys {
 }
 
 impl HotKeys {
-    /// Which look-ups are sampled.
+    /// The sampler that chooses look-ups.
     #[inline]
     pub fn sampler(&self) -> &Sampler {
         &self.sampler

@@ -90,8 +90,8 @@ fn uses_of(txn: &dyn kv::PreparedTxn) -> Result<Vec<(TableId, Access)>> {
 }
 
 impl Db {
-    /// Refuses to build indexes of these tables anew while transactions are prepared that have written
-    /// to them: they have written entries to the old indexes, and their commit would write no others.
+    /// Refuses to rebuild indexes of these tables while a prepared transaction has written to one
+    /// of them: its entries are in the old index, and its commit would add none to the new one.
     pub(crate) fn check_not_prepared(&self, tables: &[TableId]) -> Result<()> {
         let mut restored = self.restored.lock();
         restored.extend(self.engine().take_restored()?);

@@ -20,7 +20,7 @@ use porpoise_kv::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Rows scanned at one snapshot, and between two calls of [`Reap::go_on`].
+/// Maximum number of rows scanned at one snapshot, and between two calls of [`Reap::go_on`].
 const SCANNED_ROWS: usize = 1000;
 /// Rows per transaction.
 const BATCH: usize = 100;
@@ -30,7 +30,7 @@ const LOCK_WAIT: Duration = Duration::from_millis(50);
 /// An encoded primary key.
 type PrimaryKey = Vec<u8>;
 
-/// A test of rows.
+/// A predicate on rows.
 pub type RowTest<'t> = dyn Fn(&RowRef<'_>) -> bool + 't;
 /// Deletes locked rows within a transaction. Returns their number.
 pub type DeleteRows<'t> = dyn Fn(&mut Txn, Vec<(Vec<u8>, RowBuf)>) -> Result<u64> + 't;
@@ -43,13 +43,14 @@ pub struct Reap<'t> {
     pub table: &'t Arc<Table>,
     /// Tables that a deletion may read or change.
     pub write_set: &'t [TableId],
-    /// Version of the catalog that the table is of: another one ends the pass.
+    /// Version of the catalog that the table was taken from; a newer version ends the pass.
     pub catalog_version: u64,
     /// Returns the test for expired rows at the present time; called for each batch.
     pub expired: &'t dyn Fn() -> Box<RowTest<'t>>,
     /// Deletes rows.
     pub delete: &'t DeleteRows<'t>,
-    /// Called after each batch, with the time that it took: pauses, and returns false to end the pass.
+    /// Called before each scan and after each deleting transaction: may pause, and returns false to
+    /// end the pass.
     pub go_on: &'t dyn Fn() -> bool,
 }
 
@@ -58,7 +59,7 @@ pub struct Reap<'t> {
 pub struct Reaped {
     /// Rows deleted.
     pub deleted: u64,
-    /// Expired rows that stay.
+    /// Expired rows that could not be deleted, or had changed.
     pub kept: u64,
 }
 
@@ -91,7 +92,8 @@ impl Reap<'_> {
         Ok(done)
     }
 
-    /// The keys of expired rows among the next rows, and where to go on.
+    /// The keys of the expired rows among the next [`SCANNED_ROWS`] rows, and the key at which the
+    /// next scan starts; `None` at the end of the table.
     fn find(&self, start: Vec<u8>) -> Result<(Vec<PrimaryKey>, Option<PrimaryKey>)> {
         let spec = ScanSpec {
             index: 0,
@@ -122,7 +124,8 @@ impl Reap<'_> {
         Ok((expired, more.then_some(last)))
     }
 
-    /// Deletes the rows of a batch; one by one if a row cannot be deleted.
+    /// Deletes the rows of a batch, or each by itself if one transaction cannot delete them all.
+    /// Returns their number; a row that cannot be deleted stays without an error.
     fn delete_batch(&self, batch: &[Vec<u8>]) -> u64 {
         match self.delete_keys(batch) {
             Ok(rows) => rows,

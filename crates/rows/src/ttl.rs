@@ -1,7 +1,7 @@
 //! Time to live: rows of a table expire at the value of a column plus an interval.
 //!
-//! From that time on readers of both protocols treat the row as absent, and it cannot be referenced by
-//! a new child. The row is deleted later: by an INSERT or UPDATE that needs one of its unique keys
+//! From that time on SQL and memcached readers treat the row as absent, and a new child cannot
+//! reference it. The row is deleted later: by an INSERT or UPDATE that needs one of its unique keys
 //! ([`crate::Txn`]), or in the background ([`crate::reap`]), under the ordinary rules of DELETE, so
 //! that cascades, RESTRICT and triggers apply (transactions.md, rule 46).
 //!
@@ -119,7 +119,8 @@ impl Lifetime {
     }
 }
 
-/// A number of seconds since 1970 as a time; `None` for 0, which is never, and out of range.
+/// The time that is a number of seconds after 1970; `None` for 0, which means never, and for
+/// numbers out of range.
 fn of_seconds(seconds: i64) -> Option<DateTime> {
     let seconds = Some(seconds).filter(|s| *s != 0)?;
     DateTime::from_unix_micros(seconds.checked_mul(1_000_000)?)
@@ -248,8 +249,7 @@ impl ExpiryTime {
     }
 }
 
-/// The time zone in which DATETIME and DATE columns of TTL are compared, shared by all who evaluate
-/// expiry.
+/// The time zone in which DATETIME and DATE columns of TTL are compared. Clones share the zone.
 #[derive(Clone, Debug)]
 pub struct ExpiryZone(pub(crate) Arc<ArcSwap<TimeZone>>);
 
@@ -260,7 +260,7 @@ impl Default for ExpiryZone {
 }
 
 impl ExpiryZone {
-    /// A time in microseconds since 1970 UTC.
+    /// The time that is so many microseconds after 1970 UTC, in this zone.
     pub fn at(&self, unix_micros: i64) -> ExpiryTime {
         ExpiryTime::new(unix_micros, &self.0.load())
     }
@@ -291,7 +291,7 @@ impl TtlCounters {
         self.deleted.load(Ordering::Relaxed)
     }
 
-    /// Expired rows that a pass had to leave: they are referenced, or locked.
+    /// Expired rows that a pass could not delete: mostly because they are referenced or locked.
     pub fn kept(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
     }

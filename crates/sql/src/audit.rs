@@ -2,9 +2,9 @@
 //!
 //! The log itself is the server's ([`AuditSink`]); logins are reported by the protocols.
 //!
-//! Invariant: a text that is reported contains no password. In a statement that may contain one,
-//! string literals other than names of accounts and hosts are replaced by `?`, and comments left
-//! out.
+//! Invariant: a reported text contains no password. In a statement that may contain a password,
+//! string literals other than names of accounts and hosts are replaced by `?`. Comments are left
+//! out of all texts.
 
 use porpoise_sql_parser::LexMode;
 use porpoise_sql_parser::ast::Statement;
@@ -72,7 +72,7 @@ pub struct AuditedStatement<'a> {
     pub class: AuditClass,
     /// Connection id.
     pub connection: u64,
-    /// User and host of the client.
+    /// User name of the client.
     pub user: &'a str,
     /// Host of the client.
     pub host: &'a str,
@@ -103,28 +103,29 @@ pub struct AuditedLogin<'a> {
 
 /// The audit log.
 pub trait AuditSink: Send + Sync {
-    /// Whether statements that are reported may run: not if the log must be written and cannot.
+    /// Whether statements that are reported may run: false if the log is mandatory and cannot be
+    /// written.
     fn may_run(&self) -> bool;
     /// Reports a statement.
     fn statement(&self, statement: &AuditedStatement<'_>);
-    /// Reports a login. Returns false if the login must be refused, because the log must be written
-    /// and cannot.
+    /// Reports a login. Returns false if the login must be refused, because the log is mandatory
+    /// and cannot be written.
     fn login(&self, login: &AuditedLogin<'_>) -> bool;
-    /// Opens the file anew, after it was renamed.
+    /// Reopens the file, for example after it was renamed.
     fn reopen(&self);
 }
 
-/// What is known about a text.
+/// Properties of a statement's text that decide how it is reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TextShape {
-    /// Whether it may be the definition of a program.
+    /// Whether the text may define a stored program, whose body contains semicolons.
     pub(crate) is_program: bool,
-    /// Whether it may contain a password.
+    /// Whether the text may contain a password, so that its string literals are hidden.
     pub(crate) hides: bool,
 }
 
-/// The text of a statement as it is reported. Of several statements in one text only the first is
-/// kept, unless it may be the definition of a program, which contains semicolons.
+/// The text of a statement as it is reported: up to the first semicolon, unless the text may define
+/// a stored program.
 pub(crate) fn reported_text(text: &[u8], mode: LexMode, shape: TextShape) -> String {
     let TextShape { is_program, hides } = shape;
     let mut lexer = Lexer::new(text, 0, mode);
@@ -159,7 +160,7 @@ pub(crate) fn reported_text(text: &[u8], mode: LexMode, shape: TextShape) -> Str
     out
 }
 
-/// Whether a token may be a password.
+/// Whether a token is a literal that may be a password.
 fn is_text(kind: K) -> bool {
     matches!(
         kind,

@@ -1,5 +1,5 @@
-//! Runs of events: the last one, which is also recorded in a table ([`porpoise_access::event_runs`]), and
-//! failures since the start of the server.
+//! Runs of events: the last run, which is also recorded in a table
+//! ([`porpoise_access::event_runs`]), and failures since the start of the server.
 //!
 //! Invariant: of an event that fails again and again, one failure is reported in
 //! [`REPORT_INTERVAL`].

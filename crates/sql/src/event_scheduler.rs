@@ -9,9 +9,10 @@
 //! 1. Events run only between [`EventScheduler::start`] and the return of [`EventScheduler::stop`],
 //!    which ends those that are running.
 //! 2. An event that has run for the last time is dropped, or disabled with ON COMPLETION PRESERVE.
-//! 3. The start of a run is recorded before the event's body is executed ([`porpoise_access::event_runs`]). An event
-//!    that runs once is executed when the record is durable, so that it does not run again after a crash, even
-//!    if it was not completed. Records of other events are durable soon: their times that passed are left out anyway.
+//! 3. The start of a run is recorded before the event's body is executed
+//!    ([`porpoise_access::event_runs`]). The body of an event that runs once waits until the record
+//!    is durable, so that the event does not run again after a crash, even if it was not completed.
+//!    A recurring event does not wait: times that passed before a restart are skipped in any case.
 
 use crate::client::ClientInfo;
 use crate::event_schedule::next_run;
@@ -144,7 +145,9 @@ impl Inner {
         let runs = &self.server.event_runs;
         let gone = runs.retain(|key| catalog.events.contains_key(key));
         if let Err(error) = event_runs::forget(&self.server.db, &gone) {
-            (self.report)(&format!("runs of dropped events stay recorded: {error}"));
+            (self.report)(&format!(
+                "the records of runs of dropped events could not be deleted: {error}"
+            ));
         }
         let now = self.now();
         for (key, event) in &catalog.events {

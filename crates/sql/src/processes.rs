@@ -75,7 +75,7 @@ pub struct ProcessState {
     pub command: &'static str,
     /// Seconds since the start or end of the last statement.
     pub seconds: u64,
-    /// The same, to the millisecond.
+    /// Time since the start or end of the last statement, to the millisecond.
     pub elapsed: Duration,
     /// Text of the statement, as far as it is stored.
     pub info: Option<String>,
@@ -215,8 +215,8 @@ impl Process {
         self.statement.lock().recent.ended()
     }
 
-    /// Records at the end of a statement whether a transaction is open. It began with a statement
-    /// at `start`.
+    /// Records at the end of a statement whether a transaction is open. `start` is the start of the
+    /// statement, with which a new transaction began.
     #[inline]
     pub(crate) fn note_transaction(&self, is_open: bool, start: Instant) {
         let known = self.transaction_since.load(Ordering::Relaxed);

@@ -7,11 +7,11 @@ use porpoise_base::cancel::Cancel;
 use porpoise_rows::metadata_lock::MetadataLockSession;
 use std::sync::Arc;
 
-/// The entry of a session that is not one of SQL. Dropping it removes the entry.
+/// The process-list entry of a session of another protocol. Dropping this removes the entry.
 pub struct RegisteredProcess {
     server: Arc<SqlServer>,
     process: Arc<Process>,
-    /// Its handle to the metadata locks, by which the list of locks would name it.
+    /// Handle to the metadata locks, which gives the entry its identity in the list of locks.
     _locks: MetadataLockSession,
 }
 

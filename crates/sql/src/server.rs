@@ -325,7 +325,7 @@ impl SqlServer {
         self.audit.get()
     }
 
-    /// Opens the files of logs anew (FLUSH LOGS).
+    /// Reopens the log files (FLUSH LOGS).
     pub fn reopen_logs(&self) {
         self.slow_log.reopen();
         if let Some(audit) = self.audit() {
@@ -542,7 +542,7 @@ impl SqlServer {
         summaries
     }
 
-    /// Sets which look-ups are sampled for hot keys: one of this many.
+    /// Sets the sampling interval of hot keys: one look-up in so many is sampled.
     pub(crate) fn sample_hot_keys(&self, interval: &VarValue) {
         if let (true, VarValue::Int(interval)) = (self.keeps_statistics, interval) {
             let interval = u32::try_from(*interval).unwrap_or(u32::MAX);

@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! 1. After each batch the thread pauses for nineteen times the duration of the batch, at most a
-//!    second, so that it uses about a twentieth of one core, however many rows have expired.
+//!    second. So it uses about a twentieth of one core, however many rows have expired, as long as
+//!    a batch takes at most a nineteenth of a second.
 //! 2. While no table has TTL, the thread reads one flag a second.
 //!
 //! Several servers on one engine may scan the same table; each row is deleted once, under its lock.
@@ -85,7 +86,7 @@ impl Drop for TtlReaper {
 }
 
 fn run(db: &Arc<Db>, signal: &Signal, report: &Report) {
-    // The time of the last pass over each table.
+    // The start of the last pass over each table, in microseconds since 1970.
     let mut last: HashMap<TableId, i64> = HashMap::new();
     while !signal.wait_for_stop(CHECK) {
         if !db.has_ttl() {
@@ -129,7 +130,8 @@ fn is_due(table: &Table, last: Option<&i64>, now: i64) -> bool {
     last.is_none_or(|last| now.saturating_sub(*last) >= micros || now < *last)
 }
 
-/// A function that pauses after each batch. Returns false when the thread should end.
+/// The function that is called after each batch: it pauses, and returns false when the thread
+/// should end.
 fn paced(signal: &Signal) -> impl Fn() -> bool + '_ {
     let resumed = Mutex::new(Instant::now());
     move || {

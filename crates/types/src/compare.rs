@@ -33,8 +33,8 @@ pub enum CompareAs {
     Int,
     /// Decimals.
     Decimal,
-    /// Integers with constant texts, as numbers without loss: doubles have too few digits. Texts
-    /// warn as in a comparison of doubles.
+    /// Integers with constant texts, as exact decimals, because doubles have too few digits. A text
+    /// that is not a number gives the same warning as in a comparison of doubles.
     Number,
     /// Doubles.
     Double,

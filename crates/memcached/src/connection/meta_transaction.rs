@@ -287,7 +287,7 @@ fn execute_command(
     }
 }
 
-/// Counts a change by its prefix. A container with several prefixes is counted under the first.
+/// Counts a change by prefix. A container with several prefixes is counted under its first prefix.
 fn note_change(place: &Place<'_>, change: &Change<'_>, status: Status) {
     if let Some(statistics) = place.container.statistics.first() {
         statistics.count(Verb::of(change), Effects::of_change(status));

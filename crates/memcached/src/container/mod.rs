@@ -286,8 +286,8 @@ impl Container {
         self.expiry.is_some()
     }
 
-    /// Whether a row has expired at `now`, in microseconds since 1970: by the container's column, or by
-    /// the table's TTL.
+    /// Whether a row has expired at `now`, in microseconds since 1970: by the container's expiry
+    /// column, or by the table's TTL.
     #[inline]
     pub fn expired(&self, row: &RowRef<'_>, mut now: impl FnMut() -> i64) -> bool {
         let rule = self.table.expiry_rule();

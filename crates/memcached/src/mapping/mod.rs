@@ -77,7 +77,8 @@ pub struct Rule {
     /// Position of the container in [`Mapping::containers`], or the reason why the keys are not
     /// served.
     pub target: std::result::Result<usize, String>,
-    /// Statistics of the commands on keys with the prefix; `None` if they are off.
+    /// Statistics of the commands on keys with the prefix; `None` if they are off, or if there are
+    /// too many prefixes.
     pub statistics: Option<Arc<PrefixStatistics>>,
 }
 

@@ -306,7 +306,8 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         Ok(AnswerCounts { keys, hits })
     }
 
-    /// Counts the read of one key of a container with several prefixes, or beside others.
+    /// Counts the read of one key by its prefix, where not all keys of a reply have the same
+    /// prefix.
     fn count_key(&self, key: &ResolvedKey<'_, '_>, is_found: bool) {
         let rule = self.mapping.rule(key.text);
         if let Some(statistics) = rule.and_then(|rule| rule.statistics.as_ref()) {

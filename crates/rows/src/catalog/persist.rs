@@ -123,7 +123,7 @@ pub fn load(txn: &mut dyn Txn) -> Result<Catalog> {
     Ok(catalog)
 }
 
-/// Reads what is readable of a damaged catalog. Also returns what is not, a line each.
+/// Reads the readable definitions of a damaged catalog. Also returns its problems, one line each.
 ///
 /// # Errors
 /// The engine's.

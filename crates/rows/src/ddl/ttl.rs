@@ -13,7 +13,8 @@ fn is_supported(column: &Column) -> bool {
 /// Checks the time to live of a definition.
 ///
 /// # Errors
-/// 1054 if the column does not exist, 8148 for a type that is no time.
+/// 1054 if the column does not exist, 8148 if its type is neither a date, a date and time, nor an
+/// integer.
 pub(in crate::ddl) fn validate(table: &TableDef) -> Result<()> {
     let Some(ttl) = &table.options.ttl else {
         return Ok(());
@@ -36,7 +37,10 @@ pub(in crate::ddl) fn validate(table: &TableDef) -> Result<()> {
     }
 }
 
-/// Error 8149 if a column to be dropped is the one that TTL reads.
+/// Checks that a column to be dropped is not the column of the TTL clause.
+///
+/// # Errors
+/// 8149 if it is.
 pub(in crate::ddl) fn check_droppable(table: &TableDef, column: &str) -> Result<()> {
     let ttl = table.options.ttl.as_ref();
     if ttl.is_some_and(|ttl| ttl.column.eq_ignore_ascii_case(column)) {

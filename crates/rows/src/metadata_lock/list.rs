@@ -1,4 +1,4 @@
-//! The list of the present metadata locks, for `performance_schema.metadata_locks`.
+//! The list of current metadata locks, for `performance_schema.metadata_locks`.
 
 use super::{Access, Exclusion, MetadataLocks, Need};
 use crate::definition::TableId;
@@ -23,7 +23,7 @@ pub enum MetadataLock {
         owner: usize,
         /// The table.
         table: TableId,
-        /// The others.
+        /// The uses that are excluded.
         exclusion: Exclusion,
         /// Whether the session waits for it.
         is_pending: bool,

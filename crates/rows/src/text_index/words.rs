@@ -19,7 +19,7 @@ use std::borrow::Cow;
 /// Number of words between interrupt checkpoints.
 const CHECKPOINT_WORDS: usize = 1024;
 
-/// Bytes of a text for each word for which space is reserved.
+/// Estimated number of bytes of a text for each word, to reserve space.
 const MEAN_WORD_BYTES: usize = 6;
 
 /// A FULLTEXT index, prepared for reading and writing entries.
@@ -38,9 +38,9 @@ pub struct TextIndex {
 /// The indexed words of a row, in the order of its texts.
 #[derive(Default)]
 struct Places {
-    /// Keys of the words, one behind the other.
+    /// The concatenated keys of the words.
     keys: Vec<u8>,
-    /// The words, one behind the other, if the index keeps words.
+    /// The concatenated words, if the index keeps words.
     words: Vec<u8>,
     list: Vec<Place>,
 }
@@ -73,8 +73,8 @@ impl Places {
         self.list.get(at).map_or(0, |place| place.number)
     }
 
-    /// Positions in the list by key, those of one word ascending. Most keys differ in their first
-    /// eight bytes, which are sorted with the positions.
+    /// Positions in the list in order of key and position, each with the first eight bytes of its
+    /// key. Most comparisons are decided by these bytes, without access to the keys.
     fn by_key(&self) -> Vec<(u64, u32)> {
         let start = |at: u32| {
             let key = self.key(at as usize);

@@ -1,5 +1,5 @@
-//! Expired rows ([`crate::ttl`]) met by writers: they are deleted when they have a unique key that a new
-//! row needs, and cannot be referenced by a new child.
+//! Expired rows ([`crate::ttl`]) in the way of writers: an expired row is deleted when a new row
+//! has one of its unique keys, and a new child cannot reference it.
 //!
 //! Invariants:
 //! 1. A row that is in the way is deleted under the ordinary rules, cascades and triggers included. One
@@ -111,7 +111,7 @@ fn unique_keys<'r>(table: &Table, rows: impl Iterator<Item = &'r [Value]>) -> Ve
         .collect();
     let mut pacer = Pacer::new();
     for row in rows {
-        // The statement that follows ends at the same checkpoint.
+        // The caller's statement passes a checkpoint of its own, and ends there.
         if pacer.leaves() {
             break;
         }

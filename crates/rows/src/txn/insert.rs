@@ -182,7 +182,7 @@ impl Statement<'_> {
         Ok(replaced)
     }
 
-    /// Writes a checked row, unless it is there already. Returns how many it replaces.
+    /// Writes a checked row, unless an equal row exists. Returns the number of rows it replaces.
     fn write_checked(
         &mut self,
         table: &Table,
@@ -219,8 +219,8 @@ impl Statement<'_> {
         self.lock_keys()
     }
 
-    /// Deletes the rows that conflict with one, unless the only one is equal to it. As in InnoDB,
-    /// a row that foreign keys may reference is always deleted.
+    /// Deletes the rows that conflict with `row`, unless there is only one and it is equal. As in
+    /// InnoDB, a row that foreign keys may reference is always deleted.
     fn delete_conflicting(
         &mut self,
         table: &Arc<Table>,
@@ -337,16 +337,16 @@ impl Statement<'_> {
     }
 }
 
-/// Effect of a REPLACE's row on the rows in its way.
+/// Effect of a new row of REPLACE on the rows that it conflicts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replaced {
-    /// So many were deleted.
+    /// This number of rows was deleted.
     Rows(u64),
-    /// The only one is equal, and stays as it is.
+    /// The only conflicting row is equal, and stays as it is.
     Same,
 }
 
-/// Whether a new row is equal to a stored one, which does not expire.
+/// Whether a new row is equal to a stored one. A stored row with an expiry time is equal to none.
 fn is_equal(new: &[Value], old: &RowRef<'_>) -> bool {
     let mut values = new.iter().enumerate();
     old.expiry() == 0 && values.all(|(n, value)| value.as_ref() == old.get(n))

@@ -72,7 +72,7 @@ impl<'a> Lookup<'a> {
         self.keys.len()
     }
 
-    /// Samples the keys.
+    /// Passes the keys to the sampler of hot keys.
     #[inline]
     pub(super) fn sample(&self, hot_keys: &HotKeys, writes: bool) {
         let count = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);

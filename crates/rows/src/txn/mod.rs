@@ -130,7 +130,8 @@ pub struct Txn {
     /// See [`Lease`].
     lease: Option<Lease>,
     accesses: AccessCounts,
-    /// Whether it belongs to SQL, whose look-ups are sampled and whose use of indexes is noted.
+    /// Whether an SQL session began the transaction: its look-ups are sampled, and the indexes that
+    /// it reads are recorded.
     is_sql: bool,
     /// Work for the maintenance of FULLTEXT indexes.
     text_changes: Vec<TextChange>,

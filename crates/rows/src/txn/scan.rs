@@ -127,8 +127,8 @@ impl ScanPosition {
 pub type RowScanVisitor<'v> = dyn FnMut(&[u8], RowRef<'_>) + 'v;
 
 impl Table {
-    /// The place of a row in a scan of the index at a position, which has no multi-valued part and is
-    /// no FULLTEXT index: its primary key, or the key of its entry.
+    /// The key at which a scan of the index at a position visits a row: the primary key, or the key
+    /// of the row's entry. The index must not be a FULLTEXT index or have a multi-valued part.
     pub fn entry_key(&self, index: usize, row: &RowRef<'_>, primary: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         match self.indexes.get(index).filter(|_| index > 0) {

@@ -202,7 +202,7 @@ impl Statement<'_> {
         Ok((Cow::Owned(now), step))
     }
 
-    /// Marks expired parents that rows reference newly as absent.
+    /// Marks the expired ones among newly referenced parents as absent.
     fn hide_new_parents(
         &mut self,
         constraints: &[Constraint<'_>],

@@ -47,7 +47,7 @@ pub struct StatementContext {
     /// Active roles, set by the login or by SET ROLE.
     pub(crate) roles: Vec<AuthId>,
     pub(crate) diagnostics: Diagnostics,
-    /// What the planner is told and what it reports.
+    /// Inputs and outputs of the planner besides the plan.
     pub(crate) planning: Planning,
     /// The session's temporary tables.
     pub(crate) temporary: Temporary,
@@ -56,7 +56,7 @@ pub struct StatementContext {
     pub(crate) counters: Arc<SessionCounters>,
 }
 
-/// Exchange between the session and the planner about the statement being planned.
+/// Inputs and outputs of the planner, besides the plan, for the statement being planned.
 #[derive(Default)]
 pub(crate) struct Planning {
     /// Whether a plan made since this was cleared is valid for one execution only: the planner read

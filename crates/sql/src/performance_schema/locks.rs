@@ -1,8 +1,9 @@
 //! Row locks and metadata locks: `data_locks`, `data_lock_waits`, `metadata_locks`, and
 //! `sys.innodb_lock_waits`.
 //!
-//! The engine keeps row locks in the rows, and knows the waits. So `data_locks` has the locks that a
-//! transaction waits for, and those that it waits behind, but no lock that nothing waits for.
+//! The engine keeps row locks in the rows and has no list of them; it has a list of waits.
+//! Therefore `data_locks` shows the requested locks that wait and the locks that block them, but no
+//! lock that no transaction waits for.
 
 use super::moment_ago;
 use crate::context::StatementContext;
@@ -14,7 +15,7 @@ use porpoise_sql_expr::error::Result;
 use porpoise_types::{Time, Value};
 use std::time::Duration;
 
-/// A mode as InnoDB names it.
+/// InnoDB's name of a lock mode.
 fn innodb_mode(mode: LockMode) -> &'static str {
     match mode {
         LockMode::KeyShare | LockMode::Share => "S,REC_NOT_GAP",
@@ -22,7 +23,7 @@ fn innodb_mode(mode: LockMode) -> &'static str {
     }
 }
 
-/// The mode of the lock that a request waits for, where it follows from the request's mode.
+/// The mode of the lock that blocks a request; NULL where the request's mode does not determine it.
 fn blocking_mode(requested: LockMode) -> Value {
     match requested {
         LockMode::KeyShare | LockMode::Share => text("X,REC_NOT_GAP"),
@@ -66,7 +67,7 @@ fn object_cells(wait: &Wait) -> [Value; 5] {
     ]
 }
 
-/// Begin and age of a transaction.
+/// Start and age of a transaction.
 fn transaction_cells(cx: &StatementContext, session: Option<&WaitingSession>) -> [Value; 2] {
     match session.and_then(|session| session.transaction_age) {
         Some(since) => [moment_ago(cx, since), age(since)],

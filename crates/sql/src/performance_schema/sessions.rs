@@ -1,8 +1,8 @@
 //! Sessions and their statements: `sys.processlist`, `sys.session`, `sys.host_summary`,
 //! `events_statements_current` and `events_statements_history`.
 //!
-//! Statements of the past are shown without their values, by the text of their digest. The text of
-//! a running statement has its values, as in the process list, only with `statement_sample_values`.
+//! Completed statements are shown by the text of their digest, without values. The text of a
+//! running statement has its values only with `statement_sample_values`.
 
 use super::{duration_picos, picos, shortened};
 use crate::context::{StatementContext, lex_mode};
@@ -95,7 +95,7 @@ fn process_row(
         running(time(elapsed, formatted)),
         Value::Null,
     ];
-    // What the last statement took is shown until the next one begins.
+    // The figures of the last statement are shown until the next one begins.
     let last = process.history().pop().map(|(_, last)| last);
     row.extend(last_statement(cx, last.filter(|_| sleeps), formatted));
     row.extend([

@@ -160,8 +160,9 @@ impl SqlSession {
         shared.map_err(|e| SqlError::from(porpoise_rows::ddl::metadata_lock_error(e)))
     }
 
-    /// As [`Self::run_plan`], for a statement whose plan EXPLAIN FOR CONNECTION shows meanwhile. A
-    /// look-up by whole keys is over too soon to be shown.
+    /// Executes a plan as [`Self::run_plan`] does, and publishes it meanwhile for EXPLAIN FOR
+    /// CONNECTION. A plan that only looks up whole keys is not published: it ends too soon to be
+    /// seen.
     pub(crate) fn run_shown_plan(
         &mut self,
         planned: &Arc<Planned>,
@@ -344,8 +345,8 @@ impl SqlSession {
         Err(SqlError::from(porpoise_rows::Error::SnapshotConflict))
     }
 
-    /// Sets the time at which rows expire for a statement: that of the pinned snapshot, or of the
-    /// statement around it, else now.
+    /// Sets the time at which expiry is evaluated in a statement: that of the pinned snapshot or of
+    /// the enclosing statement, otherwise the present time.
     fn set_expiry_time(&self, open: &mut OpenTxn, pinned: bool) {
         let db = &self.cx.server.db;
         if !db.has_ttl() {

@@ -238,7 +238,7 @@ fn first_select<'q, 'a>(body: &'q QueryBody<'a>) -> Option<&'q Select<'a>> {
     }
 }
 
-/// For each column of a SELECT, whether its name is the text of a computed item.
+/// For each column of a SELECT, whether the column is a computed item that is named by its text.
 fn computed_items(select: &Select<'_>, names: &Names) -> Vec<bool> {
     let mut computed = Vec::with_capacity(select.items.len());
     for item in select.items {
@@ -268,7 +268,8 @@ fn make_valid(names: &mut [String], computed: &[bool]) {
 /// Maximum length of a column's name, in characters.
 const MAX_NAME: usize = 64;
 
-/// Gives other names to computed items whose names occur before.
+/// Renames computed items that have the same name as another item: of two, the later one if it is
+/// computed, otherwise the earlier one.
 fn make_unique(names: &mut [String], computed: &[bool]) {
     for at in 1..names.len() {
         for before in 0..at {

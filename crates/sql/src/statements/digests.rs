@@ -2,9 +2,11 @@
 //!
 //! A digest has one set of counters for each block of [`mod@porpoise_base::counters`], so that workers
 //! of different cores write to different cache lines. A set is allocated when the first batch of
-//! its block is counted; sessions count their statements in batches ([`super::recent`]). Sessions hold digests by number: a plan cache keeps the number beside the plan,
-//! and a statement without a plan finds it by a hash of its text, so that the digest of a frequent
-//! statement is computed once for each session.
+//! its block is counted; sessions count their statements in batches ([`super::recent`]).
+//!
+//! Sessions hold digests by number: a plan cache keeps the number beside the plan, and a statement
+//! without a plan finds it by a hash of its text, so that the digest of a frequent statement is
+//! computed once for each session.
 //!
 //! Invariants:
 //! 1. A number denotes the same digest until the server stops; [`Digests::reset`] sets counters to
@@ -32,7 +34,7 @@ use std::time::{Duration, Instant};
 /// Maximum length of a digest's text and of a sample (`max_digest_length`).
 pub(crate) const MAX_TEXT: usize = 1024;
 
-/// Of a longer text, the digest has only this many bytes.
+/// Number of bytes of a text that are scanned for its digest; the rest is ignored.
 const MAX_SCANNED: usize = 16 * 1024;
 
 /// A statement's text without its values, of at most [`MAX_TEXT`] bytes; `None` if it has no tokens.
@@ -382,8 +384,8 @@ impl Digests {
         DigestId(number)
     }
 
-    /// Whether samples have the values of their statements. Each statement is then counted at its
-    /// end, while its text is known.
+    /// Whether samples contain the values of their statements. If so, statements are not batched:
+    /// each is counted at its end, while its text is known.
     #[inline]
     pub(crate) fn samples_values(&self) -> bool {
         self.sample_values.load(Ordering::Relaxed)

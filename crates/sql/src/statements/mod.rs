@@ -21,7 +21,7 @@ use digests::DigestId;
 use porpoise_base::histogram::Counts;
 use std::time::Instant;
 
-/// What one execution of a statement took.
+/// Counts and times of one execution of a statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completed {
     /// Its digest.
@@ -46,7 +46,7 @@ pub(crate) struct Completed {
     pub(crate) rows_examined: u64,
 }
 
-/// What the commands of one kind took, together.
+/// Counts and times of all commands of one kind.
 #[derive(Clone, Debug)]
 pub struct CommandSummary {
     /// Text in place of a statement's digest, such as `get user:*`.

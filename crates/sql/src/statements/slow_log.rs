@@ -90,7 +90,7 @@ pub(crate) struct SlowStatement {
     pub(crate) plan: String,
 }
 
-/// What the log says about a statement and its session.
+/// The statement's text and state of its session, as the log records them.
 #[derive(Debug)]
 pub(crate) struct SessionState<'a> {
     /// The time, in microseconds since 1970 UTC.

@@ -19,7 +19,7 @@ use porpoise_types::{CastCx, Collation, ColumnType, Decimal, Kind, Value, ValueR
 pub(super) enum KeyValue {
     /// The exact value.
     Exact(Value),
-    /// All integers from the first to the last: they equal the value when compared as doubles.
+    /// The integers from the first to the last, which equal the value when compared as doubles.
     Integers(i128, i128),
     /// No value of the column can be equal.
     NoMatch,
@@ -86,7 +86,7 @@ fn integer(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<
     value.map_or(KeyValue::NoMatch, KeyValue::Exact)
 }
 
-/// Bound below which each double that is whole equals one integer.
+/// Bound (2^53) below which each whole double equals exactly one integer.
 const EXACT_DOUBLES: f64 = 9_007_199_254_740_992.0;
 
 /// The integers of a column that equal a double of at least [`EXACT_DOUBLES`].
@@ -94,8 +94,8 @@ fn integers_of(d: f64, to: &ColumnType) -> KeyValue {
     if d.fract() != 0.0 {
         return KeyValue::NoMatch;
     }
-    // Neighbouring doubles are at most so far apart, so that the integers that are rounded to this
-    // one are within half of it.
+    // Distance to the next double away from zero. The integers that are rounded to `d` are at most
+    // half of it away.
     let whole = d as i128;
     let gap = f64::from_bits(d.to_bits() + 1) as i128 - whole;
     let (mut first, mut last) = (whole - gap.abs() / 2, whole + gap.abs() / 2);

@@ -58,7 +58,7 @@ fn is_ascii(e: &Expr) -> bool {
     }
 }
 
-/// The claim on which two agree; `None` if there is none.
+/// The claim of two operands together; `None` if their collations cannot be mixed.
 pub fn stronger(a: Claim, b: Claim) -> Option<Claim> {
     let both = |winner: Claim| Claim {
         ascii: a.ascii && b.ascii,
@@ -114,7 +114,7 @@ fn of_two_charsets(a: Claim, b: Claim) -> Option<Claim> {
     }
 }
 
-/// Whether every text of `other` can be converted to the character set of `one`, which wins.
+/// Whether `one` wins because every text of `other` can be converted to its character set.
 fn includes(one: Claim, other: Claim) -> bool {
     if one.coercibility > other.coercibility {
         return false;
@@ -134,7 +134,7 @@ fn bin_of(collation: Collation) -> Collation {
     Collation::by_name(&name).unwrap_or(collation)
 }
 
-/// Whether claims may end in [`Coercibility::None`].
+/// Use of the operands, which decides whether [`Coercibility::None`] is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// The texts are joined or returned.
@@ -176,7 +176,7 @@ fn illegal_mix(operands: &[&Expr], operation: &str) -> SqlError {
     SqlError::new(code, "HY000", text)
 }
 
-/// Collation and coercibility in a message.
+/// The collation and coercibility of an operand as a message prints them.
 fn described(e: &Expr) -> String {
     let name = match e.ty.kind {
         Kind::Null => Collation::BINARY.name(),

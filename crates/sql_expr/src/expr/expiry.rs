@@ -11,7 +11,7 @@ use porpoise_rows::catalog::Table;
 use porpoise_rows::ttl::{Lifetime, TtlUnit};
 use porpoise_types::{ColumnType, Value, ValueRef};
 
-/// The function; no registry names it.
+/// The function, which is in no registry, so that statements cannot call it.
 static IS_LIVE: Function = Function {
     name: "TTL_IS_LIVE",
     args: (3, 3),

@@ -48,7 +48,7 @@ struct Fields {
 
 struct Reader<'t> {
     text: &'t [u8],
-    /// Where a time of day began that `%T` or `%r` could not read.
+    /// The text from the start of a time of day on that `%T` or `%r` could not read.
     wrong_time: Option<&'t [u8]>,
 }
 
@@ -56,7 +56,7 @@ struct Reader<'t> {
 pub(super) struct Parsed {
     /// The date and time.
     pub moment: DateTime,
-    /// The time of day, to which the day of the month adds as many days.
+    /// The time of day plus as many days as the day of the month.
     pub time: Time,
     /// Whether text other than white space is left over.
     pub rest: bool,
@@ -146,7 +146,7 @@ impl Reader<'_> {
     }
 }
 
-/// The date and time that `text` has by `format`.
+/// Parses a text by a format of STR_TO_DATE.
 ///
 /// # Errors
 /// If it does not match, or a value is out of range.

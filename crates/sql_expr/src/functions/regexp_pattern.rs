@@ -1,5 +1,5 @@
-//! Translation of ICU's regular expressions to the syntax of the library, and checks that it does
-//! not make.
+//! Translation of ICU's regular expressions to the syntax of the fancy-regex crate, and checks that
+//! ICU makes and the crate does not.
 
 use crate::error::{Result, SqlError};
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ fn error(code: u16, text: &str) -> SqlError {
     SqlError::new(code, "HY000", text)
 }
 
-/// The pattern in the library's syntax.
+/// The pattern in the crate's syntax.
 ///
 /// # Errors
 /// 3685 for `[[:<:]]` and `[[:>:]]`, 3693 for `{2,1}`, 3697 for `[b-a]`.
@@ -54,7 +54,7 @@ fn check(pattern: &str) -> Result<()> {
 
 type Chars<'p> = std::iter::Peekable<std::str::Chars<'p>>;
 
-/// Checks a set behind its `[`, and leaves the characters behind its `]`.
+/// Checks a set from the character after its `[` on, and consumes it up to its `]`.
 fn check_set(chars: &mut Chars<'_>) -> Result<()> {
     chars.next_if_eq(&'^');
     let mut before = chars.next_if_eq(&']');
@@ -89,7 +89,7 @@ fn check_set(chars: &mut Chars<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Checks an interval behind its `{`.
+/// Checks an interval from the character after its `{` on.
 fn check_interval(mut chars: Chars<'_>) -> Result<()> {
     let mut number = || {
         let mut digits = String::new();

@@ -25,7 +25,8 @@ pub const VERSION: u32 = 80_400;
 /// this server's own grammar.
 const PORPOISE_COMMENT_VERSION: u32 = 99_999;
 
-/// Begin, after `/*`, of the comments in which TiDB prints TTL. Their content is lexed.
+/// Start, after `/*`, of the comments in which TiDB prints TTL clauses. The content is lexed as
+/// SQL.
 const TIDB_TTL_COMMENT: &[u8] = b"T![ttl]";
 
 /// The flags of sql_mode that affect lexing and parsing.

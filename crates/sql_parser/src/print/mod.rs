@@ -81,9 +81,9 @@ pub(super) struct Printer<'p> {
     out: Vec<u8>,
     mode: LexMode,
     all_parens: bool,
-    /// What the names of the query refer to, if it is printed with them.
+    /// Resolved names, if the query is printed with them.
     names: Option<&'p Names>,
-    /// For the text that SHOW CREATE VIEW has: how names are qualified.
+    /// Qualification of names in the text of SHOW CREATE VIEW; `None` for other texts.
     shown: Option<view::Shown<'p>>,
     /// Whether the query is an operand of an expression: its columns need no names.
     is_operand: bool,

@@ -24,7 +24,7 @@ const MAX_NAME: usize = 64;
 /// A column by the name of its table in the FROM clause and its own.
 pub type QualifiedName = (String, String);
 
-/// What the names of a query refer to, by their positions in its text.
+/// Resolved names of a query, by their positions in its text.
 #[derive(Debug, Default)]
 pub struct Names {
     /// The text of the statement.
@@ -47,7 +47,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The position by which a join with this right side is known.
+    /// The position in the text that identifies a join with this right side.
     #[must_use]
     pub fn join_position(right: &TableFactor<'_>) -> u32 {
         match right {
@@ -68,7 +68,7 @@ impl Names {
     }
 }
 
-/// State of the text of a view.
+/// State of printing the text of a view.
 #[derive(Debug)]
 pub(super) struct Shown<'p> {
     /// The database of the view.
@@ -231,7 +231,7 @@ impl Printer<'_> {
         Some(1)
     }
 
-    /// The condition that USING and NATURAL JOIN stand for.
+    /// Prints the condition that is equivalent to USING or NATURAL JOIN.
     pub(super) fn merged_condition(
         &mut self,
         merged: &[(QualifiedName, QualifiedName)],

@@ -233,7 +233,8 @@ impl Binder<'_> {
 }
 
 /// Checks that the texts of a function agree on a collation, or at least that explicit COLLATE
-/// clauses do, and returns the claim on which they agree. Functions that search in their first argument use its collation.
+/// clauses do, and returns the claim on which they agree. Functions that search in their first
+/// argument use its collation.
 fn collations_agree(args: &[Expr], name: &str) -> Result<Option<Claim>> {
     let upper = name.to_ascii_uppercase();
     let operation = name.to_lowercase();

@@ -54,7 +54,7 @@ pub struct NestedReads {
     pub has_locks: Cell<bool>,
     /// All tables and views named by the statement and by its views, existing or not.
     pub uses: Uses,
-    /// What the names of the statement refer to, if that is asked for: for the text of a view.
+    /// Resolved names of the statement, recorded only for the text of a view.
     pub names: RefCell<Option<Names>>,
 }
 

@@ -56,8 +56,8 @@ pub(super) fn sargable_predicates<'e>(
     predicates
 }
 
-/// Leaves at most one column whose values are compared as doubles: each may equal thousands of integers,
-/// and a key of several such columns would have all combinations.
+/// Leaves at most one column whose values are compared as doubles. Each value may equal about a
+/// thousand integers, and several such columns would multiply the number of keys.
 fn keep_one_inexact(predicates: &mut [Sargable<'_>]) {
     let inexact = predicates.iter_mut().filter(|p| p.inexact);
     for predicate in inexact.skip(1) {

@@ -228,7 +228,7 @@ pub fn to_decimal(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Opti
     })
 }
 
-/// As [`to_decimal`]; a text that is no number gives the warning of [`to_f64`].
+/// Converts as [`to_decimal`], but a text that is not a number gives the warning of [`to_f64`].
 pub fn to_exact_number(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<Decimal> {
     let ValueRef::Bytes(text) = v else {
         return to_decimal(v, ty, cx);

@@ -209,14 +209,14 @@ impl Charset {
         matches!(self, Charset::Unicode(_) | Charset::MultiByte(_))
     }
 
-    /// Whether it has the characters beyond the Basic Multilingual Plane.
+    /// Whether the set has the characters beyond the Basic Multilingual Plane.
     #[must_use]
     pub fn has_supplement(self) -> bool {
         self.is_unicode() && self.max_len() == 4
     }
 
-    /// Whether another Unicode character set has all its characters, and as many bytes for the
-    /// shortest: utf8mb3 in utf8mb4, ucs2 in utf16.
+    /// Whether another Unicode character set has all its characters and the same minimum width:
+    /// utf8mb3 in utf8mb4, ucs2 in utf16.
     #[must_use]
     pub fn is_subset_of(self, other: Charset) -> bool {
         let wide = |set: Charset| matches!(set, Charset::Unicode(_));

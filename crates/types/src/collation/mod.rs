@@ -278,9 +278,9 @@ impl Collation {
                 let text = out.split_off(start);
                 escape_binary(&text, out);
             }
-            // These end themselves.
+            // These sort keys are self-delimiting.
             Scheme::Table(_) | Scheme::General | Scheme::MultiByte(_) | Scheme::UcaPad(_) => {}
-            // Below the first byte of every weight.
+            // Zero is below the first byte of every weight.
             Scheme::Uca(_) | Scheme::UcaLevels(_) => out.push(0),
         }
     }

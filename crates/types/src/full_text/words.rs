@@ -37,7 +37,7 @@ pub struct WordRules {
     pub max_chars: usize,
     /// Sort keys of the words that are not indexed.
     stop_keys: HashSet<Vec<u8>>,
-    /// Length of the longest of them.
+    /// Length of the longest of `stop_keys`, in bytes.
     longest_stop_key: usize,
 }
 
@@ -103,10 +103,9 @@ impl WordRules {
         self.push_indexed_key(word, &mut Vec::new())
     }
 
-    /// Appends the self-delimiting sort key of a word that the index has
-    /// ([`Collation::self_delimiting_key`]); returns false for another word. The sort key of an
-    /// indexed word has at most [`MAX_KEY_BYTES`]. A sequence of characters must not contain a
-    /// stopword, a word must not be one.
+    /// Appends the self-delimiting sort key ([`Collation::self_delimiting_key`]) of a word if the
+    /// index has the word; otherwise returns false. An indexed word has a sort key of at most
+    /// [`MAX_KEY_BYTES`] and is not a stopword; an indexed n-gram contains no stopword.
     pub fn push_indexed_key(&self, word: &str, out: &mut Vec<u8>) -> bool {
         if !self.has_indexed_length(word) || self.contains_stopword(word) {
             return false;

@@ -543,7 +543,7 @@ fn plan(
     Ok(plan)
 }
 
-/// Lets TTL follow its column, if that is renamed.
+/// Renames the column in the TTL clause if the change renames that column.
 fn rename_ttl_column(plan: &mut Plan) {
     let Some(ttl) = &mut plan.table.options.ttl else {
         return;

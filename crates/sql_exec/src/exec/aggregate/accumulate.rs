@@ -568,7 +568,7 @@ fn join_parts(aggregate: &Aggregate, mut parts: Vec<ConcatPart>, env: &Env) -> E
     let most = usize::try_from(env.group_concat_max_len).unwrap_or(usize::MAX);
     let mut out: Vec<u8> = Vec::new();
     let mut pacer = Pacer::new();
-    // The warning counts the rows of all groups.
+    // The row number in the warning counts over all groups.
     let address = std::ptr::from_ref(aggregate).addr();
     let mut joined = env.joined_rows.borrow_mut();
     let rows = joined.entry(address).or_insert(0);

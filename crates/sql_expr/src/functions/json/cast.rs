@@ -1,8 +1,8 @@
 //! CAST of a JSON value to a number, a date or a time.
 //!
-//! A number is made of every scalar, and a date or time of a string only: documents are stored as
-//! text, in which dates are strings. Warning 3156, with the name of what is cast, takes the place
-//! of the conversion's own warnings.
+//! Every scalar is converted to a number, but only a string to a date or time: documents are stored
+//! as text, in which dates are strings. Warning 3156, with the name of what is cast, takes the
+//! place of the conversion's own warnings.
 
 use super::super::{Call, Function, Nullable};
 use super::long_text;
