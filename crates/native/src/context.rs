@@ -87,14 +87,18 @@ impl Context {
         self.deadline.map_or(usual, |d| usual.min(left(d)))
     }
 
-    /// Begins a transaction.
+    /// Begins a transaction. The rows that have expired are the same for its whole life.
     pub(crate) fn begin(&self, isolation: Isolation) -> Result<Txn, Error> {
-        self.db.begin(BeginOptions {
+        let mut txn = self.db.begin(BeginOptions {
             isolation,
             cancel: self.cancel.clone(),
             lock_wait: self.lock_wait(),
             ..BeginOptions::default()
-        })
+        })?;
+        if self.db.has_ttl() {
+            txn.set_expiry_time(self.db.expiry_time());
+        }
+        Ok(txn)
     }
 
     /// A transaction for the reads of one request, and the read mode for `count` keys.

@@ -189,9 +189,10 @@ impl PlannedScan<'_> {
             (FIRST_ROWS_WITH_OVERFLOW, MAX_ROWS_WITH_OVERFLOW)
         };
         let start = out.len();
+        let expiry = txn.expiry_of(&self.table);
         loop {
             context.check()?;
-            let (mut last, mut rows, mut failure) = (None, 0, None::<Error>);
+            let (mut last, mut rows, mut shown, mut failure) = (None, 0, 0, None::<Error>);
             let before = out.len();
             let wanted = chunk.min(left);
             let has_more = txn.scan(
@@ -202,9 +203,13 @@ impl PlannedScan<'_> {
                 wanted,
                 &mut |primary, row| {
                     rows += 1;
-                    out.push(1);
-                    let put = encode::put_row(out, &self.table, &self.columns, with_version, &row);
-                    failure = failure.take().or(put.err());
+                    if expiry.is_none_or(|by| !by.is_over(&row)) {
+                        shown += 1;
+                        out.push(1);
+                        let columns = &self.columns;
+                        let put = encode::put_row(out, &self.table, columns, with_version, &row);
+                        failure = failure.take().or(put.err());
+                    }
                     // The answer may end at this row; a call may return fewer rows than requested.
                     if rows == wanted || out.len() - start >= ANSWER_BYTES {
                         last = Some(self.table.entry_key(index, &row, primary));
@@ -215,7 +220,7 @@ impl PlannedScan<'_> {
                 return Err(error.into());
             }
             counters::add(Counter::Scanned, rows as u64);
-            left -= rows;
+            left -= shown;
             if !has_more {
                 return Ok(Vec::new());
             }

@@ -1,7 +1,7 @@
 //! Scans of ranges with limits and continuations.
 
 use super::support::*;
-use porpoise_native_client::{Bound, Connection, ScanRequest, Value};
+use porpoise_native_client::{Batch, Bound, Connection, ScanRequest, Value};
 
 /// All rows of a scan, page by page, and the number of pages.
 fn all(native: &mut Connection, scan: &ScanRequest) -> (Vec<String>, usize) {
@@ -91,4 +91,48 @@ fn an_answer_without_a_limit_is_sent_in_pages_of_a_mebibyte() {
     native.rollback().unwrap();
     let second = native.scan(&scan, &first.continuation).unwrap();
     assert_eq!(second.rows().unwrap().len(), 0);
+}
+
+#[test]
+fn expired_rows_are_absent() {
+    let server = start();
+    sql(
+        &server,
+        "create database d;
+         create table d.t (id int primary key, name varchar(10) unique, at timestamp) ttl = at + interval 1 day;
+         insert into d.t values (1, 'old', '2000-01-01'), (2, 'new', now()), (3, 'gone', '2000-01-01')",
+    );
+    let mut native = connect(&server);
+    let table = native.table("d", "t").unwrap();
+    let columns = &["id", "name"];
+    assert_eq!(all(&mut native, &table.scan().columns(columns)).0, ["2 new"]);
+    let limited = table.scan().columns(columns).limit(1);
+    assert_eq!(all(&mut native, &limited).0, ["2 new"]);
+    let by_id = table.read().columns(columns).build().unwrap();
+    let by_name = table.read().by("name").columns(columns).build().unwrap();
+    let update = table.update().columns(&["name"]).build().unwrap();
+    let delete = table.delete().build().unwrap();
+    let mut changes = Batch::new();
+    changes.push(&by_id, &[int(1)]).unwrap();
+    changes.push(&by_id, &[int(2)]).unwrap();
+    changes.push(&by_name, &[text("old")]).unwrap();
+    changes.push(&update, &[int(1), text("x")]).unwrap();
+    changes.push(&delete, &[int(3)]).unwrap();
+    let reply = native.run(&changes).unwrap();
+    assert_eq!(
+        shown(&reply),
+        [
+            "not found",
+            "row 2 new",
+            "not found",
+            "not found",
+            "not found"
+        ]
+    );
+    let insert = table.insert().columns(columns).build().unwrap();
+    let reply = native
+        .run(&batch(&insert, &[&[int(4), text("old")]]))
+        .unwrap();
+    assert_eq!(shown(&reply), ["written"]);
+    assert_eq!(sql(&server, "select id from d.t order by id"), "2\n4");
 }

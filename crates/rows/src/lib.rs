@@ -57,6 +57,7 @@ pub use overflow::OverflowFetch;
 pub use row::{RowBuf, RowRef, RowStamp};
 pub use txn::access_counts::AccessCounts;
 pub use txn::delete::DeleteOutcome;
+pub use txn::expired::Expiry;
 pub use txn::firing::{FireTriggers, Firing, FiringTxn, SharedRunner};
 pub use txn::insert::{InsertMode, InsertOutcome, Inserted};
 pub use txn::lookup::{FoundRow, FoundVisitor, LockedRow, LockedVisitor, Lookup};

@@ -9,7 +9,7 @@ use crate::failure::{Failure, put_error};
 use crate::plan::Plan;
 use crate::sink::Sink;
 use porpoise_kv::{CommitPosition, Read};
-use porpoise_rows::{Error, FoundRow, Lookup, Txn};
+use porpoise_rows::{Error, Expiry, FoundRow, Lookup, Txn};
 use porpoise_wire::native::batch::{Operation, Status, WITH_VERSION};
 use porpoise_wire::native::frame::{self, Kind, LAST};
 use porpoise_wire::native::{Malformed, Reader};
@@ -133,6 +133,7 @@ impl Answer {
             plan,
             keys: &keys,
             read,
+            expiry: txn.expiry_of(&plan.table),
         };
         let mut ends = self.ends.iter();
         // Appends the errors of the keys before the next valid key.
@@ -169,11 +170,14 @@ struct ChunkLookup<'a> {
     plan: &'a Plan,
     keys: &'a [&'a [u8]],
     read: Read,
+    /// Expired rows count as absent.
+    expiry: Option<Expiry>,
 }
 
 impl ChunkLookup<'_> {
     #[inline]
     fn put(&self, out: &mut Vec<u8>, found: Option<FoundRow<'_>>) -> Result<(), Error> {
+        let found = found.filter(|found| self.expiry.is_none_or(|by| !by.is_over(&found.row)));
         let Some(found) = found else {
             out.push(Status::NotFound as u8);
             return Ok(());

@@ -368,7 +368,7 @@ impl<'r> PartRun<'r> {
     }
 
     /// Locks the rows of operations in one call. Returns the row of each; `None` if it does not
-    /// exist.
+    /// exist or has expired.
     fn lock(
         &mut self,
         range: &Range<usize>,
@@ -382,8 +382,14 @@ impl<'r> PartRun<'r> {
         let lookup = Lookup::unique(&self.plan.table, self.plan.index, &keys).overflow(overflow);
         let wait = self.txn.wait();
         let is_primary = self.plan.index == 0;
+        let expiry = self.txn.expiry_of(&self.plan.table);
         self.txn.lock(&lookup, mode, wait, &mut |n, locked| {
             newer |= locked.newer;
+            if let (Some(row), Some(by)) = (&locked.row, &expiry)
+                && by.is_over(row)
+            {
+                return;
+            }
             let key = if is_primary {
                 keys.get(n).copied()
             } else {
@@ -480,10 +486,12 @@ impl<'r> PartRun<'r> {
         let results = &mut *self.results;
         let mut failure = None;
         let lookup = Lookup::unique(&plan.table, plan.index, &keys);
+        let expiry = self.txn.expiry_of(&plan.table);
         self.txn.look_up(&lookup, Read::SNAPSHOT, &mut |n, found| {
             let Some(place) = results.outcomes.get_mut(first + n) else {
                 return;
             };
+            let found = found.filter(|found| expiry.is_none_or(|by| !by.is_over(&found.row)));
             let Some(found) = found else {
                 *place = Outcome::NotFound;
                 return;

@@ -13,16 +13,39 @@ use super::lookup::Lookup;
 use super::{Statement, Txn};
 use crate::error::Result;
 use crate::overflow::OverflowFetch;
-use crate::row::RowBuf;
+use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
-use crate::ttl::ExpiryTime;
+use crate::ttl::{ExpiryRule, ExpiryTime};
 use porpoise_base::interrupt::Pacer;
 use porpoise_kv::Read;
 use porpoise_types::Value;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
+/// What decides in a transaction whether rows of a table have expired.
+#[derive(Clone, Copy, Debug)]
+pub struct Expiry {
+    rule: ExpiryRule,
+    now: ExpiryTime,
+}
+
+impl Expiry {
+    /// Whether a row has expired.
+    #[inline]
+    pub fn is_over(&self, row: &RowRef<'_>) -> bool {
+        self.rule.is_expired(row, &self.now)
+    }
+}
+
 impl Txn {
+    /// What decides whether rows of a table have expired; `None` for a table without TTL.
+    #[inline]
+    pub fn expiry_of(&self, table: &Table) -> Option<Expiry> {
+        let rule = *table.expiry_rule()?;
+        let now = self.expiry_time();
+        Some(Expiry { rule, now })
+    }
+
     /// Sets the time at which rows expire for the statements that follow.
     pub fn set_expiry_time(&mut self, now: ExpiryTime) {
         self.expiry_time = Some(now);

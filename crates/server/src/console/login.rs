@@ -17,6 +17,7 @@ use crate::net::client_host;
 use axum::http::StatusCode;
 use porpoise_access::{Account, Denial, LoginPolicy};
 use porpoise_base::cancel::Cancel;
+use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::{ClientInfo, Encryption};
 use serde::Deserialize;
 use std::net::IpAddr;

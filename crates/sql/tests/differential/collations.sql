@@ -83,6 +83,7 @@ SELECT 'a' LIKE 'A' COLLATE utf8mb4_bin;
 SELECT 'a' IN ('A' COLLATE utf8mb4_bin);
 SELECT 'a' BETWEEN 'A' COLLATE utf8mb4_bin AND 'B';
 SELECT STRCMP('a', 'A' COLLATE utf8mb4_bin);
+-- differs: the searched text's collation decides in MySQL
 SELECT INSTR('abc', 'B' COLLATE utf8mb4_bin);
 SELECT FIELD('a', 'A' COLLATE utf8mb4_bin);
 SELECT REPLACE('aAa', 'A' COLLATE utf8mb4_bin, 'x');

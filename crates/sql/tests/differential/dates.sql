@@ -246,6 +246,7 @@ SELECT STR_TO_DATE('01,5,2024', '%d,%m,%Y');
 SELECT STR_TO_DATE('May 1, 2024', '%M %d,%Y');
 SELECT STR_TO_DATE('9', '%m');
 SELECT STR_TO_DATE('9', '%s');
+-- differs: a day that does not exist gives NULL in MySQL
 SELECT STR_TO_DATE('2024-02-30', '%Y-%m-%d');
 SELECT STR_TO_DATE('abc', '%Y');
 SELECT STR_TO_DATE('10:11:12', '%H:%i:%s');
