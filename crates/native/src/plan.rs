@@ -29,7 +29,7 @@ pub(crate) struct PlanColumn {
 }
 
 impl PlanColumn {
-    fn new(table: &Table, position: usize, action: Action) -> Option<PlanColumn> {
+    pub(crate) fn new(table: &Table, position: usize, action: Action) -> Option<PlanColumn> {
         let column = table.columns.get(position).filter(|c| !c.is_hidden())?;
         Some(PlanColumn {
             position,

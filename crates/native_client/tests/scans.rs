@@ -105,7 +105,10 @@ fn expired_rows_are_absent() {
     let mut native = connect(&server);
     let table = native.table("d", "t").unwrap();
     let columns = &["id", "name"];
-    assert_eq!(all(&mut native, &table.scan().columns(columns)).0, ["2 new"]);
+    assert_eq!(
+        all(&mut native, &table.scan().columns(columns)).0,
+        ["2 new"]
+    );
     let limited = table.scan().columns(columns).limit(1);
     assert_eq!(all(&mut native, &limited).0, ["2 new"]);
     let by_id = table.read().columns(columns).build().unwrap();

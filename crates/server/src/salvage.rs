@@ -21,8 +21,8 @@ use porpoise_kv_mem::{KvMem, KvMemOptions, salvage};
 use porpoise_rows::catalog::{Catalog, RoutineKind, Table, persist};
 use porpoise_rows::ddl::{TriggerOrder, ViewMode};
 use porpoise_rows::{
-    BeginOptions, Db, DbOptions, Fetch, InsertMode, OverflowFetch, RowBuf, ScanPosition, ScanSpec,
-    show,
+    AutoIncOptions, BeginOptions, Db, DbOptions, Fetch, InsertMode, OverflowFetch, RowBuf,
+    ScanPosition, ScanSpec, show,
 };
 use porpoise_sql::client::ClientInfo;
 use porpoise_sql::server::{SqlConfig, SqlServer};
@@ -31,6 +31,7 @@ use porpoise_sql::table_expressions::ExpressionCompiler;
 use porpoise_sql::{ResultColumn, ResultSink, SqlError};
 use porpoise_types::{Value, ValueRef, write_text};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -69,7 +70,9 @@ pub fn salvage_into(from: &Path, into: &Path) -> Result<Report, StartError> {
     if is_dump {
         let target = Target::open(None)?;
         target.copy_all(&source, &mut report);
-        let file = std::fs::File::create_new(into);
+        let mut options = std::fs::OpenOptions::new();
+        // Rows and verifiers of passwords are for the owner of the file only.
+        let file = options.write(true).create_new(true).mode(0o600).open(into);
         let written = file.and_then(|file| {
             let mut out = BufWriter::new(file);
             write_dump(&target, &mut out)?;
@@ -359,7 +362,11 @@ impl Target {
             ..BeginOptions::default()
         })?;
         let mut rows = rows;
-        txn.assign_auto_increment(table, &mut rows, porpoise_rows::AutoIncOptions::default())?;
+        let options = AutoIncOptions {
+            no_auto_value_on_zero: true,
+            ..AutoIncOptions::default()
+        };
+        txn.assign_auto_increment(table, &mut rows, options)?;
         let done = txn.insert(table, rows, mode)?;
         txn.commit()?;
         report.rows += done.inserted;

@@ -20,7 +20,7 @@ mod arena;
 pub(crate) mod cascade;
 pub(crate) mod delete;
 mod documents;
-mod expired;
+pub(crate) mod expired;
 mod expressions;
 pub(crate) mod firing;
 pub(crate) mod gather;

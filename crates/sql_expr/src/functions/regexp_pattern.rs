@@ -23,17 +23,29 @@ fn error(code: u16, text: &str) -> SqlError {
 /// # Errors
 /// 3685 for `[[:<:]]` and `[[:>:]]`, 3693 for `{2,1}`, 3697 for `[b-a]`.
 pub(super) fn translated(pattern: &str) -> Result<Cow<'_, str>> {
-    if ["[:<:]", "[:>:]"].iter().any(|word| pattern.contains(word)) {
-        return Err(error(3685, "Illegal argument to a regular expression."));
-    }
     check(pattern)?;
-    let mut out = Cow::Borrowed(pattern);
-    for (class, property) in CLASSES {
-        if out.contains(class) {
-            out = Cow::Owned(out.replace(class, property));
-        }
+    if !pattern.contains("[:") {
+        return Ok(Cow::Borrowed(pattern));
     }
-    Ok(out)
+    let mut out = String::with_capacity(pattern.len() + 16);
+    let mut rest = pattern;
+    while let Some(c) = rest.chars().next() {
+        if ["[:<:]", "[:>:]"].iter().any(|word| rest.starts_with(word)) {
+            return Err(error(3685, "Illegal argument to a regular expression."));
+        }
+        if let Some((class, property)) = CLASSES.iter().find(|(class, _)| rest.starts_with(class)) {
+            out.push_str(property);
+            rest = rest.get(class.len()..).unwrap_or_default();
+            continue;
+        }
+        // An escaped character begins no class.
+        let taken = if c == '\\' { 2 } else { 1 };
+        let len = rest.chars().take(taken).map(char::len_utf8).sum();
+        let (copied, behind) = rest.split_at_checked(len).unwrap_or((rest, ""));
+        out.push_str(copied);
+        rest = behind;
+    }
+    Ok(Cow::Owned(out))
 }
 
 /// Checks the order of the ends of character ranges and intervals.
@@ -122,6 +134,7 @@ mod tests {
             ("[a-b-a]", Ok("[a-b-a]")),
             (r"[b\-a]", Ok(r"[b\-a]")),
             (r"\[b-a]", Ok(r"\[b-a]")),
+            (r"\[:alpha:]", Ok(r"\[:alpha:]")),
             ("a{2,1}", Err(3693)),
             ("a{1,2}b{3}", Ok("a{1,2}b{3}")),
             ("a[[:<:]]", Err(3685)),
