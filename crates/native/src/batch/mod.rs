@@ -2,7 +2,7 @@
 //!
 //! * A batch of READs outside of a transaction is answered while its rows are visited
 //!   ([`read`]), chunk by chunk.
-//! * Every other batch runs in a transaction ([`write`]): the open one, or one of its own. Its
+//! * Every other batch runs in a transaction ([`mod@write`]): the open one, or one of its own. Its
 //!   results are kept until the commit.
 
 pub(crate) mod encode;

@@ -239,7 +239,7 @@ fn values<'a>(
         .collect())
 }
 
-/// As [`prefix`], for an index with a multi-valued part, to which one of the expressions gives an
+/// As [`prefixes`], for an index with a multi-valued part, to which one of the expressions gives an
 /// array of keys: a prefix for each of them. `None` if no expression gives one, or if it has no keys
 /// in this index (a text for an index over numbers).
 pub fn array_prefixes<'a>(
