@@ -266,7 +266,7 @@ fn a_half_request_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_up_nobody() {
+fn a_client_that_does_not_read_delays_no_other() {
     let server = start();
     sql(
         &server,

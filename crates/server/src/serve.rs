@@ -278,7 +278,7 @@ fn exit_at_second_signal(signals: Signals) {
     drop(waiting);
 }
 
-/// What SIGHUP changes.
+/// Collects the parts of the server that a reload changes.
 fn reloader(
     config: &Config,
     certificates: Arc<tls::Certificates>,

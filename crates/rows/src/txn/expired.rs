@@ -22,7 +22,7 @@ use porpoise_types::Value;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What decides in a transaction whether rows of a table have expired.
+/// Rule and time by which a transaction judges whether rows of a table have expired.
 #[derive(Clone, Copy, Debug)]
 pub struct Expiry {
     rule: ExpiryRule,
@@ -38,7 +38,7 @@ impl Expiry {
 }
 
 impl Txn {
-    /// What decides whether rows of a table have expired; `None` for a table without TTL.
+    /// The rule and the time for rows of a table; `None` for a table without TTL.
     #[inline]
     pub fn expiry_of(&self, table: &Table) -> Option<Expiry> {
         let rule = *table.expiry_rule()?;
