@@ -329,9 +329,9 @@ mod tests {
             "a",
             "1",
             "Name_exp_A",
-            "Name_exp_1_1",
+            "Name_exp_Name_exp_1",
             "Name_exp_1",
-            "Name_exp_2_1",
+            "Name_exp_1_1",
         ];
         assert_eq!(names, expected);
         let mut many = vec!["x".to_owned(); 4096];
