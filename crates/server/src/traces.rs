@@ -19,7 +19,7 @@ use porpoise_base::threads::{self, Role};
 use porpoise_client::http::{self, Endpoint, Limits, Request};
 use porpoise_kv::Stat;
 use porpoise_sql::trace::{StatementSpan, TraceSink};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -293,27 +293,35 @@ fn span_json(span: &StatementSpan) -> Value {
         number("db.response.returned_rows", span.rows_sent),
     ];
     attributes.extend(span.database.as_deref().map(|d| text("db.namespace", d)));
-    let mut json = json!({
-        "traceId": hex(&trace),
-        "spanId": hex(&random()),
-        "name": if operation.is_empty() { "statement" } else { operation },
+    let name = if operation.is_empty() {
+        "statement"
+    } else {
+        operation
+    };
+    let mut json = Map::from_iter([
+        ("traceId".to_owned(), hex(&trace).into()),
+        ("spanId".to_owned(), hex(&random()).into()),
+        ("name".to_owned(), name.into()),
         // SPAN_KIND_SERVER
-        "kind": 2,
-        "startTimeUnixNano": span.ended.saturating_sub(span.nanos).to_string(),
-        "endTimeUnixNano": span.ended.to_string(),
-    });
+        ("kind".to_owned(), 2.into()),
+        (
+            "startTimeUnixNano".to_owned(),
+            span.ended.saturating_sub(span.nanos).to_string().into(),
+        ),
+        ("endTimeUnixNano".to_owned(), span.ended.to_string().into()),
+    ]);
     if span.error != 0 {
         let code = span.error.to_string();
         attributes.push(text("db.response.status_code", &code));
         attributes.push(text("error.type", &code));
         // STATUS_CODE_ERROR
-        json["status"] = json!({"code": 2});
+        json.insert("status".to_owned(), json!({"code": 2}));
     }
     if let Some(parent) = span.parent {
-        json["parentSpanId"] = hex(&parent.span).into();
+        json.insert("parentSpanId".to_owned(), hex(&parent.span).into());
     }
-    json["attributes"] = attributes.into();
-    json
+    json.insert("attributes".to_owned(), attributes.into());
+    json.into()
 }
 
 #[cfg(test)]

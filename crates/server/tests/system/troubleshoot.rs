@@ -39,6 +39,7 @@ fn provoked(server: &Porpoise) -> BTreeMap<u16, String> {
     other.run("rollback; start transaction with consistent snapshot");
     sql.run("alter table p add column a int not null default 1, algorithm = copy");
     found.push(other.refused("select * from p"));
+    other.run("rollback");
     found.push(sql.refused("select 1 into outfile '/nowhere/x'"));
     sql.run("set max_execution_time = 50");
     found.push(sql.refused(

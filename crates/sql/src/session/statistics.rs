@@ -35,8 +35,8 @@ pub(super) struct StatementWork {
     lock_wait_before: u64,
     /// The times of its phases, if it is sampled.
     phases: Option<PhaseTimes>,
-    /// Its trace, if it is traced.
-    traced: Option<Traced>,
+    /// Its trace, if it is traced; boxed, because few statements are, and this state is reset for each.
+    traced: Option<Box<Traced>>,
     /// Its plan, if it is slow and the log has plans; else empty.
     plan: String,
 }
@@ -129,7 +129,7 @@ impl SqlSession {
     #[inline]
     pub(super) fn begin_trace(&mut self, text: &[u8]) {
         if let Some(sink) = self.cx.server.traces() {
-            self.work.traced = self.traced(sink.as_ref(), text);
+            self.work.traced = self.traced(sink.as_ref(), text).map(Box::new);
         }
     }
 
