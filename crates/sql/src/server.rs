@@ -515,14 +515,20 @@ impl SqlServer {
                 value: self.prepared_statements(),
             },
         ]);
+        stats.extend(self.ttl_stats());
+        stats.extend(self.memory_stats());
+        stats
+    }
+
+    /// Metrics of memory: of connections, and of hot keys.
+    fn memory_stats(&self) -> Vec<Stat> {
+        let mut stats = porpoise_sql_expr::memory::stats(&self.memory);
         stats.push(Stat {
             name: "hot_keys_bytes",
             help: "Memory of the sampled keys of SHOW HOT KEYS.",
             counter: false,
             value: self.db.hot_keys().bytes(),
         });
-        stats.extend(self.ttl_stats());
-        stats.extend(porpoise_sql_expr::memory::stats(&self.memory));
         stats
     }
 

@@ -181,3 +181,36 @@ fn the_thread_scans_a_table_once_in_its_interval() {
     }
     reaper.stop();
 }
+
+#[test]
+fn a_pass_tells_why_a_trigger_keeps_rows_and_outlasts_other_definitions() {
+    let mut f = start();
+    good(&mut f.root, CREATE);
+    good(&mut f.root, "INSERT INTO t (id) VALUES (1), (2)");
+    good(
+        &mut f.root,
+        "CREATE TRIGGER keep BEFORE DELETE ON t FOR EACH ROW \
+         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'",
+    );
+    let _triggers = f.server.run_triggers_of_commands();
+    f.hours(25);
+    let catalog = f.server.db().catalog();
+    let table = catalog.table("d", "t").unwrap();
+    let other = std::cell::RefCell::new(connect(&f.server, 2));
+    good(&mut other.borrow_mut(), "USE d");
+    let is_made = std::cell::Cell::new(false);
+    let define_another = || {
+        if !is_made.replace(true) {
+            good(&mut other.borrow_mut(), "CREATE TABLE another (id INT)");
+        }
+        true
+    };
+    let done = pass(f.server.db(), table, &define_another).unwrap();
+    assert_eq!((done.deleted, done.kept), (0, 2));
+    let refusal = done.refusal.unwrap().to_string();
+    assert!(refusal.contains("not this one"), "{refusal}");
+    good(&mut f.root, "DROP TRIGGER keep");
+    let changed = pass(f.server.db(), table, &|| true);
+    assert!(changed.is_err(), "the table's own definition has changed");
+    assert_eq!(f.pass("t"), (2, 0));
+}
