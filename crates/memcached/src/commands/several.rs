@@ -11,7 +11,9 @@
 //!    again by itself, with the usual waits and retries.
 //! 2. A transaction of several changes waits for no row lock: its other locks would keep clients
 //!    waiting for replies to changes that need not wait.
-//! 3. Changes that read or leave item metadata are executed by themselves, because metadata changes
+//! 3. All rows get the version of the transaction, also for two changes of one key: nobody can have
+//!    seen the first one's row.
+//! 4. Changes that read or leave item metadata are executed by themselves, because metadata changes
 //!    when a change has committed.
 
 use crate::command_statistics::{Effects, Verb};
@@ -203,6 +205,7 @@ fn attempt(
         let mark = txn.mark();
         match table::run(&mut txn, &mut place, resolved.change) {
             Ok(outcome) => results.push(Ok(outcome)),
+            Err(Failure::Rows(error)) if error.ends_transaction() => return nothing_executed(),
             Err(_) => {
                 txn.rollback_to(mark);
                 break;

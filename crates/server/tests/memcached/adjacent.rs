@@ -149,3 +149,23 @@ fn connections_that_change_the_same_keys_in_different_orders_all_succeed() {
     }
     assert_eq!(sum, 4 * 50 * 5);
 }
+
+#[test]
+fn sets_of_contended_keys_are_all_stored() {
+    let server = start();
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut random = Random(thread);
+                for _ in 0..60 {
+                    let mut requests = String::new();
+                    for _ in 0..16 {
+                        let _ = write!(requests, "set a:{} 0 0 1\r\nx\r\n", random.below(12));
+                    }
+                    assert_eq!(server.memcached(&requests), "STORED\r\n".repeat(16));
+                }
+            });
+        }
+    });
+}
