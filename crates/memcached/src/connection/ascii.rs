@@ -51,21 +51,13 @@ pub(crate) fn run_requests(
                 continue;
             }
             Parsed::Request { request, consumed } => {
-                if state.transaction.is_none() {
-                    let gathers = if let Some(read) = read_request(&request) {
-                        Some(state.gather_read(&mut gathered, read, out))
-                    } else {
-                        change_request(&request)
-                            .map(|c| state.gather_change(&mut gathered, c, consumed, out))
-                    };
-                    match gathers {
-                        Some(true) => {
-                            at += consumed;
-                            continue;
-                        }
-                        Some(false) => return ParseProgress::end(at, Next::Close),
-                        None => {}
+                match state.gather(&mut gathered, &request, consumed, out) {
+                    Some(true) => {
+                        at += consumed;
+                        continue;
                     }
+                    Some(false) => return ParseProgress::end(at, Next::Close),
+                    None => {}
                 }
                 let raw = rest.get(..consumed).unwrap_or_default();
                 let continues =
@@ -128,6 +120,25 @@ pub(crate) fn fail(failure: &Failure, out: &mut Vec<u8>) {
 }
 
 impl ConnectionState {
+    /// Gathers a request of `bytes` bytes, if it is one that can be answered with others. Returns
+    /// false if the connection must end.
+    #[inline]
+    fn gather<'a>(
+        &mut self,
+        gathered: &mut Gathered<'a>,
+        request: &Request<'a>,
+        bytes: usize,
+        out: &mut impl ReplySink,
+    ) -> Option<bool> {
+        if self.transaction.is_some() {
+            return None;
+        }
+        if let Some(read) = read_request(request) {
+            return Some(self.gather_read(gathered, read, out));
+        }
+        change_request(request).map(|change| self.gather_change(gathered, change, bytes, out))
+    }
+
     /// Replies to a rejected line. Returns false if the connection must end.
     fn refuse(&mut self, fault: Fault, silent: bool, out: &mut impl ReplySink) -> bool {
         if !silent {

@@ -45,25 +45,10 @@ pub(crate) fn run_requests(
                 continue;
             }
         }
-        if let Parsed::Request {
-            request: Request::Get(get),
-            consumed,
-        } = &parsed
+        if let Parsed::Request { request, consumed } = &parsed
+            && let Some(continues) = state.gather_binary(&mut gathered, request, *consumed, out)
         {
-            let read = ReadRequest::one(get.key, Style::Binary(*get));
-            if !state.gather_read(&mut gathered, read, out) {
-                return ParseProgress::end(at, Next::Close);
-            }
-            at += consumed;
-            continue;
-        }
-        if let Parsed::Request {
-            request: Request::Change(change, head),
-            consumed,
-        } = &parsed
-        {
-            let change = (*change, ChangeReply::Binary(*head));
-            if !state.gather_change(&mut gathered, change, *consumed, out) {
+            if !continues {
                 return ParseProgress::end(at, Next::Close);
             }
             at += consumed;
@@ -120,6 +105,29 @@ pub(crate) fn fail(head: &ReplyHeader, failure: &Failure, out: &mut Vec<u8>) {
 }
 
 impl ConnectionState {
+    /// Gathers a request of `bytes` bytes, if it is one that can be answered with others. Returns
+    /// false if the connection must end.
+    #[inline]
+    fn gather_binary<'a>(
+        &mut self,
+        gathered: &mut Gathered<'a>,
+        request: &Request<'a>,
+        bytes: usize,
+        out: &mut impl ReplySink,
+    ) -> Option<bool> {
+        match request {
+            Request::Get(get) => {
+                let read = ReadRequest::one(get.key, Style::Binary(*get));
+                Some(self.gather_read(gathered, read, out))
+            }
+            Request::Change(change, head) => {
+                let change = (*change, ChangeReply::Binary(*head));
+                Some(self.gather_change(gathered, change, bytes, out))
+            }
+            _ => None,
+        }
+    }
+
     /// Executes a request. Returns false if the connection must end.
     fn execute_binary(&mut self, request: &Request<'_>, out: &mut impl ReplySink) -> bool {
         match request {
