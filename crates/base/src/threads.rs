@@ -88,6 +88,7 @@ roles! {
     Reclaimer: "reclaimer", EndProcess, "Removes versions that no snapshot sees.";
     Http: "http", Restart, "Serves /health, /metrics and the console.";
     ConsoleSampler: "console-sampler", Restart, "Records throughput and latency for the console.";
+    TraceExporter: "trace-exporter", Restart, "Sends traces of statements to their receiver.";
     SqlTimer: "sql-timer", Restart, "Ends statements at their deadline.";
     EventScheduler: "event-scheduler", Restart, "Starts events at their times.";
     EventWorker: "event", EndProcess, "Runs an event; a panic of the event ends that run only.";

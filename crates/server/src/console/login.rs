@@ -15,10 +15,10 @@ use crate::metrics::{self, Counter};
 use crate::mysql::login::{delays, tls_peer};
 use crate::net::client_host;
 use axum::http::StatusCode;
-use porpoise_access::{Account, Denial, LoginPolicy};
+use porpoise_access::{Account, Denial, LoginError, LoginPolicy, access_denied};
 use porpoise_base::cancel::Cancel;
 use porpoise_sql::audit::AuditedLogin;
-use porpoise_sql::{ClientInfo, Encryption};
+use porpoise_sql::{ClientInfo, Encryption, SqlError};
 use serde::Deserialize;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -75,21 +75,17 @@ impl Console {
         host: &str,
         admitted: Result<Account, Failure>,
     ) -> Result<Account, Failure> {
-        let is_reported = self.sql.audit().is_none_or(|audit| {
-            audit.login(&AuditedLogin {
-                interface: "console",
-                connection: None,
-                user: &sent.user,
-                host,
-                granted: admitted.is_ok(),
-            })
+        let reported = self.sql.report_login(&AuditedLogin {
+            interface: "console",
+            connection: None,
+            user: &sent.user,
+            host,
+            granted: admitted.is_ok(),
         });
         let account = admitted?;
-        if is_reported {
-            return Ok(account);
-        }
-        let text = "Aborted by Audit API ('the audit log cannot be written';1).";
-        Err(Failure::new(StatusCode::FORBIDDEN, 3164, text))
+        let refused =
+            |error: SqlError| Failure::new(StatusCode::FORBIDDEN, error.code, error.message);
+        reported.map_err(refused).map(|()| account)
     }
 
     /// Finds the account whose password was sent.
@@ -107,12 +103,9 @@ impl Console {
         let local = is_loopback(info.peer.ip());
         let found = found.filter(|a| local || !a.secret.is_empty());
         let proved = access.is_password(user, found.as_ref(), password);
-        let denied = || {
-            let using = if password.is_empty() { "NO" } else { "YES" };
-            let text =
-                format!("Access denied for user '{user}'@'{host}' (using password: {using})");
-            Failure::new(StatusCode::FORBIDDEN, 1045, text)
-        };
+        let refused = |(code, _, text): LoginError| Failure::new(StatusCode::FORBIDDEN, code, text);
+        let has_password = !password.is_empty();
+        let denied = || refused(access_denied(user, host, has_password));
         let Some(account) = found else {
             return Err(denied());
         };
@@ -127,24 +120,15 @@ impl Console {
             refuse_expired: true,
         };
         let tls = info.tls.clone().map(tls_peer);
-        let refused = match access.admit(&account, tls.as_ref(), now, policy) {
-            Ok(_) => return Ok(account),
-            Err(refused) => refused,
-        };
-        let (code, text) = match refused {
-            Denial::Requirement => return Err(denied()),
-            Denial::TemporarilyLocked(lock) => (3955, lock.message(user, host)),
-            Denial::Locked => {
-                let text = format!("Access denied for user '{user}'@'{host}'. Account is locked.");
-                (3118, text)
-            }
-            Denial::PasswordExpired => {
+        match access.admit(&account, tls.as_ref(), now, policy) {
+            Ok(_) => Ok(account),
+            Err(Denial::PasswordExpired) => {
                 let text =
                     "Your password has expired. Change it with ALTER USER over the MySQL protocol.";
-                (1862, text.to_owned())
+                Err(refused((1862, "HY000", text.to_owned())))
             }
-        };
-        Err(Failure::new(StatusCode::FORBIDDEN, code, text))
+            Err(denial) => Err(refused(denial.error(user, host, has_password))),
+        }
     }
 
     /// Opens the session of an account whose password was proved.
