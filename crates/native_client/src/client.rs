@@ -275,7 +275,7 @@ fn combined(outcome: Outcome<'_>) -> Result<Combined> {
         Outcome::NotFound => Combined::NotFound,
         Outcome::ConditionFailed => Combined::ConditionFailed,
         Outcome::Failed(error) => return Err(Error::Server(error)),
-        Outcome::NotDone => return Err(Error::Protocol("an operation that was not done")),
+        Outcome::Aborted => return Err(Error::Protocol("an operation that was not done")),
     })
 }
 

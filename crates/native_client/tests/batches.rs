@@ -94,7 +94,7 @@ fn an_atomic_batch_takes_effect_whole_or_not_at_all() {
         .unwrap();
     transfer.push(&add, &[int(3), int(5), text("cid")]).unwrap();
     let reply = native.run(&transfer).unwrap();
-    assert_eq!(shown(&reply), ["not done", "condition", "not done"]);
+    assert_eq!(shown(&reply), ["aborted", "condition", "aborted"]);
     let reply = native
         .run(&atomic(
             &insert,
@@ -104,7 +104,7 @@ fn an_atomic_batch_takes_effect_whole_or_not_at_all() {
             ],
         ))
         .unwrap();
-    assert_eq!(shown(&reply), ["not done", "error 1062"]);
+    assert_eq!(shown(&reply), ["aborted", "error 1062"]);
     // A condition on a row that does not exist fails, too.
     let reply = native
         .run(&atomic(&add, &[&[int(77), int(1), text("x")]]))

@@ -11,8 +11,8 @@ use crate::net::{End, Input, Next, Output, Peer, Protocol, Refusal, Session};
 use porpoise_access::VerifierCache;
 use porpoise_kv::CommitPosition;
 use porpoise_native::{
-    Client, Disconnected, ListenerSettings, Monitor, Native, Opened, Session as NativeSession,
-    Sink, Then,
+    Client, Disconnected, ListenerSettings, Monitor, Native, NextAction, Session as NativeSession,
+    SessionInfo, Sink,
 };
 use porpoise_sql::SqlServer;
 use porpoise_sql::audit::AuditedLogin;
@@ -104,7 +104,7 @@ impl Monitor for UnlistedSession {
     fn end(&self) {}
 }
 
-fn add_session(sql: &Arc<SqlServer>, opened: &Opened<'_>) -> RegisteredProcess {
+fn add_session(sql: &Arc<SqlServer>, opened: &SessionInfo<'_>) -> RegisteredProcess {
     let client = ClientInfo {
         connection_id: opened.connection,
         user: opened.user.to_owned(),
@@ -229,7 +229,7 @@ impl NativeConnection {
         let then = session.greet(versions, out.buf());
         self.session = Some(session);
         match then {
-            Then::Continue => Ok(()),
+            NextAction::Continue => Ok(()),
             _ => Err(Next::Close),
         }
     }
@@ -264,14 +264,14 @@ fn run_requests(session: &mut NativeSession, input: &mut Input, out: &mut Output
         out.request_done();
         input.consume(end);
         match answered.then {
-            Then::Continue => {}
-            Then::Close => {
+            NextAction::Continue => {}
+            NextAction::Close => {
                 if !was_logged_in {
                     metrics::add(Counter::LoginsDenied, 1);
                 }
                 return Next::Close;
             }
-            Then::Delay { delay, close } => {
+            NextAction::Delay { delay, close } => {
                 if close {
                     metrics::add(Counter::LoginsDenied, 1);
                 }
