@@ -45,8 +45,8 @@ mod sink;
 
 pub use listener::Native;
 pub use local::{
-    BatchOperation, BatchRequest, LocalSession, LocalTable, OperationOutcome, member_text,
-    stored_value,
+    BatchOperation, BatchRequest, LocalSession, LocalTable, OperationOutcome, default_value,
+    member_text, stored_value,
 };
 pub use session::Session;
 pub use settings::{Client, ListenerSettings, Monitor, SessionInfo};

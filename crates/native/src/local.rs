@@ -8,13 +8,13 @@
 //! Rejected: a second form of operations inside of [`crate::batch`]. Encoding costs little beside the
 //! text that the other listener parses and formats.
 
-use crate::convert;
+use crate::convert::{self, Converter};
 use crate::session::Open;
 use crate::settings::{ListenerState, SessionInfo};
 use crate::sink::{Disconnected, Sink};
 use porpoise_base::memory::{ConnectionMemory, MemoryClass, MemoryRefused, MemoryTracker};
 use porpoise_kv::CommitPosition;
-use porpoise_rows::catalog::{Column, Table};
+use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::{Error, Result};
 use porpoise_types::{Value, ValueRef};
 use porpoise_wire::native::Reader;
@@ -146,6 +146,11 @@ impl LocalSession {
         })
     }
 
+    /// Database and name of the tables on which the account has a privilege, without system schemas.
+    pub fn tables(&mut self) -> Vec<(String, String)> {
+        self.open.tables(&self.shared)
+    }
+
     /// Executes a batch. Returns its outcomes in the order of the operations, and the commit that the
     /// answer must wait for.
     ///
@@ -179,12 +184,30 @@ pub fn stored_value(column: &Column, value: ValueRef<'_>) -> Result<Value> {
     convert::from_client(column, value)
 }
 
+/// The default of a column in a row that replaces another: text in UTF-8; `None` if the row must have a
+/// value, because the column has no default, or one that only INSERT computes. `now` is in
+/// microseconds since 1970.
+///
+/// # Errors
+/// A stored text that is invalid in its character set.
+pub fn default_value(column: &Column, now: i64) -> Result<Option<Value>> {
+    match &column.default {
+        ColumnDefault::None | ColumnDefault::Expr(_) => Ok(None),
+        ColumnDefault::Now => Ok(Some(convert::now_of(column, now))),
+        ColumnDefault::Null => Ok(Some(Value::Null)),
+        ColumnDefault::Literal(value) if Converter::of(column).transcodes => {
+            Converter::to_utf8(column, value.as_ref()).map(Some)
+        }
+        ColumnDefault::Literal(value) => Ok(Some(value.clone())),
+    }
+}
+
 /// The text of a stored value of an ENUM or a SET, in UTF-8.
 ///
 /// # Errors
 /// A stored number that is no member.
 pub fn member_text(column: &Column, value: ValueRef<'_>) -> Result<Value> {
-    convert::Converter::to_utf8(column, value)
+    Converter::to_utf8(column, value)
 }
 
 /// Results of a batch, buffered and charged.

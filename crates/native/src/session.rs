@@ -13,6 +13,7 @@ use crate::plan::Plans;
 use crate::settings::{Client, ListenerState, Monitor, SessionInfo};
 use crate::sink::{NextAction, RequestOutcome, Sink};
 use crate::{scan, schema};
+use porpoise_access::is_system_schema;
 use porpoise_base::interrupt::Scope;
 use porpoise_base::memory::ConnectionMemory;
 use porpoise_kv::{self as kv, CommitPosition};
@@ -417,6 +418,20 @@ impl Open {
         self.monitor.begin("Query", b"COMMIT");
         self.context.begin_request(0);
         Ok(self.context.commit(txn)?)
+    }
+
+    /// Database and name of the tables on which the account has a privilege, without system schemas.
+    pub(crate) fn tables(&mut self, shared: &ListenerState) -> Vec<(String, String)> {
+        let catalog = shared.db.catalog();
+        let rights = self.identity.rights().0.clone();
+        let tables = catalog.databases.values().flat_map(|database| {
+            let names = database.tables.keys();
+            names.map(|name| (database.name.clone(), name.clone()))
+        });
+        let is_visible = |(database, table): &(String, String)| {
+            !is_system_schema(database) && rights.sees_table(database, table)
+        };
+        tables.filter(is_visible).collect()
     }
 
     /// Executes a batch without frames around it: its answer is only complete results.

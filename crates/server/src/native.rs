@@ -35,51 +35,56 @@ pub struct NativeProtocol {
 }
 
 impl NativeProtocol {
-    /// Serves the rows of `sql`, with its accounts and in its list of sessions.
-    pub fn new(
-        sql: &Arc<SqlServer>,
-        tls: TlsSettings,
-        rsa: Option<Arc<RsaKey>>,
-        verifiers: Arc<VerifierCache>,
-    ) -> NativeProtocol {
-        let policy = Arc::downgrade(sql);
-        let sessions = Arc::downgrade(sql);
-        let audit = Arc::downgrade(sql);
-        let settings = ListenerSettings {
-            control: sql.access().clone(),
-            verifiers,
-            rsa,
-            policy: Box::new(move || {
-                policy
-                    .upgrade()
-                    .map(|sql| login_policy(&sql))
-                    .unwrap_or_default()
-            }),
-            audit: Box::new(move |connection, user, host, granted| {
-                let sql = audit.upgrade();
-                let log = sql.as_ref().and_then(|sql| sql.audit());
-                log.is_none_or(|log| {
-                    log.login(&AuditedLogin {
-                        interface: "native",
-                        connection: Some(connection),
-                        user,
-                        host,
-                        granted,
-                    })
-                })
-            }),
-            add_session: Box::new(move |opened| match sessions.upgrade() {
-                Some(sql) => Box::new(ListedSession(add_session(&sql, opened))),
-                None => Box::new(UnlistedSession),
-            }),
-            server_version: VERSION.to_owned(),
-        };
+    /// Serves `native`, which [`open`] has returned for `sql`.
+    pub fn new(sql: &Arc<SqlServer>, native: Arc<Native>, tls: TlsSettings) -> NativeProtocol {
         NativeProtocol {
             sql: Arc::downgrade(sql),
-            listener: Arc::new(Native::new(sql.db().clone(), settings)),
+            listener: native,
             tls: Arc::new(tls),
         }
     }
+}
+
+/// The rows of `sql` for native clients and REST, with its accounts and in its list of sessions. Without
+/// `rsa`, clients without TLS whose password is not cached are refused.
+pub fn open(
+    sql: &Arc<SqlServer>,
+    rsa: Option<Arc<RsaKey>>,
+    verifiers: Arc<VerifierCache>,
+) -> Arc<Native> {
+    let policy = Arc::downgrade(sql);
+    let sessions = Arc::downgrade(sql);
+    let audit = Arc::downgrade(sql);
+    let settings = ListenerSettings {
+        control: sql.access().clone(),
+        verifiers,
+        rsa,
+        policy: Box::new(move || {
+            policy
+                .upgrade()
+                .map(|sql| login_policy(&sql))
+                .unwrap_or_default()
+        }),
+        audit: Box::new(move |connection, user, host, granted| {
+            let sql = audit.upgrade();
+            let log = sql.as_ref().and_then(|sql| sql.audit());
+            log.is_none_or(|log| {
+                log.login(&AuditedLogin {
+                    interface: "native",
+                    connection: Some(connection),
+                    user,
+                    host,
+                    granted,
+                })
+            })
+        }),
+        add_session: Box::new(move |info| match sessions.upgrade() {
+            Some(sql) => Box::new(ListedSession(add_session(&sql, info))),
+            None => Box::new(UnlistedSession),
+        }),
+        server_version: VERSION.to_owned(),
+    };
+    Arc::new(Native::new(sql.db().clone(), settings))
 }
 
 /// An entry of the process list.
@@ -104,17 +109,17 @@ impl Monitor for UnlistedSession {
     fn end(&self) {}
 }
 
-fn add_session(sql: &Arc<SqlServer>, opened: &SessionInfo<'_>) -> RegisteredProcess {
+fn add_session(sql: &Arc<SqlServer>, info: &SessionInfo<'_>) -> RegisteredProcess {
     let client = ClientInfo {
-        connection_id: opened.connection,
-        user: opened.user.to_owned(),
-        host: opened.host.to_owned(),
-        account: format!("{}@{}", opened.account.user, opened.account.host),
+        connection_id: info.connection,
+        user: info.user.to_owned(),
+        host: info.host.to_owned(),
+        account: format!("{}@{}", info.account.user, info.account.host),
         capabilities: 0,
         collation: 0,
         database: None,
     };
-    sql.register_process(&client, opened.named_at, opened.cancel.clone())
+    sql.register_process(&client, info.named_at, info.cancel.clone())
 }
 
 impl Protocol for NativeProtocol {
