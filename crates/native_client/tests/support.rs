@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 
 /// Options of a server with a native listener.
 pub fn builder() -> PorpoiseBuilder {
-    Porpoise::builder().arg("--native-listen", "127.0.0.1:0")
+    Porpoise::builder()
+        .arg("--native-listen", "127.0.0.1:0")
+        .arg("--rest-listen", "127.0.0.1:0")
 }
 
 /// Starts a server that writes nothing to disk.
