@@ -261,9 +261,6 @@ pub fn run(
     if let Some(console) = console {
         console.close();
     }
-    if let Some(rest) = &services.rest {
-        rest.close();
-    }
     let closed = services.close();
     for http in listeners.http {
         http.stop();

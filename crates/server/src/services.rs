@@ -109,11 +109,7 @@ impl Services {
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
-        let Protocols {
-            mysql,
-            native,
-            rest,
-        } = Protocols::open(config, &sql, &memory, tls)?;
+        let protocols = Protocols::open(config, &sql, &memory, tls)?;
         sql.set_report(|message| tracing::warn!("{message}"));
         provide_command_statistics(config, &sql);
         let triggers = sql.run_triggers_of_commands();
@@ -139,9 +135,9 @@ impl Services {
             db,
             sql,
             memory,
-            mysql,
-            native,
-            rest,
+            mysql: protocols.mysql,
+            native: protocols.native,
+            rest: protocols.rest,
             memcached: listeners.first.map(protocol),
             more_memcached: listeners.more.into_iter().map(protocol).collect(),
             reaper: Mutex::new(reaper),
@@ -169,11 +165,14 @@ impl Services {
     }
 
     /// Returns reserved ids to the engine and shuts it down, with a last sync (transactions.md,
-    /// rule 40). All sessions have ended.
+    /// rule 40). All sessions have ended, but for requests over REST, which end first.
     ///
     /// # Errors
     /// A message about data that could not be written to disk.
     pub fn close(&self) -> Result<(), String> {
+        if let Some(rest) = &self.rest {
+            rest.close();
+        }
         if let Some(mut events) = self.events.lock().take() {
             events.stop();
         }

@@ -10,6 +10,7 @@ use porpoise_native::{BatchOperation, BatchRequest, LocalSession, LocalTable, Op
 use porpoise_wire::native::batch::Operation;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::num::NonZeroU32;
 
 /// Maximum number of operations of a batch.
 pub(super) const MAX_OPERATIONS: usize = 4096;
@@ -20,7 +21,7 @@ pub(super) const MAX_OPERATIONS: usize = 4096;
 pub(super) struct BatchBody {
     #[serde(default)]
     atomic: bool,
-    pub(super) time_limit_ms: Option<u32>,
+    pub(super) time_limit_ms: Option<NonZeroU32>,
     operations: Vec<OperationBody>,
 }
 

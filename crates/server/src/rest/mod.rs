@@ -247,14 +247,14 @@ impl Call<'_> {
             }
             Endpoint::Batch => {
                 let parsed: batch::BatchBody = parse(&body)?;
-                let order = self.order(login, parsed.time_limit_ms, body.len());
+                let order = self.order(login, parsed.time_limit_ms.map(u32::from), body.len());
                 order
                     .run(move |execution| batch::run(&execution, &parsed))
                     .await
             }
             Endpoint::Sql => {
                 let parsed: sql::StatementBody = parse(&body)?;
-                let order = self.order(login, parsed.time_limit_ms, body.len());
+                let order = self.order(login, parsed.time_limit_ms.map(u32::from), body.len());
                 sql::run(order, parsed, &self.head.headers).await
             }
             Endpoint::InsertRow => {

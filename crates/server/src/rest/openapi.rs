@@ -131,14 +131,34 @@ fn list(items: Value) -> Value {
     json!({"type": "array", "items": items})
 }
 
-fn schemas() -> Value {
-    let text = || json!({"type": "string"});
-    let truth = || json!({"type": "boolean"});
-    let number = || json!({"type": "integer", "minimum": 0});
-    let digits = || json!({"type": "string", "pattern": "^[0-9]+$"});
-    let optional = |schema: Value| json!({"anyOf": [schema, {"type": "null"}]});
-    let time_limit = || json!({"type": ["integer", "null"], "minimum": 1, "maximum": u32::MAX});
-    let column = || object(&["name", "type"], json!({"name": text(), "type": text()}));
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn truth() -> Value {
+    json!({"type": "boolean"})
+}
+
+fn digits() -> Value {
+    json!({"type": "string", "pattern": "^[0-9]+$"})
+}
+
+/// The schemas of all bodies, by name.
+fn schemas() -> Map<String, Value> {
+    let all = [
+        shared_schemas(),
+        table_schemas(),
+        batch_schemas(),
+        statement_schemas(),
+    ];
+    let members = all.into_iter().filter_map(|schemas| match schemas {
+        Value::Object(members) => Some(members),
+        _ => None,
+    });
+    members.flatten().collect()
+}
+
+fn shared_schemas() -> Value {
     json!({
         "Document": {"type": "object"},
         "Problem": object(&["type", "title", "status", "detail"], json!({
@@ -154,28 +174,6 @@ fn schemas() -> Value {
             "token_type": text(),
             "expires_in": {"type": "integer", "description": "Seconds."},
         })),
-        "Tables": object(&["tables"], json!({
-            "tables": list(object(&["database", "table"], json!({"database": text(), "table": text()}))),
-        })),
-        "Table": object(&["database", "table", "columns", "keys"], json!({
-            "database": text(),
-            "table": text(),
-            "columns": list(object(
-                &["name", "type", "nullable", "has_default", "generated", "auto_increment"],
-                json!({
-                    "name": text(),
-                    "type": text(),
-                    "nullable": truth(),
-                    "has_default": truth(),
-                    "generated": truth(),
-                    "auto_increment": truth(),
-                }),
-            )),
-            "keys": list(object(&["name", "columns"], json!({
-                "name": text(),
-                "columns": list(text()),
-            }))),
-        })),
         "Row": {
             "type": "object",
             "description": "Columns and their values.",
@@ -186,14 +184,74 @@ fn schemas() -> Value {
             "type": ["null", "boolean", "number", "string", "array", "object"],
         },
         "Written": object(&["version"], json!({"version": digits(), "generated_id": digits()})),
+    })
+}
+
+fn table_schemas() -> Value {
+    let name = object(
+        &["database", "table"],
+        json!({"database": text(), "table": text()}),
+    );
+    let column = object(
+        &[
+            "name",
+            "type",
+            "nullable",
+            "has_default",
+            "generated",
+            "auto_increment",
+        ],
+        json!({
+            "name": text(),
+            "type": text(),
+            "nullable": truth(),
+            "has_default": truth(),
+            "generated": truth(),
+            "auto_increment": truth(),
+        }),
+    );
+    let key = json!({"name": text(), "columns": list(text())});
+    json!({
+        "Tables": object(&["tables"], json!({"tables": list(name)})),
+        "Table": object(&["database", "table", "columns", "keys"], json!({
+            "database": text(),
+            "table": text(),
+            "columns": list(column),
+            "keys": list(object(&["name", "columns"], key)),
+        })),
+    })
+}
+
+fn optional(schema: Value) -> Value {
+    json!({"anyOf": [schema, {"type": "null"}]})
+}
+
+fn time_limit() -> Value {
+    json!({"type": ["integer", "null"], "minimum": 1, "maximum": u32::MAX})
+}
+
+fn batch_schemas() -> Value {
+    let result = json!({
+        "status": {
+            "type": "string",
+            "enum": ["ok", "not_found", "condition_failed", "failed", "aborted"],
+        },
+        "version": digits(),
+        "generated_id": digits(),
+        "created": truth(),
+        "row": schema("Row"),
+        "error": schema("Problem"),
+    });
+    let operations = json!({
+        "type": "array",
+        "maxItems": MAX_OPERATIONS,
+        "items": schema("Operation"),
+    });
+    json!({
         "Batch": object(&["operations"], json!({
             "atomic": truth(),
             "time_limit_ms": time_limit(),
-            "operations": {
-                "type": "array",
-                "maxItems": MAX_OPERATIONS,
-                "items": schema("Operation"),
-            },
+            "operations": operations,
         })),
         "Operation": object(&["op", "database", "table"], json!({
             "op": {"type": "string", "enum": ["read", "insert", "update", "upsert", "delete"]},
@@ -207,32 +265,28 @@ fn schemas() -> Value {
             "if_version": optional(digits()),
             "if_equals": optional(schema("Row")),
         })),
-        "BatchResults": object(&["results"], json!({
-            "results": list(object(&["status"], json!({
-                "status": {
-                    "type": "string",
-                    "enum": ["ok", "not_found", "condition_failed", "failed", "aborted"],
-                },
-                "version": digits(),
-                "generated_id": digits(),
-                "created": truth(),
-                "row": schema("Row"),
-                "error": schema("Problem"),
-            }))),
-        })),
+        "BatchResults": object(&["results"], json!({"results": list(object(&["status"], result))})),
+    })
+}
+
+fn statement_schemas() -> Value {
+    let number = || json!({"type": "integer", "minimum": 0});
+    let column = object(&["name", "type"], json!({"name": text(), "type": text()}));
+    let parameter = json!({
+        "anyOf": [
+            {"type": ["null", "boolean", "number", "string"]},
+            object(&["base64"], json!({"base64": text()})),
+        ],
+    });
+    json!({
         "Statement": object(&["statement"], json!({
             "statement": text(),
-            "parameters": list(json!({
-                "anyOf": [
-                    {"type": ["null", "boolean", "number", "string"]},
-                    object(&["base64"], json!({"base64": text()})),
-                ],
-            })),
+            "parameters": list(parameter),
             "database": optional(text()),
             "time_limit_ms": time_limit(),
         })),
         "StatementResult": object(&["columns", "rows"], json!({
-            "columns": list(column()),
+            "columns": list(column),
             "rows": list(list(schema("Value"))),
             "affected_rows": number(),
             "last_insert_id": digits(),

@@ -29,6 +29,7 @@ use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::io;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -62,7 +63,7 @@ pub(super) struct StatementBody {
     #[serde(default)]
     parameters: Vec<Box<RawValue>>,
     database: Option<String>,
-    pub(super) time_limit_ms: Option<u32>,
+    pub(super) time_limit_ms: Option<NonZeroU32>,
 }
 
 /// A parameter of bytes.
