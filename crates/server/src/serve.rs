@@ -142,6 +142,7 @@ fn net_config(config: &Config, max_connections: usize, memory: Arc<MemoryBudget>
         } else {
             config.worker_groups
         },
+        io_uring: config.io_uring,
         max_connections,
         max_running_statements: config.max_running_statements,
         max_before_login: config.max_before_login,

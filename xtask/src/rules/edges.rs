@@ -93,6 +93,7 @@ const MEMBERS: &[Member] = &[
     member("porpoise-backup", &["porpoise-base"]),
     member("porpoise-wire", &["porpoise-base", "porpoise-types"]),
     member("porpoise-client", &["porpoise-wire"]),
+    member("porpoise-replication", &["porpoise-types"]),
     member(
         "porpoise-shell",
         &["porpoise-base", "porpoise-client", "porpoise-wire"],
@@ -201,6 +202,7 @@ const SYNCHRONOUS: &[&str] = &[
     "porpoise-types",
     "porpoise-kv",
     "porpoise-kv-mem",
+    "porpoise-replication",
     "porpoise-rows",
     "porpoise-access",
     "porpoise-sql-parser",

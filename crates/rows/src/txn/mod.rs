@@ -317,13 +317,16 @@ impl Txn {
         self.foreign_key_checks
     }
 
-    /// Sets `innodb_lock_wait_timeout`.
+    /// Sets `innodb_lock_wait_timeout`. With zero, a lock that is not free fails at once.
     pub fn set_lock_wait(&mut self, wait: Duration) {
         self.lock_wait = wait;
     }
 
     /// The wait policy of a lock requested now.
     pub fn wait(&self) -> Wait {
+        if self.lock_wait.is_zero() {
+            return Wait::NoWait;
+        }
         let now = self.db.clock().now();
         Wait::Until(
             now.checked_add(self.lock_wait)

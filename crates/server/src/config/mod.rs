@@ -154,6 +154,8 @@ pub struct Config {
     pub max_before_login: usize,
     /// Worker groups; 0: as many as cores.
     pub worker_groups: usize,
+    /// Whether replies to several connections leave with one system call through io_uring.
+    pub io_uring: bool,
     /// Whether statistics of statements, memcached commands and hot keys are kept.
     pub performance_schema: bool,
     /// Maximum time from connecting to the end of the login.

@@ -142,6 +142,9 @@ settings! {
     "worker-groups" "N" = "0":
         "Number of event loops among which connections are divided; 0: one per core",
         |c, t| c.worker_groups = number(t, 0, 1024)?;
+    "io-uring" "on|off" = "on":
+        "Whether replies to several connections leave with one system call, where the kernel allows io_uring",
+        |c, t| c.io_uring = switch(t)?;
     "performance-schema" "on|off" = "on":
         "Whether statistics of statements, memcached commands and hot keys are kept",
         |c, t| c.performance_schema = switch(t)?;

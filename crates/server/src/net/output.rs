@@ -27,6 +27,7 @@ use porpoise_base::memory::{ConnectionMemory, MemoryClass, MemoryRefused, Memory
 use porpoise_kv::CommitPosition;
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -373,6 +374,22 @@ impl Output {
         } else {
             Flushed::Deferred
         })
+    }
+
+    /// The bytes that may be written now, for a send that the caller executes and reports with
+    /// [`Output::note_sent`]; `None` if there are none, or if TLS or a codec has to transform them.
+    pub(crate) fn sendable(&mut self) -> Option<(RawFd, &[u8])> {
+        let limit = self.limit();
+        let fd = self.transport.plain_fd()?;
+        let bytes = self.buf.get(self.written..limit)?;
+        (!bytes.is_empty()).then_some((fd, bytes))
+    }
+
+    /// Notes that the socket has accepted the next `bytes` bytes of [`Output::sendable`].
+    pub(crate) fn note_sent(&mut self, bytes: usize) {
+        assert!(bytes <= self.unsent(), "more bytes sent than there were");
+        self.written += bytes;
+        self.sent += bytes as u64;
     }
 
     /// Returns the position up to which bytes may be written now; removes ranges that are durable.
