@@ -192,6 +192,22 @@ impl AccessControl {
         {
             return Err(Denial::TemporarilyLocked(lock));
         }
+        self.check_requirements(account, tls, now, policy)
+    }
+
+    /// Decides a request with a token that was issued to a login: as [`AccessControl::admit`], without
+    /// counting a right password.
+    ///
+    /// # Errors
+    /// The reason for refusing the request.
+    pub fn check_requirements(
+        &self,
+        account: &Account,
+        tls: Option<&TlsPeer>,
+        now: i64,
+        policy: LoginPolicy,
+    ) -> Result<Admission, Denial> {
+        let password = &account.attributes.password;
         if !account.attributes.require.permits(tls) {
             return Err(Denial::Requirement);
         }

@@ -26,4 +26,4 @@ mod tls;
 pub use error::{Error, Result};
 pub use local_file::{FileError, OpenFile};
 pub use stream::{Address, Stream};
-pub use tls::{TlsMode, TlsOptions};
+pub use tls::{TlsMode, TlsOptions, server_name};

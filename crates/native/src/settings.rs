@@ -17,7 +17,7 @@ pub trait Monitor: Send {
 }
 
 /// A session that has logged in.
-pub struct Opened<'a> {
+pub struct SessionInfo<'a> {
     /// Id of the connection.
     pub connection: u64,
     /// User name of the login.
@@ -33,7 +33,7 @@ pub struct Opened<'a> {
 }
 
 /// Adds a session to the list of sessions.
-pub type AddSession = Box<dyn Fn(&Opened<'_>) -> Box<dyn Monitor> + Send + Sync>;
+pub type AddSession = Box<dyn Fn(&SessionInfo<'_>) -> Box<dyn Monitor> + Send + Sync>;
 
 /// Reports an attempt to log in: connection, user, host and outcome. The error is why a login must be
 /// refused although the account was proved.

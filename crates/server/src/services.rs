@@ -13,8 +13,9 @@ use crate::engine;
 use crate::memcached::{MemcachedProtocol, TlsSettings, traffic};
 use crate::mysql::MysqlProtocol;
 use crate::mysql::login::login_policy;
-use crate::native::NativeProtocol;
+use crate::native::{self, NativeProtocol};
 use crate::net::Protocol;
+use crate::rest::{self, Rest};
 use crate::rows;
 use crate::tls;
 use crate::traces::TraceExporter;
@@ -53,6 +54,8 @@ pub struct Services {
     pub mysql: Option<Arc<dyn Protocol>>,
     /// The native listener, if there is one.
     pub native: Option<Arc<dyn Protocol>>,
+    /// The REST interface, if there is one.
+    pub(crate) rest: Option<Arc<Rest>>,
     /// The memcached listener, if there is one.
     pub memcached: Option<Arc<dyn Protocol>>,
     /// More memcached listeners, in the order of the configuration.
@@ -112,7 +115,7 @@ impl Services {
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
-        let (mysql, native) = mysql_and_native(config, &sql, tls)?;
+        let protocols = Protocols::open(config, &sql, &memory, tls)?;
         sql.set_report(|message| tracing::warn!("{message}"));
         provide_command_statistics(config, &sql);
         let triggers = sql.run_triggers_of_commands();
@@ -138,8 +141,9 @@ impl Services {
             db,
             sql,
             memory,
-            mysql,
-            native,
+            mysql: protocols.mysql,
+            native: protocols.native,
+            rest: protocols.rest,
             cache: listeners.cache.clone(),
             memcached: listeners.first.map(protocol),
             more_memcached: listeners.more.into_iter().map(protocol).collect(),
@@ -175,11 +179,14 @@ impl Services {
     }
 
     /// Returns reserved ids to the engine and shuts it down, with a last sync (transactions.md,
-    /// rule 40). All sessions have ended.
+    /// rule 40). All sessions have ended, but for requests over REST, which end first.
     ///
     /// # Errors
     /// A message about data that could not be written to disk.
     pub fn close(&self) -> Result<(), String> {
+        if let Some(rest) = &self.rest {
+            rest.close();
+        }
         if let Some(mut events) = self.events.lock().take() {
             events.stop();
         }
@@ -302,34 +309,57 @@ fn command_summaries() -> Vec<CommandSummary> {
     summaries.into_iter().map(summary).collect()
 }
 
-/// A protocol; `None` if the configuration has no address for it.
-type Served = Option<Arc<dyn Protocol>>;
+/// The MySQL listener, the native one and REST, which share the RSA key and the password cache;
+/// `None` for those without an address.
+struct Protocols {
+    mysql: Option<Arc<dyn Protocol>>,
+    native: Option<Arc<dyn Protocol>>,
+    rest: Option<Arc<Rest>>,
+}
 
-/// The protocols of the MySQL and the native listener, which share the RSA key and the password
-/// cache.
-fn mysql_and_native(
-    config: &Config,
-    sql: &Arc<SqlServer>,
-    tls: &Arc<rustls::ServerConfig>,
-) -> Result<(Served, Served), StartError> {
-    let (has_mysql, has_native) = (has_mysql_listener(config), config.native_listen.is_some());
-    if !has_mysql && !has_native {
-        return Ok((None, None));
-    }
-    let rsa = Some(Arc::new(tls::password_key(config)?));
-    let verifiers = Arc::<VerifierCache>::default();
-    let mysql = has_mysql.then(|| -> Arc<dyn Protocol> {
-        let (tls, rsa) = (Some(tls.clone()), rsa.clone());
-        Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers.clone()))
-    });
-    let native = has_native.then(|| -> Arc<dyn Protocol> {
-        let tls = TlsSettings {
-            config: (config.native_tls != TlsMode::Off).then(|| tls.clone()),
-            required: config.native_tls == TlsMode::Required,
+impl Protocols {
+    fn open(
+        config: &Config,
+        sql: &Arc<SqlServer>,
+        memory: &Arc<MemoryBudget>,
+        tls: &Arc<rustls::ServerConfig>,
+    ) -> Result<Protocols, StartError> {
+        let (has_mysql, has_native) = (has_mysql_listener(config), config.native_listen.is_some());
+        let has_rest = config.rest_listen.is_some();
+        let rsa = if has_mysql || has_native {
+            Some(Arc::new(tls::password_key(config)?))
+        } else {
+            None
         };
-        Arc::new(NativeProtocol::new(sql, tls, rsa, verifiers))
-    });
-    Ok((mysql, native))
+        let verifiers = Arc::<VerifierCache>::default();
+        let mysql = has_mysql.then(|| -> Arc<dyn Protocol> {
+            let (tls, rsa) = (Some(tls.clone()), rsa.clone());
+            Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers.clone()))
+        });
+        let rows = (has_native || has_rest).then(|| native::open(sql, rsa, verifiers.clone()));
+        let native = rows.clone().filter(|_| has_native);
+        let native = native.map(|rows| -> Arc<dyn Protocol> {
+            let tls = TlsSettings {
+                config: (config.native_tls != TlsMode::Off).then(|| tls.clone()),
+                required: config.native_tls == TlsMode::Required,
+            };
+            Arc::new(NativeProtocol::new(sql, rows, tls))
+        });
+        let rest = rows.filter(|_| has_rest).map(|native| {
+            let parts = rest::Parts {
+                sql: sql.clone(),
+                native,
+                memory: memory.clone(),
+                verifiers,
+            };
+            Rest::new(config, parts)
+        });
+        Ok(Protocols {
+            mysql,
+            native,
+            rest,
+        })
+    }
 }
 
 /// Whether the configuration has an address or a socket for the MySQL listener.

@@ -124,6 +124,10 @@ pub struct Config {
     pub native_listen: Option<SocketAddr>,
     /// Use of TLS by the native listener.
     pub native_tls: TlsMode,
+    /// Address of the REST listener.
+    pub rest_listen: Option<SocketAddr>,
+    /// Use of TLS by the REST listener.
+    pub rest_tls: TlsMode,
     /// Address of the HTTP listener.
     pub http_listen: Option<SocketAddr>,
     /// Whether the HTTP listener serves the console.

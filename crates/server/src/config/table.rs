@@ -86,6 +86,12 @@ settings! {
     "native-tls" "MODE" = "allowed":
         "TLS on the native listener: off, allowed (clients may begin with a TLS handshake), required",
         |c, t| c.native_tls = tls_mode(t)?;
+    "rest-listen" "ADDR" = "off":
+        "Address of the REST listener (rows by key and SQL over HTTP); port 0 selects a free port",
+        |c, t| c.rest_listen = address(t)?;
+    "rest-tls" "MODE" = "allowed":
+        "TLS on the REST listener: off, allowed, required; without TLS only clients on this machine may log in",
+        |c, t| c.rest_tls = tls_mode(t)?;
     "http-listen" "ADDR" = "127.0.0.1:8380":
         "Address of the HTTP listener for the console, /health and /metrics; off disables it",
         |c, t| c.http_listen = address(t)?;

@@ -334,7 +334,7 @@ fn append_error(answer: &mut Answer<'_>, (code, sqlstate, text): &LoginError) {
 }
 
 /// Returns the delays after failed logins that the system variables configure.
-pub(crate) fn delays(sql: &SqlServer) -> DelayPolicy {
+fn delays(sql: &SqlServer) -> DelayPolicy {
     let millis = |name| Duration::from_millis(u64::from(sql.number(name)));
     DelayPolicy {
         threshold: sql.number("connection_control_failed_connections_threshold"),
