@@ -89,6 +89,7 @@ roles! {
     Http: "http", Restart, "Serves /health, /metrics and the console.";
     Rest: "rest", Restart, "Accepts REST connections and passes their requests to its threads.";
     ConsoleSampler: "console-sampler", Restart, "Records throughput and latency for the console.";
+    TraceExporter: "trace-exporter", Restart, "Sends traces of statements to their receiver.";
     SqlTimer: "sql-timer", Restart, "Ends statements at their deadline.";
     EventScheduler: "event-scheduler", Restart, "Starts events at their times.";
     EventWorker: "event", EndProcess, "Runs an event; a panic of the event ends that run only.";

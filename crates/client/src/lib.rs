@@ -1,4 +1,5 @@
-//! Blocking clients of the protocols that Porpoise serves: [`mysql`] and [`memcached`].
+//! Blocking clients of the protocols that Porpoise serves, [`mysql`] and [`memcached`], and of services by
+//! [`http`] (object stores, receivers of traces).
 //!
 //! The shell, `porpoise import`, the demo and the load generator connect with them, and so does whatever reads
 //! another server.
@@ -15,6 +16,7 @@
 #![deny(unsafe_code)]
 
 mod error;
+pub mod http;
 mod local_file;
 pub mod memcached;
 pub mod mysql;

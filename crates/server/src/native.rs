@@ -66,17 +66,16 @@ pub fn open(
                 .unwrap_or_default()
         }),
         audit: Box::new(move |connection, user, host, granted| {
+            let login = AuditedLogin {
+                interface: "native",
+                connection: Some(connection),
+                user,
+                host,
+                granted,
+            };
             let sql = audit.upgrade();
-            let log = sql.as_ref().and_then(|sql| sql.audit());
-            log.is_none_or(|log| {
-                log.login(&AuditedLogin {
-                    interface: "native",
-                    connection: Some(connection),
-                    user,
-                    host,
-                    granted,
-                })
-            })
+            let reported = sql.map_or(Ok(()), |sql| sql.report_login(&login));
+            reported.map_err(|error| (error.code, "HY000", error.message))
         }),
         add_session: Box::new(move |info| match sessions.upgrade() {
             Some(sql) => Box::new(ListedSession(add_session(&sql, info))),

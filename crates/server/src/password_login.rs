@@ -11,9 +11,9 @@ use crate::http::ConnectionInfo;
 use crate::metrics::{self, Counter};
 use crate::mysql::login::{login_policy, tls_peer};
 use crate::net::client_host;
-use porpoise_access::{Account, Denial, LoginPolicy};
-use porpoise_sql::SqlServer;
+use porpoise_access::{Account, Denial, LoginError, LoginPolicy, access_denied};
 use porpoise_sql::audit::AuditedLogin;
+use porpoise_sql::{SqlError, SqlServer};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -32,6 +32,10 @@ pub(crate) struct LoginRefused {
 impl LoginRefused {
     fn new(code: u16, message: String) -> LoginRefused {
         LoginRefused { code, message }
+    }
+
+    fn of((code, _, message): LoginError) -> LoginRefused {
+        LoginRefused::new(code, message)
     }
 
     /// The SQLSTATE.
@@ -81,21 +85,16 @@ impl PasswordLogin<'_> {
         host: &str,
         admitted: Result<Account, LoginRefused>,
     ) -> Result<Account, LoginRefused> {
-        let is_reported = sql.audit().is_none_or(|audit| {
-            audit.login(&AuditedLogin {
-                interface: self.interface,
-                connection: None,
-                user: self.user,
-                host,
-                granted: admitted.is_ok(),
-            })
+        let reported = sql.report_login(&AuditedLogin {
+            interface: self.interface,
+            connection: None,
+            user: self.user,
+            host,
+            granted: admitted.is_ok(),
         });
         let account = admitted?;
-        if is_reported {
-            return Ok(account);
-        }
-        let text = "Aborted by Audit API ('the audit log cannot be written';1).";
-        Err(LoginRefused::new(3164, text.to_owned()))
+        let refused = |error: SqlError| LoginRefused::new(error.code, error.message);
+        reported.map_err(refused).map(|()| account)
     }
 
     /// Finds the account whose password was sent.
@@ -107,12 +106,7 @@ impl PasswordLogin<'_> {
         let local = is_loopback(self.info.peer.ip());
         let found = found.filter(|a| local || !a.secret.is_empty());
         let proved = access.is_password(user, found.as_ref(), password);
-        let denied = || {
-            let using = if password.is_empty() { "NO" } else { "YES" };
-            let text =
-                format!("Access denied for user '{user}'@'{host}' (using password: {using})");
-            LoginRefused::new(1045, text)
-        };
+        let denied = || LoginRefused::of(access_denied(user, host, !password.is_empty()));
         let account = found.ok_or_else(denied)?;
         let now = access.now();
         if !proved {
@@ -139,21 +133,12 @@ pub(crate) fn policy(sql: &SqlServer) -> LoginPolicy {
 
 /// The refusal of a login with the right password.
 pub(crate) fn refusal(user: &str, host: &str, refused: Denial) -> LoginRefused {
-    let (code, text) = match refused {
-        Denial::Requirement => {
-            let text = format!("Access denied for user '{user}'@'{host}' (using password: YES)");
-            (1045, text)
-        }
-        Denial::TemporarilyLocked(lock) => (3955, lock.message(user, host)),
-        Denial::Locked => {
-            let text = format!("Access denied for user '{user}'@'{host}'. Account is locked.");
-            (3118, text)
-        }
+    match refused {
         Denial::PasswordExpired => {
             let text =
                 "Your password has expired. Change it with ALTER USER over the MySQL protocol.";
-            (1862, text.to_owned())
+            LoginRefused::new(1862, text.to_owned())
         }
-    };
-    LoginRefused::new(code, text)
+        refused => LoginRefused::of(refused.error(user, host, true)),
+    }
 }

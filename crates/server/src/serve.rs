@@ -12,6 +12,7 @@ use crate::datadir::DataDir;
 use crate::engine;
 use crate::http::metrics_page;
 use crate::http::{Health, Http, Pages, Served};
+use crate::metrics;
 use crate::net::{
     BoundSocket, DurabilityWatermark, Listener, Listening, Net, NetConfig, NetMonitor, Protocol,
 };
@@ -186,13 +187,17 @@ impl Pages for PageSource {
 
     fn metrics(&self) -> String {
         let sql = &self.services.sql;
+        let mut phases = sql.phase_latencies();
+        phases.push(metrics::durability_wait());
         metrics_page::render(&metrics_page::Figures {
             net: &self.net,
             engine: &self.services.engine.stats(),
             sql: &self.services.stats(),
             statements: &sql.latencies(),
             commands: &crate::services::command_latencies(),
+            phases: &phases,
             tables: &sql.largest_tables(metrics_page::MAX_TABLES),
+            cache_bytes: self.services.cache_bytes(),
         })
     }
 }

@@ -18,6 +18,7 @@ use crate::net::Protocol;
 use crate::rest::{self, Rest};
 use crate::rows;
 use crate::tls;
+use crate::traces::TraceExporter;
 use parking_lot::Mutex;
 use porpoise_access::{
     Account, AuthId, Grant, Privileges, Rights, UNUSABLE_SECRET, VerifierCache, ndbmemcache,
@@ -60,6 +61,8 @@ pub struct Services {
     pub memcached: Option<Arc<dyn Protocol>>,
     /// More memcached listeners, in the order of the configuration.
     pub more_memcached: Vec<Arc<dyn Protocol>>,
+    /// The memory cache of memcached.
+    cache: Arc<Cache>,
     /// Deletes expired rows until the server stops.
     reaper: Mutex<Option<Reaper>>,
     events: Mutex<Option<EventScheduler>>,
@@ -73,6 +76,8 @@ pub struct Services {
     triggers: Mutex<Option<TriggerSessions>>,
     /// The audit log, if there is one.
     audit: Option<Arc<AuditLog>>,
+    /// Exports traces until the server stops, if there is a receiver.
+    traces: Option<TraceExporter>,
     /// Whether user root has a password.
     pub root_has_password: bool,
 }
@@ -106,6 +111,7 @@ impl Services {
         let sql =
             SqlServer::new(db.clone(), setup).map_err(|e| failed("SQL does not start", &e))?;
         let audit = open_audit_log(config, &db, &sql)?;
+        let traces = start_traces(config, &sql)?;
         let (backups, archiver) = start_backups(config, embedded, &db, &sql)?;
         let root = sql
             .account("root", "localhost")
@@ -139,17 +145,24 @@ impl Services {
             mysql: protocols.mysql,
             native: protocols.native,
             rest: protocols.rest,
+            cache: listeners.cache.clone(),
             memcached: listeners.first.map(protocol),
             more_memcached: listeners.more.into_iter().map(protocol).collect(),
             reaper: Mutex::new(reaper),
             events: Mutex::new(Some(events)),
             ttl_reaper: Mutex::new(Some(ttl_reaper)),
             audit,
+            traces,
             backups,
             archiver: Mutex::new(archiver),
             triggers: Mutex::new(Some(triggers)),
             root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
         })
+    }
+
+    /// Bytes of the items in the memory cache of memcached.
+    pub fn cache_bytes(&self) -> u64 {
+        self.cache.size().1
     }
 
     /// Metrics of SQL and of backups.
@@ -161,6 +174,7 @@ impl Services {
             counter: true,
             value: audit.write_errors(),
         }));
+        stats.extend(self.traces.iter().flat_map(TraceExporter::stats));
         stats.extend(self.backups.iter().flat_map(|backups| backups.stats()));
         stats
     }
@@ -184,6 +198,9 @@ impl Services {
             reaper.stop();
         }
         drop(self.triggers.lock().take());
+        if let Some(traces) = &self.traces {
+            traces.stop();
+        }
         self.db.return_ids();
         if let Some(mut archiver) = self.archiver.lock().take() {
             archiver.stop();
@@ -210,6 +227,18 @@ fn open_audit_log(
     let log = Arc::new(log);
     sql.provide_audit(log.clone());
     Ok(Some(log))
+}
+
+/// Starts the exporter of traces, if the configuration names a receiver.
+fn start_traces(config: &Config, sql: &SqlServer) -> Result<Option<TraceExporter>, StartError> {
+    let Some(endpoint) = config.otlp_endpoint.clone() else {
+        return Ok(None);
+    };
+    let exporter = TraceExporter::start(endpoint, config.otlp_sample);
+    let failed = |e| StartError::failure(format!("no thread for traces: {e}"));
+    let exporter = exporter.map_err(failed)?;
+    sql.provide_traces(exporter.sink());
+    Ok(Some(exporter))
 }
 
 /// Lets SQL make backups, and starts the archive, if the engine can be backed up.
@@ -389,17 +418,15 @@ fn memcached_authentication(
     let audit = Arc::downgrade(sql);
     Ok(Arc::new(Authentication {
         audit: Box::new(move |user, host, granted| {
+            let login = AuditedLogin {
+                interface: "memcached",
+                connection: None,
+                user,
+                host,
+                granted,
+            };
             let sql = audit.upgrade();
-            let log = sql.as_ref().and_then(|sql| sql.audit());
-            log.is_none_or(|log| {
-                log.login(&AuditedLogin {
-                    interface: "memcached",
-                    connection: None,
-                    user,
-                    host,
-                    granted,
-                })
-            })
+            sql.is_none_or(|sql| sql.report_login(&login).is_ok())
         }),
         policy: Box::new(move || {
             server
@@ -502,6 +529,8 @@ fn variables(config: &Config) -> Vec<(String, String)> {
 /// The memcached listeners: one at the main address, if configured, and one for each server role
 /// with an address of its own.
 struct MemcachedListeners {
+    /// The memory cache, which all share.
+    cache: Arc<Cache>,
     first: Option<Arc<Memcached>>,
     more: Vec<Arc<Memcached>>,
 }
@@ -536,7 +565,7 @@ impl MemcachedListeners {
             .iter()
             .map(|(role, _)| open(role));
         let more = more.collect::<Result<_, _>>()?;
-        Ok(MemcachedListeners { first, more })
+        Ok(MemcachedListeners { cache, first, more })
     }
 
     fn all(&self) -> Vec<Arc<Memcached>> {

@@ -90,7 +90,7 @@ const MEMBERS: &[Member] = &[
             "porpoise-sql-exec",
         ],
     ),
-    member("porpoise-backup", &["porpoise-base"]),
+    member("porpoise-backup", &["porpoise-base", "porpoise-client"]),
     member("porpoise-wire", &["porpoise-base", "porpoise-types"]),
     member("porpoise-client", &["porpoise-wire"]),
     member("porpoise-replication", &["porpoise-types"]),

@@ -13,6 +13,7 @@ pub mod report;
 pub mod table;
 pub mod value;
 
+use porpoise_client::http::Endpoint;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -196,6 +197,10 @@ pub struct Config {
     pub audit_log: Option<PathBuf>,
     /// Whether logins and audited statements are refused while the audit log cannot be written.
     pub audit_log_required: bool,
+    /// Receiver of traces by OTLP over HTTP.
+    pub otlp_endpoint: Option<Endpoint>,
+    /// Share of the statements without a trace of the client that begin one, from 0 to 1.
+    pub otlp_sample: f64,
     /// Whether the log is written as JSON.
     pub log_json: bool,
     /// Filter of the log, as `tracing` understands it.

@@ -21,9 +21,11 @@ use super::durability::DurabilityWatermark;
 use super::pool::Pool;
 use super::transport::{StreamCodec, TlsSession, Transport};
 use super::worker;
+use crate::metrics;
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_base::memory::{ConnectionMemory, MemoryClass, MemoryRefused, MemoryTracker};
+use porpoise_base::sampling::Countdown;
 use porpoise_kv::CommitPosition;
 use std::collections::VecDeque;
 use std::io;
@@ -42,6 +44,8 @@ const MAX_REQUESTS_PER_TURN: u32 = 64;
 struct DeferredRange {
     from: usize,
     commit: CommitPosition,
+    /// The time from which the reply has waited, if the wait is measured.
+    since: Option<Instant>,
 }
 
 /// Time limits of a connection's client.
@@ -89,6 +93,8 @@ pub struct Output {
     /// count.
     pub(crate) received: u64,
     pub(crate) memory: MemoryTracker,
+    /// Chooses the deferred replies whose waits are measured.
+    wait_countdown: Countdown,
 }
 
 impl Output {
@@ -113,6 +119,7 @@ impl Output {
             sent: 0,
             received: 0,
             memory: MemoryTracker::new(memory.clone(), MemoryClass::Output),
+            wait_countdown: Countdown::new(metrics::WAIT_INTERVAL),
         }
     }
 
@@ -154,15 +161,22 @@ impl Output {
         }
         // Ranges that begin within these bytes are merged into this one.
         let mut commit = commit;
+        let is_measured = self.wait_countdown.is_sampled(metrics::WAIT_INTERVAL);
+        let mut since = is_measured.then(Instant::now);
         while let Some(last) = self.deferred_ranges.back() {
             if last.from < from {
                 break;
             }
             commit = commit.max(last.commit);
+            since = last.since.or(since);
             self.deferred_ranges.pop_back();
         }
-        self.deferred_ranges
-            .push_back(DeferredRange { from, commit });
+        let range = DeferredRange {
+            from,
+            commit,
+            since,
+        };
+        self.deferred_ranges.push_back(range);
     }
 
     /// Notes that one request has been answered completely.
@@ -399,6 +413,9 @@ impl Output {
             while let Some(first) = self.deferred_ranges.front() {
                 if first.commit > durable {
                     return first.from;
+                }
+                if let Some(since) = first.since {
+                    metrics::record_durability_wait(since.elapsed());
                 }
                 self.deferred_ranges.pop_front();
             }
