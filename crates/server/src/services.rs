@@ -29,6 +29,7 @@ use porpoise_base::temp_files::TempDir;
 use porpoise_kv::{Engine, Stat};
 use porpoise_kv_mem::KvMem;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
+use porpoise_native::operation_statistics;
 use porpoise_rows::Db;
 use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::event_scheduler::EventScheduler;
@@ -264,12 +265,17 @@ fn start_backups(
     }
 }
 
-/// Lets SQL show the statistics of memcached commands, if statistics are on.
+/// Lets SQL show the statistics of memcached commands and of operations on rows by key, if statistics
+/// are on.
 fn provide_command_statistics(config: &Config, sql: &SqlServer) {
     porpoise_memcached::command_statistics::enable(config.performance_schema);
+    operation_statistics::enable(config.performance_schema);
     sql.provide_command_statistics(CommandStatistics {
-        summaries: command_summaries,
-        reset: porpoise_memcached::command_statistics::reset,
+        summaries: || [command_summaries(), operation_summaries()].concat(),
+        reset: || {
+            porpoise_memcached::command_statistics::reset();
+            operation_statistics::reset();
+        },
     });
 }
 
@@ -306,6 +312,25 @@ fn command_summaries() -> Vec<CommandSummary> {
             latencies: summary.latencies,
             seen: summary.seen,
         };
+    summaries.into_iter().map(summary).collect()
+}
+
+/// Statistics of operations of native clients and of REST, as SQL shows them.
+fn operation_summaries() -> Vec<CommandSummary> {
+    let summary = |summary: operation_statistics::OperationSummary| CommandSummary {
+        text: summary.text,
+        database: Some(summary.database),
+        count: summary.count,
+        errors: summary.errors,
+        rows_sent: summary.rows_read,
+        rows_affected: summary.rows_changed,
+        nanos: summary.nanos,
+        min_nanos: summary.min_nanos,
+        max_nanos: summary.max_nanos,
+        latencies: summary.latencies,
+        seen: summary.seen,
+    };
+    let summaries = operation_statistics::summaries();
     summaries.into_iter().map(summary).collect()
 }
 
