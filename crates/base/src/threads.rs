@@ -93,6 +93,7 @@ roles! {
     SqlTimer: "sql-timer", Restart, "Ends statements at their deadline.";
     EventScheduler: "event-scheduler", Restart, "Starts events at their times.";
     EventWorker: "event", EndProcess, "Runs an event; a panic of the event ends that run only.";
+    Replica: "replica", EndProcess, "Follows a source; a panic ends the server, which goes on where it was.";
     TtlReaper: "ttl-reaper", Restart, "Deletes expired rows of tables with TTL.";
     MemcachedReaper: "memcached-reaper", Restart, "Deletes expired rows.";
     MemcachedFlush: "flush_all", Restart, "Executes a delayed flush_all.";

@@ -40,6 +40,7 @@ pub mod native;
 pub mod net;
 mod password_login;
 pub mod reload;
+mod replica;
 mod rest;
 pub mod rows;
 pub mod salvage;

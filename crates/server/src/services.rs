@@ -15,6 +15,7 @@ use crate::mysql::MysqlProtocol;
 use crate::mysql::login::login_policy;
 use crate::native::{self, NativeProtocol};
 use crate::net::Protocol;
+use crate::replica;
 use crate::rest::{self, Rest};
 use crate::rows;
 use crate::tls;
@@ -30,6 +31,7 @@ use porpoise_kv::{Engine, Stat};
 use porpoise_kv_mem::KvMem;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
 use porpoise_native::operation_statistics;
+use porpoise_replication::replica::Replica;
 use porpoise_rows::Db;
 use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::event_scheduler::EventScheduler;
@@ -72,6 +74,8 @@ pub struct Services {
     backups: Option<Arc<Backups>>,
     /// Archives the log until the server stops.
     archiver: Mutex<Option<Archiver>>,
+    /// Follows a source until the server stops.
+    replica: Arc<Replica>,
     /// Sessions that run triggers of memcached commands, until the server stops.
     triggers: Mutex<Option<TriggerSessions>>,
     /// The audit log, if there is one.
@@ -130,10 +134,8 @@ impl Services {
             .map_err(|e| failed("the event scheduler cannot be started", &e))?;
         let ttl_reaper = TtlReaper::start(db.clone(), ttl_report)
             .map_err(|e| failed("cannot start the thread that deletes expired rows", &e))?;
-        let tls = TlsSettings {
-            config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
-            required: config.memcached_tls == TlsMode::Required,
-        };
+        let replica = replica::start(config, &db, &sql)?;
+        let tls = memcached_tls(config, tls);
         let protocol = |listener| -> Arc<dyn Protocol> {
             Arc::new(MemcachedProtocol::new(listener, tls.clone()))
         };
@@ -155,6 +157,7 @@ impl Services {
             traces,
             backups,
             archiver: Mutex::new(archiver),
+            replica,
             triggers: Mutex::new(Some(triggers)),
             root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
         })
@@ -185,6 +188,7 @@ impl Services {
     /// # Errors
     /// A message about data that could not be written to disk.
     pub fn close(&self) -> Result<(), String> {
+        self.replica.halt();
         if let Some(rest) = &self.rest {
             rest.close();
         }
@@ -206,6 +210,14 @@ impl Services {
             archiver.stop();
         }
         self.engine.shutdown().map_err(|e| e.to_string())
+    }
+}
+
+/// TLS of the memcached listeners.
+fn memcached_tls(config: &Config, tls: &Arc<rustls::ServerConfig>) -> TlsSettings {
+    TlsSettings {
+        config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
+        required: config.memcached_tls == TlsMode::Required,
     }
 }
 

@@ -31,6 +31,7 @@ pub mod privileges;
 pub mod processes;
 mod programs;
 pub mod registered_process;
+pub mod replica;
 pub mod results;
 pub mod server;
 pub mod session;

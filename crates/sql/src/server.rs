@@ -4,6 +4,7 @@ use crate::audit::{AuditSink, AuditedLogin};
 use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
+use crate::replica::{ReplicaControl, ReplicaStatus};
 use crate::statements::CommandSummary;
 use crate::statements::digests::{Digests, Summary};
 use crate::statements::latency::ClassLatency;
@@ -208,6 +209,7 @@ pub struct SqlServer {
     status_providers: RwLock<Vec<StatusProvider>>,
     shutdown: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
     backup_provider: RwLock<Option<Arc<BackupProvider>>>,
+    replica: RwLock<Option<Arc<dyn ReplicaControl>>>,
 }
 
 impl SqlServer {
@@ -276,6 +278,7 @@ impl SqlServer {
             status_providers: RwLock::new(Vec::new()),
             shutdown: RwLock::new(None),
             backup_provider: RwLock::new(None),
+            replica: RwLock::new(None),
         }))
     }
 
@@ -383,6 +386,25 @@ impl SqlServer {
     /// Lets BACKUP DATABASE fail with error 1235 for a reason.
     pub fn refuse_backups(&self, what: &'static str) {
         self.provide_backups(Box::new(move |_, _| Err(SqlError::not_supported(what))));
+    }
+
+    /// Sets what runs the replica.
+    pub fn provide_replica(&self, replica: Arc<dyn ReplicaControl>) {
+        *self.replica.write() = Some(replica);
+    }
+
+    /// What runs the replica.
+    ///
+    /// # Errors
+    /// 1235 if nothing does.
+    pub(crate) fn replica(&self) -> Result<Arc<dyn ReplicaControl>> {
+        let replica = self.replica.read().clone();
+        replica.ok_or_else(|| SqlError::not_supported("replication in this server"))
+    }
+
+    /// State of the replica; `None` without a source.
+    pub(crate) fn replica_status(&self) -> Option<ReplicaStatus> {
+        self.replica.read().as_ref()?.status()
     }
 
     /// Makes a backup.

@@ -93,7 +93,17 @@ const MEMBERS: &[Member] = &[
     member("porpoise-backup", &["porpoise-base", "porpoise-client"]),
     member("porpoise-wire", &["porpoise-base", "porpoise-types"]),
     member("porpoise-client", &["porpoise-wire"]),
-    member("porpoise-replication", &["porpoise-types"]),
+    member(
+        "porpoise-replication",
+        &[
+            "porpoise-base",
+            "porpoise-client",
+            "porpoise-kv",
+            "porpoise-rows",
+            "porpoise-types",
+            "porpoise-wire",
+        ],
+    ),
     member(
         "porpoise-shell",
         &["porpoise-base", "porpoise-client", "porpoise-wire"],
@@ -137,6 +147,7 @@ const MEMBERS: &[Member] = &[
             "porpoise-kv-tikv",
             "porpoise-memcached",
             "porpoise-native",
+            "porpoise-replication",
             "porpoise-rows",
             "porpoise-shell",
             "porpoise-sql",

@@ -82,6 +82,8 @@ pub struct BeginOptions {
     pub foreign_key_checks: bool,
     /// Whether foreign key actions fire triggers.
     pub cascades_fire: bool,
+    /// Whether changes of rows fire triggers: not where the changes of the triggers arrive as well.
+    pub fires_triggers: bool,
     /// `innodb_snapshot_isolation`: REPLACE of a row newer than a pinned
     /// snapshot is a conflict.
     pub snapshot_conflicts: bool,
@@ -98,6 +100,7 @@ impl Default for BeginOptions {
             lock_wait: Duration::from_secs(50),
             foreign_key_checks: true,
             cascades_fire: true,
+            fires_triggers: true,
             snapshot_conflicts: true,
             interface: Interface::Internal,
         }
@@ -127,6 +130,8 @@ pub struct Txn {
     busy: SmallVec<[TableId; 2]>,
     /// Whether foreign key actions fire triggers.
     cascades_fire: bool,
+    /// Whether changes of rows fire triggers.
+    fires_triggers: bool,
     /// See [`Lease`].
     lease: Option<Lease>,
     accesses: AccessCounts,
@@ -212,7 +217,8 @@ impl Db {
             subscribed: SmallVec::new(),
             row_context: None,
             busy: SmallVec::new(),
-            cascades_fire: options.cascades_fire,
+            cascades_fire: options.cascades_fire && options.fires_triggers,
+            fires_triggers: options.fires_triggers,
             lease: None,
             accesses: AccessCounts::default(),
             is_sql: options.interface == Interface::Sql,
@@ -632,6 +638,11 @@ impl Txn {
         self.evaluator().fill_defaults(table, row, given)
     }
 
+    /// Whether changes of a table's rows fire triggers.
+    fn fires(&self, table: &Table) -> bool {
+        self.fires_triggers && !table.triggers.is_empty()
+    }
+
     /// Inserts rows of storage values in column order, in order.
     ///
     /// # Errors
@@ -660,7 +671,7 @@ impl Txn {
         mode: InsertMode,
         ids: &mut GeneratedIds,
     ) -> Result<InsertOutcome> {
-        if !table.triggers.is_empty() {
+        if self.fires(table) {
             let runner = self.db.shared_runner()?;
             return self
                 .firing(&*runner)
@@ -696,7 +707,7 @@ impl Txn {
     /// # Errors
     /// [`Error::NoReferencedRow`], [`Error::NotNull`]; the engine's.
     pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
-        if !table.triggers.is_empty() {
+        if self.fires(table) {
             let runner = self.db.shared_runner()?;
             return self
                 .firing(&*runner)
@@ -728,7 +739,7 @@ impl Txn {
         mut changes: Vec<RowChange>,
         mode: UpdateMode,
     ) -> Result<UpdateOutcome> {
-        if !table.triggers.is_empty() {
+        if self.fires(table) {
             let runner = self.db.shared_runner()?;
             return self.firing(&*runner).update(table, changes, mode);
         }
@@ -772,7 +783,7 @@ impl Txn {
         table: &Arc<Table>,
         rows: Vec<(Vec<u8>, RowBuf)>,
     ) -> Result<DeleteOutcome> {
-        if !table.triggers.is_empty() {
+        if self.fires(table) {
             let runner = self.db.shared_runner()?;
             return self.firing(&*runner).delete(table, rows);
         }

@@ -236,6 +236,7 @@ impl SqlSession {
             Statement::Handler(handler) => self.handler(handler, sink),
             Statement::UnlockTables => self.unlock_all_tables(),
             Statement::Backup(backup) => self.backup(backup, sink),
+            Statement::Replica(statement) => self.replica_statement(statement),
             Statement::LockInstance(locks) => self.lock_instance(*locks),
             Statement::Flush(flush) => self.flush(flush),
             Statement::CreateView(create) => self.create_view(create, text),

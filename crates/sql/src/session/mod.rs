@@ -44,6 +44,7 @@ mod outfile;
 mod plan_cache;
 mod prepared;
 mod programs;
+mod replica;
 mod routines;
 mod run;
 mod server_triggers;
@@ -163,6 +164,30 @@ impl SqlServer {
     pub fn connect(self: &Arc<Self>, info: ClientInfo, cancel: Cancel) -> Result<SqlSession> {
         let memory = Arc::new(ConnectionMemory::new(self.memory.clone()));
         self.connect_with(info, cancel, &memory)
+    }
+
+    /// Opens a session of the server itself, which has all privileges: for the definitions of a source.
+    ///
+    /// # Errors
+    /// None that a client could cause.
+    pub fn connect_system(
+        self: &Arc<Self>,
+        connection_id: u64,
+        cancel: Cancel,
+    ) -> Result<SqlSession> {
+        let info = ClientInfo {
+            connection_id,
+            user: "system user".to_owned(),
+            host: String::new(),
+            account: String::new(),
+            capabilities: 0,
+            collation: Collation::UTF8MB4_0900_AI_CI.0,
+            database: None,
+        };
+        let mut session = self.connect(info, cancel)?;
+        session.cx.is_system = true;
+        *session.cx.rights.get_mut() = session.cx.current_rights();
+        Ok(session)
     }
 
     /// Opens a session whose memory is charged to this connection.
@@ -499,6 +524,7 @@ fn new_context(
         values,
         settings,
         named_at,
+        is_system: false,
         rights: RefCell::default(),
         password_expired: false,
         roles: Vec::new(),

@@ -89,6 +89,7 @@ impl SqlSession {
             cancel: self.cx.env.cancel.clone(),
             lock_wait: self.cx.settings.lock_wait,
             foreign_key_checks: self.cx.settings.foreign_key_checks,
+            fires_triggers: true,
             cascades_fire: self.cx.settings.cascades_fire,
             snapshot_conflicts: self.cx.settings.snapshot_isolation
                 && isolation != IsolationLevel::ReadCommitted,

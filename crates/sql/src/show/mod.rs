@@ -13,6 +13,7 @@ mod explain_keys;
 mod expression;
 pub(crate) mod hot_keys;
 mod plan_json;
+pub(crate) mod replica;
 pub(crate) mod routines;
 pub mod schema;
 pub mod server;
@@ -104,6 +105,7 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::CreateProgram(ProgramKind::Trigger, name) => triggers::create_trigger(cx, name),
         ShowWhat::Triggers(database) => triggers::triggers(cx, database.map(|d| d.name)),
         ShowWhat::ProgramStatus(kind) => Ok(routines::routine_status(cx, *kind)),
+        ShowWhat::ReplicaStatus(old_names) => Ok(replica::status(cx, *old_names)),
         ShowWhat::Plugins => Ok(server::plugins()),
         ShowWhat::Privileges => Ok(Rows::new(vec![
             text_column("Privilege", 30),
@@ -126,7 +128,7 @@ fn empty_or_unsupported(what: &ShowWhat<'_>) -> Result<Rows> {
             typed_column("Duration", ColumnType::double()),
             text_column("Query", 300),
         ])),
-        ShowWhat::Replicas | ShowWhat::ReplicaStatus => texts(&["Replica_IO_State"]),
+        ShowWhat::Replicas => texts(&["Replica_IO_State"]),
         // As of a MySQL server whose binary log is off.
         ShowWhat::BinaryLogStatus => Ok(Rows::new(vec![
             text_column("File", 256),

@@ -161,8 +161,8 @@ pub enum ShowWhat<'a> {
     BinaryLogStatus,
     /// BINARY LOGS, MASTER LOGS
     BinaryLogs,
-    /// REPLICA STATUS, SLAVE STATUS
-    ReplicaStatus,
+    /// `REPLICA STATUS`; true: `SLAVE STATUS`, whose columns have the old names
+    ReplicaStatus(bool),
     /// REPLICAS, SLAVE HOSTS
     Replicas,
     /// `BINLOG EVENTS [IN log] [FROM position]`

@@ -95,6 +95,7 @@ impl Printer<'_> {
                 });
             }
             Statement::UnlockTables => self.put("UNLOCK TABLES"),
+            Statement::Replica(statement) => self.replica(statement),
             Statement::Backup(backup) => {
                 self.put("BACKUP DATABASE TO ");
                 self.string(backup.destination);
