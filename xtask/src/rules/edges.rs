@@ -95,6 +95,17 @@ const MEMBERS: &[Member] = &[
     member("porpoise-client", &["porpoise-wire"]),
     member("porpoise-replication", &["porpoise-types"]),
     member(
+        "porpoise-binlog",
+        &[
+            "porpoise-base",
+            "porpoise-types",
+            "porpoise-kv",
+            "porpoise-rows",
+            "porpoise-replication",
+            "porpoise-binlog",
+        ],
+    ),
+    member(
         "porpoise-shell",
         &["porpoise-base", "porpoise-client", "porpoise-wire"],
     ),
@@ -130,7 +141,9 @@ const MEMBERS: &[Member] = &[
             "porpoise-access",
             "porpoise-backup",
             "porpoise-base",
+            "porpoise-binlog",
             "porpoise-client",
+            "porpoise-replication",
             "porpoise-types",
             "porpoise-kv",
             "porpoise-kv-mem",
