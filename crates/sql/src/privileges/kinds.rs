@@ -273,6 +273,9 @@ kinds! {
         example("RESET MASTER", &[&["RELOAD ON *.*"]]),
         example("RESET PERSIST", &[&["SUPER ON *.*"], &["SYSTEM_VARIABLES_ADMIN ON *.*"]]),
     ],
+    Purge(Statement::Purge(_)) => &[
+        example("PURGE BINARY LOGS TO 'binlog.000001'", &[&["SUPER ON *.*"], &["BINLOG_ADMIN ON *.*"]]),
+    ],
     Binlog(Statement::Binlog(_)) => &[example("BINLOG 'AA=='", &[&["SUPER ON *.*"]])],
     ImportTable(Statement::ImportTable(_)) => &[
         example("IMPORT TABLE FROM '/x'", &[&["FILE ON *.*"]]),

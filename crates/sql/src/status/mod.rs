@@ -107,6 +107,7 @@ counters! {
     Repair = "Com_repair",
     Replace = "Com_replace",
     ReplaceSelect = "Com_replace_select",
+    Purge = "Com_purge",
     Reset = "Com_reset",
     Resignal = "Com_resignal",
     Restart = "Com_restart",

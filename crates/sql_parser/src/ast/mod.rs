@@ -240,6 +240,8 @@ pub enum Statement<'a> {
     Flush(&'a Flush<'a>),
     /// RESET
     Reset(&'a [Ident<'a>]),
+    /// PURGE BINARY LOGS
+    Purge(&'a Purge<'a>),
     /// BINLOG
     Binlog(&'a [u8]),
     /// IMPORT TABLE FROM
