@@ -100,11 +100,11 @@ def as_settings(mysql=None, memcached=None, http=None, native=None, rest=None):
     return settings
 
 
-def porpoise(binary, folder, password=None):
+def porpoise(binary, folder, password=None, options=()):
     """The server on ports of its own choice."""
     files = pathlib.Path(folder) / "files"
     files.mkdir(exist_ok=True)
-    command = [binary, "serve", "--data-dir", f"{folder}/data", "--secure-file-priv", str(files)]
+    command = [binary, "serve", "--data-dir", f"{folder}/data", "--secure-file-priv", str(files), *options]
     listeners = ("mysql", "memcached", "native", "rest", "http")
     for listener in listeners:
         command += [f"--{listener}-listen", "127.0.0.1:0"]
@@ -212,6 +212,9 @@ def applications_suite(module):
     return module, [str(python), "-m", "unittest", "-v", module], HERE
 
 
+# A binary log whose table maps name the columns.
+LOG_OPTIONS = ["--log-bin", "--binlog-row-metadata", "full"]
+
 SQL_SUITES = [python_suite(name) for name in ("test_pymysql", "test_programs", "test_mariadb_cli")]
 SQL_SUITES += [go_suite("go-sql-driver", ".")]
 MEMCACHED_SUITES = [python_suite(name) for name in ("test_pymemcache", "test_bmemcached", "test_pylibmc")]
@@ -242,6 +245,7 @@ def plan(arguments):
     return [
         (lambda folder: porpoise(binary, folder), SQL_SUITES + MEMCACHED_SUITES + own),
         (lambda folder: porpoise(binary, folder, PASSWORD), [python_suite("test_login")]),
+        (lambda folder: porpoise(binary, folder, options=LOG_OPTIONS), [python_suite("test_replication")]),
     ]
 
 

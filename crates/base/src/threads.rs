@@ -85,6 +85,7 @@ roles! {
     Checkpointer: "checkpointer", EndProcess, "Writes checkpoints.";
     Backup: "backup", EndProcess, "Makes a backup; a panic ends that backup only.";
     Archiver: "archiver", EndProcess, "Copies the log to the archive.";
+    BinlogWriter: "binlog-writer", EndProcess, "Writes the binary log from annotations of commits.";
     Reclaimer: "reclaimer", EndProcess, "Removes versions that no snapshot sees.";
     Http: "http", Restart, "Serves /health, /metrics and the console.";
     Rest: "rest", Restart, "Accepts REST connections and passes their requests to its threads.";

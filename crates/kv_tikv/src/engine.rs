@@ -177,6 +177,7 @@ impl Engine for KvTikv {
             nowait: false,
             skip_locked: false,
             prepare: false,
+            annotations: false,
         }
     }
 

@@ -20,6 +20,7 @@
 
 pub mod audit;
 pub mod backup;
+mod binlog;
 pub mod certificate;
 pub mod check;
 pub mod cli;

@@ -8,6 +8,7 @@
 use crate::audit::AuditLog;
 use crate::backup::Backups;
 use crate::backup::archive::Archiver;
+use crate::binlog;
 use crate::config::{Config, DurabilityChoice, EngineChoice, StartError, TlsMode};
 use crate::engine;
 use crate::memcached::{MemcachedProtocol, TlsSettings, traffic};
@@ -27,6 +28,7 @@ use porpoise_access::{
 use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_base::temp_files::TempDir;
+use porpoise_binlog::BinaryLog;
 use porpoise_kv::{Engine, Stat};
 use porpoise_kv_mem::KvMem;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
@@ -80,6 +82,8 @@ pub struct Services {
     triggers: Mutex<Option<TriggerSessions>>,
     /// The audit log, if there is one.
     audit: Option<Arc<AuditLog>>,
+    /// The binary log, if it is on.
+    binlog: Option<Arc<BinaryLog>>,
     /// Exports traces until the server stops, if there is a receiver.
     traces: Option<TraceExporter>,
     /// Whether user root has a password.
@@ -99,12 +103,13 @@ impl Services {
         tls: &Arc<rustls::ServerConfig>,
         root_password: Option<&str>,
     ) -> Result<Services, StartError> {
-        let (engine, embedded) = engine::open_with_backups(config, disk)?;
+        let (engine, embedded) = engine::open_with_backups(config, disk.clone())?;
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             StartError::failure(format!("{what}: {error}"))
         };
         let db =
             rows::open(engine.clone()).map_err(|e| failed("the catalog cannot be opened", &e))?;
+        let binlog = binlog::open(config, &engine, &db, disk)?;
         let memory = Arc::new(MemoryBudget::default());
         memory.set_temp_dir(temp_dir(config)?);
         let setup = SqlConfig {
@@ -114,13 +119,14 @@ impl Services {
         };
         let sql =
             SqlServer::new(db.clone(), setup).map_err(|e| failed("SQL does not start", &e))?;
+        let binlog = binlog.map(|log| log.provide(&sql));
         let audit = open_audit_log(config, &db, &sql)?;
         let traces = start_traces(config, &sql)?;
         let (backups, archiver) = start_backups(config, embedded, &db, &sql)?;
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
-        let protocols = Protocols::open(config, &sql, &memory, tls)?;
+        let protocols = Protocols::open(config, &sql, &memory, tls, binlog.clone())?;
         sql.set_report(|message| tracing::warn!("{message}"));
         provide_command_statistics(config, &sql);
         let triggers = sql.run_triggers_of_commands();
@@ -154,6 +160,7 @@ impl Services {
             events: Mutex::new(Some(events)),
             ttl_reaper: Mutex::new(Some(ttl_reaper)),
             audit,
+            binlog,
             traces,
             backups,
             archiver: Mutex::new(archiver),
@@ -178,6 +185,7 @@ impl Services {
             value: audit.write_errors(),
         }));
         stats.extend(self.traces.iter().flat_map(TraceExporter::stats));
+        stats.extend(self.binlog.iter().flat_map(|log| log.stats()));
         stats.extend(self.backups.iter().flat_map(|backups| backups.stats()));
         stats
     }
@@ -206,6 +214,9 @@ impl Services {
             traces.stop();
         }
         self.db.return_ids();
+        if let Some(binlog) = &self.binlog {
+            binlog.stop();
+        }
         if let Some(mut archiver) = self.archiver.lock().take() {
             archiver.stop();
         }
@@ -213,7 +224,7 @@ impl Services {
     }
 }
 
-/// TLS of the memcached listeners.
+/// Use of TLS by the memcached listeners.
 fn memcached_tls(config: &Config, tls: &Arc<rustls::ServerConfig>) -> TlsSettings {
     TlsSettings {
         config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
@@ -360,6 +371,7 @@ impl Protocols {
         sql: &Arc<SqlServer>,
         memory: &Arc<MemoryBudget>,
         tls: &Arc<rustls::ServerConfig>,
+        binlog: Option<Arc<BinaryLog>>,
     ) -> Result<Protocols, StartError> {
         let (has_mysql, has_native) = (has_mysql_listener(config), config.native_listen.is_some());
         let has_rest = config.rest_listen.is_some();
@@ -371,7 +383,8 @@ impl Protocols {
         let verifiers = Arc::<VerifierCache>::default();
         let mysql = has_mysql.then(|| -> Arc<dyn Protocol> {
             let (tls, rsa) = (Some(tls.clone()), rsa.clone());
-            Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers.clone()))
+            let verifiers = verifiers.clone();
+            Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers, binlog))
         });
         let rows = (has_native || has_rest).then(|| native::open(sql, rsa, verifiers.clone()));
         let native = rows.clone().filter(|_| has_native);
@@ -520,6 +533,7 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         ("net_read_timeout", seconds(config.net_read_timeout)),
         ("net_write_timeout", seconds(config.net_write_timeout)),
     ];
+    list.extend(binlog::variables(config));
     if let Some(directory) = &config.secure_file_priv {
         list.push(("secure_file_priv", directory.display().to_string()));
     }

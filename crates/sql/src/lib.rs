@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod audit;
+pub mod binary_log;
 pub mod client;
 pub mod context;
 pub mod deadlocks;

@@ -1,6 +1,7 @@
 //! The SQL server: state shared by all sessions.
 
 use crate::audit::{AuditSink, AuditedLogin};
+use crate::binary_log::BinaryLogs;
 use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
@@ -205,6 +206,8 @@ pub struct SqlServer {
     key_provider: RwLock<Option<KeyProvider>>,
     command_statistics: RwLock<Option<CommandStatistics>>,
     audit: OnceLock<Arc<dyn AuditSink>>,
+    /// The binary log, if it is on.
+    pub(crate) binary_log: OnceLock<Arc<dyn BinaryLogs>>,
     traces: OnceLock<Arc<dyn TraceSink>>,
     status_providers: RwLock<Vec<StatusProvider>>,
     shutdown: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
@@ -274,6 +277,7 @@ impl SqlServer {
             key_provider: RwLock::new(None),
             command_statistics: RwLock::new(None),
             audit: OnceLock::new(),
+            binary_log: OnceLock::new(),
             traces: OnceLock::new(),
             status_providers: RwLock::new(Vec::new()),
             shutdown: RwLock::new(None),
@@ -339,6 +343,16 @@ impl SqlServer {
     /// Sets the source of statistics of commands that are not SQL.
     pub fn provide_command_statistics(&self, statistics: CommandStatistics) {
         *self.command_statistics.write() = Some(statistics);
+    }
+
+    /// Sets the binary log, once.
+    pub fn provide_binary_log(&self, log: Arc<dyn BinaryLogs>) {
+        let _first = self.binary_log.set(log);
+    }
+
+    /// The binary log, if it is on.
+    pub fn binary_log(&self) -> Option<&Arc<dyn BinaryLogs>> {
+        self.binary_log.get()
     }
 
     /// Sets the audit log, once.

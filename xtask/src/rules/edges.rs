@@ -105,6 +105,17 @@ const MEMBERS: &[Member] = &[
         ],
     ),
     member(
+        "porpoise-binlog",
+        &[
+            "porpoise-base",
+            "porpoise-types",
+            "porpoise-kv",
+            "porpoise-rows",
+            "porpoise-replication",
+            "porpoise-binlog",
+        ],
+    ),
+    member(
         "porpoise-shell",
         &["porpoise-base", "porpoise-client", "porpoise-wire"],
     ),
@@ -140,7 +151,9 @@ const MEMBERS: &[Member] = &[
             "porpoise-access",
             "porpoise-backup",
             "porpoise-base",
+            "porpoise-binlog",
             "porpoise-client",
+            "porpoise-replication",
             "porpoise-types",
             "porpoise-kv",
             "porpoise-kv-mem",

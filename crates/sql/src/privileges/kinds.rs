@@ -281,6 +281,9 @@ kinds! {
         ),
         example("RESET REPLICA", &[&["RELOAD ON *.*"]]),
     ],
+    Purge(Statement::Purge(_)) => &[
+        example("PURGE BINARY LOGS TO 'binlog.000001'", &[&["SUPER ON *.*"], &["BINLOG_ADMIN ON *.*"]]),
+    ],
     Binlog(Statement::Binlog(_)) => &[example("BINLOG 'AA=='", &[&["SUPER ON *.*"]])],
     ImportTable(Statement::ImportTable(_)) => &[
         example("IMPORT TABLE FROM '/x'", &[&["FILE ON *.*"]]),

@@ -174,6 +174,7 @@ impl StatementContext {
             S::LockInstance(_) | S::Backup(_) => {
                 vec![Global(Privileges::BACKUP_ADMIN, "BACKUP_ADMIN")]
             }
+            S::Purge(_) => vec![Global(Privileges::BINLOG_ADMIN, "SUPER or BINLOG_ADMIN")],
             S::Plugin { .. } | S::Binlog(_) => vec![super_user()],
         })
     }

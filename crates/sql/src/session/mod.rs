@@ -22,6 +22,7 @@ mod account;
 mod attributes;
 mod backup;
 mod built_in_functions;
+mod change_log;
 mod checksum;
 mod conditions;
 mod create;
@@ -75,6 +76,7 @@ use porpoise_base::interrupt::{self, Scope};
 use porpoise_base::memory::ConnectionMemory;
 use porpoise_base::sampling::Countdown;
 use porpoise_kv::CommitPosition;
+use porpoise_rows::changes::{LoggedStatement, Origin};
 use porpoise_rows::metadata_lock::MetadataLockSession;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -152,6 +154,12 @@ pub struct SqlSession {
     statement_start: std::time::Instant,
     /// Stored programs.
     pub(crate) programs: programs::Programs,
+    /// The present statement for the change log, if it is logged as text.
+    logged_statement: Option<LoggedStatement>,
+    /// Start and end of the present statement in its text, if others follow it there.
+    statement_end: Option<(usize, usize)>,
+    /// Origin of what this session runs, if it applies what another server ran.
+    origin: Option<Origin>,
     /// Newest commit that a reply of this session has revealed, sent or not.
     revealed_position: CommitPosition,
 }
@@ -233,6 +241,9 @@ impl SqlSession {
             next: TxnCharacteristics::default(),
             statements: HashMap::new(),
             named: HashMap::new(),
+            logged_statement: None,
+            statement_end: None,
+            origin: None,
             next_statement: 1,
             arena: Bump::new(),
             plans: PlanCache::default(),

@@ -94,7 +94,12 @@ impl SqlSession {
             snapshot_conflicts: self.cx.settings.snapshot_isolation
                 && isolation != IsolationLevel::ReadCommitted,
             interface: Interface::Sql,
+            logged: self.logs_changes(),
         })?;
+        let mut txn = txn;
+        if let Some(origin) = self.origin {
+            txn.set_origin(origin);
+        }
         Ok(OpenTxn {
             txn: RefCell::new(txn),
             isolation,

@@ -121,6 +121,7 @@ fn of_definition(statement: &Statement<'_>) -> Option<Counter> {
         Statement::LockInstance(false) => C::UnlockInstance,
         Statement::Reset(_) => C::Reset,
         Statement::Replica(replica) => of_replica(replica),
+        Statement::Purge(_) => C::Purge,
         Statement::Binlog(_) => C::Binlog,
         Statement::ImportTable(_) => C::Import,
         Statement::Help(_) => C::Help,

@@ -109,6 +109,7 @@ counters! {
     Repair = "Com_repair",
     Replace = "Com_replace",
     ReplaceSelect = "Com_replace_select",
+    Purge = "Com_purge",
     ReplicaStart = "Com_replica_start",
     ReplicaStop = "Com_replica_stop",
     Reset = "Com_reset",

@@ -303,6 +303,15 @@ pub struct Flush<'a> {
     pub what: FlushWhat<'a>,
 }
 
+/// Which files PURGE BINARY LOGS removes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Purge<'a> {
+    /// TO: those before this one.
+    To(&'a [u8]),
+    /// BEFORE: those older than this time.
+    Before(Expr<'a>),
+}
+
 /// Subject of FLUSH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushWhat<'a> {

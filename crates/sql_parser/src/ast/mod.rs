@@ -244,6 +244,8 @@ pub enum Statement<'a> {
     Reset(&'a [Ident<'a>]),
     /// Statements of a replica
     Replica(ReplicaStatement<'a>),
+    /// PURGE BINARY LOGS
+    Purge(&'a Purge<'a>),
     /// BINLOG
     Binlog(&'a [u8]),
     /// IMPORT TABLE FROM

@@ -2,7 +2,7 @@
 
 use super::super::ast::{
     Flush, FlushWhat, HistogramAction, HistogramClause, Isolation, Maintain, MaintainKind,
-    PrepareSource, SetItem, SetTransaction, Statement, VarScope,
+    PrepareSource, Purge, SetItem, SetTransaction, Statement, VarScope,
 };
 use super::Printer;
 
@@ -197,6 +197,13 @@ impl Printer<'_> {
             Statement::Reset(words) => {
                 self.put("RESET ");
                 self.separated(words, " ", Self::word);
+            }
+            Statement::Purge(Purge::To(file)) => {
+                self.opt_string("PURGE BINARY LOGS TO ", Some(file));
+            }
+            Statement::Purge(Purge::Before(time)) => {
+                self.put("PURGE BINARY LOGS BEFORE ");
+                self.expr(time);
             }
             Statement::Binlog(text) => self.opt_string("BINLOG ", Some(text)),
             Statement::ImportTable(files) => {
