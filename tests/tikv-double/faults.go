@@ -25,7 +25,8 @@ func count(name string) {
 // faults is what the control port sets and the stores obey.
 type faults struct {
 	mu             sync.Mutex
-	latency        time.Duration  // before every request
+	latency        time.Duration  // before every request to a store
+	pdLatency      time.Duration  // before every request to a placement driver
 	secondaryDelay time.Duration  // before the commit of secondary keys
 	dropCommits    int            // so many requests that commit are applied and not answered
 	refuse         map[string]int // method -> so many requests are not executed: the connection ends
@@ -42,6 +43,12 @@ func (f *faults) delay() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.latency
+}
+
+func (f *faults) pdDelay() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pdLatency
 }
 
 func (f *faults) next(from map[string]int, method string) bool {
@@ -91,7 +98,8 @@ func (f *faults) wait(store int) {
 //	POST /forget-pessimistic-locks     all pessimistic locks vanish, as after a leader change
 //	POST /drop-commit-answers?n=N      the next N requests that commit are applied; their connection ends unanswered
 //	POST /delay-secondaries?ms=N       commits of secondary keys wait
-//	POST /latency?ms=N&us=N            every request waits
+//	POST /latency?ms=N&us=N            every request to a store waits
+//	POST /pd-latency?ms=N&us=N         every request to a placement driver waits
 //	POST /refuse?method=KvGet&n=N      the next N such requests end their connection, unapplied
 //	POST /busy?method=KvGet&n=N        the next N such requests are refused because the server is busy
 //	POST /decline?on=1                 no one-phase and no asynchronous commit
@@ -134,9 +142,11 @@ func control(f *faults, db *mvcc, c *cluster, pds *placementDrivers) http.Handle
 	}
 	set("/drop-commit-answers", func(r *http.Request) { f.dropCommits = number(r, "n") })
 	set("/delay-secondaries", func(r *http.Request) { f.secondaryDelay = ms(r, "ms") })
-	set("/latency", func(r *http.Request) {
-		f.latency = ms(r, "ms") + time.Duration(number(r, "us"))*time.Microsecond
-	})
+	wait := func(r *http.Request) time.Duration {
+		return ms(r, "ms") + time.Duration(number(r, "us"))*time.Microsecond
+	}
+	set("/latency", func(r *http.Request) { f.latency = wait(r) })
+	set("/pd-latency", func(r *http.Request) { f.pdLatency = wait(r) })
 	set("/refuse", func(r *http.Request) { f.refuse[r.FormValue("method")] = number(r, "n") })
 	set("/busy", func(r *http.Request) { f.busy[r.FormValue("method")] = number(r, "n") })
 	set("/decline", func(r *http.Request) { f.decline = number(r, "on") > 0 })
@@ -147,7 +157,7 @@ func control(f *faults, db *mvcc, c *cluster, pds *placementDrivers) http.Handle
 	})
 	set("/stop-pd", func(r *http.Request) { pds.stop(number(r, "n"), ms(r, "elect")) })
 	set("/reset", func(*http.Request) {
-		f.latency, f.secondaryDelay, f.dropCommits, f.decline = 0, 0, 0, false
+		f.latency, f.pdLatency, f.secondaryDelay, f.dropCommits, f.decline = 0, 0, 0, 0, false
 		f.refuse, f.busy = map[string]int{}, map[string]int{}
 		for i, stopped := range f.stopped {
 			close(stopped)

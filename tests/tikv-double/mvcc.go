@@ -176,6 +176,9 @@ func (d *mvcc) scan(r *pb.ScanRequest, low, high []byte) []*pb.KvPair {
 		from = max(from, string(r.StartKey))
 		to = lower(to, string(r.EndKey))
 	}
+	if r.Version != math.MaxUint64 {
+		d.maxTS = max(d.maxTS, r.Version) // also where there is nothing to read
+	}
 	begin, _ := slices.BinarySearch(d.keys, from)
 	end := len(d.keys)
 	if to != "" {
@@ -315,8 +318,12 @@ func (d *mvcc) prewriteCheck(r *pb.PrewriteRequest, i int) (*pb.KeyError, uint64
 	m := r.Mutations[i]
 	e := d.entry(m.Key)
 	l := e.lock
-	checked := r.ForUpdateTs > 0 && i < len(r.PessimisticActions) &&
-		r.PessimisticActions[i] == pb.PrewriteRequest_DO_PESSIMISTIC_CHECK
+	action := pb.PrewriteRequest_DO_CONSTRAINT_CHECK
+	if r.ForUpdateTs > 0 && i < len(r.PessimisticActions) {
+		action = r.PessimisticActions[i]
+	}
+	checked := action == pb.PrewriteRequest_DO_PESSIMISTIC_CHECK
+	skipped := action == pb.PrewriteRequest_SKIP_PESSIMISTIC_CHECK && !r.Context.GetIsRetryRequest()
 	gone := &pb.KeyError{Abort: "PessimisticLockNotFound"}
 	if l != nil && l.startTS != r.StartVersion {
 		if checked {
@@ -333,7 +340,7 @@ func (d *mvcc) prewriteCheck(r *pb.PrewriteRequest, i int) (*pb.KeyError, uint64
 		if checked {
 			return gone, 0
 		}
-		if r.ForUpdateTs == 0 || r.Context.GetIsRetryRequest() {
+		if !skipped {
 			return conflict(r, m.Key, w.commitTS), 0
 		}
 	}
@@ -341,7 +348,7 @@ func (d *mvcc) prewriteCheck(r *pb.PrewriteRequest, i int) (*pb.KeyError, uint64
 	switch {
 	case checked && newest >= r.StartVersion:
 		return gone, 0
-	case !checked && newest > r.StartVersion && (r.ForUpdateTs == 0 || r.Context.GetIsRetryRequest()):
+	case !checked && !skipped && newest > r.StartVersion:
 		return conflict(r, m.Key, newest), 0
 	}
 	return nil, 0

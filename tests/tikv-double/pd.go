@@ -94,7 +94,7 @@ func (s *pdServer) enter(name string) int {
 	if stopped != nil {
 		<-stopped
 	}
-	time.Sleep(s.pds.faults.delay())
+	time.Sleep(s.pds.faults.pdDelay())
 	count(name)
 	s.pds.mu.Lock()
 	defer s.pds.mu.Unlock()

@@ -92,7 +92,13 @@ impl Threads {
                 }
             }
         };
-        blocking(|| self.handle.block_on(waiting))
+        match blocking(|| self.handle.block_on(waiting)) {
+            // The attempts ended because the call's time was over.
+            Err(Error::Unavailable(why)) if call.deadline.is_some_and(|at| Instant::now() >= at) => {
+                Err(Error::Deadline(why))
+            }
+            result => result,
+        }
     }
 }
 

@@ -60,6 +60,7 @@ impl Client {
             counters: Counters::default(),
             request_time: options.request_time,
             value_bytes: AtomicUsize::new(FIRST_VALUE_BYTES),
+            releasing: AtomicUsize::new(0),
         });
         let client = Client(Arc::new(Inner {
             options,

@@ -20,6 +20,11 @@
 //! | `Conflict`, `Aborted`, `Locked`, `Unavailable`, `Refused` | nothing was changed, nor will be |
 //! | `Unknown` | a request that may have committed had no answer, and the status could not be read either |
 //!
+//! A transaction with locks may write keys that it has not locked (entries that the lock of a row covers). They are not
+//! checked; but the stores choose a timestamp above the locks', not above such a key's versions. So these keys are
+//! prewritten on the condition that they have no version since the start, and if one has, again without a condition
+//! and with a new timestamp as the lower bound.
+//!
 //! Invariants:
 //! 1. Before an error other than `Unknown` is reported, the transaction cannot commit any more: its primary was never
 //!    prewritten, or is rolled back.
@@ -113,6 +118,22 @@ enum Form {
     TwoPhase,
 }
 
+/// What is done about keys that the transaction writes and has not locked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unlocked {
+    /// They must have no version above the start timestamp.
+    Checked,
+    /// Their versions do not matter: a commit timestamp above all of them was chosen.
+    Unchecked,
+}
+
+/// How a transaction is prewritten.
+struct Plan {
+    form: Form,
+    min_commit_ts: u64,
+    unlocked: Unlocked,
+}
+
 /// What prewriting came to.
 struct Prewritten {
     /// The commit timestamp, if the transaction is committed thereby.
@@ -129,12 +150,34 @@ impl Router {
         call: Arc<CommitCall>,
         b: &mut Backoff,
     ) -> Result<u64> {
-        let form = self.choose_form(&call, b).await?;
+        let mut plan = Plan {
+            form: self.choose_form(&call, b).await?,
+            min_commit_ts: call.start_ts.max(call.for_update_ts) + 1,
+            unlocked: Unlocked::Checked,
+        };
         let began = b.unanswered;
-        let prewritten = match self.prewrite(&call, form, b).await {
+        let mut left = Vec::new();
+        let mut result = self.prewrite(&call, &plan, b, &mut left).await;
+        if let (Err(Error::Conflict(_)), true) = (&result, call.for_update_ts > 0) {
+            // A key without a lock has a newer version. The commit must come after that one.
+            plan.unlocked = Unlocked::Unchecked;
+            result = match self.pd.timestamp(b).await {
+                Ok(now) => {
+                    plan.min_commit_ts = now + 1;
+                    self.prewrite(&call, &plan, b, &mut left).await
+                }
+                Err(e) => Err(e),
+            };
+        }
+        let prewritten = match result {
             Ok(prewritten) => prewritten,
             Err(e) => {
-                let may_be_committed = form != Form::TwoPhase && b.unanswered > began;
+                let unanswered = b.unanswered > began;
+                let may_be_committed = plan.form != Form::TwoPhase && unanswered;
+                // Nothing is left where nothing was locked: no request succeeded.
+                if call.for_update_ts == 0 && left.is_empty() && !unanswered {
+                    return Err(e);
+                }
                 return self.refuse(&call, e, may_be_committed).await;
             }
         };
@@ -167,13 +210,15 @@ impl Router {
         Ok(Form::TwoPhase)
     }
 
-    /// Prewrites all keys. An error means that at least one is not prewritten.
+    /// Prewrites all keys. An error means that at least one is not prewritten; `left` gets those that are.
     async fn prewrite(
         self: &Arc<Self>,
         call: &CommitCall,
-        form: Form,
+        plan: &Plan,
         b: &mut Backoff,
+        left: &mut Vec<Vec<u8>>,
     ) -> Result<Prewritten> {
+        let form = plan.form;
         let mut done = Prewritten {
             commit_ts: None,
             min_commit_ts: 0,
@@ -187,7 +232,7 @@ impl Router {
             let mut locked: Vec<Write> = Vec::new();
             let build = |context, part: &[Write]| {
                 let whole = part.len() == call.writes.len();
-                let mut request = self.prewrite_request(call, part, form);
+                let mut request = self.prewrite_request(call, part, plan);
                 // A region that split meanwhile: no part alone may commit.
                 request.try_one_pc &= whole;
                 request.use_async_commit |= form == Form::OnePhase && !whole && call.fits_async();
@@ -202,6 +247,7 @@ impl Router {
                     return Err(unexpected());
                 };
                 if r.errors.is_empty() {
+                    left.extend(part.into_iter().map(|w| w.key));
                     note_prewritten(&r, &mut done, &mut agreed);
                     return Ok(());
                 }
@@ -226,12 +272,14 @@ impl Router {
         Ok(done)
     }
 
-    fn prewrite_request(&self, call: &CommitCall, part: &[Write], form: Form) -> PrewriteRequest {
+    fn prewrite_request(&self, call: &CommitCall, part: &[Write], plan: &Plan) -> PrewriteRequest {
         let ttl = lock_ttl(call.start_ts, self.pd.estimated_now(), call.ttl);
         let pessimistic = call.for_update_ts > 0;
         let action = |w: &Write| {
             if w.locked {
                 pessimistic_action::CHECK_LOCK
+            } else if plan.unlocked == Unlocked::Checked {
+                pessimistic_action::CHECK_VERSION
             } else {
                 pessimistic_action::SKIP
             }
@@ -250,10 +298,10 @@ impl Router {
             pessimistic_actions: actions,
             txn_size: call.writes.len() as u64,
             for_update_ts: call.for_update_ts,
-            min_commit_ts: call.start_ts.max(call.for_update_ts) + 1,
-            use_async_commit: form == Form::Asynchronous,
+            min_commit_ts: plan.min_commit_ts,
+            use_async_commit: plan.form == Form::Asynchronous,
             secondaries: Vec::new(),
-            try_one_pc: form == Form::OnePhase,
+            try_one_pc: plan.form == Form::OnePhase,
             max_commit_ts: call.max_commit_ts,
         }
     }

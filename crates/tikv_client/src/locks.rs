@@ -25,12 +25,15 @@ use crate::proto::{
 use crate::reads::BATCH_BYTES;
 use crate::router::{GroupLimit, Router, unexpected};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Longest time that a request waits in the store, which has a limit of its own.
 const STORE_WAIT: Duration = Duration::from_secs(1);
 /// A request is given at least this time, so that a free lock is granted although the deadline is near.
 const LEAST_TIME: Duration = Duration::from_millis(250);
+/// Time for which a call without a wait lets this server's own transactions give back their locks.
+const RELEASE_TIME: Duration = Duration::from_millis(50);
 
 /// What to do about a key that another transaction has locked.
 #[derive(Clone, Copy, Debug)]
@@ -249,12 +252,20 @@ impl Router {
             return Ok(());
         }
         match call.wait {
+            // The holder may be a transaction of this server that has ended for its client.
+            LockWait::No if b.elapsed() < RELEASE_TIME && self.is_releasing() => {
+                b.pause(Class::Lock, "").await
+            }
             LockWait::No => Err(Error::Locked),
             LockWait::Until(deadline) if Instant::now() >= deadline => Err(Error::Locked),
             // The store has waited already.
             LockWait::Until(_) if began.elapsed() > Duration::from_millis(100) => Ok(()),
             LockWait::Until(_) => b.pause(Class::Lock, "").await,
         }
+    }
+
+    fn is_releasing(&self) -> bool {
+        self.releasing.load(Ordering::Acquire) > 0
     }
 
     async fn lock_round(

@@ -80,6 +80,8 @@ pub(crate) struct Router {
     pub(crate) request_time: Duration,
     /// Average size of the values read lately, by which the first request of a read is sized.
     pub(crate) value_bytes: AtomicUsize,
+    /// Transactions of this client whose locks are being given back.
+    pub(crate) releasing: AtomicUsize,
 }
 
 /// Why a group must be sent again.

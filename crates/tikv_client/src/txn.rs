@@ -87,6 +87,22 @@ async fn heartbeats(
     }
 }
 
+/// Counts a release while it lasts.
+struct Releasing(Arc<Router>);
+
+impl Releasing {
+    fn new(router: Arc<Router>) -> Releasing {
+        router.releasing.fetch_add(1, Ordering::AcqRel);
+        Releasing(router)
+    }
+}
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        self.0.releasing.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Transaction {
     pub(crate) fn new(client: Client, start_ts: u64) -> Transaction {
         Transaction {
@@ -127,10 +143,13 @@ impl Transaction {
         };
         let joined = self.client.threads().wait(call, async { Ok(running.await) })?;
         self.running = None;
-        if let Ok(Ok(grants)) = joined {
-            self.note_held(&grants);
-        }
-        Ok(())
+        let Ok(Ok(grants)) = joined else {
+            return Ok(());
+        };
+        let keys: Vec<Vec<u8>> = grants.into_iter().map(|g| g.key).collect();
+        let mut b = Backoff::until(Instant::now() + RELEASE_TIME);
+        let back = self.router().unlock(keys, self.start_ts, u64::MAX, &mut b);
+        self.client.threads().wait(call, back)
     }
 
     fn note_held(&mut self, grants: &[Grant]) {
@@ -274,9 +293,10 @@ impl Transaction {
         if held.is_empty() && running.is_none() {
             return None;
         }
-        let router = self.router().clone();
+        let releasing = Releasing::new(self.router().clone());
         let start_ts = self.start_ts;
         Some(self.client.threads().handle().spawn(async move {
+            let router = &releasing.0;
             let mut keys = held;
             if let Some(running) = running
                 && let Ok(Ok(grants)) = running.await

@@ -123,6 +123,8 @@ pub(crate) mod pessimistic_action {
     pub(crate) const SKIP: i32 = 0;
     /// The key must have the transaction's pessimistic lock.
     pub(crate) const CHECK_LOCK: i32 = 1;
+    /// The key has no pessimistic lock and must have no version above the transaction's start.
+    pub(crate) const CHECK_VERSION: i32 = 2;
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

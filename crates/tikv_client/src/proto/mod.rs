@@ -18,7 +18,7 @@ mod kv;
 mod pd;
 
 pub(crate) use batch::{
-    BatchCommandsRequest, BatchCommandsResponse, BatchRequest, BatchResponse, Command, Reply,
+    BatchCommandsRequest, BatchCommandsResponse, BatchRequest, Command, Reply,
 };
 pub(crate) use common::{
     KeyError, LockInfo, MetaRegion, Peer, RegionEpoch, RegionError, Store, op, store_state,
