@@ -142,7 +142,8 @@ fn lock_what_is_checked(
     for (snapshot, keys) in by_snapshot {
         let Some(snapshot) = snapshot else { continue };
         locks.compare_with(cluster, call, &keys, snapshot)?;
-        let changed = |key: &Vec<u8>| locks.get(key).and_then(|h| h.is_newer(snapshot)) != Some(false);
+        let changed =
+            |key: &Vec<u8>| locks.get(key).and_then(|h| h.is_newer(snapshot)) != Some(false);
         if keys.iter().any(changed) {
             return Err(Error::Conflict);
         }

@@ -105,13 +105,11 @@ impl KvTikv {
             closed: AtomicBool::new(false),
         });
         meta::open(&client, &layout, options.tenant)?;
-        let sweeping = std::thread::Builder::new().name("tikv-sweep".into());
-        let started = sweeping.spawn(move || {
+        cluster.client.in_background(move || {
             if let Err(e) = meta::sweep(&client, &layout) {
                 tracing::warn!("rows of dropped spaces remain until the next start: {e}");
             }
         });
-        started.map_err(|e| Error::Io(format!("starting a thread: {e}")))?;
         Ok(KvTikv { cluster })
     }
 
@@ -243,6 +241,38 @@ impl Engine for KvTikv {
     }
 }
 
+/// Name, explanation and kind of the counters of requests to stores.
+const REQUESTS: [(&str, &str, RequestKind); 8] = [
+    ("requests_read_total", "Reads of keys.", RequestKind::Read),
+    ("requests_scan_total", "Pages of scans.", RequestKind::Scan),
+    ("requests_lock_total", "Lock requests.", RequestKind::Lock),
+    (
+        "requests_prewrite_total",
+        "Prewrites, including those that commit.",
+        RequestKind::Prewrite,
+    ),
+    (
+        "requests_commit_total",
+        "Commits after a prewrite.",
+        RequestKind::Commit,
+    ),
+    (
+        "requests_rollback_total",
+        "Rollbacks.",
+        RequestKind::Rollback,
+    ),
+    (
+        "requests_resolve_total",
+        "Checks and removals of locks of other transactions.",
+        RequestKind::Resolve,
+    ),
+    (
+        "requests_heartbeat_total",
+        "Heartbeats.",
+        RequestKind::HeartBeat,
+    ),
+];
+
 /// Counters of requests to the cluster.
 fn request_stats(client: &Client) -> Vec<Stat> {
     let counts = client.counts();
@@ -252,25 +282,28 @@ fn request_stats(client: &Client) -> Vec<Stat> {
         counter: true,
         value,
     };
-    let of = |kind| counts.of(kind);
-    vec![
-        counter("timestamps_total", "Timestamps requested.", counts.timestamps),
-        counter("request_rounds_total", "Steps that statements waited for; requests sent at once are one.", counts.rounds),
-        counter("requests_repeated_total", "Requests repeated because of a region or a connection.", counts.retries),
-        counter("region_lookups_total", "Regions read from the placement driver.", counts.region_lookups),
-        counter("requests_read_total", "Reads of keys.", of(RequestKind::Read)),
-        counter("requests_scan_total", "Pages of scans.", of(RequestKind::Scan)),
-        counter("requests_lock_total", "Lock requests.", of(RequestKind::Lock)),
-        counter("requests_prewrite_total", "Prewrites, including those that commit.", of(RequestKind::Prewrite)),
-        counter("requests_commit_total", "Commits after a prewrite.", of(RequestKind::Commit)),
-        counter("requests_rollback_total", "Rollbacks.", of(RequestKind::Rollback)),
-        counter("requests_resolve_total", "Checks and removals of locks of other transactions.", of(RequestKind::Resolve)),
-        counter("requests_heartbeat_total", "Heartbeats.", of(RequestKind::HeartBeat)),
+    let mut all: Vec<Stat> = REQUESTS
+        .iter()
+        .map(|(name, help, kind)| counter(name, help, counts.of(*kind)))
+        .collect();
+    let rounds = "Steps that statements waited for; requests sent at once are one.";
+    let repeated = "Requests repeated because of a region or a connection.";
+    let looked_up = "Regions read from the placement driver.";
+    all.extend([
+        counter(
+            "timestamps_total",
+            "Timestamps requested.",
+            counts.timestamps,
+        ),
+        counter("request_rounds_total", rounds, counts.rounds),
+        counter("requests_repeated_total", repeated, counts.retries),
+        counter("region_lookups_total", looked_up, counts.region_lookups),
         Stat {
             name: "regions",
             help: "Regions known.",
             counter: false,
             value: client.known_regions() as u64,
         },
-    ]
+    ]);
+    all
 }

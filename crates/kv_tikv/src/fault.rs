@@ -48,14 +48,32 @@ mod tests {
     fn errors_are_those_of_the_table() {
         let text = String::new;
         let cases: [(ClientError, [&str; 3]); 9] = [
-            (ClientError::Conflict(text()), ["Unavailable", "Conflict", "Conflict"]),
-            (ClientError::Aborted(text()), ["Unavailable", "Conflict", "Conflict"]),
-            (ClientError::Deadlock, ["Unavailable", "Deadlock", "Deadlock"]),
-            (ClientError::Locked, ["Unavailable", "LockTimeout", "LockTimeout"]),
-            (ClientError::Deadline(text()), ["Unavailable", "LockTimeout", "LockTimeout"]),
+            (
+                ClientError::Conflict(text()),
+                ["Unavailable", "Conflict", "Conflict"],
+            ),
+            (
+                ClientError::Aborted(text()),
+                ["Unavailable", "Conflict", "Conflict"],
+            ),
+            (
+                ClientError::Deadlock,
+                ["Unavailable", "Deadlock", "Deadlock"],
+            ),
+            (
+                ClientError::Locked,
+                ["Unavailable", "LockTimeout", "LockTimeout"],
+            ),
+            (
+                ClientError::Deadline(text()),
+                ["Unavailable", "LockTimeout", "LockTimeout"],
+            ),
             (ClientError::Unavailable(text()), ["Unavailable"; 3]),
             (ClientError::Refused(text()), ["Unavailable"; 3]),
-            (ClientError::Unknown(text()), ["Unavailable", "Unavailable", "UnknownOutcome"]),
+            (
+                ClientError::Unknown(text()),
+                ["Unavailable", "Unavailable", "UnknownOutcome"],
+            ),
             (ClientError::Cancelled(Reason::Query), ["Cancelled"; 3]),
         ];
         for (e, expected) in cases {

@@ -149,7 +149,11 @@ impl Locks {
         let txn = self.txn.get_or_insert_with(|| cluster.client.begin(at));
         let for_update_ts = at.max(txn.start_ts());
         for grant in txn.lock(call, keys, for_update_ts, wait)? {
-            let since = if grant.newer { grant.for_update_ts } else { for_update_ts };
+            let since = if grant.newer {
+                grant.for_update_ts
+            } else {
+                for_update_ts
+            };
             let held = HeldLock {
                 value: grant.value,
                 unchanged_since: since,

@@ -48,7 +48,10 @@ fn uncancelled<T>(run: impl FnOnce(Call<'_>) -> T) -> T {
 fn may_retry(e: &ClientError) -> bool {
     matches!(
         e,
-        ClientError::Conflict(_) | ClientError::Aborted(_) | ClientError::Deadlock | ClientError::Locked
+        ClientError::Conflict(_)
+            | ClientError::Aborted(_)
+            | ClientError::Deadlock
+            | ClientError::Locked
     )
 }
 
@@ -196,21 +199,23 @@ impl Cluster {
         }
         let client = self.client();
         let next_key = self.layout.next_space();
-        let ids = self.meta(|| change(&client, vec![next_key.clone()], |values| {
-            let next = match value_at(values, 0) {
-                Some(v) => unframe_u64(v)?,
-                None => SpaceId::FIRST_FREE.0,
-            };
-            let after = next
-                .checked_add(wanted.len() as u64)
-                .ok_or(Error::Full(Resource::Memory))?;
-            let ids: Vec<SpaceId> = (next..after).map(SpaceId).collect();
-            let mut writes = vec![put(next_key.clone(), frame_u64(after))];
-            for (id, spec) in ids.iter().zip(wanted) {
-                writes.push(put(self.layout.spec(*id), frame_spec(spec)));
-            }
-            Ok((writes, ids))
-        }))?;
+        let ids = self.meta(|| {
+            change(&client, vec![next_key.clone()], |values| {
+                let next = match value_at(values, 0) {
+                    Some(v) => unframe_u64(v)?,
+                    None => SpaceId::FIRST_FREE.0,
+                };
+                let after = next
+                    .checked_add(wanted.len() as u64)
+                    .ok_or(Error::Full(Resource::Memory))?;
+                let ids: Vec<SpaceId> = (next..after).map(SpaceId).collect();
+                let mut writes = vec![put(next_key.clone(), frame_u64(after))];
+                for (id, spec) in ids.iter().zip(wanted) {
+                    writes.push(put(self.layout.spec(*id), frame_spec(spec)));
+                }
+                Ok((writes, ids))
+            })
+        })?;
         for (id, spec) in ids.iter().zip(wanted) {
             self.spaces.insert(*id, spec.clone(), &self.layout);
         }
@@ -226,16 +231,18 @@ impl Cluster {
         let client = self.client();
         for part in spaces.chunks(256) {
             let keys: Vec<Vec<u8>> = part.iter().map(|s| self.layout.spec(*s)).collect();
-            self.meta(|| change(&client, keys.clone(), |values| {
-                let mut writes = Vec::new();
-                for ((space, key), found) in part.iter().zip(&keys).zip(values) {
-                    if let Some(spec) = found {
-                        writes.push(delete(key.clone()));
-                        writes.push(put(self.layout.dropped(*space), spec.clone()));
+            self.meta(|| {
+                change(&client, keys.clone(), |values| {
+                    let mut writes = Vec::new();
+                    for ((space, key), found) in part.iter().zip(&keys).zip(values) {
+                        if let Some(spec) = found {
+                            writes.push(delete(key.clone()));
+                            writes.push(put(self.layout.dropped(*space), spec.clone()));
+                        }
                     }
-                }
-                Ok((writes, ()))
-            }))?;
+                    Ok((writes, ()))
+                })
+            })?;
             for space in part {
                 self.spaces.forget(*space);
             }
@@ -262,13 +269,15 @@ impl Cluster {
         let client = self.client();
         let key = self.layout.counter(counter);
         let reserve = || {
-            self.meta(|| change(&client, vec![key.clone()], |values| {
-                let next = counter_value(values)?.max(at_least);
-                let after = next
-                    .checked_add(count.max(1))
-                    .ok_or(Error::Full(Resource::Memory))?;
-                Ok((vec![put(key.clone(), frame_u64(after))], next..after))
-            }))
+            self.meta(|| {
+                change(&client, vec![key.clone()], |values| {
+                    let next = counter_value(values)?.max(at_least);
+                    let after = next
+                        .checked_add(count.max(1))
+                        .ok_or(Error::Full(Resource::Memory))?;
+                    Ok((vec![put(key.clone(), frame_u64(after))], next..after))
+                })
+            })
         };
         match reserve() {
             // If the first one was committed after all, its ids are lost.
@@ -283,12 +292,14 @@ impl Cluster {
         if unused.is_empty() {
             return Ok(true);
         }
-        let done = self.meta(|| change(&client, vec![key.clone()], |values| {
-            if counter_value(values)? != unused.end {
-                return Ok((Vec::new(), false));
-            }
-            Ok((vec![put(key.clone(), frame_u64(unused.start.max(1)))], true))
-        }));
+        let done = self.meta(|| {
+            change(&client, vec![key.clone()], |values| {
+                if counter_value(values)? != unused.end {
+                    return Ok((Vec::new(), false));
+                }
+                Ok((vec![put(key.clone(), frame_u64(unused.start.max(1)))], true))
+            })
+        });
         match done {
             // The ids may be lost, so the caller counts them as lost.
             Err(Error::UnknownOutcome(_)) => Ok(false),
@@ -299,17 +310,21 @@ impl Cluster {
     pub(crate) fn next_id(&self, counter: CounterId) -> Result<u64> {
         let client = self.client();
         let keys = vec![self.layout.counter(counter)];
-        self.meta(|| change(&client, keys, |values| {
-            Ok((Vec::new(), counter_value(values)?))
-        }))
+        self.meta(|| {
+            change(&client, keys, |values| {
+                Ok((Vec::new(), counter_value(values)?))
+            })
+        })
     }
 
     pub(crate) fn set_next_id(&self, counter: CounterId, next: u64) -> Result<()> {
         let client = self.client();
         let key = self.layout.counter(counter);
-        self.meta(|| change(&client, vec![key.clone()], |_| {
-            Ok((vec![put(key.clone(), frame_u64(next.max(1)))], ()))
-        }))
+        self.meta(|| {
+            change(&client, vec![key.clone()], |_| {
+                Ok((vec![put(key.clone(), frame_u64(next.max(1)))], ()))
+            })
+        })
     }
 
     /// Returns the prefix of all keys of a space, which is read from the cluster if this server
@@ -337,7 +352,12 @@ fn counter_value(values: &[Option<Vec<u8>>]) -> Result<u64> {
 }
 
 /// The specification of one space, if there is such a space.
-fn spec(client: &Client, call: Call<'_>, layout: &Layout, space: SpaceId) -> Result<Option<SpaceSpec>> {
+fn spec(
+    client: &Client,
+    call: Call<'_>,
+    layout: &Layout,
+    space: SpaceId,
+) -> Result<Option<SpaceSpec>> {
     let key = layout.spec(space);
     let found = client.get(call, u64::MAX, vec![key.clone()]);
     let found = found.map_err(read_error)?;

@@ -176,7 +176,8 @@ impl TikvTxn {
         if self.writes.bytes().saturating_add(cost) > limits.transaction {
             return Err(Error::Full(Resource::Transaction));
         }
-        self.writes.push(key.space, bytes, value, check, self.snapshot);
+        self.writes
+            .push(key.space, bytes, value, check, self.snapshot);
         Ok(())
     }
 

@@ -89,7 +89,7 @@ impl Backoff {
             *n += 1;
             *n - 1
         });
-        let top = first.saturating_shl(n.min(20)).min(longest);
+        let top = (first << n.min(16)).min(longest);
         let pause = Duration::from_millis(top / 2 + fastrand::u64(0..=top / 2)).max(least);
         let at = Instant::now() + pause;
         if at >= self.deadline {
@@ -100,18 +100,6 @@ impl Backoff {
         }
         tokio::time::sleep_until(at.into()).await;
         Ok(())
-    }
-}
-
-/// Shift that saturates instead of losing bits.
-trait SaturatingShl {
-    fn saturating_shl(self, n: u32) -> Self;
-}
-
-impl SaturatingShl for u64 {
-    fn saturating_shl(self, n: u32) -> u64 {
-        self.checked_mul(1u64.checked_shl(n).unwrap_or(u64::MAX))
-            .unwrap_or(u64::MAX)
     }
 }
 

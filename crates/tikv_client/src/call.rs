@@ -43,7 +43,9 @@ impl Threads {
             .thread_name("porpoise-tikv")
             .enable_all()
             .build()
-            .map_err(|e| Error::Unavailable(format!("starting the threads of the TiKV client: {e}")))?;
+            .map_err(|e| {
+                Error::Unavailable(format!("starting the threads of the TiKV client: {e}"))
+            })?;
         let handle = runtime.handle().clone();
         Ok(Threads {
             runtime: Some(runtime),
@@ -94,7 +96,9 @@ impl Threads {
         };
         match blocking(|| self.handle.block_on(waiting)) {
             // The attempts ended because the call's time was over.
-            Err(Error::Unavailable(why)) if call.deadline.is_some_and(|at| Instant::now() >= at) => {
+            Err(Error::Unavailable(why))
+                if call.deadline.is_some_and(|at| Instant::now() >= at) =>
+            {
                 Err(Error::Deadline(why))
             }
             result => result,

@@ -8,42 +8,20 @@ use crate::pd::Pd;
 use crate::reads::{FIRST_VALUE_BYTES, PageRequest, Pairs};
 use crate::region::RegionCache;
 use crate::router::Router;
+use crate::shared::{ClientOptions, Shared};
 use crate::store::Stores;
 use crate::txn::Transaction;
 use porpoise_base::cancel::Cancel;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-
-/// Options for [`Client::connect`].
-#[derive(Clone, Debug)]
-pub struct ClientOptions {
-    /// Addresses of placement drivers, `HOST:PORT`.
-    pub endpoints: Vec<String>,
-    /// Time for which [`Client::connect`] retries.
-    pub connect_time: Duration,
-    /// Time limit of one request to a store, without the wait for a lock.
-    pub request_time: Duration,
-    /// Time after which a call without a deadline of its own ends if the cluster does not serve it.
-    pub retry_time: Duration,
-    /// Time to live of locks without heartbeats: how long those of a dead server block others.
-    pub lock_ttl: Duration,
-    /// Number of network threads.
-    pub threads: usize,
-}
-
-struct Inner {
-    options: ClientOptions,
-    router: Arc<Router>,
-    threads: Threads,
-}
+use std::time::Instant;
 
 /// A client of a cluster. Clones share connections.
 ///
 /// Calls block the calling thread; none may be made from a thread that runs tokio tasks.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Arc<Shared>);
 
 impl Client {
     /// Connects: finds the leader of the placement drivers, and takes a timestamp.
@@ -62,7 +40,7 @@ impl Client {
             value_bytes: AtomicUsize::new(FIRST_VALUE_BYTES),
             releasing: AtomicUsize::new(0),
         });
-        let client = Client(Arc::new(Inner {
+        let client = Client(Arc::new(Shared {
             options,
             router,
             threads,
@@ -82,15 +60,15 @@ impl Client {
         Ok(client)
     }
 
-    pub(crate) fn options(&self) -> &ClientOptions {
+    fn options(&self) -> &ClientOptions {
         &self.0.options
     }
 
-    pub(crate) fn router(&self) -> &Arc<Router> {
+    fn router(&self) -> &Arc<Router> {
         &self.0.router
     }
 
-    pub(crate) fn threads(&self) -> &Threads {
+    fn threads(&self) -> &Threads {
         &self.0.threads
     }
 
@@ -141,7 +119,13 @@ impl Client {
     ///
     /// # Errors
     /// [`crate::Error::Locked`] if a transaction lives on at the deadline.
-    pub fn remove_locks(&self, call: Call<'_>, start: &[u8], end: &[u8], max_ts: u64) -> Result<()> {
+    pub fn remove_locks(
+        &self,
+        call: Call<'_>,
+        start: &[u8],
+        end: &[u8],
+        max_ts: u64,
+    ) -> Result<()> {
         let mut b = self.backoff(call);
         let removed = self
             .router()
@@ -149,9 +133,14 @@ impl Client {
         self.threads().wait(call, removed)
     }
 
+    /// Runs calls on a thread of the client. They end with the client.
+    pub fn in_background(&self, work: impl FnOnce() + Send + 'static) {
+        drop(self.threads().handle().spawn_blocking(work));
+    }
+
     /// Begins a transaction at a timestamp.
     pub fn begin(&self, start_ts: u64) -> Transaction {
-        Transaction::new(self.clone(), start_ts)
+        Transaction::new(self.0.clone(), start_ts)
     }
 
     /// Counts of requests since the client connected.

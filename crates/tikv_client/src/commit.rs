@@ -187,7 +187,10 @@ impl Router {
             }
             return Ok(commit_ts);
         }
-        match self.commit_primary(&call, prewritten.min_commit_ts, b).await {
+        match self
+            .commit_primary(&call, prewritten.min_commit_ts, b)
+            .await
+        {
             Ok(commit_ts) => {
                 self.commit_later(call, commit_ts, false);
                 Ok(commit_ts)
@@ -257,7 +260,8 @@ impl Router {
                 locked.extend(part);
                 Ok(())
             };
-            self.each(open, PREWRITE, Duration::ZERO, b, build, take).await?;
+            self.each(open, PREWRITE, Duration::ZERO, b, build, take)
+                .await?;
             if !locked.is_empty() && self.remove_locks(locks, b).await? {
                 if Instant::now() >= call.lock_deadline {
                     return Err(Error::Locked);

@@ -76,6 +76,14 @@ pub(crate) fn lock_ttl(start_ts: u64, now: u64, ttl: Duration) -> u64 {
     age + u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX >> 1)
 }
 
+/// An attempt to lock keys.
+#[derive(Clone, Copy)]
+struct Attempt {
+    began: Instant,
+    /// Whether transactions of this server were giving back locks at its begin.
+    releasing: bool,
+}
+
 /// Timestamp of a lock request.
 #[derive(Clone, Copy)]
 struct LockTime {
@@ -172,7 +180,11 @@ impl Round {
 
 impl Router {
     /// Locks keys; see the module's header.
-    pub(crate) async fn lock(self: &Arc<Self>, call: LockCall, b: &mut Backoff) -> Result<Vec<Grant>> {
+    pub(crate) async fn lock(
+        self: &Arc<Self>,
+        call: LockCall,
+        b: &mut Backoff,
+    ) -> Result<Vec<Grant>> {
         let mut granted = Vec::with_capacity(call.keys.len());
         let unanswered = b.unanswered;
         let result = self.lock_all(&call, &mut granted, b).await;
@@ -214,7 +226,10 @@ impl Router {
                 (open, later) = open.into_iter().partition(|k| region.contains(k));
                 primary_first = false;
             }
-            let began = Instant::now();
+            let attempt = Attempt {
+                began: Instant::now(),
+                releasing: self.releasing.load(Ordering::Acquire) > 0,
+            };
             let keys = std::mem::take(&mut open);
             let mut round = self.lock_round(call, keys, at, b).await?;
             granted.append(&mut round.granted);
@@ -234,7 +249,7 @@ impl Router {
                 primary_first |= call.takes_primary && round.locked.contains(&call.primary);
                 open.append(&mut round.locked);
                 let left = self.remove_locks(round.locks, b).await?;
-                self.wait_for_lock(call, left, began, b).await?;
+                self.wait_for_lock(call, left, attempt, b).await?;
             }
         }
         Ok(())
@@ -245,7 +260,7 @@ impl Router {
         &self,
         call: &LockCall,
         left: bool,
-        began: Instant,
+        attempt: Attempt,
         b: &mut Backoff,
     ) -> Result<()> {
         if !left {
@@ -253,19 +268,15 @@ impl Router {
         }
         match call.wait {
             // The holder may be a transaction of this server that has ended for its client.
-            LockWait::No if b.elapsed() < RELEASE_TIME && self.is_releasing() => {
+            LockWait::No if attempt.releasing && b.elapsed() < RELEASE_TIME => {
                 b.pause(Class::Lock, "").await
             }
             LockWait::No => Err(Error::Locked),
             LockWait::Until(deadline) if Instant::now() >= deadline => Err(Error::Locked),
             // The store has waited already.
-            LockWait::Until(_) if began.elapsed() > Duration::from_millis(100) => Ok(()),
+            LockWait::Until(_) if attempt.began.elapsed() > Duration::from_millis(100) => Ok(()),
             LockWait::Until(_) => b.pause(Class::Lock, "").await,
         }
-    }
-
-    fn is_releasing(&self) -> bool {
-        self.releasing.load(Ordering::Acquire) > 0
     }
 
     async fn lock_round(
@@ -318,7 +329,10 @@ impl Router {
             bytes: BATCH_BYTES,
         };
         self.each(keys, limit, time, b, build, take).await?;
-        let sizes = round.granted.iter().map(|g| g.value.as_ref().map_or(0, Vec::len));
+        let sizes = round
+            .granted
+            .iter()
+            .map(|g| g.value.as_ref().map_or(0, Vec::len));
         self.note_values(sizes);
         Ok(round)
     }

@@ -81,7 +81,11 @@ impl Router {
         while !keys.is_empty() {
             let most = self.values_of_one_answer();
             // All keys at once while values are small, else as many as a few answers hold.
-            let part = if most == BATCH_KEYS { keys.len() } else { 4 * most };
+            let part = if most == BATCH_KEYS {
+                keys.len()
+            } else {
+                4 * most
+            };
             let later = keys.split_off(part.min(keys.len()));
             let pairs = self.get_part(ts, keys, most, b).await?;
             self.note_values(pairs.iter().map(|(_, value)| value.len()));
@@ -99,17 +103,17 @@ impl Router {
 
     /// Takes the sizes of values into the average, the new ones with half of the weight.
     pub(crate) fn note_values(&self, sizes: impl Iterator<Item = usize>) {
-        let (n, bytes) = sizes.fold((0, 0), |(n, bytes), size| (n + 1, bytes + size));
-        if n > 0 {
+        let (n, bytes) = sizes.fold((0usize, 0usize), |(n, bytes), size| (n + 1, bytes + size));
+        if let Some(average) = bytes.checked_div(n) {
             let old = self.value_bytes.load(Ordering::Relaxed);
-            let new = (old + bytes / n) / 2;
+            let new = usize::midpoint(old, average);
             self.value_bytes.store(new, Ordering::Relaxed);
         }
     }
 
     async fn get_part(
         self: &Arc<Self>,
-        ts: u64,
+        mut ts: u64,
         mut keys: Vec<Vec<u8>>,
         most: usize,
         b: &mut Backoff,
@@ -149,9 +153,15 @@ impl Router {
                 }
                 Ok(())
             };
-            self.each(keys, limit, Duration::ZERO, b, build, take).await?;
+            self.each(keys, limit, Duration::ZERO, b, build, take)
+                .await?;
             if open.is_empty() {
                 return Ok(found);
+            }
+            // A transaction cannot be made to commit after the end of time, but after now.
+            if ts == u64::MAX {
+                ts = self.pd.timestamp(b).await?;
+                self.counters.timestamps.fetch_add(1, Ordering::Relaxed);
             }
             self.pass_locks(locks, ts, &mut passed, b).await?;
             keys = open;
@@ -181,7 +191,11 @@ impl Router {
             };
             let limit = page.limit - u32::try_from(found.len()).unwrap_or(u32::MAX);
             let build = |context| {
-                let (from, to) = if page.reverse { (&high, &low) } else { (&low, &high) };
+                let (from, to) = if page.reverse {
+                    (&high, &low)
+                } else {
+                    (&low, &high)
+                };
                 Command::Scan(ScanRequest {
                     context: pass(context, &passed),
                     start_key: from.clone(),

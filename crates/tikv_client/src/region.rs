@@ -225,10 +225,7 @@ mod tests {
     fn borders_are_encoded_as_tikv_does_and_keep_the_order() {
         assert_eq!(encode_key(b""), [0, 0, 0, 0, 0, 0, 0, 0, 0xf7]);
         assert_eq!(encode_key(b"abc"), b"abc\0\0\0\0\0\xfa");
-        assert_eq!(
-            encode_key(b"12345678"),
-            b"12345678\xff\0\0\0\0\0\0\0\0\xf7"
-        );
+        assert_eq!(encode_key(b"12345678"), b"12345678\xff\0\0\0\0\0\0\0\0\xf7");
         let keys: [&[u8]; 6] = [b"", b"\0", b"a", b"a\0", b"aaaaaaaa", b"aaaaaaaab"];
         assert!(keys.map(encode_key).is_sorted());
         for key in keys {

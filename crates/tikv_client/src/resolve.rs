@@ -176,7 +176,8 @@ impl Router {
             Ok(())
         };
         let keys = primary.secondaries.clone();
-        self.each(keys, limit, Duration::ZERO, b, build, take).await?;
+        self.each(keys, limit, Duration::ZERO, b, build, take)
+            .await?;
         if fell_back && decided.is_none() {
             let q = Question {
                 primary: &primary.key,
@@ -225,7 +226,12 @@ impl Router {
 
     /// Decides the transaction of this client for good: after a commit without an answer. What is not
     /// committed is rolled back.
-    pub(crate) async fn decide(&self, primary: &[u8], start_ts: u64, b: &mut Backoff) -> Result<Status> {
+    pub(crate) async fn decide(
+        &self,
+        primary: &[u8],
+        start_ts: u64,
+        b: &mut Backoff,
+    ) -> Result<Status> {
         let q = Question {
             primary,
             start_ts,
@@ -267,7 +273,11 @@ impl Router {
                     context: Some(context),
                     start_version: lock.lock_version,
                     commit_version: commit_ts,
-                    keys: if whole_region { Vec::new() } else { vec![lock.key.clone()] },
+                    keys: if whole_region {
+                        Vec::new()
+                    } else {
+                        vec![lock.key.clone()]
+                    },
                 })
             }
         };

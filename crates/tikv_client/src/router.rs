@@ -27,7 +27,7 @@ use crate::backoff::{Backoff, Class};
 use crate::counts::Counters;
 use crate::error::{Error, Result};
 use crate::pd::Pd;
-use crate::proto::{Command, Context, Reply, RegionError, store_state};
+use crate::proto::{Command, Context, RegionError, Reply, store_state};
 use crate::region::{Region, RegionCache};
 use crate::store::{Connection, Pending, Stores};
 use std::sync::Arc;
@@ -128,7 +128,11 @@ impl Router {
     }
 
     /// A connection to the region's leader.
-    async fn connection(&self, region: &Region, b: &mut Backoff) -> Result<Answered<Arc<Connection>>> {
+    async fn connection(
+        &self,
+        region: &Region,
+        b: &mut Backoff,
+    ) -> Result<Answered<Arc<Connection>>> {
         let id = region.leader.store_id;
         let address = match self.stores.address(id) {
             Some(address) => address,
@@ -250,7 +254,9 @@ impl Router {
             let at = open.get(&region.id).copied().filter(|&i| {
                 let full = |g: &Group<T>| g.items.len() >= limit.items;
                 let used = bytes.get(i - first).copied().unwrap_or(0);
-                groups.get(i).is_some_and(|g| !full(g) && Arc::ptr_eq(&g.region, &region))
+                groups
+                    .get(i)
+                    .is_some_and(|g| !full(g) && Arc::ptr_eq(&g.region, &region))
                     && used + size <= limit.bytes
             });
             let i = at.unwrap_or(groups.len());
@@ -302,7 +308,9 @@ impl Router {
             let mut sent = Vec::with_capacity(waiting.len());
             for group in waiting {
                 let build = |context| build(context, &group.items);
-                let pending = self.send(&group.region, group.repeated, time, b, build).await?;
+                let pending = self
+                    .send(&group.region, group.repeated, time, b, build)
+                    .await?;
                 sent.push((group, pending));
             }
             waiting = later;
@@ -321,7 +329,9 @@ impl Router {
                 let outcome = match answer {
                     Ok(mut reply) => match reply.take_region_error() {
                         None => take(group.items, reply).map(|()| None),
-                        Some(e) => self.refused(&group.region, e).map(|r| Some((r, group.items))),
+                        Some(e) => self
+                            .refused(&group.region, e)
+                            .map(|r| Some((r, group.items))),
                     },
                     Err(why) => Ok(Some((self.unanswered(&group.region, why), group.items))),
                 };

@@ -12,9 +12,7 @@
 //! 1. Every request ends: with its answer, with the connection's end, or at its time limit.
 //! 2. A request is written to one connection only; who repeats it decides that, not this module.
 
-use crate::proto::{
-    BatchCommandsRequest, BatchCommandsResponse, BatchRequest, Command, Reply,
-};
+use crate::proto::{BatchCommandsRequest, BatchCommandsResponse, BatchRequest, Command, Reply};
 use crate::transport::{self, Channel};
 use parking_lot::Mutex;
 use std::collections::HashMap;

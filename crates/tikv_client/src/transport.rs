@@ -61,7 +61,12 @@ async fn ready(channel: &Channel) -> Result<Grpc, String> {
     let mut grpc = tonic::client::Grpc::new(channel.inner.clone())
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
-    grpc.ready().await.map_err(|e| format!("{e}: {:?}", std::error::Error::source(&e).map(ToString::to_string)))?;
+    grpc.ready().await.map_err(|e| {
+        format!(
+            "{e}: {:?}",
+            std::error::Error::source(&e).map(ToString::to_string)
+        )
+    })?;
     Ok(grpc)
 }
 

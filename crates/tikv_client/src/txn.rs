@@ -14,12 +14,12 @@
 
 use crate::backoff::Backoff;
 use crate::call::Call;
-use crate::client::Client;
 use crate::commit::{CommitCall, Write};
 use crate::error::{Error, Result};
 use crate::locks::{Grant, LockCall, LockWait, lock_ttl};
 use crate::proto::{Command, Reply, TxnHeartBeatRequest};
 use crate::router::Router;
+use crate::shared::Shared;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ type LockTask = JoinHandle<Result<Vec<Grant>>>;
 
 /// A transaction.
 pub struct Transaction {
-    client: Client,
+    client: Arc<Shared>,
     start_ts: u64,
     primary: Option<Vec<u8>>,
     /// Keys that are locked.
@@ -81,7 +81,9 @@ async fn heartbeats(
             Ok(_) => "an answer of another kind".into(),
             Err(e) => e.to_string(),
         };
-        tracing::warn!("heartbeat failed: transaction {start_ts} cannot commit any more: {failure}");
+        tracing::warn!(
+            "heartbeat failed: transaction {start_ts} cannot commit any more: {failure}"
+        );
         dead.store(true, Ordering::Release);
         return;
     }
@@ -104,7 +106,7 @@ impl Drop for Releasing {
 }
 
 impl Transaction {
-    pub(crate) fn new(client: Client, start_ts: u64) -> Transaction {
+    pub(crate) fn new(client: Arc<Shared>, start_ts: u64) -> Transaction {
         Transaction {
             client,
             start_ts,
@@ -133,7 +135,7 @@ impl Transaction {
     }
 
     fn router(&self) -> &Arc<Router> {
-        self.client.router()
+        &self.client.router
     }
 
     /// Waits for a lock call that outlived its caller's patience, and gives back what it locked.
@@ -141,7 +143,10 @@ impl Transaction {
         let Some(running) = self.running.as_mut() else {
             return Ok(());
         };
-        let joined = self.client.threads().wait(call, async { Ok(running.await) })?;
+        let joined = self
+            .client
+            .threads()
+            .wait(call, async { Ok(running.await) })?;
         self.running = None;
         let Ok(Ok(grants)) = joined else {
             return Ok(());
@@ -149,7 +154,7 @@ impl Transaction {
         let keys: Vec<Vec<u8>> = grants.into_iter().map(|g| g.key).collect();
         let mut b = Backoff::until(Instant::now() + RELEASE_TIME);
         let back = self.router().unlock(keys, self.start_ts, u64::MAX, &mut b);
-        self.client.threads().wait(call, back)
+        self.client.threads.wait(call, back)
     }
 
     fn note_held(&mut self, grants: &[Grant]) {
@@ -190,11 +195,11 @@ impl Transaction {
             takes_primary,
             start_ts: self.start_ts,
             for_update_ts: for_update_ts.max(self.start_ts),
-            ttl: self.client.options().lock_ttl,
+            ttl: self.client.options.lock_ttl,
             wait,
         };
         // The time limit is that of the cluster's availability; the wait for locks has its own.
-        let patience = Instant::now() + self.client.options().retry_time;
+        let patience = Instant::now() + self.client.options.retry_time;
         let deadline = match wait {
             LockWait::Until(at) => patience.max(at),
             LockWait::No => patience,
@@ -204,11 +209,16 @@ impl Transaction {
             let mut b = Backoff::until(deadline);
             router.lock(lock_call, &mut b).await
         };
-        let running = self.running.insert(self.client.threads().handle().spawn(task));
-        let joined = self.client.threads().wait(call, async { Ok(running.await) })?;
+        let running = self
+            .running
+            .insert(self.client.threads.handle().spawn(task));
+        let joined = self
+            .client
+            .threads()
+            .wait(call, async { Ok(running.await) })?;
         self.running = None;
-        let grants = joined
-            .map_err(|e| Error::Unavailable(format!("the TiKV client failed: {e}")))??;
+        let grants =
+            joined.map_err(|e| Error::Unavailable(format!("the TiKV client failed: {e}")))??;
         self.note_held(&grants);
         if takes_primary {
             self.start_heartbeat();
@@ -220,7 +230,7 @@ impl Transaction {
         let Some(primary) = self.primary.clone() else {
             return;
         };
-        let ttl = self.client.options().lock_ttl;
+        let ttl = self.client.options.lock_ttl;
         let beating = heartbeats(
             self.router().clone(),
             primary,
@@ -228,7 +238,7 @@ impl Transaction {
             ttl,
             self.dead.clone(),
         );
-        let task = self.client.threads().handle().spawn(beating);
+        let task = self.client.threads.handle().spawn(beating);
         self.heartbeat = Some(task.abort_handle());
     }
 
@@ -239,7 +249,12 @@ impl Transaction {
     ///
     /// # Errors
     /// As the header of the module `commit` states. The transaction is over in every case.
-    pub fn commit(mut self, call: Call<'_>, writes: Vec<Write>, options: CommitOptions) -> Result<u64> {
+    pub fn commit(
+        mut self,
+        call: Call<'_>,
+        writes: Vec<Write>,
+        options: CommitOptions,
+    ) -> Result<u64> {
         self.settle(call)?;
         if self.may_have_expired() {
             return Err(Error::Aborted("its locks may have expired".into()));
@@ -252,25 +267,29 @@ impl Transaction {
             _ => first.key.clone(),
         };
         let now = Instant::now();
-        let time = self.client.options().retry_time;
+        let time = self.client.options.retry_time;
         let commit = Arc::new(CommitCall {
             writes,
             primary,
             start_ts: self.start_ts,
-            for_update_ts: if self.has_locks() { self.for_update_ts.max(self.start_ts) } else { 0 },
-            ttl: self.client.options().lock_ttl,
+            for_update_ts: if self.has_locks() {
+                self.for_update_ts.max(self.start_ts)
+            } else {
+                0
+            },
+            ttl: self.client.options.lock_ttl,
             lock_deadline: now + options.lock_wait,
             max_commit_ts: options.max_commit_ts,
         });
         self.held.clear();
         let router = self.router().clone();
-        let task = self.client.threads().handle().spawn(async move {
+        let task = self.client.threads.handle().spawn(async move {
             let mut b = Backoff::until(now + time.max(options.lock_wait));
             router.commit(commit, &mut b).await
         });
         // Longer than the task takes in any case.
         let limit = 2 * time + options.lock_wait + Duration::from_secs(60);
-        let outcome = match self.client.threads().within(limit, task) {
+        let outcome = match self.client.threads.within(limit, task) {
             Some(Ok(result)) => result,
             Some(Err(e)) => Err(Error::Unknown(format!("the TiKV client failed: {e}"))),
             None => Err(Error::Unknown(format!("no answer in {limit:?}"))),
@@ -295,7 +314,7 @@ impl Transaction {
         }
         let releasing = Releasing::new(self.router().clone());
         let start_ts = self.start_ts;
-        Some(self.client.threads().handle().spawn(async move {
+        Some(self.client.threads.handle().spawn(async move {
             let router = &releasing.0;
             let mut keys = held;
             if let Some(running) = running
@@ -319,7 +338,7 @@ impl Transaction {
         if let Some(released) = self.release()
             && !waits_on
         {
-            let _ = self.client.threads().within(limit, released);
+            let _ = self.client.threads.within(limit, released);
         }
     }
 }

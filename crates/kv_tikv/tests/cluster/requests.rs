@@ -26,6 +26,8 @@ impl Fixture {
         set(&server, space, &[("a", "0"), ("b", "0"), ("c", "0")]);
         // The space and its region are known.
         assert_eq!(get(&server, space, "a").as_deref(), Some("0"));
+        // The look for interrupted drops is over.
+        std::thread::sleep(Duration::from_millis(300));
         Fixture {
             cluster,
             engine,

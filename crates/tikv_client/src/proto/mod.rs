@@ -17,9 +17,7 @@ mod common;
 mod kv;
 mod pd;
 
-pub(crate) use batch::{
-    BatchCommandsRequest, BatchCommandsResponse, BatchRequest, Command, Reply,
-};
+pub(crate) use batch::{BatchCommandsRequest, BatchCommandsResponse, BatchRequest, Command, Reply};
 pub(crate) use common::{
     KeyError, LockInfo, MetaRegion, Peer, RegionEpoch, RegionError, Store, op, store_state,
 };
