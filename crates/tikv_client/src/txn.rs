@@ -145,7 +145,7 @@ impl Transaction {
         };
         let joined = self
             .client
-            .threads()
+            .threads
             .wait(call, async { Ok(running.await) })?;
         self.running = None;
         let Ok(Ok(grants)) = joined else {
@@ -214,7 +214,7 @@ impl Transaction {
             .insert(self.client.threads.handle().spawn(task));
         let joined = self
             .client
-            .threads()
+            .threads
             .wait(call, async { Ok(running.await) })?;
         self.running = None;
         let grants =
