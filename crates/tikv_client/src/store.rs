@@ -4,8 +4,8 @@
 //! and each answer names its request. So a thousand statements cost a few packets, and a lock that waits
 //! holds up nothing.
 //!
-//! A store that closes the connection, does not accept one, or leaves a request unanswered for its time
-//! limit loses its connection: all requests on it end as *unanswered* (the store may have executed them), and the
+//! A store that closes the connection, does not accept one, or answers nothing at all for the time limit of a request
+//! loses its connection: all requests on it end as *unanswered* (the store may have executed them), and the
 //! next request connects again.
 //!
 //! Invariants:
@@ -34,6 +34,7 @@ pub(crate) struct Pending {
     answer: oneshot::Receiver<Reply>,
     connection: Arc<Connection>,
     id: u64,
+    sent: Instant,
     limit: Instant,
 }
 
@@ -48,8 +49,13 @@ impl Pending {
             Ok(Err(_)) => Err(self.connection.end_reason()),
             Err(_) => {
                 self.connection.pending.lock().remove(&self.id);
-                self.connection.end("it did not answer in time");
-                Err(self.connection.end_reason())
+                // Other answers came meanwhile: the store lives, and only this request is slow.
+                if *self.connection.heard.lock() < self.sent {
+                    self.connection.end("it did not answer in time");
+                    return Err(self.connection.end_reason());
+                }
+                let address = &self.connection.address;
+                Err(format!("store {address}: it did not answer a request in time"))
             }
         }
     }
@@ -63,6 +69,8 @@ pub(crate) struct Connection {
     next_id: AtomicU64,
     ended: AtomicBool,
     reason: Mutex<Option<String>>,
+    /// Time of the newest answer.
+    heard: Mutex<Instant>,
     /// Wakes the task that reads answers, so that it ends too.
     closed: Notify,
 }
@@ -78,6 +86,7 @@ impl Connection {
             next_id: AtomicU64::new(1),
             ended: AtomicBool::new(false),
             reason: Mutex::default(),
+            heard: Mutex::new(Instant::now()),
             closed: Notify::new(),
         });
         let (outgoing, messages) = mpsc::channel(OUTGOING);
@@ -115,6 +124,7 @@ impl Connection {
 
     /// Sends a request.
     pub(crate) fn send(self: &Arc<Self>, command: Command, limit: Duration) -> Pending {
+        let sent = Instant::now();
         let (sender, answer) = oneshot::channel();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         self.pending.lock().insert(id, sender);
@@ -126,7 +136,8 @@ impl Connection {
             answer,
             connection: self.clone(),
             id,
-            limit: Instant::now() + limit,
+            sent,
+            limit: sent + limit,
         }
     }
 }
@@ -169,6 +180,7 @@ async fn receive_answers(
             Ok(None) => return "it closed the stream".into(),
             Err(status) => return transport::describe(&status),
         };
+        *connection.heard.lock() = Instant::now();
         let mut pending = connection.pending.lock();
         for (id, response) in message.request_ids.iter().zip(message.responses) {
             if let (Some(waiter), Some(reply)) = (pending.remove(id), response.reply) {
