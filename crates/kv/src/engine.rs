@@ -335,6 +335,12 @@ pub trait Engine: Send + Sync {
         None
     }
 
+    /// Bytes of keys and values in these spaces together, older versions included; `None` if the
+    /// engine does not count them. Costs no round trip.
+    fn approximate_bytes(&self, _spaces: &[SpaceId]) -> Option<u64> {
+        None
+    }
+
     /// The present lock waits. Empty for engines that do not track them, which do not report
     /// deadlocks either.
     fn lock_waits(&self) -> Vec<LockWait> {
