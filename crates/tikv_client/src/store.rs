@@ -55,7 +55,9 @@ impl Pending {
                     return Err(self.connection.end_reason());
                 }
                 let address = &self.connection.address;
-                Err(format!("store {address}: it did not answer a request in time"))
+                Err(format!(
+                    "store {address}: it did not answer a request in time"
+                ))
             }
         }
     }
