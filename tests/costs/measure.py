@@ -88,7 +88,7 @@ class Server:
 class Sql:
     def __init__(self, port):
         self.connection = pymysql.connect(
-            host="127.0.0.1", port=port, user="root", autocommit=True
+            host="127.0.0.1", port=port, user="root", autocommit=True, ssl_disabled=True
         )
         self.cursor = self.connection.cursor()
 

@@ -16,6 +16,7 @@ mod durability;
 mod forum;
 mod forum_races;
 mod forum_schema;
+mod full_text_on_cluster;
 mod guide;
 mod listeners;
 mod mapping;
