@@ -177,6 +177,7 @@ impl Engine for Model {
             nowait: true,
             skip_locked: true,
             prepare: !self.shared.state().refuses_preparation,
+            annotations: false,
         }
     }
 

@@ -459,6 +459,9 @@ impl Salvaged {
                 self.damage.push(format!("commit {ts}: malformed writes"));
                 return;
             };
+            if write.space == SpaceId::ANNOTATIONS {
+                continue;
+            }
             let rows = self.rows.entry(write.space).or_default();
             let older = rows.get(write.key).is_none_or(|(known, _)| *known <= ts);
             if older {

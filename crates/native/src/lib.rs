@@ -12,6 +12,7 @@
 //! * [`plan`]: the shape of an operation, resolved to a table, an index and columns.
 //! * [`batch`] and [`scan`]: execution.
 //! * [`schema`]: definitions for clients. [`convert`]: values of clients and of rows.
+//! * [`operation_statistics`]: counts and times by table and operation.
 //! * [`local`]: the same requests for another listener of this process (REST), without a connection.
 //!
 //! Sockets, event loops and TLS are the server's (`crates/server/src/native.rs`).
@@ -36,6 +37,7 @@ mod identity;
 mod listener;
 mod local;
 mod login;
+pub mod operation_statistics;
 mod plan;
 mod scan;
 mod schema;

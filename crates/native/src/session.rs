@@ -9,6 +9,7 @@ use crate::counters::{self, Counter};
 use crate::failure::{Failure, is_retryable, put_error, put_message};
 use crate::identity::Identity;
 use crate::login::{Authentication, Granted, Refused, Step};
+use crate::operation_statistics::Effects;
 use crate::plan::Plans;
 use crate::settings::{Client, ListenerState, Monitor, SessionInfo};
 use crate::sink::{NextAction, RequestOutcome, Sink};
@@ -491,18 +492,28 @@ impl Open {
             identity: &mut self.identity,
             plans: &mut self.plans,
         };
+        // A batch that fails as a whole counts as one failed operation of its first part.
+        let mut statistics = None;
         if let Some(first) = batch.parts().next() {
             let db = executor.context.db.clone();
             let plan = executor.plans.find(&db, executor.identity, first.shape)?;
             self.monitor.begin("Execute", &plan.info);
+            statistics = plan.statistics.clone();
         }
-        match &mut self.txn {
+        let done = match &mut self.txn {
             None => executor.run(request, &batch, sink),
-            Some(txn) => {
-                executor.run_in(txn, request, &batch, sink)?;
-                Ok(txn.seen())
-            }
+            Some(txn) => executor
+                .run_in(txn, request, &batch, sink)
+                .map(|()| txn.seen()),
+        };
+        if let (Err(_), Some(statistics)) = (&done, statistics) {
+            statistics.count(Effects {
+                operations: 1,
+                errors: 1,
+                ..Effects::default()
+            });
         }
+        done
     }
 
     fn scan(

@@ -14,6 +14,7 @@ pub mod autoinc;
 mod bytes;
 pub mod catalog;
 pub mod change_notifier;
+pub mod changes;
 pub mod check;
 mod check_text;
 mod check_values;

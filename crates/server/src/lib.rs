@@ -20,6 +20,7 @@
 
 pub mod audit;
 pub mod backup;
+mod binlog;
 pub mod certificate;
 pub mod check;
 pub mod cli;
@@ -40,6 +41,7 @@ pub mod native;
 pub mod net;
 mod password_login;
 pub mod reload;
+mod replica;
 mod rest;
 pub mod rows;
 pub mod salvage;

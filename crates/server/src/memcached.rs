@@ -195,6 +195,11 @@ impl ReplySink for Output {
     }
 
     #[inline]
+    fn send_if_detached(&mut self) {
+        Output::send_if_detached(self);
+    }
+
+    #[inline]
     fn is_full(&self) -> bool {
         Output::is_full(self)
     }

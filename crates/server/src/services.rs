@@ -8,6 +8,7 @@
 use crate::audit::AuditLog;
 use crate::backup::Backups;
 use crate::backup::archive::Archiver;
+use crate::binlog;
 use crate::config::{Config, DurabilityChoice, EngineChoice, StartError, TlsMode};
 use crate::engine;
 use crate::memcached::{MemcachedProtocol, TlsSettings, traffic};
@@ -15,6 +16,7 @@ use crate::mysql::MysqlProtocol;
 use crate::mysql::login::login_policy;
 use crate::native::{self, NativeProtocol};
 use crate::net::Protocol;
+use crate::replica;
 use crate::rest::{self, Rest};
 use crate::rows;
 use crate::tls;
@@ -26,9 +28,12 @@ use porpoise_access::{
 use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_base::temp_files::TempDir;
+use porpoise_binlog::BinaryLog;
 use porpoise_kv::{Engine, Stat};
 use porpoise_kv_mem::KvMem;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
+use porpoise_native::operation_statistics;
+use porpoise_replication::replica::Replica;
 use porpoise_rows::Db;
 use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::event_scheduler::EventScheduler;
@@ -71,10 +76,14 @@ pub struct Services {
     backups: Option<Arc<Backups>>,
     /// Archives the log until the server stops.
     archiver: Mutex<Option<Archiver>>,
+    /// Follows a source until the server stops.
+    replica: Arc<Replica>,
     /// Sessions that run triggers of memcached commands, until the server stops.
     triggers: Mutex<Option<TriggerSessions>>,
     /// The audit log, if there is one.
     audit: Option<Arc<AuditLog>>,
+    /// The binary log, if it is on.
+    binlog: Option<Arc<BinaryLog>>,
     /// Exports traces until the server stops, if there is a receiver.
     traces: Option<TraceExporter>,
     /// Whether user root has a password.
@@ -94,12 +103,13 @@ impl Services {
         tls: &Arc<rustls::ServerConfig>,
         root_password: Option<&str>,
     ) -> Result<Services, StartError> {
-        let (engine, embedded) = engine::open_with_backups(config, disk)?;
+        let (engine, embedded) = engine::open_with_backups(config, disk.clone())?;
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             StartError::failure(format!("{what}: {error}"))
         };
         let db =
             rows::open(engine.clone()).map_err(|e| failed("the catalog cannot be opened", &e))?;
+        let binlog = binlog::open(config, &engine, &db, disk)?;
         let memory = Arc::new(MemoryBudget::default());
         memory.set_temp_dir(temp_dir(config)?);
         let setup = SqlConfig {
@@ -109,13 +119,14 @@ impl Services {
         };
         let sql =
             SqlServer::new(db.clone(), setup).map_err(|e| failed("SQL does not start", &e))?;
+        let binlog = binlog.map(|log| log.provide(&sql));
         let audit = open_audit_log(config, &db, &sql)?;
         let traces = start_traces(config, &sql)?;
         let (backups, archiver) = start_backups(config, embedded, &db, &sql)?;
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
-        let protocols = Protocols::open(config, &sql, &memory, tls)?;
+        let protocols = Protocols::open(config, &sql, &memory, tls, binlog.clone())?;
         sql.set_report(|message| tracing::warn!("{message}"));
         provide_command_statistics(config, &sql);
         let triggers = sql.run_triggers_of_commands();
@@ -129,10 +140,8 @@ impl Services {
             .map_err(|e| failed("the event scheduler cannot be started", &e))?;
         let ttl_reaper = TtlReaper::start(db.clone(), ttl_report)
             .map_err(|e| failed("cannot start the thread that deletes expired rows", &e))?;
-        let tls = TlsSettings {
-            config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
-            required: config.memcached_tls == TlsMode::Required,
-        };
+        let replica = replica::start(config, &db, &sql)?;
+        let tls = memcached_tls(config, tls);
         let protocol = |listener| -> Arc<dyn Protocol> {
             Arc::new(MemcachedProtocol::new(listener, tls.clone()))
         };
@@ -151,9 +160,11 @@ impl Services {
             events: Mutex::new(Some(events)),
             ttl_reaper: Mutex::new(Some(ttl_reaper)),
             audit,
+            binlog,
             traces,
             backups,
             archiver: Mutex::new(archiver),
+            replica,
             triggers: Mutex::new(Some(triggers)),
             root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
         })
@@ -174,6 +185,7 @@ impl Services {
             value: audit.write_errors(),
         }));
         stats.extend(self.traces.iter().flat_map(TraceExporter::stats));
+        stats.extend(self.binlog.iter().flat_map(|log| log.stats()));
         stats.extend(self.backups.iter().flat_map(|backups| backups.stats()));
         stats
     }
@@ -184,6 +196,7 @@ impl Services {
     /// # Errors
     /// A message about data that could not be written to disk.
     pub fn close(&self) -> Result<(), String> {
+        self.replica.halt();
         if let Some(rest) = &self.rest {
             rest.close();
         }
@@ -201,10 +214,21 @@ impl Services {
             traces.stop();
         }
         self.db.return_ids();
+        if let Some(binlog) = &self.binlog {
+            binlog.stop();
+        }
         if let Some(mut archiver) = self.archiver.lock().take() {
             archiver.stop();
         }
         self.engine.shutdown().map_err(|e| e.to_string())
+    }
+}
+
+/// Use of TLS by the memcached listeners.
+fn memcached_tls(config: &Config, tls: &Arc<rustls::ServerConfig>) -> TlsSettings {
+    TlsSettings {
+        config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
+        required: config.memcached_tls == TlsMode::Required,
     }
 }
 
@@ -264,12 +288,17 @@ fn start_backups(
     }
 }
 
-/// Lets SQL show the statistics of memcached commands, if statistics are on.
+/// Lets SQL show the statistics of memcached commands and of operations on rows by key, if statistics
+/// are on.
 fn provide_command_statistics(config: &Config, sql: &SqlServer) {
     porpoise_memcached::command_statistics::enable(config.performance_schema);
+    operation_statistics::enable(config.performance_schema);
     sql.provide_command_statistics(CommandStatistics {
-        summaries: command_summaries,
-        reset: porpoise_memcached::command_statistics::reset,
+        summaries: || [command_summaries(), operation_summaries()].concat(),
+        reset: || {
+            porpoise_memcached::command_statistics::reset();
+            operation_statistics::reset();
+        },
     });
 }
 
@@ -309,6 +338,25 @@ fn command_summaries() -> Vec<CommandSummary> {
     summaries.into_iter().map(summary).collect()
 }
 
+/// Statistics of operations of native clients and of REST, as SQL shows them.
+fn operation_summaries() -> Vec<CommandSummary> {
+    let summary = |summary: operation_statistics::OperationSummary| CommandSummary {
+        text: summary.text,
+        database: Some(summary.database),
+        count: summary.count,
+        errors: summary.errors,
+        rows_sent: summary.rows_read,
+        rows_affected: summary.rows_changed,
+        nanos: summary.nanos,
+        min_nanos: summary.min_nanos,
+        max_nanos: summary.max_nanos,
+        latencies: summary.latencies,
+        seen: summary.seen,
+    };
+    let summaries = operation_statistics::summaries();
+    summaries.into_iter().map(summary).collect()
+}
+
 /// The MySQL listener, the native one and REST, which share the RSA key and the password cache;
 /// `None` for those without an address.
 struct Protocols {
@@ -323,6 +371,7 @@ impl Protocols {
         sql: &Arc<SqlServer>,
         memory: &Arc<MemoryBudget>,
         tls: &Arc<rustls::ServerConfig>,
+        binlog: Option<Arc<BinaryLog>>,
     ) -> Result<Protocols, StartError> {
         let (has_mysql, has_native) = (has_mysql_listener(config), config.native_listen.is_some());
         let has_rest = config.rest_listen.is_some();
@@ -334,7 +383,8 @@ impl Protocols {
         let verifiers = Arc::<VerifierCache>::default();
         let mysql = has_mysql.then(|| -> Arc<dyn Protocol> {
             let (tls, rsa) = (Some(tls.clone()), rsa.clone());
-            Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers.clone()))
+            let verifiers = verifiers.clone();
+            Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers, binlog))
         });
         let rows = (has_native || has_rest).then(|| native::open(sql, rsa, verifiers.clone()));
         let native = rows.clone().filter(|_| has_native);
@@ -483,6 +533,7 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         ("net_read_timeout", seconds(config.net_read_timeout)),
         ("net_write_timeout", seconds(config.net_write_timeout)),
     ];
+    list.extend(binlog::variables(config));
     if let Some(directory) = &config.secure_file_priv {
         list.push(("secure_file_priv", directory.display().to_string()));
     }

@@ -133,8 +133,9 @@ impl AsRawFd for EventFd {
     }
 }
 
-/// An instance of io_uring that executes non-blocking sends.
-pub struct Ring(IoUring);
+/// An instance of io_uring that executes non-blocking sends; `None` after it has failed, because its
+/// queue may still have operations whose bytes are gone.
+pub struct Ring(Option<IoUring>);
 
 impl Ring {
     /// An instance for up to `sends` sends at once.
@@ -143,7 +144,8 @@ impl Ring {
     /// The kernel does not offer io_uring, or forbids it to this process.
     pub fn new(sends: u32) -> io::Result<Ring> {
         // The kernel goes on with the next operation after one that it refuses.
-        IoUring::builder().setup_submit_all().build(sends).map(Ring)
+        let ring = IoUring::builder().setup_submit_all().build(sends)?;
+        Ok(Ring(Some(ring)))
     }
 
     /// Sends the bytes to the sockets with one system call, without blocking. Stores in `results`,
@@ -151,7 +153,7 @@ impl Ring {
     /// full or the send was not executed. All operations are complete when the call returns.
     ///
     /// # Errors
-    /// io_uring failed, and the instance must not be used again. `results` is valid also then.
+    /// io_uring failed, and all later calls fail. `results` is valid also then.
     pub fn send_all(
         &mut self,
         sends: &[(RawFd, &[u8])],
@@ -159,7 +161,10 @@ impl Ring {
     ) -> io::Result<()> {
         results.clear();
         results.resize_with(sends.len(), || Err(io::ErrorKind::WouldBlock.into()));
-        let mut queue = self.0.submission();
+        let Some(ring) = &mut self.0 else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let mut queue = ring.submission();
         for (index, (fd, bytes)) in sends.iter().enumerate() {
             let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             let send = opcode::Send::new(types::Fd(*fd), bytes.as_ptr(), length)
@@ -168,7 +173,7 @@ impl Ring {
                 .user_data(index as u64);
             // SAFETY: the bytes are borrowed until this function returns, and until then the
             // operation has completed: `MSG_DONTWAIT` makes the kernel execute it, or fail it, while
-            // it is submitted. An operation that was not submitted is dropped with the instance.
+            // it is submitted. An operation that was not submitted is dropped with the instance, below.
             if unsafe { queue.push(&send) }.is_err() {
                 break;
             }
@@ -177,8 +182,8 @@ impl Ring {
         drop(queue);
         let mut completed = 0;
         while completed < queued {
-            let entered = self.0.submit_and_wait(queued - completed);
-            for completion in self.0.completion() {
+            let entered = ring.submit_and_wait(queued - completed);
+            for completion in ring.completion() {
                 completed += 1;
                 let result = completion.result();
                 let index = usize::try_from(completion.user_data()).unwrap_or(usize::MAX);
@@ -190,7 +195,10 @@ impl Ring {
             match entered {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.0 = None;
+                    return Err(error);
+                }
             }
         }
         Ok(())

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod audit;
+pub mod binary_log;
 pub mod client;
 pub mod context;
 pub mod deadlocks;
@@ -31,6 +32,7 @@ pub mod privileges;
 pub mod processes;
 mod programs;
 pub mod registered_process;
+pub mod replica;
 pub mod results;
 pub mod server;
 pub mod session;

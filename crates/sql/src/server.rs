@@ -1,9 +1,11 @@
 //! The SQL server: state shared by all sessions.
 
 use crate::audit::{AuditSink, AuditedLogin};
+use crate::binary_log::BinaryLogs;
 use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
+use crate::replica::{ReplicaControl, ReplicaStatus};
 use crate::statements::CommandSummary;
 use crate::statements::digests::{Digests, Summary};
 use crate::statements::latency::ClassLatency;
@@ -204,10 +206,13 @@ pub struct SqlServer {
     key_provider: RwLock<Option<KeyProvider>>,
     command_statistics: RwLock<Option<CommandStatistics>>,
     audit: OnceLock<Arc<dyn AuditSink>>,
+    /// The binary log, if it is on.
+    pub(crate) binary_log: OnceLock<Arc<dyn BinaryLogs>>,
     traces: OnceLock<Arc<dyn TraceSink>>,
     status_providers: RwLock<Vec<StatusProvider>>,
     shutdown: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
     backup_provider: RwLock<Option<Arc<BackupProvider>>>,
+    replica: RwLock<Option<Arc<dyn ReplicaControl>>>,
 }
 
 impl SqlServer {
@@ -272,10 +277,12 @@ impl SqlServer {
             key_provider: RwLock::new(None),
             command_statistics: RwLock::new(None),
             audit: OnceLock::new(),
+            binary_log: OnceLock::new(),
             traces: OnceLock::new(),
             status_providers: RwLock::new(Vec::new()),
             shutdown: RwLock::new(None),
             backup_provider: RwLock::new(None),
+            replica: RwLock::new(None),
         }))
     }
 
@@ -338,6 +345,16 @@ impl SqlServer {
         *self.command_statistics.write() = Some(statistics);
     }
 
+    /// Sets the binary log, once.
+    pub fn provide_binary_log(&self, log: Arc<dyn BinaryLogs>) {
+        let _first = self.binary_log.set(log);
+    }
+
+    /// The binary log, if it is on.
+    pub fn binary_log(&self) -> Option<&Arc<dyn BinaryLogs>> {
+        self.binary_log.get()
+    }
+
     /// Sets the audit log, once.
     pub fn provide_audit(&self, log: Arc<dyn AuditSink>) {
         let _first = self.audit.set(log);
@@ -383,6 +400,25 @@ impl SqlServer {
     /// Lets BACKUP DATABASE fail with error 1235 for a reason.
     pub fn refuse_backups(&self, what: &'static str) {
         self.provide_backups(Box::new(move |_, _| Err(SqlError::not_supported(what))));
+    }
+
+    /// Sets what runs the replica.
+    pub fn provide_replica(&self, replica: Arc<dyn ReplicaControl>) {
+        *self.replica.write() = Some(replica);
+    }
+
+    /// What runs the replica.
+    ///
+    /// # Errors
+    /// 1235 if nothing does.
+    pub(crate) fn replica(&self) -> Result<Arc<dyn ReplicaControl>> {
+        let replica = self.replica.read().clone();
+        replica.ok_or_else(|| SqlError::not_supported("replication in this server"))
+    }
+
+    /// State of the replica; `None` without a source.
+    pub(crate) fn replica_status(&self) -> Option<ReplicaStatus> {
+        self.replica.read().as_ref()?.status()
     }
 
     /// Makes a backup.

@@ -16,7 +16,7 @@ use crate::space::Space;
 use crate::store::RecordStore;
 use porpoise_base::disk::Disk;
 use porpoise_base::sync::atomic::Ordering;
-use porpoise_kv::{CounterId, Result};
+use porpoise_kv::{CounterId, Result, SpaceId};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -356,6 +356,9 @@ fn apply_key_half(
         let mut reader = Reader(&commit.writes);
         while !reader.is_empty() {
             let write = get_write(&mut reader).map_err(|Malformed| commit.at)?;
+            if write.space == SpaceId::ANNOTATIONS {
+                continue;
+            }
             if half.is_none_or(|half| crc32c::crc32c(write.key) & 1 == half) {
                 apply_write(store, commit.ts, &write, &mut counts, &guard);
             }

@@ -1,5 +1,6 @@
 //! Meta commands: converts requests to commands, and outcomes to reply lines.
 
+use crate::commands;
 use crate::commands::touch::{self, TouchedRow};
 use crate::connection::ascii;
 use crate::connection::meta_transaction::MetaTransaction;
@@ -100,7 +101,8 @@ impl ConnectionState {
             Some(decoded) => change.with_key(decoded.bytes()),
             None => *change,
         };
-        self.change(&[change], &[ChangeReply::Meta(*format)], out)
+        let done = commands::apply(&mut self.context, &mut self.current, &change);
+        ChangeReply::Meta(*format).finish(done, out, &self.shared.db)
     }
 
     /// Current time in seconds since 1970.

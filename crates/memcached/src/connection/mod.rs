@@ -32,6 +32,7 @@ use login::UNAUTHENTICATED_LIMITS;
 use meta_transaction::MetaTransaction;
 use porpoise_access::TlsPeer;
 use porpoise_base::cancel::Cancel;
+use porpoise_rows::Db;
 use porpoise_wire::memcached::binary::{BinaryParser, ReplyHeader, StatusCode};
 use porpoise_wire::memcached::command::{Change, Outcome};
 use porpoise_wire::memcached::meta::ReplyFormat;
@@ -215,6 +216,30 @@ pub(crate) enum ChangeReply<'a> {
     Binary(ReplyHeader),
 }
 
+impl ChangeReply<'_> {
+    /// Appends the reply, as [`finish`] does. Returns false if the connection must end.
+    pub(crate) fn finish(&self, done: Done<Outcome>, out: &mut impl ReplySink, db: &Db) -> bool {
+        finish(
+            done,
+            out,
+            |outcome, buf| match self {
+                ChangeReply::Ascii { noreply: true } => {}
+                ChangeReply::Ascii { noreply: false } => reply::outcome(buf, &outcome),
+                ChangeReply::Meta(format) => {
+                    let now = db.clock().unix_micros().div_euclid(1_000_000);
+                    meta_reply::outcome(buf, format, &outcome, now);
+                }
+                ChangeReply::Binary(head) => binary_reply::outcome(buf, head, &outcome),
+            },
+            |failure, buf| match self {
+                ChangeReply::Ascii { noreply: true } => {}
+                ChangeReply::Ascii { .. } | ChangeReply::Meta(_) => ascii::fail(failure, buf),
+                ChangeReply::Binary(head) => binary::fail(head, failure, buf),
+            },
+        )
+    }
+}
+
 /// Consecutive requests of one kind that are answered together.
 #[derive(Default)]
 pub(crate) struct Gathered<'a> {
@@ -310,56 +335,29 @@ impl ConnectionState {
         self.answer_reads(&mut gathered.reads, out) && self.answer_changes(gathered, out)
     }
 
-    /// Executes the gathered changes and replies to them. Returns false if the connection must end.
+    /// Executes the gathered changes and replies to them. Returns false if the connection must end;
+    /// then the changes after the failed one are not executed.
     fn answer_changes(&mut self, gathered: &mut Gathered<'_>, out: &mut impl ReplySink) -> bool {
         if gathered.changes.is_empty() {
             return true;
         }
-        let continues = self.change(&gathered.changes, &gathered.forms, out);
-        for _ in 0..gathered.changes.len() {
+        let db = self.shared.db.clone();
+        let mut forms = gathered.forms.iter();
+        let reply = &mut |done| {
+            let Some(form) = forms.next() else {
+                return false;
+            };
+            let continues = form.finish(done, out, &db);
             out.request_done();
-        }
+            out.send_if_detached();
+            continues
+        };
+        let (context, current) = (&mut self.context, &mut self.current);
+        let continues = several::apply(context, current, &gathered.changes, reply);
         gathered.changes.clear();
         gathered.forms.clear();
         gathered.change_bytes = 0;
         continues
-    }
-
-    /// Executes changes and replies to them in the given forms. Returns false if the connection must
-    /// end; then the changes after the failed one are not executed.
-    pub(crate) fn change(
-        &mut self,
-        changes: &[Change<'_>],
-        forms: &[ChangeReply<'_>],
-        out: &mut impl ReplySink,
-    ) -> bool {
-        let db = self.shared.db.clone();
-        let now = || db.clock().unix_micros().div_euclid(1_000_000);
-        let mut next = 0;
-        let each = &mut |done: Done<Outcome>| {
-            let Some(form) = forms.get(next) else {
-                return false;
-            };
-            next += 1;
-            finish(
-                done,
-                out,
-                |outcome, buf| match form {
-                    ChangeReply::Ascii { noreply: true } => {}
-                    ChangeReply::Ascii { noreply: false } => reply::outcome(buf, &outcome),
-                    ChangeReply::Meta(format) => {
-                        meta_reply::outcome(buf, format, &outcome, now());
-                    }
-                    ChangeReply::Binary(head) => binary_reply::outcome(buf, head, &outcome),
-                },
-                |failure, buf| match form {
-                    ChangeReply::Ascii { noreply: true } => {}
-                    ChangeReply::Ascii { .. } | ChangeReply::Meta(_) => ascii::fail(failure, buf),
-                    ChangeReply::Binary(head) => binary::fail(head, failure, buf),
-                },
-            )
-        };
-        several::apply(&mut self.context, &mut self.current, changes, each)
     }
 
     /// Answers the batch of reads. Returns false if the connection must end.

@@ -233,6 +233,9 @@ fn container(
         values = visible.filter(|n| !has_other_role(n)).collect();
         columns.used.extend_from_slice(&values);
     }
+    let write_set = write_set(table, chunked_values.as_ref());
+    let mut written = write_set.iter().filter_map(|id| catalog.table_by_id(*id));
+    let may_fire_triggers = written.any(|table| !table.triggers.is_empty());
     let container = Container {
         name: name.to_owned(),
         table: Arc::clone(table),
@@ -247,7 +250,8 @@ fn container(
         cas,
         expiry,
         expiry_zone: ExpiryZone::default(),
-        write_set: write_set(table, chunked_values.as_ref()),
+        write_set,
+        may_fire_triggers,
         chunked_values,
         column_without_value: column_without_default(table, &columns.used),
         statistics: Vec::new(),

@@ -15,6 +15,7 @@ use super::{PlannedPart, count, encode};
 use crate::context::Context;
 use crate::convert;
 use crate::failure::{Failure, is_retryable, put_error};
+use crate::operation_statistics::Effects;
 use crate::plan::{Plan, PlanColumn};
 use porpoise_kv::{self as kv, LockMode, Read};
 use porpoise_rows::{
@@ -77,6 +78,27 @@ impl Results {
                 *outcome = Outcome::Aborted;
             }
         }
+    }
+
+    /// The effects of the operations of each part. Operations that were undone have none.
+    pub(super) fn effects(&self, parts: &[PlannedPart<'_>]) -> SmallVec<[Effects; 2]> {
+        let mut outcomes = self.outcomes.iter();
+        let of_part = |planned: &PlannedPart<'_>| {
+            let mut effects = Effects {
+                operations: u64::from(planned.part.rows),
+                ..Effects::default()
+            };
+            for outcome in outcomes.by_ref().take(planned.part.rows as usize) {
+                match outcome {
+                    Outcome::Read(_) => effects.rows_read += 1,
+                    Outcome::Written { .. } => effects.rows_changed += 1,
+                    Outcome::Failed(_) => effects.errors += 1,
+                    Outcome::Aborted | Outcome::NotFound | Outcome::ConditionFailed => {}
+                }
+            }
+            effects
+        };
+        parts.iter().map(of_part).collect()
     }
 
     /// Appends the results.

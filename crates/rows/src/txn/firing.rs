@@ -264,7 +264,7 @@ impl FiringTxn<'_> {
             match found {
                 Inserted::New => {
                     // Written again by the caller, as any row.
-                    self.txn.kv.rollback_to(mark);
+                    self.txn.rollback_to(mark);
                     return Ok(replaced);
                 }
                 Inserted::Duplicate {
@@ -466,7 +466,7 @@ impl FiringTxn<'_> {
         let mark = self.txn.kv.mark();
         let done = run(self);
         if done.is_err() {
-            self.txn.kv.rollback_to(mark);
+            self.txn.rollback_to(mark);
         }
         done
     }

@@ -187,6 +187,22 @@ pub struct Config {
     pub archive_interval: Duration,
     /// Size of the log in bytes that waits for a failing archive; `None` is unlimited.
     pub archive_backlog: Option<u64>,
+    /// Whether the binary log is on.
+    pub log_bin: bool,
+    /// Number of the server among those that replicate from each other.
+    pub server_id: u32,
+    /// Columns in the row images of the binary log.
+    pub binlog_row_image: porpoise_binlog::RowImage,
+    /// Whether tables are described in full in the binary log.
+    pub binlog_full_metadata: bool,
+    /// Time after which files of the binary log are removed; `None`: never.
+    pub binlog_expire: Option<Duration>,
+    /// Size at which a file of the binary log ends, in bytes.
+    pub binlog_file_size: u64,
+    /// Size of the binary log above which its oldest files are removed; `None`: none is.
+    pub binlog_total_size: Option<u64>,
+    /// Whether transactions in the binary log are compressed.
+    pub binlog_compression: bool,
     /// The operator's certificate (PEM); `None`: one is generated at the first start.
     pub tls_cert: Option<PathBuf>,
     /// Private key of `tls_cert` (PEM).

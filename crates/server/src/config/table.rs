@@ -191,6 +191,33 @@ settings! {
     "archive-backlog" "SIZE" = "10G":
         "Size of the log that waits for a failing archive; beyond it log segments are removed, and the archive has a gap",
         |c, t| c.archive_backlog = size(t)?;
+    "log-bin" "" = "false":
+        "Keeps a binary log in the data directory, which replicas and other readers of MySQL's binary log follow",
+        |c, t| c.log_bin = switch(t)?;
+    "server-id" "N" = "1":
+        "Number of the server, different from those of all servers that replicate from it or that it replicates from",
+        |c, t| c.server_id = u32::try_from(number(t, 1, u32::MAX as usize)?).unwrap_or(1);
+    "binlog-row-image" "IMAGE" = "full":
+        "Columns in the binary log: full, noblob (without large columns that did not change) or minimal (the key, and what changed)",
+        |c, t| c.binlog_row_image = porpoise_binlog::RowImage::parse(t).ok_or("full, noblob or minimal")?;
+    "binlog-row-metadata" "DETAIL" = "minimal":
+        "Description of tables in the binary log: minimal, or full (names of columns, members of ENUM and SET, primary key)",
+        |c, t| c.binlog_full_metadata = metadata(t)?;
+    "binlog-expire-logs-seconds" "N" = "2592000":
+        "Seconds after which files of the binary log are removed, unless a connected reader needs them; 0: never",
+        |c, t| c.binlog_expire = match number(t, 0, u32::MAX as usize)? {
+            0 => None,
+            seconds => Some(std::time::Duration::from_secs(seconds as u64)),
+        };
+    "max-binlog-size" "SIZE" = "1G":
+        "Size at which a file of the binary log ends, between 4K and 1G",
+        |c, t| c.binlog_file_size = size(t)?.filter(|n| (4096..=1 << 30).contains(n)).ok_or("a size from 4K to 1G")?;
+    "max-binlog-total-size" "SIZE" = "off":
+        "Size of the binary log above which its oldest files are removed, unless a connected reader needs them",
+        |c, t| c.binlog_total_size = size(t)?;
+    "binlog-transaction-compression" "" = "false":
+        "Compresses transactions in the binary log with zstd, as MySQL does; MariaDB cannot read them",
+        |c, t| c.binlog_compression = switch(t)?;
     "tls-cert" "FILE" = "":
         "Certificate chain (PEM) that replaces the self-signed certificate created at first start",
         |c, t| c.tls_cert = path(t)?;
@@ -224,6 +251,14 @@ settings! {
 }
 
 /// Whether the log is JSON.
+fn metadata(text: &str) -> Parsed<bool> {
+    match text {
+        "minimal" => Ok(false),
+        "full" => Ok(true),
+        _ => Err("minimal or full".into()),
+    }
+}
+
 fn log_format(text: &str) -> Parsed<bool> {
     match text {
         "text" => Ok(false),

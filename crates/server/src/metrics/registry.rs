@@ -23,5 +23,8 @@ porpoise_base::counters! {
     HangUps: "porpoise_waits_ended_by_hangup_total", "", "Waiting statements cancelled because their client had disconnected.";
     UnknownOutcomes: "porpoise_unknown_outcomes_total", "", "Connections closed with an unknown commit outcome.";
     LoginsDenied: "porpoise_logins_denied_total", "", "Logins refused for a wrong name or password.";
+    RestSucceeded: "porpoise_rest_requests_total", "status=\"2xx\"", "REST requests by class of their status (3xx counts as 2xx).";
+    RestRefused: "porpoise_rest_requests_total", "status=\"4xx\"", "REST requests by class of their status (3xx counts as 2xx).";
+    RestFailed: "porpoise_rest_requests_total", "status=\"5xx\"", "REST requests by class of their status (3xx counts as 2xx).";
     PanicsCaught: "porpoise_session_panics_total", "", "Sessions ended by an internal error (a panic).";
 }

@@ -172,6 +172,10 @@ impl Authentication {
     ) -> LoginStep {
         self.with_password = !matches!(reply, [] | [0]);
         let switches = self.request.capabilities.has(Capabilities::PLUGIN_AUTH);
+        // A client that lacks the plugin of the greeting sends no response and waits for a challenge, as a MariaDB
+        // replica does.
+        let has_response = plugin != NATIVE_PASSWORD || !reply.is_empty() || !switches;
+        let plugin = if has_response { plugin } else { b"-" };
         let next = self
             .login
             .start(plugin, reply, answer.out.buf(), &mut answer.sequence);
@@ -349,6 +353,9 @@ pub(crate) fn login_policy(sql: &SqlServer) -> (DelayPolicy, u16) {
     let lifetime = sql.number("default_password_lifetime");
     (delays(sql), u16::try_from(lifetime).unwrap_or(u16::MAX))
 }
+
+/// Plugin of clients that do not know the one of the greeting.
+const NATIVE_PASSWORD: &[u8] = b"mysql_native_password";
 
 /// The user for whom one connection is reserved when all others are used.
 const ADMINISTRATOR: &str = "root";

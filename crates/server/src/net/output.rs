@@ -10,7 +10,7 @@
 //! 2. The deferred ranges have ascending starts and ascending commit positions: a deferred reply
 //!    after one with the same or a later commit position gets no range of its own.
 //! 3. The session has no access to bytes that have been written; its positions stay valid until its
-//!    call returns or it calls [`Output::drain`].
+//!    call returns or it calls [`Output::drain`] or [`Output::send_if_detached`].
 //! 4. A buffer of [`FLUSH_AT`] bytes or more is charged to the connection: by the session as it
 //!    grows ([`Output::charge`]), and in any case while it waits for the client.
 //!
@@ -189,6 +189,15 @@ impl Output {
     /// Whether the session should return `Next::Yield` before the next request.
     pub fn should_yield(&self) -> bool {
         self.requests >= MAX_REQUESTS_PER_TURN || self.unsent() >= FLUSH_AT || worker::is_detached()
+    }
+
+    /// Writes what can be written without waiting, if the call has lost the event loop: later requests
+    /// of the call may wait, too. Earlier positions are invalid afterwards. An error occurs again when
+    /// the event loop flushes.
+    pub fn send_if_detached(&mut self) {
+        if worker::is_detached() {
+            let _ = self.flush();
+        }
     }
 
     /// Whether a long result should be drained before more rows are appended.

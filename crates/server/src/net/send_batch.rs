@@ -55,7 +55,7 @@ impl SendBatch {
     /// in the connection's output, where the next flush finds it, or the error of the socket.
     ///
     /// # Errors
-    /// io_uring failed, and the batch must not be used again. Bytes that were sent are noted.
+    /// io_uring failed, and all later calls fail. Bytes that were sent are noted.
     pub(super) fn send(&mut self, connections: &mut [Box<Conn>]) -> io::Result<()> {
         let mut sends = SmallVec::<[(RawFd, &[u8]); MAX_SENDS]>::new();
         let mut senders = SmallVec::<[usize; MAX_SENDS]>::new();

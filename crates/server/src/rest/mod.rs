@@ -39,6 +39,7 @@ mod values;
 
 use crate::config::{Config, TlsMode};
 use crate::http::{Client, ConnectionInfo, Http, Limits, Site};
+use crate::metrics::{self, Counter};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header, request};
@@ -198,12 +199,24 @@ async fn respond(
     };
     client.begin_answer();
     let mut response = answered.unwrap_or_else(IntoResponse::into_response);
+    count(response.status());
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         let name = HeaderName::from_static(name);
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// Counts a request.
+fn count(status: StatusCode) {
+    metrics::add(Counter::Requests, 1);
+    let counter = match status.as_u16() {
+        400..500 => Counter::RestRefused,
+        500.. => Counter::RestFailed,
+        _ => Counter::RestSucceeded,
+    };
+    metrics::add(counter, 1);
 }
 
 /// A request to an operation.

@@ -161,6 +161,37 @@ fn many_keys_over_several_tables_are_read_in_one_request() {
 }
 
 #[test]
+fn operations_are_counted_by_table_and_requests_by_status() {
+    let server = builder().start();
+    sql(&server, SCHEMA);
+    let client = Client::root(&server);
+    let insert = |id: i64| operation("insert", "item", &json!({"values": {"id": id}}));
+    let batch = json!({"operations": [insert(1), insert(2), insert(1)]});
+    assert_eq!(client.json("POST", "/v1/batch", &batch).status, 200);
+    assert_eq!(client.get("/v1/tables/shop/item/rows/1").status, 200);
+    assert_eq!(client.get("/v1/tables/shop/item/rows/9").status, 404);
+    let found = sql(
+        &server,
+        "select digest_text, count_star, sum_errors, sum_rows_affected, sum_rows_sent, sum_timer_wait > 0
+         from performance_schema.events_statements_summary_by_digest
+         where schema_name = 'shop' and digest_text like '% `shop`.`item`' order by 1",
+    );
+    assert_eq!(
+        found,
+        "INSERT `shop`.`item`\t3\t1\t2\t0\t1\nREAD `shop`.`item`\t2\t0\t0\t1\t1"
+    );
+    let (_, metrics) = server.http("/metrics");
+    for line in [
+        "{status=\"2xx\"} 2",
+        "{status=\"4xx\"} 1",
+        "{status=\"5xx\"} 0",
+    ] {
+        let line = format!("porpoise_rest_requests_total{line}");
+        assert!(metrics.contains(&line), "{line}");
+    }
+}
+
+#[test]
 fn malformed_batches_are_refused_as_a_whole() {
     let server = builder().start();
     sql(&server, SCHEMA);

@@ -126,6 +126,20 @@ fn privileges_are_those_of_the_account() {
 }
 
 #[test]
+fn tls_can_be_required() {
+    let server = builder().arg("--rest-tls", "required").start();
+    let client = Client::root(&server);
+    assert_eq!(problem(&client.get("/v1/tables")), (403, 3159));
+    let url = format!("https://{}/v1/tables", client.address);
+    let curl = std::process::Command::new("curl")
+        .args(["-sSk", "-u", "root:", &url])
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&curl.stdout);
+    assert_eq!(printed, "{\"tables\":[]}", "{curl:?}");
+}
+
+#[test]
 fn logins_are_in_the_audit_log() {
     let server = builder().arg("--audit-log", "audit.json").start();
     sql(&server, "create user ann@localhost identified by 'secret'");

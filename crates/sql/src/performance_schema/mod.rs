@@ -5,6 +5,7 @@
 //! has no counter (temporary tables, sorts, CPU time, memory) are 0.
 
 mod locks;
+mod replication;
 mod sessions;
 mod table_statistics;
 
@@ -38,6 +39,17 @@ pub(crate) fn rows_of(database: &str, name: &str) -> Option<RowsOf> {
         ("performance_schema", "events_statements_summary_by_digest") => |cx| Ok(summaries(cx)),
         ("performance_schema", "metadata_locks") => locks::metadata_locks,
         ("performance_schema", "persisted_variables") => persisted_variables,
+        ("performance_schema", "replication_applier_configuration") => {
+            replication::applier_configuration
+        }
+        ("performance_schema", "replication_applier_status") => replication::applier_status,
+        ("performance_schema", "replication_applier_status_by_worker") => {
+            replication::applier_status_by_worker
+        }
+        ("performance_schema", "replication_connection_configuration") => {
+            replication::connection_configuration
+        }
+        ("performance_schema", "replication_connection_status") => replication::connection_status,
         ("performance_schema", "table_io_waits_summary_by_table") => {
             |cx| Ok(table_statistics::io_waits(cx))
         }

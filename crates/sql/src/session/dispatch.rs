@@ -52,7 +52,9 @@ impl SqlSession {
             let at = memchr::memchr(b'?', text).unwrap_or(parsed.start);
             return Err(SqlError::syntax_at(text, at));
         }
+        self.statement_end = parsed.rest.map(|_| (parsed.start, parsed.end));
         let outcome = self.statement(&parsed.statement, text, &[], &[], sink);
+        self.statement_end = None;
         outcome.map(|mut outcome| {
             outcome.rest = parsed.rest;
             outcome
@@ -110,6 +112,7 @@ impl SqlSession {
         self.check_account(statement)?;
         self.check_requirements(statement)?;
         self.check_nested(statement)?;
+        self.note_logged(statement, text);
         match statement {
             Statement::Query(query) if query.into.is_some() => match query.into {
                 Some(into) => self.select_into(query, into, text, values, types),
@@ -236,8 +239,10 @@ impl SqlSession {
             Statement::Handler(handler) => self.handler(handler, sink),
             Statement::UnlockTables => self.unlock_all_tables(),
             Statement::Backup(backup) => self.backup(backup, sink),
+            Statement::Replica(statement) => self.replica_statement(statement),
             Statement::LockInstance(locks) => self.lock_instance(*locks),
             Statement::Flush(flush) => self.flush(flush),
+            Statement::Purge(purge) => self.purge_logs(purge, values, types),
             Statement::CreateView(create) => self.create_view(create, text),
             Statement::DropView(drop) => self.drop_views(drop),
             Statement::CreateRoutine(create) => self.create_routine(create, text),
@@ -261,6 +266,13 @@ impl SqlSession {
         match statement {
             Statement::Reset([first, rest @ ..]) if first.name.eq_ignore_ascii_case("PERSIST") => {
                 self.reset_persist(rest)
+            }
+            Statement::Reset([first, ..])
+                if ["MASTER", "BINARY"]
+                    .iter()
+                    .any(|word| first.name.eq_ignore_ascii_case(word)) =>
+            {
+                self.reset_binary_log()
             }
             Statement::Shutdown => self.shut_down(),
             other => Err(unsupported(other)),

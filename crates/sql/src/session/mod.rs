@@ -22,6 +22,7 @@ mod account;
 mod attributes;
 mod backup;
 mod built_in_functions;
+mod change_log;
 mod checksum;
 mod conditions;
 mod create;
@@ -44,6 +45,7 @@ mod outfile;
 mod plan_cache;
 mod prepared;
 mod programs;
+mod replica;
 mod routines;
 mod run;
 mod server_triggers;
@@ -74,6 +76,7 @@ use porpoise_base::interrupt::{self, Scope};
 use porpoise_base::memory::ConnectionMemory;
 use porpoise_base::sampling::Countdown;
 use porpoise_kv::CommitPosition;
+use porpoise_rows::changes::{LoggedStatement, Origin};
 use porpoise_rows::metadata_lock::MetadataLockSession;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -151,6 +154,12 @@ pub struct SqlSession {
     statement_start: std::time::Instant,
     /// Stored programs.
     pub(crate) programs: programs::Programs,
+    /// The present statement for the change log, if it is logged as text.
+    logged_statement: Option<LoggedStatement>,
+    /// Start and end of the present statement in its text, if others follow it there.
+    statement_end: Option<(usize, usize)>,
+    /// Origin of what this session runs, if it applies what another server ran.
+    origin: Option<Origin>,
     /// Newest commit that a reply of this session has revealed, sent or not.
     revealed_position: CommitPosition,
 }
@@ -163,6 +172,30 @@ impl SqlServer {
     pub fn connect(self: &Arc<Self>, info: ClientInfo, cancel: Cancel) -> Result<SqlSession> {
         let memory = Arc::new(ConnectionMemory::new(self.memory.clone()));
         self.connect_with(info, cancel, &memory)
+    }
+
+    /// Opens a session of the server itself, which has all privileges: for the definitions of a source.
+    ///
+    /// # Errors
+    /// None that a client could cause.
+    pub fn connect_system(
+        self: &Arc<Self>,
+        connection_id: u64,
+        cancel: Cancel,
+    ) -> Result<SqlSession> {
+        let info = ClientInfo {
+            connection_id,
+            user: "system user".to_owned(),
+            host: String::new(),
+            account: String::new(),
+            capabilities: 0,
+            collation: Collation::UTF8MB4_0900_AI_CI.0,
+            database: None,
+        };
+        let mut session = self.connect(info, cancel)?;
+        session.cx.is_system = true;
+        *session.cx.rights.get_mut() = session.cx.current_rights();
+        Ok(session)
     }
 
     /// Opens a session whose memory is charged to this connection.
@@ -208,6 +241,9 @@ impl SqlSession {
             next: TxnCharacteristics::default(),
             statements: HashMap::new(),
             named: HashMap::new(),
+            logged_statement: None,
+            statement_end: None,
+            origin: None,
             next_statement: 1,
             arena: Bump::new(),
             plans: PlanCache::default(),
@@ -499,6 +535,7 @@ fn new_context(
         values,
         settings,
         named_at,
+        is_system: false,
         rights: RefCell::default(),
         password_expired: false,
         roles: Vec::new(),

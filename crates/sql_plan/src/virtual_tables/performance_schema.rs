@@ -74,6 +74,19 @@ pub(super) const PERFORMANCE_SCHEMA: &[VirtualTable] = &[
     performance("events_statements_history", || columns_of(STATEMENT_EVENTS)),
     performance("metadata_locks", || columns_of(METADATA_LOCKS)),
     performance("persisted_variables", || columns_of(PERSISTED_VARIABLES)),
+    performance("replication_applier_configuration", || {
+        columns_of(&[CHANNEL, ("DESIRED_DELAY", T::Count)])
+    }),
+    performance("replication_applier_status", || columns_of(APPLIER_STATUS)),
+    performance("replication_applier_status_by_worker", || {
+        columns_of(APPLIER_STATUS_BY_WORKER)
+    }),
+    performance("replication_connection_configuration", || {
+        columns_of(CONNECTION_CONFIGURATION)
+    }),
+    performance("replication_connection_status", || {
+        columns_of(CONNECTION_STATUS)
+    }),
     performance("table_io_waits_summary_by_table", || {
         columns_of(&table_io_waits())
     }),
@@ -155,6 +168,56 @@ const SUMMARY_BY_DIGEST: &[(&str, T)] = &[
     ("QUERY_SAMPLE_TEXT", T::Long),
     ("QUERY_SAMPLE_SEEN", T::Moment),
     ("QUERY_SAMPLE_TIMER_WAIT", T::Count),
+];
+
+const CHANNEL: (&str, T) = ("CHANNEL_NAME", T::Text(64));
+
+const CONNECTION_CONFIGURATION: &[(&str, T)] = &[
+    CHANNEL,
+    ("HOST", T::Text(255)),
+    ("PORT", T::Count),
+    ("USER", T::Text(32)),
+    ("NETWORK_INTERFACE", T::Text(60)),
+    ("AUTO_POSITION", T::Count),
+    ("SSL_ALLOWED", T::Text(7)),
+    ("SSL_CA_FILE", T::Text(512)),
+    ("SSL_CERTIFICATE", T::Text(512)),
+    ("SSL_KEY", T::Text(512)),
+    ("SSL_VERIFY_SERVER_CERTIFICATE", T::Text(3)),
+    ("CONNECTION_RETRY_INTERVAL", T::Count),
+    ("CONNECTION_RETRY_COUNT", T::Count),
+    ("HEARTBEAT_INTERVAL", T::Fraction),
+];
+
+const CONNECTION_STATUS: &[(&str, T)] = &[
+    CHANNEL,
+    ("GROUP_NAME", T::Text(36)),
+    ("SOURCE_UUID", T::Text(36)),
+    ("THREAD_ID", T::Count),
+    ("SERVICE_STATE", T::Text(10)),
+    ("COUNT_RECEIVED_HEARTBEATS", T::Count),
+    ("LAST_HEARTBEAT_TIMESTAMP", T::Moment),
+    ("RECEIVED_TRANSACTION_SET", T::Long),
+    ("LAST_ERROR_NUMBER", T::Count),
+    ("LAST_ERROR_MESSAGE", T::Text(1024)),
+    ("LAST_ERROR_TIMESTAMP", T::Moment),
+];
+
+const APPLIER_STATUS: &[(&str, T)] = &[
+    CHANNEL,
+    ("SERVICE_STATE", T::Text(3)),
+    ("REMAINING_DELAY", T::Count),
+    ("COUNT_TRANSACTIONS_RETRIES", T::Count),
+];
+
+const APPLIER_STATUS_BY_WORKER: &[(&str, T)] = &[
+    CHANNEL,
+    ("WORKER_ID", T::Count),
+    ("THREAD_ID", T::Count),
+    ("SERVICE_STATE", T::Text(3)),
+    ("LAST_ERROR_NUMBER", T::Count),
+    ("LAST_ERROR_MESSAGE", T::Text(1024)),
+    ("LAST_ERROR_TIMESTAMP", T::Moment),
 ];
 
 const PERSISTED_VARIABLES: &[(&str, T)] = &[
