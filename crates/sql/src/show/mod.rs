@@ -123,10 +123,6 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
 
 /// An empty result for kinds of objects that cannot exist here; an error for the rest.
 fn empty_or_unsupported(what: &ShowWhat<'_>) -> Result<Rows> {
-    let texts = |names: &[&str]| {
-        let columns = names.iter().map(|n| text_column(n, 256));
-        Ok(Rows::new(columns.collect()))
-    };
     match what {
         ShowWhat::Profiles => Ok(Rows::new(vec![
             number_column("Query_ID"),
