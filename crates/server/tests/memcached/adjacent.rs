@@ -6,10 +6,10 @@ use porpoise_testkit::Random;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A server with two tables of the same definition: keys with the prefixes `a:` and `b:`, values
-/// of a few bytes, a CHECK constraint, a referenced table and a trigger.
+/// of a few bytes, CHECK constraints, and a row that another table refers to.
 fn start() -> Porpoise {
     let server = Porpoise::builder().arg("--durability", "memory").start();
     sql(
@@ -88,31 +88,71 @@ fn changes_in_one_write_have_the_results_that_they_have_one_by_one() {
 }
 
 #[test]
+fn changes_of_one_key_get_versions_of_their_own() {
+    let server = start();
+    let requests = "ms a:1 1 c\r\nx\r\nms a:2 1 c\r\nx\r\nms a:1 1 c\r\ny\r\n\
+                    md a:2\r\nms a:2 1 c\r\nz\r\n";
+    let replies = server.memcached(requests);
+    let versions: Vec<&str> = replies
+        .lines()
+        .filter_map(|line| line.strip_prefix("HD c"))
+        .collect();
+    let [first, _, second, recreated] = versions[..] else {
+        panic!("{replies}");
+    };
+    // A client behind a proxy has seen only its own reply: its `cas` must not hit the other's item.
+    assert_ne!(first, second);
+    let [_, deleted, ..] = versions[..] else {
+        panic!("{replies}");
+    };
+    assert_ne!(deleted, recreated);
+    let by_first = format!("ms a:1 1 C{first}\r\nw\r\n");
+    assert_eq!(server.memcached(&by_first), "EX\r\n");
+}
+
+/// Runs statements that lock rows, and keeps the locks for some seconds.
+fn hold(server: &Porpoise, locks: &str, seconds: u32) {
+    let statements = format!("BEGIN; {locks}; SELECT SLEEP({seconds}); COMMIT");
+    sql(server, &statements);
+}
+
+/// Waits until so many clients run [`hold`].
+fn await_holders(server: &Porpoise, count: u32) {
+    server.wait_for("the rows are locked", Duration::from_secs(10), || {
+        let locked = "SELECT COUNT(*) FROM information_schema.PROCESSLIST
+                      WHERE INFO LIKE '%SLEEP%' AND ID <> CONNECTION_ID()";
+        (sql(server, locked) == format!("{count}\n")).then_some(())
+    });
+}
+
+/// Sends a `set` for each of the keys in one write.
+fn send_sets(server: &Porpoise, keys: &[u32]) -> TcpStream {
+    let mut socket = TcpStream::connect(server.memcached_addr).unwrap();
+    let mut requests = String::new();
+    for key in keys {
+        let _ = write!(requests, "set a:{key} 0 0 3\r\nnew\r\n");
+    }
+    socket.write_all(requests.as_bytes()).unwrap();
+    socket
+}
+
+fn await_first_change(server: &Porpoise) {
+    server.wait_for("the first change", Duration::from_secs(10), || {
+        let first = sql(server, "SELECT v FROM t.a WHERE id = 1");
+        (first == "new\n").then_some(())
+    });
+}
+
+#[test]
 fn a_change_that_waits_for_a_lock_does_not_keep_those_before_it() {
     let server = start();
     sql(&server, "INSERT INTO t.a VALUES (2, 'two', 0)");
     std::thread::scope(|scope| {
-        let holder = scope.spawn(|| {
-            sql(
-                &server,
-                "BEGIN; SELECT * FROM t.a WHERE id = 2 FOR UPDATE; SELECT SLEEP(3); COMMIT",
-            );
-        });
-        server.wait_for("the row is locked", Duration::from_secs(10), || {
-            let locked = "SELECT COUNT(*) FROM information_schema.PROCESSLIST
-                          WHERE INFO LIKE '%SLEEP%' AND ID <> CONNECTION_ID()";
-            (sql(&server, locked) == "1\n").then_some(())
-        });
-        let mut socket = TcpStream::connect(server.memcached_addr).unwrap();
-        let mut requests = String::new();
-        for key in [1, 2, 3] {
-            let _ = write!(requests, "set a:{key} 0 0 3\r\nnew\r\n");
-        }
-        socket.write_all(requests.as_bytes()).unwrap();
-        server.wait_for("the first change", Duration::from_secs(10), || {
-            let first = sql(&server, "SELECT v FROM t.a WHERE id = 1");
-            (first == "new\n").then_some(())
-        });
+        let lock = "SELECT * FROM t.a WHERE id = 2 FOR UPDATE";
+        let holder = scope.spawn(|| hold(&server, lock, 3));
+        await_holders(&server, 1);
+        let socket = send_sets(&server, &[1, 2, 3]);
+        await_first_change(&server);
         assert!(!holder.is_finished(), "the first change waited, too");
         let mut replies = BufReader::new(socket).lines();
         for _ in 0..3 {
@@ -120,6 +160,73 @@ fn a_change_that_waits_for_a_lock_does_not_keep_those_before_it() {
         }
         assert!(holder.is_finished() || sql(&server, "SELECT v FROM t.a WHERE id = 2") == "new\n");
     });
+}
+
+#[test]
+fn a_trigger_that_waits_for_a_lock_does_not_keep_the_changes_before_it() {
+    let server = start();
+    sql(
+        &server,
+        "INSERT INTO t.log VALUES (2, 0);
+         CREATE TRIGGER t.count AFTER INSERT ON t.a FOR EACH ROW
+             UPDATE t.log SET k = k + 1 WHERE id = NEW.id",
+    );
+    std::thread::scope(|scope| {
+        let lock = "SELECT * FROM t.log WHERE id = 2 FOR UPDATE";
+        let holder = scope.spawn(|| hold(&server, lock, 3));
+        await_holders(&server, 1);
+        let socket = send_sets(&server, &[1, 2, 3]);
+        await_first_change(&server);
+        assert!(!holder.is_finished(), "the first change waited, too");
+        let mut replies = BufReader::new(socket).lines();
+        for _ in 0..3 {
+            assert_eq!(replies.next().unwrap().unwrap(), "STORED");
+        }
+    });
+    assert_eq!(sql(&server, "SELECT k FROM t.log WHERE id = 2"), "1\n");
+}
+
+#[test]
+fn replies_do_not_wait_for_locks_of_later_changes() {
+    let server = start();
+    sql(
+        &server,
+        "INSERT INTO t.a VALUES (2, 'two', 0), (3, 'three', 0)",
+    );
+    std::thread::scope(|scope| {
+        let (second, third) = (
+            "SELECT * FROM t.a WHERE id = 2 FOR UPDATE",
+            "SELECT * FROM t.a WHERE id = 3 FOR UPDATE",
+        );
+        let began = Instant::now();
+        scope.spawn(|| hold(&server, third, 8));
+        scope.spawn(|| hold(&server, second, 2));
+        await_holders(&server, 2);
+        let socket = send_sets(&server, &[1, 2, 3]);
+        let mut replies = BufReader::new(socket).lines();
+        for _ in 0..2 {
+            assert_eq!(replies.next().unwrap().unwrap(), "STORED");
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(7),
+            "the replies waited for the last one"
+        );
+        assert_eq!(replies.next().unwrap().unwrap(), "STORED");
+    });
+}
+
+#[test]
+fn a_change_that_fails_is_counted_once() {
+    let server = start();
+    sql(&server, "SET GLOBAL hot_key_sample_interval = 1");
+    let replies = server.memcached(&"set a:13 0 0 1\r\nx\r\n".repeat(40));
+    assert_eq!(replies.matches("SERVER_ERROR").count(), 40);
+    // The first ones are counted at the old interval.
+    let lookups = "SELECT LOOKUPS BETWEEN 1 AND 40 FROM information_schema.HOT_KEYS
+                   WHERE INTERFACE = 'memcached' AND KEY_TEXT LIKE '%13%'";
+    assert_eq!(sql(&server, lookups), "1\n");
+    let commands = server.memcached("stats\r\n");
+    assert!(commands.contains("STAT cmd_set 40\r\n"), "{commands}");
 }
 
 #[test]
