@@ -110,15 +110,7 @@ impl Services {
         let db =
             rows::open(engine.clone()).map_err(|e| failed("the catalog cannot be opened", &e))?;
         let binlog = binlog::open(config, &engine, &db, disk)?;
-        let memory = Arc::new(MemoryBudget::default());
-        memory.set_temp_dir(temp_dir(config)?);
-        let setup = SqlConfig {
-            variables: variables(config),
-            root_password: root_password.map(str::to_owned),
-            memory: memory.clone(),
-        };
-        let sql =
-            SqlServer::new(db.clone(), setup).map_err(|e| failed("SQL does not start", &e))?;
+        let (sql, memory) = open_sql(config, &db, root_password)?;
         let binlog = binlog.map(|log| log.provide(&sql));
         let audit = open_audit_log(config, &db, &sql)?;
         let traces = start_traces(config, &sql)?;
@@ -222,6 +214,24 @@ impl Services {
         }
         self.engine.shutdown().map_err(|e| e.to_string())
     }
+}
+
+/// Opens SQL over the rows, and the memory budget of its statements and of all connections.
+fn open_sql(
+    config: &Config,
+    db: &Arc<Db>,
+    root_password: Option<&str>,
+) -> Result<(Arc<SqlServer>, Arc<MemoryBudget>), StartError> {
+    let memory = Arc::new(MemoryBudget::default());
+    memory.set_temp_dir(temp_dir(config)?);
+    let setup = SqlConfig {
+        variables: variables(config),
+        root_password: root_password.map(str::to_owned),
+        memory: memory.clone(),
+    };
+    let sql = SqlServer::new(db.clone(), setup)
+        .map_err(|e| StartError::failure(format!("SQL does not start: {e}")))?;
+    Ok((sql, memory))
 }
 
 /// Use of TLS by the memcached listeners.

@@ -108,15 +108,22 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::ProgramStatus(kind) => Ok(routines::routine_status(cx, *kind)),
         ShowWhat::ReplicaStatus(old_names) => Ok(replica::status(cx, *old_names)),
         ShowWhat::Plugins => Ok(server::plugins()),
-        ShowWhat::BinaryLogStatus => Ok(binary_log::status(cx)),
-        ShowWhat::BinaryLogs => binary_log::files(cx),
-        ShowWhat::BinlogEvents(file, position) => binary_log::events(cx, *file, *position),
-        ShowWhat::Replicas => Ok(binary_log::replicas(cx)),
         ShowWhat::Privileges => Ok(Rows::new(vec![
             text_column("Privilege", 30),
             text_column("Context", 50),
             text_column("Comment", 200),
         ])),
+        other => of_binary_log(cx, other),
+    }
+}
+
+/// The binary log: its files, their events, and its readers.
+fn of_binary_log(cx: &StatementContext, what: &ShowWhat<'_>) -> Result<Rows> {
+    match what {
+        ShowWhat::BinaryLogStatus => Ok(binary_log::status(cx)),
+        ShowWhat::BinaryLogs => binary_log::files(cx),
+        ShowWhat::BinlogEvents(file, position) => binary_log::events(cx, *file, *position),
+        ShowWhat::Replicas => Ok(binary_log::replicas(cx)),
         other => empty_or_unsupported(other),
     }
 }
