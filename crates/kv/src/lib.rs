@@ -57,6 +57,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod coordination;
 mod engine;
 mod error;
 mod key;

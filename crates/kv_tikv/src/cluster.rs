@@ -3,6 +3,7 @@
 use crate::io::Io;
 use crate::keys::Layout;
 use parking_lot::RwLock;
+use porpoise_kv::coordination::Fence;
 use porpoise_kv::{Error, Limits, Result, SpaceId, SpaceSpec};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -86,6 +87,8 @@ pub(crate) struct Cluster {
     pub(crate) abandoned: Arc<AtomicUsize>,
     pub(crate) meta_lock: tokio::sync::Mutex<()>,
     pub(crate) closed: AtomicBool,
+    /// This server's lease.
+    pub(crate) fence: Fence,
 }
 
 impl Cluster {

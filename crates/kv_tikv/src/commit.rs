@@ -89,8 +89,13 @@ async fn all_checks_hold(
     }))
 }
 
-/// Commits `writes`, which is not empty.
-pub(crate) fn commit(w: &Waiter<'_>, locks: &mut Locks, writes: &Writes) -> Result<()> {
+/// Commits `writes`, which is not empty, if `check_lease` succeeds before the first phase is sent.
+pub(crate) fn commit(
+    w: &Waiter<'_>,
+    locks: &mut Locks,
+    writes: &Writes,
+    check_lease: &dyn Fn() -> Result<()>,
+) -> Result<()> {
     let finals: Vec<Final<'_>> = writes.finals().collect();
     for f in &finals {
         w.cluster.spaces.check(f.space)?;
@@ -128,6 +133,7 @@ pub(crate) fn commit(w: &Waiter<'_>, locks: &mut Locks, writes: &Writes) -> Resu
     if let Some(reason) = w.cancel.reason() {
         return Err(Error::Cancelled(reason));
     }
+    check_lease()?;
     let mut locked = keys;
     locked.extend(locks.keys().cloned());
     send(w, locks, locked)

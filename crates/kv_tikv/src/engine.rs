@@ -6,6 +6,7 @@ use crate::keys::Layout;
 use crate::meta;
 use crate::txn::{LONGEST_KEY, TikvTxn};
 use porpoise_base::cancel::Cancel;
+use porpoise_kv::coordination::{Coordination, Fence};
 use porpoise_kv::{
     Capabilities, CommitPosition, CounterId, DurableListener, Engine, Error, Limits, Result,
     SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
@@ -134,6 +135,7 @@ impl KvTikv {
             abandoned: Arc::default(),
             meta_lock: tokio::sync::Mutex::new(()),
             closed: AtomicBool::new(false),
+            fence: Fence::default(),
         });
         let client = cluster.client();
         let opening = meta::open(&client, &cluster.layout, options.tenant);
@@ -156,7 +158,11 @@ impl KvTikv {
         Ok(KvTikv { cluster })
     }
 
-    fn open(&self) -> Result<&Arc<Cluster>> {
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    pub(crate) fn open(&self) -> Result<&Arc<Cluster>> {
         if self.cluster.is_closed() {
             return Err(Error::Unavailable("the engine has been shut down".into()));
         }
@@ -226,6 +232,10 @@ impl Engine for KvTikv {
 
     fn subscribe(&self, _listener: Arc<dyn DurableListener>) {
         // No notification is needed: every commit is durable when acknowledged.
+    }
+
+    fn coordination(&self) -> Option<&dyn Coordination> {
+        Some(self)
     }
 
     fn stats(&self) -> Vec<Stat> {

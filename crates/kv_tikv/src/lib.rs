@@ -59,6 +59,7 @@
 //! * `commit`: commit of the write buffer.
 //! * `cluster`: the connection that engine and transactions share.
 //! * `txn`, `engine`, `meta`: the contract's two traits; spaces and counters.
+//! * `coordination`: records and leases of servers.
 //!
 //! Rejected: reading through the library's `Transaction` (its buffer asserts that a key never
 //! changes and has no statement marks), one library transaction per statement (its locks end with
@@ -68,6 +69,7 @@
 
 mod cluster;
 mod commit;
+mod coordination;
 mod engine;
 mod fault;
 mod holder;

@@ -14,7 +14,7 @@
 use crate::cluster::Cluster;
 use crate::fault::{Failure, Fault};
 use crate::keys::{
-    KEY_FORMAT_VERSION, Layout, end_of, frame_spec, frame_u64, frame_version, unframe_spec,
+    KEY_FORMAT_VERSION, Layout, UNCOORDINATED_VERSION, end_of, frame_spec, frame_u64, frame_version, unframe_spec,
     unframe_u64, unframe_version,
 };
 use crate::orphans;
@@ -25,7 +25,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tikv_client::transaction::Mutation;
-use tikv_client::{Backoff, CheckLevel, Key, RetryOptions, TransactionClient, TransactionOptions};
+use tikv_client::{
+    Backoff, CheckLevel, Key, RetryOptions, Timestamp, TransactionClient, TransactionOptions,
+};
 
 /// Time for which a change is retried.
 const RETRY_TIME: Duration = Duration::from_secs(45);
@@ -92,7 +94,7 @@ async fn change_once<T>(
 
 /// Reads `keys`, calls `decide` to turn their values into writes of some of them and a result, and
 /// commits. Retries after conflicts.
-async fn change<T>(
+pub(crate) async fn change<T>(
     client: &TransactionClient,
     keys: Vec<Vec<u8>>,
     mut decide: impl FnMut(&[Option<Vec<u8>>]) -> Result<(Vec<Mutation>, T)>,
@@ -117,15 +119,15 @@ async fn change<T>(
     }
 }
 
-fn put(key: Vec<u8>, value: Vec<u8>) -> Mutation {
+pub(crate) fn put(key: Vec<u8>, value: Vec<u8>) -> Mutation {
     Mutation::Put(Key::from(key), value)
 }
 
-fn delete(key: Vec<u8>) -> Mutation {
+pub(crate) fn delete(key: Vec<u8>) -> Mutation {
     Mutation::Delete(Key::from(key))
 }
 
-fn value_at(values: &[Option<Vec<u8>>], i: usize) -> Option<&[u8]> {
+pub(crate) fn value_at(values: &[Option<Vec<u8>>], i: usize) -> Option<&[u8]> {
     values.get(i).and_then(Option::as_deref)
 }
 
@@ -140,6 +142,10 @@ pub(crate) async fn open(client: &TransactionClient, layout: &Layout, tenant: u3
             )),
             Some(found) => match unframe_version(found)? {
                 KEY_FORMAT_VERSION => Ok((Vec::new(), ())),
+                UNCOORDINATED_VERSION => Ok((
+                    vec![put(key.clone(), frame_version(KEY_FORMAT_VERSION))],
+                    (),
+                )),
                 found => Err(Error::Unavailable(format!(
                     "the data of tenant {tenant} in this cluster has key layout version {found}; \
                  this program reads and writes version {KEY_FORMAT_VERSION}"
@@ -150,13 +156,12 @@ pub(crate) async fn open(client: &TransactionClient, layout: &Layout, tenant: u3
     .await
 }
 
-/// All entries of a range of specifications.
-async fn specs(
+/// All entries of a range of metadata, and the time at which they were read.
+pub(crate) async fn entries(
     client: &TransactionClient,
-    layout: &Layout,
     mut start: Vec<u8>,
     end: Vec<u8>,
-) -> Result<Vec<(SpaceId, SpaceSpec)>> {
+) -> Result<(Timestamp, Vec<(Vec<u8>, Vec<u8>)>)> {
     let read_error = |f: Failure| f.into_read_error();
     let ts = client.current_timestamp().await;
     let ts = ts.map_err(|e| Failure::from(e).into_read_error())?;
@@ -165,24 +170,35 @@ async fn specs(
         let found = page(client, &ts, start.clone(), end.clone(), PAGE, false).await;
         let found = found.map_err(read_error)?;
         let full = found.len() == PAGE as usize;
-        for (key, value) in found {
-            let Some(space) = layout.space_of_meta(&key) else {
-                return Err(Error::Corrupt(
-                    "a malformed key in the list of spaces".into(),
-                ));
-            };
-            out.push((space, unframe_spec(&value)?));
-            start = key;
+        if let Some((last, _)) = found.last() {
+            start.clone_from(last);
             start.push(0);
         }
+        out.extend(found);
         if !full {
-            return Ok(out);
+            return Ok((ts, out));
         }
     }
 }
 
+/// All entries of a range of specifications.
+async fn specs(
+    client: &TransactionClient,
+    layout: &Layout,
+    start: Vec<u8>,
+    end: Vec<u8>,
+) -> Result<Vec<(SpaceId, SpaceSpec)>> {
+    let (_, found) = entries(client, start, end).await?;
+    let spec = |(key, value): (Vec<u8>, Vec<u8>)| {
+        let malformed = || Error::Corrupt("a malformed key in the list of spaces".into());
+        let space = layout.space_of_meta(&key).ok_or_else(malformed)?;
+        Ok((space, unframe_spec(&value)?))
+    };
+    found.into_iter().map(spec).collect()
+}
+
 impl Cluster {
-    fn meta<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) fn meta<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         if self.is_closed() {
             return Err(Error::Ended);
         }

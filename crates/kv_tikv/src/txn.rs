@@ -6,6 +6,7 @@
 
 use crate::cluster::Cluster;
 use crate::commit;
+use crate::coordination::millis;
 use crate::fault::Failure;
 use crate::keys::{LONGEST_PREFIX, end_of, unframe};
 use crate::locks::{Locks, Waiter};
@@ -29,6 +30,8 @@ pub(crate) struct TikvTxn {
     cluster: Arc<Cluster>,
     client: TransactionClient,
     options: TxnOptions,
+    /// Epoch of the server's lease in which it began; `None` if it does not depend on the lease.
+    epoch: Option<u64>,
     snapshot: Option<Timestamp>,
     /// Number of snapshots taken so far.
     snapshots: u64,
@@ -40,11 +43,20 @@ pub(crate) struct TikvTxn {
 
 impl TikvTxn {
     pub(crate) fn new(cluster: Arc<Cluster>, options: TxnOptions) -> Result<TikvTxn> {
+        let epoch = cluster.fence.begin()?;
+        let mut txn = TikvTxn::unfenced(cluster, options)?;
+        txn.epoch = Some(epoch);
+        Ok(txn)
+    }
+
+    /// A transaction that does not depend on the server's lease.
+    pub(crate) fn unfenced(cluster: Arc<Cluster>, options: TxnOptions) -> Result<TikvTxn> {
         if options.isolation == Isolation::Serializable {
             return Err(Error::Unsupported("SERIALIZABLE isolation"));
         }
         let client = cluster.client();
         Ok(TikvTxn {
+            epoch: None,
             cluster,
             client,
             options,
@@ -65,7 +77,14 @@ impl TikvTxn {
             self.cluster.metrics.heartbeats_failed.add(1);
             return Err(self.end_on_error(Error::Conflict));
         }
+        if let Err(refused) = self.check_lease() {
+            return Err(self.end_on_error(refused));
+        }
         Ok(())
+    }
+
+    fn check_lease(&self) -> Result<()> {
+        self.epoch.map_or(Ok(()), |epoch| self.cluster.fence.check(epoch))
     }
 
     /// Ends the transaction if the error requires it.
@@ -85,10 +104,14 @@ impl TikvTxn {
     }
 
     fn now(&self) -> Result<Timestamp> {
-        self.cluster.io.wait_result(&self.options.cancel, async {
+        let ts = self.cluster.io.wait_result(&self.options.cancel, async {
             let ts = self.client.current_timestamp().await;
             ts.map_err(|e| Failure::from(e).into_read_error())
-        })
+        })?;
+        if let Some(epoch) = self.epoch {
+            self.cluster.fence.check_time(epoch, millis(&ts))?;
+        }
+        Ok(ts)
     }
 
     fn take_snapshot(&mut self) -> Result<()> {
@@ -202,7 +225,8 @@ impl TikvTxn {
     fn commit_writes(&mut self) -> Result<()> {
         let deadline = Instant::now() + self.cluster.commit_lock_wait;
         let mut locks = std::mem::take(&mut self.locks);
-        let result = commit::commit(&self.waiter(deadline), &mut locks, &self.writes);
+        let fence = || self.check_lease();
+        let result = commit::commit(&self.waiter(deadline), &mut locks, &self.writes, &fence);
         self.locks = locks;
         result
     }

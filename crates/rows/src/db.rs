@@ -9,6 +9,7 @@ use crate::autoinc::Counters;
 use crate::catalog::Catalog;
 use crate::catalog::persist;
 use crate::change_notifier::{ChangeNotifier, TableChanges};
+use crate::cluster::{ClusterOptions, Membership};
 use crate::definition::{TableDef, TableId};
 use crate::error::{Error, Result};
 use crate::expressions::{CompileExpressions, Compiled, RowContext, RowExpressions};
@@ -23,16 +24,18 @@ use crate::version::{IdAllocator, OVERFLOW_IDS, ROW_VERSIONS};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
-use porpoise_kv::{self as kv, Engine, SpaceId, TxnOptions};
+use porpoise_kv::{self as kv, Engine, TxnOptions};
 use porpoise_types::DateTime;
 use std::any::Any;
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Settings of a [`Db`].
 #[derive(Clone, Debug, Default)]
-pub struct DbOptions {}
+pub struct DbOptions {
+    /// For an engine that several servers share.
+    pub cluster: ClusterOptions,
+}
 
 /// An open database: what SQL, memcached and the native API work on.
 pub struct Db {
@@ -67,6 +70,8 @@ pub struct Db {
     /// Whether a table of the newest catalog has TTL.
     pub(crate) has_ttl: AtomicBool,
     pub(crate) ttl_counters: TtlCounters,
+    /// This server's membership of a cluster; unset on an engine that one server uses.
+    pub(crate) cluster: OnceLock<Arc<Membership>>,
 }
 
 impl Db {
@@ -100,11 +105,13 @@ impl Db {
             expiry_zone: ExpiryZone::default(),
             has_ttl,
             ttl_counters: TtlCounters::default(),
+            cluster: OnceLock::new(),
         })
     }
 
     /// Opens the database in an engine: reads the catalog, and drops spaces that it does not refer
-    /// to (a crash during DDL leaves them).
+    /// to (a crash during DDL leaves them). Over an engine that several servers share, joins them
+    /// ([`crate::cluster`]) until [`Db::leave_cluster`].
     ///
     /// # Errors
     /// The engine's; [`Error::Corrupt`] for a catalog that cannot be
@@ -114,24 +121,36 @@ impl Db {
         clock: Arc<dyn Clock>,
         options: DbOptions,
     ) -> Result<Arc<Db>> {
+        let joined = Membership::join(
+            engine.clone(),
+            options.cluster.clone(),
+            clock.unix_micros(),
+        )?;
+        let opened = Db::open_as(engine, clock, options, joined.clone());
+        if opened.is_err()
+            && let Some(membership) = joined
+        {
+            membership.leave();
+        }
+        opened
+    }
+
+    fn open_as(
+        engine: Arc<dyn Engine>,
+        clock: Arc<dyn Clock>,
+        options: DbOptions,
+        membership: Option<Arc<Membership>>,
+    ) -> Result<Arc<Db>> {
         let mut txn = engine.begin(TxnOptions::default())?;
         let catalog = persist::load(txn.as_mut())?;
         txn.rollback();
-        let named: HashSet<SpaceId> = catalog
-            .tables
-            .values()
-            .flat_map(|t| t.all_spaces())
-            .collect();
-        let orphans: Vec<SpaceId> = engine
-            .spaces()?
-            .into_iter()
-            .map(|(id, _)| id)
-            .filter(|id| !named.contains(id))
-            .collect();
-        if !orphans.is_empty() {
-            engine.drop_spaces(&orphans)?;
-        }
+        Db::remove_orphaned_spaces(engine.as_ref(), membership.as_deref(), &catalog)?;
         let db = Db::with_catalog(engine, clock, options, catalog);
+        if let Some(membership) = membership {
+            membership.raise_barriers(&db.catalog(), &db.metadata_locks);
+            db.cluster.get_or_init(|| membership.clone());
+            membership.activate(&db)?;
+        }
         db.rebuild_old_text_indexes()?;
         Ok(db)
     }
@@ -188,9 +207,15 @@ impl Db {
     /// Publishes a catalog as the newest one. For DDL only, under its metadata locks.
     pub(crate) fn publish(&self, catalog: Arc<Catalog>) {
         let version = catalog.version;
+        if let Some(membership) = self.membership() {
+            membership.raise_barriers(&catalog, &self.metadata_locks);
+        }
         self.has_ttl.store(catalog.has_ttl(), Ordering::Relaxed);
-        self.catalog.store(catalog);
+        self.catalog.store(catalog.clone());
         self.version.store(version, Ordering::SeqCst);
+        if let Some(membership) = self.membership() {
+            membership.lower_barriers(&catalog);
+        }
     }
 
     /// The id that the table's next row would be given (SHOW CREATE TABLE,
@@ -250,5 +275,11 @@ impl Db {
     pub(crate) fn plain_context(&self) -> RowContext {
         let now = DateTime::from_unix_micros(self.clock().unix_micros());
         RowContext::plain(now.unwrap_or(DateTime::ZERO))
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        self.leave_cluster();
     }
 }

@@ -36,6 +36,7 @@ pub(crate) mod update;
 pub(crate) mod write;
 
 use crate::autoinc::GeneratedIds;
+use crate::catalog::persist::cluster::write_token;
 use crate::db::Db;
 use crate::definition::TableId;
 use crate::expressions::RowContext;
@@ -781,7 +782,14 @@ impl Txn {
     /// # Errors
     /// The engine's. Nothing has changed then, except after [`kv::Error::UnknownOutcome`], when the
     /// outcome is unknown.
-    pub fn commit(self) -> Result<kv::Commit> {
+    pub fn commit(mut self) -> Result<kv::Commit> {
+        if !self.subscribed.is_empty() && self.db.membership().is_some() {
+            // Other servers notice the commit by the token.
+            let token = self.row_version()?;
+            for table in &self.subscribed {
+                write_token(self.kv.as_mut(), *table, token)?;
+            }
+        }
         let done = self.kv.commit();
         if !self.subscribed.is_empty() {
             match &done {
