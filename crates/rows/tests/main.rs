@@ -12,6 +12,7 @@ mod blobs;
 mod calls;
 mod cascade_large;
 mod change_notifier;
+mod cluster;
 mod check;
 mod common;
 mod concurrency;

@@ -107,6 +107,9 @@ impl Membership {
 
     /// Looks for newer definitions, and writes the record if it is due.
     fn step(&self, db: &Arc<Db>) -> Result<()> {
+        if self.written.lock().is_rejoining {
+            return self.rejoin(db);
+        }
         self.look(db)?;
         let loaded = db.catalog_version().max(1);
         let drained = self.drained(loaded);
@@ -160,7 +163,8 @@ impl Membership {
     /// Takes a new lease after the last one has ended. Transactions that began before are refused;
     /// definitions may have changed without this server.
     fn rejoin(&self, db: &Arc<Db>) -> Result<()> {
-        let why = "the lease has run out before it could be renewed; definitions are loaded again";
+        self.written.lock().is_rejoining = true;
+        let why = "the last lease has run out before it could be renewed; definitions are loaded again";
         self.store()?.end_lease(why);
         tracing::warn!("this server was taken for dead, because its lease had run out: transactions under way are rolled back");
         self.report(0, 0, true)?;

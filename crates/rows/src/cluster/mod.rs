@@ -101,6 +101,8 @@ struct Written {
     renew_at: Instant,
     /// Why the last attempt to renew the lease failed.
     failure: Option<String>,
+    /// Whether the lease had ended, and definitions must be loaded before the engine gets another.
+    is_rejoining: bool,
 }
 
 #[derive(Default)]
@@ -159,6 +161,7 @@ impl Membership {
                 until: now,
                 renew_at: now,
                 failure: None,
+                is_rejoining: false,
             }),
             barriers: Mutex::default(),
             tokens: Mutex::default(),
@@ -168,11 +171,6 @@ impl Membership {
         };
         membership.report(0, 0, true)?;
         Ok(Some(Arc::new(membership)))
-    }
-
-    /// Number of this server.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
     }
 
     fn store(&self) -> Result<&dyn Coordination> {
@@ -216,6 +214,7 @@ impl Membership {
             until,
             renew_at: begun + lease / 3,
             failure: None,
+            is_rejoining: loaded == 0,
         };
         drop(written);
         if loaded != 0 {
@@ -262,12 +261,10 @@ impl Membership {
         }
     }
 
-    /// Lowers the barriers that a catalog does not ask for, after it was published. Returns their
-    /// changes.
-    pub(crate) fn lower_barriers(&self, catalog: &Catalog) -> Vec<ChangeKey> {
+    /// Lowers the barriers that a catalog does not ask for, after it was published.
+    pub(crate) fn lower_barriers(&self, catalog: &Catalog) {
         let mut barriers = self.barriers.lock();
-        let gone = barriers.extract_if(.., |key, _| !catalog.changes.contains_key(key));
-        gone.map(|(key, _)| key).collect()
+        barriers.retain(|key, _| catalog.changes.contains_key(key));
     }
 
     /// The newest version of which everything is done, if `loaded` is the one in use.
@@ -281,7 +278,7 @@ impl Membership {
     /// Why the server has no lease; `None` while it has one.
     pub(crate) fn problem(&self) -> Option<String> {
         let written = self.written.lock();
-        if Instant::now() < written.until {
+        if Instant::now() < written.until && !written.is_rejoining {
             return None;
         }
         let why = written.failure.as_deref().unwrap_or("it was not renewed in time");
