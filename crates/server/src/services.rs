@@ -27,7 +27,8 @@ use porpoise_base::temp_files::TempDir;
 use porpoise_kv::{Engine, Stat};
 use porpoise_kv_mem::KvMem;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
-use porpoise_rows::Db;
+use porpoise_rows::cluster::ClusterOptions;
+use porpoise_rows::{Db, DbOptions};
 use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::event_scheduler::EventScheduler;
 use porpoise_sql::server::CommandStatistics;
@@ -37,6 +38,7 @@ use porpoise_sql::{ClassLatency, CommandSummary, SqlConfig, SqlServer};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Engine, rows, SQL and the protocols of a running server.
 pub struct Services {
@@ -90,8 +92,12 @@ impl Services {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             StartError::failure(format!("{what}: {error}"))
         };
-        let db =
-            rows::open(engine.clone()).map_err(|e| failed("the catalog cannot be opened", &e))?;
+        let db = rows::open_with(engine.clone(), db_options(config))
+            .map_err(|e| failed("the catalog cannot be opened", &e))?;
+        // Of several servers that start for the first time, one creates the system tables.
+        let initialization = db
+            .begin_initialization()
+            .map_err(|e| failed("the cluster could not be joined", &e))?;
         let memory = Arc::new(MemoryBudget::default());
         memory.set_temp_dir(temp_dir(config)?);
         let setup = SqlConfig {
@@ -127,6 +133,7 @@ impl Services {
         let protocol = |listener| -> Arc<dyn Protocol> {
             Arc::new(MemcachedProtocol::new(listener, tls.clone()))
         };
+        drop(initialization);
         Ok(Services {
             engine,
             db,
@@ -177,10 +184,31 @@ impl Services {
         }
         drop(self.triggers.lock().take());
         self.db.return_ids();
+        self.db.leave_cluster();
         if let Some(mut archiver) = self.archiver.lock().take() {
             archiver.stop();
         }
         self.engine.shutdown().map_err(|e| e.to_string())
+    }
+}
+
+/// Settings of the row layer.
+fn db_options(config: &Config) -> DbOptions {
+    let lease = config.cluster_lease;
+    let addresses = [
+        config.mysql_listen,
+        config.memcached_listen,
+        config.native_listen,
+    ];
+    let listen = addresses.into_iter().flatten().next();
+    let address = config.cluster_address.clone();
+    DbOptions {
+        cluster: ClusterOptions {
+            lease,
+            poll: (lease / 20).min(Duration::from_millis(200)),
+            address: address.unwrap_or_else(|| listen.map_or_else(String::new, |a| a.to_string())),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+        },
     }
 }
 

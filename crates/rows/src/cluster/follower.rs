@@ -4,7 +4,7 @@
 //! Invariant: nothing here waits for another server for longer than a small part of the lease, because
 //! the lease would run out meanwhile.
 
-use super::{Membership, Reported, pause};
+use super::{Membership, Reported, Versions, pause};
 use crate::catalog::persist::cluster::read_version_and_tokens;
 use crate::db::Db;
 use crate::error::Result;
@@ -21,8 +21,7 @@ const DRAIN_STEP: Duration = Duration::from_millis(10);
 impl Membership {
     /// Takes the lease for the catalog that `db` has loaded, and starts the follower.
     pub(crate) fn activate(self: &Arc<Self>, db: &Arc<Db>) -> Result<()> {
-        let loaded = db.catalog_version().max(1);
-        self.report(loaded, self.drained(loaded), true)?;
+        self.report(Some(self.versions(db.catalog_version())), true)?;
         let (own, db) = (self.clone(), Arc::downgrade(db));
         let work = move || own.follow(&db);
         threads::spawn_restarting(Role::ClusterFollower, work).map_err(|error| {
@@ -74,10 +73,8 @@ impl Membership {
             if let Err(error) = done {
                 self.note_failure(&error);
             }
-            let is_draining = {
-                let loaded = db.catalog_version();
-                self.drained(loaded) < loaded
-            };
+            let versions = self.versions(db.catalog_version());
+            let is_draining = versions.drained < versions.loaded;
             drop(db);
             let time = if is_draining { DRAIN_STEP } else { self.options.poll };
             let mut signal = self.signal.lock();
@@ -111,8 +108,7 @@ impl Membership {
             return self.rejoin(db);
         }
         self.look(db)?;
-        let loaded = db.catalog_version().max(1);
-        let drained = self.drained(loaded);
+        let versions = self.versions(db.catalog_version());
         let running = self.running_statements();
         let catalog = db.catalog();
         let mut own = catalog.changes.keys().filter(|key| key.0 == self.id);
@@ -120,13 +116,17 @@ impl Membership {
         let is_due = has_abandoned || {
             let written = self.written.lock();
             let record = &written.record;
-            Instant::now() >= written.renew_at || (record.loaded, record.drained) != (loaded, drained)
+            let last = Versions {
+                loaded: record.loaded,
+                drained: record.drained,
+            };
+            Instant::now() >= written.renew_at || last != versions
         };
         if !is_due {
             return Ok(());
         }
         let had_lease = self.problem().is_none();
-        match self.report(loaded, drained, false)? {
+        match self.report(Some(versions), false)? {
             Reported::Written => {
                 if !had_lease {
                     tracing::info!("this server has renewed its lease on the cluster");
@@ -167,15 +167,14 @@ impl Membership {
         let why = "the last lease has run out before it could be renewed; definitions are loaded again";
         self.store()?.end_lease(why);
         tracing::warn!("this server was taken for dead, because its lease had run out: transactions under way are rolled back");
-        self.report(0, 0, true)?;
+        self.report(None, true)?;
         // A statement of this server may hold the catalog while it waits for other servers.
         let patience = Instant::now() + self.options.lease / 4;
         while !db.follow_catalog()? {
             pause(DRAIN_STEP, patience, &Cancel::new())?;
         }
         self.tokens.lock().clear();
-        let loaded = db.catalog_version().max(1);
-        self.report(loaded, self.drained(loaded), true)?;
+        self.report(Some(self.versions(db.catalog_version())), true)?;
         tracing::info!("this server has a new lease on the cluster");
         Ok(())
     }

@@ -43,7 +43,7 @@ mod record;
 mod statements;
 
 pub use record::{SERVER_RECORD_FORMAT_VERSION, ServerState};
-pub use statements::ClusterView;
+pub use statements::{ClusterView, Initialization};
 pub(crate) use statements::DdlBarrier;
 
 use crate::catalog::{Catalog, ChangeKey};
@@ -125,6 +125,13 @@ pub(crate) struct Membership {
     wake: Condvar,
 }
 
+/// The catalog version in use, and the newest of which everything is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Versions {
+    loaded: u64,
+    drained: u64,
+}
+
 /// Outcome of writing the record.
 enum Reported {
     Written,
@@ -169,7 +176,7 @@ impl Membership {
             signal: Mutex::default(),
             wake: Condvar::new(),
         };
-        membership.report(0, 0, true)?;
+        membership.report(None, true)?;
         Ok(Some(Arc::new(membership)))
     }
 
@@ -182,9 +189,10 @@ impl Membership {
         Ok(self.store()?.begin_unfenced()?)
     }
 
-    /// Writes the record, with a lease from now on. A server that is `joining` may have no lease in
-    /// its record; the engine is granted one only for a loaded version.
-    fn report(&self, loaded: u64, drained: u64, joining: bool) -> Result<Reported> {
+    /// Writes the record, with a lease from now on, and the catalog version in use, if the server has
+    /// loaded one; then the engine is granted the lease, too. A server that is `joining` may have no
+    /// lease in its record.
+    fn report(&self, versions: Option<Versions>, joining: bool) -> Result<Reported> {
         let store = self.store()?;
         let lease = self.options.lease;
         let begun = Instant::now();
@@ -200,8 +208,9 @@ impl Membership {
         let until_store = now.saturating_add(u64::try_from(lease.as_millis()).unwrap_or(0));
         let record = ServerState {
             lease_end: until_store,
-            loaded,
-            drained,
+            is_active: versions.is_some(),
+            loaded: versions.map_or(0, |v| v.loaded),
+            drained: versions.map_or(0, |v| v.drained),
             ..written.record.clone()
         };
         if !store.replace_record(self.id, stored, Some(&record.encode()))? {
@@ -214,10 +223,10 @@ impl Membership {
             until,
             renew_at: begun + lease / 3,
             failure: None,
-            is_rejoining: loaded == 0,
+            is_rejoining: versions.is_none(),
         };
         drop(written);
-        if loaded != 0 {
+        if versions.is_some() {
             store.grant_lease(Lease { until, until_store });
         }
         Ok(Reported::Written)
@@ -267,12 +276,13 @@ impl Membership {
         barriers.retain(|key, _| catalog.changes.contains_key(key));
     }
 
-    /// The newest version of which everything is done, if `loaded` is the one in use.
-    fn drained(&self, loaded: u64) -> u64 {
+    /// The state of a server that uses the catalog version `loaded`.
+    fn versions(&self, loaded: u64) -> Versions {
         let barriers = self.barriers.lock();
         let pending = barriers.values().filter(|(_, barrier)| !barrier.is_drained());
         let oldest = pending.map(|(version, _)| *version).min();
-        oldest.map_or(loaded, |version| version.saturating_sub(1).min(loaded))
+        let drained = oldest.map_or(loaded, |version| version.saturating_sub(1).min(loaded));
+        Versions { loaded, drained }
     }
 
     /// Why the server has no lease; `None` while it has one.

@@ -19,7 +19,10 @@ pub struct ServerState {
     pub started: i64,
     /// End of the lease on the store's clock, milliseconds.
     pub lease_end: u64,
-    /// The catalog version that new statements use. 0 while the server loads the catalog.
+    /// Whether the server has loaded the catalog since it got this lease. Otherwise it runs no
+    /// statements, and `loaded` and `drained` mean nothing.
+    pub is_active: bool,
+    /// The catalog version that new statements use.
     pub loaded: u64,
     /// The newest catalog version of which everything is done: no session uses a table that a change
     /// of this version or an older one keeps sessions away from.
@@ -29,12 +32,23 @@ pub struct ServerState {
 }
 
 impl ServerState {
+    /// Whether new statements use `version` or a newer one.
+    pub(super) fn has_loaded(&self, version: u64) -> bool {
+        self.is_active && self.loaded >= version
+    }
+
+    /// Whether everything is done that `version` or an older one asks for.
+    pub(super) fn has_drained(&self, version: u64) -> bool {
+        self.is_active && self.drained >= version
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut w = Writer::new();
         w.u8(SERVER_RECORD_FORMAT_VERSION);
         w.str(&self.address);
         w.str(&self.program);
         w.i64(self.started);
+        w.bool(self.is_active);
         for number in [self.lease_end, self.loaded, self.drained, self.first_space] {
             w.u64(number);
         }
@@ -56,6 +70,7 @@ impl ServerState {
             address: r.str()?,
             program: r.str()?,
             started: r.i64()?,
+            is_active: r.bool()?,
             lease_end: r.u64()?,
             loaded: r.u64()?,
             drained: r.u64()?,
@@ -75,6 +90,7 @@ mod tests {
             address: "10.0.0.1:3306".into(),
             program: "0.1.0".into(),
             started: -1,
+            is_active: true,
             lease_end: 1 << 40,
             loaded: 12,
             drained: 11,

@@ -8,7 +8,7 @@ use crate::db::Db;
 use crate::ddl::{CatalogDraft, DdlCx};
 use crate::definition::TableId;
 use crate::error::{Error, Result};
-use crate::metadata_lock::MetadataBarrier;
+use crate::metadata_lock::{MetadataBarrier, MetadataLockSession};
 use porpoise_kv::{self as kv, LockMode, LockRequest, SpaceId, Wait};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -173,7 +173,7 @@ impl Db {
         loop {
             if let Some(membership) = self.membership() {
                 let version = self.catalog_version();
-                membership.wait_for(|s| s.loaded >= version, cx.deadline, cx.cancel)?;
+                membership.wait_for(|s| s.has_loaded(version), cx.deadline, cx.cancel)?;
             }
             let mut txn = self.engine().begin(kv::TxnOptions {
                 sync: true,
@@ -205,7 +205,7 @@ impl Db {
         };
         let version = self.catalog_version();
         let deadline = Instant::now() + membership.options.lease * 2;
-        let done = membership.wait_for(|s| s.loaded >= version, deadline, cx.cancel);
+        let done = membership.wait_for(|s| s.has_loaded(version), deadline, cx.cancel);
         if let Err(error) = done {
             tracing::warn!(%error, version, "not all servers of the cluster have loaded a new version of the catalog yet");
         }
@@ -320,7 +320,7 @@ impl AnnouncedChange {
     pub(crate) fn wait_until_drained(&self, cx: &DdlCx<'_>) -> Result<()> {
         let version = self.version;
         self.membership
-            .wait_for(|server| server.drained >= version, cx.deadline, cx.cancel)
+            .wait_for(|server| server.has_drained(version), cx.deadline, cx.cancel)
     }
 }
 
@@ -335,7 +335,37 @@ pub struct ClusterView {
     pub servers: Vec<super::ServerState>,
 }
 
+/// The right to create what the first server of a cluster creates, until this is dropped.
+pub struct Initialization {
+    // Fields are dropped in this order.
+    _announced: AnnouncedChange,
+    _session: MetadataLockSession,
+}
+
+/// A table that does not exist, for [`Db::begin_initialization`].
+const INITIALIZATION: TableId = TableId(0);
+
 impl Db {
+    /// Waits until no other server of the cluster initializes the store; `None` on an engine that one
+    /// server uses.
+    ///
+    /// # Errors
+    /// The engine's; [`kv::Error::LockTimeout`] after a minute.
+    pub fn begin_initialization(&self) -> Result<Option<Initialization>> {
+        let session = self.metadata_locks().session();
+        let announced = self.define(|cx| {
+            let cx = DdlCx {
+                metadata_locks: &session,
+                ..*cx
+            };
+            self.announce_change(&cx, &[INITIALIZATION])
+        })?;
+        Ok(announced.map(|announced| Initialization {
+            _announced: announced,
+            _session: session,
+        }))
+    }
+
     pub(crate) fn membership(&self) -> Option<&Arc<Membership>> {
         self.cluster.get()
     }
