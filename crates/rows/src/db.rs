@@ -147,8 +147,8 @@ impl Db {
         Db::remove_orphaned_spaces(engine.as_ref(), membership.as_deref(), &catalog)?;
         let db = Db::with_catalog(engine, clock, options, catalog);
         if let Some(membership) = membership {
-            membership.raise_barriers(&db.catalog(), &db.metadata_locks);
             db.cluster.get_or_init(|| membership.clone());
+            db.publish(db.catalog());
             membership.activate(&db)?;
         }
         db.rebuild_old_text_indexes()?;
@@ -207,14 +207,15 @@ impl Db {
     /// Publishes a catalog as the newest one. For DDL only, under its metadata locks.
     pub(crate) fn publish(&self, catalog: Arc<Catalog>) {
         let version = catalog.version;
-        if let Some(membership) = self.membership() {
-            membership.raise_barriers(&catalog, &self.metadata_locks);
+        let mut following = self.membership().map(|m| (m.id(), m.publishing()));
+        if let Some((own, following)) = &mut following {
+            following.before_publishing(*own, &catalog, &self.metadata_locks);
         }
         self.has_ttl.store(catalog.has_ttl(), Ordering::Relaxed);
         self.catalog.store(catalog.clone());
         self.version.store(version, Ordering::SeqCst);
-        if let Some(membership) = self.membership() {
-            membership.lower_barriers(&catalog);
+        if let Some((own, following)) = &mut following {
+            following.after_publishing(*own, &catalog, &self.metadata_locks);
         }
     }
 

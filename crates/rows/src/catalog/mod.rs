@@ -58,12 +58,14 @@ pub struct Catalog {
 /// Server, and number of its statement.
 pub type ChangeKey = (u64, u64);
 
-/// A statement that changes definitions, on some server of a cluster. All servers keep sessions away
-/// from its tables until it is removed.
+/// A statement that changes definitions, on some server of a cluster. No other such statement touches
+/// its tables until it is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefinitionChange {
     /// The catalog version that has it first.
     pub version: u64,
+    /// Whether sessions use the tables meanwhile. Otherwise all servers keep them away.
+    pub is_online: bool,
     /// The tables.
     pub tables: Vec<TableId>,
 }

@@ -21,7 +21,7 @@ const DRAIN_STEP: Duration = Duration::from_millis(10);
 impl Membership {
     /// Takes the lease for the catalog that `db` has loaded, and starts the follower.
     pub(crate) fn activate(self: &Arc<Self>, db: &Arc<Db>) -> Result<()> {
-        self.report(Some(self.versions(db.catalog_version())), true)?;
+        self.report(Some(self.versions(db)), true)?;
         let (own, db) = (self.clone(), Arc::downgrade(db));
         let work = move || own.follow(&db);
         threads::spawn_restarting(Role::ClusterFollower, work).map_err(|error| {
@@ -73,7 +73,7 @@ impl Membership {
             if let Err(error) = done {
                 self.note_failure(&error);
             }
-            let versions = self.versions(db.catalog_version());
+            let versions = self.versions(&db);
             let is_draining = versions.drained < versions.loaded;
             drop(db);
             let time = if is_draining { DRAIN_STEP } else { self.options.poll };
@@ -108,7 +108,7 @@ impl Membership {
             return self.rejoin(db);
         }
         self.look(db)?;
-        let versions = self.versions(db.catalog_version());
+        let versions = self.versions(db);
         let running = self.running_statements();
         let catalog = db.catalog();
         let mut own = catalog.changes.keys().filter(|key| key.0 == self.id);
@@ -174,7 +174,7 @@ impl Membership {
             pause(DRAIN_STEP, patience, &Cancel::new())?;
         }
         self.tokens.lock().clear();
-        self.report(Some(self.versions(db.catalog_version())), true)?;
+        self.report(Some(self.versions(db)), true)?;
         tracing::info!("this server has a new lease on the cluster");
         Ok(())
     }

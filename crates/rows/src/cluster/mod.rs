@@ -47,10 +47,11 @@ pub use statements::{ClusterView, Initialization};
 pub(crate) use statements::DdlBarrier;
 
 use crate::catalog::{Catalog, ChangeKey};
+use crate::db::Db;
 use crate::definition::TableId;
 use crate::error::{Error, Result};
-use crate::metadata_lock::{MetadataLocks, ServerBarrier};
-use parking_lot::{Condvar, Mutex};
+use crate::metadata_lock::{MetadataLocks, ServerBarrier, TableUsers};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::coordination::{Coordination, Lease};
@@ -89,8 +90,48 @@ impl Default for ClusterOptions {
     }
 }
 
-/// Barriers raised for statements of other servers.
-type Barriers = BTreeMap<ChangeKey, (u64, ServerBarrier)>;
+/// What the versions of the catalog ask of this server for statements of other servers.
+#[derive(Default)]
+pub(crate) struct Following {
+    /// Barriers, with the versions that have them first.
+    barriers: BTreeMap<ChangeKey, (u64, ServerBarrier)>,
+    /// Sessions that may use an older version of a table that is changed online, with the version.
+    users: Vec<(u64, TableUsers)>,
+}
+
+impl Following {
+    /// Raises the barriers that a catalog asks for, before it is published.
+    pub(crate) fn before_publishing(&mut self, own: u64, new: &Catalog, locks: &Arc<MetadataLocks>) {
+        for (key, change) in &new.changes {
+            if key.0 != own && !change.is_online && !self.barriers.contains_key(key) {
+                let barrier = locks.raise_for_server(&change.tables);
+                self.barriers.insert(*key, (change.version, barrier));
+            }
+        }
+    }
+
+    /// Lowers the barriers that a catalog does not ask for, after it was published, and notes who may
+    /// still use the version before it.
+    pub(crate) fn after_publishing(&mut self, own: u64, new: &Catalog, locks: &MetadataLocks) {
+        self.barriers.retain(|key, _| new.changes.contains_key(key));
+        let online = new.changes.iter();
+        let online = online.filter(|(key, change)| key.0 != own && change.is_online);
+        let tables: Vec<TableId> = online.flat_map(|(_, c)| c.tables.clone()).collect();
+        if !tables.is_empty() {
+            self.users.push((new.version, locks.users_of(&tables)));
+        }
+    }
+
+    /// The newest version of which everything is done, if `loaded` is the one in use.
+    fn drained(&mut self, loaded: u64) -> u64 {
+        self.users.retain(|(_, users)| !users.are_gone());
+        let barriers = self.barriers.values();
+        let pending = barriers.filter(|(_, barrier)| !barrier.is_drained());
+        let pending = pending.map(|(version, _)| *version);
+        let oldest = pending.chain(self.users.iter().map(|(version, _)| *version)).min();
+        oldest.map_or(loaded, |version| version.saturating_sub(1).min(loaded))
+    }
+}
 
 /// The lease and the record, as last written.
 struct Written {
@@ -117,7 +158,8 @@ pub(crate) struct Membership {
     options: ClusterOptions,
     id: u64,
     written: Mutex<Written>,
-    barriers: Mutex<Barriers>,
+    /// Locked while a catalog is published.
+    following: Mutex<Following>,
     /// Last token seen of each table with subscribers.
     tokens: Mutex<HashMap<TableId, u64>>,
     statements: Mutex<statements::Running>,
@@ -170,7 +212,7 @@ impl Membership {
                 failure: None,
                 is_rejoining: false,
             }),
-            barriers: Mutex::default(),
+            following: Mutex::default(),
             tokens: Mutex::default(),
             statements: Mutex::default(),
             signal: Mutex::default(),
@@ -259,29 +301,21 @@ impl Membership {
         }
     }
 
-    /// Raises the barriers that a catalog asks for, before it is published.
-    pub(crate) fn raise_barriers(&self, catalog: &Catalog, locks: &Arc<MetadataLocks>) {
-        let mut barriers = self.barriers.lock();
-        for (key, change) in &catalog.changes {
-            if key.0 != self.id && !barriers.contains_key(key) {
-                let barrier = locks.raise_for_server(&change.tables);
-                barriers.insert(*key, (change.version, barrier));
-            }
-        }
+    /// What this server follows; the guard is held while a catalog is published.
+    pub(crate) fn publishing(&self) -> MutexGuard<'_, Following> {
+        self.following.lock()
     }
 
-    /// Lowers the barriers that a catalog does not ask for, after it was published.
-    pub(crate) fn lower_barriers(&self, catalog: &Catalog) {
-        let mut barriers = self.barriers.lock();
-        barriers.retain(|key, _| catalog.changes.contains_key(key));
+    /// Number of this server.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
-    /// The state of a server that uses the catalog version `loaded`.
-    fn versions(&self, loaded: u64) -> Versions {
-        let barriers = self.barriers.lock();
-        let pending = barriers.values().filter(|(_, barrier)| !barrier.is_drained());
-        let oldest = pending.map(|(version, _)| *version).min();
-        let drained = oldest.map_or(loaded, |version| version.saturating_sub(1).min(loaded));
+    /// The version that `db` uses, and the newest of which everything is done.
+    fn versions(&self, db: &Db) -> Versions {
+        let mut following = self.following.lock();
+        let loaded = db.catalog_version();
+        let drained = following.drained(loaded);
         Versions { loaded, drained }
     }
 

@@ -87,12 +87,13 @@ pub(crate) type Begun = (Box<dyn kv::Txn>, Arc<Catalog>);
 
 impl Db {
     /// Tells all servers of the cluster that a statement changes `tables`, so that they keep users away
-    /// from them. Waits while another statement changes one of them. `None` on an engine that one
-    /// server uses, and without tables.
+    /// from them, unless `is_online`. Waits while another statement changes one of them. `None` on an
+    /// engine that one server uses, and without tables.
     pub(crate) fn announce_change(
         &self,
         cx: &DdlCx<'_>,
         tables: &[TableId],
+        is_online: bool,
     ) -> Result<Option<AnnouncedChange>> {
         let Some(membership) = self.membership().filter(|_| !tables.is_empty()) else {
             return Ok(None);
@@ -122,6 +123,7 @@ impl Db {
                     *version = draft.catalog.version + 1;
                     let change = DefinitionChange {
                         version: *version,
+                        is_online,
                         tables: tables.to_vec(),
                     };
                     draft.catalog.changes.insert(key, change);
@@ -140,7 +142,8 @@ impl Db {
         }
     }
 
-    /// Removes a statement's announced changes from the version that it commits.
+    /// Removes a statement's announced changes from the version that it commits, except an online one,
+    /// which may commit several.
     ///
     /// # Errors
     /// [`Error::DefinitionChanged`] if one is missing: this server was taken for dead, and others have
@@ -150,8 +153,10 @@ impl Db {
             return Ok(());
         };
         for key in membership.changes_of(cx.metadata_locks.owner()) {
-            if draft.catalog.changes.remove(&key).is_none() {
-                return Err(Error::DefinitionChanged);
+            match draft.catalog.changes.get(&key) {
+                None => return Err(Error::DefinitionChanged),
+                Some(change) if change.is_online => {}
+                Some(_) => drop(draft.catalog.changes.remove(&key)),
             }
         }
         Ok(())
@@ -160,11 +165,26 @@ impl Db {
     /// After the commit that has ended them.
     pub(crate) fn forget_announced(&self, cx: &DdlCx<'_>) {
         if let Some(membership) = self.membership() {
-            let session = cx.metadata_locks.owner();
+            let (session, catalog) = (cx.metadata_locks.owner(), self.catalog());
             for key in membership.changes_of(session) {
-                membership.unregister(session, key);
+                if !catalog.changes.contains_key(&key) {
+                    membership.unregister(session, key);
+                }
             }
         }
+    }
+
+    /// Waits until no session of another server uses an older version of a table of the statement's
+    /// announced change than the newest one.
+    ///
+    /// # Errors
+    /// [`kv::Error::LockTimeout`] at the statement's deadline; a cancellation; the engine's.
+    pub fn wait_for_other_servers(&self, cx: &DdlCx<'_>) -> Result<()> {
+        let Some(membership) = self.membership() else {
+            return Ok(());
+        };
+        let version = self.catalog_version();
+        membership.wait_for(|s| s.has_drained(version), cx.deadline, cx.cancel)
     }
 
     /// Begins a version: waits until every server has loaded the present one, and locks the version row.
@@ -358,7 +378,7 @@ impl Db {
                 metadata_locks: &session,
                 ..*cx
             };
-            self.announce_change(&cx, &[INITIALIZATION])
+            self.announce_change(&cx, &[INITIALIZATION], false)
         })?;
         Ok(announced.map(|announced| Initialization {
             _announced: announced,

@@ -282,7 +282,7 @@ impl Db {
             let mut tables = choose(&self.catalog())?;
             tables.sort_unstable();
             tables.dedup();
-            let announced = self.announce_change(cx, &tables)?;
+            let announced = self.announce_change(cx, &tables, false)?;
             let everyone = tables.iter().map(|table| (*table, Exclusion::Everyone));
             let barrier = cx
                 .metadata_locks

@@ -47,7 +47,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Instant;
 
 pub use list::MetadataLock;
-pub(crate) use server_barrier::ServerBarrier;
+pub(crate) use server_barrier::{ServerBarrier, TableUsers};
 
 /// Why a metadata lock was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

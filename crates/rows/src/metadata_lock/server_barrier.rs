@@ -3,8 +3,11 @@
 //! Such a barrier is raised at once, whoever uses its tables, and keeps new users away; the other server
 //! waits until [`ServerBarrier::is_drained`]. No session of this server owns it.
 
-use super::{Barrier, Exclusion, Exclusions, MetadataBarrier, MetadataLockSession, MetadataLocks, Need};
+use super::{
+    Barrier, Exclusion, Exclusions, MetadataBarrier, MetadataLockSession, MetadataLocks, Need, Slot,
+};
 use crate::definition::TableId;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -50,6 +53,36 @@ impl ServerBarrier {
     }
 }
 
+/// The sessions that used some tables at a time, as long as they go on using them.
+pub(crate) struct TableUsers {
+    tables: Exclusions,
+    slots: Mutex<Vec<Arc<Slot>>>,
+}
+
+impl MetadataLocks {
+    /// The sessions that use one of the tables now.
+    pub(crate) fn users_of(&self, tables: &[TableId]) -> TableUsers {
+        let tables: Exclusions = tables
+            .iter()
+            .map(|table| (*table, Exclusion::Everyone))
+            .collect();
+        let shared = self.shared.lock();
+        let users = shared.slots.iter().filter(|slot| slot.uses(&tables));
+        let slots = Mutex::new(users.cloned().collect());
+        TableUsers { tables, slots }
+    }
+}
+
+impl TableUsers {
+    /// Whether each of them has been seen without the tables since. A session that has released them
+    /// and uses them again between two calls still counts.
+    pub(crate) fn are_gone(&self) -> bool {
+        let mut slots = self.slots.lock();
+        slots.retain(|slot| slot.uses(&self.tables));
+        slots.is_empty()
+    }
+}
+
 impl MetadataLockSession {
     /// Whether the session itself keeps others away from one of the tables (LOCK TABLES).
     pub(crate) fn has_locked(&self, tables: &[TableId]) -> bool {
@@ -91,5 +124,23 @@ mod tests {
         assert!(barrier.is_drained());
         drop(barrier);
         user.share(&write, soon(), &Cancel::new()).unwrap();
+    }
+
+    #[test]
+    fn users_of_a_table_are_gone_once_each_has_released_it() {
+        let locks = MetadataLocks::new();
+        let (one, two, later) = (locks.session(), locks.session(), locks.session());
+        let soon = || Instant::now() + Duration::from_millis(30);
+        let read = [(TableId(1), Access::Read)];
+        for session in [&one, &two] {
+            session.share(&read, soon(), &Cancel::new()).unwrap();
+        }
+        let users = locks.users_of(&[TableId(1), TableId(2)]);
+        later.share(&read, soon(), &Cancel::new()).unwrap();
+        one.release();
+        assert!(!users.are_gone());
+        one.share(&read, soon(), &Cancel::new()).unwrap();
+        drop(two);
+        assert!(users.are_gone());
     }
 }

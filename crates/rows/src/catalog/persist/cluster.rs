@@ -26,6 +26,7 @@ pub(super) fn add_change(catalog: &mut Catalog, key: &[u8], r: &mut Reader<'_>) 
     );
     let change = DefinitionChange {
         version: r.u64()?,
+        is_online: r.bool()?,
         tables: r.list(|r| Ok(TableId(r.u64()?)))?,
     };
     catalog.changes.insert(key, change);
@@ -43,6 +44,7 @@ pub(super) fn write_definition_changes(
             let mut w = Writer::new();
             w.u8(CATALOG_FORMAT_VERSION);
             w.u64(change.version);
+            w.bool(change.is_online);
             w.list(&change.tables, |w, table| w.u64(table.0));
             put_or_delete(txn, &change_key(*key), Some(w.as_slice()))?;
         }
