@@ -228,6 +228,18 @@ impl Db {
         self.counters.peek(self.engine.as_ref(), table)
     }
 
+    /// An id above all that any server has stored. On a cluster the rest of this server's reserved range
+    /// says nothing about rows of other servers.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(crate) fn auto_increment_bound(&self, table: &Table) -> Result<u64> {
+        if self.is_clustered() {
+            return Ok(self.engine.next_id(table.counter)?);
+        }
+        self.next_auto_increment(table)
+    }
+
     /// ALTER TABLE ... AUTO_INCREMENT: the next id, upwards or downwards.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use porpoise_rows::ddl::{AlterOp, ColumnSpec, DdlCx, FkSpec, IndexSpec, TableSpe
 use porpoise_rows::definition::{IndexKind, TableId};
 use porpoise_rows::metadata_lock::{Access, Exclusion};
 use porpoise_rows::txn::BeginOptions;
-use porpoise_rows::{Db, DbOptions, Error, InsertMode, Result};
+use porpoise_rows::{AutoIncOptions, Db, DbOptions, Error, GeneratedIds, InsertMode, Result};
 use porpoise_types::{Collation, ColumnType, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -402,4 +402,70 @@ fn writers_on_all_servers_keep_an_index_complete_while_it_comes_and_goes() {
     let server = &servers[0];
     assert_eq!(server.entries("t", 0), server.entries("t", 1));
     assert!(server.entries("t", 0) >= inserted, "{inserted} acknowledged");
+}
+
+/// One server stores rows with ids that another has reserved: the other generates the next free ones.
+#[test]
+fn generated_ids_pass_over_those_that_another_server_stored() {
+    let (_store, [a, b]) = cluster();
+    let mut table = spec("t");
+    table.columns[0].auto_increment = true;
+    a.ddl(|db, cx| db.create_table(cx, &table)).unwrap();
+    let generate = || {
+        let table = a.table("t").unwrap();
+        let mut txn = a.db.begin(BeginOptions::default()).unwrap();
+        let mut rows = vec![vec![Value::Null, Value::Int(0)]];
+        let ids = GeneratedIds::from_input(&table, &rows);
+        let options = AutoIncOptions::default();
+        txn.assign_auto_increment(&table, &mut rows, options).unwrap();
+        let mut ids = ids.with_assigned(&rows);
+        txn.insert_with_ids(&table, rows, InsertMode::Plain, &mut ids)
+            .unwrap();
+        txn.commit().unwrap();
+        ids.first_generated().unwrap()
+    };
+    assert_eq!(generate(), 1);
+    b.insert("t", 2, 0).unwrap();
+    b.insert("t", 3, 0).unwrap();
+    assert_eq!(generate(), 4);
+    for id in 5..15 {
+        b.insert("t", id, 0).unwrap();
+    }
+    let next = generate();
+    assert!(next >= 15, "{next}");
+    for server in [&a, &b] {
+        let table = server.table("t").unwrap();
+        let (_, problems) = server.ddl(|db, cx| db.check_table(cx, &table)).unwrap();
+        assert!(problems.is_empty(), "{problems:?}");
+    }
+}
+
+/// An online change: users go on, and the statement waits for those of the version before.
+#[test]
+fn an_online_change_waits_for_older_users_of_other_servers_and_blocks_nobody() {
+    let (_store, [a, b]) = cluster();
+    a.create("t");
+    let id = b.table("t").unwrap().id;
+    let (older, newer) = (b.db.metadata_locks().session(), b.db.metadata_locks().session());
+    let soon = || Instant::now() + Duration::from_secs(2);
+    let read = [(id, Access::Read)];
+    older.share(&read, soon(), &Cancel::new()).unwrap();
+    a.ddl(|db, cx| {
+        let announced = db.announce_online_change(cx, &[id]).unwrap();
+        b.waits_for(|| !b.db.catalog().changes.is_empty());
+        newer.share(&read, soon(), &Cancel::new()).unwrap();
+        let cx = DdlCx {
+            deadline: Instant::now() + Duration::from_millis(200),
+            ..*cx
+        };
+        assert_eq!(db.wait_for_other_servers(&cx).unwrap_err().code(), 1205);
+        older.release();
+        let cx = DdlCx {
+            deadline: Instant::now() + Duration::from_secs(5),
+            ..cx
+        };
+        db.wait_for_other_servers(&cx).unwrap();
+        drop(announced);
+    });
+    b.waits_for(|| b.db.catalog().changes.is_empty());
 }

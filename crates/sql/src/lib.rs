@@ -34,6 +34,7 @@ pub mod results;
 pub mod server;
 pub mod session;
 pub mod show;
+mod shared_variables;
 mod statements;
 pub mod status;
 pub mod table_expressions;

@@ -43,7 +43,7 @@ mod record;
 mod statements;
 
 pub use record::{SERVER_RECORD_FORMAT_VERSION, ServerState};
-pub use statements::{ClusterView, Initialization};
+pub use statements::{AnnouncedChange, ClusterView, Initialization};
 pub(crate) use statements::DdlBarrier;
 
 use crate::catalog::{Catalog, ChangeKey};

@@ -26,7 +26,7 @@ pub(super) struct Running {
 
 /// A change that all servers know of. Dropping it lets them use its tables again, if the statement's
 /// commit has not done so.
-pub(crate) struct AnnouncedChange {
+pub struct AnnouncedChange {
     membership: Arc<Membership>,
     session: usize,
     key: ChangeKey,
@@ -140,6 +140,18 @@ impl Db {
             membership.nudge();
             pause(BUSY_STEP, cx.deadline, cx.cancel)?;
         }
+    }
+
+    /// Announces a change during which sessions use the tables, until the result is dropped.
+    ///
+    /// # Errors
+    /// The engine's; [`kv::Error::LockTimeout`] at the statement's deadline.
+    pub fn announce_online_change(
+        &self,
+        cx: &DdlCx<'_>,
+        tables: &[TableId],
+    ) -> Result<Option<AnnouncedChange>> {
+        self.announce_change(cx, tables, true)
     }
 
     /// Removes a statement's announced changes from the version that it commits, except an online one,
@@ -388,6 +400,11 @@ impl Db {
 
     pub(crate) fn membership(&self) -> Option<&Arc<Membership>> {
         self.cluster.get()
+    }
+
+    /// Whether several servers may use the engine.
+    pub fn is_clustered(&self) -> bool {
+        self.membership().is_some()
     }
 
     /// The servers of the cluster; `None` on an engine that one server uses. Asks the store.
