@@ -3,9 +3,9 @@
 //! table is durable with its transaction, and the same for all servers of a cluster.
 
 use crate::system_table::{self, SystemTable, TableChange, text_column, text_of};
-use porpoise_rows::{Db, TableChanges};
 use porpoise_rows::catalog::TableOptions;
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
+use porpoise_rows::{Db, TableChanges};
 use porpoise_types::{Collation, ColumnType, DateTime, Kind, Value, ValueRef};
 use std::sync::Arc;
 

@@ -14,8 +14,8 @@
 use crate::cluster::Cluster;
 use crate::fault::{Failure, Fault};
 use crate::keys::{
-    KEY_FORMAT_VERSION, Layout, UNCOORDINATED_VERSION, end_of, frame_spec, frame_u64, frame_version, unframe_spec,
-    unframe_u64, unframe_version,
+    KEY_FORMAT_VERSION, Layout, UNCOORDINATED_VERSION, end_of, frame_spec, frame_u64,
+    frame_version, unframe_spec, unframe_u64, unframe_version,
 };
 use crate::orphans;
 use crate::reads::{REGION_BACKOFF, page, page_of_keys};

@@ -84,7 +84,8 @@ impl TikvTxn {
     }
 
     fn check_lease(&self) -> Result<()> {
-        self.epoch.map_or(Ok(()), |epoch| self.cluster.fence.check(epoch))
+        self.epoch
+            .map_or(Ok(()), |epoch| self.cluster.fence.check(epoch))
     }
 
     /// Ends the transaction if the error requires it.

@@ -146,8 +146,7 @@ impl Counters {
     ) -> Result<Option<(usize, Value)>> {
         const ATTEMPTS: usize = 4;
         let position = table.auto_increment();
-        let Some((position, column)) =
-            position.and_then(|at| Some((at, table.columns.get(at)?)))
+        let Some((position, column)) = position.and_then(|at| Some((at, table.columns.get(at)?)))
         else {
             return Ok(None);
         };

@@ -121,11 +121,8 @@ impl Db {
         clock: Arc<dyn Clock>,
         options: DbOptions,
     ) -> Result<Arc<Db>> {
-        let joined = Membership::join(
-            engine.clone(),
-            options.cluster.clone(),
-            clock.unix_micros(),
-        )?;
+        let joined =
+            Membership::join(engine.clone(), options.cluster.clone(), clock.unix_micros())?;
         let opened = Db::open_as(engine, clock, options, joined.clone());
         if opened.is_err()
             && let Some(membership) = joined

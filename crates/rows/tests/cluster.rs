@@ -43,11 +43,12 @@ fn cluster<const N: usize>() -> (Arc<SharedModel>, [Server; N]) {
     let store = SharedModel::new();
     let servers = std::array::from_fn(|_| server(&store));
     let first: &Server = &servers[0];
-    first.ddl(|db, cx| {
-        db.create_database(cx, "d", Collation::UTF8MB4_GENERAL_CI, false)
-            .map(drop)
-    })
-    .unwrap();
+    first
+        .ddl(|db, cx| {
+            db.create_database(cx, "d", Collation::UTF8MB4_GENERAL_CI, false)
+                .map(drop)
+        })
+        .unwrap();
     (store, servers)
 }
 
@@ -57,7 +58,13 @@ fn spec(name: &str) -> TableSpec {
         ColumnSpec::new("n", ColumnType::bigint()),
     ];
     let options = TableOptions::new(Collation::UTF8MB4_GENERAL_CI);
-    TableSpec::new("d", name, columns, vec![IndexSpec::primary(&["id"])], options)
+    TableSpec::new(
+        "d",
+        name,
+        columns,
+        vec![IndexSpec::primary(&["id"])],
+        options,
+    )
 }
 
 fn unique_n() -> AlterOp {
@@ -86,7 +93,8 @@ impl Server {
     }
 
     fn alter(&self, op: AlterOp) -> Result<()> {
-        self.ddl(|db, cx| db.alter_table(cx, "d", "t", &[op])).map(drop)
+        self.ddl(|db, cx| db.alter_table(cx, "d", "t", &[op]))
+            .map(drop)
     }
 
     fn table(&self, name: &str) -> Option<Arc<porpoise_rows::table::Table>> {
@@ -103,7 +111,11 @@ impl Server {
                 table: name.into(),
             };
             let table = self.table(name).ok_or_else(missing)?;
-            let uses: Vec<_> = table.write_set.iter().map(|t| (*t, Access::Write)).collect();
+            let uses: Vec<_> = table
+                .write_set
+                .iter()
+                .map(|t| (*t, Access::Write))
+                .collect();
             session
                 .share(&uses, deadline, &Cancel::new())
                 .map_err(porpoise_rows::ddl::metadata_lock_error)?;
@@ -153,7 +165,10 @@ fn a_table_made_changed_and_dropped_on_one_server_is_so_on_the_other_when_the_st
     assert_eq!(a.entries("t", 1), 2);
     let names = [("d".to_owned(), "t".to_owned())];
     b.ddl(|db, cx| db.drop_tables(cx, &names, false)).unwrap();
-    assert!(matches!(a.insert("t", 3, 3), Err(Error::NoSuchTable { .. })));
+    assert!(matches!(
+        a.insert("t", 3, 3),
+        Err(Error::NoSuchTable { .. })
+    ));
 }
 
 #[test]
@@ -219,7 +234,8 @@ fn a_statement_waits_for_users_of_its_table_on_other_servers() {
     let id = b.table("t").unwrap().id;
     let user = b.db.metadata_locks().session();
     let soon = Instant::now() + Duration::from_secs(1);
-    user.share(&[(id, Access::Read)], soon, &Cancel::new()).unwrap();
+    user.share(&[(id, Access::Read)], soon, &Cancel::new())
+        .unwrap();
     let truncate = |time| a.ddl_within(time, |db, cx| db.truncate(cx, "d", "t"));
     let refused = truncate(Duration::from_millis(300)).unwrap_err();
     assert_eq!(refused.code(), 1205);
@@ -314,7 +330,8 @@ fn the_change_of_a_dead_server_is_undone_and_the_dead_cannot_commit_it() {
     let id = a.table("t").unwrap().id;
     let user = b.db.metadata_locks().session();
     let late = || Instant::now() + Duration::from_secs(20);
-    user.share(&[(id, Access::Read)], late(), &Cancel::new()).unwrap();
+    user.share(&[(id, Access::Read)], late(), &Cancel::new())
+        .unwrap();
     std::thread::scope(|scope| {
         let stuck = scope.spawn(|| a.alter(unique_n()));
         b.waits_for(|| !b.db.catalog().changes.is_empty());
@@ -329,7 +346,10 @@ fn the_change_of_a_dead_server_is_undone_and_the_dead_cannot_commit_it() {
     });
     a.waits_for(|| a.db.lease_problem().is_none());
     a.insert("t", 3, 1).unwrap();
-    assert_eq!((a.entries("t", 0), b.table("t").unwrap().indexes.len()), (3, 1));
+    assert_eq!(
+        (a.entries("t", 0), b.table("t").unwrap().indexes.len()),
+        (3, 1)
+    );
 }
 
 #[test]
@@ -401,7 +421,10 @@ fn writers_on_all_servers_keep_an_index_complete_while_it_comes_and_goes() {
     });
     let server = &servers[0];
     assert_eq!(server.entries("t", 0), server.entries("t", 1));
-    assert!(server.entries("t", 0) >= inserted, "{inserted} acknowledged");
+    assert!(
+        server.entries("t", 0) >= inserted,
+        "{inserted} acknowledged"
+    );
 }
 
 /// One server stores rows with ids that another has reserved: the other generates the next free ones.
@@ -417,7 +440,8 @@ fn generated_ids_pass_over_those_that_another_server_stored() {
         let mut rows = vec![vec![Value::Null, Value::Int(0)]];
         let ids = GeneratedIds::from_input(&table, &rows);
         let options = AutoIncOptions::default();
-        txn.assign_auto_increment(&table, &mut rows, options).unwrap();
+        txn.assign_auto_increment(&table, &mut rows, options)
+            .unwrap();
         let mut ids = ids.with_assigned(&rows);
         txn.insert_with_ids(&table, rows, InsertMode::Plain, &mut ids)
             .unwrap();
@@ -446,13 +470,17 @@ fn an_online_change_waits_for_older_users_of_other_servers_and_blocks_nobody() {
     let (_store, [a, b]) = cluster();
     a.create("t");
     let id = b.table("t").unwrap().id;
-    let (older, newer) = (b.db.metadata_locks().session(), b.db.metadata_locks().session());
+    let (older, newer) = (
+        b.db.metadata_locks().session(),
+        b.db.metadata_locks().session(),
+    );
     let soon = || Instant::now() + Duration::from_secs(2);
     let read = [(id, Access::Read)];
     older.share(&read, soon(), &Cancel::new()).unwrap();
     a.ddl(|db, cx| {
         let announced = db.announce_online_change(cx, &[id]).unwrap();
         b.waits_for(|| !b.db.catalog().changes.is_empty());
+        std::thread::sleep(Duration::from_millis(60));
         newer.share(&read, soon(), &Cancel::new()).unwrap();
         let cx = DdlCx {
             deadline: Instant::now() + Duration::from_millis(200),

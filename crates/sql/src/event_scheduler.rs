@@ -253,7 +253,11 @@ impl Inner {
             true
         };
         runs.begin(run);
-        Ok(if is_ours { Begun::Here } else { Begun::Elsewhere })
+        Ok(if is_ours {
+            Begun::Here
+        } else {
+            Begun::Elsewhere
+        })
     }
 
     fn run_event(&self, id: u64, cancel: Cancel, event: &Arc<Event>, due: i64, is_last: bool) {

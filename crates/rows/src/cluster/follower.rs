@@ -76,7 +76,11 @@ impl Membership {
             let versions = self.versions(&db);
             let is_draining = versions.drained < versions.loaded;
             drop(db);
-            let time = if is_draining { DRAIN_STEP } else { self.options.poll };
+            let time = if is_draining {
+                DRAIN_STEP
+            } else {
+                self.options.poll
+            };
             let mut signal = self.signal.lock();
             if !signal.nudged && !signal.stopping {
                 self.wake.wait_for(&mut signal, time);
@@ -164,9 +168,12 @@ impl Membership {
     /// definitions may have changed without this server.
     fn rejoin(&self, db: &Arc<Db>) -> Result<()> {
         self.written.lock().is_rejoining = true;
-        let why = "the last lease has run out before it could be renewed; definitions are loaded again";
+        let why =
+            "the last lease has run out before it could be renewed; definitions are loaded again";
         self.store()?.end_lease(why);
-        tracing::warn!("this server was taken for dead, because its lease had run out: transactions under way are rolled back");
+        tracing::warn!(
+            "this server was taken for dead, because its lease had run out: transactions under way are rolled back"
+        );
         self.report(None, true)?;
         // A statement of this server may hold the catalog while it waits for other servers.
         let patience = Instant::now() + self.options.lease / 4;
@@ -204,7 +211,10 @@ impl Membership {
         }
         for (id, record) in dead {
             if store.replace_record(id, Some(record), None)? {
-                tracing::info!(server = id, "the record of a server whose lease has run out was removed");
+                tracing::info!(
+                    server = id,
+                    "the record of a server whose lease has run out was removed"
+                );
             }
         }
         Ok(())

@@ -43,8 +43,8 @@ mod record;
 mod statements;
 
 pub use record::{SERVER_RECORD_FORMAT_VERSION, ServerState};
-pub use statements::{AnnouncedChange, ClusterView, Initialization};
 pub(crate) use statements::DdlBarrier;
+pub use statements::{AnnouncedChange, ClusterView, Initialization};
 
 use crate::catalog::{Catalog, ChangeKey};
 use crate::db::Db;
@@ -101,7 +101,12 @@ pub(crate) struct Following {
 
 impl Following {
     /// Raises the barriers that a catalog asks for, before it is published.
-    pub(crate) fn before_publishing(&mut self, own: u64, new: &Catalog, locks: &Arc<MetadataLocks>) {
+    pub(crate) fn before_publishing(
+        &mut self,
+        own: u64,
+        new: &Catalog,
+        locks: &Arc<MetadataLocks>,
+    ) {
         for (key, change) in &new.changes {
             if key.0 != own && !change.is_online && !self.barriers.contains_key(key) {
                 let barrier = locks.raise_for_server(&change.tables);
@@ -128,7 +133,9 @@ impl Following {
         let barriers = self.barriers.values();
         let pending = barriers.filter(|(_, barrier)| !barrier.is_drained());
         let pending = pending.map(|(version, _)| *version);
-        let oldest = pending.chain(self.users.iter().map(|(version, _)| *version)).min();
+        let oldest = pending
+            .chain(self.users.iter().map(|(version, _)| *version))
+            .min();
         oldest.map_or(loaded, |version| version.saturating_sub(1).min(loaded))
     }
 }
@@ -223,7 +230,9 @@ impl Membership {
     }
 
     fn store(&self) -> Result<&dyn Coordination> {
-        self.engine.coordination().ok_or(Error::Kv(kv::Error::Ended))
+        self.engine
+            .coordination()
+            .ok_or(Error::Kv(kv::Error::Ended))
     }
 
     /// A transaction that does not depend on the lease, to read the catalog.
@@ -325,7 +334,10 @@ impl Membership {
         if Instant::now() < written.until && !written.is_rejoining {
             return None;
         }
-        let why = written.failure.as_deref().unwrap_or("it was not renewed in time");
+        let why = written
+            .failure
+            .as_deref()
+            .unwrap_or("it was not renewed in time");
         Some(format!("the lease on the cluster has run out: {why}"))
     }
 }

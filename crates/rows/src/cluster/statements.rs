@@ -51,7 +51,11 @@ impl Membership {
     /// The announced changes of the statement that a session runs.
     fn changes_of(&self, session: usize) -> Vec<ChangeKey> {
         let running = self.statements.lock();
-        running.by_session.get(&session).cloned().unwrap_or_default()
+        running
+            .by_session
+            .get(&session)
+            .cloned()
+            .unwrap_or_default()
     }
 
     fn register(&self, session: usize) -> ChangeKey {
@@ -265,7 +269,10 @@ impl Db {
         if new.version <= old.version {
             return Ok(());
         }
-        let ended = old.changes.iter().filter(|(k, _)| !new.changes.contains_key(k));
+        let ended = old
+            .changes
+            .iter()
+            .filter(|(k, _)| !new.changes.contains_key(k));
         let changed: BTreeSet<TableId> = ended.flat_map(|(_, c)| c.tables.clone()).collect();
         let new = Arc::new(new);
         self.publish(new.clone());

@@ -174,12 +174,7 @@ impl Statement<'_> {
     }
 
     /// Replaces the generated id of a row if another server has stored a row with it meanwhile.
-    fn renew_taken_id(
-        &mut self,
-        row: &mut [Value],
-        n: usize,
-        new: &mut NewRows<'_>,
-    ) -> Result<()> {
+    fn renew_taken_id(&mut self, row: &mut [Value], n: usize, new: &mut NewRows<'_>) -> Result<()> {
         for attempt in 0..MAX_RENEWALS {
             let mut taken = taken_keys(new.table, row, new.plan.own(n), &self.keys);
             if !taken.any(|(index, _)| is_of_id_alone(new.table, index)) {

@@ -84,7 +84,11 @@ pub(super) fn cluster(cx: &StatementContext) -> Vec<Vec<Value>> {
             text(&server.program),
             started.map_or(Value::Null, Value::DateTime),
             text(if server.id == view.own { "YES" } else { "NO" }),
-            text(if server.is_active { "active" } else { "loading" }),
+            text(if server.is_active {
+                "active"
+            } else {
+                "loading"
+            }),
             Value::Double(left as f64 / 1000.0),
             Value::UInt(server.loaded),
             Value::UInt(server.drained),

@@ -1,7 +1,9 @@
 //! Rows of the catalog space that only servers of a cluster write: changes of definitions that are
 //! under way, and tokens by which servers notice commits to tables that caches are derived from.
 
-use super::{CATALOG_FORMAT_VERSION, CATALOG_SPACE, KEY_CHANGE, KEY_META, KEY_TOKEN, put_or_delete};
+use super::{
+    CATALOG_FORMAT_VERSION, CATALOG_SPACE, KEY_CHANGE, KEY_META, KEY_TOKEN, put_or_delete,
+};
 use crate::bytes::{Reader, Writer};
 use crate::catalog::{Catalog, ChangeKey, DefinitionChange};
 use crate::definition::TableId;
@@ -20,10 +22,7 @@ pub(super) fn add_change(catalog: &mut Catalog, key: &[u8], r: &mut Reader<'_>) 
     let corrupt = || Error::corrupt("the key of a change of definitions");
     let (server, statement) = key.split_first_chunk::<8>().ok_or_else(corrupt)?;
     let statement = <[u8; 8]>::try_from(statement).map_err(|_| corrupt())?;
-    let key = (
-        u64::from_be_bytes(*server),
-        u64::from_be_bytes(statement),
-    );
+    let key = (u64::from_be_bytes(*server), u64::from_be_bytes(statement));
     let change = DefinitionChange {
         version: r.u64()?,
         is_online: r.bool()?,
@@ -96,12 +95,13 @@ pub(crate) fn read_version_and_tokens(
     let keys: Vec<Key<'_>> = keys.iter().map(|k| Key::new(CATALOG_SPACE, k)).collect();
     let mut numbers = vec![0; keys.len()];
     let mut failed = None;
-    txn.get(Read::CURRENT, &keys, &mut |n, value| {
-        match (value.map_or(Ok(0), number), numbers.get_mut(n)) {
-            (Ok(found), Some(place)) => *place = found,
-            (Err(error), _) => failed = Some(error),
-            (Ok(_), None) => {}
-        }
+    txn.get(Read::CURRENT, &keys, &mut |n, value| match (
+        value.map_or(Ok(0), number),
+        numbers.get_mut(n),
+    ) {
+        (Ok(found), Some(place)) => *place = found,
+        (Err(error), _) => failed = Some(error),
+        (Ok(_), None) => {}
     })?;
     if let Some(error) = failed {
         return Err(error);
