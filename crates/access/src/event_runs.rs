@@ -4,10 +4,9 @@
 //! new version each time, and invalidate all plans.
 
 use crate::system_table::{self, SystemTable, TableChange, text_column, text_of};
-use porpoise_rows::Db;
 use porpoise_rows::catalog::{EventKey, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
-use porpoise_rows::row::RowRef;
+use porpoise_rows::{BeginOptions, Db, InsertMode, RowRef};
 use porpoise_types::{Collation, ColumnType, DateTime, Value, ValueRef};
 use std::sync::Arc;
 
@@ -89,6 +88,40 @@ pub fn record(db: &Arc<Db>, run: &EventRun, durable: bool) -> crate::Result<()> 
         db.engine().wait_durable(position)?;
     }
     Ok(())
+}
+
+/// As [`record`], for the run that is due at `due`, unless a server of the cluster has begun it. Returns
+/// whether this one begins it. A run belongs to the server that first writes its start, at or after
+/// `due`, under the lock of the event's row.
+///
+/// # Errors
+/// As [`record`].
+pub fn claim(db: &Arc<Db>, run: &EventRun, due: i64) -> crate::Result<bool> {
+    EVENT_RUNS.ensure(db, spec)?;
+    let table = EVENT_RUNS.find(db)?;
+    let new = row(&run.event, run.created, run.began);
+    let mut txn = db.begin(BeginOptions {
+        sync: true,
+        ..BeginOptions::default()
+    })?;
+    let key = table.primary_key(&new);
+    let time = |row: &RowRef<'_>, column| match row.get(column) {
+        ValueRef::DateTime(at) => at.to_unix_micros(),
+        _ => 0,
+    };
+    let mut has_begun = false;
+    txn.lock_present(&table, &[key], |row| {
+        has_begun = time(row, 2) == run.created && time(row, 3) >= due;
+        false
+    })?;
+    if has_begun {
+        txn.rollback();
+        return Ok(false);
+    }
+    txn.insert(&table, vec![new], InsertMode::Replace)?;
+    let position = txn.commit()?.position;
+    db.engine().wait_durable(position)?;
+    Ok(true)
 }
 
 /// Deletes the runs of events that no longer exist.

@@ -3,9 +3,9 @@
 //! table is durable with its transaction, and the same for all servers of a cluster.
 
 use crate::system_table::{self, SystemTable, TableChange, text_column, text_of};
-use porpoise_rows::Db;
 use porpoise_rows::catalog::TableOptions;
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
+use porpoise_rows::{Db, TableChanges};
 use porpoise_types::{Collation, ColumnType, DateTime, Kind, Value, ValueRef};
 use std::sync::Arc;
 
@@ -68,6 +68,12 @@ pub fn load(db: &Arc<Db>) -> crate::Result<Vec<PersistedVariable>> {
         user: text_of(row, 3),
         host: text_of(row, 4),
     })
+}
+
+/// Counts the changes of the table from now on; `None` while there is no table.
+pub fn subscribe(db: &Arc<Db>) -> Option<Arc<TableChanges>> {
+    let table = PERSISTED.find(db).ok()?;
+    Some(db.subscribe(&[table.id]))
 }
 
 /// Stores and removes variables in one transaction, and waits until that is durable. Creates the

@@ -4,6 +4,7 @@
 //! because of them); iterators that borrow from the transaction (they tie latches to the caller's
 //! lifetime; visitors and resumable batches do not); `async` (the core is synchronous).
 
+use crate::coordination::Coordination;
 use crate::{AnnotationReader, DeadlockListener, Error, Key, LockMode, LockWait, Result, SpaceId};
 use porpoise_base::cancel::Cancel;
 use std::ops::{ControlFlow, Range};
@@ -359,6 +360,11 @@ pub trait Engine: Send + Sync {
     /// Registers a listener for deadlocks, permanently.
     fn subscribe_deadlocks(&self, listener: Arc<dyn DeadlockListener>) {
         drop(listener);
+    }
+
+    /// The means to coordinate several servers over this store; `None` if only one can use it.
+    fn coordination(&self) -> Option<&dyn Coordination> {
+        None
     }
 
     /// Values for the metrics page.

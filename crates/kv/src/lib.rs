@@ -60,6 +60,7 @@
 #![forbid(unsafe_code)]
 
 mod annotation;
+pub mod coordination;
 mod engine;
 mod error;
 mod key;

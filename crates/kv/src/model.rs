@@ -16,12 +16,15 @@
 mod locks;
 mod prepared;
 mod replay;
+mod servers;
 mod txn;
 
 use crate::{
     Capabilities, CommitPosition, CounterId, DurableListener, Engine, Error, Isolation, Limits,
     PreparedTxn, Resource, Result, SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
 };
+pub use servers::{ModelServer, SharedModel};
+
 use locks::Locks;
 use prepared::{ModelPrepared, Stored};
 use std::collections::BTreeMap;

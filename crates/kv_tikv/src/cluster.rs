@@ -2,6 +2,7 @@
 
 use crate::keys::Layout;
 use parking_lot::{Mutex, RwLock};
+use porpoise_kv::coordination::Fence;
 use porpoise_kv::{Error, Limits, Result, SpaceId, SpaceSpec};
 use porpoise_tikv_client::Client;
 use std::collections::HashMap;
@@ -80,6 +81,8 @@ pub(crate) struct Cluster {
     pub(crate) metrics: ClusterMetrics,
     pub(crate) meta_lock: Mutex<()>,
     pub(crate) closed: AtomicBool,
+    /// This server's lease.
+    pub(crate) fence: Fence,
 }
 
 impl Cluster {

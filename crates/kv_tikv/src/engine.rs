@@ -5,6 +5,7 @@ use crate::keys::Layout;
 use crate::meta;
 use crate::txn::{LONGEST_KEY, TikvTxn};
 use parking_lot::Mutex;
+use porpoise_kv::coordination::{Coordination, Fence};
 use porpoise_kv::{
     Capabilities, CommitPosition, CounterId, DurableListener, Engine, Error, Limits, Result,
     SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
@@ -103,6 +104,7 @@ impl KvTikv {
             metrics: ClusterMetrics::default(),
             meta_lock: Mutex::new(()),
             closed: AtomicBool::new(false),
+            fence: Fence::default(),
         });
         meta::open(&client, &layout, options.tenant)?;
         cluster.client.in_background(move || {
@@ -118,7 +120,11 @@ impl KvTikv {
         self.cluster.client.counts()
     }
 
-    fn open(&self) -> Result<&Arc<Cluster>> {
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    pub(crate) fn open(&self) -> Result<&Arc<Cluster>> {
         if self.cluster.is_closed() {
             return Err(Error::Unavailable("the engine has been shut down".into()));
         }
@@ -189,6 +195,10 @@ impl Engine for KvTikv {
 
     fn subscribe(&self, _listener: Arc<dyn DurableListener>) {
         // No notification is needed: every commit is durable when acknowledged.
+    }
+
+    fn coordination(&self) -> Option<&dyn Coordination> {
+        Some(self)
     }
 
     fn stats(&self) -> Vec<Stat> {

@@ -11,6 +11,7 @@
 //!       | 0x02 num(counter)    next id                 -> u64
 //!       | 0x03                 next space id           -> u64
 //!       | 0x04 num(space)      dropped, rows remain    -> as 0x01
+//!       | 0x05 num(server)     record of a server      -> bytes of `rows`
 //! rows  = num(group) num(partition) num(space) key
 //! value = 0x01 bytes
 //! ```
@@ -30,7 +31,10 @@
 use porpoise_kv::{CounterId, Error, Result, SpaceDurability, SpaceId, SpaceSpec, prefix_end};
 
 /// Version of the key layout that this program writes, and the newest that it can read.
-pub const KEY_FORMAT_VERSION: u32 = 1;
+pub const KEY_FORMAT_VERSION: u32 = 2;
+/// Version without records of servers. Its programs share a cluster without coordination, so they
+/// must not connect once one of this version has.
+pub(crate) const UNCOORDINATED_VERSION: u32 = 1;
 
 const FIRST: u8 = b'p';
 const META: u8 = 0x01;
@@ -41,6 +45,7 @@ const META_SPEC: u8 = 0x01;
 const META_COUNTER: u8 = 0x02;
 const META_NEXT_SPACE: u8 = 0x03;
 const META_DROPPED: u8 = 0x04;
+const META_SERVER: u8 = 0x05;
 
 const PLAIN: u8 = 0x01;
 
@@ -126,6 +131,21 @@ impl Layout {
     /// The range of all dropped spaces.
     pub(crate) fn all_dropped(&self) -> (Vec<u8>, Vec<u8>) {
         (self.meta(META_DROPPED), self.meta(META_DROPPED + 1))
+    }
+
+    /// Key of the record of a server.
+    pub(crate) fn server(&self, server: u64) -> Vec<u8> {
+        self.meta_num(META_SERVER, server)
+    }
+
+    /// The range of all records of servers.
+    pub(crate) fn servers(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.meta(META_SERVER), self.meta(META_SERVER + 1))
+    }
+
+    /// Returns the server of a key in [`Layout::servers`].
+    pub(crate) fn server_of_meta(&self, key: &[u8]) -> Option<u64> {
+        self.space_of_meta(key).map(|number| number.0)
     }
 
     /// Returns the space of a key in [`Layout::specs`] or [`Layout::all_dropped`].

@@ -43,11 +43,13 @@
 //! * `commit`: commit of the write buffer.
 //! * `cluster`: the connection that engine and transactions share.
 //! * `txn`, `engine`, `meta`: the contract's two traits; spaces and counters.
+//! * `coordination`: records and leases of servers.
 
 #![forbid(unsafe_code)]
 
 mod cluster;
 mod commit;
+mod coordination;
 mod engine;
 mod fault;
 mod keys;

@@ -13,8 +13,8 @@
 use crate::cluster::Cluster;
 use crate::fault::{commit_error, read_error};
 use crate::keys::{
-    KEY_FORMAT_VERSION, Layout, end_of, frame_spec, frame_u64, frame_version, unframe_spec,
-    unframe_u64, unframe_version,
+    KEY_FORMAT_VERSION, Layout, UNCOORDINATED_VERSION, end_of, frame_spec, frame_u64,
+    frame_version, unframe_spec, unframe_u64, unframe_version,
 };
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
@@ -129,6 +129,10 @@ pub(crate) fn open(client: &Client, layout: &Layout, tenant: u32) -> Result<()> 
             )),
             Some(found) => match unframe_version(found)? {
                 KEY_FORMAT_VERSION => Ok((Vec::new(), ())),
+                UNCOORDINATED_VERSION => Ok((
+                    vec![put(key.clone(), frame_version(KEY_FORMAT_VERSION))],
+                    (),
+                )),
                 found => Err(Error::Unavailable(format!(
                     "the data of tenant {tenant} in this cluster has key layout version {found}; \
                  this program reads and writes version {KEY_FORMAT_VERSION}"

@@ -18,7 +18,7 @@ use porpoise_kv::{
     ReadMode, Resource, Result, ScanEnd, ScanRange, ScanVisitor, StatementMark, Txn, TxnOptions,
     Wait,
 };
-use porpoise_tikv_client::Call;
+use porpoise_tikv_client::{Call, last_timestamp_of, physical_ms};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +29,8 @@ const RELEASE_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct TikvTxn {
     cluster: Arc<Cluster>,
     options: TxnOptions,
+    /// Epoch of the server's lease in which it began; `None` if it does not depend on the lease.
+    epoch: Option<u64>,
     snapshot: Option<u64>,
     pinned: bool,
     writes: Writes,
@@ -38,10 +40,19 @@ pub(crate) struct TikvTxn {
 
 impl TikvTxn {
     pub(crate) fn new(cluster: Arc<Cluster>, options: TxnOptions) -> Result<TikvTxn> {
+        let epoch = cluster.fence.begin()?;
+        let mut txn = TikvTxn::unfenced(cluster, options)?;
+        txn.epoch = Some(epoch);
+        Ok(txn)
+    }
+
+    /// A transaction that does not depend on the server's lease.
+    pub(crate) fn unfenced(cluster: Arc<Cluster>, options: TxnOptions) -> Result<TikvTxn> {
         if options.isolation == Isolation::Serializable {
             return Err(Error::Unsupported("SERIALIZABLE isolation"));
         }
         Ok(TikvTxn {
+            epoch: None,
             cluster,
             options,
             snapshot: None,
@@ -60,7 +71,15 @@ impl TikvTxn {
             self.cluster.metrics.heartbeats_failed.add(1);
             return Err(self.end_on_error(Error::Conflict));
         }
+        if let Err(refused) = self.check_lease() {
+            return Err(self.end_on_error(refused));
+        }
         Ok(())
+    }
+
+    fn check_lease(&self) -> Result<()> {
+        self.epoch
+            .map_or(Ok(()), |epoch| self.cluster.fence.check(epoch))
     }
 
     /// Ends the transaction if the error requires it.
@@ -87,7 +106,11 @@ impl TikvTxn {
 
     fn now(&self) -> Result<u64> {
         let client = &self.cluster.client;
-        client.timestamp(self.call()).map_err(read_error)
+        let ts = client.timestamp(self.call()).map_err(read_error)?;
+        if let Some(epoch) = self.epoch {
+            self.cluster.fence.check_time(epoch, physical_ms(ts))?;
+        }
+        Ok(ts)
     }
 
     fn take_snapshot(&mut self) -> Result<()> {
@@ -202,7 +225,16 @@ impl TikvTxn {
             cancel: &self.options.cancel,
             deadline: None,
         };
-        commit::commit(&self.cluster, call, &mut self.locks, &self.writes, 0)
+        self.check_lease()?;
+        let fence = self.epoch.and_then(|_| self.cluster.fence.last_time());
+        let max_commit_ts = fence.map_or(0, last_timestamp_of);
+        commit::commit(
+            &self.cluster,
+            call,
+            &mut self.locks,
+            &self.writes,
+            max_commit_ts,
+        )
     }
 }
 

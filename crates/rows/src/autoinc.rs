@@ -10,7 +10,8 @@
 //! 2. The ids generated for one statement are consecutive (in steps of the
 //!    increment), unless an explicit value in between pushes the counter.
 //! 3. An explicit value raises the counter above itself before its row is written. Another server
-//!    may still generate smaller ids that it has already reserved.
+//!    may still generate smaller ids that it has already reserved: if a row has such an id by then,
+//!    the generated one is replaced ([`Counters::renew`]).
 //! 4. Nothing is reserved whose ids lie beyond `u64::MAX`; a column's own
 //!    range is checked before its id is handed out (1467).
 //! 5. An id whose row was not inserted (IGNORE skipped it, ON DUPLICATE KEY UPDATE changed another
@@ -132,6 +133,31 @@ impl Counters {
             reserved.raise(engine, table.counter, series.prefetch, next)?;
         }
         Ok(first)
+    }
+
+    /// Another id in the place of a generated one that a row of another server has, given explicitly.
+    /// After a few attempts the rest of the reserved range is given up, for that server may have used
+    /// many of its ids.
+    pub(crate) fn renew(
+        &self,
+        engine: &dyn Engine,
+        table: &Table,
+        attempt: usize,
+    ) -> Result<Option<(usize, Value)>> {
+        const ATTEMPTS: usize = 4;
+        let position = table.auto_increment();
+        let Some((position, column)) = position.and_then(|at| Some((at, table.columns.get(at)?)))
+        else {
+            return Ok(None);
+        };
+        let series = Series::new(table, column, position, AutoIncOptions::default());
+        let counter = self.counter(table.counter);
+        let mut reserved = counter.lock();
+        if attempt >= ATTEMPTS {
+            *reserved = Reserved::default();
+        }
+        let id = series.take(engine, &mut reserved, 1, &mut false)?;
+        Ok(Some((position, column_value(column, id))))
     }
 
     /// Raises the counter above a value that an UPDATE stored.

@@ -83,6 +83,11 @@ impl ChangeNotifier {
         self.tables.load().binary_search(&table).is_ok()
     }
 
+    /// All tables with a subscriber, ascending.
+    pub(crate) fn subscribed_tables(&self) -> Arc<Vec<TableId>> {
+        self.tables.load_full()
+    }
+
     /// Records the commit of a transaction that wrote `tables` (those with a subscriber).
     pub(crate) fn notify(&self, tables: &[TableId], position: CommitPosition) {
         for entry in self.subscriptions.lock().iter() {

@@ -224,7 +224,7 @@ impl Checker<'_> {
             progress.advance(batch.len() as u64);
             Ok(())
         })?;
-        if auto.is_some() && highest >= self.db.next_auto_increment(table)? {
+        if auto.is_some() && highest >= self.db.auto_increment_bound(table)? {
             self.report(format!("the auto-increment counter is not above {highest}"));
         }
         Ok(count)

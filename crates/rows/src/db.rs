@@ -10,6 +10,7 @@ use crate::catalog::Catalog;
 use crate::catalog::persist;
 use crate::change_notifier::{ChangeNotifier, TableChanges};
 use crate::changes::ChangeLog;
+use crate::cluster::{ClusterOptions, Membership};
 use crate::definition::{TableDef, TableId};
 use crate::error::{Error, Result};
 use crate::expressions::{CompileExpressions, Compiled, RowContext, RowExpressions};
@@ -24,16 +25,18 @@ use crate::version::{IdAllocator, OVERFLOW_IDS, ROW_VERSIONS};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
-use porpoise_kv::{self as kv, Engine, SpaceId, TxnOptions};
+use porpoise_kv::{self as kv, Engine, TxnOptions};
 use porpoise_types::DateTime;
 use std::any::Any;
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Settings of a [`Db`].
 #[derive(Clone, Debug, Default)]
-pub struct DbOptions {}
+pub struct DbOptions {
+    /// For an engine that several servers share.
+    pub cluster: ClusterOptions,
+}
 
 /// An open database: what SQL, memcached and the native API work on.
 pub struct Db {
@@ -70,6 +73,8 @@ pub struct Db {
     /// Whether a table of the newest catalog has TTL.
     pub(crate) has_ttl: AtomicBool,
     pub(crate) ttl_counters: TtlCounters,
+    /// This server's membership of a cluster; unset on an engine that one server uses.
+    pub(crate) cluster: OnceLock<Arc<Membership>>,
 }
 
 impl Db {
@@ -104,11 +109,13 @@ impl Db {
             expiry_zone: ExpiryZone::default(),
             has_ttl,
             ttl_counters: TtlCounters::default(),
+            cluster: OnceLock::new(),
         })
     }
 
     /// Opens the database in an engine: reads the catalog, and drops spaces that it does not refer
-    /// to (a crash during DDL leaves them).
+    /// to (a crash during DDL leaves them). Over an engine that several servers share, joins them
+    /// ([`crate::cluster`]) until [`Db::leave_cluster`].
     ///
     /// # Errors
     /// The engine's; [`Error::Corrupt`] for a catalog that cannot be
@@ -118,24 +125,33 @@ impl Db {
         clock: Arc<dyn Clock>,
         options: DbOptions,
     ) -> Result<Arc<Db>> {
+        let joined =
+            Membership::join(engine.clone(), options.cluster.clone(), clock.unix_micros())?;
+        let opened = Db::open_as(engine, clock, options, joined.clone());
+        if opened.is_err()
+            && let Some(membership) = joined
+        {
+            membership.leave();
+        }
+        opened
+    }
+
+    fn open_as(
+        engine: Arc<dyn Engine>,
+        clock: Arc<dyn Clock>,
+        options: DbOptions,
+        membership: Option<Arc<Membership>>,
+    ) -> Result<Arc<Db>> {
         let mut txn = engine.begin(TxnOptions::default())?;
         let catalog = persist::load(txn.as_mut())?;
         txn.rollback();
-        let named: HashSet<SpaceId> = catalog
-            .tables
-            .values()
-            .flat_map(|t| t.all_spaces())
-            .collect();
-        let orphans: Vec<SpaceId> = engine
-            .spaces()?
-            .into_iter()
-            .map(|(id, _)| id)
-            .filter(|id| !named.contains(id))
-            .collect();
-        if !orphans.is_empty() {
-            engine.drop_spaces(&orphans)?;
-        }
+        Db::remove_orphaned_spaces(engine.as_ref(), membership.as_deref(), &catalog)?;
         let db = Db::with_catalog(engine, clock, options, catalog);
+        if let Some(membership) = membership {
+            db.cluster.get_or_init(|| membership.clone());
+            db.publish(db.catalog());
+            membership.activate(&db)?;
+        }
         db.rebuild_old_text_indexes()?;
         Ok(db)
     }
@@ -192,9 +208,16 @@ impl Db {
     /// Publishes a catalog as the newest one. For DDL only, under its metadata locks.
     pub(crate) fn publish(&self, catalog: Arc<Catalog>) {
         let version = catalog.version;
+        let mut following = self.membership().map(|m| (m.id(), m.publishing()));
+        if let Some((own, following)) = &mut following {
+            following.before_publishing(*own, &catalog, &self.metadata_locks);
+        }
         self.has_ttl.store(catalog.has_ttl(), Ordering::Relaxed);
-        self.catalog.store(catalog);
+        self.catalog.store(catalog.clone());
         self.version.store(version, Ordering::SeqCst);
+        if let Some((own, following)) = &mut following {
+            following.after_publishing(*own, &catalog, &self.metadata_locks);
+        }
     }
 
     /// The id that the table's next row would be given (SHOW CREATE TABLE,
@@ -204,6 +227,18 @@ impl Db {
     /// The engine's.
     pub fn next_auto_increment(&self, table: &Table) -> Result<u64> {
         self.counters.peek(self.engine.as_ref(), table)
+    }
+
+    /// An id above all that any server has stored. On a cluster the rest of this server's reserved range
+    /// says nothing about rows of other servers.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(crate) fn auto_increment_bound(&self, table: &Table) -> Result<u64> {
+        if self.is_clustered() {
+            return Ok(self.engine.next_id(table.counter)?);
+        }
+        self.next_auto_increment(table)
     }
 
     /// ALTER TABLE ... AUTO_INCREMENT: the next id, upwards or downwards.
@@ -264,5 +299,11 @@ impl Db {
     pub(crate) fn plain_context(&self) -> RowContext {
         let now = DateTime::from_unix_micros(self.clock().unix_micros());
         RowContext::plain(now.unwrap_or(DateTime::ZERO))
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        self.leave_cluster();
     }
 }

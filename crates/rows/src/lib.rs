@@ -18,6 +18,7 @@ pub mod changes;
 pub mod check;
 mod check_text;
 mod check_values;
+pub mod cluster;
 pub mod db;
 pub mod ddl;
 pub mod definition;

@@ -13,6 +13,7 @@ mod calls;
 mod cascade_large;
 mod change_notifier;
 mod check;
+mod cluster;
 mod common;
 mod concurrency;
 mod concurrent_foreign_keys;

@@ -15,7 +15,15 @@ use std::sync::Arc;
 /// # Errors
 /// Errors of reading the catalog.
 pub fn open(engine: Arc<dyn Engine>) -> Result<Arc<Db>, Error> {
-    let db = Db::open(engine, clock::system(), DbOptions::default())?;
+    open_with(engine, DbOptions::default())
+}
+
+/// As [`open`], with settings.
+///
+/// # Errors
+/// As there.
+pub fn open_with(engine: Arc<dyn Engine>, options: DbOptions) -> Result<Arc<Db>, Error> {
+    let db = Db::open(engine, clock::system(), options)?;
     db.set_compiler(Arc::new(ExpressionCompiler::default()));
     Ok(db)
 }

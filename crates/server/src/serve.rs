@@ -177,6 +177,7 @@ impl Pages for PageSource {
             health.failed.push(reason.into());
         }
         health.failed.extend(self.services.engine.stalled());
+        health.failed.extend(self.services.db.lease_problem());
         let groups = self.net.unanswered(probes);
         health.unanswered = groups
             .iter()

@@ -34,7 +34,8 @@ use porpoise_kv_mem::KvMem;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
 use porpoise_native::operation_statistics;
 use porpoise_replication::replica::Replica;
-use porpoise_rows::Db;
+use porpoise_rows::cluster::ClusterOptions;
+use porpoise_rows::{Db, DbOptions};
 use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::event_scheduler::EventScheduler;
 use porpoise_sql::server::CommandStatistics;
@@ -44,6 +45,7 @@ use porpoise_sql::{ClassLatency, CommandSummary, SqlConfig, SqlServer};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Engine, rows, SQL and the protocols of a running server.
 pub struct Services {
@@ -107,8 +109,12 @@ impl Services {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             StartError::failure(format!("{what}: {error}"))
         };
-        let db =
-            rows::open(engine.clone()).map_err(|e| failed("the catalog cannot be opened", &e))?;
+        let db = rows::open_with(engine.clone(), db_options(config))
+            .map_err(|e| failed("the catalog cannot be opened", &e))?;
+        // Of several servers that start for the first time, one creates the system tables.
+        let initialization = db
+            .begin_initialization()
+            .map_err(|e| failed("the cluster could not be joined", &e))?;
         let binlog = binlog::open(config, &engine, &db, disk)?;
         let (sql, memory) = open_sql(config, &db, root_password)?;
         let binlog = binlog.map(|log| log.provide(&sql));
@@ -137,6 +143,7 @@ impl Services {
         let protocol = |listener| -> Arc<dyn Protocol> {
             Arc::new(MemcachedProtocol::new(listener, tls.clone()))
         };
+        drop(initialization);
         Ok(Services {
             engine,
             db,
@@ -209,6 +216,7 @@ impl Services {
         if let Some(binlog) = &self.binlog {
             binlog.stop();
         }
+        self.db.leave_cluster();
         if let Some(mut archiver) = self.archiver.lock().take() {
             archiver.stop();
         }
@@ -239,6 +247,26 @@ fn memcached_tls(config: &Config, tls: &Arc<rustls::ServerConfig>) -> TlsSetting
     TlsSettings {
         config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
         required: config.memcached_tls == TlsMode::Required,
+    }
+}
+
+/// Settings of the row layer.
+fn db_options(config: &Config) -> DbOptions {
+    let lease = config.cluster_lease;
+    let addresses = [
+        config.mysql_listen,
+        config.memcached_listen,
+        config.native_listen,
+    ];
+    let listen = addresses.into_iter().flatten().next();
+    let address = config.cluster_address.clone();
+    DbOptions {
+        cluster: ClusterOptions {
+            lease,
+            poll: (lease / 20).min(Duration::from_millis(200)),
+            address: address.unwrap_or_else(|| listen.map_or_else(String::new, |a| a.to_string())),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+        },
     }
 }
 

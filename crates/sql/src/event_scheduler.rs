@@ -13,10 +13,16 @@
 //!    ([`porpoise_access::event_runs`]). The body of an event that runs once waits until the record
 //!    is durable, so that the event does not run again after a crash, even if it was not completed.
 //!    A recurring event does not wait: times that passed before a restart are skipped in any case.
+//! 4. Each run takes place on one server of a cluster: the first that records its start
+//!    ([`event_runs::claim`]). All servers plan all events, so that no election is needed and the
+//!    loss of a server delays no event.
+//!
+//! The thread also applies system variables that other servers persist ([`crate::shared_variables`]).
 
 use crate::client::ClientInfo;
 use crate::event_schedule::next_run;
 use crate::server::SqlServer;
+use crate::shared_variables::SharedVariables;
 use parking_lot::{Condvar, Mutex};
 use porpoise_access::AuthId;
 use porpoise_access::event_runs::{self, EventRun};
@@ -63,6 +69,15 @@ struct Inner {
 pub struct EventScheduler {
     inner: Arc<Inner>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Where a run begins.
+enum Begun {
+    Here,
+    /// An event that runs once has begun before the server was restarted.
+    BeforeRestart,
+    /// Another server of the cluster runs it.
+    Elsewhere,
 }
 
 /// An event and the next time at which it runs.
@@ -120,9 +135,12 @@ impl Inner {
     /// Runs events until it is stopped. The scheduler was `started` at that time.
     fn run(self: Arc<Inner>, started: i64) {
         let mut planned: HashMap<EventKey, Planned> = HashMap::new();
+        let mut variables = SharedVariables::default();
         let mut state = self.state.lock();
         while !state.stopping {
             drop(state);
+            // A failure is that of the store, which every statement reports; the next round tries again.
+            let _ = variables.follow(&self.server);
             let on = self.server.variable("event_scheduler").as_deref() == Some("ON");
             let now = self.now();
             if on {
@@ -174,14 +192,14 @@ impl Inner {
                 continue;
             }
             let after = next_run(event, now);
-            if self.execute(event, after.is_none()) {
+            if self.execute(event, next.unwrap_or(now), after.is_none()) {
                 *next = after;
             }
         }
     }
 
-    /// Runs an event in a thread of its own. Returns false if none can be had now.
-    fn execute(self: &Arc<Inner>, event: &Arc<Event>, is_last: bool) -> bool {
+    /// Runs an event that is due at `due` in a thread of its own. Returns false if none can be had now.
+    fn execute(self: &Arc<Inner>, event: &Arc<Event>, due: i64, is_last: bool) -> bool {
         let cancel = Cancel::new();
         let id = {
             let mut state = self.state.lock();
@@ -196,7 +214,7 @@ impl Inner {
         let (own, event) = (self.clone(), event.clone());
         let work = move || {
             let ended = catch_unwind(AssertUnwindSafe(|| {
-                own.run_event(id, cancel, &event, is_last);
+                own.run_event(id, cancel, &event, due, is_last);
             }));
             if ended.is_err() {
                 let (database, name) = event.key();
@@ -212,13 +230,12 @@ impl Inner {
         false
     }
 
-    /// Records the start of a run. Returns false for an event that runs once and has begun before the
-    /// server was restarted.
-    fn begin(&self, event: &Event) -> porpoise_sql_expr::error::Result<bool> {
+    /// Records the start of a run.
+    fn begin(&self, event: &Event, due: i64) -> porpoise_sql_expr::error::Result<Begun> {
         let runs = &self.server.event_runs;
         let runs_once = match event.schedule {
             EventSchedule::At(at) if runs.last(event).is_some_and(|last| last >= at) => {
-                return Ok(false);
+                return Ok(Begun::BeforeRestart);
             }
             EventSchedule::At(_) => true,
             EventSchedule::Every { .. } => false,
@@ -228,12 +245,22 @@ impl Inner {
             created: event.created,
             began: self.now(),
         };
-        event_runs::record(&self.server.db, &run, runs_once)?;
+        let db = &self.server.db;
+        let is_ours = if db.is_clustered() {
+            event_runs::claim(db, &run, due)?
+        } else {
+            event_runs::record(db, &run, runs_once)?;
+            true
+        };
         runs.begin(run);
-        Ok(true)
+        Ok(if is_ours {
+            Begun::Here
+        } else {
+            Begun::Elsewhere
+        })
     }
 
-    fn run_event(&self, id: u64, cancel: Cancel, event: &Arc<Event>, is_last: bool) {
+    fn run_event(&self, id: u64, cancel: Cancel, event: &Arc<Event>, due: i64, is_last: bool) {
         let AuthId { user, .. } = AuthId::parse(&event.definer);
         let info = ClientInfo {
             connection_id: id,
@@ -245,9 +272,10 @@ impl Inner {
             database: None,
         };
         let ran = self.server.connect(info, cancel).and_then(|mut session| {
-            let ran = match self.begin(event) {
-                Ok(true) => session.run_event(event),
-                Ok(false) => Ok(()),
+            let ran = match self.begin(event, due) {
+                Ok(Begun::Here) => session.run_event(event),
+                Ok(Begun::BeforeRestart) => Ok(()),
+                Ok(Begun::Elsewhere) => return Ok(()),
                 Err(error) => Err(error),
             };
             if is_last {

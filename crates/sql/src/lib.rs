@@ -36,6 +36,7 @@ pub mod replica;
 pub mod results;
 pub mod server;
 pub mod session;
+mod shared_variables;
 pub mod show;
 mod statements;
 pub mod status;

@@ -51,7 +51,7 @@ pub use commit::{Change, Write};
 pub use counts::{RequestCounts, RequestKind};
 pub use error::{Error, Result};
 pub use locks::{Grant, LockWait};
-pub use pd::physical_ms;
+pub use pd::{last_timestamp_of, physical_ms};
 pub use reads::{PageRequest, Pairs};
 pub use shared::ClientOptions;
 pub use txn::{CommitOptions, Transaction};

@@ -57,6 +57,11 @@ pub fn physical_ms(ts: u64) -> u64 {
     ts >> LOGICAL_BITS
 }
 
+/// The last timestamp of a millisecond.
+pub fn last_timestamp_of(ms: u64) -> u64 {
+    (ms << LOGICAL_BITS) | ((1 << LOGICAL_BITS) - 1)
+}
+
 type Waiter = oneshot::Sender<u64>;
 
 /// What is known about the placement drivers.

@@ -50,6 +50,24 @@ pub struct Catalog {
     pub events: Events,
     /// Histograms of columns.
     pub histograms: BTreeMap<(TableId, ColumnId), Arc<Histogram>>,
+    /// Changes of definitions that are under way on the servers of a cluster. Empty on an engine
+    /// that one server uses.
+    pub changes: BTreeMap<ChangeKey, DefinitionChange>,
+}
+
+/// Server, and number of its statement.
+pub type ChangeKey = (u64, u64);
+
+/// A statement that changes definitions, on some server of a cluster. No other such statement touches
+/// its tables until it is removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefinitionChange {
+    /// The catalog version that has it first.
+    pub version: u64,
+    /// Whether sessions use the tables meanwhile. Otherwise all servers keep them away.
+    pub is_online: bool,
+    /// The tables.
+    pub tables: Vec<TableId>,
 }
 
 /// WITH CHECK OPTION of a view.

@@ -10,6 +10,7 @@
 //!    [`HISTOGRAM_FORMAT_VERSION`]. A newer version is refused at the start, with a message.
 //! 2. Derived fields are not stored.
 
+pub(crate) mod cluster;
 mod table;
 
 use super::event::{self, EventKey};
@@ -44,6 +45,8 @@ const KEY_HISTOGRAM: u8 = 4;
 const KEY_ROUTINE: u8 = 5;
 const KEY_EVENT: u8 = 7;
 const KEY_TRIGGERS: u8 = 6;
+const KEY_CHANGE: u8 = 8;
+const KEY_TOKEN: u8 = 9;
 
 fn database_key(name: &str) -> Vec<u8> {
     let mut key = vec![KEY_DATABASE];
@@ -95,6 +98,21 @@ fn histogram_key(table: TableId, column: ColumnId) -> Vec<u8> {
 
 /// Reads the whole catalog as of now. An empty space is an empty catalog.
 pub fn load(txn: &mut dyn Txn) -> Result<Catalog> {
+    let mut catalog = read_rows(txn)?;
+    catalog.derive();
+    Ok(catalog)
+}
+
+/// As [`load`]; what did not change since `old` was read is shared with it.
+pub(crate) fn reload(txn: &mut dyn Txn, old: &Catalog) -> Result<Catalog> {
+    let mut catalog = read_rows(txn)?;
+    cluster::reuse(old, &mut catalog);
+    catalog.derive();
+    Ok(catalog)
+}
+
+/// Reads the rows of the catalog. Derived fields are missing.
+fn read_rows(txn: &mut dyn Txn) -> Result<Catalog> {
     let mut catalog = Catalog::default();
     let mut failed = None;
     let range = ScanRange {
@@ -119,7 +137,6 @@ pub fn load(txn: &mut dyn Txn) -> Result<Catalog> {
         return Err(error);
     }
     link_names(&mut catalog)?;
-    catalog.derive();
     Ok(catalog)
 }
 
@@ -171,6 +188,7 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
     match *kind {
         KEY_HISTOGRAM => return add_histogram(catalog, rest, value),
         KEY_TRIGGERS => return add_triggers(catalog, rest, value),
+        KEY_TOKEN => return Ok(()),
         _ => {}
     }
     let mut r = Reader::new(value);
@@ -203,6 +221,7 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
             let event = event::read_event(&mut r)?;
             catalog.events.insert(event.key(), Arc::new(event));
         }
+        KEY_CHANGE => cluster::add_change(catalog, rest, &mut r)?,
         other => {
             return Err(Error::corrupt(&format!("catalog row of kind {other}")));
         }
@@ -415,6 +434,7 @@ pub(crate) fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> 
     }
     write_routines(txn, old, new)?;
     write_events(txn, old, new)?;
+    cluster::write_definition_changes(txn, old, new)?;
     write_all_triggers(txn, old, new)?;
     write_histograms(txn, old, new)
 }

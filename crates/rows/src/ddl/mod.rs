@@ -47,16 +47,17 @@ pub(crate) mod walk;
 
 use crate::catalog::{Catalog, persist};
 use crate::changes::LoggedStatement;
+use crate::cluster::DdlBarrier;
 use crate::db::Db;
 use crate::definition::{ColumnDefault, TableDef, TableId};
 use crate::error::{Error, Result};
-use crate::metadata_lock::{Exclusion, MetadataBarrier, MetadataLockError, MetadataLockSession};
+use crate::metadata_lock::{Exclusion, MetadataLockError, MetadataLockSession};
 use crate::partition::Partitioning;
 use crate::table::Table;
 use crate::ttl::TtlChange;
 use parking_lot::MutexGuard;
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::{CommitPosition, LockMode, LockRequest, SpaceId, TxnOptions, Wait};
+use porpoise_kv::{CommitPosition, SpaceId};
 use porpoise_types::{Collation, ColumnType};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -198,24 +199,29 @@ impl Db {
         })
     }
 
-    /// Changes the catalog in one transaction and publishes the result.
+    /// Changes the catalog in one transaction and publishes the result, to all servers of a cluster.
     pub(crate) fn change_catalog(
         &self,
         cx: &DdlCx<'_>,
         change: impl FnOnce(&mut CatalogDraft) -> Result<()>,
     ) -> Result<CommitPosition> {
-        let _change_lock = self.lock_catalog_changes(cx)?;
-        let mut txn = self.engine().begin(TxnOptions {
-            sync: true,
-            cancel: cx.cancel.clone(),
-            ..TxnOptions::default()
+        let position = self.commit_version(cx, |draft| {
+            self.end_announced(cx, draft)?;
+            change(draft)
         })?;
-        let request = LockRequest {
-            key: persist::version_key(),
-            mode: LockMode::Exclusive,
-        };
-        txn.lock(&[request], Wait::Until(cx.deadline), &mut |_, _| ())?;
-        let old = self.catalog();
+        self.forget_announced(cx);
+        self.wait_until_loaded(cx);
+        Ok(position)
+    }
+
+    /// Commits the next version of the catalog and publishes it on this server.
+    pub(crate) fn commit_version(
+        &self,
+        cx: &DdlCx<'_>,
+        change: impl FnOnce(&mut CatalogDraft) -> Result<()>,
+    ) -> Result<CommitPosition> {
+        let _change_lock = self.lock_catalog_changes(cx)?;
+        let (mut txn, old) = self.begin_version(cx)?;
         let mut draft = CatalogDraft {
             catalog: Catalog::clone(&old),
         };
@@ -274,17 +280,18 @@ impl Db {
         }
     }
 
-    /// Raises a barrier over the tables that `choose` returns; repeats this until
-    /// the choice is the same after the wait.
+    /// Raises a barrier over the tables that `choose` returns, on all servers of a cluster; repeats this
+    /// until the choice is the same after the wait.
     pub(crate) fn barrier(
         &self,
         cx: &DdlCx<'_>,
         choose: impl Fn(&Catalog) -> Result<Vec<TableId>>,
-    ) -> Result<MetadataBarrier> {
+    ) -> Result<DdlBarrier> {
         loop {
             let mut tables = choose(&self.catalog())?;
             tables.sort_unstable();
             tables.dedup();
+            let announced = self.announce_change(cx, &tables, false)?;
             let everyone = tables.iter().map(|table| (*table, Exclusion::Everyone));
             let barrier = cx
                 .metadata_locks
@@ -294,7 +301,13 @@ impl Db {
             again.sort_unstable();
             again.dedup();
             if tables == again {
-                return Ok(barrier);
+                if let Some(announced) = &announced {
+                    announced.wait_until_drained(cx)?;
+                }
+                return Ok(DdlBarrier {
+                    _announced: announced,
+                    _local: barrier,
+                });
             }
         }
     }

@@ -171,6 +171,7 @@ impl Db {
         id: TableId,
         which: &dyn Fn(&Index) -> bool,
     ) -> Result<()> {
+        let _barrier = self.barrier(cx, |_| Ok(vec![id]))?;
         let catalog = self.catalog();
         let Some(before) = catalog.tables.get(&id) else {
             return Ok(());

@@ -34,6 +34,7 @@
 
 mod deadlock;
 mod list;
+mod server_barrier;
 
 use crate::definition::TableId;
 use crate::progress::{Progress, Stage};
@@ -46,6 +47,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Instant;
 
 pub use list::MetadataLock;
+pub(crate) use server_barrier::{ServerBarrier, TableUsers};
 
 /// Why a metadata lock was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

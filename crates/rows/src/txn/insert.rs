@@ -130,6 +130,9 @@ impl Statement<'_> {
                     self.regather(row, n, &mut new)?;
                 }
             }
+            if refusal.is_none() && ids.is_generated(first + n) && self.txn.db.is_clustered() {
+                self.renew_taken_id(row, n, &mut new)?;
+            }
             let checked = match refusal {
                 Some(e) => Err(e),
                 None => self.check_new_row(row, n, &new),
@@ -168,6 +171,27 @@ impl Statement<'_> {
         new.gather_row(row, n, &mut self.keys, &mut ids);
         new.plan.set(n, &ids);
         self.lock_keys()
+    }
+
+    /// Replaces the generated id of a row if another server has stored a row with it meanwhile.
+    fn renew_taken_id(&mut self, row: &mut [Value], n: usize, new: &mut NewRows<'_>) -> Result<()> {
+        for attempt in 0..MAX_RENEWALS {
+            let mut taken = taken_keys(new.table, row, new.plan.own(n), &self.keys);
+            if !taken.any(|(index, _)| is_of_id_alone(new.table, index)) {
+                break;
+            }
+            drop(taken);
+            let (db, engine) = (self.txn.db.clone(), self.txn.db.engine().clone());
+            let Some((at, id)) = db.counters.renew(engine.as_ref(), new.table, attempt)? else {
+                break;
+            };
+            if let Some(value) = row.get_mut(at) {
+                *value = id;
+            }
+            new.table.partition_of_row(row)?;
+            self.regather(row, n, new)?;
+        }
+        Ok(())
     }
 
     /// Checks a row; with REPLACE, deletes the conflicting rows first.
@@ -334,6 +358,44 @@ impl Statement<'_> {
             row,
             newer,
         })
+    }
+}
+
+/// Number of ids tried for one row before it is refused as a duplicate.
+const MAX_RENEWALS: usize = 64;
+
+/// Whether an index consists of the auto-increment column.
+fn is_of_id_alone(table: &Table, index: usize) -> bool {
+    let parts = table.indexes.get(index).map(|index| index.parts.as_slice());
+    matches!(parts, Some([part]) if Some(part.column) == table.auto_increment())
+}
+
+impl super::Txn {
+    /// Replaces the generated id of a row that [`super::Txn::insert_or_find`] did not insert, because
+    /// another server has stored a row with that id in index `index`. Returns false if the index has
+    /// other columns, or the engine is one server's own. `attempt` counts from 0.
+    ///
+    /// # Errors
+    /// As [`super::Txn::assign_auto_increment`].
+    pub fn renew_generated_id(
+        &self,
+        table: &Table,
+        row: &mut [Value],
+        index: usize,
+        attempt: usize,
+    ) -> Result<bool> {
+        let is_taken = self.db.is_clustered() && is_of_id_alone(table, index);
+        if !is_taken || attempt >= MAX_RENEWALS {
+            return Ok(false);
+        }
+        let engine = self.db.engine().as_ref();
+        let Some((at, id)) = self.db.counters.renew(engine, table, attempt)? else {
+            return Ok(false);
+        };
+        if let Some(value) = row.get_mut(at) {
+            *value = id;
+        }
+        Ok(true)
     }
 }
 

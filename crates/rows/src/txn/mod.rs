@@ -36,6 +36,7 @@ pub(crate) mod update;
 pub(crate) mod write;
 
 use crate::autoinc::GeneratedIds;
+use crate::catalog::persist::cluster::write_token;
 use crate::changes::{Change, Origin, TransactionChanges};
 use crate::db::Db;
 use crate::definition::TableId;
@@ -828,6 +829,13 @@ impl Txn {
     /// outcome is unknown.
     pub fn commit(mut self) -> Result<kv::Commit> {
         self.annotate()?;
+        if !self.subscribed.is_empty() && self.db.membership().is_some() {
+            // Other servers notice the commit by the token.
+            let token = self.row_version()?;
+            for table in &self.subscribed {
+                write_token(self.kv.as_mut(), *table, token)?;
+            }
+        }
         let done = self.kv.commit();
         if !self.subscribed.is_empty() {
             match &done {

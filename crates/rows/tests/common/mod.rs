@@ -307,6 +307,7 @@ pub fn database(engine: Arc<dyn Engine>, defs: &[Def]) -> Arc<Db> {
         events: Default::default(),
         views: Default::default(),
         histograms: Default::default(),
+        changes: Default::default(),
         version: 1,
         databases: BTreeMap::from([(
             "d".to_string(),

@@ -100,6 +100,10 @@ pub struct Config {
     pub require_data: bool,
     /// The engine.
     pub engine: EngineChoice,
+    /// Time for which a lease on a cluster is granted.
+    pub cluster_lease: Duration,
+    /// Address of this server that other servers of the cluster show; `None`: that of a listener.
+    pub cluster_address: Option<String>,
     /// See [`DurabilityChoice`].
     pub durability: DurabilityChoice,
     /// Longest time between two syncs with `DurabilityChoice::Interval`.

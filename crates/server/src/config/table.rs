@@ -62,6 +62,15 @@ settings! {
     "engine" "ENGINE" = "embedded":
         "Storage engine: embedded, or tikv://HOST:PORT,... (placement drivers of a TiKV cluster)",
         |c, t| c.engine = engine(t)?;
+    "cluster-lease" "TIME" = "15s":
+        "With TiKV: time after which the other servers take this one for dead if they hear nothing of it, from 1s to 10m; changes of definitions wait for it at most that long",
+        |c, t| c.cluster_lease = duration(t)
+            .ok()
+            .filter(|d| (1..=600).contains(&d.as_secs()))
+            .ok_or("a time from 1s to 10m")?;
+    "cluster-address" "TEXT" = "":
+        "With TiKV: address of this server that information_schema.CLUSTER_SERVERS shows; by default that of its first listener",
+        |c, t| c.cluster_address = Some(t.to_owned()).filter(|t| !t.is_empty());
     "durability" "MODE" = "sync":
         "When a commit is acknowledged: sync (after it is on disk), interval (before; the log is synced every durability-interval), memory (nothing is written to disk)",
         |c, t| c.durability = durability(t)?;

@@ -35,6 +35,7 @@ fn rows_of(name: &str) -> Option<RowsOf> {
         "APPLICABLE_ROLES" => roles::applicable,
         "CHARACTER_SETS" => |_| server::character_sets(),
         "CHECK_CONSTRAINTS" => |cx| constraints::check_constraints(&cx.visible_catalog()),
+        "CLUSTER_SERVERS" => server::cluster,
         "COLLATIONS" => |_| server::collations(),
         "COLLATION_CHARACTER_SET_APPLICABILITY" => |_| server::applicability(),
         "COLUMNS" => columns::rows,

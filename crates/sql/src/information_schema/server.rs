@@ -1,10 +1,12 @@
-//! CHARACTER_SETS, COLLATIONS, ENGINES and PROCESSLIST, with the same rows as SHOW.
+//! CHARACTER_SETS, COLLATIONS, ENGINES and PROCESSLIST, with the same rows as SHOW, and
+//! CLUSTER_SERVERS.
 
 use crate::context::StatementContext;
 use crate::results::table::{text, text_or_null};
 use crate::show::server as shown;
 use porpoise_access::Privileges;
-use porpoise_types::{Collation, Value};
+use porpoise_rows::cluster::ServerState;
+use porpoise_types::{Collation, DateTime, Value};
 
 /// Rows of CHARACTER_SETS.
 pub(super) fn character_sets() -> Vec<Vec<Value>> {
@@ -60,4 +62,37 @@ pub(super) fn processes(cx: &StatementContext) -> Vec<Vec<Value>> {
     let list = server.sessions();
     let seen = list.iter().filter(|p| all || p.user == cx.client.user);
     seen.map(row).collect()
+}
+
+/// Rows of CLUSTER_SERVERS: the servers with a lease. None on an engine that one server uses.
+pub(super) fn cluster(cx: &StatementContext) -> Vec<Vec<Value>> {
+    let view = match cx.server.db.cluster_view() {
+        Ok(Some(view)) => view,
+        Ok(None) => return Vec::new(),
+        Err(error) => {
+            let text = format!("The servers of the cluster could not be read: {error}");
+            cx.warn(error.code(), text);
+            return Vec::new();
+        }
+    };
+    let row = |server: &ServerState| {
+        let started = DateTime::from_unix_micros(server.started).and_then(|at| at.round(0, true));
+        let left = server.lease_end.saturating_sub(view.now);
+        vec![
+            Value::UInt(server.id),
+            text(&server.address),
+            text(&server.program),
+            started.map_or(Value::Null, Value::DateTime),
+            text(if server.id == view.own { "YES" } else { "NO" }),
+            text(if server.is_active {
+                "active"
+            } else {
+                "loading"
+            }),
+            Value::Double(left as f64 / 1000.0),
+            Value::UInt(server.loaded),
+            Value::UInt(server.drained),
+        ]
+    };
+    view.servers.iter().map(row).collect()
 }

@@ -96,6 +96,7 @@ pub use crate::client::{ClientInfo, Encryption};
 pub use crate::results::Outcome;
 pub use prepared::{Param, PreparedInfo};
 pub use server_triggers::TriggerSessions;
+pub(crate) use set::set_global_variable;
 pub use track::SessionChange;
 
 /// Capability bit of the handshake: affected rows are the rows found, not the rows changed.

@@ -5,6 +5,7 @@
 
 use super::{Outcome, SqlSession};
 use crate::definition::full_text;
+use crate::server::SqlServer;
 use crate::statements::slow_log;
 use crate::vars::settings::IsolationLevel;
 use crate::vars::{self, Scope, VarValue, Variable, check};
@@ -325,7 +326,7 @@ impl SqlSession {
                 target: Target::Global | Target::Persist,
                 value,
             } => {
-                self.set_global(at, variable, value)?;
+                set_global_variable(&self.cx.server, at, variable, value)?;
             }
             Change::System {
                 at,
@@ -344,48 +345,6 @@ impl SqlSession {
                 target: Target::PersistOnly,
                 ..
             } => {}
-        }
-        Ok(())
-    }
-
-    /// Sets a global value, and passes it on to the part of the server that uses it.
-    fn set_global(&self, at: usize, variable: &Variable, value: VarValue) -> Result<()> {
-        let server = &self.cx.server;
-        match (variable.name, &value) {
-            ("global_connection_memory_limit", VarValue::Int(bytes)) => {
-                server.memory.set_limit(*bytes);
-            }
-            ("partial_revokes", VarValue::Bool(on)) => server.access.set_partial_revokes(*on)?,
-            ("time_zone", VarValue::Text(zone)) => {
-                let zone = TimeZone::parse(zone);
-                server.db.set_expiry_zone(zone.unwrap_or(TimeZone::UTC));
-            }
-            ("binlog_row_image", VarValue::Text(image)) => {
-                if let Some(log) = server.binary_log() {
-                    log.set_row_image(image);
-                }
-            }
-            ("statement_sample_values", VarValue::Bool(on)) => {
-                server.digests.set_sample_values(*on);
-            }
-            ("hot_key_sample_interval", VarValue::Int(_)) => {
-                server.sample_hot_keys(&value);
-            }
-            _ => {}
-        }
-        let partner = paired_variable(variable.name, &value);
-        let mut globals = server.globals.write();
-        globals.set(at, value);
-        if let Some((at, value)) = partner {
-            globals.set(at, value);
-        }
-        drop(globals);
-        if slow_log::VARIABLES.contains(&variable.name) {
-            server.slow_log.configure(&server.globals.read());
-        }
-        if variable.name == "mandatory_roles" {
-            // Makes sessions compute their rights again.
-            server.access.reload()?;
         }
         Ok(())
     }
@@ -494,6 +453,52 @@ fn client_charset(name: &str) -> Result<Charset> {
     }
     let name = charset.name();
     Err(SqlError::wrong_variable_value("character_set_client", name))
+}
+
+/// Sets a global value, and passes it on to the part of the server that uses it.
+pub(crate) fn set_global_variable(
+    server: &SqlServer,
+    at: usize,
+    variable: &Variable,
+    value: VarValue,
+) -> Result<()> {
+    match (variable.name, &value) {
+        ("global_connection_memory_limit", VarValue::Int(bytes)) => {
+            server.memory.set_limit(*bytes);
+        }
+        ("partial_revokes", VarValue::Bool(on)) => server.access.set_partial_revokes(*on)?,
+        ("time_zone", VarValue::Text(zone)) => {
+            let zone = TimeZone::parse(zone);
+            server.db.set_expiry_zone(zone.unwrap_or(TimeZone::UTC));
+        }
+        ("binlog_row_image", VarValue::Text(image)) => {
+            if let Some(log) = server.binary_log() {
+                log.set_row_image(image);
+            }
+        }
+        ("statement_sample_values", VarValue::Bool(on)) => {
+            server.digests.set_sample_values(*on);
+        }
+        ("hot_key_sample_interval", VarValue::Int(_)) => {
+            server.sample_hot_keys(&value);
+        }
+        _ => {}
+    }
+    let partner = paired_variable(variable.name, &value);
+    let mut globals = server.globals.write();
+    globals.set(at, value);
+    if let Some((at, value)) = partner {
+        globals.set(at, value);
+    }
+    drop(globals);
+    if slow_log::VARIABLES.contains(&variable.name) {
+        server.slow_log.configure(&server.globals.read());
+    }
+    if variable.name == "mandatory_roles" {
+        // Makes sessions compute their rights again.
+        server.access.reload()?;
+    }
+    Ok(())
 }
 
 /// The variable that changes together with this one: a character set and its collation.

@@ -44,23 +44,34 @@ fn insert_or_update(
     changes: &mut Changes,
 ) -> ExecResult<bool> {
     let number = at as u64 + 1;
-    // VALUES() may name a generated column.
-    exec.txn().generate(&plan.table, row, number)?;
-    let (key, old) = match exec.write(|txn| txn.insert_or_find(&plan.table, row))?? {
-        Inserted::New => {
-            changes.affected += 1;
-            return Ok(true);
-        }
-        Inserted::Duplicate {
-            primary,
-            row,
-            newer,
-            ..
-        } => {
-            if newer && exec.conflicts == ConflictPolicy::Advance {
-                return Err(ExecError::Restart);
+    let mut attempt = 0;
+    let (key, old) = loop {
+        // VALUES() may name a generated column.
+        exec.txn().generate(&plan.table, row, number)?;
+        match exec.write(|txn| txn.insert_or_find(&plan.table, row))?? {
+            Inserted::New => {
+                changes.affected += 1;
+                return Ok(true);
             }
-            (primary, row)
+            Inserted::Duplicate {
+                index,
+                primary,
+                row: found,
+                newer,
+            } => {
+                let renewed = ids.is_generated(at)
+                    && exec
+                        .txn()
+                        .renew_generated_id(&plan.table, row, index, attempt)?;
+                if renewed {
+                    attempt += 1;
+                    continue;
+                }
+                if newer && exec.conflicts == ConflictPolicy::Advance {
+                    return Err(ExecError::Restart);
+                }
+                break (primary, found);
+            }
         }
     };
     changes.duplicates += 1;

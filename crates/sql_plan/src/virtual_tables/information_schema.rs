@@ -80,6 +80,7 @@ pub(super) const INFORMATION_SCHEMA: &[VirtualTable] = &[
     entry("APPLICABLE_ROLES", || columns_of(APPLICABLE_ROLES)),
     entry("CHARACTER_SETS", || columns_of(CHARACTER_SETS)),
     entry("CHECK_CONSTRAINTS", || columns_of(CHECK_CONSTRAINTS)),
+    of_others("CLUSTER_SERVERS", || columns_of(CLUSTER_SERVERS)),
     entry("COLLATIONS", || columns_of(COLLATIONS)),
     entry("COLLATION_CHARACTER_SET_APPLICABILITY", || {
         columns_of(COLLATION_CHARACTER_SET_APPLICABILITY)
@@ -229,6 +230,19 @@ const LOCK_WAITS: &[&[(&str, T)]] = &[
         ("BLOCKING_DB", T::Text(64)),
         ("BLOCKING_QUERY", T::Long),
     ],
+];
+
+/// Columns of CLUSTER_SERVERS.
+const CLUSTER_SERVERS: &[(&str, T)] = &[
+    ("SERVER_ID", T::BigUnsigned),
+    ("ADDRESS", T::Text(255)),
+    ("VERSION", T::Text(64)),
+    ("STARTED", T::Moment),
+    ("IS_THIS_SERVER", T::Text(3)),
+    ("STATE", T::Text(16)),
+    ("LEASE_LEFT", T::Double),
+    ("SCHEMA_VERSION", T::BigUnsigned),
+    ("DRAINED_VERSION", T::BigUnsigned),
 ];
 
 /// Columns of HOT_KEYS.
