@@ -77,7 +77,7 @@ fn row(event: &EventKey, created: i64, began: i64) -> Vec<Value> {
 /// # Errors
 /// Creating or writing the table failed.
 pub fn record(db: &Arc<Db>, run: &EventRun, durable: bool) -> crate::Result<()> {
-    create_if_missing(db)?;
+    EVENT_RUNS.ensure(db, spec)?;
     let change = TableChange {
         table: &EVENT_RUNS,
         put: vec![row(&run.event, run.created, run.began)],
@@ -97,7 +97,7 @@ pub fn record(db: &Arc<Db>, run: &EventRun, durable: bool) -> crate::Result<()> 
 /// # Errors
 /// As [`record`].
 pub fn claim(db: &Arc<Db>, run: &EventRun, due: i64) -> crate::Result<bool> {
-    create_if_missing(db)?;
+    EVENT_RUNS.ensure(db, spec)?;
     let table = EVENT_RUNS.find(db)?;
     let new = row(&run.event, run.created, run.began);
     let mut txn = db.begin(BeginOptions {
@@ -122,18 +122,6 @@ pub fn claim(db: &Arc<Db>, run: &EventRun, due: i64) -> crate::Result<bool> {
     let position = txn.commit()?.position;
     db.engine().wait_durable(position)?;
     Ok(true)
-}
-
-fn create_if_missing(db: &Arc<Db>) -> crate::Result<()> {
-    if !EVENT_RUNS.exists(db) {
-        match db.define(|cx| db.create_table(cx, &spec())) {
-            Ok(done) => db.engine().wait_durable(done.position)?,
-            // Another event that began at the same time has created it.
-            Err(_) if EVENT_RUNS.exists(db) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Deletes the runs of events that no longer exist.

@@ -87,7 +87,9 @@ roles! {
     Archiver: "archiver", EndProcess, "Copies the log to the archive.";
     Reclaimer: "reclaimer", EndProcess, "Removes versions that no snapshot sees.";
     Http: "http", Restart, "Serves /health, /metrics and the console.";
+    Rest: "rest", Restart, "Accepts REST connections and passes their requests to its threads.";
     ConsoleSampler: "console-sampler", Restart, "Records throughput and latency for the console.";
+    TraceExporter: "trace-exporter", Restart, "Sends traces of statements to their receiver.";
     SqlTimer: "sql-timer", Restart, "Ends statements at their deadline.";
     EventScheduler: "event-scheduler", Restart, "Starts events at their times.";
     EventWorker: "event", EndProcess, "Runs an event; a panic of the event ends that run only.";

@@ -336,6 +336,12 @@ pub trait Engine: Send + Sync {
         None
     }
 
+    /// Bytes of keys and values in these spaces together, older versions included; `None` if the
+    /// engine does not count them. Costs no round trip.
+    fn approximate_bytes(&self, _spaces: &[SpaceId]) -> Option<u64> {
+        None
+    }
+
     /// The present lock waits. Empty for engines that do not track them, which do not report
     /// deadlocks either.
     fn lock_waits(&self) -> Vec<LockWait> {
@@ -345,6 +351,12 @@ pub trait Engine: Send + Sync {
     /// Registers a listener for deadlocks, permanently.
     fn subscribe_deadlocks(&self, listener: Arc<dyn DeadlockListener>) {
         drop(listener);
+    }
+
+    /// Begins a transaction that does not depend on this server's lease: to read the definitions before
+    /// one is granted.
+    fn begin_unfenced(&self) -> Result<Box<dyn Txn>> {
+        self.begin(TxnOptions::default())
     }
 
     /// The means to coordinate several servers over this store; `None` if only one can use it.

@@ -526,6 +526,13 @@ impl Engine for KvMem {
         Some(found.map(|space| space.index.len() as u64).sum())
     }
 
+    fn approximate_bytes(&self, spaces: &[SpaceId]) -> Option<u64> {
+        let found = spaces
+            .iter()
+            .filter_map(|s| self.state.store.spaces.find(*s));
+        Some(found.map(|space| space.live_bytes() as u64).sum())
+    }
+
     fn lock_waits(&self) -> Vec<LockWait> {
         self.state.deadlocks.waits()
     }

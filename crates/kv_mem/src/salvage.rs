@@ -359,8 +359,11 @@ pub fn salvage(disk: &dyn Disk, dir: &Path) -> Result<Salvaged> {
     };
     walk(disk, dir, &mut |what| found.add(what, &timestamps))?;
     let open = found.chunks.len();
-    if open > 0 {
-        let text = format!("{open} large transactions have no readable commit");
+    // In an undamaged log they were running at a crash, and did not commit.
+    if open > 0 && !found.damage.is_empty() {
+        let text = format!(
+            "{open} large transactions have no readable commit: it is lost, or they did not commit"
+        );
         found.damage.push(text);
     }
     for space in &found.dropped {

@@ -4,13 +4,12 @@
 //! monotonically across its leaders. Snapshots and commits have timestamps, too, so that "after the end
 //! of the lease" means the same for a transaction and for the servers that wait for that end.
 
-use crate::engine::KvTikv;
+use crate::cluster::Cluster;
 use crate::fault::Failure;
 use crate::keys::{frame, unframe, unframe_u64};
 use crate::meta::{change, delete, entries, put, value_at};
-use crate::txn::TikvTxn;
 use porpoise_kv::coordination::{Coordination, Lease, ServerRecord};
-use porpoise_kv::{Error, Result, SpaceId, Txn, TxnOptions};
+use porpoise_kv::{Error, Result, SpaceId};
 use tikv_client::Timestamp;
 
 /// Time of the cluster's clock in milliseconds.
@@ -18,11 +17,10 @@ pub(crate) fn millis(ts: &Timestamp) -> u64 {
     u64::try_from(ts.physical).unwrap_or(0)
 }
 
-impl Coordination for KvTikv {
+impl Coordination for Cluster {
     fn now(&self) -> Result<u64> {
-        let cluster = self.open()?;
-        let client = cluster.client();
-        cluster.io.run(async {
+        let client = self.client();
+        self.io.run(async {
             let ts = client.current_timestamp().await;
             let ts = ts.map_err(|e| Failure::from(e).into_read_error())?;
             Ok(millis(&ts))
@@ -30,23 +28,21 @@ impl Coordination for KvTikv {
     }
 
     fn next_space(&self) -> Result<SpaceId> {
-        let cluster = self.open()?;
-        let client = cluster.client();
-        let keys = vec![cluster.layout.next_space()];
-        cluster.meta(change(&client, keys, |values| {
+        let client = self.client();
+        let keys = vec![self.layout.next_space()];
+        self.meta(change(&client, keys, |values| {
             let next = value_at(values, 0).map_or(Ok(SpaceId::FIRST_FREE.0), unframe_u64)?;
             Ok((Vec::new(), SpaceId(next)))
         }))
     }
 
     fn records(&self) -> Result<(u64, Vec<ServerRecord>)> {
-        let cluster = self.open()?;
-        let client = cluster.client();
-        let (start, end) = cluster.layout.servers();
-        let (ts, found) = cluster.meta(entries(&client, start, end))?;
+        let client = self.client();
+        let (start, end) = self.layout.servers();
+        let (ts, found) = self.meta(entries(&client, start, end))?;
         let record = |(key, value): (Vec<u8>, Vec<u8>)| {
             let malformed = || Error::Corrupt("a malformed key in the list of servers".into());
-            let server = cluster.layout.server_of_meta(&key).ok_or_else(malformed)?;
+            let server = self.layout.server_of_meta(&key).ok_or_else(malformed)?;
             Ok((server, unframe(&value)?.to_vec()))
         };
         let records = found.into_iter().map(record).collect::<Result<_>>()?;
@@ -59,10 +55,9 @@ impl Coordination for KvTikv {
         expected: Option<&[u8]>,
         record: Option<&[u8]>,
     ) -> Result<bool> {
-        let cluster = self.open()?;
-        let client = cluster.client();
-        let key = cluster.layout.server(server);
-        cluster.meta(change(&client, vec![key.clone()], |values| {
+        let client = self.client();
+        let key = self.layout.server(server);
+        self.meta(change(&client, vec![key.clone()], |values| {
             let found = value_at(values, 0).map(unframe).transpose()?;
             if found != expected {
                 return Ok((Vec::new(), false));
@@ -75,16 +70,11 @@ impl Coordination for KvTikv {
         }))
     }
 
-    fn begin_unfenced(&self) -> Result<Box<dyn Txn>> {
-        let cluster = self.open()?.clone();
-        Ok(Box::new(TikvTxn::unfenced(cluster, TxnOptions::default())?))
-    }
-
     fn grant_lease(&self, lease: Lease) {
-        self.cluster().fence.grant(lease);
+        self.fence.grant(lease);
     }
 
     fn end_lease(&self, reason: &str) {
-        self.cluster().fence.end(reason);
+        self.fence.end(reason);
     }
 }

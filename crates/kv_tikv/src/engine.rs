@@ -158,11 +158,7 @@ impl KvTikv {
         Ok(KvTikv { cluster })
     }
 
-    pub(crate) fn cluster(&self) -> &Cluster {
-        &self.cluster
-    }
-
-    pub(crate) fn open(&self) -> Result<&Arc<Cluster>> {
+    fn open(&self) -> Result<&Arc<Cluster>> {
         if self.cluster.is_closed() {
             return Err(Error::Unavailable("the engine has been shut down".into()));
         }
@@ -234,8 +230,13 @@ impl Engine for KvTikv {
         // No notification is needed: every commit is durable when acknowledged.
     }
 
+    fn begin_unfenced(&self) -> Result<Box<dyn Txn>> {
+        let cluster = self.open()?.clone();
+        Ok(Box::new(TikvTxn::unfenced(cluster, TxnOptions::default())?))
+    }
+
     fn coordination(&self) -> Option<&dyn Coordination> {
-        Some(self)
+        Some(&*self.cluster)
     }
 
     fn stats(&self) -> Vec<Stat> {

@@ -12,6 +12,7 @@
 //! * [`plan`]: the shape of an operation, resolved to a table, an index and columns.
 //! * [`batch`] and [`scan`]: execution.
 //! * [`schema`]: definitions for clients. [`convert`]: values of clients and of rows.
+//! * [`local`]: the same requests for another listener of this process (REST), without a connection.
 //!
 //! Sockets, event loops and TLS are the server's (`crates/server/src/native.rs`).
 //!
@@ -33,6 +34,7 @@ pub mod counters;
 mod failure;
 mod identity;
 mod listener;
+mod local;
 mod login;
 mod plan;
 mod scan;
@@ -42,6 +44,10 @@ mod settings;
 mod sink;
 
 pub use listener::Native;
+pub use local::{
+    BatchOperation, BatchRequest, LocalSession, LocalTable, OperationOutcome, default_value,
+    member_text, stored_value,
+};
 pub use session::Session;
-pub use settings::{Client, ListenerSettings, Monitor, Opened};
-pub use sink::{Answered, Disconnected, Sink, Then};
+pub use settings::{Client, ListenerSettings, Monitor, SessionInfo};
+pub use sink::{Disconnected, NextAction, RequestOutcome, Sink};

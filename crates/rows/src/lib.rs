@@ -16,6 +16,7 @@ pub mod catalog;
 pub mod change_notifier;
 pub mod check;
 mod check_text;
+mod check_values;
 pub mod cluster;
 pub mod db;
 pub mod ddl;

@@ -13,10 +13,12 @@ use crate::engine;
 use crate::memcached::{MemcachedProtocol, TlsSettings, traffic};
 use crate::mysql::MysqlProtocol;
 use crate::mysql::login::login_policy;
-use crate::native::NativeProtocol;
+use crate::native::{self, NativeProtocol};
 use crate::net::Protocol;
+use crate::rest::{self, Rest};
 use crate::rows;
 use crate::tls;
+use crate::traces::TraceExporter;
 use parking_lot::Mutex;
 use porpoise_access::{
     Account, AuthId, Grant, Privileges, Rights, UNUSABLE_SECRET, VerifierCache, ndbmemcache,
@@ -28,6 +30,7 @@ use porpoise_kv::{Engine, Stat};
 use porpoise_kv_mem::KvMem;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
 use porpoise_rows::cluster::ClusterOptions;
+use porpoise_rows::ddl::Initialization;
 use porpoise_rows::{Db, DbOptions};
 use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::event_scheduler::EventScheduler;
@@ -54,10 +57,14 @@ pub struct Services {
     pub mysql: Option<Arc<dyn Protocol>>,
     /// The native listener, if there is one.
     pub native: Option<Arc<dyn Protocol>>,
+    /// The REST interface, if there is one.
+    pub(crate) rest: Option<Arc<Rest>>,
     /// The memcached listener, if there is one.
     pub memcached: Option<Arc<dyn Protocol>>,
     /// More memcached listeners, in the order of the configuration.
     pub more_memcached: Vec<Arc<dyn Protocol>>,
+    /// The memory cache of memcached.
+    cache: Arc<Cache>,
     /// Deletes expired rows until the server stops.
     reaper: Mutex<Option<Reaper>>,
     events: Mutex<Option<EventScheduler>>,
@@ -71,6 +78,8 @@ pub struct Services {
     triggers: Mutex<Option<TriggerSessions>>,
     /// The audit log, if there is one.
     audit: Option<Arc<AuditLog>>,
+    /// Exports traces until the server stops, if there is a receiver.
+    traces: Option<TraceExporter>,
     /// Whether user root has a password.
     pub root_has_password: bool,
 }
@@ -92,12 +101,7 @@ impl Services {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             StartError::failure(format!("{what}: {error}"))
         };
-        let db = rows::open_with(engine.clone(), db_options(config))
-            .map_err(|e| failed("the catalog cannot be opened", &e))?;
-        // Of several servers that start for the first time, one creates the system tables.
-        let initialization = db
-            .begin_initialization()
-            .map_err(|e| failed("the cluster could not be joined", &e))?;
+        let (db, initialization) = open_rows(config, &engine)?;
         let memory = Arc::new(MemoryBudget::default());
         memory.set_temp_dir(temp_dir(config)?);
         let setup = SqlConfig {
@@ -108,11 +112,12 @@ impl Services {
         let sql =
             SqlServer::new(db.clone(), setup).map_err(|e| failed("SQL does not start", &e))?;
         let audit = open_audit_log(config, &db, &sql)?;
+        let traces = start_traces(config, &sql)?;
         let (backups, archiver) = start_backups(config, embedded, &db, &sql)?;
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
-        let (mysql, native) = mysql_and_native(config, &sql, tls)?;
+        let protocols = Protocols::open(config, &sql, &memory, tls)?;
         sql.set_report(|message| tracing::warn!("{message}"));
         provide_command_statistics(config, &sql);
         let triggers = sql.run_triggers_of_commands();
@@ -139,19 +144,27 @@ impl Services {
             db,
             sql,
             memory,
-            mysql,
-            native,
+            mysql: protocols.mysql,
+            native: protocols.native,
+            rest: protocols.rest,
+            cache: listeners.cache.clone(),
             memcached: listeners.first.map(protocol),
             more_memcached: listeners.more.into_iter().map(protocol).collect(),
             reaper: Mutex::new(reaper),
             events: Mutex::new(Some(events)),
             ttl_reaper: Mutex::new(Some(ttl_reaper)),
             audit,
+            traces,
             backups,
             archiver: Mutex::new(archiver),
             triggers: Mutex::new(Some(triggers)),
             root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
         })
+    }
+
+    /// Bytes of the items in the memory cache of memcached.
+    pub fn cache_bytes(&self) -> u64 {
+        self.cache.size().1
     }
 
     /// Metrics of SQL and of backups.
@@ -163,16 +176,20 @@ impl Services {
             counter: true,
             value: audit.write_errors(),
         }));
+        stats.extend(self.traces.iter().flat_map(TraceExporter::stats));
         stats.extend(self.backups.iter().flat_map(|backups| backups.stats()));
         stats
     }
 
     /// Returns reserved ids to the engine and shuts it down, with a last sync (transactions.md,
-    /// rule 40). All sessions have ended.
+    /// rule 40). All sessions have ended, but for requests over REST, which end first.
     ///
     /// # Errors
     /// A message about data that could not be written to disk.
     pub fn close(&self) -> Result<(), String> {
+        if let Some(rest) = &self.rest {
+            rest.close();
+        }
         if let Some(mut events) = self.events.lock().take() {
             events.stop();
         }
@@ -183,6 +200,9 @@ impl Services {
             reaper.stop();
         }
         drop(self.triggers.lock().take());
+        if let Some(traces) = &self.traces {
+            traces.stop();
+        }
         self.db.return_ids();
         self.db.leave_cluster();
         if let Some(mut archiver) = self.archiver.lock().take() {
@@ -190,6 +210,20 @@ impl Services {
         }
         self.engine.shutdown().map_err(|e| e.to_string())
     }
+}
+
+/// Opens the row layer. Of several servers that start for the first time, one creates the system tables:
+/// the others wait until it drops what is returned here.
+fn open_rows(
+    config: &Config,
+    engine: &Arc<dyn Engine>,
+) -> Result<(Arc<Db>, Option<Initialization>), StartError> {
+    let db = rows::open_with(engine.clone(), db_options(config))
+        .map_err(|e| StartError::failure(format!("the catalog cannot be opened: {e}")))?;
+    let initialization = db
+        .begin_initialization()
+        .map_err(|e| StartError::failure(format!("the cluster could not be joined: {e}")))?;
+    Ok((db, initialization))
 }
 
 /// Settings of the row layer.
@@ -230,6 +264,18 @@ fn open_audit_log(
     let log = Arc::new(log);
     sql.provide_audit(log.clone());
     Ok(Some(log))
+}
+
+/// Starts the exporter of traces, if the configuration names a receiver.
+fn start_traces(config: &Config, sql: &SqlServer) -> Result<Option<TraceExporter>, StartError> {
+    let Some(endpoint) = config.otlp_endpoint.clone() else {
+        return Ok(None);
+    };
+    let exporter = TraceExporter::start(endpoint, config.otlp_sample);
+    let failed = |e| StartError::failure(format!("no thread for traces: {e}"));
+    let exporter = exporter.map_err(failed)?;
+    sql.provide_traces(exporter.sink());
+    Ok(Some(exporter))
 }
 
 /// Lets SQL make backups, and starts the archive, if the engine can be backed up.
@@ -301,34 +347,57 @@ fn command_summaries() -> Vec<CommandSummary> {
     summaries.into_iter().map(summary).collect()
 }
 
-/// A protocol; `None` if the configuration has no address for it.
-type Served = Option<Arc<dyn Protocol>>;
+/// The MySQL listener, the native one and REST, which share the RSA key and the password cache;
+/// `None` for those without an address.
+struct Protocols {
+    mysql: Option<Arc<dyn Protocol>>,
+    native: Option<Arc<dyn Protocol>>,
+    rest: Option<Arc<Rest>>,
+}
 
-/// The protocols of the MySQL and the native listener, which share the RSA key and the password
-/// cache.
-fn mysql_and_native(
-    config: &Config,
-    sql: &Arc<SqlServer>,
-    tls: &Arc<rustls::ServerConfig>,
-) -> Result<(Served, Served), StartError> {
-    let (has_mysql, has_native) = (has_mysql_listener(config), config.native_listen.is_some());
-    if !has_mysql && !has_native {
-        return Ok((None, None));
-    }
-    let rsa = Some(Arc::new(tls::password_key(config)?));
-    let verifiers = Arc::<VerifierCache>::default();
-    let mysql = has_mysql.then(|| -> Arc<dyn Protocol> {
-        let (tls, rsa) = (Some(tls.clone()), rsa.clone());
-        Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers.clone()))
-    });
-    let native = has_native.then(|| -> Arc<dyn Protocol> {
-        let tls = TlsSettings {
-            config: (config.native_tls != TlsMode::Off).then(|| tls.clone()),
-            required: config.native_tls == TlsMode::Required,
+impl Protocols {
+    fn open(
+        config: &Config,
+        sql: &Arc<SqlServer>,
+        memory: &Arc<MemoryBudget>,
+        tls: &Arc<rustls::ServerConfig>,
+    ) -> Result<Protocols, StartError> {
+        let (has_mysql, has_native) = (has_mysql_listener(config), config.native_listen.is_some());
+        let has_rest = config.rest_listen.is_some();
+        let rsa = if has_mysql || has_native {
+            Some(Arc::new(tls::password_key(config)?))
+        } else {
+            None
         };
-        Arc::new(NativeProtocol::new(sql, tls, rsa, verifiers))
-    });
-    Ok((mysql, native))
+        let verifiers = Arc::<VerifierCache>::default();
+        let mysql = has_mysql.then(|| -> Arc<dyn Protocol> {
+            let (tls, rsa) = (Some(tls.clone()), rsa.clone());
+            Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers.clone()))
+        });
+        let rows = (has_native || has_rest).then(|| native::open(sql, rsa, verifiers.clone()));
+        let native = rows.clone().filter(|_| has_native);
+        let native = native.map(|rows| -> Arc<dyn Protocol> {
+            let tls = TlsSettings {
+                config: (config.native_tls != TlsMode::Off).then(|| tls.clone()),
+                required: config.native_tls == TlsMode::Required,
+            };
+            Arc::new(NativeProtocol::new(sql, rows, tls))
+        });
+        let rest = rows.filter(|_| has_rest).map(|native| {
+            let parts = rest::Parts {
+                sql: sql.clone(),
+                native,
+                memory: memory.clone(),
+                verifiers,
+            };
+            Rest::new(config, parts)
+        });
+        Ok(Protocols {
+            mysql,
+            native,
+            rest,
+        })
+    }
 }
 
 /// Whether the configuration has an address or a socket for the MySQL listener.
@@ -362,17 +431,15 @@ fn memcached_authentication(
     let audit = Arc::downgrade(sql);
     Ok(Arc::new(Authentication {
         audit: Box::new(move |user, host, granted| {
+            let login = AuditedLogin {
+                interface: "memcached",
+                connection: None,
+                user,
+                host,
+                granted,
+            };
             let sql = audit.upgrade();
-            let log = sql.as_ref().and_then(|sql| sql.audit());
-            log.is_none_or(|log| {
-                log.login(&AuditedLogin {
-                    interface: "memcached",
-                    connection: None,
-                    user,
-                    host,
-                    granted,
-                })
-            })
+            sql.is_none_or(|sql| sql.report_login(&login).is_ok())
         }),
         policy: Box::new(move || {
             server
@@ -475,6 +542,8 @@ fn variables(config: &Config) -> Vec<(String, String)> {
 /// The memcached listeners: one at the main address, if configured, and one for each server role
 /// with an address of its own.
 struct MemcachedListeners {
+    /// The memory cache, which all share.
+    cache: Arc<Cache>,
     first: Option<Arc<Memcached>>,
     more: Vec<Arc<Memcached>>,
 }
@@ -509,7 +578,7 @@ impl MemcachedListeners {
             .iter()
             .map(|(role, _)| open(role));
         let more = more.collect::<Result<_, _>>()?;
-        Ok(MemcachedListeners { first, more })
+        Ok(MemcachedListeners { cache, first, more })
     }
 
     fn all(&self) -> Vec<Arc<Memcached>> {

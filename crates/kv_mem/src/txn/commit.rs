@@ -438,6 +438,7 @@ fn put_all<'s>(
 /// reclaimer.
 fn install_all(state: &EngineState, installs: &mut [Install<'_>], ts: u64, guard: &Guard) {
     let mut weight = 0;
+    let mut last: Option<&Space> = None;
     let mut superseded: SmallVec<[Item; 4]> = SmallVec::new();
     for install in installs {
         let Some(version) = install.version.take() else {
@@ -453,7 +454,13 @@ fn install_all(state: &EngineState, installs: &mut [Install<'_>], ts: u64, guard
             latch = install.record.latch();
         }
         let (bytes, over_older) = latch.push(ts, version, guard);
-        weight += bytes;
+        if let Some(before) = last.replace(install.space)
+            && before.id != install.space.id
+        {
+            state.store.add_space_bytes(before, weight);
+            weight = 0;
+        }
+        weight += bytes as i64;
         if (over_older || install.deletion) && !latch.queued {
             latch.queued = true;
             drop(latch);
@@ -463,7 +470,9 @@ fn install_all(state: &EngineState, installs: &mut [Install<'_>], ts: u64, guard
             });
         }
     }
-    state.store.add_bytes(weight as i64);
+    if let Some(space) = last {
+        state.store.add_space_bytes(space, weight);
+    }
     if !superseded.is_empty() {
         state.reclaimer.add(superseded);
     }

@@ -12,6 +12,7 @@
 mod cache_commands;
 mod count_delete;
 pub(crate) mod flush;
+pub(crate) mod several;
 pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod touch;

@@ -23,6 +23,7 @@
 mod alter;
 mod build;
 mod checks;
+mod cluster;
 mod columns;
 mod databases;
 mod errors;
@@ -46,7 +47,6 @@ mod views;
 pub(crate) mod walk;
 
 use crate::catalog::{Catalog, persist};
-use crate::cluster::DdlBarrier;
 use crate::db::Db;
 use crate::definition::{ColumnDefault, TableDef, TableId};
 use crate::error::{Error, Result};
@@ -60,6 +60,9 @@ use porpoise_kv::{CommitPosition, SpaceId};
 use porpoise_types::{Collation, ColumnType};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use cluster::DdlBarrier;
+pub use cluster::{AnnouncedChange, Initialization};
 
 pub use alter::{Algorithm, MAX_LAYOUTS, Position, implicit_default};
 pub use errors::no_event;

@@ -43,7 +43,7 @@ use crate::expressions::RowContext;
 use crate::hot_keys::Interface;
 use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
-use crate::table::Table;
+use crate::table::{AccessKind, Table};
 use crate::text_index::maintenance::TextChange;
 use crate::ttl::ExpiryTime;
 use crate::{AutoIncOptions, Error, Result};
@@ -318,13 +318,16 @@ impl Txn {
         self.foreign_key_checks
     }
 
-    /// Sets `innodb_lock_wait_timeout`.
+    /// Sets `innodb_lock_wait_timeout`. With zero, a lock that is not free fails at once.
     pub fn set_lock_wait(&mut self, wait: Duration) {
         self.lock_wait = wait;
     }
 
     /// The wait policy of a lock requested now.
     pub fn wait(&self) -> Wait {
+        if self.lock_wait.is_zero() {
+            return Wait::NoWait;
+        }
         let now = self.db.clock().now();
         Wait::Until(
             now.checked_add(self.lock_wait)
@@ -371,6 +374,7 @@ impl Txn {
         visit: &mut FoundVisitor<'_>,
     ) -> Result<()> {
         self.accesses.add_lookups(lookup.len() as u64);
+        lookup.count_fetched();
         if self.is_sql {
             lookup.sample(self.db.hot_keys(), false);
         }
@@ -391,6 +395,7 @@ impl Txn {
         visit: &mut LockedVisitor<'_>,
     ) -> Result<()> {
         self.accesses.add_lookups(lookup.len() as u64);
+        lookup.count_fetched();
         if self.is_sql {
             lookup.sample(self.db.hot_keys(), true);
         }
@@ -509,6 +514,7 @@ impl Txn {
         let more = spec.scan(self.kv.as_mut(), table, fetch, read, position, limit, visit)?;
         let visited = position.visited - before;
         self.accesses.add_scanned(spec, visited, !more);
+        table.accesses().add(AccessKind::Fetch, visited);
         Ok(more)
     }
 
@@ -579,12 +585,14 @@ impl Txn {
         let kv = self.kv.as_mut();
         let counted = spec.count(kv, &spaces, read, position, limit.max(1))?;
         self.accesses.add_scanned(spec, counted as u64, false);
+        table.accesses().add(AccessKind::Fetch, counted as u64);
         Ok(counted)
     }
 
     /// Counts entries that [`Txn::scan_entries`] visited for a statement.
-    pub fn count_entries(&mut self, spec: &ScanSpec, visited: u64) {
+    pub fn count_entries(&mut self, table: &Table, spec: &ScanSpec, visited: u64) {
         self.accesses.add_scanned(spec, visited, false);
+        table.accesses().add(AccessKind::Fetch, visited);
     }
 
     /// Takes the numbers of row accesses since the last call.
@@ -673,8 +681,10 @@ impl Txn {
         runner: Option<&dyn FireTriggers>,
     ) -> Result<InsertOutcome> {
         self.accesses.inserted += rows.len() as u64;
+        table.accesses().add(AccessKind::Insert, rows.len() as u64);
         let refused = self.evaluator().prepare_new(table, rows, mode);
-        self.remove_expired(table, rows.iter().map(Vec::as_slice), runner)?;
+        let new = rows.iter().map(|row| (None, row.as_slice()));
+        self.remove_expired(table, new, runner)?;
         self.statement(table, runner, |statement| {
             statement.insert_rows(table, rows, mode, refused, ids, first)
         })
@@ -694,13 +704,14 @@ impl Txn {
                 .insert_or_find(table, &mut row.to_vec());
         }
         self.accesses.inserted += 1;
+        table.accesses().add(AccessKind::Insert, 1);
         if !table.evaluates_expressions() {
-            self.remove_expired(table, std::iter::once(row), None)?;
+            self.remove_expired(table, std::iter::once((None, row)), None)?;
             return self.statement(table, None, |statement| statement.insert_one(table, row));
         }
         let mut row = row.to_vec();
         self.evaluator().evaluate(table, &mut row, 1)?;
-        self.remove_expired(table, std::iter::once(row.as_slice()), None)?;
+        self.remove_expired(table, std::iter::once((None, row.as_slice())), None)?;
         self.statement(table, None, |statement| statement.insert_one(table, &row))
     }
 
@@ -733,12 +744,17 @@ impl Txn {
         runner: Option<&dyn FireTriggers>,
     ) -> Result<UpdateOutcome> {
         self.accesses.updated += changes.len() as u64;
+        table
+            .accesses()
+            .add(AccessKind::Update, changes.len() as u64);
         let refused = if table.evaluates_expressions() {
             expressions::prepare_changes(self, table, changes, mode)?
         } else {
             expressions::Refused::new()
         };
-        let new = changes.iter().map(|change| change.new.as_slice());
+        let new = changes
+            .iter()
+            .map(|change| (Some(&change.old), change.new.as_slice()));
         self.remove_expired(table, new, runner)?;
         self.statement(table, runner, |statement| {
             statement.keep_version = mode == UpdateMode::KeepVersion;
@@ -771,6 +787,7 @@ impl Txn {
         runner: Option<&dyn FireTriggers>,
     ) -> Result<DeleteOutcome> {
         self.accesses.deleted += rows.len() as u64;
+        table.accesses().add(AccessKind::Delete, rows.len() as u64);
         self.statement(table, runner, |statement| {
             statement.delete_rows(table, rows)
         })

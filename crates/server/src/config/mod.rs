@@ -13,6 +13,7 @@ pub mod report;
 pub mod table;
 pub mod value;
 
+use porpoise_client::http::Endpoint;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -127,6 +128,10 @@ pub struct Config {
     pub native_listen: Option<SocketAddr>,
     /// Use of TLS by the native listener.
     pub native_tls: TlsMode,
+    /// Address of the REST listener.
+    pub rest_listen: Option<SocketAddr>,
+    /// Use of TLS by the REST listener.
+    pub rest_tls: TlsMode,
     /// Address of the HTTP listener.
     pub http_listen: Option<SocketAddr>,
     /// Whether the HTTP listener serves the console.
@@ -154,6 +159,8 @@ pub struct Config {
     pub max_before_login: usize,
     /// Worker groups; 0: as many as cores.
     pub worker_groups: usize,
+    /// Whether replies to several connections leave with one system call through io_uring.
+    pub io_uring: bool,
     /// Whether statistics of statements, memcached commands and hot keys are kept.
     pub performance_schema: bool,
     /// Maximum time from connecting to the end of the login.
@@ -194,6 +201,10 @@ pub struct Config {
     pub audit_log: Option<PathBuf>,
     /// Whether logins and audited statements are refused while the audit log cannot be written.
     pub audit_log_required: bool,
+    /// Receiver of traces by OTLP over HTTP.
+    pub otlp_endpoint: Option<Endpoint>,
+    /// Share of the statements without a trace of the client that begin one, from 0 to 1.
+    pub otlp_sample: f64,
     /// Whether the log is written as JSON.
     pub log_json: bool,
     /// Filter of the log, as `tracing` understands it.

@@ -3,6 +3,7 @@
 
 use super::value::{Parsed, address, duration, number, path, size, switch};
 use super::{Config, DurabilityChoice, EngineChoice, TlsMode};
+use porpoise_client::http::Endpoint;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -94,6 +95,12 @@ settings! {
     "native-tls" "MODE" = "allowed":
         "TLS on the native listener: off, allowed (clients may begin with a TLS handshake), required",
         |c, t| c.native_tls = tls_mode(t)?;
+    "rest-listen" "ADDR" = "off":
+        "Address of the REST listener (rows by key and SQL over HTTP); port 0 selects a free port",
+        |c, t| c.rest_listen = address(t)?;
+    "rest-tls" "MODE" = "allowed":
+        "TLS on the REST listener: off, allowed, required; without TLS only clients on this machine may log in",
+        |c, t| c.rest_tls = tls_mode(t)?;
     "http-listen" "ADDR" = "127.0.0.1:8380":
         "Address of the HTTP listener for the console, /health and /metrics; off disables it",
         |c, t| c.http_listen = address(t)?;
@@ -145,6 +152,9 @@ settings! {
     "worker-groups" "N" = "0":
         "Number of event loops among which connections are divided; 0: one per core",
         |c, t| c.worker_groups = number(t, 0, 1024)?;
+    "io-uring" "on|off" = "on":
+        "Whether replies to several connections leave with one system call, where the kernel allows io_uring",
+        |c, t| c.io_uring = switch(t)?;
     "performance-schema" "on|off" = "on":
         "Whether statistics of statements, memcached commands and hot keys are kept",
         |c, t| c.performance_schema = switch(t)?;
@@ -208,6 +218,12 @@ settings! {
     "audit-log-required" "on|off" = "off":
         "Whether logins and such changes are refused while the audit log cannot be written",
         |c, t| c.audit_log_required = switch(t)?;
+    "otlp-endpoint" "URL" = "off":
+        "Receiver of traces by OTLP over HTTP, for example http://127.0.0.1:4318; traces are statements whose comment or query attribute has a sampled W3C traceparent",
+        |c, t| c.otlp_endpoint = endpoint(t)?;
+    "otlp-sample" "RATIO" = "0":
+        "Share of the statements without a traceparent that begin a trace, from 0 to 1",
+        |c, t| c.otlp_sample = ratio(t)?;
     "log-format" "text|json" = "text":
         "Format of the log on standard error",
         |c, t| c.log_json = log_format(t)?;
@@ -259,6 +275,19 @@ fn listeners(text: &str) -> Parsed<Vec<(String, SocketAddr)>> {
     };
     let parts = text.split(',').filter(|p| !p.trim().is_empty());
     parts.map(listener).collect()
+}
+
+fn endpoint(text: &str) -> Parsed<Option<Endpoint>> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let parsed = Endpoint::parse(text).map(Some);
+    parsed.ok_or_else(|| "http://HOST[:PORT] or https://HOST[:PORT], or off".into())
+}
+
+fn ratio(text: &str) -> Parsed<f64> {
+    let parsed = text.parse().ok().filter(|n| (0.0..=1.0).contains(n));
+    parsed.ok_or_else(|| "a number from 0 to 1".into())
 }
 
 fn names(text: &str) -> Vec<String> {

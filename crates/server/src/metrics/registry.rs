@@ -13,6 +13,7 @@ porpoise_base::counters! {
     Requests: "porpoise_requests_total", "", "Requests answered by all listeners.";
     BytesReceived: "porpoise_received_bytes_total", "", "Bytes received from clients.";
     BytesSent: "porpoise_sent_bytes_total", "", "Bytes sent to clients.";
+    BatchedSends: "porpoise_batched_sends_total", "", "Sends to clients that shared a system call (io_uring) with others.";
     Polls: "porpoise_worker_polls_total", "", "Calls of epoll_wait.";
     DeferredReplies: "porpoise_replies_held_total", "", "Replies deferred until the log was synced.";
     HandOvers: "porpoise_group_handovers_total", "", "Event loops handed over to a spare worker because a session was about to wait.";

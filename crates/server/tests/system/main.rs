@@ -25,3 +25,5 @@ mod shutdown;
 mod startup;
 mod support;
 mod trace;
+mod traces;
+mod troubleshoot;

@@ -2,6 +2,7 @@
 
 use super::{Outcome, SqlSession, lex_mode, maintenance};
 use crate::audit::{AuditClass, AuditedStatement, TextShape, reported_text};
+use crate::statements::phases::Phase;
 use crate::{privileges, status, users};
 use bumpalo::Bump;
 use porpoise_access::Privileges;
@@ -31,7 +32,10 @@ impl SqlSession {
             mode: lex_mode(self.cx.settings.mode),
             ..ParseOptions::default()
         };
-        let parsed = match parse_one(arena, text, 0, &options) {
+        let parsing = self.begin_phase();
+        let parsed = parse_one(arena, text, 0, &options);
+        self.end_phase(Phase::Parse, parsing);
+        let parsed = match parsed {
             Ok(parsed) => parsed,
             // As in MySQL, a text of nothing but comments is a statement without effect.
             Err(error) if error.kind == ParseErrorKind::Empty && has_comment(text) => {
@@ -69,10 +73,7 @@ impl SqlSession {
         let (Some(audit), Some(class)) = (audit, class) else {
             return self.execute_statement(statement, text, values, types, sink);
         };
-        if !audit.may_run() {
-            let text = "Aborted by Audit API ('the audit log cannot be written';1).";
-            return Err(SqlError::new(3164, "HY000", text));
-        }
+        audit.check()?;
         let result = self.execute_statement(statement, text, values, types, sink);
         let shape = TextShape {
             is_program: matches!(

@@ -63,6 +63,7 @@ use crate::context::{Diagnostics, Planning, StatementContext, Temporary};
 use crate::processes::{self, Process};
 use crate::results;
 use crate::server::{Counters, SqlServer};
+use crate::statements::phases;
 use crate::status::{Counter, SessionCounters};
 use crate::vars::Settings;
 use bumpalo::Bump;
@@ -71,6 +72,7 @@ use plan_cache::PlanCache;
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::interrupt::{self, Scope};
 use porpoise_base::memory::ConnectionMemory;
+use porpoise_base::sampling::Countdown;
 use porpoise_kv::CommitPosition;
 use porpoise_rows::metadata_lock::MetadataLockSession;
 use porpoise_sql_exec::exec::ResultSink;
@@ -134,6 +136,8 @@ pub struct SqlSession {
     current_statement: hint::CurrentStatement,
     /// What the current statement has done so far.
     work: statistics::StatementWork,
+    /// Chooses the statements whose phases are measured.
+    phase_countdown: Countdown,
     /// Digests of texts without a cached plan.
     known_digests: statistics::KnownDigests,
     /// Tables locked by LOCK TABLES.
@@ -211,6 +215,7 @@ impl SqlSession {
             has_more_statements: false,
             current_statement: hint::CurrentStatement::default(),
             work: statistics::StatementWork::default(),
+            phase_countdown: Countdown::new(phases::INTERVAL),
             known_digests: statistics::KnownDigests::default(),
             table_locks: None,
             server_locks: ServerLocks::default(),
@@ -319,6 +324,7 @@ impl SqlSession {
         let text = self.decode(sent);
         self.process
             .begin("Query", Some(&process_list_text(&text)), now);
+        self.begin_trace(&text);
         let hinted = hint::hinted(&text);
         self.current_statement.hinted_limit = hinted.and_then(hint::execution_limit);
         if let Err(error) = self.check_alive() {
@@ -395,7 +401,9 @@ impl SqlSession {
         self.cx.diagnostics.begin();
         self.cx.counters.add(Counter::Queries, 1);
         self.statement_start = now;
-        self.work = statistics::StatementWork::begin();
+        let is_sampled =
+            self.cx.server.keeps_statistics && self.phase_countdown.is_sampled(phases::INTERVAL);
+        self.work = statistics::StatementWork::begin(is_sampled);
         if text.is_some() {
             self.process.begin(command, text, now);
         }

@@ -74,6 +74,9 @@ pub(super) const PERFORMANCE_SCHEMA: &[VirtualTable] = &[
     performance("events_statements_history", || columns_of(STATEMENT_EVENTS)),
     performance("metadata_locks", || columns_of(METADATA_LOCKS)),
     performance("persisted_variables", || columns_of(PERSISTED_VARIABLES)),
+    performance("table_io_waits_summary_by_table", || {
+        columns_of(&table_io_waits())
+    }),
     performance("variables_info", || columns_of(VARIABLES_INFO)),
 ];
 
@@ -83,12 +86,18 @@ pub(super) const SYS: &[VirtualTable] = &[
     sys("innodb_lock_waits", || columns_of(INNODB_LOCK_WAITS)),
     sys("processlist", || columns_of(&processlist(T::Text(11)))),
     sys("schema_redundant_indexes", || columns_of(REDUNDANT_INDEXES)),
+    sys("schema_table_statistics", || {
+        columns_of(&table_statistics(T::Text(11)))
+    }),
     sys("schema_unused_indexes", || columns_of(UNUSED_INDEXES)),
     sys("statement_analysis", || columns_of(STATEMENT_ANALYSIS)),
     sys("session", || columns_of(&processlist(T::Text(11)))),
     sys("x$host_summary", || columns_of(&host_summary(T::Count))),
     sys("x$innodb_lock_waits", || columns_of(INNODB_LOCK_WAITS)),
     sys("x$processlist", || columns_of(&processlist(T::Count))),
+    sys("x$schema_table_statistics", || {
+        columns_of(&table_statistics(T::Count))
+    }),
     sys("x$session", || columns_of(&processlist(T::Count))),
     sys("x$statement_analysis", || {
         columns_of(RAW_STATEMENT_ANALYSIS)
@@ -422,5 +431,74 @@ fn host_summary(quantity: T) -> Vec<(&'static str, T)> {
         ("unique_users", T::Count),
         ("current_memory", quantity),
         ("total_memory_allocated", quantity),
+    ]
+}
+
+/// Columns of table_io_waits_summary_by_table.
+fn table_io_waits() -> Vec<(&'static str, T)> {
+    vec![
+        ("OBJECT_TYPE", T::Text(64)),
+        ("OBJECT_SCHEMA", T::Text(64)),
+        ("OBJECT_NAME", T::Text(64)),
+        ("COUNT_STAR", T::Count),
+        ("SUM_TIMER_WAIT", T::Count),
+        ("MIN_TIMER_WAIT", T::Count),
+        ("AVG_TIMER_WAIT", T::Count),
+        ("MAX_TIMER_WAIT", T::Count),
+        ("COUNT_READ", T::Count),
+        ("SUM_TIMER_READ", T::Count),
+        ("MIN_TIMER_READ", T::Count),
+        ("AVG_TIMER_READ", T::Count),
+        ("MAX_TIMER_READ", T::Count),
+        ("COUNT_WRITE", T::Count),
+        ("SUM_TIMER_WRITE", T::Count),
+        ("MIN_TIMER_WRITE", T::Count),
+        ("AVG_TIMER_WRITE", T::Count),
+        ("MAX_TIMER_WRITE", T::Count),
+        ("COUNT_FETCH", T::Count),
+        ("SUM_TIMER_FETCH", T::Count),
+        ("MIN_TIMER_FETCH", T::Count),
+        ("AVG_TIMER_FETCH", T::Count),
+        ("MAX_TIMER_FETCH", T::Count),
+        ("COUNT_INSERT", T::Count),
+        ("SUM_TIMER_INSERT", T::Count),
+        ("MIN_TIMER_INSERT", T::Count),
+        ("AVG_TIMER_INSERT", T::Count),
+        ("MAX_TIMER_INSERT", T::Count),
+        ("COUNT_UPDATE", T::Count),
+        ("SUM_TIMER_UPDATE", T::Count),
+        ("MIN_TIMER_UPDATE", T::Count),
+        ("AVG_TIMER_UPDATE", T::Count),
+        ("MAX_TIMER_UPDATE", T::Count),
+        ("COUNT_DELETE", T::Count),
+        ("SUM_TIMER_DELETE", T::Count),
+        ("MIN_TIMER_DELETE", T::Count),
+        ("AVG_TIMER_DELETE", T::Count),
+        ("MAX_TIMER_DELETE", T::Count),
+    ]
+}
+
+/// Columns of schema_table_statistics; `quantity` is the type of times and sizes.
+fn table_statistics(quantity: T) -> Vec<(&'static str, T)> {
+    vec![
+        ("table_schema", T::Text(64)),
+        ("table_name", T::Text(64)),
+        ("total_latency", quantity),
+        ("rows_fetched", T::Count),
+        ("fetch_latency", quantity),
+        ("rows_inserted", T::Count),
+        ("insert_latency", quantity),
+        ("rows_updated", T::Count),
+        ("update_latency", quantity),
+        ("rows_deleted", T::Count),
+        ("delete_latency", quantity),
+        ("io_read_requests", T::Average),
+        ("io_read", quantity),
+        ("io_read_latency", quantity),
+        ("io_write_requests", T::Average),
+        ("io_write", quantity),
+        ("io_write_latency", quantity),
+        ("io_misc_requests", T::Average),
+        ("io_misc_latency", quantity),
     ]
 }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 requests, one a connection, with TLS for `https`.
+//! HTTP/1.1 requests to services, one a connection, with TLS for `https`.
 //!
 //! Certificates are verified against the system's authorities, or those of the file that
 //! `SSL_CERT_FILE` names.
@@ -12,11 +12,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest wait for the connection, and for each read and write.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Longest response in bytes.
-const MAX_RESPONSE: u64 = 1 << 30;
+/// Limits of an exchange.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Longest wait for the connection, and for each read and write.
+    pub wait: Duration,
+    /// Longest response in bytes, head included.
+    pub response: u64,
+}
 
 /// Files in which distributions keep the system's authorities.
 const AUTHORITIES: [&str; 3] = [
@@ -65,13 +68,13 @@ impl Endpoint {
         }
     }
 
-    fn connect(&self) -> io::Result<TcpStream> {
+    fn connect(&self, wait: Duration) -> io::Result<TcpStream> {
         let mut last = io::Error::other("the name has no address");
         for address in (self.name.as_str(), self.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, TIMEOUT) {
+            match TcpStream::connect_timeout(&address, wait) {
                 Ok(stream) => {
-                    stream.set_read_timeout(Some(TIMEOUT))?;
-                    stream.set_write_timeout(Some(TIMEOUT))?;
+                    stream.set_read_timeout(Some(wait))?;
+                    stream.set_write_timeout(Some(wait))?;
                     return Ok(stream);
                 }
                 Err(error) => last = error,
@@ -84,7 +87,7 @@ impl Endpoint {
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// GET or PUT.
+    /// GET, PUT, POST or DELETE.
     pub method: &'a str,
     /// The path, encoded.
     pub path: &'a str,
@@ -111,14 +114,16 @@ pub fn send(
     endpoint: &Endpoint,
     request: &Request<'_>,
     headers: &[(&'static str, String)],
+    limits: Limits,
 ) -> io::Result<Response> {
-    let stream = endpoint.connect()?;
+    let stream = endpoint.connect(limits.wait)?;
     if endpoint.uses_tls {
         let name = ServerName::try_from(endpoint.name.clone()).map_err(io::Error::other)?;
         let session = ClientConnection::new(tls_config()?, name).map_err(io::Error::other)?;
-        exchange(StreamOwned::new(session, stream), request, headers)
+        let stream = StreamOwned::new(session, stream);
+        exchange(stream, request, headers, limits.response)
     } else {
-        exchange(stream, request, headers)
+        exchange(stream, request, headers, limits.response)
     }
 }
 
@@ -143,6 +148,7 @@ fn exchange(
     mut stream: impl Read + Write,
     request: &Request<'_>,
     headers: &[(&'static str, String)],
+    max_response: u64,
 ) -> io::Result<Response> {
     let question = if request.query.is_empty() { "" } else { "?" };
     let mut head = format!(
@@ -160,7 +166,7 @@ fn exchange(
     stream.write_all(request.body)?;
     stream.flush()?;
     let mut bytes = Vec::new();
-    match stream.take(MAX_RESPONSE).read_to_end(&mut bytes) {
+    match stream.take(max_response).read_to_end(&mut bytes) {
         // A peer may close without TLS's notification; the length is checked below.
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
         _ => {}

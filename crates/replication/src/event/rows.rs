@@ -1,0 +1,348 @@
+//! WRITE_ROWS, UPDATE_ROWS and DELETE_ROWS.
+//!
+//! ```text
+//!   table id, flags, extra data | columns | before columns | after columns | row image ... |
+//!   row image = bits of the NULLs among the present columns, then the values of the others
+//! ```
+//!
+//! An update has a pair of images for each row. Which columns an image has says `binlog_row_image`: all (`full`), the
+//! key before and the changed ones after (`minimal`), all but unchanged BLOBs (`noblob`). The rows stay encoded until
+//! [`RowsEvent::images`] reads them with the table's [`TableMap`].
+
+use super::bytes::{put_lenenc, put_uint};
+use super::{Decoded, Reader, TableMap, WireColumn, kind, payload};
+use porpoise_types::{ColumnType, Value, ValueRef};
+
+/// Flags of a rows event.
+pub mod flags {
+    /// The last event of a statement; the numbers of tables end here.
+    pub const STATEMENT_END: u16 = 1;
+    /// `foreign_key_checks` was off, or the cascades are logged, so that a replica must not repeat them.
+    pub const NO_FOREIGN_KEY_CHECKS: u16 = 2;
+    /// `unique_checks` was off.
+    pub const RELAXED_UNIQUE_CHECKS: u16 = 4;
+    /// Images have all columns.
+    pub const COMPLETE_ROWS: u16 = 8;
+}
+
+/// Kind of change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowChangeKind {
+    /// Rows were inserted: images after.
+    Insert,
+    /// Rows were changed: images before and after.
+    Update,
+    /// Rows were deleted: images before.
+    Delete,
+}
+
+impl RowChangeKind {
+    pub(super) fn event_kind(self) -> u8 {
+        match self {
+            RowChangeKind::Insert => kind::WRITE_ROWS,
+            RowChangeKind::Update => kind::UPDATE_ROWS,
+            RowChangeKind::Delete => kind::DELETE_ROWS,
+        }
+    }
+}
+
+/// A set of columns: bit `n % 8` of byte `n / 8`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ColumnBitmap {
+    bytes: Vec<u8>,
+    columns: usize,
+}
+
+impl ColumnBitmap {
+    /// All of `columns` columns.
+    #[must_use]
+    pub fn all(columns: usize) -> ColumnBitmap {
+        std::iter::repeat_n(true, columns).collect()
+    }
+
+    /// Number of columns, in the set or not.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.columns
+    }
+
+    /// Whether there are no columns at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.columns == 0
+    }
+
+    /// Number of columns in the set.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.iter().filter(|is_set| *is_set).count()
+    }
+
+    /// Whether a column is in the set.
+    #[must_use]
+    pub fn contains(&self, column: usize) -> bool {
+        column < self.columns
+            && self
+                .bytes
+                .get(column / 8)
+                .is_some_and(|byte| byte & 1 << (column % 8) != 0)
+    }
+
+    /// For each column, whether it is in the set.
+    pub fn iter(&self) -> impl Iterator<Item = bool> {
+        (0..self.columns).map(|column| self.contains(column))
+    }
+
+    pub(super) fn decode(
+        body: &mut Reader<'_>,
+        columns: usize,
+        field: &'static str,
+    ) -> Decoded<ColumnBitmap> {
+        let bytes = body.take(columns.div_ceil(8), field)?;
+        // Bits beyond the last column mean nothing and differ between servers.
+        Ok((0..columns)
+            .map(|at| {
+                bytes
+                    .get(at / 8)
+                    .is_some_and(|byte| byte & 1 << (at % 8) != 0)
+            })
+            .collect())
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes);
+    }
+}
+
+impl FromIterator<bool> for ColumnBitmap {
+    fn from_iter<I: IntoIterator<Item = bool>>(values: I) -> ColumnBitmap {
+        let mut bitmap = ColumnBitmap::default();
+        for is_set in values {
+            if bitmap.columns % 8 == 0 {
+                bitmap.bytes.push(0);
+            }
+            if let Some(last) = bitmap.bytes.last_mut()
+                && is_set
+            {
+                *last |= 1 << (bitmap.columns % 8);
+            }
+            bitmap.columns += 1;
+        }
+        bitmap
+    }
+}
+
+/// WRITE_ROWS, UPDATE_ROWS or DELETE_ROWS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowsEvent {
+    /// Kind of change.
+    pub kind: RowChangeKind,
+    /// Number of the table in the TABLE_MAP before.
+    pub table_id: u64,
+    /// Bits of [`flags`].
+    pub flags: u16,
+    /// Columns of the first image: before, or after of an insert.
+    pub columns: ColumnBitmap,
+    /// Columns of the image after of an update.
+    pub columns_after: Option<ColumnBitmap>,
+    /// The images, encoded.
+    pub data: Vec<u8>,
+}
+
+/// Values of a row image. `None`: the image lacks the column.
+pub type RowImage = Vec<Option<Value>>;
+
+impl RowsEvent {
+    /// An event without rows, whose images have these columns.
+    #[must_use]
+    pub fn new(kind: RowChangeKind, table_id: u64, columns: ColumnBitmap) -> RowsEvent {
+        let columns_after = (kind == RowChangeKind::Update).then(|| columns.clone());
+        RowsEvent {
+            kind,
+            table_id,
+            flags: 0,
+            columns,
+            columns_after,
+            data: Vec::new(),
+        }
+    }
+
+    /// Appends the image of a row: storage values of all columns of the table, of which those in `present` are
+    /// written. An update appends two, before and after.
+    pub fn push_image<'a>(
+        data: &mut Vec<u8>,
+        present: &ColumnBitmap,
+        row: impl Iterator<Item = (ValueRef<'a>, &'a ColumnType)> + Clone,
+    ) {
+        let written = || {
+            row.clone()
+                .zip(present.iter())
+                .filter(|(_, is_present)| *is_present)
+                .map(|(column, _)| column)
+        };
+        let nulls: ColumnBitmap = written().map(|(value, _)| value.is_null()).collect();
+        nulls.encode(data);
+        for (value, ty) in written() {
+            WireColumn::of(ty).encode_value(value, ty, data);
+        }
+    }
+
+    pub(super) fn decode(number: u8, mut body: Reader<'_>) -> Decoded<RowsEvent> {
+        let change = match number {
+            kind::WRITE_ROWS
+            | kind::WRITE_ROWS_V1
+            | kind::MARIADB_WRITE_ROWS_COMPRESSED
+            | kind::MARIADB_WRITE_ROWS_COMPRESSED_V1 => RowChangeKind::Insert,
+            kind::UPDATE_ROWS
+            | kind::UPDATE_ROWS_V1
+            | kind::MARIADB_UPDATE_ROWS_COMPRESSED
+            | kind::MARIADB_UPDATE_ROWS_COMPRESSED_V1 => RowChangeKind::Update,
+            _ => RowChangeKind::Delete,
+        };
+        let has_extra = matches!(
+            number,
+            kind::WRITE_ROWS..=kind::DELETE_ROWS
+                | kind::MARIADB_WRITE_ROWS_COMPRESSED..=kind::MARIADB_DELETE_ROWS_COMPRESSED
+        );
+        let is_compressed = number >= kind::MARIADB_WRITE_ROWS_COMPRESSED_V1;
+        let table_id = body.uint(6, "number of the table")?;
+        let flags = body.u16("flags")?;
+        if has_extra {
+            let length = body.u16("length of the extra data")?;
+            body.take(usize::from(length.saturating_sub(2)), "extra data")?;
+        }
+        let count = body.lenenc("number of columns")?;
+        // A bit for each column must follow.
+        let count = usize::try_from(count)
+            .ok()
+            .filter(|count| count.div_ceil(8) <= body.len())
+            .ok_or_else(|| body.error(format!("{count} columns")))?;
+        let columns = ColumnBitmap::decode(&mut body, count, "columns")?;
+        let columns_after = match change {
+            RowChangeKind::Update => Some(ColumnBitmap::decode(&mut body, count, "columns after")?),
+            _ => None,
+        };
+        let data = match is_compressed {
+            true => payload::inflate_mariadb(&mut body)?,
+            false => body.rest().to_vec(),
+        };
+        Ok(RowsEvent {
+            kind: change,
+            table_id,
+            flags,
+            columns,
+            columns_after,
+            data,
+        })
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_uint(out, self.table_id, 6);
+        put_uint(out, u64::from(self.flags), 2);
+        // No extra data but its length itself.
+        put_uint(out, 2, 2);
+        put_lenenc(out, self.columns.len() as u64);
+        self.columns.encode(out);
+        if let Some(after) = &self.columns_after {
+            after.encode(out);
+        }
+        out.extend_from_slice(&self.data);
+    }
+
+    /// Reads the images: one for each inserted or deleted row, two for each updated one. `is_unsigned` says of a
+    /// column whether its integers are unsigned, where the table map does not.
+    ///
+    /// # Errors
+    /// Another number of columns than the table map has. The iterator's: values that do not fit their type, after
+    /// which it ends.
+    pub fn images<'e>(
+        &'e self,
+        map: &'e TableMap,
+        is_unsigned: impl Fn(usize) -> bool,
+    ) -> Decoded<RowImages<'e>> {
+        let body = Reader::new(super::kind_name(self.kind.event_kind()), &self.data);
+        if map.columns.len() != self.columns.len() {
+            return Err(body.error(format!(
+                "{} columns, its table map has {}",
+                self.columns.len(),
+                map.columns.len()
+            )));
+        }
+        let unsigned = (0..map.columns.len())
+            .map(|column| {
+                map.is_unsigned(column)
+                    .unwrap_or_else(|| is_unsigned(column))
+            })
+            .collect();
+        Ok(RowImages {
+            event: self,
+            map,
+            unsigned,
+            body,
+        })
+    }
+}
+
+/// The images of a rows event, one row at a time: a row may need much more memory than its bytes.
+#[derive(Debug)]
+pub struct RowImages<'e> {
+    event: &'e RowsEvent,
+    map: &'e TableMap,
+    unsigned: Vec<bool>,
+    body: Reader<'e>,
+}
+
+impl RowImages<'_> {
+    fn row(&mut self) -> Decoded<(RowImage, Option<RowImage>)> {
+        let (map, unsigned) = (self.map, &self.unsigned);
+        let before = self.body.len();
+        let first = decode_image(&mut self.body, map, &self.event.columns, unsigned)?;
+        let second = match &self.event.columns_after {
+            Some(columns) => Some(decode_image(&mut self.body, map, columns, unsigned)?),
+            None => None,
+        };
+        if self.body.len() == before {
+            return Err(self.body.error("images without columns"));
+        }
+        Ok((first, second))
+    }
+}
+
+impl Iterator for RowImages<'_> {
+    type Item = Decoded<(RowImage, Option<RowImage>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.body.is_empty() {
+            return None;
+        }
+        let row = self.row();
+        if row.is_err() {
+            self.body.rest();
+        }
+        Some(row)
+    }
+}
+
+fn decode_image(
+    body: &mut Reader<'_>,
+    map: &TableMap,
+    present: &ColumnBitmap,
+    unsigned: &[bool],
+) -> Decoded<RowImage> {
+    let nulls = ColumnBitmap::decode(body, present.count(), "NULLs")?;
+    let mut written = 0;
+    let mut image = Vec::with_capacity(map.columns.len());
+    for ((column, is_present), unsigned) in map.columns.iter().zip(present.iter()).zip(unsigned) {
+        if !is_present {
+            image.push(None);
+            continue;
+        }
+        let value = match nulls.contains(written) {
+            true => Value::Null,
+            false => column.decode_value(*unsigned, body)?,
+        };
+        written += 1;
+        image.push(Some(value));
+    }
+    Ok(image)
+}
