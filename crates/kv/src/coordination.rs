@@ -22,7 +22,7 @@
 //! others took its lease for ended); locks of the store with a time to live (one more request in every
 //! transaction).
 
-use crate::{Error, Result, SpaceId, Txn};
+use crate::{Error, Result, SpaceId};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
@@ -70,13 +70,6 @@ pub trait Coordination: Send + Sync {
         expected: Option<&[u8]>,
         record: Option<&[u8]>,
     ) -> Result<bool>;
-
-    /// Begins a transaction that does not depend on the lease: to read the definitions before one is
-    /// granted.
-    ///
-    /// # Errors
-    /// The engine's.
-    fn begin_unfenced(&self) -> Result<Box<dyn Txn>>;
 
     /// Grants the first lease, or extends the present one.
     fn grant_lease(&self, lease: Lease);

@@ -362,6 +362,12 @@ pub trait Engine: Send + Sync {
         drop(listener);
     }
 
+    /// Begins a transaction that does not depend on this server's lease: to read the definitions before
+    /// one is granted.
+    fn begin_unfenced(&self) -> Result<Box<dyn Txn>> {
+        self.begin(TxnOptions::default())
+    }
+
     /// The means to coordinate several servers over this store; `None` if only one can use it.
     fn coordination(&self) -> Option<&dyn Coordination> {
         None

@@ -14,7 +14,7 @@ use porpoise_kv::coordination::{Coordination, Lease, ServerRecord};
 use porpoise_kv::{Error, Result, SpaceId, Txn, TxnOptions};
 use porpoise_tikv_client::{Call, physical_ms};
 
-impl Coordination for KvTikv {
+impl Coordination for Cluster {
     fn now(&self) -> Result<u64> {
         let cluster = self.open()?;
         let call = Call {
@@ -44,7 +44,7 @@ impl Coordination for KvTikv {
         let (ts, found) = cluster.meta(|| entries(&client, start, end))?;
         let record = |(key, value): (Vec<u8>, Vec<u8>)| {
             let malformed = || Error::Corrupt("a malformed key in the list of servers".into());
-            let server = cluster.layout.server_of_meta(&key).ok_or_else(malformed)?;
+            let server = self.layout.server_of_meta(&key).ok_or_else(malformed)?;
             Ok((server, unframe(&value)?.to_vec()))
         };
         let records = found.into_iter().map(record).collect::<Result<_>>()?;
@@ -75,16 +75,11 @@ impl Coordination for KvTikv {
         })
     }
 
-    fn begin_unfenced(&self) -> Result<Box<dyn Txn>> {
-        let cluster = self.open()?.clone();
-        Ok(Box::new(TikvTxn::unfenced(cluster, TxnOptions::default())?))
-    }
-
     fn grant_lease(&self, lease: Lease) {
-        self.cluster().fence.grant(lease);
+        self.fence.grant(lease);
     }
 
     fn end_lease(&self, reason: &str) {
-        self.cluster().fence.end(reason);
+        self.fence.end(reason);
     }
 }

@@ -197,8 +197,13 @@ impl Engine for KvTikv {
         // No notification is needed: every commit is durable when acknowledged.
     }
 
+    fn begin_unfenced(&self) -> Result<Box<dyn Txn>> {
+        let cluster = self.open()?.clone();
+        Ok(Box::new(TikvTxn::unfenced(cluster, TxnOptions::default())?))
+    }
+
     fn coordination(&self) -> Option<&dyn Coordination> {
-        Some(self)
+        Some(&*self.cluster)
     }
 
     fn stats(&self) -> Vec<Stat> {

@@ -150,7 +150,8 @@ impl Db {
         if let Some(membership) = membership {
             db.cluster.get_or_init(|| membership.clone());
             db.publish(db.catalog());
-            membership.activate(&db)?;
+            let followed: Arc<dyn Followed> = db.clone();
+            membership.activate(&followed)?;
         }
         db.rebuild_old_text_indexes()?;
         Ok(db)
@@ -299,6 +300,47 @@ impl Db {
     pub(crate) fn plain_context(&self) -> RowContext {
         let now = DateTime::from_unix_micros(self.clock().unix_micros());
         RowContext::plain(now.unwrap_or(DateTime::ZERO))
+    }
+}
+
+impl Db {
+    pub(crate) fn membership(&self) -> Option<&Arc<Membership>> {
+        self.cluster.get()
+    }
+
+    /// Whether several servers may use the engine.
+    pub fn is_clustered(&self) -> bool {
+        self.membership().is_some()
+    }
+
+    /// The servers of the cluster; `None` on an engine that one server uses. Asks the store.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn cluster_view(&self) -> Result<Option<ClusterView>> {
+        let Some(membership) = self.membership() else {
+            return Ok(None);
+        };
+        let (now, servers) = membership.servers()?;
+        Ok(Some(ClusterView {
+            own: membership.id(),
+            now,
+            servers,
+        }))
+    }
+
+    /// Why this server of a cluster neither reads nor writes; `None` if it does. Never waits for the
+    /// store.
+    pub fn lease_problem(&self) -> Option<String> {
+        self.membership()?.problem()
+    }
+
+    /// Withdraws this server from its cluster: others need not wait for the end of its lease. Nothing
+    /// can be read or written afterwards.
+    pub fn leave_cluster(&self) {
+        if let Some(membership) = self.membership() {
+            membership.leave();
+        }
     }
 }
 

@@ -116,6 +116,10 @@ impl Engine for ModelServer {
         }))
     }
 
+    fn begin_unfenced(&self) -> Result<Box<dyn Txn>> {
+        self.reach()?.begin(TxnOptions::default())
+    }
+
     fn create_spaces(&self, specs: &[SpaceSpec]) -> Result<Vec<SpaceId>> {
         self.reach()?.create_spaces(specs)
     }
@@ -201,10 +205,6 @@ impl Coordination for ModelServer {
             None => drop(records.remove(&server)),
         }
         Ok(true)
-    }
-
-    fn begin_unfenced(&self) -> Result<Box<dyn Txn>> {
-        self.reach()?.begin(TxnOptions::default())
     }
 
     fn grant_lease(&self, lease: Lease) {

@@ -6,11 +6,11 @@
 
 use super::{Membership, Reported, Versions, pause};
 use crate::catalog::persist::cluster::read_version_and_tokens;
-use crate::db::Db;
+use crate::catalog::{Catalog, ChangeKey};
+use crate::definition::TableId;
 use crate::error::Result;
 use porpoise_base::cancel::Cancel;
 use porpoise_base::threads::{self, Role};
-use porpoise_kv::CommitPosition;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -18,10 +18,32 @@ use std::time::{Duration, Instant};
 /// Pause while sessions still use tables that another server wants to change.
 const DRAIN_STEP: Duration = Duration::from_millis(10);
 
+/// The database whose definitions follow those of other servers.
+pub(crate) trait Followed: Send + Sync {
+    /// The catalog in use.
+    fn catalog(&self) -> Arc<Catalog>;
+
+    /// Its version.
+    fn catalog_version(&self) -> u64;
+
+    /// Loads the catalog if it is newer, unless a statement of this server is changing it. Returns
+    /// whether it looked.
+    fn follow_catalog(&self) -> Result<bool>;
+
+    /// Removes changes of definitions whose servers are gone.
+    fn remove_changes(&self, keys: &[ChangeKey], patience: Duration) -> Result<()>;
+
+    /// Tables from which caches are derived.
+    fn subscribed_tables(&self) -> Arc<Vec<TableId>>;
+
+    /// Another server may have written such tables.
+    fn notify_changed(&self, tables: &[TableId]);
+}
+
 impl Membership {
     /// Takes the lease for the catalog that `db` has loaded, and starts the follower.
-    pub(crate) fn activate(self: &Arc<Self>, db: &Arc<Db>) -> Result<()> {
-        self.report(Some(self.versions(db)), true)?;
+    pub(crate) fn activate(self: &Arc<Self>, db: &Arc<dyn Followed>) -> Result<()> {
+        self.report(Some(self.versions(db.as_ref())), true)?;
         let (own, db) = (self.clone(), Arc::downgrade(db));
         let work = move || own.follow(&db);
         threads::spawn_restarting(Role::ClusterFollower, work).map_err(|error| {
@@ -61,19 +83,19 @@ impl Membership {
         Ok(())
     }
 
-    fn follow(&self, db: &Weak<Db>) {
+    fn follow(&self, db: &Weak<dyn Followed>) {
         loop {
             let Some(db) = db.upgrade() else {
                 return;
             };
-            let done = self.step(&db);
+            let done = self.step(db.as_ref());
             if self.signal.lock().stopping {
                 return;
             }
             if let Err(error) = done {
                 self.note_failure(&error);
             }
-            let versions = self.versions(&db);
+            let versions = self.versions(db.as_ref());
             let is_draining = versions.drained < versions.loaded;
             drop(db);
             let time = if is_draining {
@@ -107,7 +129,7 @@ impl Membership {
     }
 
     /// Looks for newer definitions, and writes the record if it is due.
-    fn step(&self, db: &Arc<Db>) -> Result<()> {
+    fn step(&self, db: &dyn Followed) -> Result<()> {
         if self.written.lock().is_rejoining {
             return self.rejoin(db);
         }
@@ -142,8 +164,8 @@ impl Membership {
     }
 
     /// Reads the version and the tokens, and acts on those that changed.
-    fn look(&self, db: &Arc<Db>) -> Result<()> {
-        let tables = db.change_notifier.subscribed_tables();
+    fn look(&self, db: &dyn Followed) -> Result<()> {
+        let tables = db.subscribed_tables();
         let mut txn = self.begin()?;
         let (version, tokens) = read_version_and_tokens(txn.as_mut(), &tables)?;
         txn.rollback();
@@ -159,14 +181,14 @@ impl Membership {
         }
         drop(known);
         if !changed.is_empty() {
-            db.change_notifier.notify(&changed, CommitPosition::NONE);
+            db.notify_changed(&changed);
         }
         Ok(())
     }
 
     /// Takes a new lease after the last one has ended. Transactions that began before are refused;
     /// definitions may have changed without this server.
-    fn rejoin(&self, db: &Arc<Db>) -> Result<()> {
+    fn rejoin(&self, db: &dyn Followed) -> Result<()> {
         self.written.lock().is_rejoining = true;
         let why =
             "the last lease has run out before it could be renewed; definitions are loaded again";
@@ -187,7 +209,7 @@ impl Membership {
     }
 
     /// Undoes what servers without a lease have left.
-    fn clean_up(&self, db: &Arc<Db>) -> Result<()> {
+    fn clean_up(&self, db: &dyn Followed) -> Result<()> {
         let store = self.store()?;
         let (now, records) = store.records()?;
         let mut alive = BTreeSet::new();

@@ -40,14 +40,12 @@
 
 mod follower;
 mod record;
-mod statements;
+mod running;
 
+pub(crate) use follower::Followed;
 pub use record::{SERVER_RECORD_FORMAT_VERSION, ServerState};
-pub(crate) use statements::DdlBarrier;
-pub use statements::{AnnouncedChange, ClusterView, Initialization};
 
 use crate::catalog::{Catalog, ChangeKey};
-use crate::db::Db;
 use crate::definition::TableId;
 use crate::error::{Error, Result};
 use crate::metadata_lock::{MetadataLocks, ServerBarrier, TableUsers};
@@ -55,7 +53,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::coordination::{Coordination, Lease};
-use porpoise_kv::{self as kv, CounterId, Engine};
+use porpoise_kv::{self as kv, CounterId, Engine, SpaceId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -169,7 +167,7 @@ pub(crate) struct Membership {
     following: Mutex<Following>,
     /// Last token seen of each table with subscribers.
     tokens: Mutex<HashMap<TableId, u64>>,
-    statements: Mutex<statements::Running>,
+    statements: Mutex<running::Running>,
     signal: Mutex<Signal>,
     wake: Condvar,
 }
@@ -237,7 +235,7 @@ impl Membership {
 
     /// A transaction that does not depend on the lease, to read the catalog.
     pub(crate) fn begin(&self) -> Result<Box<dyn kv::Txn>> {
-        Ok(self.store()?.begin_unfenced()?)
+        Ok(self.engine.begin_unfenced()?)
     }
 
     /// Writes the record, with a lease from now on, and the catalog version in use, if the server has
@@ -315,13 +313,18 @@ impl Membership {
         self.following.lock()
     }
 
+    /// Time for which a lease is granted.
+    pub(crate) fn lease(&self) -> Duration {
+        self.options.lease
+    }
+
     /// Number of this server.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
     /// The version that `db` uses, and the newest of which everything is done.
-    fn versions(&self, db: &Db) -> Versions {
+    fn versions(&self, db: &dyn Followed) -> Versions {
         let mut following = self.following.lock();
         let loaded = db.catalog_version();
         let drained = following.drained(loaded);
@@ -342,8 +345,31 @@ impl Membership {
     }
 }
 
+/// The state of a cluster, as one of its servers sees it.
+#[derive(Clone, Debug)]
+pub struct ClusterView {
+    /// Number of the server that looks.
+    pub own: u64,
+    /// Time of the store's clock, milliseconds.
+    pub now: u64,
+    /// The servers with a lease.
+    pub servers: Vec<ServerState>,
+}
+
+impl Membership {
+    /// The least space that a server with a record may have created.
+    pub(crate) fn oldest_server_space(&self) -> Result<SpaceId> {
+        let (_, records) = self.store()?.records()?;
+        let mut oldest = u64::MAX;
+        for (id, record) in &records {
+            oldest = oldest.min(ServerState::decode(*id, record)?.first_space);
+        }
+        Ok(SpaceId(oldest))
+    }
+}
+
 /// Waits for `time`, but not beyond `deadline` or a cancellation.
-fn pause(time: Duration, deadline: Instant, cancel: &Cancel) -> Result<()> {
+pub(crate) fn pause(time: Duration, deadline: Instant, cancel: &Cancel) -> Result<()> {
     if let Some(reason) = cancel.reason() {
         return Err(Error::Kv(kv::Error::Cancelled(reason)));
     }

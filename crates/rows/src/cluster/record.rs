@@ -33,12 +33,12 @@ pub struct ServerState {
 
 impl ServerState {
     /// Whether new statements use `version` or a newer one.
-    pub(super) fn has_loaded(&self, version: u64) -> bool {
+    pub(crate) fn has_loaded(&self, version: u64) -> bool {
         self.is_active && self.loaded >= version
     }
 
     /// Whether everything is done that `version` or an older one asks for.
-    pub(super) fn has_drained(&self, version: u64) -> bool {
+    pub(crate) fn has_drained(&self, version: u64) -> bool {
         self.is_active && self.drained >= version
     }
 

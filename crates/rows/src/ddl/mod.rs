@@ -23,6 +23,7 @@
 mod alter;
 mod build;
 mod checks;
+mod cluster;
 mod columns;
 mod databases;
 mod errors;
@@ -61,6 +62,9 @@ use porpoise_kv::{CommitPosition, SpaceId};
 use porpoise_types::{Collation, ColumnType};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use cluster::DdlBarrier;
+pub use cluster::{AnnouncedChange, Initialization};
 
 pub use alter::{Algorithm, MAX_LAYOUTS, Position, implicit_default};
 pub use errors::no_event;

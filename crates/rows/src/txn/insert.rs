@@ -130,12 +130,9 @@ impl Statement<'_> {
                     self.regather(row, n, &mut new)?;
                 }
             }
-            if refusal.is_none() && ids.is_generated(first + n) && self.txn.db.is_clustered() {
-                self.renew_taken_id(row, n, &mut new)?;
-            }
             let checked = match refusal {
                 Some(e) => Err(e),
-                None => self.check_new_row(row, n, &new),
+                None => self.check_new_row(row, n, &mut new, ids.is_generated(first + n)),
             };
             match checked {
                 Ok(replaced) => {
@@ -195,7 +192,16 @@ impl Statement<'_> {
     }
 
     /// Checks a row; with REPLACE, deletes the conflicting rows first.
-    fn check_new_row(&mut self, row: &[Value], n: usize, new: &NewRows<'_>) -> Result<Replaced> {
+    fn check_new_row(
+        &mut self,
+        row: &mut [Value],
+        n: usize,
+        new: &mut NewRows<'_>,
+        has_generated_id: bool,
+    ) -> Result<Replaced> {
+        if has_generated_id && self.txn.db.is_clustered() {
+            self.renew_taken_id(row, n, new)?;
+        }
         let replaced = match new.mode {
             InsertMode::Replace => self.delete_conflicting(new.table, row, new.plan.own(n))?,
             InsertMode::Plain | InsertMode::Ignore => Replaced::Rows(0),

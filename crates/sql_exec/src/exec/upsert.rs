@@ -6,7 +6,7 @@ use super::{Changes, ConflictPolicy, Exec, ExecError, ExecResult};
 use crate::expr::eval::{EvalCx, Slot};
 use crate::plan::sinks::{Insert, InsertRows};
 use bumpalo::Bump;
-use porpoise_rows::{GeneratedIds, InsertMode, Inserted, RowChange, UpdateMode};
+use porpoise_rows::{GeneratedIds, InsertMode, Inserted, RowBuf, RowChange, UpdateMode};
 use porpoise_types::{Value, ValueRef};
 
 /// Inserts all rows, or updates those whose keys exist. `select_values` has, for each row of an
@@ -44,35 +44,9 @@ fn insert_or_update(
     changes: &mut Changes,
 ) -> ExecResult<bool> {
     let number = at as u64 + 1;
-    let mut attempt = 0;
-    let (key, old) = loop {
-        // VALUES() may name a generated column.
-        exec.txn().generate(&plan.table, row, number)?;
-        match exec.write(|txn| txn.insert_or_find(&plan.table, row))?? {
-            Inserted::New => {
-                changes.affected += 1;
-                return Ok(true);
-            }
-            Inserted::Duplicate {
-                index,
-                primary,
-                row: found,
-                newer,
-            } => {
-                let renewed = ids.is_generated(at)
-                    && exec
-                        .txn()
-                        .renew_generated_id(&plan.table, row, index, attempt)?;
-                if renewed {
-                    attempt += 1;
-                    continue;
-                }
-                if newer && exec.conflicts == ConflictPolicy::Advance {
-                    return Err(ExecError::Restart);
-                }
-                break (primary, found);
-            }
-        }
+    let Some((key, old)) = insert_or_find(plan, row, at, exec, ids)? else {
+        changes.affected += 1;
+        return Ok(true);
     };
     changes.duplicates += 1;
     let arena = Bump::new();
@@ -112,6 +86,40 @@ fn insert_or_update(
         _ => ids.note_updated(id),
     }
     Ok(false)
+}
+
+/// Inserts a row; returns the key and the row that has its key, if there is one. A generated id that
+/// another server of a cluster has stored is replaced.
+fn insert_or_find(
+    plan: &Insert,
+    row: &mut [Value],
+    at: usize,
+    exec: &mut Exec<'_>,
+    ids: &GeneratedIds,
+) -> ExecResult<Option<(Vec<u8>, RowBuf)>> {
+    let mut attempt = 0;
+    loop {
+        // VALUES() may name a generated column.
+        exec.txn().generate(&plan.table, row, at as u64 + 1)?;
+        let (index, found, newer) =
+            match exec.write(|txn| txn.insert_or_find(&plan.table, row))?? {
+                Inserted::New => return Ok(None),
+                Inserted::Duplicate {
+                    index,
+                    primary,
+                    row,
+                    newer,
+                } => (index, (primary, row), newer),
+            };
+        let txn = exec.txn();
+        if !ids.is_generated(at) || !txn.renew_generated_id(&plan.table, row, index, attempt)? {
+            if newer && exec.conflicts == ConflictPolicy::Advance {
+                return Err(ExecError::Restart);
+            }
+            return Ok(Some(found));
+        }
+        attempt += 1;
+    }
 }
 
 /// Builds the slots that assignments read: an empty one for the existing row, then those of the

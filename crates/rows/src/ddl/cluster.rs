@@ -1,28 +1,21 @@
 //! Statements that change definitions: how they announce the tables that they change, commit a version,
 //! and wait for the other servers.
 
-use super::{Membership, pause};
+use super::{CatalogDraft, DdlCx};
 use crate::catalog::persist::cluster::version_of;
 use crate::catalog::{Catalog, ChangeKey, DefinitionChange, persist};
+use crate::cluster::{Followed, Membership, pause};
 use crate::db::Db;
-use crate::ddl::{CatalogDraft, DdlCx};
 use crate::definition::TableId;
 use crate::error::{Error, Result};
 use crate::metadata_lock::{MetadataBarrier, MetadataLockSession};
-use porpoise_kv::{self as kv, LockMode, LockRequest, SpaceId, Wait};
-use std::collections::{BTreeSet, HashMap};
+use porpoise_kv::{self as kv, CommitPosition, LockMode, LockRequest, SpaceId, Wait};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Pause before a table that another statement is changing is asked for again.
 const BUSY_STEP: Duration = Duration::from_millis(25);
-
-/// The announced changes of this server, by the identity of their sessions.
-#[derive(Default)]
-pub(super) struct Running {
-    last: u64,
-    by_session: HashMap<usize, Vec<ChangeKey>>,
-}
 
 /// A change that all servers know of. Dropping it lets them use its tables again, if the statement's
 /// commit has not done so.
@@ -39,42 +32,6 @@ pub(crate) struct DdlBarrier {
     // Fields are dropped in this order: the other servers let users in first.
     pub(crate) _announced: Option<AnnouncedChange>,
     pub(crate) _local: MetadataBarrier,
-}
-
-impl Membership {
-    pub(super) fn running_statements(&self) -> BTreeSet<u64> {
-        let running = self.statements.lock();
-        let keys = running.by_session.values().flatten();
-        keys.map(|key| key.1).collect()
-    }
-
-    /// The announced changes of the statement that a session runs.
-    fn changes_of(&self, session: usize) -> Vec<ChangeKey> {
-        let running = self.statements.lock();
-        running
-            .by_session
-            .get(&session)
-            .cloned()
-            .unwrap_or_default()
-    }
-
-    fn register(&self, session: usize) -> ChangeKey {
-        let mut running = self.statements.lock();
-        running.last += 1;
-        let key = (self.id, running.last);
-        running.by_session.entry(session).or_default().push(key);
-        key
-    }
-
-    fn unregister(&self, session: usize, key: ChangeKey) {
-        let mut running = self.statements.lock();
-        if let Some(keys) = running.by_session.get_mut(&session) {
-            keys.retain(|k| *k != key);
-            if keys.is_empty() {
-                running.by_session.remove(&session);
-            }
-        }
-    }
 }
 
 impl Drop for AnnouncedChange {
@@ -240,21 +197,11 @@ impl Db {
             return;
         };
         let version = self.catalog_version();
-        let deadline = Instant::now() + membership.options.lease * 2;
+        let deadline = Instant::now() + membership.lease() * 2;
         let done = membership.wait_for(|s| s.has_loaded(version), deadline, cx.cancel);
         if let Err(error) = done {
             tracing::warn!(%error, version, "not all servers of the cluster have loaded a new version of the catalog yet");
         }
-    }
-
-    /// Loads the catalog if it is newer, unless a statement of this server is changing it. Returns
-    /// whether it looked.
-    pub(crate) fn follow_catalog(&self) -> Result<bool> {
-        let Some(_turn) = self.catalog_change.try_lock() else {
-            return Ok(false);
-        };
-        self.load_newer_catalog()?;
-        Ok(true)
     }
 
     /// Loads the catalog if it is newer. The caller holds the lock of catalog changes.
@@ -282,21 +229,6 @@ impl Db {
                 self.forget_counters(table);
             }
         }
-        Ok(())
-    }
-
-    /// Removes changes of definitions whose servers are gone.
-    pub(crate) fn remove_changes(&self, keys: &[ChangeKey], patience: Duration) -> Result<()> {
-        self.define(|cx| {
-            let cx = DdlCx {
-                deadline: Instant::now() + patience,
-                ..*cx
-            };
-            self.commit_version(&cx, |draft| {
-                draft.catalog.changes.retain(|key, _| !keys.contains(key));
-                Ok(())
-            })
-        })?;
         Ok(())
     }
 
@@ -332,25 +264,13 @@ impl Db {
             key: persist::version_key(),
             mode: LockMode::Exclusive,
         };
-        let wait = Wait::Until(Instant::now() + membership.options.lease * 2);
+        let wait = Wait::Until(Instant::now() + membership.lease() * 2);
         txn.lock(&[request], wait, &mut |_, _| ())?;
         let used = named(&persist::load(txn.as_mut())?);
         orphans.retain(|id| !used.contains(id));
         engine.drop_spaces(&orphans)?;
         txn.rollback();
         Ok(())
-    }
-}
-
-impl Membership {
-    /// The least space that a server with a record may have created.
-    fn oldest_server_space(&self) -> Result<SpaceId> {
-        let (_, records) = self.store()?.records()?;
-        let mut oldest = u64::MAX;
-        for (id, record) in &records {
-            oldest = oldest.min(super::ServerState::decode(*id, record)?.first_space);
-        }
-        Ok(SpaceId(oldest))
     }
 }
 
@@ -361,17 +281,6 @@ impl AnnouncedChange {
         self.membership
             .wait_for(|server| server.has_drained(version), cx.deadline, cx.cancel)
     }
-}
-
-/// The state of a cluster, as one of its servers sees it.
-#[derive(Clone, Debug)]
-pub struct ClusterView {
-    /// Number of the server that looks.
-    pub own: u64,
-    /// Time of the store's clock, milliseconds.
-    pub now: u64,
-    /// The servers with a lease.
-    pub servers: Vec<super::ServerState>,
 }
 
 /// The right to create what the first server of a cluster creates, until this is dropped.
@@ -404,43 +313,44 @@ impl Db {
             _session: session,
         }))
     }
+}
 
-    pub(crate) fn membership(&self) -> Option<&Arc<Membership>> {
-        self.cluster.get()
+impl Followed for Db {
+    fn catalog(&self) -> Arc<Catalog> {
+        Db::catalog(self)
     }
 
-    /// Whether several servers may use the engine.
-    pub fn is_clustered(&self) -> bool {
-        self.membership().is_some()
+    fn catalog_version(&self) -> u64 {
+        Db::catalog_version(self)
     }
 
-    /// The servers of the cluster; `None` on an engine that one server uses. Asks the store.
-    ///
-    /// # Errors
-    /// The engine's.
-    pub fn cluster_view(&self) -> Result<Option<ClusterView>> {
-        let Some(membership) = self.membership() else {
-            return Ok(None);
+    fn follow_catalog(&self) -> Result<bool> {
+        let Some(_turn) = self.catalog_change.try_lock() else {
+            return Ok(false);
         };
-        let (now, servers) = membership.servers()?;
-        Ok(Some(ClusterView {
-            own: membership.id,
-            now,
-            servers,
-        }))
+        self.load_newer_catalog()?;
+        Ok(true)
     }
 
-    /// Why this server of a cluster neither reads nor writes; `None` if it does. Never waits for the
-    /// store.
-    pub fn lease_problem(&self) -> Option<String> {
-        self.membership()?.problem()
+    fn remove_changes(&self, keys: &[ChangeKey], patience: Duration) -> Result<()> {
+        self.define(|cx| {
+            let cx = DdlCx {
+                deadline: Instant::now() + patience,
+                ..*cx
+            };
+            self.commit_version(&cx, |draft| {
+                draft.catalog.changes.retain(|key, _| !keys.contains(key));
+                Ok(())
+            })
+        })?;
+        Ok(())
     }
 
-    /// Withdraws this server from its cluster: others need not wait for the end of its lease. Nothing
-    /// can be read or written afterwards.
-    pub fn leave_cluster(&self) {
-        if let Some(membership) = self.membership() {
-            membership.leave();
-        }
+    fn subscribed_tables(&self) -> Arc<Vec<TableId>> {
+        self.change_notifier.subscribed_tables()
+    }
+
+    fn notify_changed(&self, tables: &[TableId]) {
+        self.change_notifier.notify(tables, CommitPosition::NONE);
     }
 }
