@@ -4,32 +4,29 @@
 //! monotonically across its leaders. Snapshots and commits have timestamps, too, so that "after the end
 //! of the lease" means the same for a transaction and for the servers that wait for that end.
 
-use crate::engine::KvTikv;
+use crate::cluster::Cluster;
 use crate::fault::read_error;
 use crate::keys::{frame, unframe, unframe_u64};
 use crate::meta::{change, delete, entries, put, value_at};
-use crate::txn::TikvTxn;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::coordination::{Coordination, Lease, ServerRecord};
-use porpoise_kv::{Error, Result, SpaceId, Txn, TxnOptions};
+use porpoise_kv::{Error, Result, SpaceId};
 use porpoise_tikv_client::{Call, physical_ms};
 
 impl Coordination for Cluster {
     fn now(&self) -> Result<u64> {
-        let cluster = self.open()?;
         let call = Call {
             cancel: &Cancel::new(),
             deadline: None,
         };
-        let ts = cluster.client.timestamp(call).map_err(read_error)?;
+        let ts = self.client.timestamp(call).map_err(read_error)?;
         Ok(physical_ms(ts))
     }
 
     fn next_space(&self) -> Result<SpaceId> {
-        let cluster = self.open()?;
-        let client = cluster.client();
-        let keys = vec![cluster.layout.next_space()];
-        cluster.meta(|| {
+        let client = self.client();
+        let keys = vec![self.layout.next_space()];
+        self.meta(|| {
             change(&client, keys, |values| {
                 let next = value_at(values, 0).map_or(Ok(SpaceId::FIRST_FREE.0), unframe_u64)?;
                 Ok((Vec::new(), SpaceId(next)))
@@ -38,10 +35,9 @@ impl Coordination for Cluster {
     }
 
     fn records(&self) -> Result<(u64, Vec<ServerRecord>)> {
-        let cluster = self.open()?;
-        let client = cluster.client();
-        let (start, end) = cluster.layout.servers();
-        let (ts, found) = cluster.meta(|| entries(&client, start, end))?;
+        let client = self.client();
+        let (start, end) = self.layout.servers();
+        let (ts, found) = self.meta(|| entries(&client, start, end))?;
         let record = |(key, value): (Vec<u8>, Vec<u8>)| {
             let malformed = || Error::Corrupt("a malformed key in the list of servers".into());
             let server = self.layout.server_of_meta(&key).ok_or_else(malformed)?;
@@ -57,10 +53,9 @@ impl Coordination for Cluster {
         expected: Option<&[u8]>,
         record: Option<&[u8]>,
     ) -> Result<bool> {
-        let cluster = self.open()?;
-        let client = cluster.client();
-        let key = cluster.layout.server(server);
-        cluster.meta(|| {
+        let client = self.client();
+        let key = self.layout.server(server);
+        self.meta(|| {
             change(&client, vec![key.clone()], |values| {
                 let found = value_at(values, 0).map(unframe).transpose()?;
                 if found != expected {

@@ -120,11 +120,7 @@ impl KvTikv {
         self.cluster.client.counts()
     }
 
-    pub(crate) fn cluster(&self) -> &Cluster {
-        &self.cluster
-    }
-
-    pub(crate) fn open(&self) -> Result<&Arc<Cluster>> {
+    fn open(&self) -> Result<&Arc<Cluster>> {
         if self.cluster.is_closed() {
             return Err(Error::Unavailable("the engine has been shut down".into()));
         }

@@ -10,7 +10,7 @@ use crate::catalog::Catalog;
 use crate::catalog::persist;
 use crate::change_notifier::{ChangeNotifier, TableChanges};
 use crate::changes::ChangeLog;
-use crate::cluster::{ClusterOptions, Membership};
+use crate::cluster::{ClusterOptions, ClusterView, Followed, Membership};
 use crate::definition::{TableDef, TableId};
 use crate::error::{Error, Result};
 use crate::expressions::{CompileExpressions, Compiled, RowContext, RowExpressions};

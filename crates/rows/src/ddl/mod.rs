@@ -48,7 +48,6 @@ pub(crate) mod walk;
 
 use crate::catalog::{Catalog, persist};
 use crate::changes::LoggedStatement;
-use crate::cluster::DdlBarrier;
 use crate::db::Db;
 use crate::definition::{ColumnDefault, TableDef, TableId};
 use crate::error::{Error, Result};
