@@ -35,7 +35,6 @@ use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Rea
 use porpoise_native::operation_statistics;
 use porpoise_replication::replica::Replica;
 use porpoise_rows::cluster::ClusterOptions;
-use porpoise_rows::ddl::Initialization;
 use porpoise_rows::{Db, DbOptions};
 use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::event_scheduler::EventScheduler;
