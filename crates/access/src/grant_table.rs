@@ -20,7 +20,7 @@ use crate::privileges::Privileges;
 use crate::rights::Grant;
 use crate::system_table::{self, SystemTable, TableChange, text_column, text_of};
 use porpoise_rows::catalog::TableOptions;
-use porpoise_rows::ddl::{IndexSpec, TableSpec};
+use porpoise_rows::ddl::{AlterOp, IndexSpec, Position, TableSpec};
 use porpoise_rows::{Db, RowRef};
 use porpoise_types::{Collation, Value};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) static GRANTS: SystemTable = SystemTable {
 };
 
 /// Maximum length of the `Privileges` column.
-const PRIVILEGES_LENGTH: u32 = 1024;
+const PRIVILEGES_LENGTH: u32 = 2048;
 
 fn table_spec() -> TableSpec {
     let columns = vec![
@@ -60,7 +60,7 @@ fn table_spec() -> TableSpec {
 /// Defining or writing the table failed.
 pub(crate) fn create_if_missing(db: &Arc<Db>, accounts: &[Account]) -> Result<()> {
     if GRANTS.exists(db) {
-        return Ok(());
+        return widen_privileges(db);
     }
     let done = db.define(|cx| db.create_table(cx, &table_spec()))?;
     let everything = |account: &Account| Grant {
@@ -74,6 +74,28 @@ pub(crate) fn create_if_missing(db: &Arc<Db>, accounts: &[Account]) -> Result<()
     let grants: Vec<Grant> = accounts.iter().map(everything).collect();
     let position = system_table::write(db, vec![change(&grants, &[])])?;
     db.engine().wait_durable(done.position.max(position))?;
+    Ok(())
+}
+
+/// Widens the `Privileges` column of a table that has it shorter, as before there were as many
+/// privileges.
+fn widen_privileges(db: &Arc<Db>) -> Result<()> {
+    let found = db.catalog().table(GRANTS.database, GRANTS.name).cloned();
+    let is_short = found.is_some_and(|table| {
+        let column = table.columns.iter().find(|c| c.name == "Privileges");
+        column.is_some_and(|column| column.ty.length < PRIVILEGES_LENGTH)
+    });
+    if !is_short {
+        return Ok(());
+    }
+    let column = text_column("Privileges", PRIVILEGES_LENGTH);
+    let ops = [AlterOp::ChangeColumn(
+        "Privileges".to_owned(),
+        column,
+        Position::Default,
+    )];
+    let done = db.define(|cx| db.alter_table(cx, GRANTS.database, GRANTS.name, &ops))?;
+    db.engine().wait_durable(done.position)?;
     Ok(())
 }
 
