@@ -17,8 +17,7 @@
 //! 3. A constraint is never added while a transaction that does not know it
 //!    may still write to the child or the parent: the barrier covers both.
 //!
-//! Rejected for now: online index builds, concurrent with writers. The barrier
-//! blocks users of that one table during the build.
+//! Indexes are added and dropped by an online schema change, which raises no barrier ([`online`]).
 
 mod alter;
 mod build;
@@ -32,6 +31,7 @@ mod foreign;
 mod histogram;
 mod indexes;
 mod key_parts;
+mod online;
 pub mod partition;
 mod rename;
 mod routines;
@@ -60,7 +60,7 @@ use porpoise_types::{Collation, ColumnType};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use alter::{Algorithm, MAX_LAYOUTS, Position, implicit_default};
+pub use alter::{Algorithm, LockLevel, MAX_LAYOUTS, Position, implicit_default};
 pub use errors::no_event;
 pub use errors::{no_database, no_table};
 pub use indexes::shortened_prefix;
@@ -151,6 +151,8 @@ pub enum AlterOp {
     RemoveTtl,
     /// ALGORITHM.
     Algorithm(Algorithm),
+    /// LOCK.
+    Lock(LockLevel),
     /// PARTITION BY or REMOVE PARTITIONING with other clauses: the new partitioning, over the
     /// columns after those clauses (see [`crate::Db::altered_table`]).
     Partition(Option<Box<Partitioning>>),
@@ -192,11 +194,31 @@ impl Db {
         })
     }
 
-    /// Changes the catalog in one transaction and publishes the result.
+    /// Changes the catalog in one transaction and publishes the result. The caller's barrier keeps
+    /// other sessions from the tables whose definitions change.
     pub(crate) fn change_catalog(
         &self,
         cx: &DdlCx<'_>,
         change: impl FnOnce(&mut CatalogDraft) -> Result<()>,
+    ) -> Result<CommitPosition> {
+        self.change_catalog_with(cx, change, |new| self.publish(new))
+    }
+
+    /// As [`Db::change_catalog`], for one step of an online schema change: other sessions may use
+    /// the table by the present catalog.
+    pub(crate) fn change_catalog_online(
+        &self,
+        cx: &DdlCx<'_>,
+        change: impl FnOnce(&mut CatalogDraft) -> Result<()>,
+    ) -> Result<CommitPosition> {
+        self.change_catalog_with(cx, change, |new| self.publish_online(new))
+    }
+
+    fn change_catalog_with(
+        &self,
+        cx: &DdlCx<'_>,
+        change: impl FnOnce(&mut CatalogDraft) -> Result<()>,
+        publish: impl FnOnce(Arc<Catalog>),
     ) -> Result<CommitPosition> {
         let _change_lock = self.lock_catalog_changes(cx)?;
         let mut txn = self.engine().begin(TxnOptions {
@@ -221,7 +243,7 @@ impl Db {
         porpoise_base::interrupt::outcome()
             .map_err(|ended| Error::Kv(porpoise_kv::Error::Cancelled(ended.0)))?;
         let commit = txn.commit()?;
-        self.publish(Arc::new(new));
+        publish(Arc::new(new));
         Ok(commit.position)
     }
 
@@ -272,20 +294,44 @@ impl Db {
         cx: &DdlCx<'_>,
         choose: impl Fn(&Catalog) -> Result<Vec<TableId>>,
     ) -> Result<MetadataBarrier> {
+        self.barrier_of(cx, Exclusion::Everyone, choose)
+    }
+
+    /// As [`Db::barrier`], for some of the users. Ends what an interrupted schema change has left of
+    /// the tables.
+    pub(crate) fn barrier_of(
+        &self,
+        cx: &DdlCx<'_>,
+        exclusion: Exclusion,
+        choose: impl Fn(&Catalog) -> Result<Vec<TableId>>,
+    ) -> Result<MetadataBarrier> {
+        let (barrier, tables) = self.raise_barrier(cx, exclusion, choose)?;
+        for table in tables {
+            self.finish_change(cx, table)?;
+        }
+        Ok(barrier)
+    }
+
+    fn raise_barrier(
+        &self,
+        cx: &DdlCx<'_>,
+        exclusion: Exclusion,
+        choose: impl Fn(&Catalog) -> Result<Vec<TableId>>,
+    ) -> Result<(MetadataBarrier, Vec<TableId>)> {
         loop {
             let mut tables = choose(&self.catalog())?;
             tables.sort_unstable();
             tables.dedup();
-            let everyone = tables.iter().map(|table| (*table, Exclusion::Everyone));
+            let excluded = tables.iter().map(|table| (*table, exclusion));
             let barrier = cx
                 .metadata_locks
-                .exclude(&everyone.collect::<Vec<_>>(), cx.deadline, cx.cancel)
+                .exclude(&excluded.collect::<Vec<_>>(), cx.deadline, cx.cancel)
                 .map_err(metadata_lock_error)?;
             let mut again = choose(&self.catalog())?;
             again.sort_unstable();
             again.dedup();
             if tables == again {
-                return Ok(barrier);
+                return Ok((barrier, tables));
             }
         }
     }

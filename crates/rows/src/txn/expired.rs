@@ -7,7 +7,7 @@
 //! 2. Tables without TTL, and children of such tables, cost one comparison for each statement.
 
 use super::firing::FireTriggers;
-use super::gather::{Constraint, NO_PARENT};
+use super::gather::{Constraint, NO_PARENT, adds_entries};
 use super::keyset::KeyId;
 use super::lookup::Lookup;
 use super::{Statement, Txn};
@@ -127,6 +127,7 @@ type IndexKeys = (usize, Vec<Vec<u8>>);
 fn unique_keys<'r>(table: &Table, rows: impl Iterator<Item = &'r [Value]>) -> Vec<IndexKeys> {
     let primary = (!table.hidden_key).then_some(0);
     let unique = table.derived().unique_indexes.iter().copied();
+    let unique = unique.filter(|position| adds_entries(table, *position));
     let mut all: Vec<IndexKeys> = primary
         .into_iter()
         .chain(unique)
@@ -143,7 +144,7 @@ fn unique_keys<'r>(table: &Table, rows: impl Iterator<Item = &'r [Value]>) -> Ve
                 let mut key = Vec::new();
                 table.append_primary_key(row, &mut key);
                 keys.push(key);
-            } else if let Some(index) = table.indexes.get(*position) {
+            } else if let Some(index) = table.maintained_index(*position) {
                 let entries = index.entry_keys(table, *position, row, &[]);
                 let unique = entries.into_iter().filter(|(_, is_unique)| *is_unique);
                 keys.extend(unique.map(|(key, _)| key));
