@@ -97,13 +97,18 @@ impl Backfill<'_> {
     }
 
     fn fill_space(&mut self, space: SpaceId) -> Result<()> {
+        // Rows that come later have their entries: the backfill does not follow those that writers
+        // append meanwhile.
+        let Some(end) = self.end_of_rows(space)? else {
+            return Ok(());
+        };
         let mut next = Some(Vec::new());
         while let Some(start) = next {
             self.check_cancel()?;
             let is_used = self.is_used(self.table.id);
             let limit = if is_used { BATCH_BESIDE_OTHERS } else { BATCH };
             let began = Instant::now();
-            let (keys, rest) = self.row_keys(space, &start, limit)?;
+            let (keys, rest) = self.row_keys(space, (&start, &end), limit)?;
             let count = keys.len() as u64;
             let left = match self.fill(space, &keys, None)? {
                 Filled::Except(rows) => rows,
@@ -122,18 +127,36 @@ impl Backfill<'_> {
         Ok(())
     }
 
+    /// The key that follows the last row; `None` without rows.
+    fn end_of_rows(&self, space: SpaceId) -> Result<Option<Vec<u8>>> {
+        let mut txn = self.db.engine().begin(TxnOptions::default())?;
+        let range = ScanRange {
+            space,
+            start: &[],
+            end: None,
+            reverse: true,
+        };
+        let mut last = None;
+        txn.scan(Read::CURRENT, &[range], 1, &mut |_, key, _| {
+            last = Some([key, &[0]].concat());
+            ControlFlow::Break(())
+        })?;
+        txn.rollback();
+        Ok(last)
+    }
+
     /// The keys of the next rows, and where to continue.
     fn row_keys(
         &self,
         space: SpaceId,
-        start: &[u8],
+        (start, end): (&[u8], &[u8]),
         limit: usize,
     ) -> Result<(Vec<Vec<u8>>, Option<Vec<u8>>)> {
         let mut txn = self.db.engine().begin(TxnOptions::default())?;
         let range = ScanRange {
             space,
             start,
-            end: None,
+            end: Some(end),
             reverse: false,
         };
         let mut keys = Vec::with_capacity(limit);

@@ -100,7 +100,7 @@ fn is_online(before: &TableDef, plan: &Plan) -> bool {
         && !plan.validates_checks
         && !missing_indexes(before, &plan.table).any(full_text)
         && !missing_indexes(&plan.table, before).any(full_text)
-        && (plan.table.overflow_spaces.is_empty() != plan.table.may_overflow())
+        && !(plan.table.may_overflow() && plan.table.overflow_spaces.is_empty())
 }
 
 /// An online change of one table.
