@@ -471,6 +471,7 @@ fn writers_and_cascades_go_on_while_indexes_are_added_and_dropped() {
             // Ends the writers also when the test fails.
             let _ends = EndsWriters(&over);
             for round in 0..4 {
+                std::thread::sleep(Duration::from_millis(60));
                 let kind = if round % 2 == 0 {
                     IndexKind::Plain
                 } else {

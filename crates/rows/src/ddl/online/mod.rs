@@ -200,7 +200,9 @@ impl Change<'_> {
         let table = self.present()?;
         let is_enforced = |index: &Index| index.state.refuses_duplicates();
         if table.changing.iter().any(is_enforced) {
-            // A writer that enforces the index must not find entries that others left behind.
+            // Transactions that read a dropped index as public end first. A writer that enforces the
+            // index must not find entries that others left behind.
+            self.db.wait_for_older_users(self.cx, self.table)?;
             self.enter(IndexState::DeleteOnly)?;
         }
         self.publish(|table, _| {
@@ -281,6 +283,10 @@ impl Db {
             table: before.id,
         };
         let done = self.change_indexes(&change, &before, &mut plan);
+        if done.is_ok() && !self.unused_spaces.lock().is_empty() {
+            // Their memory is free when the statement ends; if the wait is refused, later.
+            let _ = self.wait_for_older_users(cx, change.table);
+        }
         cx.metadata_locks.progress().end();
         self.retire_unused_spaces();
         Ok(Some(DdlOutcome {
