@@ -49,6 +49,7 @@ package=$(echo /opt/dist/*.deb)
 begin=$SECONDS
 dpkg -i "$package"
 expect "porpoise 0" porpoise --version
+expect "max\\-connections" zcat /usr/share/man/man1/porpoise-serve.1.gz
 [ "$(stat -c '%U %a' /var/lib/porpoise)" = "porpoise 700" ] || fail "the data directory's owner and mode"
 
 start

@@ -21,6 +21,7 @@ export SOURCE_DATE_EPOCH
 rm -rf "$DIST"
 mkdir -p "$DIST"
 strip --strip-all -o "$DIST/porpoise" "$BINARY"
+"$DIST/porpoise" man --into "$DIST/man"
 
 # The newest version of glibc's symbols that the program uses.
 glibc=$(objdump -T "$DIST/porpoise" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
@@ -39,6 +40,7 @@ make_tarball() {
     local folder=$DIST/$name
     install -D -m 755 "$DIST/porpoise" "$folder/bin/porpoise"
     install_documents "$folder"
+    install -D -m 644 -t "$folder/man/man1" "$DIST"/man/*.1
     install -D -m 644 -t "$folder/deploy" deploy/porpoise.toml deploy/porpoise.service deploy/porpoise.logrotate deploy/Dockerfile \
         deploy/grafana.json deploy/alerts.yml
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
@@ -54,6 +56,8 @@ make_package() {
     install -D -m 644 deploy/porpoise.logrotate "$folder/etc/logrotate.d/porpoise"
     install_documents "$folder/usr/share/doc/porpoise"
     rm "$folder/usr/share/doc/porpoise/LICENSE"
+    install -D -m 644 -t "$folder/usr/share/man/man1" "$DIST"/man/*.1
+    gzip -9n "$folder"/usr/share/man/man1/*.1
     install -D -m 644 -t "$folder/usr/share/doc/porpoise" deploy/debian/copyright
     {
         printf 'porpoise (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n' "$VERSION"
@@ -70,7 +74,7 @@ make_package() {
 
 make_tarball
 make_package
-rm "$DIST/porpoise"
+rm -r "$DIST/porpoise" "$DIST/man"
 (cd "$DIST" && sha256sum -- *.tar.gz *.deb >SHA256SUMS)
 for file in "$DIST"/*.tar.gz; do
     bytes=$(stat -c %s "$file")

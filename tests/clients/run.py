@@ -88,10 +88,11 @@ def accepts(port):
         return True if probe.connect_ex(("127.0.0.1", port)) == 0 else None
 
 
-def as_settings(mysql=None, memcached=None, http=None):
+def as_settings(mysql=None, memcached=None, http=None, native=None, rest=None):
     """Addresses as the tests read them."""
     settings = {}
-    for name, address in (("MYSQL", mysql), ("MEMCACHED", memcached), ("HTTP", http)):
+    addresses = {"MYSQL": mysql, "MEMCACHED": memcached, "HTTP": http, "NATIVE": native, "REST": rest}
+    for name, address in addresses.items():
         if address:
             host, _, port = address.rpartition(":")
             settings[f"CLIENTS_{name}_HOST"] = host
@@ -99,12 +100,13 @@ def as_settings(mysql=None, memcached=None, http=None):
     return settings
 
 
-def porpoise(binary, folder, password=None):
+def porpoise(binary, folder, password=None, options=()):
     """The server on ports of its own choice."""
     files = pathlib.Path(folder) / "files"
     files.mkdir(exist_ok=True)
-    command = [binary, "serve", "--data-dir", f"{folder}/data", "--secure-file-priv", str(files)]
-    for listener in ("mysql", "memcached", "http"):
+    command = [binary, "serve", "--data-dir", f"{folder}/data", "--secure-file-priv", str(files), *options]
+    listeners = ("mysql", "memcached", "native", "rest", "http")
+    for listener in listeners:
         command += [f"--{listener}-listen", "127.0.0.1:0"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PORPOISE_")}
     if password:
@@ -113,8 +115,8 @@ def porpoise(binary, folder, password=None):
     def ready(words):
         if not re.search(r"^porpoise ready$", words, re.M):
             return None
-        addresses = dict(re.findall(r"^ready (mysql|memcached|http) (\S+)$", words, re.M))
-        if len(addresses) != 3:
+        addresses = dict(re.findall(rf"^ready ({'|'.join(listeners)}) (\S+)$", words, re.M))
+        if len(addresses) != len(listeners):
             raise Failed(f"the server did not announce its listeners:\n{words}")
         return as_settings(**addresses) | {"CLIENTS_FILES": str(files)}
 
@@ -210,13 +212,16 @@ def applications_suite(module):
     return module, [str(python), "-m", "unittest", "-v", module], HERE
 
 
+# A binary log whose table maps name the columns.
+LOG_OPTIONS = ["--log-bin", "--binlog-row-metadata", "full"]
+
 SQL_SUITES = [python_suite(name) for name in ("test_pymysql", "test_programs", "test_mariadb_cli")]
 SQL_SUITES += [go_suite("go-sql-driver", ".")]
 MEMCACHED_SUITES = [python_suite(name) for name in ("test_pymemcache", "test_bmemcached", "test_pylibmc")]
 MEMCACHED_SUITES += [go_suite("gomemcache", "./gomemcache"), node_suite("memjs", "memjs.test.js")]
 OWN_SUITES = [
     python_suite(name)
-    for name in ("test_both_doors", "test_mysql_connector", "test_sqlalchemy", "test_sysbench", "test_tpcc", "test_dumps")
+    for name in ("test_both_doors", "test_rest", "test_native", "test_mysql_connector", "test_sqlalchemy", "test_sysbench", "test_tpcc", "test_dumps")
 ]
 # Applications that need FULLTEXT indexes: with --all they run against the peer, too.
 TEXT_SEARCH_SUITES = [applications_suite("test_wagtail"), python_suite("test_mediawiki")]
@@ -240,6 +245,7 @@ def plan(arguments):
     return [
         (lambda folder: porpoise(binary, folder), SQL_SUITES + MEMCACHED_SUITES + own),
         (lambda folder: porpoise(binary, folder, PASSWORD), [python_suite("test_login")]),
+        (lambda folder: porpoise(binary, folder, options=LOG_OPTIONS), [python_suite("test_replication")]),
     ]
 
 

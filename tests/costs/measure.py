@@ -88,7 +88,7 @@ class Server:
 class Sql:
     def __init__(self, port):
         self.connection = pymysql.connect(
-            host="127.0.0.1", port=port, user="root", autocommit=True
+            host="127.0.0.1", port=port, user="root", autocommit=True, ssl_disabled=True
         )
         self.cursor = self.connection.cursor()
 
@@ -106,6 +106,14 @@ class Memcached:
         self.socket.sendall(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value))
         answer = self.file.readline()
         assert answer == b"STORED\r\n", answer
+
+    def set_several(self, keys, value):
+        """Sets of all keys in one write."""
+        requests = [b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value) for key in keys]
+        self.socket.sendall(b"".join(requests))
+        for _ in keys:
+            answer = self.file.readline()
+            assert answer == b"STORED\r\n", answer
 
     def get(self, key, value):
         self.socket.sendall(b"get %s\r\n" % key)
@@ -135,6 +143,7 @@ def paths(server):
         ("INSERT", lambda n: sql.run(f"INSERT INTO costs.t VALUES ({1000 + n}, '{'z' * 100}')")),
         ("UPDATE by key", lambda n: sql.run(f"UPDATE costs.t SET v = '{n:0100}' WHERE id = {at(n)}")),
         ("SET", lambda n: items.set(b"key%d" % at(n), value)),
+        ("16 SETs", lambda n: items.set_several([b"key%d" % at(n + i) for i in range(16)], value)),
         ("GET", lambda n: items.get(b"key%d" % at(n), value)),
     ]
 

@@ -9,16 +9,34 @@ import (
 	"time"
 
 	"github.com/pingcap/kvproto/pkg/kvrpcpb"
-	"github.com/tikv/client-go/v2/testutils"
 )
 
-// faults is what the control port sets and the store obeys.
+var (
+	countMu sync.Mutex
+	counts  = map[string]int{}
+)
+
+func count(name string) {
+	countMu.Lock()
+	counts[name]++
+	countMu.Unlock()
+}
+
+// faults is what the control port sets and the stores obey.
 type faults struct {
 	mu             sync.Mutex
-	latency        time.Duration  // before every request to the store
+	latency        time.Duration  // before every request to a store
+	pdLatency      time.Duration  // before every request to a placement driver
 	secondaryDelay time.Duration  // before the commit of secondary keys
-	dropCommits    int            // so many commits are applied and not answered
-	refuse         map[string]int // method -> so many requests are refused unapplied
+	dropCommits    int            // so many requests that commit are applied and not answered
+	refuse         map[string]int // method -> so many requests are not executed: the connection ends
+	busy           map[string]int // method -> so many requests are refused because the server is busy
+	decline        bool           // no one-phase and no asynchronous commit
+	stopped        map[int]chan struct{}
+}
+
+func newFaults() *faults {
+	return &faults{refuse: map[string]int{}, busy: map[string]int{}, stopped: map[int]chan struct{}{}}
 }
 
 func (f *faults) delay() time.Duration {
@@ -27,13 +45,19 @@ func (f *faults) delay() time.Duration {
 	return f.latency
 }
 
-func (f *faults) refuseNext(method string) bool {
+func (f *faults) pdDelay() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.refuse[method] <= 0 {
+	return f.pdLatency
+}
+
+func (f *faults) next(from map[string]int, method string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if from[method] <= 0 {
 		return false
 	}
-	f.refuse[method]--
+	from[method]--
 	return true
 }
 
@@ -47,95 +71,122 @@ func (f *faults) dropNextCommit() bool {
 	return true
 }
 
+func (f *faults) declines() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.decline
+}
+
 func (f *faults) secondariesWait() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.secondaryDelay
 }
 
+// wait waits while a store is stopped.
+func (f *faults) wait(store int) {
+	f.mu.Lock()
+	stopped := f.stopped[store]
+	f.mu.Unlock()
+	if stopped != nil {
+		<-stopped
+	}
+}
+
 // control serves the test commands. Every command answers 200 and one line.
 //
 //	POST /forget-pessimistic-locks     all pessimistic locks vanish, as after a leader change
-//	POST /drop-commit-answers?n=N      the next N commits are applied but not answered
+//	POST /drop-commit-answers?n=N      the next N requests that commit are applied; their connection ends unanswered
 //	POST /delay-secondaries?ms=N       commits of secondary keys wait
-//	POST /latency?ms=N                 every request to the store waits
-//	POST /refuse?method=KvGet&n=N      the next N such requests fail, unapplied
+//	POST /latency?ms=N&us=N            every request to a store waits
+//	POST /pd-latency?ms=N&us=N         every request to a placement driver waits
+//	POST /refuse?method=KvGet&n=N      the next N such requests end their connection, unapplied
+//	POST /busy?method=KvGet&n=N        the next N such requests are refused because the server is busy
+//	POST /decline?on=1                 no one-phase and no asynchronous commit
 //	POST /split?key=HEX                a new region begins at the key, on the last store
+//	POST /merge?key=HEX                the key's region takes over the next one
+//	POST /lead?key=HEX&store=N         the store (from 0) leads the key's region
+//	POST /stop-store?n=N&elect=MS      the store (from 0) answers nothing; after a while the next one leads its regions
+//	POST /stop-pd?n=N&elect=MS         the placement driver (from 0) answers nothing; after a while the next one leads
 //	POST /advance-clock?ms=N           timestamps jump ahead, so that locks expire
 //	POST /forget-lock?key=HEX          one lock vanishes, of whatever kind
 //	POST /reset                        no faults any more
 //	GET  /locks                        one line a lock: key in hex, kind, start timestamp
 //	GET  /counts                       one line a method: calls so far
-func control(f *faults, kv *kvServer, cluster *testutils.MockCluster, stores int) http.Handler {
+func control(f *faults, db *mvcc, c *cluster, pds *placementDrivers) http.Handler {
 	number := func(r *http.Request, name string) int {
 		n, _ := strconv.Atoi(r.FormValue(name))
 		return n
 	}
-	set := func(change func(r *http.Request)) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
+	ms := func(r *http.Request, name string) time.Duration {
+		return time.Duration(number(r, name)) * time.Millisecond
+	}
+	m := http.NewServeMux()
+	set := func(path string, change func(r *http.Request)) {
+		m.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 			f.mu.Lock()
 			change(r)
 			f.mu.Unlock()
 			fmt.Fprintln(w, "ok")
-		}
-	}
-	m := http.NewServeMux()
-	m.HandleFunc("POST /drop-commit-answers", set(func(r *http.Request) { f.dropCommits = number(r, "n") }))
-	m.HandleFunc("POST /delay-secondaries", set(func(r *http.Request) {
-		f.secondaryDelay = time.Duration(number(r, "ms")) * time.Millisecond
-	}))
-	m.HandleFunc("POST /latency", set(func(r *http.Request) {
-		f.latency = time.Duration(number(r, "ms")) * time.Millisecond
-	}))
-	m.HandleFunc("POST /refuse", set(func(r *http.Request) { f.refuse[r.FormValue("method")] = number(r, "n") }))
-	m.HandleFunc("POST /reset", set(func(*http.Request) {
-		f.latency, f.secondaryDelay, f.dropCommits, f.refuse = 0, 0, 0, map[string]int{}
-	}))
-	m.HandleFunc("POST /forget-pessimistic-locks", func(w http.ResponseWriter, _ *http.Request) {
-		kv.write.Lock()
-		defer kv.write.Unlock()
-		n := 0
-		allLocks(kv.cli.MvccStore, func(key []byte, l *lockRecord) {
-			if l.op == kvrpcpb.Op_PessimisticLock {
-				table(kv.cli.MvccStore).RawDelete("", lockKey(key))
-				n++
-			}
 		})
-		fmt.Fprintln(w, n)
+	}
+	keyed := func(path string, change func(r *http.Request, key []byte) any) {
+		m.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+			key, err := hex.DecodeString(r.FormValue("key"))
+			if err != nil {
+				http.Error(w, "key: hex digits expected", http.StatusBadRequest)
+				return
+			}
+			fmt.Fprintln(w, change(r, key))
+		})
+	}
+	set("/drop-commit-answers", func(r *http.Request) { f.dropCommits = number(r, "n") })
+	set("/delay-secondaries", func(r *http.Request) { f.secondaryDelay = ms(r, "ms") })
+	wait := func(r *http.Request) time.Duration {
+		return ms(r, "ms") + time.Duration(number(r, "us"))*time.Microsecond
+	}
+	set("/latency", func(r *http.Request) { f.latency = wait(r) })
+	set("/pd-latency", func(r *http.Request) { f.pdLatency = wait(r) })
+	set("/refuse", func(r *http.Request) { f.refuse[r.FormValue("method")] = number(r, "n") })
+	set("/busy", func(r *http.Request) { f.busy[r.FormValue("method")] = number(r, "n") })
+	set("/decline", func(r *http.Request) { f.decline = number(r, "on") > 0 })
+	set("/stop-store", func(r *http.Request) {
+		n := number(r, "n")
+		f.stopped[n] = make(chan struct{})
+		time.AfterFunc(ms(r, "elect"), func() { c.lead((n+1)%len(c.stores), nil, n) })
+	})
+	set("/stop-pd", func(r *http.Request) { pds.stop(number(r, "n"), ms(r, "elect")) })
+	set("/reset", func(*http.Request) {
+		f.latency, f.pdLatency, f.secondaryDelay, f.dropCommits, f.decline = 0, 0, 0, 0, false
+		f.refuse, f.busy = map[string]int{}, map[string]int{}
+		for i, stopped := range f.stopped {
+			close(stopped)
+			delete(f.stopped, i)
+		}
+		pds.resume()
+	})
+	keyed("/forget-lock", func(_ *http.Request, key []byte) any { db.forget(key); return "ok" })
+	keyed("/split", func(_ *http.Request, key []byte) any { return c.split(key) })
+	keyed("/merge", func(_ *http.Request, key []byte) any { c.merge(key); return "ok" })
+	keyed("/lead", func(r *http.Request, key []byte) any { c.lead(number(r, "store"), key, -1); return "ok" })
+	m.HandleFunc("POST /forget-pessimistic-locks", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, db.forgetPessimistic())
 	})
 	m.HandleFunc("POST /advance-clock", func(w http.ResponseWriter, r *http.Request) {
-		kv.tso.mu.Lock()
-		kv.tso.ahead += int64(number(r, "ms"))
-		kv.tso.mu.Unlock()
+		db.tso.mu.Lock()
+		db.tso.ahead += int64(number(r, "ms"))
+		db.tso.mu.Unlock()
 		fmt.Fprintln(w, "ok")
-	})
-	m.HandleFunc("POST /forget-lock", func(w http.ResponseWriter, r *http.Request) {
-		key, err := hex.DecodeString(r.FormValue("key"))
-		if err != nil {
-			http.Error(w, "key: hex digits expected", http.StatusBadRequest)
-			return
-		}
-		kv.write.Lock()
-		table(kv.cli.MvccStore).RawDelete("", lockKey(key))
-		kv.write.Unlock()
-		fmt.Fprintln(w, "ok")
-	})
-	m.HandleFunc("POST /split", func(w http.ResponseWriter, r *http.Request) {
-		key, err := hex.DecodeString(r.FormValue("key"))
-		if err != nil || len(key) == 0 {
-			http.Error(w, "key: hex digits expected", http.StatusBadRequest)
-			return
-		}
-		region, _, _ := cluster.GetRegionByKey(encoded(key))
-		id, peers := cluster.AllocID(), cluster.AllocIDs(stores)
-		cluster.Split(region.Id, id, key, peers, peers[len(peers)-1])
-		fmt.Fprintln(w, id)
 	})
 	m.HandleFunc("GET /locks", func(w http.ResponseWriter, _ *http.Request) {
-		allLocks(kv.cli.MvccStore, func(key []byte, l *lockRecord) {
-			fmt.Fprintf(w, "%x %v %d\n", key, l.op, l.startTS)
-		})
+		db.eachLock(func(key []byte, l *lock) { fmt.Fprintf(w, "%x %v %d\n", key, kvrpcpb.Op(l.op), l.startTS) })
 	})
-	m.HandleFunc("GET /counts", func(w http.ResponseWriter, _ *http.Request) { printCounts(w) })
+	m.HandleFunc("GET /counts", func(w http.ResponseWriter, _ *http.Request) {
+		countMu.Lock()
+		defer countMu.Unlock()
+		for k, v := range counts {
+			fmt.Fprintf(w, "%d %s\n", v, k)
+		}
+	})
 	return m
 }

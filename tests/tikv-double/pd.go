@@ -2,22 +2,18 @@ package main
 
 import (
 	"context"
+	"net"
 	"sync"
 	"time"
 
-	"github.com/pingcap/kvproto/pkg/keyspacepb"
-	"github.com/pingcap/kvproto/pkg/metapb"
 	"github.com/pingcap/kvproto/pkg/pdpb"
-	"github.com/tikv/client-go/v2/oracle"
-	"github.com/tikv/client-go/v2/testutils"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
 const clusterID = 1
 
-// ---------------------------------------------------------------- TSO
-
+// tso is the clock of the cluster.
 type tso struct {
 	mu       sync.Mutex
 	physical int64
@@ -39,87 +35,141 @@ func (t *tso) next(n int64) (int64, int64) {
 	t.logical += n
 	return t.physical, t.logical
 }
-func (t *tso) ts() uint64 { p, l := t.next(1); return oracle.ComposeTS(p, l) }
 
-// ---------------------------------------------------------------- PD
+// placementDrivers share everything but which of them leads and which is stopped.
+type placementDrivers struct {
+	cluster   *cluster
+	tso       *tso
+	faults    *faults
+	addresses []string
+	mu        sync.Mutex
+	leader    int
+	stopped   map[int]chan struct{}
+}
+
+func newPlacementDrivers(c *cluster, t *tso, f *faults, listeners []net.Listener) *placementDrivers {
+	p := &placementDrivers{cluster: c, tso: t, faults: f, stopped: map[int]chan struct{}{}}
+	for _, l := range listeners {
+		p.addresses = append(p.addresses, l.Addr().String())
+	}
+	return p
+}
+
+// stop makes a placement driver accept connections and answer nothing, as a
+// stopped process does. If it leads, another is elected after a while.
+func (p *placementDrivers) stop(i int, election time.Duration) {
+	p.mu.Lock()
+	p.stopped[i] = make(chan struct{})
+	leads := p.leader == i
+	p.mu.Unlock()
+	if leads && len(p.addresses) > 1 {
+		time.AfterFunc(election, func() {
+			p.mu.Lock()
+			p.leader = (i + 1) % len(p.addresses)
+			p.mu.Unlock()
+		})
+	}
+}
+
+func (p *placementDrivers) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, c := range p.stopped {
+		close(c)
+		delete(p.stopped, i)
+	}
+}
 
 type pdServer struct {
 	pdpb.UnimplementedPDServer
-	keyspacepb.UnimplementedKeyspaceServer
-	cluster *testutils.MockCluster
-	tso     *tso
-	addr    string
-	mu      sync.Mutex
-	safe    uint64
+	pds   *placementDrivers
+	index int
+}
+
+// enter waits while this placement driver is stopped, and tells who leads.
+func (s *pdServer) enter(name string) int {
+	s.pds.mu.Lock()
+	stopped := s.pds.stopped[s.index]
+	s.pds.mu.Unlock()
+	if stopped != nil {
+		<-stopped
+	}
+	time.Sleep(s.pds.faults.pdDelay())
+	count(name)
+	s.pds.mu.Lock()
+	defer s.pds.mu.Unlock()
+	return s.pds.leader
+}
+
+func (s *pdServer) lead(name string) error {
+	if s.enter(name) != s.index {
+		return status.Error(codes.Unavailable, "not leader")
+	}
+	return nil
 }
 
 func hdr() *pdpb.ResponseHeader { return &pdpb.ResponseHeader{ClusterId: clusterID} }
 
-func (p *pdServer) GetMembers(context.Context, *pdpb.GetMembersRequest) (*pdpb.GetMembersResponse, error) {
-	m := &pdpb.Member{Name: "double", MemberId: 1, PeerUrls: []string{"http://" + p.addr}, ClientUrls: []string{"http://" + p.addr}}
-	return &pdpb.GetMembersResponse{Header: hdr(), Members: []*pdpb.Member{m}, Leader: m, EtcdLeader: m}, nil
+func (s *pdServer) GetMembers(context.Context, *pdpb.GetMembersRequest) (*pdpb.GetMembersResponse, error) {
+	leader := s.enter("GetMembers")
+	out := &pdpb.GetMembersResponse{Header: hdr()}
+	for i, a := range s.pds.addresses {
+		url := []string{"http://" + a}
+		m := &pdpb.Member{Name: a, MemberId: uint64(i + 1), PeerUrls: url, ClientUrls: url}
+		out.Members = append(out.Members, m)
+		if i == leader {
+			out.Leader, out.EtcdLeader = m, m
+		}
+	}
+	return out, nil
 }
-func (p *pdServer) GetClusterInfo(context.Context, *pdpb.GetClusterInfoRequest) (*pdpb.GetClusterInfoResponse, error) {
-	return &pdpb.GetClusterInfoResponse{Header: hdr(), ServiceModes: []pdpb.ServiceMode{pdpb.ServiceMode_PD_SVC_MODE}}, nil
-}
-func (p *pdServer) IsBootstrapped(context.Context, *pdpb.IsBootstrappedRequest) (*pdpb.IsBootstrappedResponse, error) {
-	return &pdpb.IsBootstrappedResponse{Header: hdr(), Bootstrapped: true}, nil
-}
-func (p *pdServer) AllocID(context.Context, *pdpb.AllocIDRequest) (*pdpb.AllocIDResponse, error) {
-	return &pdpb.AllocIDResponse{Header: hdr(), Id: p.cluster.AllocID()}, nil
-}
-func (p *pdServer) Tso(s pdpb.PD_TsoServer) error {
+
+func (s *pdServer) Tso(stream pdpb.PD_TsoServer) error {
 	for {
-		r, err := s.Recv()
+		r, err := stream.Recv()
 		if err != nil {
 			return nil
 		}
-		ph, lo := p.tso.next(int64(r.Count))
-		if err := s.Send(&pdpb.TsoResponse{Header: hdr(), Count: r.Count, Timestamp: &pdpb.Timestamp{Physical: ph, Logical: lo}}); err != nil {
+		if err := s.lead("Tso"); err != nil {
+			return err
+		}
+		ph, lo := s.pds.tso.next(int64(r.Count))
+		if err := stream.Send(&pdpb.TsoResponse{Header: hdr(), Count: r.Count, Timestamp: &pdpb.Timestamp{Physical: ph, Logical: lo}}); err != nil {
 			return err
 		}
 	}
 }
-func region(r *metapb.Region, leader *metapb.Peer, b *metapb.Buckets) *pdpb.GetRegionResponse {
-	return &pdpb.GetRegionResponse{Header: hdr(), Region: r, Leader: leader, Buckets: b}
-}
-func (p *pdServer) GetRegion(_ context.Context, r *pdpb.GetRegionRequest) (*pdpb.GetRegionResponse, error) {
-	return region(p.cluster.GetRegionByKey(r.RegionKey)), nil
-}
-func (p *pdServer) GetPrevRegion(_ context.Context, r *pdpb.GetRegionRequest) (*pdpb.GetRegionResponse, error) {
-	return region(p.cluster.GetPrevRegionByKey(r.RegionKey)), nil
-}
-func (p *pdServer) GetRegionByID(_ context.Context, r *pdpb.GetRegionByIDRequest) (*pdpb.GetRegionResponse, error) {
-	return region(p.cluster.GetRegionByID(r.RegionId)), nil
-}
-func (p *pdServer) ScanRegions(_ context.Context, r *pdpb.ScanRegionsRequest) (*pdpb.ScanRegionsResponse, error) {
-	out := &pdpb.ScanRegionsResponse{Header: hdr()}
-	for _, x := range p.cluster.ScanRegions(r.StartKey, r.EndKey, int(r.Limit)) {
-		out.Regions = append(out.Regions, &pdpb.Region{Region: x.Meta, Leader: x.Leader})
+
+func (s *pdServer) region(name string, r *pdpb.GetRegionRequest, before bool) (*pdpb.GetRegionResponse, error) {
+	if err := s.lead(name); err != nil {
+		return nil, err
+	}
+	c := s.pds.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := &pdpb.GetRegionResponse{Header: hdr()}
+	if x := c.find(decodeKey(r.RegionKey), before); x != nil {
+		out.Region, out.Leader = x.meta(), x.peers[x.leader]
 	}
 	return out, nil
 }
-func (p *pdServer) GetStore(_ context.Context, r *pdpb.GetStoreRequest) (*pdpb.GetStoreResponse, error) {
-	s := p.cluster.GetStore(r.StoreId)
-	if s == nil {
-		return nil, status.Errorf(codes.Unknown, "invalid store ID %d, not found", r.StoreId)
+
+func (s *pdServer) GetRegion(_ context.Context, r *pdpb.GetRegionRequest) (*pdpb.GetRegionResponse, error) {
+	return s.region("GetRegion", r, false)
+}
+
+func (s *pdServer) GetPrevRegion(_ context.Context, r *pdpb.GetRegionRequest) (*pdpb.GetRegionResponse, error) {
+	return s.region("GetPrevRegion", r, true)
+}
+
+func (s *pdServer) GetStore(_ context.Context, r *pdpb.GetStoreRequest) (*pdpb.GetStoreResponse, error) {
+	if err := s.lead("GetStore"); err != nil {
+		return nil, err
 	}
-	return &pdpb.GetStoreResponse{Header: hdr(), Store: s, Stats: &pdpb.StoreStats{}}, nil
-}
-func (p *pdServer) GetAllStores(context.Context, *pdpb.GetAllStoresRequest) (*pdpb.GetAllStoresResponse, error) {
-	return &pdpb.GetAllStoresResponse{Header: hdr(), Stores: p.cluster.GetAllStores()}, nil
-}
-func (p *pdServer) GetGCSafePoint(context.Context, *pdpb.GetGCSafePointRequest) (*pdpb.GetGCSafePointResponse, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return &pdpb.GetGCSafePointResponse{Header: hdr(), SafePoint: p.safe}, nil
-}
-func (p *pdServer) UpdateGCSafePoint(_ context.Context, r *pdpb.UpdateGCSafePointRequest) (*pdpb.UpdateGCSafePointResponse, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.safe = max(p.safe, r.SafePoint)
-	return &pdpb.UpdateGCSafePointResponse{Header: hdr(), NewSafePoint: p.safe}, nil
-}
-func (p *pdServer) LoadKeyspace(_ context.Context, r *keyspacepb.LoadKeyspaceRequest) (*keyspacepb.LoadKeyspaceResponse, error) {
-	return &keyspacepb.LoadKeyspaceResponse{Header: hdr(), Keyspace: &keyspacepb.KeyspaceMeta{Id: 1, Name: r.Name, State: keyspacepb.KeyspaceState_ENABLED}}, nil
+	for _, x := range s.pds.cluster.stores {
+		if x.Id == r.StoreId {
+			return &pdpb.GetStoreResponse{Header: hdr(), Store: x}, nil
+		}
+	}
+	return nil, status.Errorf(codes.Unknown, "invalid store ID %d, not found", r.StoreId)
 }

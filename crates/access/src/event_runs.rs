@@ -78,14 +78,7 @@ fn row(event: &EventKey, created: i64, began: i64) -> Vec<Value> {
 /// # Errors
 /// Creating or writing the table failed.
 pub fn record(db: &Arc<Db>, run: &EventRun, durable: bool) -> crate::Result<()> {
-    if !EVENT_RUNS.exists(db) {
-        match db.define(|cx| db.create_table(cx, &spec())) {
-            Ok(done) => db.engine().wait_durable(done.position)?,
-            // Another event that began at the same time has created it.
-            Err(_) if EVENT_RUNS.exists(db) => {}
-            Err(error) => return Err(error),
-        }
-    }
+    EVENT_RUNS.ensure(db, spec)?;
     let change = TableChange {
         table: &EVENT_RUNS,
         put: vec![row(&run.event, run.created, run.began)],

@@ -65,7 +65,7 @@ pub use column_grants::{ColumnGrant, ColumnRights};
 pub use control::{AccessControl, AccessData, Change, Rename};
 pub use guard::{DelayPolicy, LoginGuard, TemporaryLock};
 pub use history::{OldPassword, ReusePolicy};
-pub use login::{Admission, Denial, LoginPolicy};
+pub use login::{Admission, Denial, LoginError, LoginPolicy, PasswordProof, access_denied};
 pub use pattern::{is_system_schema, literal};
 pub use porpoise_rows::{Error, Result};
 pub use privileges::{NAMES, Privileges};

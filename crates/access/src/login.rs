@@ -14,6 +14,7 @@ use crate::auth_id::AuthId;
 use crate::control::AccessControl;
 use crate::guard::{LoginGuard, TemporaryLock};
 use crate::usage::Usage;
+use crate::verifier_cache::{Verifier, VerifierCache};
 use std::sync::Arc;
 
 /// Policy on expired passwords, from system variables and the client's capabilities.
@@ -45,7 +46,70 @@ pub enum Denial {
     PasswordExpired,
 }
 
+/// Error of a refused login: number, SQLSTATE and text.
+pub type LoginError = (u16, &'static str, String);
+
+/// Error 1045, for a wrong name or password. `has_password` tells whether the client sent one.
+pub fn access_denied(user: &str, host: &str, has_password: bool) -> LoginError {
+    let using = if has_password { "YES" } else { "NO" };
+    let text = format!("Access denied for user '{user}'@'{host}' (using password: {using})");
+    (1045, "28000", text)
+}
+
+impl Denial {
+    /// The error that the client gets.
+    pub fn error(&self, user: &str, host: &str, has_password: bool) -> LoginError {
+        match self {
+            Denial::Requirement => access_denied(user, host, has_password),
+            Denial::TemporarilyLocked(lock) => (3955, "HY000", lock.message(user, host)),
+            Denial::Locked => {
+                let text = format!("Access denied for user '{user}'@'{host}'. Account is locked.");
+                (3118, "HY000", text)
+            }
+            Denial::PasswordExpired => {
+                let text = "Your password has expired. To log in you must change it using a client \
+                            that supports expired passwords.";
+                (1862, "HY000", text.to_owned())
+            }
+        }
+    }
+}
+
+/// The end of an exchange by `caching_sha2_password` or an older plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PasswordProof {
+    /// Whether the client has proved a password of the account.
+    pub is_proved: bool,
+    /// Hash of the password, if the client sent the password itself.
+    pub verifier: Option<Verifier>,
+    /// Whether it is the account's second password.
+    pub is_second: bool,
+}
+
 impl AccessControl {
+    /// Ends the verification of a password: returns the account if its password was proved, and keeps
+    /// the hash of the password for the next login; counts a wrong password otherwise. `account` is
+    /// `None` for a name without one.
+    pub fn verified(
+        &self,
+        account: Option<Account>,
+        proof: &PasswordProof,
+        verifiers: &VerifierCache,
+    ) -> Option<Account> {
+        let account = account?;
+        if !proof.is_proved {
+            self.password_failed(&account, self.now());
+            return None;
+        }
+        if let Some(verifier) = proof.verifier {
+            let second = account.attributes.second_secret.as_ref();
+            let second = second.filter(|_| proof.is_second);
+            let secret = second.map_or(&account.secret[..], |secret| secret.as_bytes());
+            verifiers.keep(secret.to_vec(), verifier);
+        }
+        Some(account)
+    }
+
     /// Returns the login guard.
     pub fn guard(&self) -> &LoginGuard {
         &self.guard
@@ -128,6 +192,22 @@ impl AccessControl {
         {
             return Err(Denial::TemporarilyLocked(lock));
         }
+        self.check_requirements(account, tls, now, policy)
+    }
+
+    /// Decides a request with a token that was issued to a login: as [`AccessControl::admit`], without
+    /// counting a right password.
+    ///
+    /// # Errors
+    /// The reason for refusing the request.
+    pub fn check_requirements(
+        &self,
+        account: &Account,
+        tls: Option<&TlsPeer>,
+        now: i64,
+        policy: LoginPolicy,
+    ) -> Result<Admission, Denial> {
+        let password = &account.attributes.password;
         if !account.attributes.require.permits(tls) {
             return Err(Denial::Requirement);
         }

@@ -76,10 +76,7 @@ pub fn load(db: &Arc<Db>) -> crate::Result<Vec<PersistedVariable>> {
 /// # Errors
 /// Creating or writing the table failed; then nothing is changed.
 pub fn change(db: &Arc<Db>, put: &[PersistedVariable], remove: &[String]) -> crate::Result<()> {
-    if !PERSISTED.exists(db) {
-        let done = db.define(|cx| db.create_table(cx, &spec()))?;
-        db.engine().wait_durable(done.position)?;
-    }
+    PERSISTED.ensure(db, spec)?;
     let row = |name: &str, variable: Option<&PersistedVariable>| {
         let text = |text: &str| Value::Bytes(text.as_bytes().to_vec());
         let at = DateTime::from_unix_micros(variable.map_or(0, |v| v.set_at));

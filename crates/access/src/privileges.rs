@@ -6,7 +6,7 @@ pub struct Privileges(pub u64);
 
 /// Names in the order in which SHOW GRANTS lists them; a privilege is the bit
 /// of its position.
-pub const NAMES: [&str; 49] = [
+pub const NAMES: [&str; 50] = [
     "SELECT",
     "INSERT",
     "UPDATE",
@@ -56,6 +56,7 @@ pub const NAMES: [&str; 49] = [
     "SYSTEM_USER",
     "SYSTEM_VARIABLES_ADMIN",
     "XA_RECOVER_ADMIN",
+    "REPLICATION_SLAVE_ADMIN",
 ];
 
 macro_rules! privileges {
@@ -76,13 +77,14 @@ privileges! {
     CREATE_VIEW = 20, SHOW_VIEW = 21, CREATE_ROUTINE = 22, ALTER_ROUTINE = 23, CREATE_USER = 24,
     EVENT = 25, TRIGGER = 26, CREATE_ROLE = 28, DROP_ROLE = 29, GRANT_OPTION = 30,
     MEMCACHED_ADMIN = 31, APPLICATION_PASSWORD_ADMIN = 32, BACKUP_ADMIN = 33, BINLOG_ADMIN = 34, CONNECTION_ADMIN = 35, FLUSH_OPTIMIZER_COSTS = 36, FLUSH_STATUS = 37, FLUSH_TABLES = 38, FLUSH_USER_RESOURCES = 39, PERSIST_RO_VARIABLES_ADMIN = 40, ROLE_ADMIN = 41, SESSION_VARIABLES_ADMIN = 42, SET_ANY_DEFINER = 43, SET_USER_ID = 44, SHOW_ROUTINE = 45, SYSTEM_USER = 46, SYSTEM_VARIABLES_ADMIN = 47, XA_RECOVER_ADMIN = 48,
+    REPLICATION_SLAVE_ADMIN = 49,
 }
 
 impl Privileges {
     /// None.
     pub const NONE: Privileges = Privileges(0);
     /// All dynamic privileges. They are granted on `*.*` only; SUPER includes them.
-    pub const DYNAMIC: Privileges = Privileges(((1 << 18) - 1) << 31);
+    pub const DYNAMIC: Privileges = Privileges(((1 << 19) - 1) << 31);
     /// All static privileges that can be granted on `*.*`, without GRANT OPTION.
     pub const ALL: Privileges = Privileges((1 << 30) - 1);
     /// All that can be granted on a database, without GRANT OPTION.

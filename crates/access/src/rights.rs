@@ -73,6 +73,17 @@ impl Rights {
         rights
     }
 
+    /// All privileges on everything.
+    pub fn all(version: u64) -> Rights {
+        let all = Privileges::ALL.with(Privileges::GRANT_OPTION);
+        Rights {
+            version,
+            global: all.with(Privileges::DYNAMIC),
+            grantable: all.with(Privileges::DYNAMIC),
+            ..Rights::default()
+        }
+    }
+
     /// Applies restrictions to these rights, which are those of several accounts (an account and its
     /// roles) together. A privilege is restricted on a database if each account that holds it on `*.*`
     /// is restricted there.

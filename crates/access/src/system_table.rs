@@ -4,7 +4,7 @@
 use crate::{Error, Result};
 use porpoise_kv::{CommitPosition, Read};
 use porpoise_rows::catalog::{ColumnDefault, Table};
-use porpoise_rows::ddl::ColumnSpec;
+use porpoise_rows::ddl::{ColumnSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, RowRef, ScanPosition, ScanSpec};
 use porpoise_types::{Collation, ColumnType, Value, ValueRef};
 use std::sync::Arc;
@@ -42,6 +42,23 @@ impl SystemTable {
     /// Whether the table exists.
     pub(crate) fn exists(&self, db: &Db) -> bool {
         db.catalog().table(self.database, self.name).is_some()
+    }
+
+    /// Creates the table by `spec` if it does not exist, and waits until it is durable. Two callers may
+    /// do it at the same time.
+    ///
+    /// # Errors
+    /// Creating it failed.
+    pub(crate) fn ensure(&self, db: &Arc<Db>, spec: impl Fn() -> TableSpec) -> Result<()> {
+        if self.exists(db) {
+            return Ok(());
+        }
+        match db.define(|cx| db.create_table(cx, &spec())) {
+            Ok(done) => Ok(db.engine().wait_durable(done.position)?),
+            // Another caller was first.
+            Err(_) if self.exists(db) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) fn find(&self, db: &Db) -> Result<Arc<Table>> {

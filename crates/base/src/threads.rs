@@ -85,12 +85,16 @@ roles! {
     Checkpointer: "checkpointer", EndProcess, "Writes checkpoints.";
     Backup: "backup", EndProcess, "Makes a backup; a panic ends that backup only.";
     Archiver: "archiver", EndProcess, "Copies the log to the archive.";
+    BinlogWriter: "binlog-writer", EndProcess, "Writes the binary log from annotations of commits.";
     Reclaimer: "reclaimer", EndProcess, "Removes versions that no snapshot sees.";
     Http: "http", Restart, "Serves /health, /metrics and the console.";
+    Rest: "rest", Restart, "Accepts REST connections and passes their requests to its threads.";
     ConsoleSampler: "console-sampler", Restart, "Records throughput and latency for the console.";
+    TraceExporter: "trace-exporter", Restart, "Sends traces of statements to their receiver.";
     SqlTimer: "sql-timer", Restart, "Ends statements at their deadline.";
     EventScheduler: "event-scheduler", Restart, "Starts events at their times.";
     EventWorker: "event", EndProcess, "Runs an event; a panic of the event ends that run only.";
+    Replica: "replica", EndProcess, "Follows a source; a panic ends the server, which goes on where it was.";
     TtlReaper: "ttl-reaper", Restart, "Deletes expired rows of tables with TTL.";
     MemcachedReaper: "memcached-reaper", Restart, "Deletes expired rows.";
     MemcachedFlush: "flush_all", Restart, "Executes a delayed flush_all.";

@@ -41,6 +41,12 @@ fn sqlstate(error: &ServerError) -> std::borrow::Cow<'_, str> {
 }
 
 impl Error {
+    /// Whether a wait has ended before anything arrived.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Error::Lost(error)
+            if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut))
+    }
+
     /// Whether the connection can be used no longer.
     pub fn is_fatal(&self) -> bool {
         match self {

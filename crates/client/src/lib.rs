@@ -1,4 +1,5 @@
-//! Blocking clients of the protocols that Porpoise serves: [`mysql`] and [`memcached`].
+//! Blocking clients of the protocols that Porpoise serves, [`mysql`] and [`memcached`], and of services by
+//! [`http`] (object stores, receivers of traces).
 //!
 //! The shell, `porpoise import`, the demo and the load generator connect with them, and so does whatever reads
 //! another server.
@@ -15,6 +16,7 @@
 #![deny(unsafe_code)]
 
 mod error;
+pub mod http;
 mod local_file;
 pub mod memcached;
 pub mod mysql;
@@ -24,4 +26,4 @@ mod tls;
 pub use error::{Error, Result};
 pub use local_file::{FileError, OpenFile};
 pub use stream::{Address, Stream};
-pub use tls::{TlsMode, TlsOptions};
+pub use tls::{TlsMode, TlsOptions, server_name};

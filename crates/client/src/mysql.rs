@@ -304,6 +304,35 @@ impl Connection {
         Ok(prepared)
     }
 
+    /// Sends a command, whose reply is read packet by packet ([`Connection::receive`]): COM_REGISTER_SLAVE,
+    /// COM_BINLOG_DUMP.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub fn send_command(&mut self, code: u8, payload: &[u8]) -> Result<()> {
+        client::text(&mut self.output, code, payload);
+        self.send()?;
+        self.reader.expect(1);
+        Ok(())
+    }
+
+    /// Waits for a packet of a reply, and replaces `payload` by its contents. After a timeout it can be called
+    /// again: nothing is lost.
+    ///
+    /// # Errors
+    /// The connection's; [`Error::is_timeout`] tells whether only the wait has ended.
+    pub fn receive(&mut self, payload: &mut Vec<u8>) -> Result<()> {
+        self.next_packet(payload)
+    }
+
+    /// Sets the longest wait for a packet; `None` waits forever.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> Result<()> {
+        Ok(self.stream.set_timeout(timeout)?)
+    }
+
     /// The stream, for a codec of the caller. Between two replies nothing is unread.
     pub fn into_stream(self) -> Stream {
         self.stream

@@ -47,13 +47,7 @@ impl TlsOptions {
     /// # Errors
     /// Files that cannot be read, or a certificate that is refused.
     pub fn wrap(&self, stream: Stream, address: &Address) -> Result<Stream> {
-        let name = match address {
-            Address::Tcp(host, _) => ServerName::try_from(host.clone())
-                .map_err(|_| Error::Tls(format!("{host} is not a name of a server")))?,
-            Address::Unix(_) => ServerName::try_from("localhost")
-                .map_err(|_| Error::Tls("localhost is not a name of a server".into()))?,
-        };
-        let mut session = ClientConnection::new(self.config()?, name)
+        let mut session = ClientConnection::new(self.config()?, server_name(address)?)
             .map_err(|error| Error::Tls(error.to_string()))?;
         let mut stream = stream;
         while session.is_handshaking() {
@@ -64,7 +58,11 @@ impl TlsOptions {
         Ok(stream.into_tls(session))
     }
 
-    fn config(&self) -> Result<Arc<ClientConfig>> {
+    /// The configuration of rustls.
+    ///
+    /// # Errors
+    /// Files that cannot be read.
+    pub fn config(&self) -> Result<Arc<ClientConfig>> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -115,6 +113,19 @@ impl TlsOptions {
             authorities: Some(verifier),
         }))
     }
+}
+
+/// The name that the certificate of a server at this address must have, where it is verified.
+///
+/// # Errors
+/// The host is not a name of a server.
+pub fn server_name(address: &Address) -> Result<ServerName<'static>> {
+    let host = match address {
+        Address::Tcp(host, _) => host.as_str(),
+        Address::Unix(_) => "localhost",
+    };
+    let name = ServerName::try_from(host.to_owned());
+    name.map_err(|_| Error::Tls(format!("{host} is not a name of a server")))
 }
 
 fn unreadable(path: &Path, error: impl std::fmt::Display) -> Error {

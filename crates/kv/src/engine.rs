@@ -4,7 +4,7 @@
 //! because of them); iterators that borrow from the transaction (they tie latches to the caller's
 //! lifetime; visitors and resumable batches do not); `async` (the core is synchronous).
 
-use crate::{DeadlockListener, Key, LockMode, LockWait, Result, SpaceId};
+use crate::{AnnotationReader, DeadlockListener, Error, Key, LockMode, LockWait, Result, SpaceId};
 use porpoise_base::cancel::Cancel;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -221,6 +221,8 @@ pub struct Capabilities {
     pub skip_locked: bool,
     /// [`Txn::prepare`].
     pub prepare: bool,
+    /// [`Txn::annotate`].
+    pub annotations: bool,
 }
 
 /// Sizes an engine accepts, in bytes.
@@ -329,9 +331,22 @@ pub trait Engine: Send + Sync {
     /// Registers a listener for the progress of the log, permanently.
     fn subscribe(&self, listener: Arc<dyn DurableListener>);
 
+    /// Opens the reader of annotations at a position that an earlier reader had; 0 for the oldest that
+    /// are kept. Needs [`Capabilities::annotations`].
+    fn annotations(&self, position: u64) -> Result<Box<dyn AnnotationReader>> {
+        let _ = position;
+        Err(Error::Unsupported("annotations of commits"))
+    }
+
     /// Approximate number of keys in these spaces together, for planning; `None` if the count would
     /// be expensive. Costs no round trip.
     fn approximate_keys(&self, _spaces: &[SpaceId]) -> Option<u64> {
+        None
+    }
+
+    /// Bytes of keys and values in these spaces together, older versions included; `None` if the
+    /// engine does not count them. Costs no round trip.
+    fn approximate_bytes(&self, _spaces: &[SpaceId]) -> Option<u64> {
         None
     }
 
@@ -495,6 +510,13 @@ pub trait Txn: Send {
 
     /// Whether there are writes that were not rolled back.
     fn has_writes(&self) -> bool;
+
+    /// Sets the bytes that are stored with the commit of this transaction, also if it is prepared
+    /// first; see [`AnnotationReader`]. Needs [`Capabilities::annotations`].
+    fn annotate(&mut self, annotation: Vec<u8>) -> Result<()> {
+        let _ = annotation;
+        Err(Error::Unsupported("annotations of commits"))
+    }
 
     /// The newest commit that current reads and lock grants of this transaction have seen. A reply
     /// that reveals it must wait for it.

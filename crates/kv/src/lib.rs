@@ -49,6 +49,8 @@
 //! 15. **A prepared transaction** ([`Txn::prepare`], a capability) keeps its locks, can be committed
 //!     or rolled back whatever others do, and survives a restart in every durability mode that
 //!     writes commits to disk.
+//! 16. **An annotation** ([`Txn::annotate`], a capability) is stored with its commit, and returned in
+//!     commit order ([`AnnotationReader`]).
 //!
 //! # Capabilities
 //!
@@ -57,6 +59,7 @@
 
 #![forbid(unsafe_code)]
 
+mod annotation;
 mod engine;
 mod error;
 mod key;
@@ -65,6 +68,7 @@ mod lock;
 pub mod contract;
 pub mod model;
 
+pub use annotation::{Annotation, AnnotationReader};
 pub use engine::{
     Capabilities, Check, Commit, CommitPosition, CounterId, Durability, DurableListener, Engine,
     Isolation, Limits, LockRequest, Locked, MAX_PREPARED_NAME, PreparedTxn, Read, ReadMode,

@@ -177,6 +177,7 @@ impl Engine for Model {
             nowait: true,
             skip_locked: true,
             prepare: !self.shared.state().refuses_preparation,
+            annotations: false,
         }
     }
 
@@ -289,6 +290,20 @@ impl Engine for Model {
         let in_space = |space: &SpaceId| {
             let all = (*space, Vec::new())..(SpaceId(space.0 + 1), Vec::new());
             state.data.range(all).count() as u64
+        };
+        Some(spaces.iter().map(in_space).sum())
+    }
+
+    fn approximate_bytes(&self, spaces: &[SpaceId]) -> Option<u64> {
+        let state = self.shared.state();
+        let in_space = |space: &SpaceId| -> u64 {
+            let all = (*space, Vec::new())..(SpaceId(space.0 + 1), Vec::new());
+            let rows = state.data.range(all);
+            rows.map(|((_, key), versions)| {
+                let values = versions.iter().flat_map(|(_, value)| value);
+                (key.len() + values.map(Vec::len).sum::<usize>()) as u64
+            })
+            .sum()
         };
         Some(spaces.iter().map(in_space).sum())
     }

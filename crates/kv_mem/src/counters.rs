@@ -274,7 +274,7 @@ impl Counters {
                 // The record may also be in the reclaimer's queue; the reclaimer skips dead
                 // records.
                 record.latch().dead = true;
-                self.store.subtract_record(&record);
+                self.store.subtract_record(space, &record);
             }
         }
         match &self.log {

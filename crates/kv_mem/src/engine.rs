@@ -5,6 +5,7 @@ use crate::checkpoint::Checkpoints;
 use crate::counters::{CounterTable, Counters};
 use crate::deadlock::DeadlockDetector;
 use crate::heartbeat::Heartbeats;
+use crate::log::annotations::LogAnnotations;
 use crate::log::{Log, LogConfig, LogWriter, SegmentStart, head, io_error, write_log};
 use crate::manifest::Manifest;
 use crate::metrics::TxnMetrics;
@@ -22,9 +23,9 @@ use porpoise_base::sync::thread::JoinHandle;
 use porpoise_base::sync::{Condvar, Mutex};
 use porpoise_base::threads::{self, Role};
 use porpoise_kv::{
-    Capabilities, CommitPosition, CounterId, DeadlockListener, Durability, DurableListener, Engine,
-    Error, Limits, LockWait, PreparedTxn, Resource, Result, SpaceId, SpaceSpec, Stat, Txn,
-    TxnOptions,
+    AnnotationReader, Capabilities, CommitPosition, CounterId, DeadlockListener, Durability,
+    DurableListener, Engine, Error, Limits, LockWait, PreparedTxn, Resource, Result, SpaceId,
+    SpaceSpec, Stat, Txn, TxnOptions,
 };
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -78,6 +79,8 @@ pub struct KvMemOptions {
     /// Bytes of the log up to which segments are kept until [`KvMem::set_archived`] releases them;
     /// `None`: they are removed as soon as a checkpoint has their commits.
     pub archive_bound: Option<u64>,
+    /// Whether annotations of commits are accepted, and kept until a reader releases them.
+    pub annotations: bool,
     /// The source of time.
     pub clock: Arc<dyn Clock>,
     /// Threads that run background work.
@@ -96,6 +99,7 @@ impl Default for KvMemOptions {
             segment_bytes: 32 << 20,
             checkpoint_bytes: 256 << 20,
             archive_bound: None,
+            annotations: false,
             clock: clock::system(),
             background: Background::Threads,
         }
@@ -263,6 +267,11 @@ impl KvMem {
         self.state.reclaimer.run_pass();
     }
 
+    /// The log, if it has annotations.
+    fn annotated_log(&self) -> Option<&Arc<Log>> {
+        self.state.log.as_ref().filter(|log| log.has_annotations())
+    }
+
     /// Syncs the log to its end, and stops the background threads.
     fn stop_threads(&self) {
         *self.stop.stopped.lock() = true;
@@ -309,6 +318,7 @@ fn assemble(options: KvMemOptions) -> Arc<EngineState> {
             segment_bytes: options.segment_bytes,
             driven_by_callers: options.background == Background::Callers,
             archive_bound: options.archive_bound,
+            keeps_annotations: options.annotations,
         };
         let (pipeline, heartbeats) = (pipeline.clone(), heartbeats.clone());
         Arc::new(Log::new(config, pipeline, heartbeats, clock.clone()))
@@ -447,6 +457,7 @@ impl Engine for KvMem {
             nowait: true,
             skip_locked: true,
             prepare: true,
+            annotations: self.annotated_log().is_some(),
         }
     }
 
@@ -519,11 +530,26 @@ impl Engine for KvMem {
         self.state.pipeline.watermark.subscribe(listener);
     }
 
+    fn annotations(&self, position: u64) -> Result<Box<dyn AnnotationReader>> {
+        self.state.check_open()?;
+        let Some(log) = self.annotated_log() else {
+            return Err(Error::Unsupported("annotations of commits"));
+        };
+        Ok(Box::new(LogAnnotations::open(log.clone(), position)?))
+    }
+
     fn approximate_keys(&self, spaces: &[SpaceId]) -> Option<u64> {
         let found = spaces
             .iter()
             .filter_map(|s| self.state.store.spaces.find(*s));
         Some(found.map(|space| space.index.len() as u64).sum())
+    }
+
+    fn approximate_bytes(&self, spaces: &[SpaceId]) -> Option<u64> {
+        let found = spaces
+            .iter()
+            .filter_map(|s| self.state.store.spaces.find(*s));
+        Some(found.map(|space| space.live_bytes() as u64).sum())
     }
 
     fn lock_waits(&self) -> Vec<LockWait> {

@@ -283,6 +283,13 @@ impl Index {
         self.tree.bytes(&writing, &guard) + hashed
     }
 
+    /// Approximate bytes of nodes and hash tables: without separators. Visits no node.
+    pub(crate) fn approximate_bytes(&self) -> usize {
+        let guard = crossbeam_epoch::pin();
+        let hashed = self.hash.as_ref().map_or(0, |hash| hash.bytes(&guard));
+        self.tree.node_bytes() + hashed
+    }
+
     /// Removes and returns all records; the space was dropped.
     pub(crate) fn clear(&self) -> Vec<RecordRef> {
         let guard = crossbeam_epoch::pin();

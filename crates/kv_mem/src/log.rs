@@ -15,6 +15,7 @@
 //!
 //! Rejected: recycling old segments (the salt allows it; later, when a profile asks for it).
 
+pub(crate) mod annotations;
 mod commit_delay;
 pub(crate) mod copy;
 pub(crate) mod format;
@@ -70,6 +71,8 @@ pub(crate) struct LogConfig {
     pub(crate) driven_by_callers: bool,
     /// Bytes of the log up to which segments wait for an archive; `None`: they wait for none.
     pub(crate) archive_bound: Option<u64>,
+    /// Whether annotations are kept until they are released.
+    pub(crate) keeps_annotations: bool,
 }
 
 /// The log of an engine.
@@ -86,6 +89,8 @@ pub(crate) struct Log {
     pub(crate) segments: Mutex<Vec<(u64, u64)>>,
     /// Segments that an archive still needs; `None` without an archive.
     pub(crate) retention: Option<copy::Retention>,
+    /// Annotations that a reader still needs; `None` if they are not kept.
+    pub(crate) annotations: Option<Arc<annotations::AnnotationState>>,
     /// Records which segments and which checkpoint must exist.
     pub(crate) head: HeadFile,
     pub(crate) spare: Mutex<Spare>,
@@ -180,6 +185,7 @@ impl Log {
             synced: AtomicU64::new(0),
             segments: Mutex::default(),
             retention: config.archive_bound.map(copy::Retention::new),
+            annotations: config.keeps_annotations.then(Arc::default),
             head: HeadFile::default(),
             spare: Mutex::default(),
             spares_created: AtomicU64::new(0),
@@ -306,6 +312,11 @@ impl Log {
     /// Whether rows are logged at all.
     pub(crate) fn logs_rows(&self) -> bool {
         self.durability != Durability::Memory
+    }
+
+    /// Whether commits can have annotations.
+    pub(crate) fn has_annotations(&self) -> bool {
+        self.annotations.is_some() && self.logs_rows()
     }
 
     /// Whether `len` more bytes fit in the existing segments. A record larger than a segment gets a
@@ -533,7 +544,8 @@ impl Log {
         recorded.map_err(|e| io_error(&self.dir.join(head::NAME), &e))
     }
 
-    /// Removes segments that lie entirely before a position and that no archive waits for.
+    /// Removes segments that lie entirely before a position and that neither an archive nor a reader of
+    /// annotations waits for.
     pub(crate) fn remove_before(&self, position: u64) -> Result<()> {
         let position = self.removable_before(position);
         let mut segments = self.segments.lock();

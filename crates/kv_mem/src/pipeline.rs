@@ -56,6 +56,13 @@ pub(crate) struct LogBuffer {
     pub(crate) ts_next_limit: Option<(u64, u64)>,
 }
 
+impl LogBuffer {
+    /// Allocated bytes of both buffers.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.bytes.capacity() + self.spare_buffer.capacity()
+    }
+}
+
 /// The state that orders commits.
 #[derive(Default)]
 pub(crate) struct Sequencer {

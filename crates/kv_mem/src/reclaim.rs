@@ -53,6 +53,8 @@ struct Retained {
     /// Time at which each active snapshot was first seen.
     since: BTreeMap<u64, Instant>,
     last_age_update: Option<Instant>,
+    /// Start of the last pass.
+    last_pass: Option<Instant>,
 }
 
 impl Retained {
@@ -153,10 +155,12 @@ impl Reclaimer {
     /// Makes one pass over all records that may have versions to free.
     pub(crate) fn run_pass(&self) {
         let mut waiting = self.waiting.lock();
+        let now = self.clock.now();
+        waiting.last_pass = Some(now);
         let fresh = std::mem::take(&mut *self.queue.lock());
         let pending = std::mem::take(&mut waiting.pending);
         let horizon = self.horizon();
-        waiting.record_ages(&horizon.active, self.clock.now());
+        waiting.record_ages(&horizon.active, now);
         let ended: Vec<u64> = waiting
             .by_snapshot
             .keys()
@@ -221,7 +225,9 @@ impl Reclaimer {
         }
         let pruned = latch.prune(horizon.watermark, &horizon.active, guard);
         self.store.versions_reclaimed.add(pruned.versions as u64);
-        self.store.add_bytes(-(pruned.bytes as i64));
+        if let Some(space) = self.store.spaces.find(item.space) {
+            self.store.add_space_bytes(space, -(pruned.bytes as i64));
+        }
         latch.queued = false;
         let verdict = match (pruned.left, pruned.newest) {
             (_, None) if latch.lock.is_free() => Verdict::Unlink,
@@ -271,6 +277,30 @@ impl Reclaimer {
             self.run_pass();
         }
         true
+    }
+
+    /// Time since the last pass began, if records have been queued since; zero otherwise. A pass that
+    /// does not end, or a thread that does not run, shows here.
+    pub(crate) fn lag(&self) -> Duration {
+        if self.backlog() == 0 {
+            return Duration::ZERO;
+        }
+        let now = self.clock.now();
+        let last_pass = self.waiting.lock().last_pass;
+        last_pass.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
+    }
+
+    /// Time since the oldest active snapshot was first seen: at most [`AGE_INTERVAL`] less than its
+    /// age while the reclaimer runs.
+    pub(crate) fn oldest_snapshot_age(&self) -> Duration {
+        let horizon = self.horizon();
+        let now = self.clock.now();
+        let mut waiting = self.waiting.lock();
+        waiting.record_ages(&horizon.active, now);
+        let oldest = horizon.active.first().and_then(|ts| waiting.since.get(ts));
+        oldest.map_or(Duration::ZERO, |since| {
+            now.saturating_duration_since(*since)
+        })
     }
 
     /// Number of pending records.

@@ -277,7 +277,7 @@ fn load_block(
     if !inserted {
         return Err(Malformed);
     }
-    store.add_bytes(weight as i64);
+    store.add_space_bytes(space, weight as i64);
     store.versions_created.add(rows);
     space.last_commit.fetch_max(unit.ts, Ordering::AcqRel);
     if body.is_empty() {

@@ -359,8 +359,11 @@ pub fn salvage(disk: &dyn Disk, dir: &Path) -> Result<Salvaged> {
     };
     walk(disk, dir, &mut |what| found.add(what, &timestamps))?;
     let open = found.chunks.len();
-    if open > 0 {
-        let text = format!("{open} large transactions have no readable commit");
+    // In an undamaged log they were running at a crash, and did not commit.
+    if open > 0 && !found.damage.is_empty() {
+        let text = format!(
+            "{open} large transactions have no readable commit: it is lost, or they did not commit"
+        );
         found.damage.push(text);
     }
     for space in &found.dropped {
@@ -456,6 +459,9 @@ impl Salvaged {
                 self.damage.push(format!("commit {ts}: malformed writes"));
                 return;
             };
+            if write.space == SpaceId::ANNOTATIONS {
+                continue;
+            }
             let rows = self.rows.entry(write.space).or_default();
             let older = rows.get(write.key).is_none_or(|(known, _)| *known <= ts);
             if older {

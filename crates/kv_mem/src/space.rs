@@ -7,7 +7,7 @@
 //!    so that every later commit sees it.
 
 use crate::index::Index;
-use porpoise_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use porpoise_base::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use porpoise_kv::{Error, Result, SpaceDurability, SpaceId, SpaceSpec};
 use std::sync::OnceLock;
 
@@ -21,6 +21,9 @@ pub(crate) struct Space {
     pub(crate) index: Index,
     /// The newest commit that wrote to it.
     pub(crate) last_commit: AtomicU64,
+    /// Bytes of its records; see [`crate::store`]. In the cache line of `last_commit`, which each
+    /// commit writes anyway.
+    pub(crate) bytes: AtomicI64,
     is_dropped: AtomicBool,
 }
 
@@ -31,12 +34,18 @@ impl Space {
             index: Index::new(spec.point_lookups),
             spec,
             last_commit: AtomicU64::new(0),
+            bytes: AtomicI64::new(0),
             is_dropped: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn is_logged(&self) -> bool {
         self.spec.durability == SpaceDurability::Server
+    }
+
+    /// Accounted bytes of its records.
+    pub(crate) fn live_bytes(&self) -> usize {
+        usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
     pub(crate) fn is_dropped(&self) -> bool {

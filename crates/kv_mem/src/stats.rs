@@ -33,8 +33,12 @@ const COUNTERS: &[StatDefinition] = &[
 const GAUGES: &[StatDefinition] = &[
     ("keys", "Keys in memory, including deleted keys that are not reclaimed yet.", keys),
     ("live_bytes", "Approximate bytes of keys and versions in memory.", |s| s.store.live_bytes() as u64),
+    ("index_bytes", "Approximate bytes of the nodes and hash tables of all indexes.", index_bytes),
+    ("log_buffer_bytes", "Bytes of the buffers for log records that are not written yet.", |s| s.pipeline.lock().log.buffer_bytes() as u64),
     ("reclaim_pending", "Records queued for reclamation.", |s| (s.reclaimer.backlog() + s.reclaimer.pending()) as u64),
     ("reclaim_held", "Records that cannot be reclaimed because of a snapshot.", |s| s.reclaimer.blocked_by_snapshots() as u64),
+    ("reclaim_lag_seconds", "Time since the last pass of the reclaimer began, while records are queued for it; 0 if none is.", |s| s.reclaimer.lag().as_secs()),
+    ("oldest_snapshot_seconds", "Age of the oldest active snapshot: the time for which superseded versions may have been kept for it.", |s| s.reclaimer.oldest_snapshot_age().as_secs()),
     ("snapshots", "Distinct timestamps of active snapshots.", |s| s.reclaimer.horizon().active.len() as u64),
     ("snapshot_lag_commits", "Commits since the oldest active snapshot.", lag),
     ("log_waiting_bytes", "Bytes of log records not synced yet.", waiting),
@@ -59,6 +63,12 @@ fn keys(state: &EngineState) -> u64 {
         .map(|space| space.index.len())
         .sum();
     keys as u64
+}
+
+fn index_bytes(state: &EngineState) -> u64 {
+    let spaces = state.store.spaces.iter();
+    let bytes: usize = spaces.map(|space| space.index.approximate_bytes()).sum();
+    bytes as u64
 }
 
 fn lag(state: &EngineState) -> u64 {

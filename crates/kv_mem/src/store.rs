@@ -1,7 +1,10 @@
 //! The records of all spaces, and the accounting of their memory.
 //!
-//! Invariant: `live_bytes` is the sum of [`RECORD_BYTES`], key and version bytes over all records in
-//! the indexes, and of what prepared transactions protect ([`crate::KvMem::verify`] compares).
+//! Invariants ([`crate::KvMem::verify`] compares):
+//! 1. [`Space::bytes`] is the sum of [`RECORD_BYTES`], key and version bytes over all records in the
+//!    space's index. For a moment it may be less: a record can be pruned before the commit that
+//!    installed its versions has added them.
+//! 2. `live_bytes` is the sum over all spaces, and of what prepared transactions protect.
 
 use crate::index::BATCH;
 use crate::metrics::Count;
@@ -34,7 +37,13 @@ impl RecordStore {
         }
     }
 
-    /// Adds to the accounted bytes.
+    /// Adds to the accounted bytes of a space.
+    pub(crate) fn add_space_bytes(&self, space: &Space, bytes: i64) {
+        space.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.add_bytes(bytes);
+    }
+
+    /// Adds to the accounted bytes that belong to no space.
     pub(crate) fn add_bytes(&self, bytes: i64) {
         self.live_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -54,7 +63,7 @@ impl RecordStore {
     pub(crate) fn get_or_create(&self, space: &Space, key: &[u8]) -> RecordRef {
         let (record, created) = space.index.get_or_create(key);
         if created {
-            self.add_bytes((RECORD_BYTES + key.len()) as i64);
+            self.add_space_bytes(space, (RECORD_BYTES + key.len()) as i64);
         }
         record
     }
@@ -68,15 +77,16 @@ impl RecordStore {
     ) {
         let (bytes, count) = space.index.get_or_create_all(keys, records);
         if count > 0 {
-            self.add_bytes((RECORD_BYTES * count + bytes) as i64);
+            self.add_space_bytes(space, (RECORD_BYTES * count + bytes) as i64);
         }
     }
 
     /// Subtracts a record that has left its index, and its versions, from the accounting.
-    pub(crate) fn subtract_record(&self, record: &Record) {
+    pub(crate) fn subtract_record(&self, space: &Space, record: &Record) {
         let guard = crossbeam_epoch::pin();
         let (versions, bytes) = record.check(&guard).unwrap_or_default();
-        self.add_bytes(-((RECORD_BYTES + record.key().len() + bytes) as i64));
+        let bytes = (RECORD_BYTES + record.key().len() + bytes) as i64;
+        self.add_space_bytes(space, -bytes);
         self.versions_reclaimed.add(versions as u64);
         self.keys_reclaimed.add(1);
     }
@@ -84,7 +94,7 @@ impl RecordStore {
     /// Removes a dead record from its index, unless another thread has removed it.
     pub(crate) fn unlink(&self, space: &Space, record: &RecordRef) {
         if space.index.remove(record) {
-            self.subtract_record(record);
+            self.subtract_record(space, record);
         }
     }
 

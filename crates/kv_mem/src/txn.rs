@@ -83,6 +83,8 @@ pub(crate) struct MemTxn {
     pub(crate) seen: u64,
     ended: bool,
     stage: Stage,
+    /// Bytes to be stored with the commit; empty: none.
+    annotation: Vec<u8>,
 }
 
 impl MemTxn {
@@ -100,6 +102,7 @@ impl MemTxn {
             seen: 0,
             ended: false,
             stage: Stage::Active,
+            annotation: Vec::new(),
         }
     }
 
@@ -494,6 +497,16 @@ impl Txn for MemTxn {
 
     fn has_writes(&self) -> bool {
         !self.writes.is_empty()
+    }
+
+    fn annotate(&mut self, annotation: Vec<u8>) -> Result<()> {
+        self.check_not_ended()?;
+        let log = self.state.log.as_ref();
+        if !log.is_some_and(|log| log.has_annotations()) {
+            return Err(Error::Unsupported("annotations of commits"));
+        }
+        self.annotation = annotation;
+        Ok(())
     }
 
     fn seen(&self) -> CommitPosition {

@@ -37,7 +37,14 @@ impl KvMem {
                 return Err(at(e));
             }
             space.index.check().map_err(at)?;
+            let before = sums.bytes;
             records(space, last, &guard, &mut sums).map_err(at)?;
+            let (bytes, counted) = (sums.bytes - before, space.live_bytes());
+            if bytes != counted {
+                return Err(at(format!(
+                    "{bytes} bytes are allocated, {counted} were counted"
+                )));
+            }
         }
         let counted = store.live_bytes();
         let bytes = sums.bytes + pipeline.lock().protected.bytes();

@@ -10,6 +10,7 @@
 mod aborted_process;
 mod absent_keys;
 mod against_the_model;
+mod annotations;
 mod bad_disks;
 mod checkpoint_faults;
 mod commit_races;

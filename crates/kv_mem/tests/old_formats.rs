@@ -83,7 +83,7 @@ fn a_log_of_version_2_is_accepted_without_a_head_file_and_gets_one() {
     assert_eq!(rows(&engine, SpaceId(65)).len(), 60);
     drop(engine);
     assert_eq!(version("HEAD"), 1);
-    assert_eq!(version("log-0000000000000002.seg"), 4);
+    assert_eq!(version("log-0000000000000002.seg"), 5);
     for name in [
         "HEAD",
         "log-0000000000000001.seg",
@@ -115,4 +115,19 @@ fn a_checkpoint_of_version_1_without_its_manifest_is_refused() {
         matches!(&refused, Err(Error::Corrupt(message)) if message.contains("MANIFEST")),
         "{refused:?}"
     );
+}
+
+/// Written by the version before annotations: 60 rows in each of two spaces.
+#[test]
+fn a_log_of_version_4_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    copy("log-4", dir.path());
+    let version = |name: &str| std::fs::read(dir.path().join(name)).unwrap()[12];
+    assert_eq!(version("log-0000000000000001.seg"), 4);
+    let engine = open(dir.path());
+    assert_eq!(version("log-0000000000000002.seg"), 5);
+    for space in [SpaceId(64), SpaceId(65)] {
+        assert_eq!(rows(&engine, space).len(), 60);
+    }
+    engine.verify().unwrap();
 }

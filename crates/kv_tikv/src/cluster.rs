@@ -1,14 +1,13 @@
 //! The connection to a cluster that the engine and its transactions share.
 
-use crate::io::Io;
 use crate::keys::Layout;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use porpoise_kv::{Error, Limits, Result, SpaceId, SpaceSpec};
+use porpoise_tikv_client::Client;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tikv_client::TransactionClient;
 
 /// An event counter.
 #[derive(Default)]
@@ -32,7 +31,6 @@ pub(crate) struct ClusterMetrics {
     pub(crate) unknown: EventCounter,
     pub(crate) deadlocks: EventCounter,
     pub(crate) lock_timeouts: EventCounter,
-    pub(crate) lock_retries: EventCounter,
     pub(crate) heartbeats_failed: EventCounter,
     pub(crate) keys_read: EventCounter,
 }
@@ -74,29 +72,19 @@ impl Spaces {
 
 /// A connected cluster.
 pub(crate) struct Cluster {
-    pub(crate) io: Io,
-    pub(crate) clients: Vec<TransactionClient>,
-    pub(crate) next_client: AtomicUsize,
+    pub(crate) client: Client,
     pub(crate) layout: Layout,
     pub(crate) spaces: Spaces,
     pub(crate) limits: Limits,
     pub(crate) commit_lock_wait: Duration,
     pub(crate) metrics: ClusterMetrics,
-    /// Lock calls that wait in the store although their deadline has passed.
-    pub(crate) abandoned: Arc<AtomicUsize>,
-    pub(crate) meta_lock: tokio::sync::Mutex<()>,
+    pub(crate) meta_lock: Mutex<()>,
     pub(crate) closed: AtomicBool,
 }
 
 impl Cluster {
-    /// A client, chosen round-robin.
-    pub(crate) fn client(&self) -> TransactionClient {
-        let n = self.next_client.fetch_add(1, Ordering::Relaxed);
-        let mut turn = self.clients.iter().cycle().skip(n % self.clients.len());
-        match turn.next() {
-            Some(client) => client.clone(),
-            None => unreachable!("connecting makes at least one client"),
-        }
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
     }
 
     pub(crate) fn is_closed(&self) -> bool {

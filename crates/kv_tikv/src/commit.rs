@@ -1,148 +1,152 @@
 //! Commit of the write buffer.
 //!
-//! 1. Written keys that are not held are locked, waiting for their holders.
-//! 2. All written keys are locked once more, in one call that also buffers the writes in the library. (A
-//!    transaction that holds nothing does this at once, and may wait in it.)
-//! 3. A read after that verifies the keys: held keys still have the value seen under the lock, checked
-//!    keys the value of the snapshot. Otherwise: conflict.
-//! 4. Two-phase commit by the library (Peng and Dabek, "Percolator", 2010), in a task that always runs to
-//!    its end.
+//! ```text
+//! no lock held    1. prewrite at the timestamp of the snapshot: refused if a key is newer   (optimistic)
+//!                    a refusal may be false (a key need not be checked, a lock is only waited for): then as below
+//! locks held      2. lock what must be checked and is not held, at the timestamp of its snapshot
+//!                 3. compare values of keys that changed                       difference: Conflict
+//!                 4. prewrite: locked keys if their locks exist, others unchecked
+//! ```
 //!
-//! Up to and including step 3 a failure means that nothing has changed.
+//! Keys that are locked and not written take part as lock-only mutations, so that the prewrite notices if
+//! their locks have vanished (a change of leader may drop pessimistic locks). A lock that vanished is made up for by the store only
+//! if the key has no version since the transaction began.
+//!
+//! Up to the prewrite a failure means that nothing has changed; for what follows see `commit` of
+//! porpoise-tikv-client.
 
-use crate::fault::{Failure, Fault};
+use crate::cluster::Cluster;
+use crate::fault::{commit_error, lock_error};
 use crate::keys::frame;
-use crate::locks::{Locks, Waiter};
-use crate::reads::{BATCH_KEYS, batches, get_many};
+use crate::locks::Locks;
 use crate::writes::{Final, Writes};
-use porpoise_kv::{Error, Result};
-use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
-use tikv_client::transaction::Mutation;
-use tikv_client::{Timestamp, TimestampExt};
+use porpoise_kv::{Error, Result, Wait};
+use porpoise_tikv_client::{Call, Change, CommitOptions, Error as ClientError, Write};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
-/// Time after which the outcome of a commit is unknown. The library gives up earlier.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(120);
-
-fn mutation(f: &Final<'_>) -> Mutation {
-    match f.value {
-        Some(value) => Mutation::Put(f.key.to_vec().into(), frame(value)),
-        None => Mutation::Delete(f.key.to_vec().into()),
+fn write(f: &Final<'_>, locked: bool) -> Write {
+    Write {
+        key: f.key.to_vec(),
+        change: match f.value {
+            Some(value) => Change::Put(frame(value)),
+            None => Change::Delete,
+        },
+        locked,
     }
 }
 
-/// A key whose value must be unchanged.
-struct ValueCheck<'a> {
-    key: &'a [u8],
-    /// The value under the lock.
-    seen: Option<Option<Vec<u8>>>,
-    /// Timestamp of the snapshot since which the key must not have changed.
-    snapshot: Option<u64>,
-}
-
-fn value_checks<'a>(finals: &[Final<'a>], locks: &Locks) -> Vec<ValueCheck<'a>> {
-    finals
-        .iter()
-        .map(|f| ValueCheck {
-            key: f.key,
-            seen: locks
-                .get(f.key)
-                .filter(|_| !f.blind)
-                .map(|held| held.value.clone()),
-            snapshot: f.unchanged_since,
-        })
-        .filter(|p| p.seen.is_some() || p.snapshot.is_some())
-        .collect()
-}
-
-async fn all_checks_hold(
-    w: &Waiter<'_>,
-    checks: &[ValueCheck<'_>],
-) -> std::result::Result<bool, Failure> {
-    let all = checks.iter().map(|p| p.key.to_vec()).collect();
-    let mut by_snapshot: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
-    for p in checks {
-        if let Some(snapshot) = p.snapshot {
-            by_snapshot
-                .entry(snapshot)
-                .or_default()
-                .push(p.key.to_vec());
-        }
-    }
-    let now = async {
-        let ts = w.client.current_timestamp().await?;
-        get_many(w.client, &ts, all).await
-    };
-    let then = async {
-        let mut found = HashMap::new();
-        for (snapshot, keys) in by_snapshot {
-            let ts = Timestamp::from_version(snapshot);
-            found.extend(get_many(w.client, &ts, keys).await?);
-        }
-        Ok(found)
-    };
-    let (now, then) = tokio::try_join!(now, then)?;
-    Ok(checks.iter().all(|p| {
-        let value = now.get(p.key);
-        p.seen.as_ref().is_none_or(|seen| seen.as_ref() == value)
-            && p.snapshot.is_none_or(|_| then.get(p.key) == value)
-    }))
-}
-
-/// Commits `writes`, which is not empty.
-pub(crate) fn commit(w: &Waiter<'_>, locks: &mut Locks, writes: &Writes) -> Result<()> {
+/// Commits `writes`, which is not empty. `max_commit_ts` bounds the commit timestamp; 0: no bound.
+pub(crate) fn commit(
+    cluster: &Cluster,
+    call: Call<'_>,
+    locks: &mut Locks,
+    writes: &Writes,
+    max_commit_ts: u64,
+) -> Result<()> {
     let finals: Vec<Final<'_>> = writes.finals().collect();
     for f in &finals {
-        w.cluster.spaces.check(f.space)?;
+        cluster.spaces.check(f.space)?;
     }
-    locks.await_pending_call(w)?;
-    let keys: Vec<Vec<u8>> = finals.iter().map(|f| f.key.to_vec()).collect();
-    let parts = batches(keys.clone(), BATCH_KEYS);
-    let all = || finals.iter().map(mutation).collect();
-    let checks = if locks.is_empty() && parts.len() == 1 {
-        locks.write_unheld(w, &keys, all)?;
-        value_checks(&finals, locks)
-    } else {
-        locks.acquire(w, keys.clone())?;
-        let mut rest = finals.as_slice();
-        for part in &parts {
-            let (now, later) = rest.split_at_checked(part.len()).unwrap_or((rest, &[]));
-            locks.write_held(w, now.iter().map(mutation).collect())?;
-            rest = later;
-        }
-        value_checks(&finals, locks)
-    };
-    if !checks.is_empty() {
-        let holds = w.cluster.io.wait_result(w.cancel, async {
-            all_checks_hold(w, &checks)
-                .await
-                .map_err(Failure::into_read_error)
-        })?;
-        if !holds {
-            return Err(Error::Conflict);
-        }
+    if let Some(reason) = call.cancel.reason() {
+        return Err(Error::Cancelled(reason));
     }
+    if locks.is_empty() {
+        if optimistic(cluster, call, &finals, max_commit_ts)? {
+            return Ok(());
+        }
+        locks.begin_anew(cluster, call)?;
+    }
+    let deadline = Instant::now() + cluster.commit_lock_wait;
+    lock_what_is_checked(cluster, call, locks, &finals, deadline)?;
     if locks.may_have_expired() {
         return Err(Error::Conflict);
     }
-    if let Some(reason) = w.cancel.reason() {
+    if let Some(reason) = call.cancel.reason() {
         return Err(Error::Cancelled(reason));
     }
-    let mut locked = keys;
-    locked.extend(locks.keys().cloned());
-    send(w, locks, locked)
-}
-
-fn send(w: &Waiter<'_>, locks: &mut Locks, locked: Vec<Vec<u8>>) -> Result<()> {
-    let Some(holder) = locks.take() else {
+    let mut all: Vec<Write> = finals
+        .iter()
+        .map(|f| write(f, locks.get(f.key).is_some()))
+        .collect();
+    let only_locked = |key: &&Vec<u8>| !writes.contains(key);
+    all.extend(locks.keys().filter(only_locked).map(|key| Write {
+        key: key.clone(),
+        change: Change::KeepLocked,
+        locked: true,
+    }));
+    let Some(txn) = locks.take() else {
         return Err(Error::Ended);
     };
-    let task = w.cluster.io.handle().spawn(holder.commit(locked));
-    let failure = match w.cluster.io.within(COMMIT_TIMEOUT, task) {
-        Some(Ok(Ok(()))) => return Ok(()),
-        Some(Ok(Err(failure))) => failure,
-        Some(Err(e)) => Failure::new(Fault::Undetermined, format!("the TiKV client failed: {e}")),
-        None => Failure::new(Fault::Undetermined, "no answer in 120 s"),
+    let options = CommitOptions {
+        lock_wait: deadline.saturating_duration_since(Instant::now()),
+        max_commit_ts,
     };
-    Err(failure.into_commit_error())
+    txn.commit(call, all, options)
+        .map(drop)
+        .map_err(commit_error)
+}
+
+/// Tries to commit without locks; returns false if that was refused for a reason that may not hold.
+fn optimistic(
+    cluster: &Cluster,
+    call: Call<'_>,
+    finals: &[Final<'_>],
+    max_commit_ts: u64,
+) -> Result<bool> {
+    let mut snapshots = finals.iter().filter_map(|f| f.unchanged_since);
+    let start_ts = match snapshots.next() {
+        Some(first) if snapshots.all(|other| other == first) => first,
+        Some(_) => return Ok(false),
+        None => cluster.client.timestamp(call).map_err(lock_error)?,
+    };
+    // Checked keys are covered by their locks, which are to be taken.
+    if finals.iter().any(|f| f.needs_lock) {
+        return Ok(false);
+    }
+    let all = finals.iter().map(|f| write(f, false)).collect();
+    let options = CommitOptions {
+        lock_wait: Duration::ZERO,
+        max_commit_ts,
+    };
+    match cluster.client.begin(start_ts).commit(call, all, options) {
+        Ok(_) => Ok(true),
+        Err(ClientError::Conflict(_) | ClientError::Locked) => Ok(false),
+        Err(e) => Err(commit_error(e)),
+    }
+}
+
+/// Locks the keys that must be checked or covered and are not held, and compares those with a snapshot.
+fn lock_what_is_checked(
+    cluster: &Cluster,
+    call: Call<'_>,
+    locks: &mut Locks,
+    finals: &[Final<'_>],
+    deadline: Instant,
+) -> Result<()> {
+    let wait = Wait::Until(deadline);
+    let mut by_snapshot: BTreeMap<Option<u64>, Vec<Vec<u8>>> = BTreeMap::new();
+    for f in finals {
+        if f.needs_lock || f.unchanged_since.is_some() {
+            let keys = by_snapshot.entry(f.unchanged_since).or_default();
+            keys.push(f.key.to_vec());
+        }
+    }
+    for (snapshot, keys) in &by_snapshot {
+        locks.acquire(cluster, call, keys.clone(), wait, *snapshot)?;
+    }
+    // Some key must be locked: the store finds the transaction's end by it.
+    if let (true, Some(first)) = (locks.is_empty(), finals.first()) {
+        locks.acquire(cluster, call, vec![first.key.to_vec()], wait, None)?;
+    }
+    for (snapshot, keys) in by_snapshot {
+        let Some(snapshot) = snapshot else { continue };
+        locks.compare_with(cluster, call, &keys, snapshot)?;
+        let changed =
+            |key: &Vec<u8>| locks.get(key).and_then(|h| h.is_newer(snapshot)) != Some(false);
+        if keys.iter().any(changed) {
+            return Err(Error::Conflict);
+        }
+    }
+    Ok(())
 }

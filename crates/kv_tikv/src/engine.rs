@@ -1,28 +1,25 @@
 //! The contract's engine: connecting, and the functions of [`Engine`].
 
 use crate::cluster::{Cluster, ClusterMetrics, EventCounter, Spaces};
-use crate::io::{Io, WaitOutcome};
 use crate::keys::Layout;
 use crate::meta;
 use crate::txn::{LONGEST_KEY, TikvTxn};
-use porpoise_base::cancel::Cancel;
+use parking_lot::Mutex;
 use porpoise_kv::{
     Capabilities, CommitPosition, CounterId, DurableListener, Engine, Error, Limits, Result,
     SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
 };
+use porpoise_tikv_client::{Client, ClientOptions, RequestCounts, RequestKind};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-use tikv_client::{Config, TransactionClient};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Maximum size of a value, far below TiKV's limit of 8 MiB for an entry of its Raft log.
 const LARGEST_VALUE: usize = 1 << 20;
 /// Maximum size of the keys and values of one transaction, of which several copies exist during its
 /// commit.
 const LARGEST_TRANSACTION: usize = 100 << 20;
-/// Maximum size of a reply that the client accepts.
-const LARGEST_MESSAGE: usize = 64 << 20;
 
 /// Options for [`KvTikv::connect`].
 #[derive(Clone, Debug)]
@@ -33,13 +30,14 @@ pub struct KvTikvOptions {
     pub tenant: u32,
     /// Time for which [`KvTikv::connect`] retries.
     pub connect_timeout: Duration,
-    /// Timeout of one request. Must exceed the store's own wait for a lock
-    /// (`wait-for-lock-timeout`, 1 s).
+    /// Timeout of one request.
     pub request_timeout: Duration,
+    /// Time after which a call fails if the cluster does not serve it: no leader, no connection, a busy store.
+    pub retry_timeout: Duration,
+    /// Time to live of locks without heartbeats: how long a server that dies blocks others.
+    pub lock_ttl: Duration,
     /// Maximum time that a commit waits for locks of others on keys that it has not locked before.
     pub commit_lock_wait: Duration,
-    /// Number of clients over which transactions are spread; each has one channel per store.
-    pub connections: usize,
     /// Number of network threads.
     pub threads: usize,
 }
@@ -51,8 +49,9 @@ impl Default for KvTikvOptions {
             tenant: 0,
             connect_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(6),
+            retry_timeout: Duration::from_secs(30),
+            lock_ttl: Duration::from_secs(20),
             commit_lock_wait: Duration::from_secs(5),
-            connections: 2,
             threads: 2,
         }
     }
@@ -61,32 +60,6 @@ impl Default for KvTikvOptions {
 /// The engine on a TiKV cluster.
 pub struct KvTikv {
     cluster: Arc<Cluster>,
-}
-
-async fn clients(options: &KvTikvOptions) -> tikv_client::Result<Vec<TransactionClient>> {
-    let config = Config::default()
-        .with_timeout(options.request_timeout)
-        .with_grpc_max_decoding_message_size(LARGEST_MESSAGE);
-    let mut clients = Vec::new();
-    for _ in 0..options.connections.max(1) {
-        let endpoints = options.endpoints.clone();
-        clients.push(TransactionClient::new_with_config(endpoints, config.clone()).await?);
-    }
-    Ok(clients)
-}
-
-/// Retries until a connection succeeds. `last` gets the last error.
-async fn connect_with_retries(
-    options: &KvTikvOptions,
-    last: &mut String,
-) -> Vec<TransactionClient> {
-    loop {
-        match clients(options).await {
-            Ok(clients) => return clients,
-            Err(e) => *last = e.to_string(),
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
 }
 
 impl KvTikv {
@@ -101,29 +74,26 @@ impl KvTikv {
     /// or if the cluster's key layout is newer than this program supports; the text names the
     /// endpoints or the version.
     pub fn connect(options: KvTikvOptions) -> Result<KvTikv> {
-        let io = Io::new(options.threads)?;
-        let deadline = Instant::now() + options.connect_timeout;
-        let never = Cancel::new();
         let named = options.endpoints.join(", ");
-        let mut last = String::from("no answer");
-        let connecting = connect_with_retries(&options, &mut last);
-        let clients = match io.wait(&never, Some(deadline), connecting) {
-            WaitOutcome::Done(clients) => clients,
-            WaitOutcome::Deadline | WaitOutcome::Cancelled(_) => {
-                return Err(Error::Unavailable(format!(
-                    "no placement driver of a TiKV cluster could be reached at {named} within \
-                     {:?}: {last}",
-                    options.connect_timeout
-                )));
-            }
-        };
+        let connected = Client::connect(ClientOptions {
+            endpoints: options.endpoints.clone(),
+            connect_time: options.connect_timeout,
+            request_time: options.request_timeout,
+            retry_time: options.retry_timeout,
+            lock_ttl: options.lock_ttl,
+            threads: options.threads,
+        });
+        let client = connected.map_err(|e| {
+            Error::Unavailable(format!(
+                "no placement driver of a TiKV cluster could be reached at {named} within {:?}: {e}",
+                options.connect_timeout
+            ))
+        })?;
         let layout = Layout::new(options.tenant);
         let cluster = Arc::new(Cluster {
-            io,
-            clients,
-            next_client: AtomicUsize::new(0),
+            client: client.clone(),
             spaces: Spaces::new(&layout),
-            layout,
+            layout: layout.clone(),
             limits: Limits {
                 key: LONGEST_KEY,
                 value: LARGEST_VALUE,
@@ -131,29 +101,21 @@ impl KvTikv {
             },
             commit_lock_wait: options.commit_lock_wait,
             metrics: ClusterMetrics::default(),
-            abandoned: Arc::default(),
-            meta_lock: tokio::sync::Mutex::new(()),
+            meta_lock: Mutex::new(()),
             closed: AtomicBool::new(false),
         });
-        let client = cluster.client();
-        let opening = meta::open(&client, &cluster.layout, options.tenant);
-        // Extends the deadline: the placement driver has responded, so a store may, too.
-        let deadline = deadline.max(Instant::now() + options.request_timeout);
-        match cluster.io.wait(&never, Some(deadline), opening) {
-            WaitOutcome::Done(result) => result?,
-            WaitOutcome::Deadline | WaitOutcome::Cancelled(_) => {
-                return Err(Error::Unavailable(format!(
-                    "the placement driver at {named} answers, but no store of the cluster does"
-                )));
-            }
-        }
-        let layout = cluster.layout.clone();
-        cluster.io.handle().spawn(async move {
-            if let Err(e) = meta::sweep(&client, &layout).await {
+        meta::open(&client, &layout, options.tenant)?;
+        cluster.client.in_background(move || {
+            if let Err(e) = meta::sweep(&client, &layout) {
                 tracing::warn!("rows of dropped spaces remain until the next start: {e}");
             }
         });
         Ok(KvTikv { cluster })
+    }
+
+    /// Counts of requests since the engine connected.
+    pub fn request_counts(&self) -> RequestCounts {
+        self.cluster.client.counts()
     }
 
     fn open(&self) -> Result<&Arc<Cluster>> {
@@ -174,9 +136,10 @@ impl Engine for KvTikv {
             serializable: false,
             range_validation: false,
             share_locks: false,
-            nowait: false,
+            nowait: true,
             skip_locked: false,
             prepare: false,
+            annotations: false,
         }
     }
 
@@ -236,7 +199,7 @@ impl Engine for KvTikv {
             counter: true,
             value: meter.get(),
         };
-        vec![
+        let mut all = vec![
             counter("commits_total", "Transactions committed.", &m.commits),
             counter(
                 "conflicts_total",
@@ -259,11 +222,6 @@ impl Engine for KvTikv {
                 &m.lock_timeouts,
             ),
             counter(
-                "lock_retries_total",
-                "Lock requests that were repeated.",
-                &m.lock_retries,
-            ),
-            counter(
                 "heartbeats_failed_total",
                 "Transactions ended because their locks may have expired.",
                 &m.heartbeats_failed,
@@ -273,11 +231,80 @@ impl Engine for KvTikv {
                 "Keys looked up in the cluster.",
                 &m.keys_read,
             ),
-        ]
+        ];
+        all.extend(request_stats(&self.cluster.client));
+        all
     }
 
     fn shutdown(&self) -> Result<()> {
         self.cluster.closed.store(true, Ordering::Release);
         Ok(())
     }
+}
+
+/// Name, explanation and kind of the counters of requests to stores.
+const REQUESTS: [(&str, &str, RequestKind); 8] = [
+    ("requests_read_total", "Reads of keys.", RequestKind::Read),
+    ("requests_scan_total", "Pages of scans.", RequestKind::Scan),
+    ("requests_lock_total", "Lock requests.", RequestKind::Lock),
+    (
+        "requests_prewrite_total",
+        "Prewrites, including those that commit.",
+        RequestKind::Prewrite,
+    ),
+    (
+        "requests_commit_total",
+        "Commits after a prewrite.",
+        RequestKind::Commit,
+    ),
+    (
+        "requests_rollback_total",
+        "Rollbacks.",
+        RequestKind::Rollback,
+    ),
+    (
+        "requests_resolve_total",
+        "Checks and removals of locks of other transactions.",
+        RequestKind::Resolve,
+    ),
+    (
+        "requests_heartbeat_total",
+        "Heartbeats.",
+        RequestKind::HeartBeat,
+    ),
+];
+
+/// Counters of requests to the cluster.
+fn request_stats(client: &Client) -> Vec<Stat> {
+    let counts = client.counts();
+    let counter = |name, help, value| Stat {
+        name,
+        help,
+        counter: true,
+        value,
+    };
+    let mut all: Vec<Stat> = REQUESTS
+        .iter()
+        .map(|(name, help, kind)| counter(name, help, counts.of(*kind)))
+        .collect();
+    let rounds = "Steps that statements waited for; requests sent at once are one.";
+    let repeated = "Requests repeated because of a region or a connection.";
+    let looked_up = "Regions read from the placement driver.";
+    all.extend([
+        counter(
+            "timestamps_total",
+            "Timestamps requested.",
+            counts.timestamps,
+        ),
+        counter("request_rounds_total", rounds, counts.rounds),
+        counter("requests_repeated_total", repeated, counts.retries),
+        counter("region_lookups_total", looked_up, counts.region_lookups),
+        Stat {
+            name: "regions",
+            help: "Regions known.",
+            counter: false,
+            value: client.known_regions() as u64,
+        },
+    ]);
+    all
 }

@@ -1,19 +1,16 @@
 //! Scans: pages of the cluster at a timestamp, with the own writes merged in.
 //!
 //! A page covers a part of the range: all of it if the page is not full, otherwise up to its last key.
-//! Own writes of that part are merged, then the next page begins behind it. Page sizes adapt to the bytes
-//! read, because the library asks every region of the range for a whole page, and the store refuses to
-//! send more than its message limit.
+//! Own writes of that part are merged, then the next page begins behind it. A page asks only the regions that
+//! it needs. Pages grow while entries are small.
 
 use crate::cluster::Cluster;
-use crate::fault::{Failure, Fault};
+use crate::fault::read_error;
 use crate::keys::unframe;
-use crate::reads::page;
 use crate::writes::Writes;
-use porpoise_base::cancel::Cancel;
 use porpoise_kv::{Result, ScanEnd, ScanVisitor, StatementMark};
+use porpoise_tikv_client::{Call, PageRequest, Pairs};
 use std::cmp::Ordering;
-use tikv_client::{Timestamp, TransactionClient};
 
 const FIRST_PAGE: u32 = 64;
 const LARGEST_PAGE: u32 = 1024;
@@ -32,9 +29,8 @@ pub(crate) struct KeyRange {
 /// Source of a scan: the cluster and the timestamp.
 pub(crate) struct Source<'a> {
     pub(crate) cluster: &'a Cluster,
-    pub(crate) client: &'a TransactionClient,
-    pub(crate) cancel: &'a Cancel,
-    pub(crate) ts: Timestamp,
+    pub(crate) call: Call<'a>,
+    pub(crate) ts: u64,
     pub(crate) writes: &'a Writes,
     pub(crate) mark: StatementMark,
 }
@@ -51,8 +47,6 @@ impl PageSize {
     }
 }
 
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
-
 impl Source<'_> {
     /// A page of `start..end`, and whether there may be more.
     fn fetch(
@@ -63,37 +57,20 @@ impl Source<'_> {
         reverse: bool,
         wanted: usize,
     ) -> Result<(Pairs, bool)> {
-        loop {
-            let limit = page_size
-                .0
-                .min(u32::try_from(wanted).unwrap_or(u32::MAX))
-                .max(1);
-            let asked = page(
-                self.client,
-                &self.ts,
-                start.to_vec(),
-                end.to_vec(),
-                limit,
-                reverse,
-            );
-            let result = self
-                .cluster
-                .io
-                .wait_result(self.cancel, async { Ok(asked.await) })?;
-            match result {
-                Ok(pairs) => {
-                    let bytes = pairs.iter().map(|(k, v)| k.len() + v.len()).sum();
-                    page_size.adapt(pairs.len(), bytes);
-                    let more = pairs.len() >= limit as usize;
-                    return Ok((pairs, more));
-                }
-                Err(f) if f.fault == Fault::TooLarge && limit > 1 => page_size.0 = limit / 4 + 1,
-                Err(f) => return Err(Failure::into_read_error(f)),
-            }
-            if page_size.0 >= limit {
-                page_size.0 = limit - 1;
-            }
-        }
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let page = PageRequest {
+            start: start.to_vec(),
+            end: end.to_vec(),
+            limit: page_size.0.min(wanted).max(1),
+            reverse,
+            keys_only: false,
+        };
+        let client = &self.cluster.client;
+        let pairs = client.page(self.call, self.ts, &page).map_err(read_error)?;
+        let bytes = pairs.iter().map(|(k, v)| k.len() + v.len()).sum();
+        page_size.adapt(pairs.len(), bytes);
+        let more = pairs.len() >= page.limit as usize;
+        Ok((pairs, more))
     }
 
     /// Walks the ranges; see [`porpoise_kv::Txn::scan`].

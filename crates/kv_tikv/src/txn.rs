@@ -1,15 +1,16 @@
 //! The contract's transaction.
 //!
 //! A snapshot is a timestamp of the cluster; taking one costs a round trip to the placement driver, and
-//! so does each read of the newest state. No other resource is open between calls: the library's
+//! so does each read of the newest state of several keys. No other resource is open between calls: the client's
 //! transaction begins with the first lock, or at commit.
+//!
+//! What a lock call returned is not read again: reads of held keys are answered from it.
 
 use crate::cluster::Cluster;
 use crate::commit;
-use crate::fault::Failure;
+use crate::fault::read_error;
 use crate::keys::{LONGEST_PREFIX, end_of, unframe};
-use crate::locks::{Locks, Waiter};
-use crate::reads::get_many;
+use crate::locks::Locks;
 use crate::scan::{KeyRange, Source};
 use crate::writes::Writes;
 use porpoise_kv::{
@@ -17,21 +18,18 @@ use porpoise_kv::{
     ReadMode, Resource, Result, ScanEnd, ScanRange, ScanVisitor, StatementMark, Txn, TxnOptions,
     Wait,
 };
+use porpoise_tikv_client::Call;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tikv_client::{Timestamp, TimestampExt, TransactionClient};
+use std::time::Duration;
 
 /// Maximum time that an explicit rollback waits for the release of its locks.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) struct TikvTxn {
     cluster: Arc<Cluster>,
-    client: TransactionClient,
     options: TxnOptions,
-    snapshot: Option<Timestamp>,
-    /// Number of snapshots taken so far.
-    snapshots: u64,
+    snapshot: Option<u64>,
     pinned: bool,
     writes: Writes,
     locks: Locks,
@@ -43,13 +41,10 @@ impl TikvTxn {
         if options.isolation == Isolation::Serializable {
             return Err(Error::Unsupported("SERIALIZABLE isolation"));
         }
-        let client = cluster.client();
         Ok(TikvTxn {
             cluster,
-            client,
             options,
             snapshot: None,
-            snapshots: 0,
             pinned: false,
             writes: Writes::default(),
             locks: Locks::default(),
@@ -79,34 +74,34 @@ impl TikvTxn {
     fn end(&mut self) {
         self.ended = true;
         self.writes = Writes::default();
-        if let Some(holder) = self.locks.take() {
-            holder.release(self.cluster.io.handle());
+        // Its locks are given back in the background.
+        drop(self.locks.take());
+    }
+
+    fn call(&self) -> Call<'_> {
+        Call {
+            cancel: &self.options.cancel,
+            deadline: None,
         }
     }
 
-    fn now(&self) -> Result<Timestamp> {
-        self.cluster.io.wait_result(&self.options.cancel, async {
-            let ts = self.client.current_timestamp().await;
-            ts.map_err(|e| Failure::from(e).into_read_error())
-        })
+    fn now(&self) -> Result<u64> {
+        let client = &self.cluster.client;
+        client.timestamp(self.call()).map_err(read_error)
     }
 
     fn take_snapshot(&mut self) -> Result<()> {
         self.snapshot = Some(self.now()?);
-        self.snapshots += 1;
         Ok(())
     }
 
-    fn timestamp(&mut self, read: Read) -> Result<Timestamp> {
-        if read.validate {
-            return Err(Error::Unsupported("range validation"));
-        }
-        match (read.mode, &self.snapshot) {
+    fn timestamp(&mut self, read: Read) -> Result<u64> {
+        match (read.mode, self.snapshot) {
             (ReadMode::Current, _) => self.now(),
-            (ReadMode::Snapshot, Some(ts)) => Ok(ts.clone()),
+            (ReadMode::Snapshot, Some(ts)) => Ok(ts),
             (ReadMode::Snapshot, None) => {
                 self.take_snapshot()?;
-                self.snapshot.clone().ok_or(Error::Ended)
+                self.snapshot.ok_or(Error::Ended)
             }
         }
     }
@@ -127,15 +122,43 @@ impl TikvTxn {
         Ok(bytes)
     }
 
-    fn fetch(&self, ts: &Timestamp, keys: Vec<Vec<u8>>) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
-        if keys.is_empty() {
-            return Ok(HashMap::new());
-        }
+    fn fetch(&self, ts: u64, keys: Vec<Vec<u8>>) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
         self.cluster.metrics.keys_read.add(keys.len() as u64);
-        self.cluster.io.wait_result(&self.options.cancel, async {
-            let found = get_many(&self.client, ts, keys).await;
-            found.map_err(Failure::into_read_error)
-        })
+        let client = &self.cluster.client;
+        client.get(self.call(), ts, keys).map_err(read_error)
+    }
+
+    /// The framed value of a key, if a held lock tells what the read would see.
+    fn value_under_lock(&self, key: &[u8], mode: ReadMode) -> Option<Option<&[u8]>> {
+        let held = self.locks.get(key)?;
+        let seen = match (mode, self.snapshot) {
+            (ReadMode::Current, _) => true,
+            (ReadMode::Snapshot, Some(snapshot)) => held.is_newer(snapshot) == Some(false),
+            (ReadMode::Snapshot, None) => false,
+        };
+        seen.then_some(held.value.as_deref())
+    }
+
+    /// Reads the keys that neither own writes nor locks answer.
+    fn fetch_open(&mut self, read: Read, keys: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+        if read.mode == ReadMode::Snapshot && self.snapshot.is_none() && !keys.is_empty() {
+            self.take_snapshot()?;
+        }
+        let mut open: Vec<Vec<u8>> = keys
+            .iter()
+            .filter(|key| self.writes.get(key, read.mark).is_none())
+            .filter(|key| self.value_under_lock(key, read.mode).is_none())
+            .cloned()
+            .collect();
+        open.sort_unstable();
+        open.dedup();
+        let ts = match (read.mode, open.len()) {
+            (_, 0) => return Ok(HashMap::new()),
+            // The newest version of one key is read without a timestamp.
+            (ReadMode::Current, 1) => u64::MAX,
+            _ => self.timestamp(read)?,
+        };
+        self.fetch(ts, open)
     }
 
     fn write(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) -> Result<()> {
@@ -153,58 +176,33 @@ impl TikvTxn {
         if self.writes.bytes().saturating_add(cost) > limits.transaction {
             return Err(Error::Full(Resource::Transaction));
         }
-        let snapshot = self.snapshot.as_ref().map(TimestampExt::version);
-        self.writes.push(key.space, bytes, value, check, snapshot);
+        self.writes
+            .push(key.space, bytes, value, check, self.snapshot);
         Ok(())
     }
 
-    fn waiter(&self, deadline: Instant) -> Waiter<'_> {
-        Waiter {
-            cluster: &self.cluster,
-            client: &self.client,
-            cancel: &self.options.cancel,
-            deadline,
-            snapshots: self.snapshots,
-        }
-    }
-
-    /// Determines which held keys are newer than the snapshot.
-    fn compare_with_snapshot(&mut self, keys: &[Vec<u8>]) -> Result<()> {
-        let Some(snapshot) = self.snapshot.clone() else {
-            return Ok(());
-        };
-        let snapshots = self.snapshots;
-        let unknown = |key: &&Vec<u8>| {
-            let held = self.locks.get(key);
-            held.is_some_and(|h| h.snapshots == snapshots && h.newer.is_none())
-        };
-        let open: Vec<Vec<u8>> = keys.iter().filter(unknown).cloned().collect();
-        let at_snapshot = self.fetch(&snapshot, open.clone())?;
-        for key in &open {
-            if let Some(held) = self.locks.get_mut(key) {
-                held.newer = Some(held.value.as_ref() != at_snapshot.get(key));
-            }
-        }
-        Ok(())
-    }
-
-    fn lock_all(&mut self, keys: &[Vec<u8>], deadline: Instant) -> Result<()> {
+    fn lock_all(&mut self, keys: &[Vec<u8>], wait: Wait) -> Result<()> {
         let mut sorted = keys.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
-        let mut locks = std::mem::take(&mut self.locks);
-        let result = locks.acquire(&self.waiter(deadline), sorted.clone());
-        self.locks = locks;
-        result?;
-        self.compare_with_snapshot(&sorted)
+        let call = Call {
+            cancel: &self.options.cancel,
+            deadline: None,
+        };
+        let (cluster, snapshot) = (&self.cluster, self.snapshot);
+        self.locks.acquire(cluster, call, sorted, wait, snapshot)?;
+        match snapshot {
+            Some(snapshot) => self.locks.compare_with(cluster, call, keys, snapshot),
+            None => Ok(()),
+        }
     }
 
     fn commit_writes(&mut self) -> Result<()> {
-        let deadline = Instant::now() + self.cluster.commit_lock_wait;
-        let mut locks = std::mem::take(&mut self.locks);
-        let result = commit::commit(&self.waiter(deadline), &mut locks, &self.writes);
-        self.locks = locks;
-        result
+        let call = Call {
+            cancel: &self.options.cancel,
+            deadline: None,
+        };
+        commit::commit(&self.cluster, call, &mut self.locks, &self.writes, 0)
     }
 }
 
@@ -237,30 +235,22 @@ impl Txn for TikvTxn {
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         self.check_not_ended()?;
+        if read.validate {
+            return Err(Error::Unsupported("range validation"));
+        }
         let encoded = keys
             .iter()
             .map(|&key| self.encode(key))
             .collect::<Result<Vec<_>>>()?;
-        let mut open: Vec<Vec<u8>> = encoded
-            .iter()
-            .filter(|key| self.writes.get(key, read.mark).is_none())
-            .cloned()
-            .collect();
-        open.sort_unstable();
-        open.dedup();
-        let found = if open.is_empty() && !read.validate && self.snapshot.is_some() {
-            HashMap::new()
-        } else {
-            let ts = self.timestamp(read)?;
-            self.fetch(&ts, open)?
-        };
+        let found = self.fetch_open(read, &encoded)?;
         for (i, key) in encoded.iter().enumerate() {
             match self.writes.get(key, read.mark) {
                 Some(own) => visit(i, own),
-                None => match found.get(key) {
-                    Some(value) => visit(i, Some(unframe(value)?)),
-                    None => visit(i, None),
-                },
+                None => {
+                    let read_now = || found.get(key).map(Vec::as_slice);
+                    let held = self.value_under_lock(key, read.mode);
+                    visit(i, held.unwrap_or_else(read_now).map(unframe).transpose()?);
+                }
             }
         }
         Ok(())
@@ -274,6 +264,9 @@ impl Txn for TikvTxn {
         visit: &mut ScanVisitor<'_>,
     ) -> Result<ScanEnd> {
         self.check_not_ended()?;
+        if read.validate {
+            return Err(Error::Unsupported("range validation"));
+        }
         let mut key_ranges = Vec::with_capacity(ranges.len());
         for range in ranges {
             let prefix = self.cluster.prefix(range.space, &self.options.cancel)?;
@@ -288,8 +281,7 @@ impl Txn for TikvTxn {
         let ts = self.timestamp(read)?;
         let source = Source {
             cluster: &self.cluster,
-            client: &self.client,
-            cancel: &self.options.cancel,
+            call: self.call(),
             ts,
             writes: &self.writes,
             mark: read.mark,
@@ -304,16 +296,14 @@ impl Txn for TikvTxn {
         visit: &mut dyn FnMut(usize, Locked<'_>),
     ) -> Result<()> {
         self.check_not_ended()?;
-        let deadline = match wait {
-            Wait::Until(deadline) => deadline,
-            Wait::NoWait => return Err(Error::Unsupported("NOWAIT")),
-            Wait::Skip => return Err(Error::Unsupported("SKIP LOCKED")),
-        };
+        if matches!(wait, Wait::Skip) {
+            return Err(Error::Unsupported("SKIP LOCKED"));
+        }
         let keys = requests
             .iter()
             .map(|request| self.encode(request.key))
             .collect::<Result<Vec<_>>>()?;
-        if let Err(e) = self.lock_all(&keys, deadline) {
+        if let Err(e) = self.lock_all(&keys, wait) {
             return Err(self.end_on_error(e));
         }
         for (i, key) in keys.iter().enumerate() {
@@ -329,9 +319,7 @@ impl Txn for TikvTxn {
             let locked = Locked {
                 granted: true,
                 value,
-                newer: self.snapshot.is_some()
-                    && held.snapshots == self.snapshots
-                    && held.newer == Some(true),
+                newer: self.snapshot.and_then(|ts| held.is_newer(ts)) == Some(true),
                 own: own.is_some(),
             };
             visit(i, locked);
@@ -340,8 +328,7 @@ impl Txn for TikvTxn {
     }
 
     fn unlock(&mut self, _keys: &[Key<'_>], _since: StatementMark) {
-        // The library can release a single lock only by failing to take another one. Locks are held
-        // to the end, as the contract allows.
+        // Locks are held to the end, as the contract allows: giving one back costs a request.
     }
 
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
@@ -396,14 +383,10 @@ impl Txn for TikvTxn {
 
     fn rollback(mut self: Box<Self>) {
         self.ended = true;
-        if let Some(mut holder) = self.locks.take() {
-            let waits_on = holder.pending().is_some();
-            let release = holder.release(self.cluster.io.handle());
-            // Others can lock the keys as soon as the caller learns of the end. If the store does
-            // not respond, the release continues in the background.
-            if !waits_on {
-                let _ = self.cluster.io.within(RELEASE_WAIT, release);
-            }
+        // Others can lock the keys as soon as the caller learns of the end. If the store does not
+        // respond, the release continues in the background.
+        if let Some(txn) = self.locks.take() {
+            txn.rollback(RELEASE_WAIT);
         }
     }
 }

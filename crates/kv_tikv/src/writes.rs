@@ -32,8 +32,8 @@ pub(crate) struct Final<'a> {
     /// If any remaining write has [`Check::FirstCommitter`], the earliest snapshot of those writes,
     /// since which the key must be unchanged.
     pub(crate) unchanged_since: Option<u64>,
-    /// Whether all remaining writes are [`Check::Blind`].
-    pub(crate) blind: bool,
+    /// Whether a remaining write has [`Check::Locked`]: the key is locked, or must be.
+    pub(crate) needs_lock: bool,
 }
 
 /// The writes of one transaction.
@@ -85,6 +85,11 @@ impl Writes {
             check,
             snapshot,
         });
+    }
+
+    /// Whether `key` is written.
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        self.index.contains_key(key)
     }
 
     fn last_below(&self, positions: &[usize], mark: StatementMark) -> Option<&Write> {
@@ -142,7 +147,7 @@ impl Writes {
                     .filter(|w| w.check == Check::FirstCommitter)
                     .filter_map(|w| w.snapshot)
                     .min(),
-                blind: all().all(|w| w.check == Check::Blind),
+                needs_lock: all().any(|w| w.check == Check::Locked),
             })
         })
     }
@@ -201,6 +206,6 @@ mod tests {
         let only = w.finals().next().unwrap();
         assert_eq!(only.value, Some(&b"3"[..]));
         assert_eq!(only.unchanged_since, Some(9));
-        assert!(!only.blind);
+        assert!(!only.needs_lock);
     }
 }

@@ -297,6 +297,17 @@ pub fn summaries() -> Vec<CommandSummary> {
     summaries
 }
 
+/// Distribution of the sampled times of all commands since the last reset.
+pub fn latency_counts() -> Counts {
+    let mut counts = Counts::default();
+    for prefix in REGISTRY.prefixes.lock().values() {
+        for verb in prefix.verbs.iter().filter_map(OnceLock::get) {
+            counts.add(&verb.latencies);
+        }
+    }
+    counts
+}
+
 /// Sets all counters to zero. The times of the first and the last sampled command stay.
 pub fn reset() {
     for prefix in REGISTRY.prefixes.lock().values() {
@@ -351,6 +362,7 @@ mod tests {
             (80_000, 20_000, 20_000)
         );
         assert_eq!(get.latencies.total(), 1);
+        assert!(latency_counts().total() >= 1);
         assert_eq!((delete.count, delete.rows_changed), (1, 0));
         assert_eq!(get.database.as_deref(), Some("d"));
         reset();

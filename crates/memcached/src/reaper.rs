@@ -125,18 +125,13 @@ fn scan_all_tables(listener: &ListenerState, signal: &Signal) -> Result<u64> {
             continue;
         }
         done.push(source);
-        deleted += scan_container(listener, container, current.mapping.catalog_version, signal)?;
+        deleted += scan_container(listener, container, signal)?;
     }
     Ok(deleted)
 }
 
 /// Scans a container's table and deletes its expired rows. Returns their number.
-fn scan_container(
-    listener: &ListenerState,
-    container: &Container,
-    catalog_version: u64,
-    signal: &Signal,
-) -> Result<u64> {
+fn scan_container(listener: &ListenerState, container: &Container, signal: &Signal) -> Result<u64> {
     let db = &listener.db;
     let expired = || -> Box<RowTest<'_>> {
         let now = db.clock().unix_micros();
@@ -146,7 +141,6 @@ fn scan_container(
         db,
         table: &container.table,
         write_set: &container.write_set,
-        catalog_version,
         expired: &expired,
         delete: &|txn, rows| Ok(chunked_values::delete(container, txn, rows)?.deleted),
         go_on: &|| !*signal.stop.lock(),

@@ -25,6 +25,11 @@ pub trait ReplySink {
     /// Whether other connections should be served before the next request.
     fn should_yield(&self) -> bool;
 
+    /// Sends what can be sent without waiting, if the connection has already waited or computed for
+    /// long in this call, so that replies do not wait for later requests that take long, too.
+    /// Positions taken before are invalid afterwards.
+    fn send_if_detached(&mut self);
+
     /// Whether the buffer is so full that [`ReplySink::drain`] should be called before more is
     /// appended.
     fn is_full(&self) -> bool;

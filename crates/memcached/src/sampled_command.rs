@@ -47,8 +47,15 @@ fn container_of<'m>(mapping: &'m Mapping, rule: &Rule) -> Option<&'m Container> 
 /// one if there are several) and the present time; `None` if no command is sampled.
 #[inline]
 pub(crate) fn begin(db: &Db, commands: u32) -> Option<(u32, Instant)> {
+    choose(db, commands).map(|at| (at, db.clock().now()))
+}
+
+/// Decides which of so many `commands`, at least one, is sampled. Returns its position (that of the
+/// last one if there are several); `None` if no command is sampled.
+#[inline]
+pub(crate) fn choose(db: &Db, commands: u32) -> Option<u32> {
     let mut sampled = None;
     let sampler = db.hot_keys().sampler();
     sampler.sample(commands, |at| sampled = Some(at));
-    sampled.map(|at| (at, db.clock().now()))
+    sampled
 }

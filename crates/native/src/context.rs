@@ -5,11 +5,15 @@
 //!    or deadlock at most [`MAX_ATTEMPTS`] times, because no part of it has been answered.
 //! 2. A write holds the metadata locks of its tables and of those connected by foreign keys from
 //!    before it reads the definition to the end of the transaction (rule 41).
-//! 3. A connection sees its own writes although they are not durable yet: a single key is then a
+//! 3. What a request holds until its answer is complete is charged to the connection's memory: the
+//!    request, with its decoded values, and the rows that a batch in a transaction has read.
+//! 4. A connection sees its own writes although they are not durable yet: a single key is then a
 //!    current read, several keys are read after those writes have become durable.
 
+use crate::failure::Failure;
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
+use porpoise_base::memory::{ConnectionMemory, MemoryClass, MemoryTracker};
 use porpoise_kv::{CommitPosition, Isolation, Read};
 use porpoise_rows::catalog::{Table, TableId};
 use porpoise_rows::ddl::metadata_lock_error;
@@ -20,6 +24,9 @@ use std::time::{Duration, Instant};
 
 /// Attempts at a request before its conflict is reported.
 pub(crate) const MAX_ATTEMPTS: usize = 16;
+
+/// Bytes of memory charged for each byte of a request: decoded values and results.
+const MEMORY_FACTOR: u64 = 16;
 
 /// Context of a connection's requests.
 pub(crate) struct Context {
@@ -32,10 +39,13 @@ pub(crate) struct Context {
     newest_commit: CommitPosition,
     /// Version of the catalog at the snapshot of the open transaction.
     snapshot_version: u64,
+    memory: MemoryTracker,
+    /// Bytes charged for the request itself.
+    request_bytes: u64,
 }
 
 impl Context {
-    pub(crate) fn new(db: Arc<Db>, cancel: Cancel) -> Context {
+    pub(crate) fn new(db: Arc<Db>, cancel: Cancel, memory: &Arc<ConnectionMemory>) -> Context {
         Context {
             metadata_locks: db.metadata_locks().session(),
             db,
@@ -43,7 +53,32 @@ impl Context {
             deadline: None,
             newest_commit: CommitPosition::NONE,
             snapshot_version: 0,
+            memory: MemoryTracker::new(memory.clone(), MemoryClass::Statement),
+            request_bytes: 0,
         }
+    }
+
+    /// Charges a request of this length, until [`Context::release_memory`].
+    ///
+    /// # Errors
+    /// 4082: the memory is used.
+    pub(crate) fn charge_request(&mut self, length: usize) -> Result<(), Failure> {
+        self.request_bytes = (length as u64).saturating_mul(MEMORY_FACTOR);
+        Ok(self.memory.resize(self.request_bytes)?)
+    }
+
+    /// Charges this number of bytes of results beside the request.
+    ///
+    /// # Errors
+    /// 4082: the memory is used.
+    pub(crate) fn charge_results(&self, bytes: usize) -> Result<(), Failure> {
+        Ok(self.memory.resize(self.request_bytes + bytes as u64)?)
+    }
+
+    /// Ends the charge of a request and its results.
+    pub(crate) fn release_memory(&mut self) {
+        self.request_bytes = 0;
+        self.memory.resize_always(0);
     }
 
     /// Begins a request with a time limit in milliseconds; 0: none.

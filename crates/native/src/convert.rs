@@ -112,6 +112,16 @@ impl Converter {
     }
 }
 
+/// Converts a value of a client to the stored one. Bytes are UTF-8 text, unless the column is binary.
+///
+/// # Errors
+/// The value does not fit.
+pub(crate) fn from_client(column: &Column, value: ValueRef<'_>) -> Result<Value> {
+    let is_text = matches!(value, ValueRef::Bytes(_)) && !column.ty.is_binary();
+    let source = is_text.then(|| &*TEXT);
+    convert(value, source, &column.ty, &column.name, 0)
+}
+
 fn convert(
     value: ValueRef<'_>,
     source: Option<&ColumnType>,

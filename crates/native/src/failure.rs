@@ -34,12 +34,17 @@ impl From<Malformed> for Failure {
 
 impl From<MemoryRefused> for Failure {
     fn from(refused: MemoryRefused) -> Failure {
-        let text = format!(
-            "Connection memory limit {} bytes exceeded. Consumed {} bytes.",
-            refused.allowed, refused.wanted
-        );
-        Failure::Rows(Error::refused(4082, "HY000", text))
+        Failure::Rows(memory_refused(refused))
     }
+}
+
+/// The error of a request for which there is no memory.
+pub(crate) fn memory_refused(refused: MemoryRefused) -> Error {
+    let text = format!(
+        "Connection memory limit {} bytes exceeded. Consumed {} bytes.",
+        refused.allowed, refused.wanted
+    );
+    Error::refused(4082, "HY000", text)
 }
 
 /// Whether a request that failed with this error may be run again, if nothing of it was committed

@@ -12,6 +12,8 @@
 //! * [`plan`]: the shape of an operation, resolved to a table, an index and columns.
 //! * [`batch`] and [`scan`]: execution.
 //! * [`schema`]: definitions for clients. [`convert`]: values of clients and of rows.
+//! * [`operation_statistics`]: counts and times by table and operation.
+//! * [`local`]: the same requests for another listener of this process (REST), without a connection.
 //!
 //! Sockets, event loops and TLS are the server's (`crates/server/src/native.rs`).
 //!
@@ -33,7 +35,9 @@ pub mod counters;
 mod failure;
 mod identity;
 mod listener;
+mod local;
 mod login;
+pub mod operation_statistics;
 mod plan;
 mod scan;
 mod schema;
@@ -42,6 +46,10 @@ mod settings;
 mod sink;
 
 pub use listener::Native;
+pub use local::{
+    BatchOperation, BatchRequest, LocalSession, LocalTable, OperationOutcome, default_value,
+    member_text, stored_value,
+};
 pub use session::Session;
-pub use settings::{Client, ListenerSettings, Monitor, Opened};
-pub use sink::{Answered, Disconnected, Sink, Then};
+pub use settings::{Client, ListenerSettings, Monitor, SessionInfo};
+pub use sink::{Disconnected, NextAction, RequestOutcome, Sink};

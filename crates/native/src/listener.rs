@@ -1,7 +1,9 @@
 //! A native listener.
 
+use crate::local::LocalSession;
 use crate::session::Session;
-use crate::settings::{Client, ListenerSettings, ListenerState};
+use crate::settings::{Client, ListenerSettings, ListenerState, SessionInfo};
+use porpoise_base::memory::ConnectionMemory;
 use porpoise_rows::Db;
 use std::sync::Arc;
 
@@ -22,5 +24,14 @@ impl Native {
     /// handshake.
     pub fn connect(&self, client: Client) -> Session {
         Session::new(self.state.clone(), client)
+    }
+
+    /// Opens a session for a client that another listener of this process has authenticated.
+    pub fn open_local(
+        &self,
+        info: &SessionInfo<'_>,
+        memory: &Arc<ConnectionMemory>,
+    ) -> LocalSession {
+        LocalSession::new(self.state.clone(), info, memory)
     }
 }

@@ -11,7 +11,7 @@
 //! 2. An account without a password accepts clients on this machine only.
 
 use crate::settings::{Client, ListenerState};
-use porpoise_access::{Account, AuthId, Denial, LoginPolicy};
+use porpoise_access::{Account, AuthId, LoginError, LoginPolicy, PasswordProof, access_denied};
 use porpoise_base::blocking::blocking;
 use porpoise_wire::mysql::auth::Plugin;
 use porpoise_wire::mysql::handshake::Salt;
@@ -134,39 +134,27 @@ impl Authentication {
         packet: Vec<u8>,
     ) -> Step {
         let message = packet.get(PACKET_HEADER..).unwrap_or_default().to_vec();
-        let proof = match next {
+        let (is_proved, verifier) = match next {
             Next::Wait => return Step::Wait(message),
-            Next::Granted(proof) => Some(proof),
-            Next::Denied => None,
+            Next::Granted(verifier) => (true, verifier),
+            Next::Denied => (false, None),
         };
         let settings = &shared.settings;
         let control = &settings.control;
         let (delays, lifetime) = (settings.policy)();
         let now = control.now();
-        let admitted = match (proof, self.account.take()) {
-            (Some(proof), Some(account)) => {
-                if let Some(proof) = proof {
-                    let second = account.attributes.second_secret.as_ref();
-                    let second = second.filter(|_| self.login.is_by_second_password());
-                    let secret = second.map_or(&account.secret[..], |s| s.as_bytes());
-                    settings.verifiers.keep(secret.to_vec(), proof);
-                }
-                self.admit(shared, client, &account, lifetime)
-            }
-            (_, account) => {
-                if let Some(account) = account {
-                    control.password_failed(&account, now);
-                }
-                Err(self.denied(client))
-            }
+        let proof = PasswordProof {
+            is_proved,
+            verifier,
+            is_second: self.login.is_by_second_password(),
         };
-        let is_reported = (settings.audit)(client.id, &self.user, &client.host, admitted.is_ok());
-        let admitted = admitted.and_then(|account| {
-            let text = "Aborted by Audit API ('the audit log cannot be written';1).";
-            is_reported
-                .then_some(account)
-                .ok_or_else(|| (3164, "HY000", text.to_owned()))
-        });
+        let account = control.verified(self.account.take(), &proof, &settings.verifiers);
+        let admitted = match account {
+            Some(account) => self.admit(shared, client, &account, lifetime),
+            None => Err(self.denied(client)),
+        };
+        let reported = (settings.audit)(client.id, &self.user, &client.host, admitted.is_ok());
+        let admitted = admitted.and_then(|account| reported.map(|()| account));
         let is_granted = admitted.is_ok();
         let delay = control
             .guard()
@@ -193,11 +181,8 @@ impl Authentication {
         }
     }
 
-    fn denied(&self, client: &Client) -> (u16, &'static str, String) {
-        let using = if self.with_password { "YES" } else { "NO" };
-        let (user, host) = (&self.user, &client.host);
-        let text = format!("Access denied for user '{user}'@'{host}' (using password: {using})");
-        (1045, "28000", text)
+    fn denied(&self, client: &Client) -> LoginError {
+        access_denied(&self.user, &client.host, self.with_password)
     }
 
     /// Checks the account's other requirements once its password is proved.
@@ -207,30 +192,19 @@ impl Authentication {
         client: &Client,
         account: &Account,
         default_lifetime: u16,
-    ) -> Result<AuthId, (u16, &'static str, String)> {
+    ) -> Result<AuthId, LoginError> {
         let control = &shared.settings.control;
         let policy = LoginPolicy {
             default_lifetime,
             // The native protocol has no request that changes a password.
             refuse_expired: true,
         };
-        let (user, host) = (&self.user, &client.host);
         match control.admit(account, client.tls.as_ref(), control.now(), policy) {
-            Ok(_) if client.is_reserved && *user != ADMINISTRATOR => {
+            Ok(_) if client.is_reserved && self.user != ADMINISTRATOR => {
                 Err((1040, "08004", "Too many connections".to_owned()))
             }
             Ok(_) => Ok(account.id()),
-            Err(Denial::Requirement) => Err(self.denied(client)),
-            Err(Denial::TemporarilyLocked(lock)) => Err((3955, "HY000", lock.message(user, host))),
-            Err(Denial::Locked) => {
-                let text = format!("Access denied for user '{user}'@'{host}'. Account is locked.");
-                Err((3118, "HY000", text))
-            }
-            Err(Denial::PasswordExpired) => {
-                let text = "Your password has expired. To log in you must change it using a client \
-                            that supports expired passwords.";
-                Err((1862, "HY000", text.to_owned()))
-            }
+            Err(denial) => Err(denial.error(&self.user, &client.host, self.with_password)),
         }
     }
 }

@@ -7,6 +7,7 @@
 use crate::convert::{Converter, default_of, now_of};
 use crate::failure::Failure;
 use crate::identity::Identity;
+use crate::operation_statistics::{self, OperationStatistics};
 use crate::schema;
 use porpoise_access::{Privileges, Rights, is_system_schema};
 use porpoise_rows::catalog::{Catalog, Column, Table, TableId};
@@ -63,6 +64,8 @@ pub(crate) struct Plan {
     now_columns: Vec<usize>,
     /// Text of the operation in the process list.
     pub(crate) info: Vec<u8>,
+    /// Counters of the operation on the table, if statistics are on.
+    pub(crate) statistics: Option<Arc<OperationStatistics>>,
     catalog_version: u64,
     access_version: u64,
 }
@@ -250,10 +253,12 @@ fn resolve(db: &Db, identity: &mut Identity, shape: Shape) -> Result<Plan, Failu
     check_columns(&table, &shape, &columns)?;
     let all = columns.iter().chain(&compared);
     let (defaults, now_columns) = new_row_of(&table, &columns);
+    let info = info_of(&table, &shape);
     Ok(Plan {
         encodings: all.map(|c| c.encoding).collect(),
         key_places: key_places(&table, &shape, &key, &columns)?,
-        info: info_of(&table, &shape),
+        statistics: operation_statistics::of(&info, &table.database),
+        info: info.into_bytes(),
         table,
         shape,
         index,
@@ -267,7 +272,7 @@ fn resolve(db: &Db, identity: &mut Identity, shape: Shape) -> Result<Plan, Failu
     })
 }
 
-fn info_of(table: &Table, shape: &Shape) -> Vec<u8> {
+fn info_of(table: &Table, shape: &Shape) -> String {
     let word = match shape.operation {
         Operation::Read => "READ",
         Operation::Insert => "INSERT",
@@ -275,7 +280,7 @@ fn info_of(table: &Table, shape: &Shape) -> Vec<u8> {
         Operation::Upsert => "UPSERT",
         Operation::Delete => "DELETE",
     };
-    format!("{word} {}", table.quoted_name()).into_bytes()
+    format!("{word} {}", table.quoted_name())
 }
 
 /// Defaults of a new row, and the columns whose default is the present time.

@@ -9,13 +9,16 @@ use crate::counters::{self, Counter};
 use crate::failure::{Failure, is_retryable, put_error, put_message};
 use crate::identity::Identity;
 use crate::login::{Authentication, Granted, Refused, Step};
+use crate::operation_statistics::Effects;
 use crate::plan::Plans;
-use crate::settings::{Client, ListenerState, Monitor, Opened};
-use crate::sink::{Answered, Sink, Then};
+use crate::settings::{Client, ListenerState, Monitor, SessionInfo};
+use crate::sink::{NextAction, RequestOutcome, Sink};
 use crate::{scan, schema};
+use porpoise_access::is_system_schema;
 use porpoise_base::interrupt::Scope;
-use porpoise_base::memory::{MemoryClass, MemoryTracker};
+use porpoise_base::memory::ConnectionMemory;
 use porpoise_kv::{self as kv, CommitPosition};
+use porpoise_rows::catalog::Table;
 use porpoise_rows::{Error, Txn};
 use porpoise_wire::mysql::handshake::random_salt;
 use porpoise_wire::native::batch::Batch;
@@ -31,12 +34,6 @@ use std::time::Duration;
 /// Number of requests that a client may have in flight. The server does not enforce it: it stops
 /// reading requests while the client does not read answers, so that excess requests wait.
 const WINDOW: u32 = 1024;
-
-/// Bytes of memory charged for each byte of a request: decoded values and results.
-const MEMORY_FACTOR: u64 = 16;
-
-/// Requests smaller than this are not charged.
-const UNCHARGED_BYTES: usize = 64 * 1024;
 
 /// A connection.
 pub struct Session {
@@ -55,7 +52,7 @@ enum State {
 }
 
 /// A connection that has logged in.
-struct Open {
+pub(crate) struct Open {
     identity: Identity,
     plans: Plans,
     context: Context,
@@ -65,7 +62,6 @@ struct Open {
     /// transaction.
     is_aborted: bool,
     monitor: Box<dyn Monitor>,
-    memory: MemoryTracker,
 }
 
 impl Session {
@@ -78,7 +74,7 @@ impl Session {
     }
 
     /// Answers the preamble of a client that speaks these versions.
-    pub fn greet(&mut self, (lowest, highest): (u8, u8), out: &mut Vec<u8>) -> Then {
+    pub fn greet(&mut self, (lowest, highest): (u8, u8), out: &mut Vec<u8>) -> NextAction {
         let version = NATIVE_FORMAT_VERSION;
         if !(lowest..=highest).contains(&version) {
             let text = format!(
@@ -86,11 +82,11 @@ impl Session {
                  versions {lowest} to {highest}"
             );
             put_failure(out, 0, 1047, "08S01", &text, CONNECTION_ENDS);
-            return Then::Close;
+            return NextAction::Close;
         }
         let Some(salt) = random_salt() else {
             put_failure(out, 0, 1041, "HY000", "No random numbers", CONNECTION_ENDS);
-            return Then::Close;
+            return NextAction::Close;
         };
         self.state = State::Greeted(salt);
         let at = frame::begin(out, Kind::Greeting, 0);
@@ -104,7 +100,7 @@ impl Session {
         }
         .put(out);
         frame::finish(out, at, LAST);
-        Then::Continue
+        NextAction::Continue
     }
 
     /// Whether the client has logged in.
@@ -127,17 +123,17 @@ impl Session {
     }
 
     /// Executes a request, and appends its answer.
-    pub fn run(&mut self, header: Header, body: &[u8], sink: &mut dyn Sink) -> Answered {
+    pub fn run(&mut self, header: Header, body: &[u8], sink: &mut dyn Sink) -> RequestOutcome {
         match &mut self.state {
             State::Open(open) => open.run(&self.shared, header, body, sink),
             State::Greeted(_) | State::Login(_) => {
                 let then = self.log_in(header, body, sink.buf());
-                Answered::now(then)
+                RequestOutcome::now(then)
             }
         }
     }
 
-    fn log_in(&mut self, header: Header, body: &[u8], out: &mut Vec<u8>) -> Then {
+    fn log_in(&mut self, header: Header, body: &[u8], out: &mut Vec<u8>) -> NextAction {
         let step = match (&mut self.state, header.kind) {
             (State::Greeted(salt), Kind::Login) => match message::Login::parse(body) {
                 Ok(request) => {
@@ -160,7 +156,7 @@ impl Session {
         self.conclude(step, header.request, out)
     }
 
-    fn conclude(&mut self, step: Step, request: u32, out: &mut Vec<u8>) -> Then {
+    fn conclude(&mut self, step: Step, request: u32, out: &mut Vec<u8>) -> NextAction {
         let put_message = |out: &mut Vec<u8>, message: &[u8]| {
             if !message.is_empty() {
                 frame::put(out, Kind::Authentication, request, 0, message);
@@ -169,7 +165,7 @@ impl Session {
         match step {
             Step::Wait(message) => {
                 put_message(out, &message);
-                Then::Continue
+                NextAction::Continue
             }
             Step::Granted(message, granted) => {
                 put_message(out, &message);
@@ -192,35 +188,25 @@ impl Session {
 
     fn open(&mut self, granted: Granted) {
         let client = &self.client;
-        let settings = &self.shared.settings;
-        let monitor = (settings.add_session)(&Opened {
+        let info = SessionInfo {
             connection: client.id,
             user: &granted.user,
             host: &client.host,
             account: &granted.account,
             named_at: granted.version,
             cancel: &client.cancel,
-        });
-        let (control, host) = (settings.control.clone(), client.host.clone());
-        self.state = State::Open(Box::new(Open {
-            identity: Identity::new(control, granted.account, granted.version, host),
-            plans: Plans::default(),
-            context: Context::new(self.shared.db.clone(), client.cancel.clone()),
-            txn: None,
-            is_aborted: false,
-            monitor,
-            memory: MemoryTracker::new(client.memory.clone(), MemoryClass::Statement),
-        }));
+        };
+        self.state = State::Open(Box::new(Open::new(&self.shared, &info, &client.memory)));
     }
 }
 
-fn delayed(delay: Duration, close: bool) -> Then {
+fn delayed(delay: Duration, close: bool) -> NextAction {
     if !delay.is_zero() {
-        Then::Delay { delay, close }
+        NextAction::Delay { delay, close }
     } else if close {
-        Then::Close
+        NextAction::Close
     } else {
-        Then::Continue
+        NextAction::Continue
     }
 }
 
@@ -231,9 +217,9 @@ fn put_failure(out: &mut Vec<u8>, request: u32, code: u16, sqlstate: &str, text:
     frame::finish(out, at, LAST);
 }
 
-fn put_malformed(out: &mut Vec<u8>, request: u32, malformed: Malformed) -> Then {
+fn put_malformed(out: &mut Vec<u8>, request: u32, malformed: Malformed) -> NextAction {
     refuse_malformed(out, request, malformed);
-    Then::Close
+    NextAction::Close
 }
 
 /// Appends the error for bytes that are not a frame or not a message. The connection must end.
@@ -255,13 +241,31 @@ impl Session {
 }
 
 impl Open {
+    /// The session of a login, which is listed among the sessions until it is dropped.
+    pub(crate) fn new(
+        shared: &ListenerState,
+        info: &SessionInfo<'_>,
+        memory: &Arc<ConnectionMemory>,
+    ) -> Open {
+        let settings = &shared.settings;
+        let (control, host) = (settings.control.clone(), info.host.to_owned());
+        Open {
+            identity: Identity::new(control, info.account.clone(), info.named_at, host),
+            plans: Plans::default(),
+            context: Context::new(shared.db.clone(), info.cancel.clone(), memory),
+            txn: None,
+            is_aborted: false,
+            monitor: (settings.add_session)(info),
+        }
+    }
+
     fn run(
         &mut self,
         shared: &ListenerState,
         header: Header,
         body: &[u8],
         sink: &mut dyn Sink,
-    ) -> Answered {
+    ) -> RequestOutcome {
         // KILL QUERY of an earlier request has no effect on this one.
         self.context.cancel.clear_query();
         let _scope = Scope::enter(&self.context.cancel);
@@ -271,13 +275,11 @@ impl Open {
         if self.txn.is_some() {
             self.context.end_request();
         }
-        if body.len() >= UNCHARGED_BYTES {
-            self.memory.resize_always(0);
-        }
+        self.context.release_memory();
         match done {
-            Ok(position) => Answered {
+            Ok(position) => RequestOutcome {
                 position,
-                then: Then::Continue,
+                then: NextAction::Continue,
             },
             Err(failure) => self.fail(failure, header, start, sink),
         }
@@ -290,7 +292,7 @@ impl Open {
         header: Header,
         start: usize,
         sink: &mut dyn Sink,
-    ) -> Answered {
+    ) -> RequestOutcome {
         counters::add(Counter::Failed, 1);
         let error = match failure {
             Failure::Rows(error) => {
@@ -299,7 +301,7 @@ impl Open {
             }
             // `start` is invalid, because the output was sent in the meantime.
             Failure::AfterFrames(error) => error,
-            Failure::Operation | Failure::Gone => return Answered::now(Then::Close),
+            Failure::Operation | Failure::Gone => return RequestOutcome::now(NextAction::Close),
         };
         let mut flags = 0;
         if self.is_aborted || header.kind == Kind::Commit {
@@ -327,9 +329,13 @@ impl Open {
         out.push(flags);
         put_error(out, &error);
         frame::finish(out, at, LAST);
-        Answered {
+        RequestOutcome {
             position,
-            then: if ends { Then::Close } else { Then::Continue },
+            then: if ends {
+                NextAction::Close
+            } else {
+                NextAction::Continue
+            },
         }
     }
 
@@ -340,20 +346,18 @@ impl Open {
         body: &[u8],
         sink: &mut dyn Sink,
     ) -> Result<CommitPosition, Failure> {
-        if body.len() >= UNCHARGED_BYTES {
-            self.memory.resize(body.len() as u64 * MEMORY_FACTOR)?;
-        }
+        self.context.charge_request(body.len())?;
         if self.is_aborted && matches!(header.kind, Kind::Batch | Kind::Scan) {
             let text =
                 "An earlier request has rolled the transaction back; try restarting transaction";
             return Err(Error::refused(1213, "40001", text).into());
         }
         match header.kind {
-            Kind::Batch => self.batch(header.request, body, sink),
+            Kind::Batch => self.batch(header.request, Batch::parse(body)?, sink),
             Kind::Scan => self.scan(header.request, body, sink),
             Kind::OpenTable => {
                 let request = OpenTable::parse(body)?;
-                let table = self.describe(shared, &request)?;
+                let (table, _) = self.describe(shared, &request)?;
                 let out = sink.buf();
                 let at = frame::begin(out, Kind::Table, header.request);
                 table.put(out);
@@ -417,19 +421,54 @@ impl Open {
         Ok(self.context.commit(txn)?)
     }
 
+    /// Database and name of the tables on which the account has a privilege, without system schemas.
+    pub(crate) fn tables(&mut self, shared: &ListenerState) -> Vec<(String, String)> {
+        let catalog = shared.db.catalog();
+        let rights = self.identity.rights().0.clone();
+        let tables = catalog.databases.values().flat_map(|database| {
+            let names = database.tables.keys();
+            names.map(|name| (database.name.clone(), name.clone()))
+        });
+        let is_visible = |(database, table): &(String, String)| {
+            !is_system_schema(database) && rights.sees_table(database, table)
+        };
+        tables.filter(is_visible).collect()
+    }
+
+    /// Executes a batch without frames around it: its answer is only complete results.
+    pub(crate) fn run_batch(
+        &mut self,
+        body: &[u8],
+        max_parts: u16,
+        sink: &mut dyn Sink,
+    ) -> Result<CommitPosition, Error> {
+        let cancel = self.context.cancel.clone();
+        let _scope = Scope::enter(&cancel);
+        let charged = self.context.charge_request(body.len());
+        let batch = Batch::parse_with(body, max_parts).map_err(Failure::from);
+        let done = charged.and(batch);
+        let done = done.and_then(|batch| self.batch(0, batch, sink));
+        self.monitor.end();
+        self.context.release_memory();
+        done.map_err(|failure| match failure {
+            Failure::Rows(error) | Failure::AfterFrames(error) => error,
+            Failure::Operation | Failure::Gone => Error::DefinitionChanged,
+        })
+    }
+
     /// Describes a table on which the account has any privilege.
-    fn describe(
+    pub(crate) fn describe(
         &mut self,
         shared: &ListenerState,
         request: &OpenTable<'_>,
-    ) -> Result<message::Table, Failure> {
+    ) -> Result<(message::Table, Arc<Table>), Error> {
         let catalog = shared.db.catalog();
         let (database, name) = (request.database, request.table);
         let rights = self.identity.rights().0.clone();
         if !rights.sees_table(database, name) {
             let shown = self.identity.shown();
             let text = format!("SELECT command denied to user {shown} for table '{name}'");
-            return Err(Error::refused(1142, "42000", text).into());
+            return Err(Error::refused(1142, "42000", text));
         }
         let table = catalog
             .table(database, name)
@@ -437,16 +476,15 @@ impl Open {
                 database: database.to_owned(),
                 table: name.to_owned(),
             })?;
-        Ok(schema::describe(table, &rights))
+        Ok((schema::describe(table, &rights), table.clone()))
     }
 
     fn batch(
         &mut self,
         request: u32,
-        body: &[u8],
+        batch: Batch<'_>,
         sink: &mut dyn Sink,
     ) -> Result<CommitPosition, Failure> {
-        let batch = Batch::parse(body)?;
         counters::add(Counter::Batches, 1);
         self.context.begin_request(batch.time_limit);
         let mut executor = Executor {
@@ -454,18 +492,28 @@ impl Open {
             identity: &mut self.identity,
             plans: &mut self.plans,
         };
+        // A batch that fails as a whole counts as one failed operation of its first part.
+        let mut statistics = None;
         if let Some(first) = batch.parts().next() {
             let db = executor.context.db.clone();
             let plan = executor.plans.find(&db, executor.identity, first.shape)?;
             self.monitor.begin("Execute", &plan.info);
+            statistics = plan.statistics.clone();
         }
-        match &mut self.txn {
+        let done = match &mut self.txn {
             None => executor.run(request, &batch, sink),
-            Some(txn) => {
-                executor.run_in(txn, request, &batch, sink)?;
-                Ok(txn.seen())
-            }
+            Some(txn) => executor
+                .run_in(txn, request, &batch, sink)
+                .map(|()| txn.seen()),
+        };
+        if let (Err(_), Some(statistics)) = (&done, statistics) {
+            statistics.count(Effects {
+                operations: 1,
+                errors: 1,
+                ..Effects::default()
+            });
         }
+        done
     }
 
     fn scan(

@@ -1,6 +1,6 @@
 //! Settings of a native listener, its clients, and what its connections share.
 
-use porpoise_access::{AccessControl, AuthId, DelayPolicy, TlsPeer, VerifierCache};
+use porpoise_access::{AccessControl, AuthId, DelayPolicy, LoginError, TlsPeer, VerifierCache};
 use porpoise_base::cancel::Cancel;
 use porpoise_base::memory::ConnectionMemory;
 use porpoise_rows::Db;
@@ -17,7 +17,7 @@ pub trait Monitor: Send {
 }
 
 /// A session that has logged in.
-pub struct Opened<'a> {
+pub struct SessionInfo<'a> {
     /// Id of the connection.
     pub connection: u64,
     /// User name of the login.
@@ -33,11 +33,11 @@ pub struct Opened<'a> {
 }
 
 /// Adds a session to the list of sessions.
-pub type AddSession = Box<dyn Fn(&Opened<'_>) -> Box<dyn Monitor> + Send + Sync>;
+pub type AddSession = Box<dyn Fn(&SessionInfo<'_>) -> Box<dyn Monitor> + Send + Sync>;
 
-/// Reports an attempt to log in: connection, user, host and outcome. Returns false if a login must be
-/// refused.
-pub type ReportLogin = Box<dyn Fn(u64, &str, &str, bool) -> bool + Send + Sync>;
+/// Reports an attempt to log in: connection, user, host and outcome. The error is why a login must be
+/// refused although the account was proved.
+pub type ReportLogin = Box<dyn Fn(u64, &str, &str, bool) -> Result<(), LoginError> + Send + Sync>;
 
 /// Settings of a listener.
 pub struct ListenerSettings {

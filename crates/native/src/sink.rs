@@ -23,7 +23,7 @@ pub trait Sink {
 
 /// The connection's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum NextAction {
     /// The next frame is read.
     Continue,
     /// The output is sent, then the connection closes.
@@ -39,17 +39,17 @@ pub enum Then {
 
 /// Result of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Answered {
+pub struct RequestOutcome {
     /// The commit that the answer waits for.
     pub position: CommitPosition,
     /// The connection's next action.
-    pub then: Then,
+    pub then: NextAction,
 }
 
-impl Answered {
+impl RequestOutcome {
     /// The result that waits for no commit.
-    pub(crate) fn now(then: Then) -> Answered {
-        Answered {
+    pub(crate) fn now(then: NextAction) -> RequestOutcome {
+        RequestOutcome {
             position: CommitPosition::NONE,
             then,
         }

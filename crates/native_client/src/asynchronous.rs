@@ -11,12 +11,14 @@ use crate::error::{Error, Result};
 use crate::reply::Reply;
 use crate::scan::{ScanPage, ScanRequest};
 use crate::table::Table;
-use porpoise_client::{Address, TlsMode};
+use porpoise_client::{Address, TlsMode, server_name};
 use std::collections::VecDeque;
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 /// Maximum number of requests that wait for the task that owns the socket.
 const QUEUE: usize = 1024;
@@ -38,28 +40,48 @@ pub struct AsyncConnection {
 }
 
 impl AsyncConnection {
-    /// Connects and logs in. TLS is not available here yet; use a Unix socket, or
-    /// [`crate::Connection`].
+    /// Connects and logs in, within [`Target::connect_timeout`].
     ///
     /// # Errors
-    /// Connecting or the login failed; [`Error::Usage`] if the target requires TLS.
+    /// Connecting, TLS or the login failed.
     pub async fn connect(target: &Target) -> Result<AsyncConnection> {
-        if !matches!(target.tls.mode, TlsMode::Disabled | TlsMode::Preferred) {
-            let text = "the asynchronous connection does not support TLS yet";
-            return Err(Error::Usage(text.to_owned()));
-        }
+        let late = |_| Error::Broken(io::ErrorKind::TimedOut.into());
+        let connected = timeout(target.connect_timeout, AsyncConnection::open(target));
+        connected.await.map_err(late)?
+    }
+
+    async fn open(target: &Target) -> Result<AsyncConnection> {
         match &target.address {
             Address::Tcp(host, port) => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await;
                 let stream = stream.map_err(Error::Broken)?;
                 stream.set_nodelay(true).map_err(Error::Broken)?;
-                AsyncConnection::start(stream, target, false).await
+                AsyncConnection::secure(stream, target, false).await
             }
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path).await.map_err(Error::Broken)?;
-                AsyncConnection::start(stream, target, true).await
+                AsyncConnection::secure(stream, target, true).await
             }
         }
+    }
+
+    /// Begins TLS, if the target requires it, and logs in.
+    async fn secure(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        target: &Target,
+        is_unix: bool,
+    ) -> Result<AsyncConnection> {
+        if matches!(target.tls.mode, TlsMode::Disabled | TlsMode::Preferred) {
+            return AsyncConnection::start(stream, target, is_unix).await;
+        }
+        let connector = TlsConnector::from(target.tls.config()?);
+        let name = server_name(&target.address)?;
+        let stream = connector.connect(name, stream).await.map_err(|error| {
+            Error::Connect(porpoise_client::Error::Tls(format!(
+                "handshake failed: {error}"
+            )))
+        })?;
+        AsyncConnection::start(stream, target, true).await
     }
 
     async fn start(
@@ -72,6 +94,7 @@ impl AsyncConnection {
             let sent = stream.write_all(&core.output).await;
             core.output.clear();
             sent.map_err(Error::Broken)?;
+            stream.flush().await.map_err(Error::Broken)?;
             let received = stream.read(core.room()).await.map_err(Error::Broken)?;
             if received == 0 {
                 return Err(Error::Broken(io::ErrorKind::UnexpectedEof.into()));
@@ -179,6 +202,19 @@ async fn drive(
     }
 }
 
+/// Writes some of the bytes, or flushes what was written if there are none. Returns the number of bytes
+/// written. Nothing is lost if the future is dropped.
+async fn write_or_flush(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() {
+        writer.flush().await?;
+        return Ok(0);
+    }
+    match writer.write(bytes).await? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        written => Ok(written),
+    }
+}
+
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     core: &mut Core,
@@ -186,7 +222,11 @@ async fn exchange(
     waiters: &mut VecDeque<Waiter>,
 ) -> Result<()> {
     let (mut reader, mut writer) = tokio::io::split(stream);
-    let mut sent = 0;
+    // The bytes that are being sent, and the number of those that were. Meanwhile requests are added to
+    // the core's output.
+    let (mut sending, mut sent) = (Vec::new(), 0);
+    // Whether TLS may hold back records of what was written.
+    let mut is_unflushed = false;
     let mut is_open = true;
     while is_open || core.in_flight() > 0 {
         while let Some(answer) = core.next_answer()? {
@@ -195,11 +235,12 @@ async fn exchange(
                 drop(waiter.send(answer));
             }
         }
-        if sent == core.output.len() {
-            core.output.clear();
+        if sent == sending.len() {
+            sending.clear();
+            std::mem::swap(&mut sending, &mut core.output);
             sent = 0;
         }
-        let unsent = core.output.get(sent..).unwrap_or_default().to_vec();
+        let unsent = sending.get(sent..).unwrap_or_default();
         let (accepts, waits) = (is_open && !core.is_full(), core.in_flight() > 0);
         tokio::select! {
             request = queue.recv(), if accepts => match request {
@@ -212,7 +253,8 @@ async fn exchange(
                 }
                 None => is_open = false,
             },
-            written = writer.write(&unsent), if !unsent.is_empty() => {
+            written = write_or_flush(&mut writer, unsent), if !unsent.is_empty() || is_unflushed => {
+                is_unflushed = !unsent.is_empty();
                 sent += written.map_err(Error::Broken)?;
             }
             received = reader.read(core.room()), if waits => {

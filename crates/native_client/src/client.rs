@@ -23,9 +23,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Settings of a [`Client`].
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Maximum number of connections; at least 1.
+    /// Maximum number of connections; 0 means 1.
     pub connections: usize,
-    /// Maximum number of operations of a combined batch; at least 1.
+    /// Maximum number of operations of a combined batch; 0 means 1.
     pub max_batch: usize,
 }
 
@@ -82,6 +82,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Client {
     /// A client of this server. Connections are opened when they are needed.
     pub fn new(target: Target, options: ClientOptions) -> Client {
+        // Without a connection or an operation in a batch nothing would ever be executed.
+        let options = ClientOptions {
+            connections: options.connections.max(1),
+            max_batch: options.max_batch.max(1),
+        };
         Client {
             target,
             options,
@@ -234,7 +239,7 @@ impl Client {
             if let Some(connection) = shared.idle.pop() {
                 return Ok(connection);
             }
-            if shared.open < self.options.connections.max(1) {
+            if shared.open < self.options.connections {
                 break;
             }
             shared = self
@@ -275,7 +280,7 @@ fn combined(outcome: Outcome<'_>) -> Result<Combined> {
         Outcome::NotFound => Combined::NotFound,
         Outcome::ConditionFailed => Combined::ConditionFailed,
         Outcome::Failed(error) => return Err(Error::Server(error)),
-        Outcome::NotDone => return Err(Error::Protocol("an operation that was not done")),
+        Outcome::Aborted => return Err(Error::Protocol("an operation that was not done")),
     })
 }
 

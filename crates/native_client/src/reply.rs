@@ -31,7 +31,7 @@ pub enum Outcome<'a> {
     /// The operation failed.
     Failed(ServerError),
     /// The operation was not executed, or undone, because another one of its atomic batch failed.
-    NotDone,
+    Aborted,
 }
 
 /// The results of a batch, as received.
@@ -130,7 +130,7 @@ fn read<'a>(operation: &'a Operation, reader: &mut Reader<'a>) -> Option<Outcome
         }
         Status::NotFound => Outcome::NotFound,
         Status::ConditionFailed => Outcome::ConditionFailed,
-        Status::NotDone => Outcome::NotDone,
+        Status::Aborted => Outcome::Aborted,
         Status::Failed => Outcome::Failed(ErrorMessage::read(reader)?.into()),
     })
 }

@@ -1,7 +1,7 @@
 //! Login, privileges, the list of sessions, KILL.
 
 use super::support::*;
-use porpoise_native_client::{Connection, TlsMode};
+use porpoise_native_client::{AsyncConnection, Batch, Connection, TlsMode};
 use std::time::Duration;
 
 #[test]
@@ -50,6 +50,31 @@ fn tls_can_be_required() {
     let mut with_tls = target(&server, "root", "");
     with_tls.tls.mode = TlsMode::Required;
     Connection::connect(&with_tls).unwrap().ping().unwrap();
+    // The asynchronous client, with batches that are longer than a record of TLS.
+    sql(
+        &server,
+        "create database d; create table d.t (id int primary key, v varchar(100))",
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let plain = AsyncConnection::connect(&target(&server, "root", "")).await;
+        assert_eq!(plain.unwrap_err().code(), Some(3159));
+        let native = AsyncConnection::connect(&with_tls).await.unwrap();
+        let table = native.table("d", "t").await.unwrap();
+        let insert = table.insert().columns(&["id", "v"]).build().unwrap();
+        let long = "x".repeat(100);
+        for first in [0, 1000] {
+            let mut batch = Batch::new();
+            for n in first..first + 1000 {
+                batch.push(&insert, &[int(n), text(&long)]).unwrap();
+            }
+            native.run(batch).await.unwrap().into_success().unwrap();
+        }
+    });
+    assert_eq!(sql(&server, "select count(*) from d.t"), "2000");
 }
 
 #[test]

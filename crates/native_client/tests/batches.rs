@@ -94,7 +94,7 @@ fn an_atomic_batch_takes_effect_whole_or_not_at_all() {
         .unwrap();
     transfer.push(&add, &[int(3), int(5), text("cid")]).unwrap();
     let reply = native.run(&transfer).unwrap();
-    assert_eq!(shown(&reply), ["not done", "condition", "not done"]);
+    assert_eq!(shown(&reply), ["aborted", "condition", "aborted"]);
     let reply = native
         .run(&atomic(
             &insert,
@@ -104,7 +104,7 @@ fn an_atomic_batch_takes_effect_whole_or_not_at_all() {
             ],
         ))
         .unwrap();
-    assert_eq!(shown(&reply), ["not done", "error 1062"]);
+    assert_eq!(shown(&reply), ["aborted", "error 1062"]);
     // A condition on a row that does not exist fails, too.
     let reply = native
         .run(&atomic(&add, &[&[int(77), int(1), text("x")]]))
@@ -140,6 +140,49 @@ fn one_row_may_be_changed_several_times_in_a_batch() {
         .run(&batch(&add, &[&[int(1), int(i64::from(i32::MAX))]]))
         .unwrap();
     assert_eq!(shown(&too_much), ["error 1264"]);
+}
+
+#[test]
+fn an_operation_finds_the_key_that_an_earlier_one_has_written() {
+    let server = table_of_accounts();
+    sql(
+        &server,
+        "create table d.node (id int primary key, parent int, name varchar(10),
+         foreign key (parent) references node (id) on delete cascade);
+         insert into d.node values (1, null, 'a'), (2, 1, 'b'), (3, 2, 'c')",
+    );
+    let mut native = connect(&server);
+    let table = native.table("d", "account").unwrap();
+    let by_id = table.update().columns(&["id"]).build().unwrap();
+    let moves: [&[ValueRef<'_>]; 4] = [
+        &[int(1), int(10)],
+        &[int(10), int(11)],
+        &[int(2), int(1)],
+        &[int(3), int(11)],
+    ];
+    let reply = native.run(&batch(&by_id, &moves)).unwrap();
+    assert_eq!(
+        shown(&reply),
+        ["written", "written", "written", "error 1062"]
+    );
+    // A value that another row has given up.
+    let names = table.update().columns(&["name"]).build().unwrap();
+    let renames: [&[ValueRef<'_>]; 3] = [
+        &[int(11), text("bob")],
+        &[int(1), text("x")],
+        &[int(11), text("bob")],
+    ];
+    let reply = native.run(&batch(&names, &renames)).unwrap();
+    assert_eq!(shown(&reply), ["error 1062", "written", "written"]);
+    assert_eq!(
+        sql(&server, "select id, name from d.account order by id"),
+        "1\tx\n3\tcid\n11\tbob"
+    );
+    // A row that an earlier operation has removed by cascade.
+    let nodes = native.table("d", "node").unwrap();
+    let delete = nodes.delete().build().unwrap();
+    let reply = native.run(&batch(&delete, &[&[int(2)], &[int(3)], &[int(1)]]));
+    assert_eq!(shown(&reply.unwrap()), ["written", "not found", "written"]);
 }
 
 #[test]

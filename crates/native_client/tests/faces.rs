@@ -90,6 +90,20 @@ fn operations_of_many_threads_are_combined() {
 }
 
 #[test]
+fn a_pool_of_zero_is_a_pool_of_one() {
+    let server = items(10);
+    let options = ClientOptions {
+        connections: 0,
+        max_batch: 0,
+    };
+    let client = Client::new(target(&server, "root", ""), options);
+    let table = client.table("d", "t").unwrap();
+    let read = table.read().columns(&["id"]).build().unwrap();
+    let row = client.get(&read, &[Value::Int(3)]).unwrap();
+    assert_eq!(row, Some(vec![Value::Int(3)]));
+}
+
+#[test]
 fn tasks_share_a_connection() {
     let server = items(500);
     let target = target(&server, "root", "");

@@ -1,6 +1,7 @@
 //! One row through all interfaces: what one writes the others read, and refusals have one number.
 
 use super::support::*;
+use porpoise_testkit::{HttpReply, Porpoise, http_request};
 
 const SCHEMA: &str = "create database shop; use shop;
     create table parent (id int primary key);
@@ -88,6 +89,30 @@ fn a_row_written_by_one_interface_is_read_by_the_others() {
     assert_eq!(shown(&changed), ["written"]);
     assert_eq!(sql(&server, "select name from shop.item"), "tail");
 
+    // Over REST: the version is the entity tag.
+    let path = "/v1/tables/shop/item/rows/1";
+    let read_by_rest = rest(&server, "GET", path, &[], "");
+    assert_eq!(
+        read_by_rest.body,
+        r#"{"id":1,"owner":2,"name":"tail","price":"1.50","seen":null,"upper_name":"TAIL"}"#
+    );
+    let tag = format!("\"{}\"", version(&changed));
+    assert_eq!(read_by_rest.header("etag"), Some(tag.as_str()));
+    let old = format!("If-Match: \"{}\"", version(&now));
+    let body = r#"{"name": "rest"}"#;
+    assert_eq!(rest(&server, "PATCH", path, &[&old], body).status, 412);
+    let patched = rest(&server, "PATCH", path, &[&format!("If-Match: {tag}")], body);
+    assert_eq!(patched.status, 200, "{patched:?}");
+    let last = native.run(&batch(&read, &[&[int(1)]])).unwrap();
+    assert_eq!(shown(&last), ["row 2 rest 1.50 REST"]);
+    let tag = format!("\"{}\"", version(&last));
+    assert_eq!(patched.header("etag"), Some(tag.as_str()));
+    let cas = format!("cas item:1 0 0 3 {}\r\ncas\r\n", version(&last));
+    assert_eq!(server.memcached(&cas), "STORED\r\n");
+    assert_eq!(sql(&server, "select name from shop.item"), "cas");
+    let stale = format!("If-Match: {tag}");
+    assert_eq!(rest(&server, "DELETE", path, &[&stale], "").status, 412);
+
     // By SQL: the version changes for all.
     sql(&server, "update shop.item set name = 'sql' where id = 1");
     let last = native.run(&batch(&read, &[&[int(1)]])).unwrap();
@@ -97,6 +122,34 @@ fn a_row_written_by_one_interface_is_read_by_the_others() {
         gets,
         format!("VALUE item:1 0 3 {}\r\nsql\r\nEND\r\n", version(&last))
     );
+}
+
+/// A value as JSON.
+fn show_json(value: porpoise_native_client::ValueRef<'_>) -> String {
+    match value {
+        porpoise_native_client::ValueRef::Null => "null".to_owned(),
+        value => format!("\"{}\"", show_value(value)),
+    }
+}
+
+/// A request to the REST listener as root.
+fn rest(server: &Porpoise, method: &str, path: &str, headers: &[&str], body: &str) -> HttpReply {
+    let address = server.socket("rest").unwrap();
+    let address = address.to_str().unwrap().parse().unwrap();
+    let mut lines = vec![
+        "Authorization: Basic cm9vdDo=",
+        "Content-Type: application/json",
+    ];
+    lines.extend(headers);
+    http_request(address, method, path, &lines, body)
+}
+
+/// The number with which an insertion over REST is refused, in the form of [`refusal`].
+fn rest_refusal(server: &Porpoise, row: &str) -> String {
+    let reply = rest(server, "POST", "/v1/tables/shop/item/rows", &[], row);
+    let (_, rest) = reply.body.split_once("\"code\":").unwrap_or_default();
+    let digits = rest.split(',').next().unwrap_or_default();
+    format!("error {digits}")
 }
 
 /// The number with which a native batch's only operation is refused.
@@ -142,6 +195,13 @@ fn refusals_have_the_numbers_of_sql() {
         ));
         let number = by_sql.error_number().expect("SQL refuses it, too");
         assert_eq!(refusal(&reply), format!("error {number}"), "{statement}");
+        let [id, owner, name, price] = values.map(show_json);
+        let row = format!(r#"{{"id":{id},"owner":{owner},"name":{name},"price":{price}}}"#);
+        assert_eq!(
+            rest_refusal(&server, &row),
+            format!("error {number}"),
+            "{row}"
+        );
     }
     let parent = native.table("shop", "parent").unwrap();
     let delete = parent.delete().build().unwrap();

@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 
 /// Options of a server with a native listener.
 pub fn builder() -> PorpoiseBuilder {
-    Porpoise::builder().arg("--native-listen", "127.0.0.1:0")
+    Porpoise::builder()
+        .arg("--native-listen", "127.0.0.1:0")
+        .arg("--rest-listen", "127.0.0.1:0")
 }
 
 /// Starts a server that writes nothing to disk.
@@ -76,7 +78,7 @@ pub fn atomic(operation: &Operation, rows: &[&[ValueRef<'_>]]) -> Batch {
     batch
 }
 
-/// Short forms of outcomes: `row 1 a`, `written`, `not found`, `condition`, `error 1062`, `not done`.
+/// Short forms of outcomes: `row 1 a`, `written`, `not found`, `condition`, `error 1062`, `aborted`.
 pub fn shown(reply: &Reply) -> Vec<String> {
     let results = reply.results().map(|outcome| match outcome.unwrap() {
         Outcome::Row { values, .. } => {
@@ -91,7 +93,7 @@ pub fn shown(reply: &Reply) -> Vec<String> {
         Outcome::NotFound => "not found".to_owned(),
         Outcome::ConditionFailed => "condition".to_owned(),
         Outcome::Failed(error) => format!("error {}", error.code),
-        Outcome::NotDone => "not done".to_owned(),
+        Outcome::Aborted => "aborted".to_owned(),
     });
     results.collect()
 }

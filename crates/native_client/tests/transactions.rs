@@ -29,7 +29,7 @@ fn a_transaction_is_seen_by_others_after_its_commit() {
     let undone = one
         .run(&atomic(&insert, &[&[int(4), int(4)], &[int(2), int(2)]]))
         .unwrap();
-    assert_eq!(shown(&undone), ["not done", "error 1062"]);
+    assert_eq!(shown(&undone), ["aborted", "error 1062"]);
     assert_eq!(
         shown(
             &one.run(&batch(&read, &[&[int(1)], &[int(3)], &[int(4)]]))

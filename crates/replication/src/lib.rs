@@ -1,7 +1,10 @@
-//! Replication in MySQL's own protocol: events of the binary log, and sets of transaction identifiers.
+//! Replication in MySQL's own protocol: events of the binary log, sets of transaction identifiers, and following a
+//! source.
 //!
 //! * [`event`]: the codec of events, version 4, in both directions.
 //! * [`gtid`]: sets of global transaction identifiers, of MySQL and of MariaDB.
+//! * [`replica`]: this server as a replica: [`source`] reads events, [`follow`] applies them in transactions with the
+//!   help of [`mod@apply`] and [`convert`], [`position`] keeps what was applied.
 //!
 //! Invariants:
 //! 1. Nothing that a source or a file contains panics, or allocates by a length field alone.
@@ -10,5 +13,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod apply;
+pub mod convert;
 pub mod event;
+pub mod filter;
+pub mod follow;
 pub mod gtid;
+pub mod position;
+pub mod replica;
+pub mod source;

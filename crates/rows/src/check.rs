@@ -8,12 +8,15 @@
 //! row has its parent; the auto-increment counter is above every value in its column; rows
 //! are in the right partitions; overflow values have all their chunks, and no other chunks
 //! exist; CHECK constraints hold; generated columns have the values of their expressions.
+//! EXTENDED also checks each value ([`crate::check_values`]), and the rows of other tables that reference
+//! the table.
 //!
 //! Expressions that read a TIMESTAMP are not checked: its text depends on the
 //! session's time zone. An expression that does not compile, or fails for a
 //! row, is a problem, because writes to the table are refused.
 
 use crate::check_text::{TextCheck, TextProblem};
+use crate::check_values::value_problem;
 use crate::db::Db;
 use crate::ddl::DdlCx;
 use crate::ddl::walk::{Batch, read_batch};
@@ -76,6 +79,28 @@ impl Db {
     /// # Errors
     /// The engine's; a cancellation.
     pub fn check_table(&self, cx: &DdlCx<'_>, table: &Table) -> Result<(u64, Vec<Problem>)> {
+        self.check_with(cx, table, false)
+    }
+
+    /// As [`Db::check_table`]; checks also that each value is one that its column can store, and that the
+    /// rows of other tables that reference this one have their parents.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_table_extended(
+        &self,
+        cx: &DdlCx<'_>,
+        table: &Table,
+    ) -> Result<(u64, Vec<Problem>)> {
+        self.check_with(cx, table, true)
+    }
+
+    fn check_with(
+        &self,
+        cx: &DdlCx<'_>,
+        table: &Table,
+        extended: bool,
+    ) -> Result<(u64, Vec<Problem>)> {
         let mut txn = self.engine().begin(TxnOptions::default())?;
         txn.pin()?;
         let mut checker = Checker {
@@ -87,7 +112,10 @@ impl Db {
             elements: vec![0; table.indexes.len()],
             texts: table.indexes.iter().map(|_| TextCheck::default()).collect(),
         };
-        let rows = checker.check_all();
+        let mut rows = checker.check_all();
+        if extended {
+            rows = rows.and_then(|rows| checker.check_more().map(|()| rows));
+        }
         checker.txn.rollback();
         Ok((rows?, checker.problems))
     }
@@ -120,6 +148,12 @@ impl Checker<'_> {
         self.check_expressions()?;
         self.check_parents()?;
         Ok(rows)
+    }
+
+    /// The additional checks of EXTENDED.
+    fn check_more(&mut self) -> Result<()> {
+        self.check_values()?;
+        self.check_children()
     }
 
     fn report(&mut self, description: String) {
@@ -442,6 +476,68 @@ impl Checker<'_> {
                 ));
             }
             referenced_chunks.extend(keys.iter().map(|k| k.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// Reports values that their columns cannot store.
+    fn check_values(&mut self) -> Result<()> {
+        let table = self.table;
+        // Elements of a multi-valued index have no column of their own kind.
+        let arrays: Vec<usize> = (0..table.indexes.len())
+            .filter_map(|index| table.array_column_of(index))
+            .collect();
+        self.for_each_row_batch(|checker, batch| {
+            for (primary, bytes) in batch {
+                let (txn, read) = (checker.txn.as_mut(), Read::SNAPSHOT);
+                let whole = match overflow::complete_row(txn, read, table, primary, bytes) {
+                    Ok(whole) => whole,
+                    // Missing chunks are reported elsewhere.
+                    Err(Error::Corrupt(_)) => continue,
+                    Err(error) => return Err(error),
+                };
+                let Ok(row) = RowRef::new(table, whole.as_deref().unwrap_or(bytes)) else {
+                    continue;
+                };
+                for (at, column) in table.columns.iter().enumerate() {
+                    if arrays.contains(&at) {
+                        continue;
+                    }
+                    if let Some(problem) = value_problem(column, row.get(at)) {
+                        let (row, name) = (hex(primary), &column.name);
+                        checker.report(format!("row {row}: column `{name}` {problem}"));
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Reports rows of tables that reference this one, if they have no parent.
+    fn check_children(&mut self) -> Result<()> {
+        let catalog = self.db.catalog();
+        for (child, position) in &self.table.referenced_by {
+            let Some(child) = catalog.table_by_id(*child) else {
+                continue;
+            };
+            let Some(key) = child.foreign_keys.get(*position) else {
+                continue;
+            };
+            for space in child.index_spaces(0) {
+                self.for_each_batch(*space, |checker, batch| {
+                    let mut orphans = Vec::new();
+                    let (db, txn) = (checker.db, checker.txn.as_mut());
+                    db.orphans(child, key, batch, txn, Read::SNAPSHOT, &mut |row| {
+                        orphans.push(hex(row));
+                        Ok(())
+                    })?;
+                    for row in orphans {
+                        let (child, key) = (child.quoted_name(), &key.name);
+                        checker.report(format!("row {row} of {child} has no parent under `{key}`"));
+                    }
+                    Ok(())
+                })?;
+            }
         }
         Ok(())
     }

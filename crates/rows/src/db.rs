@@ -9,6 +9,7 @@ use crate::autoinc::Counters;
 use crate::catalog::Catalog;
 use crate::catalog::persist;
 use crate::change_notifier::{ChangeNotifier, TableChanges};
+use crate::changes::ChangeLog;
 use crate::definition::{TableDef, TableId};
 use crate::error::{Error, Result};
 use crate::expressions::{CompileExpressions, Compiled, RowContext, RowExpressions};
@@ -63,6 +64,8 @@ pub struct Db {
     /// this module.
     pub(crate) trigger_runner: OnceLock<Box<dyn Any + Send + Sync>>,
     pub(crate) text_maintenance: TextMaintenance,
+    /// The change log; unset if it is off.
+    change_log: OnceLock<Arc<dyn ChangeLog>>,
     /// Prepared transactions that were taken from the engine before
     /// [`crate::prepared::PreparedTxn::restore`].
     pub(crate) restored: Mutex<Vec<Box<dyn kv::PreparedTxn>>>,
@@ -157,6 +160,7 @@ impl Db {
             compiler: OnceLock::new(),
             trigger_runner: OnceLock::new(),
             text_maintenance: TextMaintenance::default(),
+            change_log: OnceLock::new(),
             restored: Mutex::default(),
             expiry_zone: ExpiryZone::default(),
             has_ttl,
@@ -303,6 +307,16 @@ impl Db {
     /// Sets the compiler of definitions' expressions; called once, before rows are written.
     pub fn set_compiler(&self, compiler: Arc<dyn CompileExpressions>) {
         let _ = self.compiler.set(compiler);
+    }
+
+    /// Logs changes from now on; called once, before rows are written. The engine has annotations.
+    pub fn set_change_log(&self, log: Arc<dyn ChangeLog>) {
+        let _ = self.change_log.set(log);
+    }
+
+    /// The change log, if it is on.
+    pub fn change_log(&self) -> Option<&Arc<dyn ChangeLog>> {
+        self.change_log.get()
     }
 
     /// The compiled expressions of a table.

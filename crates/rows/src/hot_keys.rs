@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //! 1. A sample never waits: if another thread is counting or reading, it is dropped.
-//! 2. Memory is limited by [`MAX_LISTS`], [`KEYS_OF_LIST`] and [`MAX_KEY`].
+//! 2. Memory is limited by [`MAX_LISTS`], [`KEYS_OF_LIST`] and [`MAX_KEY`] to about 7 MB. It belongs to
+//!    no connection, so that it is not charged to one; [`HotKeys::bytes`] reports it.
 
 use crate::catalog::Catalog;
 use crate::definition::TableId;
@@ -24,13 +25,17 @@ use std::sync::Arc;
 pub const SAMPLE_INTERVAL: u32 = 256;
 
 /// Maximum number of lists; samples of further tables are dropped.
-const MAX_LISTS: usize = 512;
+const MAX_LISTS: usize = 256;
 
 /// Number of keys in a list.
 const KEYS_OF_LIST: usize = 128;
 
 /// Maximum number of bytes of a key; longer keys with the same first bytes are counted together.
-const MAX_KEY: usize = 256;
+const MAX_KEY: usize = 128;
+
+/// Approximate memory of a key's counter besides the key's bytes: the entry of the hash map at its
+/// usual load, and the allocation.
+const COUNTER_BYTES: usize = 80;
 
 /// The front end that looks rows up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -148,6 +153,16 @@ impl HotKeys {
         list.add(key, sample.writes, || key.into());
     }
 
+    /// Approximate memory of all lists, in bytes.
+    pub fn bytes(&self) -> u64 {
+        let lists = self.lists.lock();
+        let of_list = |(id, list): (&ListId, &HeavyHitters<Box<[u8]>>)| {
+            let keys = list.iter().map(|(key, _)| key.len() + COUNTER_BYTES);
+            size_of::<ListId>() + id.prefix.len() + keys.sum::<usize>()
+        };
+        lists.iter().map(of_list).sum::<usize>() as u64
+    }
+
     /// Forgets all keys.
     pub fn reset(&self) {
         self.lists.lock().clear();
@@ -240,7 +255,10 @@ mod tests {
             (u64::from(SAMPLE_INTERVAL), u64::from(SAMPLE_INTERVAL))
         );
         assert!(hot.list(&Catalog::default(), |_| false).is_empty());
+        let expected = found.len() * (COUNTER_BYTES + size_of::<ListId>());
+        assert!((expected..2 * expected).contains(&(hot.bytes() as usize)));
         hot.reset();
+        assert_eq!(hot.bytes(), 0);
         assert!(hot.list(&Catalog::default(), |_| true).is_empty());
     }
 }

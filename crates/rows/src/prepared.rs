@@ -71,6 +71,7 @@ impl Txn {
     pub fn prepare(mut self, name: &[u8], locks: &MetadataLockSession) -> Result<PreparedTxn> {
         let uses = locks.uses();
         let lease = self.take_lease();
+        self.annotate()?;
         let metadata_locks = self.db.metadata_locks().session_with(&uses);
         let kv = self.kv.prepare(name, &encode_note(&uses))?;
         locks.release();

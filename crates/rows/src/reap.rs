@@ -3,9 +3,13 @@
 //!
 //! Invariants:
 //! 1. A row is checked again under its lock: one that was changed meanwhile stays.
-//! 2. A row that RESTRICT refuses to delete, or that another transaction has locked, stays; other
-//!    rows are deleted all the same.
-//! 3. No transaction lasts longer than one batch, so that writers wait little and versions are
+//! 2. A row that RESTRICT or a trigger refuses to delete, or that another transaction has locked,
+//!    stays; other rows are deleted all the same. Only these errors count as kept rows: one of the
+//!    engine (no memory, a log that cannot be written), or a metadata lock that is not granted, ends
+//!    the pass.
+//! 3. A pass goes on while other tables are changed by DDL; it ends when its own table or the table's
+//!    relations do, under the metadata locks of a batch at the latest.
+//! 4. No transaction lasts longer than one batch, so that writers wait little and versions are
 //!    reclaimed.
 
 use crate::db::Db;
@@ -16,7 +20,7 @@ use crate::table::Table;
 use crate::txn::scan::{Fetch, KeyRange, ScanPosition, ScanSpec};
 use crate::txn::{BeginOptions, Txn};
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::Read;
+use porpoise_kv::{self as kv, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +30,9 @@ const SCANNED_ROWS: usize = 1000;
 const BATCH: usize = 100;
 /// Longest wait for a row lock.
 const LOCK_WAIT: Duration = Duration::from_millis(50);
+
+/// Longest wait for the metadata locks of a batch.
+const METADATA_LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// An encoded primary key.
 type PrimaryKey = Vec<u8>;
@@ -43,8 +50,6 @@ pub struct Reap<'t> {
     pub table: &'t Arc<Table>,
     /// Tables that a deletion may read or change.
     pub write_set: &'t [TableId],
-    /// Version of the catalog that the table was taken from; a newer version ends the pass.
-    pub catalog_version: u64,
     /// Returns the test for expired rows at the present time; called for each batch.
     pub expired: &'t dyn Fn() -> Box<RowTest<'t>>,
     /// Deletes rows.
@@ -55,12 +60,31 @@ pub struct Reap<'t> {
 }
 
 /// Result of a pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Reaped {
     /// Rows deleted.
     pub deleted: u64,
     /// Expired rows that could not be deleted, or had changed.
     pub kept: u64,
+    /// An error of a row that neither children nor locks keep: of a trigger, for example.
+    pub refusal: Option<Error>,
+}
+
+/// Whether an error is that of one row, so that others can be deleted.
+fn is_of_row(error: &Error) -> bool {
+    match error {
+        Error::Kv(error) => matches!(
+            error,
+            kv::Error::LockTimeout | kv::Error::Deadlock | kv::Error::Conflict
+        ),
+        Error::DefinitionChanged | Error::Corrupt(_) => false,
+        _ => true,
+    }
+}
+
+/// Whether a row stays because of children or locks, which is no defect.
+fn is_expected(error: &Error) -> bool {
+    matches!(error, Error::Kv(_) | Error::SnapshotConflict) || error.ignorable()
 }
 
 impl Reap<'_> {
@@ -75,13 +99,11 @@ impl Reap<'_> {
             if !(self.go_on)() {
                 break;
             }
-            if self.db.catalog_version() != self.catalog_version {
-                return Err(Error::DefinitionChanged);
-            }
+            self.check_definition()?;
             let (expired, resume) = self.find(start)?;
             next = resume;
             for batch in expired.chunks(BATCH) {
-                let deleted = self.delete_batch(batch);
+                let deleted = self.delete_batch(batch, &mut done.refusal)?;
                 done.deleted += deleted;
                 done.kept += batch.len() as u64 - deleted.min(batch.len() as u64);
                 if !(self.go_on)() {
@@ -124,30 +146,43 @@ impl Reap<'_> {
         Ok((expired, more.then_some(last)))
     }
 
-    /// Deletes the rows of a batch, or each by itself if one transaction cannot delete them all.
-    /// Returns their number; a row that cannot be deleted stays without an error.
-    fn delete_batch(&self, batch: &[Vec<u8>]) -> u64 {
-        match self.delete_keys(batch) {
-            Ok(rows) => rows,
-            Err(_) if batch.len() > 1 => {
-                let one = |key| self.delete_keys(std::slice::from_ref(key)).unwrap_or(0);
-                batch.iter().map(one).sum()
-            }
-            Err(_) => 0,
+    /// Fails if the table, or its relations to others, have changed.
+    fn check_definition(&self) -> Result<()> {
+        let catalog = self.db.catalog();
+        let current = catalog.table_by_id(self.table.id);
+        if current.is_some_and(|current| Arc::ptr_eq(current, self.table)) {
+            return Ok(());
         }
+        Err(Error::DefinitionChanged)
+    }
+
+    /// Deletes the rows of a batch, or each by itself if one of them cannot be deleted. Returns their
+    /// number.
+    fn delete_batch(&self, batch: &[PrimaryKey], refusal: &mut Option<Error>) -> Result<u64> {
+        match self.delete_keys(batch) {
+            Err(error) if is_of_row(&error) && batch.len() > 1 => {}
+            done => return kept_row(done, refusal),
+        }
+        let mut deleted = 0;
+        for key in batch {
+            deleted += kept_row(self.delete_keys(std::slice::from_ref(key)), refusal)?;
+        }
+        Ok(deleted)
     }
 
     /// Deletes those of the rows that are still expired under their locks.
-    fn delete_keys(&self, keys: &[Vec<u8>]) -> Result<u64> {
+    fn delete_keys(&self, keys: &[PrimaryKey]) -> Result<u64> {
         let db = self.db;
         let metadata_locks = db.metadata_locks().session();
-        let deadline = db.clock().now() + Duration::from_secs(1);
+        let deadline = db.clock().now() + METADATA_LOCK_WAIT;
         let locked = metadata_locks.share_for_writing(self.write_set, deadline, &Cancel::new());
-        if locked.is_err() || db.catalog_version() != self.catalog_version {
-            metadata_locks.end();
-            return Err(Error::DefinitionChanged);
-        }
-        let deleted = self.delete_in_transaction(keys);
+        let deleted = match locked {
+            // Another statement changes a definition: the pass begins again later.
+            Err(_) => Err(Error::DefinitionChanged),
+            Ok(()) => self
+                .check_definition()
+                .and_then(|()| self.delete_in_transaction(keys)),
+        };
         metadata_locks.end();
         deleted
     }
@@ -163,5 +198,18 @@ impl Reap<'_> {
         let deleted = (self.delete)(&mut txn, expired)?;
         txn.commit()?;
         Ok(deleted)
+    }
+}
+
+/// Number of deleted rows; 0 for a row whose error keeps only itself.
+fn kept_row(deleted: Result<u64>, refusal: &mut Option<Error>) -> Result<u64> {
+    match deleted {
+        Err(error) if is_of_row(&error) => {
+            if !is_expected(&error) {
+                refusal.get_or_insert(error);
+            }
+            Ok(0)
+        }
+        deleted => deleted,
     }
 }

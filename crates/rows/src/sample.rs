@@ -23,7 +23,8 @@ use crate::table::Table;
 use crate::txn::{BeginOptions, Txn};
 use crate::{Error, KeyRange, Result, ScanPosition, ScanSpec};
 use porpoise_base::interrupt;
-use porpoise_kv::Read;
+use porpoise_kv::{Read, SpaceId};
+use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -136,7 +137,44 @@ impl RunObservations {
     }
 }
 
+/// Bytes of a table, older versions of its rows included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableBytes {
+    /// Rows in the primary index, and overflow values.
+    pub data: u64,
+    /// Entries of all other indexes.
+    pub indexes: u64,
+}
+
 impl Db {
+    /// Bytes of a table; `None` if the engine does not count them.
+    pub fn table_bytes(&self, table: &Table) -> Option<TableBytes> {
+        let leaves = 0..table.index_spaces(0).len();
+        leaves.map(|leaf| self.leaf_bytes(table, leaf)).try_fold(
+            TableBytes::default(),
+            |sum, leaf| {
+                let leaf = leaf?;
+                Some(TableBytes {
+                    data: sum.data + leaf.data,
+                    indexes: sum.indexes + leaf.indexes,
+                })
+            },
+        )
+    }
+
+    /// Bytes of a partition by its position; `None` if the engine does not count them.
+    pub fn leaf_bytes(&self, table: &Table, leaf: usize) -> Option<TableBytes> {
+        let mut spaces = table.indexes.iter().map(|index| index.spaces.get(leaf));
+        let mut data: SmallVec<[SpaceId; 2]> =
+            spaces.next().flatten().copied().into_iter().collect();
+        data.extend(table.overflow_spaces.get(leaf).copied());
+        let indexes: SmallVec<[SpaceId; 8]> = spaces.flatten().copied().collect();
+        Some(TableBytes {
+            data: self.engine().approximate_bytes(&data)?,
+            indexes: self.engine().approximate_bytes(&indexes)?,
+        })
+    }
+
     /// Approximate number of rows of a table; `None` if only counting could tell.
     pub fn approximate_rows(&self, table: &Table) -> Option<u64> {
         self.engine().approximate_keys(table.index_spaces(0))

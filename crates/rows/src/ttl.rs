@@ -166,11 +166,16 @@ pub fn job_interval_seconds(text: &str) -> Option<u64> {
 }
 
 impl Ttl {
-    /// The clauses, in comments that other servers skip, as TiDB prints them.
+    /// The clauses, in comments that other servers skip, as TiDB prints them. A column's name that
+    /// would end the comment is printed without one; other servers have no such clause, and refuse it.
     pub fn clauses(&self) -> String {
+        let column = self.column.replace('`', "``");
+        let (open, close) = match column.contains("*/") {
+            true => ("", ""),
+            false => ("/*T![ttl] ", " */"),
+        };
         format!(
-            " /*T![ttl] TTL=`{}` + INTERVAL {} {} */ /*T![ttl] TTL_ENABLE='{}' */ /*T![ttl] TTL_JOB_INTERVAL='{}' */",
-            self.column.replace('`', "``"),
+            " {open}TTL=`{column}` + INTERVAL {} {}{close} /*T![ttl] TTL_ENABLE='{}' */ /*T![ttl] TTL_JOB_INTERVAL='{}' */",
             self.lifetime.amount,
             self.lifetime.unit.keyword(),
             if self.enabled { "ON" } else { "OFF" },

@@ -1,9 +1,9 @@
 //! CHECK TABLE finds rows, entries and parents that were added or deleted past the constraints.
 
-use crate::common::{begin, get, ids, insert, model_database};
+use crate::common::{begin, get, ids, insert, int, model_database, text};
 use porpoise_kv::{Check, Key, TxnOptions};
-use porpoise_rows::Db;
-use porpoise_types::ValueRef;
+use porpoise_rows::{Db, InsertMode};
+use porpoise_types::{Collation, Value, ValueRef};
 use std::sync::Arc;
 
 fn family() -> Arc<Db> {
@@ -96,4 +96,44 @@ fn unreadable_and_misplaced_rows_are_found() {
         found[0].starts_with("row 80000007 cannot be read"),
         "{found:?}"
     );
+}
+
+fn extended(db: &Arc<Db>, name: &str) -> Vec<String> {
+    let table = get(db, name);
+    let checked = db.define(|cx| db.check_table_extended(cx, &table));
+    let (_, found) = checked.unwrap();
+    found.into_iter().map(|p| p.description).collect()
+}
+
+#[test]
+fn extended_finds_children_and_values_that_the_plain_form_does_not() {
+    let db = family();
+    assert_eq!(extended(&db, "p"), Vec::<String>::new());
+    assert_eq!(extended(&db, "c"), Vec::<String>::new());
+    let key = get(&db, "p").key_prefix(0, &one(2));
+    write_in_engine(&db, "p", 0, &key, None);
+    assert_eq!(problems(&db, "p"), Vec::<String>::new());
+    let name = get(&db, "c").quoted_name();
+    let expected = format!("row 80000002 of {name} has no parent under `cp`");
+    assert_eq!(extended(&db, "p"), [expected]);
+}
+
+#[test]
+fn extended_finds_values_that_their_columns_cannot_store() {
+    let db = model_database(&[ids("t").text("v", 3, Collation::UTF8MB4_BIN).null()]);
+    let table = get(&db, "t");
+    let mut txn = begin(&db);
+    // Lengths are checked by the callers of rows.
+    let rows = vec![
+        vec![int(1), text("abcdef")],
+        vec![int(2), text("abc")],
+        vec![int(3), Value::Bytes(vec![0xff])],
+        vec![int(4), Value::Null],
+    ];
+    txn.insert(&table, rows, InsertMode::Plain).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(problems(&db, "t"), Vec::<String>::new());
+    let expected = ["80000001", "80000003"]
+        .map(|row| format!("row {row}: column `v` has a value that varchar(3) cannot store"));
+    assert_eq!(extended(&db, "t"), expected);
 }

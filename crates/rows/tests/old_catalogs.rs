@@ -72,6 +72,7 @@ fn run<T>(db: &Arc<Db>, f: impl FnOnce(&DdlCx<'_>) -> T) -> T {
         cancel: &cancel,
         foreign_key_checks: true,
         now: 0,
+        statement: None,
     })
 }
 

@@ -75,6 +75,7 @@ impl Running {
                 cancel: &token,
                 foreign_key_checks: true,
                 now: 0,
+                statement: None,
             };
             let done = db.alter_table(&cx, "d", "t", &ops);
             over.store(true, Ordering::SeqCst);
@@ -254,6 +255,7 @@ fn transactions_of_adjacent_versions_leave_rows_and_entries_consistent() {
             (Some(Enforced), Some(Public)),
             (Some(Public), Some(Enforced)),
             (Some(Public), Some(DeleteOnly)),
+            (Some(Public), None),
         ];
         seen.dedup();
         assert_eq!(seen, states);

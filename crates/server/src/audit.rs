@@ -6,18 +6,21 @@
 //!
 //! Invariants:
 //! 1. A line contains no password (`porpoise_sql::audit`).
-//! 2. A failed write is logged and counted. It has no other effect, unless the log is required:
+//! 2. Each line is whole, or the beginning of one that a full disk has cut off: the next line begins
+//!    behind a line break.
+//! 3. A failed write is logged and counted. It has no other effect, unless the log is required:
 //!    then logins and audited statements are refused until a line can be written again.
 
 use parking_lot::Mutex;
 use porpoise_base::blocking::blocking;
 use porpoise_base::clock::Clock;
-use porpoise_sql::audit::{AuditSink, AuditedLogin, AuditedStatement};
+use porpoise_sql::SqlError;
+use porpoise_sql::audit::{AuditSink, AuditedLogin, AuditedStatement, refusal};
 use porpoise_types::DateTime;
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,14 +34,57 @@ pub struct AuditLog {
     /// Whether logins and audited statements are refused while the log cannot be written.
     required: bool,
     clock: Arc<dyn Clock>,
-    file: Mutex<Option<File>>,
+    file: Mutex<LogFile>,
     failing: AtomicBool,
     write_errors: AtomicU64,
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o600).open(path)
+/// The open file.
+#[derive(Default)]
+struct LogFile {
+    /// `None` after a failure or a request to reopen it.
+    file: Option<File>,
+    /// Whether its last line may be cut off.
+    is_cut: bool,
+}
+
+impl LogFile {
+    fn open(path: &Path) -> io::Result<LogFile> {
+        let mut options = OpenOptions::new();
+        let options = options.append(true).read(true).create(true).mode(0o600);
+        let file = options.open(path)?;
+        let mut last = [b'\n'];
+        let length = file.metadata()?.len();
+        if let Some(at) = length.checked_sub(1) {
+            // A pipe or a terminal cannot be read at a place; its last byte does not matter.
+            let _ = file.read_at(&mut last, at);
+        }
+        Ok(LogFile {
+            file: Some(file),
+            is_cut: last != [b'\n'],
+        })
+    }
+
+    /// Appends a line, opening the file first if necessary.
+    fn append(&mut self, path: &Path, line: &str) -> io::Result<()> {
+        if self.file.is_none() {
+            *self = LogFile::open(path)?;
+        }
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
+        let line = match self.is_cut {
+            true => format!("\n{line}\n"),
+            false => format!("{line}\n"),
+        };
+        let written = file.write_all(line.as_bytes());
+        if written.is_err() {
+            self.file = None;
+        } else {
+            self.is_cut = false;
+        }
+        written
+    }
 }
 
 impl AuditLog {
@@ -47,12 +93,12 @@ impl AuditLog {
     /// # Errors
     /// The file cannot be opened.
     pub fn open(path: PathBuf, required: bool, clock: Arc<dyn Clock>) -> io::Result<AuditLog> {
-        let file = open(&path)?;
+        let file = LogFile::open(&path)?;
         Ok(AuditLog {
             path,
             required,
             clock,
-            file: Mutex::new(Some(file)),
+            file: Mutex::new(file),
             failing: AtomicBool::new(false),
             write_errors: AtomicU64::new(0),
         })
@@ -70,20 +116,10 @@ impl AuditLog {
 
     /// Writes a line. Returns false if that failed.
     fn write(&self, line: &Value) -> bool {
-        let line = format!("{line}\n");
-        let written = blocking(|| {
-            let mut file = self.file.lock();
-            if file.is_none() {
-                *file = Some(open(&self.path)?);
-            }
-            match file.as_mut() {
-                Some(open) => open.write_all(line.as_bytes()),
-                None => Ok(()),
-            }
-        });
+        let line = line.to_string();
+        let written = blocking(|| self.file.lock().append(&self.path, &line));
         self.failing.store(written.is_err(), Ordering::Relaxed);
         if let Err(error) = &written {
-            *self.file.lock() = None;
             let before = self.write_errors.fetch_add(1, Ordering::Relaxed);
             if before.is_multiple_of(1000) {
                 let (path, refused) = (self.path.display(), self.required);
@@ -103,16 +139,17 @@ impl AuditLog {
 }
 
 impl AuditSink for AuditLog {
-    fn may_run(&self) -> bool {
+    fn check(&self) -> Result<(), SqlError> {
         if !self.required || !self.failing.load(Ordering::Relaxed) {
-            return true;
+            return Ok(());
         }
-        self.write(&json!({
+        let written = self.write(&json!({
             "version": AUDIT_FORMAT_VERSION,
             "time": self.now(),
             "event": "resumed",
             "lost": self.write_errors(),
-        }))
+        }));
+        if written { Ok(()) } else { Err(refusal()) }
     }
 
     fn statement(&self, statement: &AuditedStatement<'_>) {
@@ -131,7 +168,7 @@ impl AuditSink for AuditLog {
         }));
     }
 
-    fn login(&self, login: &AuditedLogin<'_>) -> bool {
+    fn login(&self, login: &AuditedLogin<'_>) -> Result<(), SqlError> {
         let written = self.write(&json!({
             "version": AUDIT_FORMAT_VERSION,
             "time": self.now(),
@@ -142,10 +179,36 @@ impl AuditSink for AuditLog {
             "host": login.host,
             "outcome": if login.granted { "granted" } else { "denied" },
         }));
-        written || !self.required
+        if written || !self.required {
+            Ok(())
+        } else {
+            Err(refusal())
+        }
     }
 
     fn reopen(&self) {
-        *self.file.lock() = None;
+        self.file.lock().file = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_begins_behind_one_that_was_cut_off() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        std::fs::write(&path, "{\"whole\":1}\n{\"cut o").unwrap();
+        let mut file = LogFile::open(&path).unwrap();
+        file.append(&path, "{\"a\":1}").unwrap();
+        file.append(&path, "{\"b\":2}").unwrap();
+        file.file = None;
+        file.append(&path, "{\"c\":3}").unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(
+            text,
+            "{\"whole\":1}\n{\"cut o\n{\"a\":1}\n{\"b\":2}\n{\"c\":3}\n"
+        );
     }
 }

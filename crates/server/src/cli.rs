@@ -38,6 +38,8 @@ pub enum CliCommand {
     Demo(demo::Options),
     /// Replace this process by the benchmark program, with these arguments.
     Bench(Vec<OsString>),
+    /// Write the manual pages into this directory.
+    Manual(PathBuf),
     /// Print this text and exit.
     Print(String),
 }
@@ -338,7 +340,21 @@ fn demo_command() -> Command {
     )
 }
 
-fn command() -> Command {
+fn man_command() -> Command {
+    Command::new("man")
+        .about("Writes the manual pages of all commands into a directory")
+        .arg(
+            Arg::new("into")
+                .long("into")
+                .value_name("DIR")
+                .help("Directory of the pages; it is created")
+                .required(true)
+                .value_parser(clap::value_parser!(PathBuf)),
+        )
+}
+
+/// The definition of the command line.
+pub fn command() -> Command {
     Command::new("porpoise")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A database server: the same rows over the MySQL and memcached protocols, with constraints enforced for both")
@@ -355,6 +371,7 @@ fn command() -> Command {
         .subcommand(restore_command())
         .subcommand(import_command())
         .subcommand(bench_command())
+        .subcommand(man_command())
 }
 
 /// Parses the command line, and reads environment and configuration file.
@@ -432,6 +449,10 @@ fn other_command(
         "restore" => options(given).map(|o| CliCommand::Restore(Box::new(o))),
         "sql" => options(given).map(|o| CliCommand::Sql(Box::new(o))),
         "mc" => options(given).map(|o| CliCommand::Mc(Box::new(o))),
+        "man" => {
+            let into = given.get_one::<PathBuf>("into").cloned();
+            Ok(CliCommand::Manual(into.unwrap_or_default()))
+        }
         "demo" => options(given).map(CliCommand::Demo),
         "bench" => {
             let arguments = given.get_many("arguments").unwrap_or_default().cloned();

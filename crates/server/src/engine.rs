@@ -62,6 +62,10 @@ pub fn open_with_backups(config: &Config, disk: Arc<dyn Disk>) -> Result<OpenEng
             Ok((engine.clone(), Some(engine)))
         }
         EngineChoice::Tikv(addresses) => {
+            if config.log_bin {
+                let message = "--log-bin needs the embedded engine: a TiKV cluster has no order of commits that one server knows; follow it by its own tool, TiCDC";
+                return Err(StartError::usage(message));
+            }
             if config.archive_to.is_some() || config.backup_to.is_some() {
                 let message = "--backup-to and --archive-to need the embedded engine; a TiKV cluster is backed up by its own tool, BR";
                 return Err(StartError::usage(message));
@@ -93,11 +97,16 @@ fn open_embedded(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<KvMem>, Sta
         ),
         DurabilityChoice::Memory => (None, Durability::Memory),
     };
+    if config.log_bin && durability == Durability::Memory {
+        let message = "--log-bin: with --durability memory there is no log";
+        return Err(StartError::usage(message));
+    }
     let options = KvMemOptions {
         dir,
         disk,
         durability,
         archive_bound: archive_bound(config)?,
+        annotations: config.log_bin,
         memory_limit: config
             .memory_limit
             .map(|n| usize::try_from(n).unwrap_or(usize::MAX)),

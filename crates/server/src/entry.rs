@@ -10,6 +10,7 @@ use crate::config::{Config, StartError, exposure};
 use crate::demo;
 use crate::import;
 use crate::log_format::LogFormat;
+use crate::manual;
 use crate::reload::SetLogFilter;
 use crate::salvage;
 use crate::serve;
@@ -69,6 +70,7 @@ fn run(
         CliCommand::Backup(options) => command::run_backup(&options).map(done),
         CliCommand::Restore(options) => command::run_restore(&options).map(done),
         CliCommand::Import(options) => import::run(&options).map(done),
+        CliCommand::Manual(into) => manual::write(cli::command(), &into).map(done),
         CliCommand::Bench(arguments) => Err(execute_bench(&arguments)),
     }
 }

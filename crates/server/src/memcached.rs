@@ -8,15 +8,12 @@ use crate::config::StartError;
 use crate::metrics::{self, Counter};
 use crate::mysql::login::tls_peer;
 use crate::net::{self, End, Input, Output, Peer, Protocol, Refusal, Session};
-use porpoise_base::counters::{BLOCKS, current_block};
-use porpoise_base::histogram::{Counts, Histogram};
 use porpoise_kv::CommitPosition;
 use porpoise_memcached::{
     Client, Connection, Disconnected, Memcached, Next, OpenError, ReplySink, tls_required,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// First byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -78,7 +75,6 @@ impl Protocol for MemcachedProtocol {
             connection: self.listener.connect(client),
             tls: self.tls.clone(),
             begun: false,
-            inputs: 0,
         })
     }
 
@@ -96,8 +92,6 @@ struct MemcachedSession {
     address: Option<SocketAddr>,
     /// Whether the connection has passed the TLS decision, so that requests are read.
     begun: bool,
-    /// Number of inputs.
-    inputs: u32,
 }
 
 impl MemcachedSession {
@@ -124,9 +118,8 @@ impl MemcachedSession {
     }
 }
 
-impl MemcachedSession {
-    /// Runs all complete requests of the input.
-    fn run_input(&mut self, input: &mut Input, out: &mut Output) -> net::Next {
+impl Session for MemcachedSession {
+    fn on_input(&mut self, input: &mut Input, out: &mut Output) -> net::Next {
         if !self.begun
             && let Some(first) = input.bytes().first()
             && let Some(next) = self.begin(*first, out)
@@ -140,36 +133,6 @@ impl MemcachedSession {
             input.request_bytes(want);
         }
         progress.next.into()
-    }
-}
-
-/// Times of inputs, by counter block.
-static LATENCIES: [Histogram; BLOCKS] = [const { Histogram::new() }; BLOCKS];
-
-/// One of this many inputs of a connection is timed: reading the clock twice for every input would
-/// cost measurable time.
-const TIMED_ONE_IN: u32 = 16;
-
-/// Distribution, since the start, of the times from the receipt of an input until its reply is
-/// ready. An input is mostly one request. One input in [`TIMED_ONE_IN`] is counted.
-pub fn latencies() -> Counts {
-    let mut counts = Counts::default();
-    LATENCIES.iter().for_each(|block| counts.add(block));
-    counts
-}
-
-impl Session for MemcachedSession {
-    fn on_input(&mut self, input: &mut Input, out: &mut Output) -> net::Next {
-        self.inputs = self.inputs.wrapping_add(1);
-        if self.inputs % TIMED_ONE_IN != 1 {
-            return self.run_input(input, out);
-        }
-        let begun = Instant::now();
-        let next = self.run_input(input, out);
-        if let Some(block) = LATENCIES.get(current_block()) {
-            block.record(begun.elapsed());
-        }
-        next
     }
 
     fn on_end(&mut self, end: End, out: &mut Output) {
@@ -229,6 +192,11 @@ impl ReplySink for Output {
     #[inline]
     fn should_yield(&self) -> bool {
         Output::should_yield(self)
+    }
+
+    #[inline]
+    fn send_if_detached(&mut self) {
+        Output::send_if_detached(self);
     }
 
     #[inline]

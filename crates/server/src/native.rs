@@ -11,8 +11,8 @@ use crate::net::{End, Input, Next, Output, Peer, Protocol, Refusal, Session};
 use porpoise_access::VerifierCache;
 use porpoise_kv::CommitPosition;
 use porpoise_native::{
-    Client, Disconnected, ListenerSettings, Monitor, Native, Opened, Session as NativeSession,
-    Sink, Then,
+    Client, Disconnected, ListenerSettings, Monitor, Native, NextAction, Session as NativeSession,
+    SessionInfo, Sink,
 };
 use porpoise_sql::SqlServer;
 use porpoise_sql::audit::AuditedLogin;
@@ -35,51 +35,55 @@ pub struct NativeProtocol {
 }
 
 impl NativeProtocol {
-    /// Serves the rows of `sql`, with its accounts and in its list of sessions.
-    pub fn new(
-        sql: &Arc<SqlServer>,
-        tls: TlsSettings,
-        rsa: Option<Arc<RsaKey>>,
-        verifiers: Arc<VerifierCache>,
-    ) -> NativeProtocol {
-        let policy = Arc::downgrade(sql);
-        let sessions = Arc::downgrade(sql);
-        let audit = Arc::downgrade(sql);
-        let settings = ListenerSettings {
-            control: sql.access().clone(),
-            verifiers,
-            rsa,
-            policy: Box::new(move || {
-                policy
-                    .upgrade()
-                    .map(|sql| login_policy(&sql))
-                    .unwrap_or_default()
-            }),
-            audit: Box::new(move |connection, user, host, granted| {
-                let sql = audit.upgrade();
-                let log = sql.as_ref().and_then(|sql| sql.audit());
-                log.is_none_or(|log| {
-                    log.login(&AuditedLogin {
-                        interface: "native",
-                        connection: Some(connection),
-                        user,
-                        host,
-                        granted,
-                    })
-                })
-            }),
-            add_session: Box::new(move |opened| match sessions.upgrade() {
-                Some(sql) => Box::new(ListedSession(add_session(&sql, opened))),
-                None => Box::new(UnlistedSession),
-            }),
-            server_version: VERSION.to_owned(),
-        };
+    /// Serves `native`, which [`open`] has returned for `sql`.
+    pub fn new(sql: &Arc<SqlServer>, native: Arc<Native>, tls: TlsSettings) -> NativeProtocol {
         NativeProtocol {
             sql: Arc::downgrade(sql),
-            listener: Arc::new(Native::new(sql.db().clone(), settings)),
+            listener: native,
             tls: Arc::new(tls),
         }
     }
+}
+
+/// The rows of `sql` for native clients and REST, with its accounts and in its list of sessions. Without
+/// `rsa`, clients without TLS whose password is not cached are refused.
+pub fn open(
+    sql: &Arc<SqlServer>,
+    rsa: Option<Arc<RsaKey>>,
+    verifiers: Arc<VerifierCache>,
+) -> Arc<Native> {
+    let policy = Arc::downgrade(sql);
+    let sessions = Arc::downgrade(sql);
+    let audit = Arc::downgrade(sql);
+    let settings = ListenerSettings {
+        control: sql.access().clone(),
+        verifiers,
+        rsa,
+        policy: Box::new(move || {
+            policy
+                .upgrade()
+                .map(|sql| login_policy(&sql))
+                .unwrap_or_default()
+        }),
+        audit: Box::new(move |connection, user, host, granted| {
+            let login = AuditedLogin {
+                interface: "native",
+                connection: Some(connection),
+                user,
+                host,
+                granted,
+            };
+            let sql = audit.upgrade();
+            let reported = sql.map_or(Ok(()), |sql| sql.report_login(&login));
+            reported.map_err(|error| (error.code, "HY000", error.message))
+        }),
+        add_session: Box::new(move |info| match sessions.upgrade() {
+            Some(sql) => Box::new(ListedSession(add_session(&sql, info))),
+            None => Box::new(UnlistedSession),
+        }),
+        server_version: VERSION.to_owned(),
+    };
+    Arc::new(Native::new(sql.db().clone(), settings))
 }
 
 /// An entry of the process list.
@@ -104,17 +108,17 @@ impl Monitor for UnlistedSession {
     fn end(&self) {}
 }
 
-fn add_session(sql: &Arc<SqlServer>, opened: &Opened<'_>) -> RegisteredProcess {
+fn add_session(sql: &Arc<SqlServer>, info: &SessionInfo<'_>) -> RegisteredProcess {
     let client = ClientInfo {
-        connection_id: opened.connection,
-        user: opened.user.to_owned(),
-        host: opened.host.to_owned(),
-        account: format!("{}@{}", opened.account.user, opened.account.host),
+        connection_id: info.connection,
+        user: info.user.to_owned(),
+        host: info.host.to_owned(),
+        account: format!("{}@{}", info.account.user, info.account.host),
         capabilities: 0,
         collation: 0,
         database: None,
     };
-    sql.register_process(&client, opened.named_at, opened.cancel.clone())
+    sql.register_process(&client, info.named_at, info.cancel.clone())
 }
 
 impl Protocol for NativeProtocol {
@@ -229,7 +233,7 @@ impl NativeConnection {
         let then = session.greet(versions, out.buf());
         self.session = Some(session);
         match then {
-            Then::Continue => Ok(()),
+            NextAction::Continue => Ok(()),
             _ => Err(Next::Close),
         }
     }
@@ -264,14 +268,14 @@ fn run_requests(session: &mut NativeSession, input: &mut Input, out: &mut Output
         out.request_done();
         input.consume(end);
         match answered.then {
-            Then::Continue => {}
-            Then::Close => {
+            NextAction::Continue => {}
+            NextAction::Close => {
                 if !was_logged_in {
                     metrics::add(Counter::LoginsDenied, 1);
                 }
                 return Next::Close;
             }
-            Then::Delay { delay, close } => {
+            NextAction::Delay { delay, close } => {
                 if close {
                     metrics::add(Counter::LoginsDenied, 1);
                 }

@@ -4,7 +4,8 @@
 //! Invariants:
 //! 1. Configuration and certificates are read and checked before anything changes: an invalid file
 //!    changes nothing.
-//! 2. Each change is logged, and so is each changed setting that needs a restart.
+//! 2. Each change is logged, and so is, at each reload, each setting that needs a restart to put its
+//!    present value in force.
 
 use crate::config::report::RELOADABLE;
 use crate::config::{Config, StartError};
@@ -81,9 +82,20 @@ impl Reloader {
             let bytes = new.statement_memory.unwrap_or(u64::MAX);
             self.memory.set_limit(bytes.max(MIN_STATEMENT_MEMORY));
         }
-        *config = new;
+        *config = in_force(&config, new);
         Ok(changed.len())
     }
+}
+
+/// The new configuration with the values of settings in force: those of the one before where a change
+/// needs a restart, so that the next reload reports them again.
+fn in_force(before: &Config, mut new: Config) -> Config {
+    for (value, before) in new.effective.iter_mut().zip(&before.effective) {
+        if !RELOADABLE.contains(&value.name) {
+            *value = before.clone();
+        }
+    }
+    new
 }
 
 /// The settings that differ: name, value before, value now.

@@ -92,16 +92,18 @@ pub fn salvage_into(from: &Path, into: &Path) -> Result<Report, StartError> {
 
 /// The readable part of the source as a database in memory, and a report of the lost part.
 fn open_source(store: &Path) -> Result<(Arc<Db>, Report), StartError> {
-    let found = salvage(&Overlay::new(), store)?;
+    let mut found = salvage(&Overlay::new(), store)?;
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     let dir = PathBuf::from("/salvaged");
     let made = disk.create_dir(&dir);
     made.map_err(|e| StartError::failure(e.to_string()))?;
     found.write_store(disk.clone(), &dir)?;
     let mut report = Report {
-        lost: found.damage,
+        lost: std::mem::take(&mut found.damage),
         ..Report::default()
     };
+    // The rows are in the files in memory now; the engine makes a second copy, not a third.
+    drop(found);
     let engine = KvMem::open(KvMemOptions {
         dir: Some(dir),
         disk,
@@ -511,19 +513,61 @@ fn write_dump(target: &Target, out: &mut dyn Write) -> io::Result<()> {
         {
             programs.push((event.name.clone(), "EVENT", 3));
         }
-        for view in catalog
-            .views
-            .values()
-            .filter(|v| v.database == database.name)
-        {
-            programs.push((view.name.clone(), "VIEW", 1));
-        }
         for (name, kind, column) in programs {
             let text = format!("SHOW CREATE {kind} {}", show::quote(&name));
             let row = execute(&mut session, &text).map_err(failed)?;
             let text = row.get(column).map_or("", String::as_str);
             writeln!(out, "DELIMITER ;;\n{text};;\nDELIMITER ;")?;
         }
+    }
+    write_views(&catalog, &mut session, out)
+}
+
+/// A view as it is dumped.
+struct DumpedView {
+    database: String,
+    /// Its name as other views' texts have it: qualified and quoted.
+    name: String,
+    /// The statement that creates it.
+    text: String,
+}
+
+/// Writes the views of all databases, each behind those that its text names.
+fn write_views(catalog: &Catalog, session: &mut SqlSession, out: &mut dyn Write) -> io::Result<()> {
+    let failed = |e: SqlError| io::Error::other(e.message);
+    // In another database, all names in the texts are qualified.
+    execute(session, "USE mysql").map_err(failed)?;
+    let mut views = Vec::new();
+    for view in catalog.views.values() {
+        let (database, name) = (show::quote(&view.database), show::quote(&view.name));
+        let name = format!("{database}.{name}");
+        let row = execute(session, &format!("SHOW CREATE VIEW {name}")).map_err(failed)?;
+        let text = row.get(1).cloned().unwrap_or_default();
+        views.push(DumpedView {
+            database,
+            name,
+            text,
+        });
+    }
+    while !views.is_empty() {
+        let waits = |view: &DumpedView| {
+            let mut others = views.iter().filter(|other| other.name != view.name);
+            others.any(|other| view.text.contains(&other.name))
+        };
+        let mut ready: Vec<bool> = views.iter().map(|view| !waits(view)).collect();
+        if !ready.contains(&true) {
+            // Two texts that name each other, in a string for example: in any order.
+            ready.fill(true);
+        }
+        let mut rest = Vec::new();
+        for (view, is_ready) in views.into_iter().zip(ready) {
+            if is_ready {
+                writeln!(out, "USE {};\n{};", view.database, view.text)?;
+            } else {
+                rest.push(view);
+            }
+        }
+        views = rest;
     }
     Ok(())
 }

@@ -6,12 +6,13 @@
 //! workers, and only then the first connection is accepted. The shutdown runs
 //! the other way round (transactions.md, rule 40).
 
-use crate::config::{Config, StartError, exposure};
+use crate::config::{Config, StartError, TlsMode, exposure};
 use crate::console::Console;
 use crate::datadir::DataDir;
 use crate::engine;
 use crate::http::metrics_page;
 use crate::http::{Health, Http, Pages, Served};
+use crate::metrics;
 use crate::net::{
     BoundSocket, DurabilityWatermark, Listener, Listening, Net, NetConfig, NetMonitor, Protocol,
 };
@@ -43,6 +44,7 @@ struct Sockets {
     memcached_unix: Option<BoundSocket>,
     memcached_more: Vec<Option<BoundSocket>>,
     native: Option<BoundSocket>,
+    rest: Option<BoundSocket>,
     http: Option<BoundSocket>,
 }
 
@@ -60,6 +62,7 @@ impl Sockets {
                 .map(|(_, at)| tcp("memcached-listeners", Some(*at), pick))
                 .collect::<Result<_, _>>()?,
             native: tcp("native-listen", config.native_listen, pick)?,
+            rest: tcp("rest-listen", config.rest_listen, pick)?,
             http: tcp("http-listen", config.http_listen, pick)?,
         })
     }
@@ -140,6 +143,7 @@ fn net_config(config: &Config, max_connections: usize, memory: Arc<MemoryBudget>
         } else {
             config.worker_groups
         },
+        io_uring: config.io_uring,
         max_connections,
         max_running_statements: config.max_running_statements,
         max_before_login: config.max_before_login,
@@ -183,13 +187,17 @@ impl Pages for PageSource {
 
     fn metrics(&self) -> String {
         let sql = &self.services.sql;
+        let mut phases = sql.phase_latencies();
+        phases.push(metrics::durability_wait());
         metrics_page::render(&metrics_page::Figures {
             net: &self.net,
             engine: &self.services.engine.stats(),
             sql: &self.services.stats(),
             statements: &sql.latencies(),
             commands: &crate::services::command_latencies(),
+            phases: &phases,
             tables: &sql.largest_tables(metrics_page::MAX_TABLES),
+            cache_bytes: self.services.cache_bytes(),
         })
     }
 }
@@ -231,9 +239,11 @@ pub fn run(
     let served = Served {
         pages: pages.clone(),
         more: console.as_ref().map(Console::router),
-        tls: Some(tls),
+        tls: Some(tls.clone()),
     };
-    let listeners = Listeners::open(sockets, &services, served).map_err(|e| failed("HTTP", e))?;
+    let rest_tls = (config.rest_tls != TlsMode::Off).then_some(tls);
+    let listeners = Listeners::open(sockets, &services, served, rest_tls);
+    let listeners = listeners.map_err(|e| failed("HTTP", e))?;
     net.serve(listeners.listeners)
         .map_err(|e| failed("cannot accept", e))?;
     let screen = summary::render(config, &listeners.lines, services.root_has_password);
@@ -258,7 +268,7 @@ pub fn run(
         console.close();
     }
     let closed = services.close();
-    if let Some(http) = listeners.http {
+    for http in listeners.http {
         http.stop();
     }
     drop(dir);
@@ -309,24 +319,34 @@ fn console(config: &Config, services: &Services) -> io::Result<Option<Arc<Consol
 /// The listeners.
 struct Listeners {
     listeners: Vec<Listener>,
-    http: Option<Http>,
+    /// The HTTP listeners: pages, and REST.
+    http: Vec<Http>,
     /// Names and addresses, to be printed.
     lines: Vec<(&'static str, String)>,
 }
 
 impl Listeners {
-    fn open(sockets: Sockets, services: &Services, served: Served) -> io::Result<Listeners> {
+    fn open(
+        sockets: Sockets,
+        services: &Services,
+        served: Served,
+        rest_tls: Option<Arc<rustls::ServerConfig>>,
+    ) -> io::Result<Listeners> {
         let mut listeners = Listeners {
             listeners: Vec::new(),
-            http: None,
+            http: Vec::new(),
             lines: Vec::new(),
         };
         listeners.add("mysql", sockets.mysql, services.mysql.as_ref());
         listeners.add("memcached", sockets.memcached, services.memcached.as_ref());
         listeners.add("native", sockets.native, services.native.as_ref());
+        if let (Some(bound), Some(rest)) = (&sockets.rest, &services.rest) {
+            listeners.lines.push(("rest", address_text(bound.at())));
+            listeners.http.push(rest.serve(bound.to_tcp()?, rest_tls)?);
+        }
         if let Some(bound) = &sockets.http {
             listeners.lines.push(("http", address_text(bound.at())));
-            listeners.http = Some(Http::start(bound.to_tcp()?, served)?);
+            listeners.http.push(Http::start(bound.to_tcp()?, served)?);
         }
         listeners.add("mysql-socket", sockets.mysql_unix, services.mysql.as_ref());
         listeners.add(

@@ -8,15 +8,19 @@
 use crate::audit::AuditLog;
 use crate::backup::Backups;
 use crate::backup::archive::Archiver;
+use crate::binlog;
 use crate::config::{Config, DurabilityChoice, EngineChoice, StartError, TlsMode};
 use crate::engine;
 use crate::memcached::{MemcachedProtocol, TlsSettings, traffic};
 use crate::mysql::MysqlProtocol;
 use crate::mysql::login::login_policy;
-use crate::native::NativeProtocol;
+use crate::native::{self, NativeProtocol};
 use crate::net::Protocol;
+use crate::replica;
+use crate::rest::{self, Rest};
 use crate::rows;
 use crate::tls;
+use crate::traces::TraceExporter;
 use parking_lot::Mutex;
 use porpoise_access::{
     Account, AuthId, Grant, Privileges, Rights, UNUSABLE_SECRET, VerifierCache, ndbmemcache,
@@ -24,9 +28,12 @@ use porpoise_access::{
 use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_base::temp_files::TempDir;
+use porpoise_binlog::BinaryLog;
 use porpoise_kv::{Engine, Stat};
 use porpoise_kv_mem::KvMem;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
+use porpoise_native::operation_statistics;
+use porpoise_replication::replica::Replica;
 use porpoise_rows::Db;
 use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::event_scheduler::EventScheduler;
@@ -52,10 +59,14 @@ pub struct Services {
     pub mysql: Option<Arc<dyn Protocol>>,
     /// The native listener, if there is one.
     pub native: Option<Arc<dyn Protocol>>,
+    /// The REST interface, if there is one.
+    pub(crate) rest: Option<Arc<Rest>>,
     /// The memcached listener, if there is one.
     pub memcached: Option<Arc<dyn Protocol>>,
     /// More memcached listeners, in the order of the configuration.
     pub more_memcached: Vec<Arc<dyn Protocol>>,
+    /// The memory cache of memcached.
+    cache: Arc<Cache>,
     /// Deletes expired rows until the server stops.
     reaper: Mutex<Option<Reaper>>,
     events: Mutex<Option<EventScheduler>>,
@@ -65,10 +76,16 @@ pub struct Services {
     backups: Option<Arc<Backups>>,
     /// Archives the log until the server stops.
     archiver: Mutex<Option<Archiver>>,
+    /// Follows a source until the server stops.
+    replica: Arc<Replica>,
     /// Sessions that run triggers of memcached commands, until the server stops.
     triggers: Mutex<Option<TriggerSessions>>,
     /// The audit log, if there is one.
     audit: Option<Arc<AuditLog>>,
+    /// The binary log, if it is on.
+    binlog: Option<Arc<BinaryLog>>,
+    /// Exports traces until the server stops, if there is a receiver.
+    traces: Option<TraceExporter>,
     /// Whether user root has a password.
     pub root_has_password: bool,
 }
@@ -86,27 +103,22 @@ impl Services {
         tls: &Arc<rustls::ServerConfig>,
         root_password: Option<&str>,
     ) -> Result<Services, StartError> {
-        let (engine, embedded) = engine::open_with_backups(config, disk)?;
+        let (engine, embedded) = engine::open_with_backups(config, disk.clone())?;
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             StartError::failure(format!("{what}: {error}"))
         };
         let db =
             rows::open(engine.clone()).map_err(|e| failed("the catalog cannot be opened", &e))?;
-        let memory = Arc::new(MemoryBudget::default());
-        memory.set_temp_dir(temp_dir(config)?);
-        let setup = SqlConfig {
-            variables: variables(config),
-            root_password: root_password.map(str::to_owned),
-            memory: memory.clone(),
-        };
-        let sql =
-            SqlServer::new(db.clone(), setup).map_err(|e| failed("SQL does not start", &e))?;
+        let binlog = binlog::open(config, &engine, &db, disk)?;
+        let (sql, memory) = open_sql(config, &db, root_password)?;
+        let binlog = binlog.map(|log| log.provide(&sql));
         let audit = open_audit_log(config, &db, &sql)?;
+        let traces = start_traces(config, &sql)?;
         let (backups, archiver) = start_backups(config, embedded, &db, &sql)?;
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
-        let (mysql, native) = mysql_and_native(config, &sql, tls)?;
+        let protocols = Protocols::open(config, &sql, &memory, tls, binlog.clone())?;
         sql.set_report(|message| tracing::warn!("{message}"));
         provide_command_statistics(config, &sql);
         let triggers = sql.run_triggers_of_commands();
@@ -120,10 +132,8 @@ impl Services {
             .map_err(|e| failed("the event scheduler cannot be started", &e))?;
         let ttl_reaper = TtlReaper::start(db.clone(), ttl_report)
             .map_err(|e| failed("cannot start the thread that deletes expired rows", &e))?;
-        let tls = TlsSettings {
-            config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
-            required: config.memcached_tls == TlsMode::Required,
-        };
+        let replica = replica::start(config, &db, &sql)?;
+        let tls = memcached_tls(config, tls);
         let protocol = |listener| -> Arc<dyn Protocol> {
             Arc::new(MemcachedProtocol::new(listener, tls.clone()))
         };
@@ -132,19 +142,29 @@ impl Services {
             db,
             sql,
             memory,
-            mysql,
-            native,
+            mysql: protocols.mysql,
+            native: protocols.native,
+            rest: protocols.rest,
+            cache: listeners.cache.clone(),
             memcached: listeners.first.map(protocol),
             more_memcached: listeners.more.into_iter().map(protocol).collect(),
             reaper: Mutex::new(reaper),
             events: Mutex::new(Some(events)),
             ttl_reaper: Mutex::new(Some(ttl_reaper)),
             audit,
+            binlog,
+            traces,
             backups,
             archiver: Mutex::new(archiver),
+            replica,
             triggers: Mutex::new(Some(triggers)),
             root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
         })
+    }
+
+    /// Bytes of the items in the memory cache of memcached.
+    pub fn cache_bytes(&self) -> u64 {
+        self.cache.size().1
     }
 
     /// Metrics of SQL and of backups.
@@ -156,16 +176,22 @@ impl Services {
             counter: true,
             value: audit.write_errors(),
         }));
+        stats.extend(self.traces.iter().flat_map(TraceExporter::stats));
+        stats.extend(self.binlog.iter().flat_map(|log| log.stats()));
         stats.extend(self.backups.iter().flat_map(|backups| backups.stats()));
         stats
     }
 
     /// Returns reserved ids to the engine and shuts it down, with a last sync (transactions.md,
-    /// rule 40). All sessions have ended.
+    /// rule 40). All sessions have ended, but for requests over REST, which end first.
     ///
     /// # Errors
     /// A message about data that could not be written to disk.
     pub fn close(&self) -> Result<(), String> {
+        self.replica.halt();
+        if let Some(rest) = &self.rest {
+            rest.close();
+        }
         if let Some(mut events) = self.events.lock().take() {
             events.stop();
         }
@@ -176,11 +202,43 @@ impl Services {
             reaper.stop();
         }
         drop(self.triggers.lock().take());
+        if let Some(traces) = &self.traces {
+            traces.stop();
+        }
         self.db.return_ids();
+        if let Some(binlog) = &self.binlog {
+            binlog.stop();
+        }
         if let Some(mut archiver) = self.archiver.lock().take() {
             archiver.stop();
         }
         self.engine.shutdown().map_err(|e| e.to_string())
+    }
+}
+
+/// Opens SQL over the rows, and the memory budget of its statements and of all connections.
+fn open_sql(
+    config: &Config,
+    db: &Arc<Db>,
+    root_password: Option<&str>,
+) -> Result<(Arc<SqlServer>, Arc<MemoryBudget>), StartError> {
+    let memory = Arc::new(MemoryBudget::default());
+    memory.set_temp_dir(temp_dir(config)?);
+    let setup = SqlConfig {
+        variables: variables(config),
+        root_password: root_password.map(str::to_owned),
+        memory: memory.clone(),
+    };
+    let sql = SqlServer::new(db.clone(), setup)
+        .map_err(|e| StartError::failure(format!("SQL does not start: {e}")))?;
+    Ok((sql, memory))
+}
+
+/// Use of TLS by the memcached listeners.
+fn memcached_tls(config: &Config, tls: &Arc<rustls::ServerConfig>) -> TlsSettings {
+    TlsSettings {
+        config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
+        required: config.memcached_tls == TlsMode::Required,
     }
 }
 
@@ -202,6 +260,18 @@ fn open_audit_log(
     let log = Arc::new(log);
     sql.provide_audit(log.clone());
     Ok(Some(log))
+}
+
+/// Starts the exporter of traces, if the configuration names a receiver.
+fn start_traces(config: &Config, sql: &SqlServer) -> Result<Option<TraceExporter>, StartError> {
+    let Some(endpoint) = config.otlp_endpoint.clone() else {
+        return Ok(None);
+    };
+    let exporter = TraceExporter::start(endpoint, config.otlp_sample);
+    let failed = |e| StartError::failure(format!("no thread for traces: {e}"));
+    let exporter = exporter.map_err(failed)?;
+    sql.provide_traces(exporter.sink());
+    Ok(Some(exporter))
 }
 
 /// Lets SQL make backups, and starts the archive, if the engine can be backed up.
@@ -228,12 +298,17 @@ fn start_backups(
     }
 }
 
-/// Lets SQL show the statistics of memcached commands, if statistics are on.
+/// Lets SQL show the statistics of memcached commands and of operations on rows by key, if statistics
+/// are on.
 fn provide_command_statistics(config: &Config, sql: &SqlServer) {
     porpoise_memcached::command_statistics::enable(config.performance_schema);
+    operation_statistics::enable(config.performance_schema);
     sql.provide_command_statistics(CommandStatistics {
-        summaries: command_summaries,
-        reset: porpoise_memcached::command_statistics::reset,
+        summaries: || [command_summaries(), operation_summaries()].concat(),
+        reset: || {
+            porpoise_memcached::command_statistics::reset();
+            operation_statistics::reset();
+        },
     });
 }
 
@@ -273,34 +348,78 @@ fn command_summaries() -> Vec<CommandSummary> {
     summaries.into_iter().map(summary).collect()
 }
 
-/// A protocol; `None` if the configuration has no address for it.
-type Served = Option<Arc<dyn Protocol>>;
+/// Statistics of operations of native clients and of REST, as SQL shows them.
+fn operation_summaries() -> Vec<CommandSummary> {
+    let summary = |summary: operation_statistics::OperationSummary| CommandSummary {
+        text: summary.text,
+        database: Some(summary.database),
+        count: summary.count,
+        errors: summary.errors,
+        rows_sent: summary.rows_read,
+        rows_affected: summary.rows_changed,
+        nanos: summary.nanos,
+        min_nanos: summary.min_nanos,
+        max_nanos: summary.max_nanos,
+        latencies: summary.latencies,
+        seen: summary.seen,
+    };
+    let summaries = operation_statistics::summaries();
+    summaries.into_iter().map(summary).collect()
+}
 
-/// The protocols of the MySQL and the native listener, which share the RSA key and the password
-/// cache.
-fn mysql_and_native(
-    config: &Config,
-    sql: &Arc<SqlServer>,
-    tls: &Arc<rustls::ServerConfig>,
-) -> Result<(Served, Served), StartError> {
-    let (has_mysql, has_native) = (has_mysql_listener(config), config.native_listen.is_some());
-    if !has_mysql && !has_native {
-        return Ok((None, None));
-    }
-    let rsa = Some(Arc::new(tls::password_key(config)?));
-    let verifiers = Arc::<VerifierCache>::default();
-    let mysql = has_mysql.then(|| -> Arc<dyn Protocol> {
-        let (tls, rsa) = (Some(tls.clone()), rsa.clone());
-        Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers.clone()))
-    });
-    let native = has_native.then(|| -> Arc<dyn Protocol> {
-        let tls = TlsSettings {
-            config: (config.native_tls != TlsMode::Off).then(|| tls.clone()),
-            required: config.native_tls == TlsMode::Required,
+/// The MySQL listener, the native one and REST, which share the RSA key and the password cache;
+/// `None` for those without an address.
+struct Protocols {
+    mysql: Option<Arc<dyn Protocol>>,
+    native: Option<Arc<dyn Protocol>>,
+    rest: Option<Arc<Rest>>,
+}
+
+impl Protocols {
+    fn open(
+        config: &Config,
+        sql: &Arc<SqlServer>,
+        memory: &Arc<MemoryBudget>,
+        tls: &Arc<rustls::ServerConfig>,
+        binlog: Option<Arc<BinaryLog>>,
+    ) -> Result<Protocols, StartError> {
+        let (has_mysql, has_native) = (has_mysql_listener(config), config.native_listen.is_some());
+        let has_rest = config.rest_listen.is_some();
+        let rsa = if has_mysql || has_native {
+            Some(Arc::new(tls::password_key(config)?))
+        } else {
+            None
         };
-        Arc::new(NativeProtocol::new(sql, tls, rsa, verifiers))
-    });
-    Ok((mysql, native))
+        let verifiers = Arc::<VerifierCache>::default();
+        let mysql = has_mysql.then(|| -> Arc<dyn Protocol> {
+            let (tls, rsa) = (Some(tls.clone()), rsa.clone());
+            let verifiers = verifiers.clone();
+            Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers, binlog))
+        });
+        let rows = (has_native || has_rest).then(|| native::open(sql, rsa, verifiers.clone()));
+        let native = rows.clone().filter(|_| has_native);
+        let native = native.map(|rows| -> Arc<dyn Protocol> {
+            let tls = TlsSettings {
+                config: (config.native_tls != TlsMode::Off).then(|| tls.clone()),
+                required: config.native_tls == TlsMode::Required,
+            };
+            Arc::new(NativeProtocol::new(sql, rows, tls))
+        });
+        let rest = rows.filter(|_| has_rest).map(|native| {
+            let parts = rest::Parts {
+                sql: sql.clone(),
+                native,
+                memory: memory.clone(),
+                verifiers,
+            };
+            Rest::new(config, parts)
+        });
+        Ok(Protocols {
+            mysql,
+            native,
+            rest,
+        })
+    }
 }
 
 /// Whether the configuration has an address or a socket for the MySQL listener.
@@ -334,17 +453,15 @@ fn memcached_authentication(
     let audit = Arc::downgrade(sql);
     Ok(Arc::new(Authentication {
         audit: Box::new(move |user, host, granted| {
+            let login = AuditedLogin {
+                interface: "memcached",
+                connection: None,
+                user,
+                host,
+                granted,
+            };
             let sql = audit.upgrade();
-            let log = sql.as_ref().and_then(|sql| sql.audit());
-            log.is_none_or(|log| {
-                log.login(&AuditedLogin {
-                    interface: "memcached",
-                    connection: None,
-                    user,
-                    host,
-                    granted,
-                })
-            })
+            sql.is_none_or(|sql| sql.report_login(&login).is_ok())
         }),
         policy: Box::new(move || {
             server
@@ -426,6 +543,7 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         ("net_read_timeout", seconds(config.net_read_timeout)),
         ("net_write_timeout", seconds(config.net_write_timeout)),
     ];
+    list.extend(binlog::variables(config));
     if let Some(directory) = &config.secure_file_priv {
         list.push(("secure_file_priv", directory.display().to_string()));
     }
@@ -447,6 +565,8 @@ fn variables(config: &Config) -> Vec<(String, String)> {
 /// The memcached listeners: one at the main address, if configured, and one for each server role
 /// with an address of its own.
 struct MemcachedListeners {
+    /// The memory cache, which all share.
+    cache: Arc<Cache>,
     first: Option<Arc<Memcached>>,
     more: Vec<Arc<Memcached>>,
 }
@@ -481,7 +601,7 @@ impl MemcachedListeners {
             .iter()
             .map(|(role, _)| open(role));
         let more = more.collect::<Result<_, _>>()?;
-        Ok(MemcachedListeners { first, more })
+        Ok(MemcachedListeners { cache, first, more })
     }
 
     fn all(&self) -> Vec<Arc<Memcached>> {

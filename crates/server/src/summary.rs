@@ -43,6 +43,7 @@ fn listener(name: &str) -> &str {
         "memcached" | "memcached-listener" => "memcached",
         "memcached-socket" => "memcached, socket",
         "native" => "native",
+        "rest" => "REST",
         "http" => "HTTP",
         other => other,
     }
@@ -58,6 +59,7 @@ fn place_and_command(name: &str, place: &str) -> String {
         "memcached" if port == "11211" => "porpoise mc".to_owned(),
         "memcached" | "memcached-listener" => format!("porpoise mc -P {port}"),
         "memcached-socket" => format!("porpoise mc -S {place}"),
+        "rest" => format!("http://{place}/v1/openapi.json"),
         "http" => format!("http://{place}/, /health, /metrics"),
         _ => String::new(),
     };

@@ -1,4 +1,4 @@
-//! System calls that neither the standard library nor socket2 wraps: epoll, eventfd,
+//! System calls that neither the standard library nor socket2 wraps: epoll, io_uring, eventfd,
 //! signalfd, poll, socket options, resource limits, thread CPU time and scheduling.
 //!
 //! The only module of the server with `unsafe` code. Every wrapper owns its
@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code, reason = "thin wrappers around libc, each call justified")]
 
+use io_uring::{IoUring, opcode, types};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -129,6 +130,78 @@ impl EventFd {
 impl AsRawFd for EventFd {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+/// An instance of io_uring that executes non-blocking sends; `None` after it has failed, because its
+/// queue may still have operations whose bytes are gone.
+pub struct Ring(Option<IoUring>);
+
+impl Ring {
+    /// An instance for up to `sends` sends at once.
+    ///
+    /// # Errors
+    /// The kernel does not offer io_uring, or forbids it to this process.
+    pub fn new(sends: u32) -> io::Result<Ring> {
+        // The kernel goes on with the next operation after one that it refuses.
+        let ring = IoUring::builder().setup_submit_all().build(sends)?;
+        Ok(Ring(Some(ring)))
+    }
+
+    /// Sends the bytes to the sockets with one system call, without blocking. Stores in `results`,
+    /// for each of them, the number of bytes accepted, or the error; `WouldBlock` if the socket is
+    /// full or the send was not executed. All operations are complete when the call returns.
+    ///
+    /// # Errors
+    /// io_uring failed, and all later calls fail. `results` is valid also then.
+    pub fn send_all(
+        &mut self,
+        sends: &[(RawFd, &[u8])],
+        results: &mut Vec<io::Result<usize>>,
+    ) -> io::Result<()> {
+        results.clear();
+        results.resize_with(sends.len(), || Err(io::ErrorKind::WouldBlock.into()));
+        let Some(ring) = &mut self.0 else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let mut queue = ring.submission();
+        for (index, (fd, bytes)) in sends.iter().enumerate() {
+            let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            let send = opcode::Send::new(types::Fd(*fd), bytes.as_ptr(), length)
+                .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+                .build()
+                .user_data(index as u64);
+            // SAFETY: the bytes are borrowed until this function returns, and until then the
+            // operation has completed: `MSG_DONTWAIT` makes the kernel execute it, or fail it, while
+            // it is submitted. An operation that was not submitted is dropped with the instance, below.
+            if unsafe { queue.push(&send) }.is_err() {
+                break;
+            }
+        }
+        let queued = queue.len();
+        drop(queue);
+        let mut completed = 0;
+        while completed < queued {
+            let entered = ring.submit_and_wait(queued - completed);
+            for completion in ring.completion() {
+                completed += 1;
+                let result = completion.result();
+                let index = usize::try_from(completion.user_data()).unwrap_or(usize::MAX);
+                if let Some(slot) = results.get_mut(index) {
+                    *slot = usize::try_from(result)
+                        .map_err(|_| io::Error::from_raw_os_error(result.saturating_neg()));
+                }
+            }
+            match entered {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.0 = None;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
     }
 }
 

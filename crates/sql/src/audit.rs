@@ -6,6 +6,7 @@
 //! string literals other than names of accounts and hosts are replaced by `?`. Comments are left
 //! out of all texts.
 
+use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::LexMode;
 use porpoise_sql_parser::ast::Statement;
 use porpoise_sql_parser::keyword::Keyword as Kw;
@@ -101,16 +102,26 @@ pub struct AuditedLogin<'a> {
     pub granted: bool,
 }
 
+/// Error 3164: the audit log is mandatory and cannot be written.
+pub fn refusal() -> SqlError {
+    let text = "Aborted by Audit API ('the audit log cannot be written';1).";
+    SqlError::new(3164, "HY000", text)
+}
+
 /// The audit log.
 pub trait AuditSink: Send + Sync {
-    /// Whether statements that are reported may run: false if the log is mandatory and cannot be
-    /// written.
-    fn may_run(&self) -> bool;
+    /// Checks whether statements that are reported may run.
+    ///
+    /// # Errors
+    /// [`refusal`] if the log is mandatory and cannot be written.
+    fn check(&self) -> Result<()>;
     /// Reports a statement.
     fn statement(&self, statement: &AuditedStatement<'_>);
-    /// Reports a login. Returns false if the login must be refused, because the log is mandatory
-    /// and cannot be written.
-    fn login(&self, login: &AuditedLogin<'_>) -> bool;
+    /// Reports a login.
+    ///
+    /// # Errors
+    /// [`refusal`] if the login must be refused, because the log is mandatory and cannot be written.
+    fn login(&self, login: &AuditedLogin<'_>) -> Result<()>;
     /// Reopens the file, for example after it was renamed.
     fn reopen(&self);
 }

@@ -10,6 +10,7 @@
 //! * [`definition`], [`table_expressions`]: CREATE, ALTER, and the expressions of definitions.
 //! * [`statements`]: statistics of statements, and the slow query log; [`performance_schema`]: their
 //!   tables.
+//! * [`trace`]: traces of statements, for OpenTelemetry.
 //! * [`show`]: SHOW and the formats of EXPLAIN.
 //!
 //! The crate depends on no engine and no protocol.
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod audit;
+pub mod binary_log;
 pub mod client;
 pub mod context;
 pub mod deadlocks;
@@ -30,6 +32,7 @@ pub mod privileges;
 pub mod processes;
 mod programs;
 pub mod registered_process;
+pub mod replica;
 pub mod results;
 pub mod server;
 pub mod session;
@@ -38,6 +41,7 @@ mod statements;
 pub mod status;
 pub mod table_expressions;
 mod timer;
+pub mod trace;
 pub mod ttl_reaper;
 pub mod users;
 pub mod vars;
@@ -50,7 +54,7 @@ pub use porpoise_sql_expr::functions::info::VERSION;
 pub use porpoise_sql_expr::memory;
 pub use porpoise_sql_plan::plan::ResultColumn;
 pub use results::Outcome;
-pub use server::{BackupReport, BackupRequest, SqlConfig, SqlServer};
+pub use server::{BackupReport, BackupRequest, SqlConfig, SqlServer, TableSize};
 pub use session::{Param, PreparedInfo, SessionChange, SqlSession};
 pub use statements::CommandSummary;
-pub use statements::digests::ClassLatency;
+pub use statements::latency::ClassLatency;

@@ -1,15 +1,20 @@
 //! The SQL server: state shared by all sessions.
 
-use crate::audit::AuditSink;
+use crate::audit::{AuditSink, AuditedLogin};
+use crate::binary_log::BinaryLogs;
 use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
+use crate::replica::{ReplicaControl, ReplicaStatus};
 use crate::statements::CommandSummary;
-use crate::statements::digests::{ClassLatency, Digests, Summary};
+use crate::statements::digests::{Digests, Summary};
+use crate::statements::latency::ClassLatency;
+use crate::statements::phases::Phases;
 use crate::statements::slow_log::SlowLog;
 use crate::status::Counter;
 use crate::table_expressions::ExpressionCompiler;
 use crate::timer::Timer;
+use crate::trace::TraceSink;
 use crate::vars::{Settings, Values, VarValue};
 use crate::xa::Branches;
 use parking_lot::RwLock;
@@ -21,10 +26,12 @@ use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
 use porpoise_rows::Db;
 use porpoise_rows::catalog::Table;
+use porpoise_rows::sample::TableBytes;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::named_locks::NamedLocks;
 use porpoise_sql_plan::statistics::Statistics;
 use porpoise_types::Value;
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -147,6 +154,19 @@ impl Counters {
     }
 }
 
+/// Size of a table, for metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableSize {
+    /// Its database.
+    pub database: String,
+    /// Its name.
+    pub name: String,
+    /// Approximate number of rows; `None` if only counting could tell.
+    pub rows: Option<u64>,
+    /// Bytes; `None` if the engine does not count them.
+    pub bytes: Option<TableBytes>,
+}
+
 /// State shared by all sessions.
 pub struct SqlServer {
     pub(crate) db: Arc<Db>,
@@ -177,6 +197,8 @@ pub struct SqlServer {
     pub(crate) keeps_statistics: bool,
     /// Statistics of statements.
     pub(crate) digests: Digests,
+    /// Times of the phases of statements.
+    pub(crate) phases: Phases,
     /// The slow query log.
     pub(crate) slow_log: SlowLog,
     /// Database, table and source of rows of virtual tables outside of SQL.
@@ -184,9 +206,13 @@ pub struct SqlServer {
     key_provider: RwLock<Option<KeyProvider>>,
     command_statistics: RwLock<Option<CommandStatistics>>,
     audit: OnceLock<Arc<dyn AuditSink>>,
+    /// The binary log, if it is on.
+    pub(crate) binary_log: OnceLock<Arc<dyn BinaryLogs>>,
+    traces: OnceLock<Arc<dyn TraceSink>>,
     status_providers: RwLock<Vec<StatusProvider>>,
     shutdown: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
     backup_provider: RwLock<Option<Arc<BackupProvider>>>,
+    replica: RwLock<Option<Arc<dyn ReplicaControl>>>,
 }
 
 impl SqlServer {
@@ -231,6 +257,7 @@ impl SqlServer {
             deadlocks,
             keeps_statistics: globals.bool("performance_schema"),
             digests,
+            phases: Phases::default(),
             slow_log,
             started,
             db,
@@ -250,9 +277,12 @@ impl SqlServer {
             key_provider: RwLock::new(None),
             command_statistics: RwLock::new(None),
             audit: OnceLock::new(),
+            binary_log: OnceLock::new(),
+            traces: OnceLock::new(),
             status_providers: RwLock::new(Vec::new()),
             shutdown: RwLock::new(None),
             backup_provider: RwLock::new(None),
+            replica: RwLock::new(None),
         }))
     }
 
@@ -315,6 +345,16 @@ impl SqlServer {
         *self.command_statistics.write() = Some(statistics);
     }
 
+    /// Sets the binary log, once.
+    pub fn provide_binary_log(&self, log: Arc<dyn BinaryLogs>) {
+        let _first = self.binary_log.set(log);
+    }
+
+    /// The binary log, if it is on.
+    pub fn binary_log(&self) -> Option<&Arc<dyn BinaryLogs>> {
+        self.binary_log.get()
+    }
+
     /// Sets the audit log, once.
     pub fn provide_audit(&self, log: Arc<dyn AuditSink>) {
         let _first = self.audit.set(log);
@@ -323,6 +363,25 @@ impl SqlServer {
     /// The audit log, if there is one.
     pub fn audit(&self) -> Option<&Arc<dyn AuditSink>> {
         self.audit.get()
+    }
+
+    /// Reports a login to the audit log, if there is one.
+    ///
+    /// # Errors
+    /// 3164 if the login must be refused, because the log is mandatory and cannot be written.
+    pub fn report_login(&self, login: &AuditedLogin<'_>) -> Result<()> {
+        self.audit().map_or(Ok(()), |audit| audit.login(login))
+    }
+
+    /// Sets the receiver of traced statements, once.
+    pub fn provide_traces(&self, sink: Arc<dyn TraceSink>) {
+        let _first = self.traces.set(sink);
+    }
+
+    /// The receiver of traced statements, if there is one.
+    #[inline]
+    pub(crate) fn traces(&self) -> Option<&Arc<dyn TraceSink>> {
+        self.traces.get()
     }
 
     /// Reopens the log files (FLUSH LOGS).
@@ -341,6 +400,25 @@ impl SqlServer {
     /// Lets BACKUP DATABASE fail with error 1235 for a reason.
     pub fn refuse_backups(&self, what: &'static str) {
         self.provide_backups(Box::new(move |_, _| Err(SqlError::not_supported(what))));
+    }
+
+    /// Sets what runs the replica.
+    pub fn provide_replica(&self, replica: Arc<dyn ReplicaControl>) {
+        *self.replica.write() = Some(replica);
+    }
+
+    /// What runs the replica.
+    ///
+    /// # Errors
+    /// 1235 if nothing does.
+    pub(crate) fn replica(&self) -> Result<Arc<dyn ReplicaControl>> {
+        let replica = self.replica.read().clone();
+        replica.ok_or_else(|| SqlError::not_supported("replication in this server"))
+    }
+
+    /// State of the replica; `None` without a source.
+    pub(crate) fn replica_status(&self) -> Option<ReplicaStatus> {
+        self.replica.read().as_ref()?.status()
     }
 
     /// Makes a backup.
@@ -474,7 +552,19 @@ impl SqlServer {
             },
         ]);
         stats.extend(self.ttl_stats());
-        stats.extend(porpoise_sql_expr::memory::stats(&self.memory));
+        stats.extend(self.memory_stats());
+        stats
+    }
+
+    /// Metrics of memory: of connections, and of hot keys.
+    fn memory_stats(&self) -> Vec<Stat> {
+        let mut stats = porpoise_sql_expr::memory::stats(&self.memory);
+        stats.push(Stat {
+            name: "hot_keys_bytes",
+            help: "Memory of the sampled keys of SHOW HOT KEYS.",
+            counter: false,
+            value: self.db.hot_keys().bytes(),
+        });
         stats
     }
 
@@ -512,15 +602,22 @@ impl SqlServer {
         ages.max().unwrap_or_default()
     }
 
-    /// The tables with the most rows: database, name and estimated number of rows.
-    pub fn largest_tables(&self, count: usize) -> Vec<(String, String, u64)> {
+    /// The largest tables by bytes, or by rows where the engine does not count bytes.
+    pub fn largest_tables(&self, count: usize) -> Vec<TableSize> {
         let catalog = self.db.catalog();
-        let sized = |table: &Arc<Table>| {
-            let rows = self.db.approximate_rows(table)?;
-            Some((table.database.clone(), table.name.clone(), rows))
+        let sized = |table: &Arc<Table>| TableSize {
+            database: table.database.clone(),
+            name: table.name.clone(),
+            rows: self.db.approximate_rows(table),
+            bytes: self.db.table_bytes(table),
         };
-        let mut tables: Vec<_> = catalog.tables.values().filter_map(sized).collect();
-        tables.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.cmp(b)));
+        let mut tables: Vec<_> = catalog.tables.values().map(sized).collect();
+        tables.retain(|table| table.rows.is_some() || table.bytes.is_some());
+        tables.sort_by_cached_key(|table| {
+            let bytes = table.bytes.map(|bytes| bytes.data + bytes.indexes);
+            let name = (table.database.clone(), table.name.clone());
+            (Reverse(bytes), Reverse(table.rows), name)
+        });
         tables.truncate(count);
         tables
     }
@@ -529,6 +626,11 @@ impl SqlServer {
     pub fn latencies(&self) -> Vec<ClassLatency> {
         self.processes.count_statements(&self.digests);
         self.digests.latencies()
+    }
+
+    /// Times of the phases of sampled statements, for metrics.
+    pub fn phase_latencies(&self) -> Vec<ClassLatency> {
+        self.phases.latencies()
     }
 
     /// The sums of all digests with at least one statement since the last reset.

@@ -101,9 +101,12 @@ fn run(db: &Arc<Db>, signal: &Signal, report: &Report) {
                 continue;
             }
             let paced = paced(signal);
-            match pass(db, table, catalog.version, &paced) {
-                Ok(_) => {
+            match pass(db, table, &paced) {
+                Ok(done) => {
                     last.insert(table.id, now);
+                    if let Some(error) = &done.refusal {
+                        report(&refusal(table, done.kept, error));
+                    }
                 }
                 Err(Error::DefinitionChanged) => break,
                 Err(error) => {
@@ -118,6 +121,13 @@ fn run(db: &Arc<Db>, signal: &Signal, report: &Report) {
 fn failure(table: &Table, error: &Error) -> String {
     format!(
         "expired rows of {} could not be deleted; the next pass tries again: {error}",
+        table.quoted_name()
+    )
+}
+
+fn refusal(table: &Table, kept: u64, error: &Error) -> String {
+    format!(
+        "{kept} expired rows of {} stay; of one the reason is: {error}",
         table.quoted_name()
     )
 }
@@ -150,11 +160,10 @@ fn paced(signal: &Signal) -> impl Fn() -> bool + '_ {
 /// when it returns false.
 ///
 /// # Errors
-/// [`Error::DefinitionChanged`] if the table is not of the catalog's version; the engine's.
+/// [`Error::DefinitionChanged`] if the table is not that of the newest catalog; the engine's.
 pub fn pass(
     db: &Arc<Db>,
     table: &Arc<Table>,
-    catalog_version: u64,
     go_on: &dyn Fn() -> bool,
 ) -> porpoise_rows::Result<Reaped> {
     let Some(rule) = table.expiry_rule().copied() else {
@@ -168,7 +177,6 @@ pub fn pass(
         db,
         table,
         write_set: &table.write_set,
-        catalog_version,
         expired: &expired,
         delete: &|txn, rows| Ok(txn.delete(table, rows)?.deleted),
         go_on,

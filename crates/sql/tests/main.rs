@@ -32,6 +32,7 @@ mod programs;
 mod roles;
 mod row_expressions;
 mod slow_log;
+mod traces;
 mod ttl;
 mod view_text;
 mod xa;

@@ -4,7 +4,6 @@
 use crate::common::{connect, good};
 use porpoise_base::clock::ManualClock;
 use porpoise_kv::model::Model;
-use porpoise_rows::reap::Reaped;
 use porpoise_rows::{Db, DbOptions};
 use porpoise_sql::server::{SqlConfig, SqlServer};
 use porpoise_sql::session::SqlSession;
@@ -37,10 +36,11 @@ impl Fixture {
         self.clock.advance(Duration::from_secs(3600 * n));
     }
 
-    fn pass(&self, name: &str) -> Reaped {
+    fn pass(&self, name: &str) -> (u64, u64) {
         let catalog = self.server.db().catalog();
         let table = catalog.table("d", name).unwrap();
-        pass(self.server.db(), table, catalog.version, &|| true).unwrap()
+        let done = pass(self.server.db(), table, &|| true).unwrap();
+        (done.deleted, done.kept)
     }
 }
 
@@ -87,13 +87,7 @@ fn a_snapshot_shows_the_same_rows_for_its_whole_life() {
     let mut other = connect(&f.server, 2);
     good(&mut other, "USE d");
     assert!(good(&mut other, IDS).is_empty());
-    assert_eq!(
-        f.pass("t"),
-        Reaped {
-            deleted: 1,
-            kept: 0
-        }
-    );
+    assert_eq!(f.pass("t"), (1, 0));
     assert_eq!(good(&mut f.root, IDS), ["1"]);
     good(&mut f.root, "COMMIT");
     assert!(good(&mut f.root, IDS).is_empty());
@@ -150,13 +144,7 @@ fn the_background_deletion_cascades_fires_triggers_and_leaves_what_it_must() {
     good(&mut f.root, "UPDATE t SET made = NOW() WHERE id = 3");
     f.hours(1);
     assert_eq!(good(&mut f.root, IDS), ["3", "1000"]);
-    assert_eq!(
-        f.pass("t"),
-        Reaped {
-            deleted: 898,
-            kept: 1
-        }
-    );
+    assert_eq!(f.pass("t"), (898, 1));
     assert_eq!(good(&mut f.root, "SELECT COUNT(*) FROM c"), ["0"]);
     assert_eq!(good(&mut f.root, "SELECT COUNT(*) FROM log"), ["898"]);
     assert_eq!(good(&mut f.root, IDS), ["3", "1000"]);
@@ -192,4 +180,37 @@ fn the_thread_scans_a_table_once_in_its_interval() {
         std::thread::sleep(Duration::from_millis(20));
     }
     reaper.stop();
+}
+
+#[test]
+fn a_pass_tells_why_a_trigger_keeps_rows_and_outlasts_other_definitions() {
+    let mut f = start();
+    good(&mut f.root, CREATE);
+    good(&mut f.root, "INSERT INTO t (id) VALUES (1), (2)");
+    good(
+        &mut f.root,
+        "CREATE TRIGGER keep BEFORE DELETE ON t FOR EACH ROW \
+         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'",
+    );
+    let _triggers = f.server.run_triggers_of_commands();
+    f.hours(25);
+    let catalog = f.server.db().catalog();
+    let table = catalog.table("d", "t").unwrap();
+    let other = std::cell::RefCell::new(connect(&f.server, 2));
+    good(&mut other.borrow_mut(), "USE d");
+    let is_made = std::cell::Cell::new(false);
+    let define_another = || {
+        if !is_made.replace(true) {
+            good(&mut other.borrow_mut(), "CREATE TABLE another (id INT)");
+        }
+        true
+    };
+    let done = pass(f.server.db(), table, &define_another).unwrap();
+    assert_eq!((done.deleted, done.kept), (0, 2));
+    let refusal = done.refusal.unwrap().to_string();
+    assert!(refusal.contains("not this one"), "{refusal}");
+    good(&mut f.root, "DROP TRIGGER keep");
+    let changed = pass(f.server.db(), table, &|| true);
+    assert!(changed.is_err(), "the table's own definition has changed");
+    assert_eq!(f.pass("t"), (2, 0));
 }

@@ -115,6 +115,67 @@ pub fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
     }
 }
 
+/// An answer over HTTP.
+#[derive(Clone, Debug)]
+pub struct HttpReply {
+    /// Its status; 0 if the connection was closed without an answer.
+    pub status: u16,
+    /// The status line and the headers.
+    pub headers: String,
+    /// The body.
+    pub body: String,
+}
+
+impl HttpReply {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.headers.lines().filter_map(|l| l.split_once(": "));
+        let found = lines.find(|(found, _)| found.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value)
+    }
+}
+
+/// Sends bytes, and reads an answer over HTTP until the connection closes.
+pub fn http_exchange(address: SocketAddr, request: &[u8]) -> HttpReply {
+    let mut answer = Vec::new();
+    let mut run = || -> std::io::Result<()> {
+        let mut stream = TcpStream::connect_timeout(&address, READ_TIMEOUT)?;
+        stream.set_read_timeout(Some(READ_TIMEOUT))?;
+        // The server may answer and close before it has read everything.
+        let _ = stream.write_all(request);
+        let _ = stream.read_to_end(&mut answer);
+        Ok(())
+    };
+    if let Err(error) = run() {
+        fail("http", format_args!("{address}: {error}"));
+    }
+    let answer = String::from_utf8_lossy(&answer);
+    let (headers, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = headers.split(' ').nth(1).and_then(|word| word.parse().ok());
+    HttpReply {
+        status: status.unwrap_or(0),
+        headers: headers.to_owned(),
+        body: body.to_owned(),
+    }
+}
+
+/// Requests a path over HTTP/1.0, so that the body is not in chunks. `headers` are whole lines.
+pub fn http_request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[&str],
+    body: &str,
+) -> HttpReply {
+    let mut request = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n");
+    for line in headers {
+        request.push_str(line);
+        request.push_str("\r\n");
+    }
+    request.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+    http_exchange(address, request.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,7 +30,7 @@ mod random;
 mod sys;
 mod tikv_double;
 
-pub use client::{SqlOutput, exchange, http_get, sql};
+pub use client::{HttpReply, SqlOutput, exchange, http_exchange, http_get, http_request, sql};
 pub use mariadb::{Mariadb, MariadbBuilder};
 pub use memcached::Memcached;
 pub use porpoise::{Finished, Porpoise, PorpoiseBuilder};

@@ -16,6 +16,7 @@ const REMEDY: &str = "MariaDB is needed here: run `make needs`";
 const START: Duration = Duration::from_secs(60);
 
 /// Options of a [`Mariadb`].
+#[derive(Clone)]
 pub struct MariadbBuilder {
     flush_log: u8,
     arguments: Vec<String>,
@@ -41,22 +42,25 @@ impl MariadbBuilder {
         let data = home.path().join("data");
         install(&data);
         for _ in 0..ports::TRIES {
-            if let Some((addr, socket, process)) = self.try_start(home.path(), &data) {
+            let Some(addr) = ports::free(1).first().copied() else {
+                break;
+            };
+            if let Some((socket, process)) = self.try_start(home.path(), &data, addr) {
                 return Mariadb {
                     addr,
                     socket,
                     process,
-                    _directory: home,
+                    builder: self,
+                    directory: home,
                 };
             }
         }
         fail("mariadb", "found no port that stayed free")
     }
 
-    /// Starts the server on a free port, with its files in `home`; `None` if another process has
-    /// taken the port. Returns its address and its Unix socket.
-    fn try_start(&self, home: &Path, data: &Path) -> Option<(SocketAddr, PathBuf, Process)> {
-        let addr = *ports::free(1).first()?;
+    /// Starts the server at an address, with its files in `home`; `None` if another process has
+    /// taken the port. Returns its Unix socket.
+    fn try_start(&self, home: &Path, data: &Path, addr: SocketAddr) -> Option<(PathBuf, Process)> {
         let socket = home.join("mariadb.sock");
         let mut command = Command::new(program("mariadbd"));
         command
@@ -83,7 +87,7 @@ impl MariadbBuilder {
                 .then_some(true),
         });
         match is_ready {
-            Some(true) => Some((addr, socket, process)),
+            Some(true) => Some((socket, process)),
             Some(false) if process.log().contains("Address already in use") => None,
             _ => fail(
                 "mariadb",
@@ -100,7 +104,8 @@ pub struct Mariadb {
     /// Unix socket of the server.
     pub socket: PathBuf,
     process: Process,
-    _directory: tempfile::TempDir,
+    builder: MariadbBuilder,
+    directory: tempfile::TempDir,
 }
 
 impl Mariadb {
@@ -115,6 +120,24 @@ impl Mariadb {
     /// Runs statements as root.
     pub fn sql(&self, statements: &str) -> SqlOutput {
         sql(self.addr, statements)
+    }
+
+    /// Kills the server without warning.
+    pub fn kill9(&mut self) {
+        self.process.kill();
+    }
+
+    /// Kills the server and starts it again with the same files at the same address.
+    pub fn restart(&mut self) {
+        self.kill9();
+        let data = self.directory.path().join("data");
+        match self
+            .builder
+            .try_start(self.directory.path(), &data, self.addr)
+        {
+            Some((socket, process)) => (self.socket, self.process) = (socket, process),
+            None => fail("mariadb", "another process has taken its port"),
+        }
     }
 
     /// Process id.

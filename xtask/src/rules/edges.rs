@@ -27,7 +27,11 @@ const MEMBERS: &[Member] = &[
     member("porpoise-types", &["porpoise-base"]),
     member("porpoise-kv", &["porpoise-base"]),
     member("porpoise-kv-mem", &["porpoise-base", "porpoise-kv"]),
-    member("porpoise-kv-tikv", &["porpoise-base", "porpoise-kv"]),
+    member("porpoise-tikv-client", &["porpoise-base"]),
+    member(
+        "porpoise-kv-tikv",
+        &["porpoise-base", "porpoise-kv", "porpoise-tikv-client"],
+    ),
     member(
         "porpoise-rows",
         &["porpoise-base", "porpoise-types", "porpoise-kv"],
@@ -90,10 +94,31 @@ const MEMBERS: &[Member] = &[
             "porpoise-sql-exec",
         ],
     ),
-    member("porpoise-backup", &["porpoise-base"]),
+    member("porpoise-backup", &["porpoise-base", "porpoise-client"]),
     member("porpoise-wire", &["porpoise-base", "porpoise-types"]),
     member("porpoise-client", &["porpoise-wire"]),
-    member("porpoise-replication", &["porpoise-types"]),
+    member(
+        "porpoise-replication",
+        &[
+            "porpoise-base",
+            "porpoise-client",
+            "porpoise-kv",
+            "porpoise-rows",
+            "porpoise-types",
+            "porpoise-wire",
+        ],
+    ),
+    member(
+        "porpoise-binlog",
+        &[
+            "porpoise-base",
+            "porpoise-types",
+            "porpoise-kv",
+            "porpoise-rows",
+            "porpoise-replication",
+            "porpoise-binlog",
+        ],
+    ),
     member(
         "porpoise-shell",
         &["porpoise-base", "porpoise-client", "porpoise-wire"],
@@ -130,13 +155,16 @@ const MEMBERS: &[Member] = &[
             "porpoise-access",
             "porpoise-backup",
             "porpoise-base",
+            "porpoise-binlog",
             "porpoise-client",
+            "porpoise-replication",
             "porpoise-types",
             "porpoise-kv",
             "porpoise-kv-mem",
             "porpoise-kv-tikv",
             "porpoise-memcached",
             "porpoise-native",
+            "porpoise-replication",
             "porpoise-rows",
             "porpoise-shell",
             "porpoise-sql",
@@ -220,7 +248,7 @@ const SYNCHRONOUS: &[&str] = &[
 const ASYNC_RUNTIME: &str = "tokio";
 
 /// Packages from outside the workspace that only one member may depend on: package and member.
-const RESERVED: &[(&str, &str)] = &[("tikv-client", "porpoise-kv-tikv")];
+const RESERVED: &[(&str, &str)] = &[("tonic", "porpoise-tikv-client")];
 
 /// The only feature of the workspace besides `default`, which may enable only this one.
 const FEATURE: &str = "tikv";
@@ -389,13 +417,10 @@ mod tests {
     }
 
     #[test]
-    fn only_its_engine_may_depend_on_tikv_client() {
-        assert_eq!(
-            violations(package("porpoise", &[("tikv-client", None)])).len(),
-            1
-        );
-        let engine = package("porpoise-kv-tikv", &[("tikv-client", None)]);
-        assert!(violations(engine).is_empty());
+    fn only_the_client_of_clusters_may_depend_on_grpc() {
+        assert_eq!(violations(package("porpoise", &[("tonic", None)])).len(), 1);
+        let client = package("porpoise-tikv-client", &[("tonic", None)]);
+        assert!(violations(client).is_empty());
     }
 
     #[test]

@@ -78,6 +78,7 @@ fn directory_name(package: &str) -> &str {
         "porpoise-kv-mem" => "kv_mem",
         "porpoise-kv-tikv" => "kv_tikv",
         "porpoise-native-client" => "native_client",
+        "porpoise-tikv-client" => "tikv_client",
         other => other.strip_prefix("porpoise-").unwrap_or(other),
     }
 }

@@ -1,7 +1,6 @@
 //! Object stores: a directory, or a bucket of an S3-compatible service.
 
 mod directory;
-mod http;
 mod s3;
 
 use crate::{Error, Result};

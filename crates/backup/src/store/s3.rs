@@ -8,9 +8,9 @@
 //! asynchronous runtime, XML, URLs, dates.
 
 use super::ObjectStore;
-use super::http::{self, Endpoint, Request, Response};
 use crate::{Error, Result};
 use aws_lc_rs::{digest, hmac};
+use porpoise_client::http::{self, Endpoint, Limits, Request, Response};
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,6 +19,12 @@ const ATTEMPTS: u32 = 4;
 
 /// Pause before the second attempt; doubled before each further one.
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// Limits of a request.
+const LIMITS: Limits = Limits {
+    wait: Duration::from_secs(30),
+    response: 1 << 30,
+};
 
 /// Where a service is, and who asks.
 #[derive(Clone)]
@@ -177,7 +183,7 @@ impl Bucket {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             let time = timestamp(now.unwrap_or_default().as_secs());
             let headers = self.service.headers(request, &time);
-            let outcome = http::send(&self.service.endpoint, request, &headers);
+            let outcome = http::send(&self.service.endpoint, request, &headers, LIMITS);
             let problem = match outcome {
                 Ok(response) if response.status < 500 && response.status != 429 => {
                     return Ok(response);

@@ -201,6 +201,7 @@ struct Setup<'a> {
     peers: Option<&'a str>,
     durability: Durability,
     fsync_delay: Duration,
+    binary_log: bool,
 }
 
 fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
@@ -214,6 +215,7 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         peers: text(given, "start-peers"),
         durability: Durability::parse(text(given, "durability").unwrap_or("sync"))?,
         fsync_delay: duration(given, "fsync-delay")?.unwrap_or_default(),
+        binary_log: given.get_flag("log-bin"),
     };
     let (report, done) = measure(name, &[name], given, &setup)?;
     output::print(&output::text::render(&report));
@@ -231,6 +233,7 @@ fn budgets(given: &ArgMatches) -> Result<()> {
             peers: Some(phase.peers),
             durability: phase.durability,
             fsync_delay: phase.fsync_delay,
+            binary_log: false,
         };
         let (report, done) = measure("budgets", &phase.experiments(), given, &setup)?;
         output::print(&output::text::render(&report));
@@ -481,6 +484,7 @@ fn start_peers(
             None => std::env::current_exe()?.with_file_name("porpoise"),
         },
         preload,
+        binary_log: setup.binary_log,
     };
     let mut started = Vec::new();
     let mut left_out = Vec::new();

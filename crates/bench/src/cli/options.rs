@@ -192,6 +192,12 @@ pub(super) fn common(command: Command) -> Command {
         .arg(option("rows", "N", "Rows of the table"))
         .arg(option("seed", "N", "Seed of all keys").default_value("1"))
         .arg(
+            Arg::new("log-bin")
+                .long("log-bin")
+                .action(ArgAction::SetTrue)
+                .help("Started Porpoise and MariaDB keep a binary log"),
+        )
+        .arg(
             Arg::new("quick")
                 .long("quick")
                 .action(ArgAction::SetTrue)

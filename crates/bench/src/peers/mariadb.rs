@@ -1,4 +1,4 @@
-//! MariaDB: a buffer pool that holds everything, no binary log, durability as
+//! MariaDB: a buffer pool that holds everything, durability and binary log as
 //! asked for.
 
 use super::process::{Server, directory};
@@ -12,7 +12,6 @@ use std::process::{Command, Stdio};
 const OPTIONS: &[&str] = &[
     "--bind-address=127.0.0.1",
     "--skip-name-resolve",
-    "--skip-log-bin",
     "--character-set-server=utf8mb4",
     "--max-connections=12000",
     "--innodb-buffer-pool-size=1G",
@@ -20,6 +19,19 @@ const OPTIONS: &[&str] = &[
     "--max-allowed-packet=64M",
     "--max-prepared-stmt-count=100000",
 ];
+
+/// Options for the binary log, synced with every commit as the data are.
+fn log_options(is_on: bool) -> &'static [&'static str] {
+    match is_on {
+        true => &[
+            "--log-bin",
+            "--server-id=1",
+            "--binlog-format=ROW",
+            "--sync-binlog=1",
+        ],
+        false => &["--skip-log-bin"],
+    }
+}
 
 /// `innodb_flush_log_at_trx_commit` for a durability.
 fn flush_log(durability: Durability) -> u8 {
@@ -72,6 +84,7 @@ pub fn start(settings: &Settings) -> Result<Option<Started>> {
             .arg(format!("--tmpdir={}", place.display()))
             .arg(format!("--port={port}"))
             .arg(format!("--innodb-flush-log-at-trx-commit={flush}"))
+            .args(log_options(settings.binary_log))
             .args(OPTIONS);
         if sys::is_root() {
             command.arg("--user=root");
@@ -89,8 +102,9 @@ pub fn start(settings: &Settings) -> Result<Option<Started>> {
         let mut target = Target::parse(&format!("mysql://root@127.0.0.1:{port}?name=MariaDB"))?;
         target.pid = Some(server.id());
         let settings = format!(
-            "{}; innodb_flush_log_at_trx_commit={flush}, buffer pool 1 GiB, log 512 MiB, no binary log",
-            version(&program, "--version")
+            "{}; innodb_flush_log_at_trx_commit={flush}, buffer pool 1 GiB, log 512 MiB, {}",
+            version(&program, "--version"),
+            log_options(settings.binary_log).join(" ")
         );
         return Ok(Some(Started {
             target,

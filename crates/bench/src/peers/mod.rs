@@ -75,6 +75,8 @@ pub struct Settings {
     pub porpoise: PathBuf,
     /// A library to load into each, which delays its syncs.
     pub preload: Option<PathBuf>,
+    /// Whether Porpoise and MariaDB keep a binary log.
+    pub binary_log: bool,
 }
 
 /// Servers that can be started.

@@ -28,6 +28,9 @@ fn launch(settings: &Settings) -> Result<Server> {
         .args(["--mysql-listen", "127.0.0.1:0"])
         .args(["--memcached-listen", "127.0.0.1:0"])
         .args(["--native-listen", "127.0.0.1:0"]);
+    if settings.binary_log {
+        command.arg("--log-bin");
+    }
     if let Some(library) = &settings.preload {
         command.env("LD_PRELOAD", library);
     }
@@ -73,9 +76,14 @@ pub fn start(settings: &Settings) -> Result<Started> {
     Ok(Started {
         target,
         settings: format!(
-            "{}; --durability {}",
+            "{}; --durability {}{}",
             version(&settings.porpoise, "--version"),
-            settings.durability.word()
+            settings.durability.word(),
+            if settings.binary_log {
+                " --log-bin"
+            } else {
+                ""
+            }
         ),
         server,
     })

@@ -146,6 +146,7 @@ mod tests {
             directory: home.path().to_owned(),
             porpoise: PathBuf::new(),
             preload: None,
+            binary_log: false,
         }
     }
 

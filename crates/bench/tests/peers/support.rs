@@ -20,6 +20,7 @@ pub struct Running {
 pub fn start(peer: Peer, preload: Option<PathBuf>) -> Running {
     let home = home();
     let settings = Settings {
+        binary_log: false,
         durability: Durability::Memory,
         directory: home.path().to_owned(),
         porpoise: PathBuf::new(),

@@ -46,6 +46,8 @@ pub(super) struct Tree {
     root: Link<Node>,
     writer: Mutex<()>,
     len: AtomicUsize,
+    /// Sum of [`Node::bytes`] over all nodes; changed by the writer.
+    node_bytes: AtomicUsize,
 }
 
 /// Exclusive right to change a tree: a guard of the writer's mutex.
@@ -176,6 +178,7 @@ impl Tree {
             root: Link::empty(),
             writer: Mutex::new(()),
             len: AtomicUsize::new(0),
+            node_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -240,6 +243,11 @@ impl Tree {
         leaves
     }
 
+    /// Bytes of all nodes, without the separators' records. Visits no node.
+    pub(super) fn node_bytes(&self) -> usize {
+        self.node_bytes.load(Ordering::Relaxed)
+    }
+
     /// Bytes of all nodes, and of the separators' records.
     pub(super) fn bytes(&self, _: &WriteGuard<'_>, guard: &Guard) -> usize {
         let mut bytes = 0;
@@ -272,8 +280,9 @@ impl Tree {
             return Ok(());
         };
         let mut open = vec![(root, 0, (None, None))];
-        let (mut leaves, mut count) = (None, 0);
+        let (mut leaves, mut count, mut bytes) = (None, 0, 0);
         while let Some((node, depth, bounds)) = open.pop() {
+            bytes += node.bytes();
             node.check(bounds.0, bounds.1, guard)?;
             if node.is_leaf() {
                 if *leaves.get_or_insert(depth) != depth {
@@ -294,6 +303,10 @@ impl Tree {
         }
         if count != self.len() {
             return Err(format!("found {count} keys, counted {}", self.len()));
+        }
+        let counted = self.node_bytes();
+        if bytes != counted {
+            return Err(format!("nodes of {bytes} bytes, counted {counted}"));
         }
         Ok(())
     }

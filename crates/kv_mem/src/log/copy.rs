@@ -86,6 +86,29 @@ impl LogCopy {
         self.cursor
     }
 
+    pub(super) fn set_end(&mut self, end: u64) {
+        self.end = end;
+    }
+
+    /// Number of the last segment that was opened.
+    pub(super) fn last_segment(&self) -> Option<u64> {
+        let read = (self.cursor.segment > 0).then_some(self.cursor.segment);
+        self.segments.back().map(|segment| segment.number).or(read)
+    }
+
+    /// Opens another segment.
+    pub(super) fn push_segment(&mut self, log: &Log, number: u64) -> Result<()> {
+        let path = log.dir.join(segment_name(number));
+        let file = log.disk.open(&path).map_err(|e| io_error(&path, &e))?;
+        self.segments.push_back(OpenSegment {
+            number,
+            path,
+            file,
+            header: None,
+        });
+        Ok(())
+    }
+
     /// Returns the next group. The first one contains or follows the position asked for.
     ///
     /// # Errors
@@ -192,7 +215,7 @@ impl Retention {
 
 impl Log {
     /// Opens the durable log behind a cursor. Returns `None` if segments from there on were removed.
-    pub(crate) fn copy_from(&self, mut cursor: LogCursor) -> Result<Option<LogCopy>> {
+    pub(crate) fn copy_from(&self, cursor: LogCursor) -> Result<Option<LogCopy>> {
         let segments = self.segments.lock();
         let end = self.synced_to();
         if segments
@@ -202,31 +225,22 @@ impl Log {
             return Ok(None);
         }
         let first = first_needed(&segments, cursor.position);
-        let mut open = VecDeque::new();
-        for (number, start) in segments.iter().skip(first) {
-            if *start >= end && !open.is_empty() {
-                break;
-            }
-            let path = self.dir.join(segment_name(*number));
-            let file = self.disk.open(&path).map_err(|e| io_error(&path, &e))?;
-            open.push_back(OpenSegment {
-                number: *number,
-                path,
-                file,
-                header: None,
-            });
-        }
-        if open
-            .front()
-            .is_some_and(|segment| segment.number != cursor.segment)
-        {
-            cursor = LogCursor::at(cursor.position);
-        }
-        Ok(Some(LogCopy {
-            segments: open,
+        let mut copy = LogCopy {
+            segments: VecDeque::new(),
             cursor,
             end,
-        }))
+        };
+        for (number, start) in segments.iter().skip(first) {
+            if *start >= end && !copy.segments.is_empty() {
+                break;
+            }
+            copy.push_segment(self, *number)?;
+        }
+        let front = copy.segments.front();
+        if front.is_some_and(|segment| segment.number != cursor.segment) {
+            copy.cursor = LogCursor::at(cursor.position);
+        }
+        Ok(Some(copy))
     }
 
     /// Position of the first record in the existing segments.
@@ -244,8 +258,12 @@ impl Log {
     }
 
     /// Position before which segments may be removed, of those that a checkpoint needs from
-    /// `position` on.
+    /// `position` on: not those with annotations that were not released.
     pub(super) fn removable_before(&self, position: u64) -> u64 {
+        let position = match &self.annotations {
+            Some(annotations) => position.min(annotations.needed_from()),
+            None => position,
+        };
         let Some(retention) = &self.retention else {
             return position;
         };

@@ -9,7 +9,7 @@ use crate::record::LONGEST_KEY;
 use porpoise_kv::{SpaceDurability, SpaceId, SpaceSpec};
 
 /// The version of the log's format that this build writes.
-pub(crate) const LOG_FORMAT_VERSION: u32 = 4;
+pub(crate) const LOG_FORMAT_VERSION: u32 = 5;
 
 /// First version whose groups have the time at which they were written.
 const TIMED: u32 = 4;

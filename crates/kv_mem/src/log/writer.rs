@@ -354,6 +354,9 @@ impl LogLoop {
         }
         drop(seq);
         log.pipeline.watermark.notify();
+        if let Some(annotations) = &log.annotations {
+            annotations.notify();
+        }
         // After the replies were released, so that no commit waits for this write.
         log.head.record_durable(log.synced_to());
         Ok(ended)

@@ -12,6 +12,7 @@ use crate::log::format::{Group, LoggedWrite, Record, SEGMENT_HEADER, SegmentHead
 use crate::log::{io_error, segment_name};
 use crate::manifest::Manifest;
 use crate::record::NewVersion;
+use crate::space::Space;
 use crate::store::RecordStore;
 use porpoise_base::disk::Disk;
 use porpoise_base::sync::atomic::Ordering;
@@ -259,7 +260,7 @@ impl Recovery<'_> {
                     && space.mark_dropped()
                 {
                     for record in space.index.clear() {
-                        store.subtract_record(&record);
+                        store.subtract_record(space, &record);
                     }
                 }
                 Ok(())
@@ -303,38 +304,41 @@ fn apply_writes(
 
 /// Counts of one thread that applies writes. Shared counters would bounce between caches.
 #[derive(Default)]
-struct CommitCounts {
-    bytes: i64,
+struct CommitCounts<'s> {
     made: u64,
     freed: u64,
-    /// The space last written to, and the newest commit to it.
-    last: Option<(SpaceId, u64)>,
+    /// The space last written to, with the newest commit to it and the bytes added since the write
+    /// before to another space.
+    last: Option<(&'s Space, u64, i64)>,
 }
 
-impl CommitCounts {
-    fn note(&mut self, store: &RecordStore, space: SpaceId, ts: u64) {
-        if let Some((before, newest)) = self.last
-            && before != space
-        {
-            record_commit(store, before, newest);
+impl<'s> CommitCounts<'s> {
+    fn add_write(&mut self, store: &RecordStore, space: &'s Space, ts: u64, bytes: i64) {
+        match &mut self.last {
+            Some((last, newest, sum)) if last.id == space.id => {
+                (*newest, *sum) = (ts, *sum + bytes)
+            }
+            last => {
+                if let Some((before, newest, sum)) = last.replace((space, ts, bytes)) {
+                    add_commits(store, before, newest, sum);
+                }
+            }
         }
-        self.last = Some((space, ts));
     }
 
     fn add_to_store(self, store: &RecordStore) {
-        store.add_bytes(self.bytes);
         store.versions_created.add(self.made);
         store.versions_reclaimed.add(self.freed);
-        if let Some((space, newest)) = self.last {
-            record_commit(store, space, newest);
+        if let Some((space, newest, bytes)) = self.last {
+            add_commits(store, space, newest, bytes);
         }
     }
 }
 
-fn record_commit(store: &RecordStore, space: SpaceId, ts: u64) {
-    if let Some(space) = store.spaces.find(space) {
-        space.last_commit.fetch_max(ts, Ordering::AcqRel);
-    }
+/// Adds the effects of commits to a space's state.
+fn add_commits(store: &RecordStore, space: &Space, newest: u64, bytes: i64) {
+    store.add_space_bytes(space, bytes);
+    space.last_commit.fetch_max(newest, Ordering::AcqRel);
 }
 
 /// Applies the writes to the keys of one half, or to all keys.
@@ -352,6 +356,9 @@ fn apply_key_half(
         let mut reader = Reader(&commit.writes);
         while !reader.is_empty() {
             let write = get_write(&mut reader).map_err(|Malformed| commit.at)?;
+            if write.space == SpaceId::ANNOTATIONS {
+                continue;
+            }
             if half.is_none_or(|half| crc32c::crc32c(write.key) & 1 == half) {
                 apply_write(store, commit.ts, &write, &mut counts, &guard);
             }
@@ -361,11 +368,11 @@ fn apply_key_half(
     Ok(())
 }
 
-fn apply_write(
-    store: &RecordStore,
+fn apply_write<'s>(
+    store: &'s RecordStore,
     ts: u64,
     write: &LoggedWrite<'_>,
-    counts: &mut CommitCounts,
+    counts: &mut CommitCounts<'s>,
     guard: &crossbeam_epoch::Guard,
 ) {
     let Ok(space) = store.spaces.get(write.space) else {
@@ -378,10 +385,10 @@ fn apply_write(
     let pruned = latch.prune(u64::MAX, &[], guard);
     latch.dead = write.value.is_none();
     drop(latch);
-    counts.bytes += bytes as i64 - pruned.bytes as i64;
     counts.made += 1;
     counts.freed += pruned.versions as u64;
-    counts.note(store, space.id, ts);
+    let grown = bytes as i64 - pruned.bytes as i64;
+    counts.add_write(store, space, ts, grown);
     if write.value.is_none() {
         store.unlink(space, &record);
     }

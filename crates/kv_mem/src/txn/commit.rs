@@ -20,6 +20,7 @@ use super::MemTxn;
 use super::prepare::Stage;
 use crate::index::BATCH;
 use crate::log::Log;
+use crate::log::annotations;
 use crate::log::format::{
     COMMIT_HEAD, Record as LogRecord, begin_commit, end_commit, put_write, write_size,
     write_timestamp,
@@ -117,7 +118,8 @@ impl MemTxn {
         if installs.is_empty() {
             return self.validate_alone(state).map(|()| (0, 0));
         }
-        let mut logged = Logged::encode(state, installs)?;
+        let annotation = std::mem::take(&mut self.annotation);
+        let mut logged = Logged::encode(state, &annotation, installs)?;
         self.sequence(state, installs, &mut logged)
     }
 
@@ -333,9 +335,13 @@ struct Logged<'s> {
 }
 
 impl<'s> Logged<'s> {
-    /// Encodes the logged writes. Appends a large write set to the log in chunks ahead of the
-    /// commit.
-    fn encode(state: &'s EngineState, installs: &[Install<'_>]) -> Result<Logged<'s>> {
+    /// Encodes the annotation and the logged writes. Appends a large write set to the log in chunks
+    /// ahead of the commit.
+    fn encode(
+        state: &'s EngineState,
+        annotation: &[u8],
+        installs: &[Install<'_>],
+    ) -> Result<Logged<'s>> {
         let mut logged = Logged {
             log: state.log.as_deref(),
             record: Vec::new(),
@@ -356,17 +362,18 @@ impl<'s> Logged<'s> {
         };
         let size = due().map(|(install, value)| write_size(install.record.key(), value));
         // Writes are encoded directly into the record.
-        let size = COMMIT_HEAD + size.sum::<usize>();
+        let annotated =
+            annotations::parts(annotation).map(|(key, part)| write_size(&key, Some(part)));
+        let size = COMMIT_HEAD + annotated.sum::<usize>() + size.sum::<usize>();
         let mut record = Vec::with_capacity(size.min(CHUNK * 2));
         begin_commit(&mut record);
+        for (key, part) in annotations::parts(annotation) {
+            annotations::put_part(&mut record, &key, part);
+            logged.append_full_chunk(log, &mut record)?;
+        }
         for (install, value) in due() {
             put_write(&mut record, install.space.id, install.record.key(), value);
-            if record.len() >= CHUNK {
-                let writes = record.get(COMMIT_HEAD..).unwrap_or_default();
-                logged.tag = log.append_chunk(logged.tag, writes)?;
-                logged.chunks += 1;
-                record.truncate(COMMIT_HEAD);
-            }
+            logged.append_full_chunk(log, &mut record)?;
         }
         let writes = record.get(COMMIT_HEAD..).unwrap_or_default();
         if logged.tag > 0 {
@@ -382,6 +389,18 @@ impl<'s> Logged<'s> {
             logged.record = record;
         }
         Ok(logged)
+    }
+
+    /// Appends the writes encoded so far as a chunk, if they are large enough for one.
+    #[inline]
+    fn append_full_chunk(&mut self, log: &Log, record: &mut Vec<u8>) -> Result<()> {
+        if record.len() >= CHUNK {
+            let writes = record.get(COMMIT_HEAD..).unwrap_or_default();
+            self.tag = log.append_chunk(self.tag, writes)?;
+            self.chunks += 1;
+            record.truncate(COMMIT_HEAD);
+        }
+        Ok(())
     }
 
     /// Appends the record, and returns the position after it.
@@ -438,6 +457,7 @@ fn put_all<'s>(
 /// reclaimer.
 fn install_all(state: &EngineState, installs: &mut [Install<'_>], ts: u64, guard: &Guard) {
     let mut weight = 0;
+    let mut last: Option<&Space> = None;
     let mut superseded: SmallVec<[Item; 4]> = SmallVec::new();
     for install in installs {
         let Some(version) = install.version.take() else {
@@ -453,7 +473,13 @@ fn install_all(state: &EngineState, installs: &mut [Install<'_>], ts: u64, guard
             latch = install.record.latch();
         }
         let (bytes, over_older) = latch.push(ts, version, guard);
-        weight += bytes;
+        if let Some(before) = last.replace(install.space)
+            && before.id != install.space.id
+        {
+            state.store.add_space_bytes(before, weight);
+            weight = 0;
+        }
+        weight += bytes as i64;
         if (over_older || install.deletion) && !latch.queued {
             latch.queued = true;
             drop(latch);
@@ -463,7 +489,9 @@ fn install_all(state: &EngineState, installs: &mut [Install<'_>], ts: u64, guard
             });
         }
     }
-    state.store.add_bytes(weight as i64);
+    if let Some(space) = last {
+        state.store.add_space_bytes(space, weight);
+    }
     if !superseded.is_empty() {
         state.reclaimer.add(superseded);
     }

@@ -30,6 +30,7 @@ use crate::codec::{Malformed, Reader};
 use crate::image::{
     ImageWriter, Item, PREPARED_FORMAT_VERSION, chunk_key, read_head, read_item, split_chunk_key,
 };
+use crate::log::annotations;
 use crate::protected::Protected;
 use crate::record::InlineKey;
 use crate::state::EngineState;
@@ -94,6 +95,8 @@ impl MemTxn {
             self.reads = ReadSet::default();
         }
         let (chunks, unlogged) = self.encode_image(note, &writes)?;
+        // It belongs to the commit, and the image contains it.
+        self.annotation = Vec::new();
         let protected = self.protected(&writes);
         let image: usize = chunks.iter().map(Vec::len).sum();
         self.make_room(image + protected.bytes())?;
@@ -166,6 +169,15 @@ impl MemTxn {
         }
         for read in self.reads.validated() {
             image.push(&Item::Read(read.clone()));
+        }
+        let annotation = if writes.is_empty() {
+            &[]
+        } else {
+            &*self.annotation
+        };
+        for (key, part) in annotations::parts(annotation) {
+            let key = Key::new(SpaceId::ANNOTATIONS, &key);
+            image.push(&Item::Write(key, Some(part), Check::Blind));
         }
         let mut unlogged = Vec::new();
         for write in writes {
@@ -317,6 +329,7 @@ impl MemPrepared {
                     }
                 }
                 Item::Read(read) => protected.reads.push(read),
+                Item::Write(key, ..) if key.space == SpaceId::ANNOTATIONS => {}
                 Item::Write(key, ..) => protected
                     .writes
                     .push((key.space, InlineKey::from_slice(key.bytes))),
@@ -343,10 +356,15 @@ impl MemPrepared {
 
     /// Reads the transaction's writes from its image.
     fn load_writes(&mut self) -> Result<()> {
-        let writes = &mut self.txn.writes;
+        let (writes, annotation) = (&mut self.txn.writes, &mut self.txn.annotation);
+        annotation.clear();
         MemTxn::read_image(&self.txn.state, &self.name, &mut |item| {
-            if let Item::Write(key, value, check) = item {
-                writes.push(key, value, check);
+            match item {
+                Item::Write(key, value, _) if key.space == SpaceId::ANNOTATIONS => {
+                    annotation.extend_from_slice(value.unwrap_or_default());
+                }
+                Item::Write(key, value, check) => writes.push(key, value, check),
+                Item::Lock(..) | Item::Read(_) => {}
             }
             Ok(())
         })?;
@@ -361,6 +379,7 @@ impl MemPrepared {
         self.txn.check_not_ended()?;
         self.txn.state.check_writable()?;
         self.txn.writes = WriteSet::default();
+        self.txn.annotation = Vec::new();
         if commits {
             self.load_writes()?;
         }

@@ -1,12 +1,12 @@
 //! The contract suite: all functions use one cluster, each with its own server.
 
-use super::double::Double;
+use super::double::AnyCluster;
 use porpoise_kv::{Engine, contract};
 use std::sync::{Arc, OnceLock};
 
 fn new_engine() -> Arc<dyn Engine> {
-    static CLUSTER: OnceLock<Double> = OnceLock::new();
-    CLUSTER.get_or_init(Double::start).server()
+    static CLUSTER: OnceLock<AnyCluster> = OnceLock::new();
+    CLUSTER.get_or_init(AnyCluster::start).server()
 }
 
 porpoise_kv::contract_suite!(new_engine);
@@ -18,7 +18,7 @@ fn restart_guarantees() {
         contract::restart::guarantee_10_counters_are_exact_after_a_clean_shutdown,
         contract::restart::guarantee_10_ids_never_repeat_without_a_shutdown,
     ] {
-        let cluster = Double::start();
+        let cluster = AnyCluster::start();
         function(&|| cluster.server());
     }
 }

@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -37,10 +38,17 @@ fn program() -> &'static Path {
 }
 
 impl Double {
-    /// Starts one with two stores, on free ports.
+    /// Starts one with a placement driver and two stores, on free ports.
     pub fn start() -> Double {
+        Double::with(1, 2)
+    }
+
+    /// Starts one with so many placement drivers and stores.
+    pub fn with(placement_drivers: usize, stores: usize) -> Double {
+        let addresses = |n| vec!["127.0.0.1:0"; n].join(",");
         let mut child = Command::new(program())
-            .args(["-until-stdin-ends", "-kv", "127.0.0.1:0,127.0.0.1:0"])
+            .args(["-until-stdin-ends", "-pd", &addresses(placement_drivers)])
+            .args(["-kv", &addresses(stores)])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -100,14 +108,64 @@ impl Double {
     /// The usual options.
     pub fn options(&self) -> KvTikvOptions {
         KvTikvOptions {
-            endpoints: vec![self.pd.clone()],
+            endpoints: self.pd.split(',').map(str::to_owned).collect(),
             ..KvTikvOptions::default()
         }
     }
 
     /// Connects another server to this cluster.
     pub fn server(&self) -> Arc<dyn Engine> {
+        self.engine()
+    }
+
+    /// As [`Double::server`], with the counts of its requests at hand.
+    pub fn engine(&self) -> Arc<KvTikv> {
         Arc::new(KvTikv::connect(self.options()).expect("connected"))
+    }
+
+    /// A server that gives up early when the cluster does not serve it.
+    pub fn impatient(&self) -> Arc<dyn Engine> {
+        let options = KvTikvOptions {
+            retry_timeout: Duration::from_secs(2),
+            ..self.options()
+        };
+        Arc::new(KvTikv::connect(options).expect("connected"))
+    }
+}
+
+/// Name of the environment variable that names a placement driver of an existing cluster. Tests that command
+/// nothing of the double use that cluster then.
+const EXISTING: &str = "PORPOISE_TEST_TIKV";
+
+/// A cluster whose faults are not commanded: an existing one, or a double.
+pub enum AnyCluster {
+    Double(Double),
+    Existing(KvTikvOptions),
+}
+
+impl AnyCluster {
+    /// A cluster for one test. In an existing one, a tenant of its own.
+    pub fn start() -> AnyCluster {
+        static TENANTS: AtomicU32 = AtomicU32::new(0);
+        let Ok(endpoint) = std::env::var(EXISTING) else {
+            return AnyCluster::Double(Double::start());
+        };
+        let unique = std::process::id() << 10 | TENANTS.fetch_add(1, Ordering::Relaxed);
+        AnyCluster::Existing(KvTikvOptions {
+            endpoints: endpoint.split(',').map(str::to_owned).collect(),
+            tenant: unique | 1 << 31,
+            ..KvTikvOptions::default()
+        })
+    }
+
+    /// Connects another server to this cluster.
+    pub fn server(&self) -> Arc<dyn Engine> {
+        match self {
+            AnyCluster::Double(double) => double.server(),
+            AnyCluster::Existing(options) => {
+                Arc::new(KvTikv::connect(options.clone()).expect("connected"))
+            }
+        }
     }
 }
 

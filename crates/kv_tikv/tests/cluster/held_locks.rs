@@ -1,6 +1,5 @@
-//! A held lock survives a lock call that fails. The library rolls back all keys of a failing call,
-//! also those held before: without the engine's precautions another transaction would get them, and
-//! both would commit.
+//! A held lock survives a lock call that fails: a failing call gives back what it locked itself, and nothing
+//! that was held before. Otherwise another transaction would get a held key, and both would commit.
 
 use super::double::{Double, begin, get, hex, lock, prefix, set, space};
 use porpoise_kv::{Check, Error, Key};
@@ -14,7 +13,7 @@ fn a_held_lock_survives_a_failing_lock_of_another_key() {
     let cluster = Double::start();
     let server = cluster.server();
     let space = space(&server);
-    // Keys in two regions: a call for both succeeds in one of them, and the library rolls back.
+    // Keys in two regions: a call for both succeeds in one of them, and its lock there is given back.
     cluster.command(&format!(
         "/split?key={}",
         hex(&[&prefix(space)[..], b"m"].concat())

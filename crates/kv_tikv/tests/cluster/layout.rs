@@ -2,37 +2,67 @@
 //! leave no rows.
 
 use super::double::{Double, begin, get, prefix, set, space};
+use porpoise_base::cancel::Cancel;
 use porpoise_kv::{Check, Engine, Error, Key, Read, SpaceId};
 use porpoise_kv_tikv::{KEY_FORMAT_VERSION, KvTikv, KvTikvOptions};
+use porpoise_tikv_client::{
+    Call, Change, Client, ClientOptions, CommitOptions, PageRequest, Write,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// A client that knows nothing of the engine's layout.
+fn raw(cluster: &Double) -> Client {
+    let options = cluster.options();
+    Client::connect(ClientOptions {
+        endpoints: options.endpoints,
+        connect_time: options.connect_timeout,
+        request_time: options.request_timeout,
+        retry_time: options.retry_timeout,
+        lock_ttl: options.lock_ttl,
+        threads: 1,
+    })
+    .unwrap()
+}
+
 /// Writes a key of the cluster, bypassing the engine.
 fn write_raw(cluster: &Double, key: Vec<u8>, value: Vec<u8>) {
-    let endpoints = cluster.options().endpoints;
-    tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let client = tikv_client::TransactionClient::new(endpoints)
-            .await
-            .unwrap();
-        let mut txn = client.begin_optimistic().await.unwrap();
-        txn.put(key, value).await.unwrap();
-        txn.commit().await.unwrap();
-    });
+    let cancel = Cancel::new();
+    let call = Call {
+        cancel: &cancel,
+        deadline: None,
+    };
+    let client = raw(cluster);
+    let ts = client.timestamp(call).unwrap();
+    let write = Write {
+        key,
+        change: Change::Put(value),
+        locked: false,
+    };
+    let options = CommitOptions {
+        lock_wait: Duration::from_secs(1),
+        max_commit_ts: 0,
+    };
+    client.begin(ts).commit(call, vec![write], options).unwrap();
 }
 
 /// Number of keys of the cluster with this prefix.
 fn count_raw(cluster: &Double, prefix: Vec<u8>) -> usize {
-    let endpoints = cluster.options().endpoints;
-    let end = porpoise_kv::prefix_end(&prefix).unwrap();
-    tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let client = tikv_client::TransactionClient::new(endpoints)
-            .await
-            .unwrap();
-        let mut txn = client.begin_optimistic().await.unwrap();
-        let n = txn.scan_keys(prefix..end, 100).await.unwrap().count();
-        txn.rollback().await.unwrap();
-        n
-    })
+    let cancel = Cancel::new();
+    let call = Call {
+        cancel: &cancel,
+        deadline: None,
+    };
+    let client = raw(cluster);
+    let ts = client.timestamp(call).unwrap();
+    let page = PageRequest {
+        end: porpoise_kv::prefix_end(&prefix).unwrap(),
+        start: prefix,
+        limit: 100,
+        reverse: false,
+        keys_only: true,
+    };
+    client.page(call, ts, &page).unwrap().len()
 }
 
 #[test]
@@ -107,10 +137,11 @@ fn a_drop_interrupted_by_a_crash_is_finished_at_the_next_start() {
     let server = cluster.server();
     let space = space(&server);
     set(&server, space, &[("a", "1"), ("b", "1")]);
+    let impatient = cluster.impatient();
     // The specification goes first; deleting rows then fails.
-    cluster.command("/refuse?method=KvScan&n=1000");
-    assert!(server.drop_spaces(&[space]).is_err());
-    drop(server);
+    cluster.command("/refuse?method=KvScan&n=1000000");
+    assert!(impatient.drop_spaces(&[space]).is_err());
+    drop((server, impatient));
     cluster.command("/reset");
     assert_eq!(count_raw(&cluster, prefix(space)), 2);
     let server = cluster.server();

@@ -10,12 +10,14 @@
 
 mod contract;
 mod double;
+mod failures;
 mod heartbeats;
 mod held_locks;
 mod layout;
 mod lost_locks;
 mod orphans;
 mod regions;
+mod requests;
 mod two_servers;
 mod unknown;
 mod unreachable;

@@ -10,7 +10,7 @@ const SOON: Duration = Duration::from_millis(400);
 
 /// Ends a server that holds two locks: pessimistic ones, or prewritten ones.
 fn die_with_locks(cluster: &Double, space: SpaceId, prewritten: bool) {
-    let server = cluster.server();
+    let server = cluster.impatient();
     let mut txn = begin(&server);
     lock(&mut *txn, space, &["a", "b"], Duration::from_secs(20)).unwrap();
     if prewritten {
@@ -18,12 +18,14 @@ fn die_with_locks(cluster: &Double, space: SpaceId, prewritten: bool) {
             let key = porpoise_kv::Key::new(space, key);
             txn.put(key, b"dead", porpoise_kv::Check::Locked).unwrap();
         }
-        cluster.command("/refuse?method=KvCommit&n=1000");
-        cluster.command("/refuse?method=KVPessimisticRollback&n=1000");
+        cluster.command("/decline?on=1");
+        for method in ["KvCommit", "KvCheckTxnStatus", "KvBatchRollback"] {
+            cluster.command(&format!("/refuse?method={method}&n=1000000"));
+        }
         assert!(matches!(txn.commit(), Err(Error::UnknownOutcome(_))));
         cluster.command("/reset");
     } else {
-        cluster.command("/refuse?method=KVPessimisticRollback&n=1000");
+        cluster.command("/refuse?method=KVPessimisticRollback&n=1000000");
         txn.rollback();
     }
     drop(server);

@@ -1,6 +1,6 @@
 //! Two servers on one cluster conflict and lose no update.
 
-use super::double::{Double, begin, get, lock, set, space};
+use super::double::{AnyCluster, begin, get, lock, set, space};
 use porpoise_kv::{Check, CounterId, Engine, Error, Key, Read, SpaceId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn read(txn: &mut dyn porpoise_kv::Txn, key: Key<'_>) -> u64 {
 
 #[test]
 fn the_second_of_two_that_read_the_same_version_is_refused() {
-    let cluster = Double::start();
+    let cluster = AnyCluster::start();
     let (one, two) = (cluster.server(), cluster.server());
     let space = space(&one);
     set(&one, space, &[("n", "1")]);
@@ -63,7 +63,7 @@ fn count_under_locks(server: &Arc<dyn Engine>, space: SpaceId, times: u32) {
 
 #[test]
 fn concurrent_increments_through_two_servers_lose_nothing() {
-    let cluster = Double::start();
+    let cluster = AnyCluster::start();
     let (one, two) = (cluster.server(), cluster.server());
     let space = space(&one);
     set(&one, space, &[("n", "0")]);
@@ -78,7 +78,7 @@ fn concurrent_increments_through_two_servers_lose_nothing() {
 
 #[test]
 fn ids_and_spaces_are_given_out_once() {
-    let cluster = Double::start();
+    let cluster = AnyCluster::start();
     let servers = [cluster.server(), cluster.server()];
     let counter = CounterId(99);
     let reserve = |server: &Arc<dyn Engine>| -> Vec<u64> {

@@ -27,7 +27,7 @@ fn connecting_without_a_cluster_fails_and_names_the_address() {
 #[test]
 fn a_cluster_that_goes_away_is_reported() {
     let cluster = Double::start();
-    let server = cluster.server();
+    let server = cluster.impatient();
     let space = space(&server);
     drop(cluster);
     let mut txn = server.begin(TxnOptions::default()).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! A [`Change`] and its [`Outcome`] are independent of the dialect. Each is one autocommit
 //! transaction ([`CommandContext::write`]); [`run`] is the part inside the transaction, so that
-//! several commands can share one.
+//! several commands can share one ([`several`]).
 //!
 //! Invariants:
 //! 1. A key that no row can have (text where the column is a number) is not found; a command that
@@ -12,6 +12,7 @@
 mod cache_commands;
 mod count_delete;
 pub(crate) mod flush;
+pub(crate) mod several;
 pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod touch;
@@ -21,6 +22,7 @@ use crate::context::requirement::Requirement;
 use crate::context::{CommandContext, Done, Failure};
 use crate::counters::{self, Counter};
 use crate::item_metadata::MetadataUpdate;
+use crate::mapping::Mapping;
 use crate::mapping::mapping_cache::CurrentMapping;
 use crate::sampled_command::{self, SampledCommand};
 use porpoise_wire::memcached::command::{Change, Outcome, Status};
@@ -35,18 +37,11 @@ pub fn apply(
 ) -> Done<Outcome> {
     let sampled = sampled_command::begin(&context.shared.db, 1);
     let done = execute(context, current, command);
-    let (mapping, verb) = (&current.mapping, Verb::of(command));
-    let rule = mapping.rule(command.key());
-    if let Some(statistics) = rule.and_then(|rule| rule.statistics.as_ref()) {
-        let effects = match &done.outcome {
-            Ok(outcome) => Effects::of_change(outcome.status),
-            Err(_) => Effects::FAILED,
-        };
-        statistics.count(verb, effects);
-    }
+    let mapping = &current.mapping;
+    count_by_prefix(mapping, command, &done.outcome);
     if let Some((_, began)) = sampled {
         let sampled = SampledCommand {
-            verb,
+            verb: Verb::of(command),
             key: command.key(),
             began,
             commands: 1,
@@ -54,6 +49,18 @@ pub fn apply(
         sampled.note(mapping, &context.shared.db);
     }
     done
+}
+
+/// Counts a command in the statistics of its key's prefix.
+fn count_by_prefix(mapping: &Mapping, command: &Change<'_>, outcome: &Result<Outcome, Failure>) {
+    let rule = mapping.rule(command.key());
+    if let Some(statistics) = rule.and_then(|rule| rule.statistics.as_ref()) {
+        let effects = match outcome {
+            Ok(outcome) => Effects::of_change(outcome.status),
+            Err(_) => Effects::FAILED,
+        };
+        statistics.count(Verb::of(command), effects);
+    }
 }
 
 fn execute(
@@ -69,27 +76,43 @@ fn execute(
         }
         return done;
     }
-    let mut done = context.write(current, requirement, command.key(), |txn, place| {
+    let done = context.write(current, requirement, command.key(), |txn, place| {
         run(txn, place, command)
     });
-    done.outcome = done
+    let result = done
         .outcome
         .or_else(|failure| without_row(command, failure).map(CommandOutcome::from));
-    if let Err(failure) = &done.outcome
-        && let Some(rule) = current.mapping.rule(command.key())
-    {
-        context.shared.note_error(&rule.prefix, failure.to_string());
-    }
-    if let Ok(ran) = &done.outcome {
-        context.shared.metadata.apply_update(&ran.metadata_update);
-        count(command, ran.outcome.status);
-    } else if let Change::Store(_) = command {
-        counters::add(Counter::Set, 1);
-    }
     Done {
-        outcome: done.outcome.map(|ran| ran.outcome),
+        outcome: conclude(context, &current.mapping, command, result),
         position: done.position,
     }
+}
+
+/// Applies the result of a command on rows, when it is final, to item metadata and to the counters
+/// of the listener.
+fn conclude(
+    context: &CommandContext,
+    mapping: &Mapping,
+    command: &Change<'_>,
+    result: Result<CommandOutcome, Failure>,
+) -> Result<Outcome, Failure> {
+    match &result {
+        Ok(executed) => {
+            let metadata = &context.shared.metadata;
+            metadata.apply_update(&executed.metadata_update);
+            count(command, executed.outcome.status);
+        }
+        Err(failure) => {
+            if let Some(rule) = mapping.rule(command.key()) {
+                let text = failure.to_string();
+                context.shared.note_error(&rule.prefix, text);
+            }
+            if let Change::Store(_) = command {
+                counters::add(Counter::Set, 1);
+            }
+        }
+    }
+    result.map(|executed| executed.outcome)
 }
 
 /// Outcome of a command, and the change of item metadata when it is committed.

@@ -1,14 +1,15 @@
 //! The ASCII dialect: converts requests to commands, and outcomes to reply lines. Meta commands are
 //! in [`crate::connection::meta`].
 
-use crate::commands;
 use crate::commands::touch;
 use crate::connection::login::LoginStep;
-use crate::connection::{ConnectionState, ParseProgress, finish};
+use crate::connection::{ChangeReply, ConnectionState, Gathered, ParseProgress, finish};
 use crate::context::Failure;
 use crate::context::stats::{self, StatsReply};
-use crate::read::request::{ReadBatch, ReadRequest, RequestKeys, Style};
+use crate::read::request::{ReadRequest, RequestKeys, Style};
 use crate::reply_sink::{Next, ReplySink};
+use porpoise_wire::memcached::command::Change;
+use porpoise_wire::memcached::meta::Meta;
 use porpoise_wire::memcached::{Fault, Keys, Parsed, Parser, Request, reply};
 
 /// Minimum of `cache_memlimit` in megabytes, as in memcached.
@@ -22,15 +23,15 @@ pub(crate) fn run_requests(
     out: &mut impl ReplySink,
 ) -> ParseProgress {
     let mut at = 0;
-    let mut batch = ReadBatch::new();
+    let mut gathered = Gathered::default();
     loop {
-        if let Some(next) = state.answer_if_ready(&mut batch, out) {
+        if let Some(next) = state.answer_if_ready(&mut gathered, out) {
             return ParseProgress::end(at, next);
         }
         let rest = bytes.get(at..).unwrap_or_default();
         let (consumed, continues) = match parser.parse(rest) {
             Parsed::NeedMore(missing) => {
-                if !state.answer(&mut batch, out) {
+                if !state.answer(&mut gathered, out) {
                     return ParseProgress::end(at, Next::Close);
                 }
                 return ParseProgress::wait(at, missing);
@@ -50,15 +51,17 @@ pub(crate) fn run_requests(
                 continue;
             }
             Parsed::Request { request, consumed } => {
-                if state.transaction.is_none()
-                    && let Some(read_request) = read_request(&request)
-                {
-                    batch.push(read_request);
-                    at += consumed;
-                    continue;
+                match state.gather(&mut gathered, &request, consumed, out) {
+                    Some(true) => {
+                        at += consumed;
+                        continue;
+                    }
+                    Some(false) => return ParseProgress::end(at, Next::Close),
+                    None => {}
                 }
                 let raw = rest.get(..consumed).unwrap_or_default();
-                let continues = state.answer(&mut batch, out) && state.execute(request, raw, out);
+                let continues =
+                    state.answer(&mut gathered, out) && state.execute(request, raw, out);
                 (consumed, continues)
             }
             Parsed::Refused {
@@ -67,7 +70,8 @@ pub(crate) fn run_requests(
                 consumed,
                 ..
             } => {
-                let continues = state.answer(&mut batch, out) && state.refuse(fault, silent, out);
+                let continues =
+                    state.answer(&mut gathered, out) && state.refuse(fault, silent, out);
                 (consumed, continues)
             }
         };
@@ -96,12 +100,45 @@ fn read_request<'a>(request: &Request<'a>) -> Option<ReadRequest<'a>> {
     }
 }
 
+/// Converts a request to a change and the form of its reply, if it is one that can be gathered.
+#[inline]
+fn change_request<'a>(request: &Request<'a>) -> Option<(Change<'a>, ChangeReply<'a>)> {
+    match request {
+        Request::Change { change, noreply } => {
+            Some((*change, ChangeReply::Ascii { noreply: *noreply }))
+        }
+        Request::Meta(Meta::Change(change, format)) if !format.is_base64() => {
+            Some((*change, ChangeReply::Meta(*format)))
+        }
+        _ => None,
+    }
+}
+
 /// Appends the reply to a failure.
 pub(crate) fn fail(failure: &Failure, out: &mut Vec<u8>) {
     reply::server_error(out, &failure.to_string());
 }
 
 impl ConnectionState {
+    /// Gathers a request of `bytes` bytes, if it is one that can be answered with others. Returns
+    /// false if the connection must end.
+    #[inline]
+    fn gather<'a>(
+        &mut self,
+        gathered: &mut Gathered<'a>,
+        request: &Request<'a>,
+        bytes: usize,
+        out: &mut impl ReplySink,
+    ) -> Option<bool> {
+        if self.transaction.is_some() {
+            return None;
+        }
+        if let Some(read) = read_request(request) {
+            return Some(self.gather_read(gathered, read, out));
+        }
+        change_request(request).map(|change| self.gather_change(gathered, change, bytes, out))
+    }
+
     /// Replies to a rejected line. Returns false if the connection must end.
     fn refuse(&mut self, fault: Fault, silent: bool, out: &mut impl ReplySink) -> bool {
         if !silent {
@@ -123,23 +160,6 @@ impl ConnectionState {
             let text = "only meta commands are allowed between mn begin and mn";
             reply::client_error(out.buf(), text);
             return true;
-        }
-        if let Request::Change { change, noreply } = request {
-            let done = commands::apply(&mut self.context, &mut self.current, &change);
-            return finish(
-                done,
-                out,
-                |outcome, buf| {
-                    if !noreply {
-                        reply::outcome(buf, &outcome);
-                    }
-                },
-                |failure, buf| {
-                    if !noreply {
-                        fail(failure, buf);
-                    }
-                },
-            );
         }
         match request {
             Request::Get {

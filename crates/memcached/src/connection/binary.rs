@@ -1,12 +1,11 @@
 //! The binary dialect: converts requests to commands, and outcomes to replies.
 
-use crate::commands;
 use crate::commands::touch;
 use crate::connection::login::LoginStep;
-use crate::connection::{ConnectionState, ParseProgress, finish};
+use crate::connection::{ChangeReply, ConnectionState, Gathered, ParseProgress, finish};
 use crate::context::Failure;
 use crate::context::stats::{self, StatsReply};
-use crate::read::request::{ReadBatch, ReadRequest, Style};
+use crate::read::request::{ReadRequest, Style};
 use crate::reply_sink::{Next, ReplySink};
 use porpoise_kv as kv;
 use porpoise_rows::Error;
@@ -23,9 +22,9 @@ pub(crate) fn run_requests(
     out: &mut impl ReplySink,
 ) -> ParseProgress {
     let mut at = 0;
-    let mut batch = ReadBatch::new();
+    let mut gathered = Gathered::default();
     loop {
-        if let Some(next) = state.answer_if_ready(&mut batch, out) {
+        if let Some(next) = state.answer_if_ready(&mut gathered, out) {
             return ParseProgress::end(at, next);
         }
         let rest = bytes.get(at..).unwrap_or_default();
@@ -33,7 +32,7 @@ pub(crate) fn run_requests(
         if let Parsed::Request { request, consumed } = &parsed
             && (request.is_login() || !state.context.identity.is_authenticated())
         {
-            if !state.answer(&mut batch, out) {
+            if !state.answer(&mut gathered, out) {
                 return ParseProgress::end(at, Next::Close);
             }
             if let Some(handled) = state.binary_login(request, out) {
@@ -46,16 +45,16 @@ pub(crate) fn run_requests(
                 continue;
             }
         }
-        if let Parsed::Request {
-            request: Request::Get(get),
-            consumed,
-        } = &parsed
+        if let Parsed::Request { request, consumed } = &parsed
+            && let Some(continues) = state.gather_binary(&mut gathered, request, *consumed, out)
         {
-            batch.push(ReadRequest::one(get.key, Style::Binary(*get)));
+            if !continues {
+                return ParseProgress::end(at, Next::Close);
+            }
             at += consumed;
             continue;
         }
-        if !state.answer(&mut batch, out) {
+        if !state.answer(&mut gathered, out) {
             return ParseProgress::end(at, Next::Close);
         }
         let (consumed, continues) = match parsed {
@@ -101,23 +100,37 @@ pub(crate) fn status_of(failure: &Failure) -> StatusCode {
 }
 
 /// Appends the reply to a failure, also for a quiet request.
-fn fail(head: &ReplyHeader, failure: &Failure, out: &mut Vec<u8>) {
+pub(crate) fn fail(head: &ReplyHeader, failure: &Failure, out: &mut Vec<u8>) {
     binary_reply::status_with_text(out, head, status_of(failure), &failure.to_string());
 }
 
 impl ConnectionState {
+    /// Gathers a request of `bytes` bytes, if it is one that can be answered with others. Returns
+    /// false if the connection must end.
+    #[inline]
+    fn gather_binary<'a>(
+        &mut self,
+        gathered: &mut Gathered<'a>,
+        request: &Request<'a>,
+        bytes: usize,
+        out: &mut impl ReplySink,
+    ) -> Option<bool> {
+        match request {
+            Request::Get(get) => {
+                let read = ReadRequest::one(get.key, Style::Binary(*get));
+                Some(self.gather_read(gathered, read, out))
+            }
+            Request::Change(change, head) => {
+                let change = (*change, ChangeReply::Binary(*head));
+                Some(self.gather_change(gathered, change, bytes, out))
+            }
+            _ => None,
+        }
+    }
+
     /// Executes a request. Returns false if the connection must end.
     fn execute_binary(&mut self, request: &Request<'_>, out: &mut impl ReplySink) -> bool {
         match request {
-            Request::Change(change, head) => {
-                let done = commands::apply(&mut self.context, &mut self.current, change);
-                finish(
-                    done,
-                    out,
-                    |outcome, buf| binary_reply::outcome(buf, head, &outcome),
-                    |failure, buf| fail(head, failure, buf),
-                )
-            }
             Request::GetAndTouch(get, exptime) | Request::Touch(get, exptime) => {
                 self.binary_touch(get, *exptime, out)
             }
@@ -151,7 +164,11 @@ impl ConnectionState {
                 binary_reply::status(out.buf(), head, StatusCode::Unknown);
                 true
             }
-            // Added to the batch by `run_requests`.
+            // Gathered by `run_requests`.
+            Request::Change(_, head) => {
+                binary_reply::status(out.buf(), head, StatusCode::Unknown);
+                true
+            }
             Request::Get(get) => {
                 binary_reply::miss(out.buf(), get);
                 true

@@ -4,7 +4,7 @@ use crate::commands;
 use crate::commands::touch::{self, TouchedRow};
 use crate::connection::ascii;
 use crate::connection::meta_transaction::MetaTransaction;
-use crate::connection::{ConnectionState, finish};
+use crate::connection::{ChangeReply, ConnectionState, finish};
 use crate::container::convert::Conversion;
 use crate::container::expiry_time;
 use crate::item_metadata::ItemId;
@@ -87,7 +87,7 @@ impl ConnectionState {
         let key = decoded.as_ref().map_or(format.key_text(), |d| d.bytes());
         let mut batch = crate::read::request::ReadBatch::new();
         batch.push(ReadRequest::one(key, style));
-        self.answer(&mut batch, out)
+        self.answer_reads(&mut batch, out)
     }
 
     fn meta_change(
@@ -101,10 +101,8 @@ impl ConnectionState {
             Some(decoded) => change.with_key(decoded.bytes()),
             None => *change,
         };
-        let now = self.now();
         let done = commands::apply(&mut self.context, &mut self.current, &change);
-        let show = |outcome, buf: &mut Vec<u8>| meta_reply::outcome(buf, format, &outcome, now);
-        finish(done, out, show, ascii::fail)
+        ChangeReply::Meta(*format).finish(done, out, &self.shared.db)
     }
 
     /// Current time in seconds since 1970.

@@ -3,7 +3,8 @@
 //! The first byte selects the dialect. All complete requests that have arrived are executed one
 //! after the other, and their replies are sent in one write. A reply that reveals a commit is
 //! deferred until the commit is durable, while later requests are executed already
-//! (transactions.md, rule 19). Consecutive reads are answered as one batch.
+//! (transactions.md, rule 19). Consecutive reads are answered as one batch, and consecutive changes
+//! are executed together.
 //!
 //! Invariants:
 //! 1. Replies have the order of the requests; a request without a reply (`noreply`, quiet mode)
@@ -19,20 +20,24 @@ mod meta;
 mod meta_transaction;
 
 use crate::command_statistics::Verb;
-use crate::commands::flush;
+use crate::commands::{flush, several};
 use crate::context::identity::Identity;
 use crate::context::{CommandContext, Done, Failure, ListenerState};
 use crate::mapping::mapping_cache::CurrentMapping;
 use crate::read;
-use crate::read::request::{MAX_BATCHED_READS, ReadBatch, Style};
+use crate::read::request::{MAX_BATCHED_READS, ReadBatch, ReadRequest, Style};
 use crate::reply_sink::{Next, ReplySink};
 use crate::sampled_command::{self, SampledCommand};
 use login::UNAUTHENTICATED_LIMITS;
 use meta_transaction::MetaTransaction;
 use porpoise_access::TlsPeer;
 use porpoise_base::cancel::Cancel;
+use porpoise_rows::Db;
 use porpoise_wire::memcached::binary::{BinaryParser, ReplyHeader, StatusCode};
-use porpoise_wire::memcached::{Dialect, Limits, Parser, binary_reply, reply};
+use porpoise_wire::memcached::command::{Change, Outcome};
+use porpoise_wire::memcached::meta::ReplyFormat;
+use porpoise_wire::memcached::{Dialect, Limits, Parser, binary_reply, meta_reply, reply};
+use smallvec::SmallVec;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -191,6 +196,61 @@ impl Drop for Connection {
     }
 }
 
+/// Maximum number of changes that are executed together.
+const MAX_GATHERED_CHANGES: usize = 64;
+
+/// Number of bytes of requests from which on gathered changes are executed.
+const MAX_GATHERED_BYTES: usize = 256 * 1024;
+
+/// Form of the reply to a change.
+#[derive(Clone, Copy)]
+pub(crate) enum ChangeReply<'a> {
+    /// An ASCII command.
+    Ascii {
+        /// Whether the client wants no reply.
+        noreply: bool,
+    },
+    /// A meta command.
+    Meta(ReplyFormat<'a>),
+    /// A request of the binary dialect.
+    Binary(ReplyHeader),
+}
+
+impl ChangeReply<'_> {
+    /// Appends the reply, as [`finish`] does. Returns false if the connection must end.
+    pub(crate) fn finish(&self, done: Done<Outcome>, out: &mut impl ReplySink, db: &Db) -> bool {
+        finish(
+            done,
+            out,
+            |outcome, buf| match self {
+                ChangeReply::Ascii { noreply: true } => {}
+                ChangeReply::Ascii { noreply: false } => reply::outcome(buf, &outcome),
+                ChangeReply::Meta(format) => {
+                    let now = db.clock().unix_micros().div_euclid(1_000_000);
+                    meta_reply::outcome(buf, format, &outcome, now);
+                }
+                ChangeReply::Binary(head) => binary_reply::outcome(buf, head, &outcome),
+            },
+            |failure, buf| match self {
+                ChangeReply::Ascii { noreply: true } => {}
+                ChangeReply::Ascii { .. } | ChangeReply::Meta(_) => ascii::fail(failure, buf),
+                ChangeReply::Binary(head) => binary::fail(head, failure, buf),
+            },
+        )
+    }
+}
+
+/// Consecutive requests of one kind that are answered together.
+#[derive(Default)]
+pub(crate) struct Gathered<'a> {
+    reads: ReadBatch<'a>,
+    changes: SmallVec<[Change<'a>; 2]>,
+    /// For each change, the form of its reply.
+    forms: SmallVec<[ChangeReply<'a>; 2]>,
+    /// Bytes of the changes' requests.
+    change_bytes: usize,
+}
+
 impl ConnectionState {
     /// Size limits of the client's requests.
     pub(crate) fn limits(&self) -> Limits {
@@ -211,32 +271,102 @@ impl ConnectionState {
         self.client.is_local
     }
 
-    /// Whether the batch of reads should be answered before another read joins it.
+    /// Whether the gathered requests should be answered before another one joins them.
     #[inline]
-    fn is_batch_ready(&self, batch: &ReadBatch<'_>) -> bool {
-        batch.len() >= self.max_batch_reads
+    fn is_ready(&self, gathered: &Gathered<'_>) -> bool {
+        gathered.reads.len() >= self.max_batch_reads
+            || gathered.changes.len() >= MAX_GATHERED_CHANGES
+            || gathered.change_bytes >= MAX_GATHERED_BYTES
     }
 
-    /// Answers the batch of reads if it is large enough, or if other connections wait for their
+    /// Answers the gathered requests if they are enough, or if other connections wait for their
     /// turn; `None`: the next request is processed.
     #[inline]
     pub(crate) fn answer_if_ready(
         &mut self,
-        batch: &mut ReadBatch<'_>,
+        gathered: &mut Gathered<'_>,
         out: &mut impl ReplySink,
     ) -> Option<Next> {
-        if !self.is_batch_ready(batch) && !out.should_yield() {
+        if !self.is_ready(gathered) && !out.should_yield() {
             return None;
         }
-        if !self.answer(batch, out) {
+        if !self.answer(gathered, out) {
             return Some(Next::Close);
         }
         out.should_yield().then_some(Next::Yield)
     }
 
+    /// Gathers a read. Returns false if the connection must end.
+    #[inline]
+    pub(crate) fn gather_read<'a>(
+        &mut self,
+        gathered: &mut Gathered<'a>,
+        read: ReadRequest<'a>,
+        out: &mut impl ReplySink,
+    ) -> bool {
+        if !self.answer_changes(gathered, out) {
+            return false;
+        }
+        gathered.reads.push(read);
+        true
+    }
+
+    /// Gathers a change whose request has `bytes` bytes. Returns false if the connection must end.
+    #[inline]
+    pub(crate) fn gather_change<'a>(
+        &mut self,
+        gathered: &mut Gathered<'a>,
+        (change, form): (Change<'a>, ChangeReply<'a>),
+        bytes: usize,
+        out: &mut impl ReplySink,
+    ) -> bool {
+        if !self.answer_reads(&mut gathered.reads, out) {
+            return false;
+        }
+        gathered.changes.push(change);
+        gathered.forms.push(form);
+        gathered.change_bytes += bytes;
+        true
+    }
+
+    /// Answers the gathered requests. Returns false if the connection must end.
+    #[inline]
+    pub(crate) fn answer(&mut self, gathered: &mut Gathered<'_>, out: &mut impl ReplySink) -> bool {
+        self.answer_reads(&mut gathered.reads, out) && self.answer_changes(gathered, out)
+    }
+
+    /// Executes the gathered changes and replies to them. Returns false if the connection must end;
+    /// then the changes after the failed one are not executed.
+    fn answer_changes(&mut self, gathered: &mut Gathered<'_>, out: &mut impl ReplySink) -> bool {
+        if gathered.changes.is_empty() {
+            return true;
+        }
+        let db = self.shared.db.clone();
+        let mut forms = gathered.forms.iter();
+        let reply = &mut |done| {
+            let Some(form) = forms.next() else {
+                return false;
+            };
+            let continues = form.finish(done, out, &db);
+            out.request_done();
+            out.send_if_detached();
+            continues
+        };
+        let (context, current) = (&mut self.context, &mut self.current);
+        let continues = several::apply(context, current, &gathered.changes, reply);
+        gathered.changes.clear();
+        gathered.forms.clear();
+        gathered.change_bytes = 0;
+        continues
+    }
+
     /// Answers the batch of reads. Returns false if the connection must end.
     #[inline]
-    pub(crate) fn answer(&mut self, batch: &mut ReadBatch<'_>, out: &mut impl ReplySink) -> bool {
+    pub(crate) fn answer_reads(
+        &mut self,
+        batch: &mut ReadBatch<'_>,
+        out: &mut impl ReplySink,
+    ) -> bool {
         if batch.is_empty() {
             return true;
         }

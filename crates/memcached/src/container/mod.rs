@@ -105,6 +105,8 @@ pub struct Container {
     pub(crate) expiry_zone: ExpiryZone,
     /// Tables that a write may read or change.
     pub(crate) write_set: Vec<TableId>,
+    /// Whether one of these tables has a trigger.
+    pub(crate) may_fire_triggers: bool,
     /// Table for values that are too long for the value column.
     pub(crate) chunked_values: Option<ChunkedValues>,
     /// A column for which new rows would have no value.

@@ -233,6 +233,7 @@ fn container(
         values = visible.filter(|n| !has_other_role(n)).collect();
         columns.used.extend_from_slice(&values);
     }
+    let (write_set, may_fire_triggers) = write_set(table, chunked_values.as_ref(), catalog);
     let container = Container {
         name: name.to_owned(),
         table: Arc::clone(table),
@@ -247,30 +248,38 @@ fn container(
         cas,
         expiry,
         expiry_zone: ExpiryZone::default(),
-        write_set: write_set(table, chunked_values.as_ref()),
+        write_set,
+        may_fire_triggers,
         chunked_values,
         column_without_value: column_without_default(table, &columns.used),
         statistics: Vec::new(),
     };
-    if let Some(column) = &container.column_without_value {
-        no_default_note(column, &mut note);
-    }
+    no_default_note(container.column_without_value.as_deref(), &mut note);
     Ok((container, note))
 }
 
-/// Adds the note that a column has no default.
-fn no_default_note(column: &str, note: &mut String) {
-    let text = format!("new rows are refused: column '{column}' has no default");
-    add_note(note, &text);
+/// Adds the note that a column has no default, if there is one.
+fn no_default_note(column: Option<&str>, note: &mut String) {
+    if let Some(column) = column {
+        let text = format!("new rows are refused: column '{column}' has no default");
+        add_note(note, &text);
+    }
 }
 
-/// Returns the tables that a write may read or change, in order of their ids.
-fn write_set(table: &Table, large: Option<&ChunkedValues>) -> Vec<TableId> {
+/// Returns the tables that a write may read or change, in order of their ids, and whether one of
+/// them has a trigger.
+fn write_set(
+    table: &Table,
+    large: Option<&ChunkedValues>,
+    catalog: &Catalog,
+) -> (Vec<TableId>, bool) {
     let mut set = table.write_set.to_vec();
     set.extend(large.iter().flat_map(|l| l.table.write_set.iter()));
     set.sort_unstable();
     set.dedup();
-    set
+    let mut tables = set.iter().filter_map(|id| catalog.table_by_id(*id));
+    let may_fire_triggers = tables.any(|table| !table.triggers.is_empty());
+    (set, may_fire_triggers)
 }
 
 /// Resolves `large_values_table` (`schema.table`), the table of chunked values.

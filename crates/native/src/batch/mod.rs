@@ -13,6 +13,7 @@ use crate::context::{Context, MAX_ATTEMPTS};
 use crate::counters::{self, Counter};
 use crate::failure::{Failure, is_retryable};
 use crate::identity::Identity;
+use crate::operation_statistics::Effects;
 use crate::plan::{Plan, Plans};
 use crate::sink::Sink;
 use porpoise_kv::{CommitPosition, Isolation};
@@ -21,6 +22,7 @@ use porpoise_wire::native::batch::{Batch, FOR_UPDATE, Operation, Part};
 use porpoise_wire::native::frame::{self, Kind, LAST};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::time::Instant;
 use write::Results;
 
 /// Operations of one shape, with their plan.
@@ -101,9 +103,12 @@ impl Executor<'_> {
         sink: &mut dyn Sink,
         sent: &mut bool,
     ) -> Result<CommitPosition, Failure> {
+        let began = Instant::now();
         let parts = self.plan(batch)?;
         if parts.iter().all(PlannedPart::is_plain_read) {
-            return read::answer(self.context, &parts, request, sink, sent);
+            let (position, effects) = read::answer(self.context, &parts, request, sink, sent)?;
+            record(&parts, &effects, began);
+            return Ok(position);
         }
         let parts = self.share(batch, parts)?;
         if parts.iter().any(PlannedPart::is_plain_read) {
@@ -122,6 +127,7 @@ impl Executor<'_> {
                 };
                 self.context.note_commit(position);
                 put_results(request, &parts, &results, sink);
+                record(&parts, &results.effects(&parts), began);
                 Ok(position)
             }
             Err(Failure::Operation) => {
@@ -129,6 +135,7 @@ impl Executor<'_> {
                 txn.rollback();
                 results.undo();
                 put_results(request, &parts, &results, sink);
+                record(&parts, &results.effects(&parts), began);
                 Ok(seen)
             }
             Err(failure) => Err(failure),
@@ -167,6 +174,7 @@ impl Executor<'_> {
         batch: &Batch<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Failure> {
+        let began = Instant::now();
         let parts = self.plan(batch)?;
         let parts = self.share(batch, parts)?;
         txn.set_lock_wait(self.context.lock_wait());
@@ -193,7 +201,29 @@ impl Executor<'_> {
             }
         }
         put_results(request, &parts, &results, sink);
+        record(&parts, &results.effects(&parts), began);
         Ok(())
+    }
+}
+
+/// Counts the operations of parts, of which `effects` has the effects of each, and the time since
+/// `began`.
+fn record(parts: &[PlannedPart<'_>], effects: &[Effects], began: Instant) {
+    if parts
+        .iter()
+        .all(|planned| planned.plan.statistics.is_none())
+    {
+        return;
+    }
+    let ended = Instant::now();
+    let operations: u64 = effects.iter().map(|effects| effects.operations).sum();
+    let divisor = u32::try_from(operations.max(1)).unwrap_or(u32::MAX);
+    let share = ended.saturating_duration_since(began) / divisor;
+    for (planned, effects) in parts.iter().zip(effects) {
+        if let Some(statistics) = &planned.plan.statistics {
+            statistics.count(*effects);
+            statistics.time(effects.operations, share, ended);
+        }
     }
 }
 

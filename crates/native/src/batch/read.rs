@@ -6,6 +6,7 @@
 use super::{PlannedPart, count, encode};
 use crate::context::Context;
 use crate::failure::{Failure, put_error};
+use crate::operation_statistics::Effects;
 use crate::plan::Plan;
 use crate::sink::Sink;
 use porpoise_kv::{CommitPosition, Read};
@@ -14,6 +15,7 @@ use porpoise_wire::native::batch::{Operation, Status, WITH_VERSION};
 use porpoise_wire::native::frame::{self, Kind, LAST};
 use porpoise_wire::native::{Malformed, Reader};
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::ops::Range;
 
 /// Keys of one engine call.
@@ -33,7 +35,7 @@ pub(super) fn answer(
     request: u32,
     sink: &mut dyn Sink,
     sent: &mut bool,
-) -> Result<CommitPosition, Failure> {
+) -> Result<(CommitPosition, SmallVec<[Effects; 2]>), Failure> {
     let rows: usize = parts.iter().map(|planned| planned.part.rows as usize).sum();
     let (mut txn, read) = context.reader(rows)?;
     let mut answer = Answer {
@@ -41,6 +43,8 @@ pub(super) fn answer(
         frame: frame::begin(sink.buf(), Kind::Results, request),
         keys: Vec::new(),
         ends: SmallVec::new(),
+        found: Cell::new(0),
+        effects: SmallVec::new(),
     };
     let done = answer.put_parts(context, &mut txn, read, parts, sink, sent);
     if let Err(failure) = done {
@@ -49,7 +53,7 @@ pub(super) fn answer(
         return Err(failure);
     }
     frame::finish(sink.buf(), answer.frame, LAST);
-    Ok(txn.seen())
+    Ok((txn.seen(), answer.effects))
 }
 
 /// The answer in progress.
@@ -61,6 +65,10 @@ struct Answer {
     keys: Vec<u8>,
     /// The end of each key in `keys`, or the error of a key that does not fit its columns.
     ends: SmallVec<[Result<usize, Box<Error>>; 64]>,
+    /// Number of rows found for the part in progress.
+    found: Cell<u64>,
+    /// Effects of the parts, as far as they have been answered.
+    effects: SmallVec<[Effects; 2]>,
 }
 
 impl Answer {
@@ -75,6 +83,7 @@ impl Answer {
         sent: &mut bool,
     ) -> Result<(), Failure> {
         for planned in parts {
+            let (mut errors, operations) = (0, u64::from(planned.part.rows));
             let mut reader = Reader::new(planned.part.data);
             let mut left = planned.part.rows as usize;
             let chunk = if planned.plan.table.overflow_spaces.is_empty() {
@@ -87,6 +96,7 @@ impl Answer {
                 let wanted = left.min(chunk);
                 self.read_chunk(txn, read, planned, &mut reader, wanted, sink.buf())?;
                 left -= wanted;
+                errors += self.ends.iter().filter(|end| end.is_err()).count() as u64;
                 if sink.buf().len() - self.frame >= FRAME_BYTES {
                     self.next_frame(txn.seen(), sink, sent)?;
                 }
@@ -95,6 +105,12 @@ impl Answer {
                 return Err(Malformed("rows of a batch").into());
             }
             count(Operation::Read, planned.part.rows as usize);
+            self.effects.push(Effects {
+                operations,
+                rows_read: self.found.take(),
+                errors,
+                ..Effects::default()
+            });
         }
         Ok(())
     }
@@ -130,6 +146,7 @@ impl Answer {
             start = *end;
         }
         let rows = ChunkLookup {
+            found: &self.found,
             plan,
             keys: &keys,
             read,
@@ -167,6 +184,8 @@ impl Answer {
 
 /// Keys of a chunk, to be looked up.
 struct ChunkLookup<'a> {
+    /// Number of rows found.
+    found: &'a Cell<u64>,
     plan: &'a Plan,
     keys: &'a [&'a [u8]],
     read: Read,
@@ -182,6 +201,7 @@ impl ChunkLookup<'_> {
             out.push(Status::NotFound as u8);
             return Ok(());
         };
+        self.found.set(self.found.get() + 1);
         out.push(Status::Ok as u8);
         let with_version = self.plan.shape.flags & WITH_VERSION != 0;
         let (table, columns) = (&self.plan.table, &self.plan.columns);

@@ -1,7 +1,8 @@
 //! Batches in a transaction: reads and writes, in their order.
 //!
 //! Operations of one part with different keys are executed together: one call locks and reads their
-//! rows, one call of `rows` checks and writes them. If that call fails, the operations are executed
+//! rows, one call of `rows` checks and writes them. Operations that may affect the rows, or the
+//! keys, of later ones are executed one by one ([`is_one_by_one`]). If that call fails, the operations are executed
 //! again in halves, down to the one that fails alone, so that each has the result that it would have
 //! had by itself.
 //!
@@ -14,6 +15,7 @@ use super::{PlannedPart, count, encode};
 use crate::context::Context;
 use crate::convert;
 use crate::failure::{Failure, is_retryable, put_error};
+use crate::operation_statistics::Effects;
 use crate::plan::{Plan, PlanColumn};
 use porpoise_kv::{self as kv, LockMode, Read};
 use porpoise_rows::{
@@ -22,7 +24,7 @@ use porpoise_rows::{
 };
 use porpoise_types::{Value, ValueRef};
 use porpoise_wire::native::batch::{
-    Action, Condition, FOR_UPDATE, Operation, Status, WITH_GENERATED_ID, WITH_VERSION,
+    Action, Condition, FOR_UPDATE, Operation, Status, WITH_CREATED, WITH_GENERATED_ID, WITH_VERSION,
 };
 use porpoise_wire::native::value;
 use porpoise_wire::native::{Malformed, Reader};
@@ -44,9 +46,9 @@ const MAX_READ_BYTES: usize = 64 << 20;
 /// Outcome of one operation.
 #[derive(Debug)]
 enum Outcome {
-    NotDone,
+    Aborted,
     Read(Range<usize>),
-    Written { version: u64, id: u64 },
+    Written { version: u64, id: u64, is_new: bool },
     NotFound,
     ConditionFailed,
     Failed(Box<Error>),
@@ -69,13 +71,34 @@ impl Results {
         }
     }
 
-    /// Replaces the outcomes of operations that were rolled back with `NotDone`.
+    /// Replaces the outcomes of operations that were rolled back with `Aborted`.
     pub(super) fn undo(&mut self) {
         for outcome in &mut self.outcomes {
             if matches!(outcome, Outcome::Read(_) | Outcome::Written { .. }) {
-                *outcome = Outcome::NotDone;
+                *outcome = Outcome::Aborted;
             }
         }
+    }
+
+    /// The effects of the operations of each part. Operations that were undone have none.
+    pub(super) fn effects(&self, parts: &[PlannedPart<'_>]) -> SmallVec<[Effects; 2]> {
+        let mut outcomes = self.outcomes.iter();
+        let of_part = |planned: &PlannedPart<'_>| {
+            let mut effects = Effects {
+                operations: u64::from(planned.part.rows),
+                ..Effects::default()
+            };
+            for outcome in outcomes.by_ref().take(planned.part.rows as usize) {
+                match outcome {
+                    Outcome::Read(_) => effects.rows_read += 1,
+                    Outcome::Written { .. } => effects.rows_changed += 1,
+                    Outcome::Failed(_) => effects.errors += 1,
+                    Outcome::Aborted | Outcome::NotFound | Outcome::ConditionFailed => {}
+                }
+            }
+            effects
+        };
+        parts.iter().map(of_part).collect()
     }
 
     /// Appends the results.
@@ -84,23 +107,30 @@ impl Results {
             .iter()
             .flat_map(|p| std::iter::repeat_n(p.plan.shape.flags, p.part.rows as usize));
         // Operations after the failed one have no outcome.
-        let rest = std::iter::repeat(&Outcome::NotDone);
+        let rest = std::iter::repeat(&Outcome::Aborted);
         for (flags, outcome) in flags.zip(self.outcomes.iter().chain(rest)) {
             match outcome {
-                Outcome::NotDone => out.push(Status::NotDone as u8),
+                Outcome::Aborted => out.push(Status::Aborted as u8),
                 Outcome::NotFound => out.push(Status::NotFound as u8),
                 Outcome::ConditionFailed => out.push(Status::ConditionFailed as u8),
                 Outcome::Read(range) => {
                     out.push(Status::Ok as u8);
                     out.extend_from_slice(self.rows.get(range.clone()).unwrap_or_default());
                 }
-                Outcome::Written { version, id } => {
+                Outcome::Written {
+                    version,
+                    id,
+                    is_new,
+                } => {
                     out.push(Status::Ok as u8);
                     if flags & WITH_VERSION != 0 {
                         out.extend_from_slice(&version.to_le_bytes());
                     }
                     if flags & WITH_GENERATED_ID != 0 {
                         out.extend_from_slice(&id.to_le_bytes());
+                    }
+                    if flags & WITH_CREATED != 0 {
+                        out.push(u8::from(*is_new));
                     }
                 }
                 Outcome::Failed(error) => {
@@ -128,7 +158,7 @@ pub(super) fn run(
         let added = rows.starts.len();
         results
             .outcomes
-            .resize_with(first + added, || Outcome::NotDone);
+            .resize_with(first + added, || Outcome::Aborted);
         let mut run = PartRun {
             context,
             txn: &mut *txn,
@@ -136,6 +166,7 @@ pub(super) fn run(
             rows: &rows,
             first,
             now: context.db.clock().unix_micros(),
+            is_one_by_one: is_one_by_one(&planned.plan),
             results: &mut *results,
         };
         run.run_all()?;
@@ -249,7 +280,55 @@ struct PartRun<'r> {
     first: usize,
     /// Time of the request.
     now: i64,
+    is_one_by_one: bool,
     results: &'r mut Results,
+}
+
+/// Whether operations may fire triggers of UPDATE, which may change a row that would stay the same:
+/// a changed row has a new version.
+fn fires_on_change(plan: &Plan) -> bool {
+    let changes = matches!(plan.shape.operation, Operation::Update | Operation::Upsert);
+    changes && !plan.table.triggers.is_empty()
+}
+
+/// Whether the operations of a part are executed one by one, because one may affect the next:
+/// - those that fire triggers;
+/// - UPDATEs and UPSERTs that write a column of a unique index, apart from the key by which an UPSERT
+///   finds its row: a later operation may name the row by its new key, need a value that is free
+///   only now;
+/// - changes of a table whose rows reference each other: ON UPDATE and ON DELETE may change or remove
+///   the row of a later operation.
+fn is_one_by_one(plan: &Plan) -> bool {
+    let table = &plan.table;
+    let references_itself = || {
+        table
+            .referenced_by
+            .iter()
+            .any(|(child, _)| *child == table.id)
+    };
+    match plan.shape.operation {
+        Operation::Update | Operation::Upsert => {
+            fires_on_change(plan) || references_itself() || writes_unique_key(plan)
+        }
+        Operation::Delete => references_itself(),
+        Operation::Read | Operation::Insert => false,
+    }
+}
+
+/// Whether operations write a column of a unique index, apart from the key of an UPSERT. A
+/// generated column counts as written.
+fn writes_unique_key(plan: &Plan) -> bool {
+    let is_upsert = plan.shape.operation == Operation::Upsert;
+    let indexes = plan.table.indexes.iter().enumerate();
+    let mut unique = indexes.filter(|(position, index)| {
+        index.kind.is_unique() && !(is_upsert && *position == plan.index)
+    });
+    unique.any(|(_, index)| {
+        index.parts.iter().any(|part| {
+            let column = plan.table.columns.get(part.column);
+            plan.writes(part.column) || column.is_some_and(|c| c.generated.is_some())
+        })
+    })
 }
 
 impl<'r> PartRun<'r> {
@@ -257,6 +336,30 @@ impl<'r> PartRun<'r> {
         if let Some(place) = self.results.outcomes.get_mut(self.first + row) {
             *place = outcome;
         }
+    }
+
+    fn set_inserted(&mut self, row: usize, version: u64, id: u64) {
+        let is_new = true;
+        self.set(
+            row,
+            Outcome::Written {
+                version,
+                id,
+                is_new,
+            },
+        );
+    }
+
+    fn set_changed(&mut self, row: usize, version: u64) {
+        let (id, is_new) = (0, false);
+        self.set(
+            row,
+            Outcome::Written {
+                version,
+                id,
+                is_new,
+            },
+        );
     }
 
     fn run_all(&mut self) -> Result<(), Failure> {
@@ -276,21 +379,10 @@ impl<'r> PartRun<'r> {
         Ok(())
     }
 
-    /// Whether the operations may fire triggers of UPDATE. They are then executed one by one,
-    /// because a trigger may change a row that would stay the same, and a changed row has a new
-    /// version.
-    fn fires_on_change(&self) -> bool {
-        let changes = matches!(
-            self.plan.shape.operation,
-            Operation::Update | Operation::Upsert
-        );
-        changes && !self.plan.table.triggers.is_empty()
-    }
-
     /// The end of the run of operations from `start` whose keys all differ.
     fn end_of_run(&self, start: usize) -> usize {
         let has_overflow = !self.plan.table.overflow_spaces.is_empty();
-        let run = if self.fires_on_change() {
+        let run = if self.is_one_by_one {
             1
         } else if has_overflow {
             MAX_RUN_WITH_OVERFLOW
@@ -326,7 +418,10 @@ impl<'r> PartRun<'r> {
                 let text = format!("The rows read by a batch exceed {MAX_READ_BYTES} bytes");
                 Err(Error::refused(1153, "08S01", text).into())
             }
-            Ok(()) => self.check_atomic(range),
+            Ok(()) => {
+                self.context.charge_results(self.results.rows.capacity())?;
+                self.check_atomic(range)
+            }
             Err(error) if ends_request(&error) => Err(error.into()),
             Err(error) => {
                 self.txn.rollback_to(mark);
@@ -549,7 +644,7 @@ impl<'r> PartRun<'r> {
         let ids = self.insert_rows(rows)?;
         let version = self.txn.row_version()?;
         for (row, id) in range.zip(ids) {
-            self.set(row, Outcome::Written { version, id });
+            self.set_inserted(row, version, id);
         }
         Ok(())
     }
@@ -589,7 +684,7 @@ impl<'r> PartRun<'r> {
     /// Changes the locked rows. An operation whose row does not exist gets the outcome `NotFound`.
     fn change(&mut self, range: Range<usize>, found: Vec<Option<LockedRow>>) -> Result<(), Error> {
         let table = &self.plan.table;
-        let fires = self.fires_on_change();
+        let fires = fires_on_change(self.plan);
         let mut changes = Vec::with_capacity(found.len());
         let version = self.txn.row_version()?;
         for (row, locked) in range.zip(found) {
@@ -623,8 +718,7 @@ impl<'r> PartRun<'r> {
                 }
                 differs
             };
-            let version = if is_written { version } else { old_version };
-            self.set(row, Outcome::Written { version, id: 0 });
+            self.set_changed(row, if is_written { version } else { old_version });
         }
         if !changes.is_empty() {
             self.txn.update(table, changes, UpdateMode::Plain)?;
@@ -653,7 +747,7 @@ impl<'r> PartRun<'r> {
         let ids = self.insert_rows(rows)?;
         let version = self.txn.row_version()?;
         for (row, id) in absent.into_iter().zip(ids) {
-            self.set(row, Outcome::Written { version, id });
+            self.set_inserted(row, version, id);
         }
         Ok(())
     }
@@ -680,8 +774,7 @@ impl<'r> PartRun<'r> {
                     continue;
                 }
             }
-            let version = old.version();
-            self.set(row, Outcome::Written { version, id: 0 });
+            self.set_changed(row, old.version());
             rows.push((locked.primary, locked.row));
         }
         if !rows.is_empty() {

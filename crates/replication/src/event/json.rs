@@ -168,9 +168,10 @@ fn base64(data: &[u8]) -> String {
         });
         for at in 0..4 {
             let digit = DIGITS.get((bits >> (18 - 6 * at) & 63) as usize).copied();
-            out.push(match at <= chunk.len() {
-                true => char::from(digit.unwrap_or(b'=')),
-                false => '=',
+            out.push(if at <= chunk.len() {
+                char::from(digit.unwrap_or(b'='))
+            } else {
+                '='
             });
         }
     }
@@ -343,12 +344,11 @@ fn write_container(keys: Option<&[&str]>, values: &[&Json], out: &mut Vec<u8>) -
             (write(value, &mut bytes), bytes)
         })
         .collect();
-    match layout(keys, &written, 2, out) {
-        true => kinds.0,
-        false => {
-            layout(keys, &written, 4, out);
-            kinds.1
-        }
+    if layout(keys, &written, 2, out) {
+        kinds.0
+    } else {
+        layout(keys, &written, 4, out);
+        kinds.1
     }
 }
 

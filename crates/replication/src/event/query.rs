@@ -237,9 +237,10 @@ impl QueryEvent {
         let variables = body.take(usize::from(variables_len), "variables")?;
         let database = body.take(usize::from(database_len), "database")?.to_vec();
         body.u8("end of the database")?;
-        let text = match is_compressed {
-            true => payload::inflate_mariadb(&mut body)?,
-            false => body.rest().to_vec(),
+        let text = if is_compressed {
+            payload::inflate_mariadb(&mut body)?
+        } else {
+            body.rest().to_vec()
         };
         Ok(QueryEvent {
             thread_id,

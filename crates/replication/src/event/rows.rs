@@ -222,9 +222,10 @@ impl RowsEvent {
             RowChangeKind::Update => Some(ColumnBitmap::decode(&mut body, count, "columns after")?),
             _ => None,
         };
-        let data = match is_compressed {
-            true => payload::inflate_mariadb(&mut body)?,
-            false => body.rest().to_vec(),
+        let data = if is_compressed {
+            payload::inflate_mariadb(&mut body)?
+        } else {
+            body.rest().to_vec()
         };
         Ok(RowsEvent {
             kind: change,
@@ -337,9 +338,10 @@ fn decode_image(
             image.push(None);
             continue;
         }
-        let value = match nulls.contains(written) {
-            true => Value::Null,
-            false => column.decode_value(*unsigned, body)?,
+        let value = if nulls.contains(written) {
+            Value::Null
+        } else {
+            column.decode_value(*unsigned, body)?
         };
         written += 1;
         image.push(Some(value));

@@ -321,9 +321,10 @@ impl OptionalMetadata {
                     put_lenenc(&mut field, u64::from(*prefix));
                 }
             }
-            let tag = match has_prefix {
-                true => tag::PRIMARY_KEY_WITH_PREFIX,
-                false => tag::SIMPLE_PRIMARY_KEY,
+            let tag = if has_prefix {
+                tag::PRIMARY_KEY_WITH_PREFIX
+            } else {
+                tag::SIMPLE_PRIMARY_KEY
             };
             put_field(out, tag, &field);
         }
@@ -429,9 +430,10 @@ fn primary_key(mut field: Reader<'_>, has_prefix: bool) -> Decoded<Vec<(u32, u32
     let mut key = Vec::new();
     while !field.is_empty() {
         let column = field.lenenc("column of the primary key")?;
-        let prefix = match has_prefix {
-            true => field.lenenc("prefix of the primary key")?,
-            false => 0,
+        let prefix = if has_prefix {
+            field.lenenc("prefix of the primary key")?
+        } else {
+            0
         };
         key.push((column as u32, prefix as u32));
     }

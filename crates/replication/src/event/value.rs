@@ -326,9 +326,10 @@ impl WireColumn {
 
     fn put_text(&self, text: &[u8], ty: &ColumnType, out: &mut Vec<u8>) {
         let charset = ty.collation.charset();
-        let encoded = match charset.is_kept_as_utf8() {
-            true => charset.encoded(text),
-            false => std::borrow::Cow::Borrowed(text),
+        let encoded = if charset.is_kept_as_utf8() {
+            charset.encoded(text)
+        } else {
+            std::borrow::Cow::Borrowed(text)
         };
         let mut bytes = encoded.as_ref();
         if self.code == code::STRING && charset == Charset::Binary {

@@ -289,9 +289,10 @@ impl GtidSet {
                 set.insert_range(Uuid(*source), first, end - 1);
             }
         }
-        match rest.is_empty() {
-            true => Ok(set),
-            false => Err(GtidError(format!("{} bytes after its end", rest.len()))),
+        if rest.is_empty() {
+            Ok(set)
+        } else {
+            Err(GtidError(format!("{} bytes after its end", rest.len())))
         }
     }
 }
@@ -312,9 +313,10 @@ impl fmt::Display for GtidSet {
             }
             write!(f, "{source}")?;
             for range in ranges {
-                match range.first == range.last {
-                    true => write!(f, ":{}", range.first)?,
-                    false => write!(f, ":{}-{}", range.first, range.last)?,
+                if range.first == range.last {
+                    write!(f, ":{}", range.first)?
+                } else {
+                    write!(f, ":{}-{}", range.first, range.last)?
                 }
             }
         }

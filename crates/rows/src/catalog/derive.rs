@@ -39,6 +39,7 @@ impl Catalog {
                 });
                 linked.referenced_by = referenced_by;
                 linked.write_set = table.write_set.clone();
+                linked.keep_statistics_of(table);
                 *table = Arc::new(linked);
             }
         }

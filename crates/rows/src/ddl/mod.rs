@@ -46,6 +46,7 @@ mod views;
 pub(crate) mod walk;
 
 use crate::catalog::{Catalog, persist};
+use crate::changes::LoggedStatement;
 use crate::db::Db;
 use crate::definition::{ColumnDefault, TableDef, TableId};
 use crate::error::{Error, Result};
@@ -70,6 +71,7 @@ pub use triggers::TriggerOrder;
 pub use views::ViewMode;
 
 /// Session context of a data definition statement.
+#[derive(Clone, Copy)]
 pub struct DdlCx<'a> {
     /// The session's part in the metadata locks. Its own transaction has
     /// ended (implicit commit) and it publishes no tables.
@@ -82,6 +84,9 @@ pub struct DdlCx<'a> {
     pub foreign_key_checks: bool,
     /// The time of the statement, microseconds since 1970 UTC.
     pub now: i64,
+    /// The statement for the change log; `None` if it is not logged. It goes with each commit of the catalog, so a
+    /// statement that commits several times passes it with the one after which tables are as it says.
+    pub statement: Option<&'a LoggedStatement>,
 }
 
 /// The outcome of a data definition statement.
@@ -191,6 +196,7 @@ impl Db {
             cancel: &cancel,
             foreign_key_checks: true,
             now: self.clock().unix_micros(),
+            statement: None,
         })
     }
 
@@ -242,6 +248,9 @@ impl Db {
         persist::write_changes(txn.as_mut(), &old, &new)?;
         porpoise_base::interrupt::outcome()
             .map_err(|ended| Error::Kv(porpoise_kv::Error::Cancelled(ended.0)))?;
+        if let (Some(statement), Some(log)) = (cx.statement, self.change_log()) {
+            txn.annotate(log.statement(statement))?;
+        }
         let commit = txn.commit()?;
         publish(Arc::new(new));
         Ok(commit.position)

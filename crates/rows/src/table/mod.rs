@@ -7,8 +7,11 @@
 //! 2. Expressions are compiled at first use, because their compiler is
 //!    registered after the catalog was read.
 
+mod accesses;
 pub(crate) mod layout;
 pub(crate) mod router;
+
+pub use accesses::{AccessKind, TableAccesses};
 
 use crate::definition::{Index, IndexKind, LayoutDef, TableDef, TableId};
 use crate::expressions::Compiled;
@@ -61,6 +64,8 @@ pub(crate) struct Derived {
     pub(crate) compiled: OnceLock<Compiled>,
     /// Whether each index has been read by a statement since the definition was loaded.
     used_indexes: Arc<[AtomicBool]>,
+    /// Numbers of row accesses since the definition was loaded.
+    accesses: Arc<TableAccesses>,
 }
 
 impl Derived {
@@ -89,6 +94,7 @@ impl Derived {
                 .iter()
                 .map(|_| AtomicBool::new(false))
                 .collect(),
+            accesses: Arc::default(),
             router: table.partitioning.as_ref().map(|by| Router::new(table, by)),
             unique_indexes: {
                 let unique = |(_, index): &(usize, &Index)| index.kind == IndexKind::Unique;
@@ -158,13 +164,38 @@ impl Table {
         }
     }
 
-    /// The table with another definition and the same relations.
+    /// The table with another definition, and the same relations and numbers of accesses.
     pub(crate) fn with_definition(&self, def: TableDef) -> Table {
-        Table {
+        let mut table = Table {
             referenced_by: self.referenced_by.clone(),
             write_set: self.write_set.clone(),
             ..Table::new(def)
+        };
+        table.keep_statistics_of(self);
+        table
+    }
+
+    /// Continues the statistics of an older definition of the table: numbers of accesses, and the
+    /// used indexes if it has the same ones.
+    pub(crate) fn keep_statistics_of(&mut self, older: &Table) {
+        self.derived.accesses = older.derived.accesses.clone();
+        let names = |table: &Table| -> Vec<String> {
+            table
+                .indexes
+                .iter()
+                .map(|index| index.name.clone())
+                .collect()
+        };
+        if names(self) == names(older) {
+            self.derived.used_indexes = older.derived.used_indexes.clone();
         }
+    }
+
+    /// Numbers of row accesses by all front ends, since the server started or the table's rows were
+    /// copied by ALTER TABLE.
+    #[inline]
+    pub fn accesses(&self) -> &TableAccesses {
+        &self.derived.accesses
     }
 
     /// The histogram of a column.

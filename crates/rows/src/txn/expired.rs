@@ -8,6 +8,7 @@
 
 use super::firing::FireTriggers;
 use super::gather::{Constraint, NO_PARENT, adds_entries};
+use super::key_changes::is_key_changed;
 use super::keyset::KeyId;
 use super::lookup::Lookup;
 use super::{Statement, Txn};
@@ -61,11 +62,12 @@ impl Txn {
         self.expiry_time.unwrap_or_else(|| self.db.expiry_time())
     }
 
-    /// Deletes the expired rows whose unique keys the given rows have.
+    /// Deletes the expired rows whose unique keys the given rows have. A row that is changed is given
+    /// with its old state; keys that stay the same are not looked up.
     pub(super) fn remove_expired<'r>(
         &mut self,
         table: &Arc<Table>,
-        rows: impl Iterator<Item = &'r [Value]>,
+        rows: impl Iterator<Item = ChangedRow<'r>>,
         runner: Option<&dyn FireTriggers>,
     ) -> Result<()> {
         let Some(rule) = table.expiry_rule().copied() else {
@@ -73,7 +75,7 @@ impl Txn {
         };
         let now = self.expiry_time();
         let mut expired: Vec<Vec<u8>> = Vec::new();
-        for (index, keys) in unique_keys(table, rows) {
+        for (index, keys) in unique_keys(table, rows)? {
             let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             let lookup = Lookup::unique(table, index, &keys).overflow(OverflowFetch::Prefixes);
             lookup.read(self.kv.as_mut(), Read::CURRENT, &mut |_, found| {
@@ -123,8 +125,15 @@ impl Txn {
 /// Position of an index, and keys in it.
 type IndexKeys = (usize, Vec<Vec<u8>>);
 
-/// The keys of rows in each unique index, the primary one included, without those with a NULL part.
-fn unique_keys<'r>(table: &Table, rows: impl Iterator<Item = &'r [Value]>) -> Vec<IndexKeys> {
+/// A row to be written: its old state if it exists, and its new values.
+pub(super) type ChangedRow<'r> = (Option<&'r RowBuf>, &'r [Value]);
+
+/// The new keys of rows in each unique index, the primary one included, without those with a NULL part
+/// and those that stay the same.
+fn unique_keys<'r>(
+    table: &Table,
+    rows: impl Iterator<Item = ChangedRow<'r>>,
+) -> Result<Vec<IndexKeys>> {
     let primary = (!table.hidden_key).then_some(0);
     let unique = table.derived().unique_indexes.iter().copied();
     let unique = unique.filter(|position| adds_entries(table, *position));
@@ -134,17 +143,26 @@ fn unique_keys<'r>(table: &Table, rows: impl Iterator<Item = &'r [Value]>) -> Ve
         .map(|index| (index, Vec::new()))
         .collect();
     let mut pacer = Pacer::new();
-    for row in rows {
+    for (old, row) in rows {
         // The caller's statement passes a checkpoint of its own, and ends there.
         if pacer.leaves() {
             break;
         }
+        let old = old.map(|old| old.row(table)).transpose()?;
         for (position, keys) in &mut all {
+            let index = table.maintained_index(*position);
+            let stays = |parts| {
+                old.as_ref()
+                    .is_some_and(|old| !is_key_changed(parts, old, row))
+            };
+            if index.is_some_and(|index| stays(&index.parts)) {
+                continue;
+            }
             if *position == 0 {
                 let mut key = Vec::new();
                 table.append_primary_key(row, &mut key);
                 keys.push(key);
-            } else if let Some(index) = table.maintained_index(*position) {
+            } else if let Some(index) = index {
                 let entries = index.entry_keys(table, *position, row, &[]);
                 let unique = entries.into_iter().filter(|(_, is_unique)| *is_unique);
                 keys.extend(unique.map(|(key, _)| key));
@@ -152,7 +170,7 @@ fn unique_keys<'r>(table: &Table, rows: impl Iterator<Item = &'r [Value]>) -> Ve
         }
     }
     all.retain(|(_, keys)| !keys.is_empty());
-    all
+    Ok(all)
 }
 
 impl Statement<'_> {

@@ -36,7 +36,7 @@ use crate::db::Db;
 use crate::definition::TableId;
 use crate::overflow::OverflowFetch;
 use crate::row::RowBuf;
-use crate::table::Table;
+use crate::table::{AccessKind, Table};
 use crate::triggers::{Trigger, TriggerEvent, TriggerTime};
 use crate::{Error, Result};
 use porpoise_kv::{Key, Read};
@@ -264,7 +264,7 @@ impl FiringTxn<'_> {
             match found {
                 Inserted::New => {
                     // Written again by the caller, as any row.
-                    self.txn.kv.rollback_to(mark);
+                    self.txn.rollback_to(mark);
                     return Ok(replaced);
                 }
                 Inserted::Duplicate {
@@ -291,13 +291,14 @@ impl FiringTxn<'_> {
         self.atomic(|this| {
             let mut row = given.to_vec();
             this.txn.accesses.inserted += 1;
+            table.accesses().add(AccessKind::Insert, 1);
             this.before_insert(table, &mut row, false)?;
             if table.evaluates_expressions() {
                 this.txn.evaluator().evaluate(table, &mut row, 1)?;
             }
             given.clone_from_slice(&row);
             let runner = Some(this.runner);
-            let new = std::iter::once(row.as_slice());
+            let new = std::iter::once((None, row.as_slice()));
             this.txn.remove_expired(table, new, runner)?;
             let found = this
                 .txn
@@ -465,7 +466,7 @@ impl FiringTxn<'_> {
         let mark = self.txn.kv.mark();
         let done = run(self);
         if done.is_err() {
-            self.txn.kv.rollback_to(mark);
+            self.txn.rollback_to(mark);
         }
         done
     }

@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::hot_keys::{HotKeys, Interface, Sample};
 use crate::overflow::{self, IncompleteRow, OverflowFetch};
 use crate::row::{RowBuf, RowRef};
-use crate::table::Table;
+use crate::table::{AccessKind, Table};
 use porpoise_kv::{self as kv, Key, LockMode, LockRequest, Read, Wait};
 use smallvec::SmallVec;
 
@@ -65,6 +65,13 @@ impl<'a> Lookup<'a> {
             ordered: true,
             ..self
         }
+    }
+
+    /// Counts the keys as rows fetched from the table.
+    #[inline]
+    pub(super) fn count_fetched(&self) {
+        let accesses = self.table.accesses();
+        accesses.add(AccessKind::Fetch, self.keys.len() as u64);
     }
 
     /// Number of keys.

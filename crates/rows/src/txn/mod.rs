@@ -36,13 +36,14 @@ pub(crate) mod update;
 pub(crate) mod write;
 
 use crate::autoinc::GeneratedIds;
+use crate::changes::{Change, Origin, TransactionChanges};
 use crate::db::Db;
 use crate::definition::TableId;
 use crate::expressions::RowContext;
 use crate::hot_keys::Interface;
-use crate::overflow::OverflowFetch;
+use crate::overflow::{self, OverflowFetch};
 use crate::row::{RowBuf, RowRef};
-use crate::table::Table;
+use crate::table::{AccessKind, Table};
 use crate::text_index::maintenance::TextChange;
 use crate::ttl::ExpiryTime;
 use crate::{AutoIncOptions, Error, Result};
@@ -82,11 +83,15 @@ pub struct BeginOptions {
     pub foreign_key_checks: bool,
     /// Whether foreign key actions fire triggers.
     pub cascades_fire: bool,
+    /// Whether changes of rows fire triggers: not where the changes of the triggers arrive as well.
+    pub fires_triggers: bool,
     /// `innodb_snapshot_isolation`: REPLACE of a row newer than a pinned
     /// snapshot is a conflict.
     pub snapshot_conflicts: bool,
     /// The front end, for [`crate::hot_keys`].
     pub interface: Interface,
+    /// Whether its changes go to the change log, if there is one (`sql_log_bin`).
+    pub logged: bool,
 }
 
 impl Default for BeginOptions {
@@ -98,8 +103,10 @@ impl Default for BeginOptions {
             lock_wait: Duration::from_secs(50),
             foreign_key_checks: true,
             cascades_fire: true,
+            fires_triggers: true,
             snapshot_conflicts: true,
             interface: Interface::Internal,
+            logged: true,
         }
     }
 }
@@ -127,6 +134,8 @@ pub struct Txn {
     busy: SmallVec<[TableId; 2]>,
     /// Whether foreign key actions fire triggers.
     cascades_fire: bool,
+    /// Whether changes of rows fire triggers.
+    fires_triggers: bool,
     /// See [`Lease`].
     lease: Option<Lease>,
     accesses: AccessCounts,
@@ -137,6 +146,8 @@ pub struct Txn {
     text_changes: Vec<TextChange>,
     /// The time at which rows expire; `None` for the present time.
     expiry_time: Option<ExpiryTime>,
+    /// Changes for the change log; `None` if they are not logged.
+    changes: Option<Box<TransactionChanges>>,
 }
 
 /// Buffers of writing statements. They are returned to a thread-local pool, so that a small
@@ -212,12 +223,14 @@ impl Db {
             subscribed: SmallVec::new(),
             row_context: None,
             busy: SmallVec::new(),
-            cascades_fire: options.cascades_fire,
+            cascades_fire: options.cascades_fire && options.fires_triggers,
+            fires_triggers: options.fires_triggers,
             lease: None,
             accesses: AccessCounts::default(),
             is_sql: options.interface == Interface::Sql,
             text_changes: Vec::new(),
             expiry_time: None,
+            changes: (options.logged && self.change_log().is_some()).then(Box::default),
         })
     }
 }
@@ -294,6 +307,16 @@ impl Txn {
     /// Rolls back the writes since `mark`; keeps locks.
     pub fn rollback_to(&mut self, mark: StatementMark) {
         self.kv.rollback_to(mark);
+        if let Some(changes) = &mut self.changes {
+            changes.rollback_to(mark);
+        }
+    }
+
+    /// Sets the origin of the transaction for the change log: another server ran it first.
+    pub fn set_origin(&mut self, origin: Origin) {
+        if let Some(changes) = &mut self.changes {
+            changes.origin = Some(origin);
+        }
     }
 
     /// Whether there are writes that were not rolled back.
@@ -317,13 +340,16 @@ impl Txn {
         self.foreign_key_checks
     }
 
-    /// Sets `innodb_lock_wait_timeout`.
+    /// Sets `innodb_lock_wait_timeout`. With zero, a lock that is not free fails at once.
     pub fn set_lock_wait(&mut self, wait: Duration) {
         self.lock_wait = wait;
     }
 
     /// The wait policy of a lock requested now.
     pub fn wait(&self) -> Wait {
+        if self.lock_wait.is_zero() {
+            return Wait::NoWait;
+        }
         let now = self.db.clock().now();
         Wait::Until(
             now.checked_add(self.lock_wait)
@@ -370,6 +396,7 @@ impl Txn {
         visit: &mut FoundVisitor<'_>,
     ) -> Result<()> {
         self.accesses.add_lookups(lookup.len() as u64);
+        lookup.count_fetched();
         if self.is_sql {
             lookup.sample(self.db.hot_keys(), false);
         }
@@ -390,6 +417,7 @@ impl Txn {
         visit: &mut LockedVisitor<'_>,
     ) -> Result<()> {
         self.accesses.add_lookups(lookup.len() as u64);
+        lookup.count_fetched();
         if self.is_sql {
             lookup.sample(self.db.hot_keys(), true);
         }
@@ -508,6 +536,7 @@ impl Txn {
         let more = spec.scan(self.kv.as_mut(), table, fetch, read, position, limit, visit)?;
         let visited = position.visited - before;
         self.accesses.add_scanned(spec, visited, !more);
+        table.accesses().add(AccessKind::Fetch, visited);
         Ok(more)
     }
 
@@ -578,12 +607,14 @@ impl Txn {
         let kv = self.kv.as_mut();
         let counted = spec.count(kv, &spaces, read, position, limit.max(1))?;
         self.accesses.add_scanned(spec, counted as u64, false);
+        table.accesses().add(AccessKind::Fetch, counted as u64);
         Ok(counted)
     }
 
     /// Counts entries that [`Txn::scan_entries`] visited for a statement.
-    pub fn count_entries(&mut self, spec: &ScanSpec, visited: u64) {
+    pub fn count_entries(&mut self, table: &Table, spec: &ScanSpec, visited: u64) {
         self.accesses.add_scanned(spec, visited, false);
+        table.accesses().add(AccessKind::Fetch, visited);
     }
 
     /// Takes the numbers of row accesses since the last call.
@@ -624,6 +655,11 @@ impl Txn {
         self.evaluator().fill_defaults(table, row, given)
     }
 
+    /// Whether changes of a table's rows fire triggers.
+    fn fires(&self, table: &Table) -> bool {
+        self.fires_triggers && !table.triggers.is_empty()
+    }
+
     /// Inserts rows of storage values in column order, in order.
     ///
     /// # Errors
@@ -652,7 +688,7 @@ impl Txn {
         mode: InsertMode,
         ids: &mut GeneratedIds,
     ) -> Result<InsertOutcome> {
-        if !table.triggers.is_empty() {
+        if self.fires(table) {
             let runner = self.db.shared_runner()?;
             return self
                 .firing(&*runner)
@@ -672,8 +708,10 @@ impl Txn {
         runner: Option<&dyn FireTriggers>,
     ) -> Result<InsertOutcome> {
         self.accesses.inserted += rows.len() as u64;
+        table.accesses().add(AccessKind::Insert, rows.len() as u64);
         let refused = self.evaluator().prepare_new(table, rows, mode);
-        self.remove_expired(table, rows.iter().map(Vec::as_slice), runner)?;
+        let new = rows.iter().map(|row| (None, row.as_slice()));
+        self.remove_expired(table, new, runner)?;
         self.statement(table, runner, |statement| {
             statement.insert_rows(table, rows, mode, refused, ids, first)
         })
@@ -686,20 +724,21 @@ impl Txn {
     /// # Errors
     /// [`Error::NoReferencedRow`], [`Error::NotNull`]; the engine's.
     pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
-        if !table.triggers.is_empty() {
+        if self.fires(table) {
             let runner = self.db.shared_runner()?;
             return self
                 .firing(&*runner)
                 .insert_or_find(table, &mut row.to_vec());
         }
         self.accesses.inserted += 1;
+        table.accesses().add(AccessKind::Insert, 1);
         if !table.evaluates_expressions() {
-            self.remove_expired(table, std::iter::once(row), None)?;
+            self.remove_expired(table, std::iter::once((None, row)), None)?;
             return self.statement(table, None, |statement| statement.insert_one(table, row));
         }
         let mut row = row.to_vec();
         self.evaluator().evaluate(table, &mut row, 1)?;
-        self.remove_expired(table, std::iter::once(row.as_slice()), None)?;
+        self.remove_expired(table, std::iter::once((None, row.as_slice())), None)?;
         self.statement(table, None, |statement| statement.insert_one(table, &row))
     }
 
@@ -717,7 +756,7 @@ impl Txn {
         mut changes: Vec<RowChange>,
         mode: UpdateMode,
     ) -> Result<UpdateOutcome> {
-        if !table.triggers.is_empty() {
+        if self.fires(table) {
             let runner = self.db.shared_runner()?;
             return self.firing(&*runner).update(table, changes, mode);
         }
@@ -732,12 +771,17 @@ impl Txn {
         runner: Option<&dyn FireTriggers>,
     ) -> Result<UpdateOutcome> {
         self.accesses.updated += changes.len() as u64;
+        table
+            .accesses()
+            .add(AccessKind::Update, changes.len() as u64);
         let refused = if table.evaluates_expressions() {
             expressions::prepare_changes(self, table, changes, mode)?
         } else {
             expressions::Refused::new()
         };
-        let new = changes.iter().map(|change| change.new.as_slice());
+        let new = changes
+            .iter()
+            .map(|change| (Some(&change.old), change.new.as_slice()));
         self.remove_expired(table, new, runner)?;
         self.statement(table, runner, |statement| {
             statement.keep_version = mode == UpdateMode::KeepVersion;
@@ -756,7 +800,7 @@ impl Txn {
         table: &Arc<Table>,
         rows: Vec<(Vec<u8>, RowBuf)>,
     ) -> Result<DeleteOutcome> {
-        if !table.triggers.is_empty() {
+        if self.fires(table) {
             let runner = self.db.shared_runner()?;
             return self.firing(&*runner).delete(table, rows);
         }
@@ -770,6 +814,7 @@ impl Txn {
         runner: Option<&dyn FireTriggers>,
     ) -> Result<DeleteOutcome> {
         self.accesses.deleted += rows.len() as u64;
+        table.accesses().add(AccessKind::Delete, rows.len() as u64);
         self.statement(table, runner, |statement| {
             statement.delete_rows(table, rows)
         })
@@ -781,7 +826,8 @@ impl Txn {
     /// # Errors
     /// The engine's. Nothing has changed then, except after [`kv::Error::UnknownOutcome`], when the
     /// outcome is unknown.
-    pub fn commit(self) -> Result<kv::Commit> {
+    pub fn commit(mut self) -> Result<kv::Commit> {
+        self.annotate()?;
         let done = self.kv.commit();
         if !self.subscribed.is_empty() {
             match &done {
@@ -803,6 +849,77 @@ impl Txn {
             self.db.text_maintenance.note(engine, change);
         }
         Ok(commit)
+    }
+
+    /// Gives the engine what the change log needs of this transaction.
+    pub(crate) fn annotate(&mut self) -> Result<()> {
+        let Some(changes) = self.changes.take() else {
+            return Ok(());
+        };
+        let Some(log) = self.db.change_log() else {
+            return Ok(());
+        };
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let annotation = log.transaction(&changes, self.db.clock().unix_micros());
+        Ok(self.kv.annotate(annotation)?)
+    }
+
+    /// Captures a change for the change log. `old` is the row before, as it was read; `new` are the values after.
+    #[inline]
+    fn capture(
+        &mut self,
+        table: &Table,
+        primary: &[u8],
+        old: Option<RowRef<'_>>,
+        new: Option<&[Value]>,
+    ) -> Result<()> {
+        if self.changes.is_none() {
+            return Ok(());
+        }
+        self.capture_change(table, primary, old, new)
+    }
+
+    #[inline(never)]
+    fn capture_change(
+        &mut self,
+        table: &Table,
+        primary: &[u8],
+        old: Option<RowRef<'_>>,
+        new: Option<&[Value]>,
+    ) -> Result<()> {
+        let (Some(log), Some(changes)) = (self.db.change_log(), &mut self.changes) else {
+            return Ok(());
+        };
+        // Temporary tables are not in the catalog.
+        let describe = || {
+            let known = self.db.catalog().tables.contains_key(&table.id);
+            known.then(|| log.describe(table)).flatten()
+        };
+        let Some(number) = changes.table(table, describe) else {
+            return Ok(());
+        };
+        let mark = self.kv.mark();
+        let (kv, read) = (self.kv.as_mut(), Read::CURRENT);
+        let complete = match &old {
+            Some(old) if old.has_overflow() => {
+                overflow::complete_row(kv, read, table, primary, old.bytes())?
+            }
+            _ => None,
+        };
+        let whole = match &complete {
+            Some(bytes) => Some(RowRef::new(table, bytes)?),
+            None => old,
+        };
+        let change = match (old, whole, new) {
+            (Some(old), Some(whole), Some(new)) => Change::update(old, whole, new),
+            (_, Some(whole), None) => Change::delete(whole),
+            (_, _, Some(new)) => Change::insert(new),
+            _ => return Ok(()),
+        };
+        changes.push(log.as_ref(), mark, (number, table), &change);
+        Ok(())
     }
 
     /// Rolls the transaction back.
@@ -881,7 +998,7 @@ impl Txn {
         let done = run(&mut statement);
         self.scratch.keys = statement.keys;
         if done.is_err() {
-            self.kv.rollback_to(mark);
+            self.rollback_to(mark);
         }
         done.map_err(|e| match e {
             Error::Kv(kv::Error::Full(kv::Resource::Memory | kv::Resource::Disk)) => Error::Full {

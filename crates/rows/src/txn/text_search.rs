@@ -278,6 +278,9 @@ impl Txn {
         charge: &mut Charge<'_>,
     ) -> Result<TextMatches> {
         let index = table.text_index(position).ok_or(Error::DefinitionChanged)?;
+        if self.is_sql {
+            table.note_index_use(position);
+        }
         let search = Search {
             table,
             position,

@@ -165,7 +165,7 @@ impl Statement<'_> {
                     done.cascaded += cascaded;
                 }
                 Err(e) if mode == UpdateMode::Ignore && e.ignorable() => {
-                    self.txn.kv.rollback_to(mark);
+                    self.txn.rollback_to(mark);
                     self.keys.undo_to(journal);
                     done.skipped.push((n, e));
                 }

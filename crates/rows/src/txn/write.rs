@@ -98,6 +98,7 @@ impl Statement<'_> {
         };
         let primary = plan.primary(row, &self.keys);
         let primary = primary.as_slice();
+        self.txn.capture(table, primary, None, Some(values))?;
         let heads =
             overflow::write_new(&self.txn.db, self.txn.kv.as_mut(), table, primary, values)?;
         let mut own = plan.own(row).iter().copied();
@@ -202,6 +203,7 @@ impl Statement<'_> {
         self.txn.check_cancel()?;
         self.txn.check_not_busy(table)?;
         self.txn.note_written(table);
+        self.txn.capture(table, primary, Some(old), None)?;
         let space = table.space(0, primary);
         self.txn
             .kv
@@ -253,6 +255,7 @@ impl Statement<'_> {
     ) -> Result<()> {
         let moved = primary != new_primary;
         let texts = self.texts_to_change(table, (primary, &old), (new_primary, new))?;
+        self.txn.capture(table, primary, Some(old), Some(new))?;
         if moved {
             let space = table.space(0, primary);
             self.txn

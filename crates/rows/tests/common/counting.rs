@@ -75,6 +75,9 @@ impl Engine for Counting {
     fn approximate_keys(&self, spaces: &[SpaceId]) -> Option<u64> {
         self.inner.approximate_keys(spaces)
     }
+    fn approximate_bytes(&self, spaces: &[SpaceId]) -> Option<u64> {
+        self.inner.approximate_bytes(spaces)
+    }
     fn begin(&self, options: TxnOptions) -> Result<Box<dyn Txn>> {
         Ok(Box::new(CountingTxn {
             inner: self.inner.begin(options)?,

@@ -18,6 +18,7 @@ pub fn check(config: &Config, root_has_password: bool) -> Result<(), StartError>
         ("--mysql-listen", config.mysql_listen),
         ("--memcached-listen", config.memcached_listen),
         ("--native-listen", config.native_listen),
+        ("--rest-listen", config.rest_listen),
         ("--http-listen", config.http_listen),
     ];
     let more = config.memcached_listeners.iter();

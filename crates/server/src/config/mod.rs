@@ -13,6 +13,7 @@ pub mod report;
 pub mod table;
 pub mod value;
 
+use porpoise_client::http::Endpoint;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -123,6 +124,10 @@ pub struct Config {
     pub native_listen: Option<SocketAddr>,
     /// Use of TLS by the native listener.
     pub native_tls: TlsMode,
+    /// Address of the REST listener.
+    pub rest_listen: Option<SocketAddr>,
+    /// Use of TLS by the REST listener.
+    pub rest_tls: TlsMode,
     /// Address of the HTTP listener.
     pub http_listen: Option<SocketAddr>,
     /// Whether the HTTP listener serves the console.
@@ -150,6 +155,8 @@ pub struct Config {
     pub max_before_login: usize,
     /// Worker groups; 0: as many as cores.
     pub worker_groups: usize,
+    /// Whether replies to several connections leave with one system call through io_uring.
+    pub io_uring: bool,
     /// Whether statistics of statements, memcached commands and hot keys are kept.
     pub performance_schema: bool,
     /// Maximum time from connecting to the end of the login.
@@ -180,6 +187,22 @@ pub struct Config {
     pub archive_interval: Duration,
     /// Size of the log in bytes that waits for a failing archive; `None` is unlimited.
     pub archive_backlog: Option<u64>,
+    /// Whether the binary log is on.
+    pub log_bin: bool,
+    /// Number of the server among those that replicate from each other.
+    pub server_id: u32,
+    /// Columns in the row images of the binary log.
+    pub binlog_row_image: porpoise_binlog::RowImage,
+    /// Whether tables are described in full in the binary log.
+    pub binlog_full_metadata: bool,
+    /// Time after which files of the binary log are removed; `None`: never.
+    pub binlog_expire: Option<Duration>,
+    /// Size at which a file of the binary log ends, in bytes.
+    pub binlog_file_size: u64,
+    /// Size of the binary log above which its oldest files are removed; `None`: none is.
+    pub binlog_total_size: Option<u64>,
+    /// Whether transactions in the binary log are compressed.
+    pub binlog_compression: bool,
     /// The operator's certificate (PEM); `None`: one is generated at the first start.
     pub tls_cert: Option<PathBuf>,
     /// Private key of `tls_cert` (PEM).
@@ -190,6 +213,10 @@ pub struct Config {
     pub audit_log: Option<PathBuf>,
     /// Whether logins and audited statements are refused while the audit log cannot be written.
     pub audit_log_required: bool,
+    /// Receiver of traces by OTLP over HTTP.
+    pub otlp_endpoint: Option<Endpoint>,
+    /// Share of the statements without a trace of the client that begin one, from 0 to 1.
+    pub otlp_sample: f64,
     /// Whether the log is written as JSON.
     pub log_json: bool,
     /// Filter of the log, as `tracing` understands it.

@@ -17,7 +17,12 @@ pub const RELOADABLE: &[&str] = &[
     "statement-memory",
 ];
 
-/// The effective settings: name, value and source, a line each.
+/// The last line of [`show`].
+const PERSISTED_HINT: &str = "# System variables that SET PERSIST has set are in the store: porpoise sql \
+    -e 'SELECT * FROM performance_schema.persisted_variables'\n";
+
+/// The effective settings: name, value and source, a line each. Values of SET PERSIST are rows of the
+/// store, which only its server reads; the last line says how to see them.
 pub fn show(config: &Config) -> String {
     let mut text = String::new();
     let width = SETTINGS.iter().map(|s| s.name.len()).max().unwrap_or(0);
@@ -34,6 +39,7 @@ pub fn show(config: &Config) -> String {
         // Writing into a String does not fail.
         let _ = writeln!(text, "{:<width$}  {shown:<24}  {source}", value.name);
     }
+    text.push_str(PERSISTED_HINT);
     text
 }
 

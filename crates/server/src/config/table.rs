@@ -3,6 +3,7 @@
 
 use super::value::{Parsed, address, duration, number, path, size, switch};
 use super::{Config, DurabilityChoice, EngineChoice, TlsMode};
+use porpoise_client::http::Endpoint;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -85,6 +86,12 @@ settings! {
     "native-tls" "MODE" = "allowed":
         "TLS on the native listener: off, allowed (clients may begin with a TLS handshake), required",
         |c, t| c.native_tls = tls_mode(t)?;
+    "rest-listen" "ADDR" = "off":
+        "Address of the REST listener (rows by key and SQL over HTTP); port 0 selects a free port",
+        |c, t| c.rest_listen = address(t)?;
+    "rest-tls" "MODE" = "allowed":
+        "TLS on the REST listener: off, allowed, required; without TLS only clients on this machine may log in",
+        |c, t| c.rest_tls = tls_mode(t)?;
     "http-listen" "ADDR" = "127.0.0.1:8380":
         "Address of the HTTP listener for the console, /health and /metrics; off disables it",
         |c, t| c.http_listen = address(t)?;
@@ -136,6 +143,9 @@ settings! {
     "worker-groups" "N" = "0":
         "Number of event loops among which connections are divided; 0: one per core",
         |c, t| c.worker_groups = number(t, 0, 1024)?;
+    "io-uring" "on|off" = "on":
+        "Whether replies to several connections leave with one system call, where the kernel allows io_uring",
+        |c, t| c.io_uring = switch(t)?;
     "performance-schema" "on|off" = "on":
         "Whether statistics of statements, memcached commands and hot keys are kept",
         |c, t| c.performance_schema = switch(t)?;
@@ -181,6 +191,33 @@ settings! {
     "archive-backlog" "SIZE" = "10G":
         "Size of the log that waits for a failing archive; beyond it log segments are removed, and the archive has a gap",
         |c, t| c.archive_backlog = size(t)?;
+    "log-bin" "" = "false":
+        "Keeps a binary log in the data directory, which replicas and other readers of MySQL's binary log follow",
+        |c, t| c.log_bin = switch(t)?;
+    "server-id" "N" = "1":
+        "Number of the server, different from those of all servers that replicate from it or that it replicates from",
+        |c, t| c.server_id = u32::try_from(number(t, 1, u32::MAX as usize)?).unwrap_or(1);
+    "binlog-row-image" "IMAGE" = "full":
+        "Columns in the binary log: full, noblob (without large columns that did not change) or minimal (the key, and what changed)",
+        |c, t| c.binlog_row_image = porpoise_binlog::RowImage::parse(t).ok_or("full, noblob or minimal")?;
+    "binlog-row-metadata" "DETAIL" = "minimal":
+        "Description of tables in the binary log: minimal, or full (names of columns, members of ENUM and SET, primary key)",
+        |c, t| c.binlog_full_metadata = metadata(t)?;
+    "binlog-expire-logs-seconds" "N" = "2592000":
+        "Seconds after which files of the binary log are removed, unless a connected reader needs them; 0: never",
+        |c, t| c.binlog_expire = match number(t, 0, u32::MAX as usize)? {
+            0 => None,
+            seconds => Some(std::time::Duration::from_secs(seconds as u64)),
+        };
+    "max-binlog-size" "SIZE" = "1G":
+        "Size at which a file of the binary log ends, between 4K and 1G",
+        |c, t| c.binlog_file_size = size(t)?.filter(|n| (4096..=1 << 30).contains(n)).ok_or("a size from 4K to 1G")?;
+    "max-binlog-total-size" "SIZE" = "off":
+        "Size of the binary log above which its oldest files are removed, unless a connected reader needs them",
+        |c, t| c.binlog_total_size = size(t)?;
+    "binlog-transaction-compression" "" = "false":
+        "Compresses transactions in the binary log with zstd, as MySQL does; MariaDB cannot read them",
+        |c, t| c.binlog_compression = switch(t)?;
     "tls-cert" "FILE" = "":
         "Certificate chain (PEM) that replaces the self-signed certificate created at first start",
         |c, t| c.tls_cert = path(t)?;
@@ -199,6 +236,12 @@ settings! {
     "audit-log-required" "on|off" = "off":
         "Whether logins and such changes are refused while the audit log cannot be written",
         |c, t| c.audit_log_required = switch(t)?;
+    "otlp-endpoint" "URL" = "off":
+        "Receiver of traces by OTLP over HTTP, for example http://127.0.0.1:4318; traces are statements whose comment or query attribute has a sampled W3C traceparent",
+        |c, t| c.otlp_endpoint = endpoint(t)?;
+    "otlp-sample" "RATIO" = "0":
+        "Share of the statements without a traceparent that begin a trace, from 0 to 1",
+        |c, t| c.otlp_sample = ratio(t)?;
     "log-format" "text|json" = "text":
         "Format of the log on standard error",
         |c, t| c.log_json = log_format(t)?;
@@ -208,6 +251,14 @@ settings! {
 }
 
 /// Whether the log is JSON.
+fn metadata(text: &str) -> Parsed<bool> {
+    match text {
+        "minimal" => Ok(false),
+        "full" => Ok(true),
+        _ => Err("minimal or full".into()),
+    }
+}
+
 fn log_format(text: &str) -> Parsed<bool> {
     match text {
         "text" => Ok(false),
@@ -250,6 +301,19 @@ fn listeners(text: &str) -> Parsed<Vec<(String, SocketAddr)>> {
     };
     let parts = text.split(',').filter(|p| !p.trim().is_empty());
     parts.map(listener).collect()
+}
+
+fn endpoint(text: &str) -> Parsed<Option<Endpoint>> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let parsed = Endpoint::parse(text).map(Some);
+    parsed.ok_or_else(|| "http://HOST[:PORT] or https://HOST[:PORT], or off".into())
+}
+
+fn ratio(text: &str) -> Parsed<f64> {
+    let parsed = text.parse().ok().filter(|n| (0.0..=1.0).contains(n));
+    parsed.ok_or_else(|| "a number from 0 to 1".into())
 }
 
 fn names(text: &str) -> Vec<String> {

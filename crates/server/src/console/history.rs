@@ -1,11 +1,10 @@
 //! Throughput and latency of SQL and memcached in the last minutes: a ring of samples, one every
 //! [`INTERVAL`], computed from the counters and histograms of the metrics.
 
-use crate::memcached;
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::histogram::Counts;
 use porpoise_base::threads::{self, Role};
-use porpoise_memcached::counters as commands;
+use porpoise_memcached::{command_statistics, counters as commands};
 use porpoise_sql::SqlServer;
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -62,7 +61,7 @@ impl Reading {
             commands: of_commands
                 .map(|(_, counter)| commands::sum(*counter))
                 .sum(),
-            latencies: memcached::latencies(),
+            latencies: command_statistics::latency_counts(),
         }
     }
 

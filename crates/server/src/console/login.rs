@@ -1,26 +1,20 @@
-//! Logins by user name and password, as the MySQL listener accepts them: the same accounts and
-//! hosts, temporary locks, delays after failures, and requirements of encryption.
+//! Logins by user name and password ([`crate::password_login`]).
 //!
-//! Invariants:
-//! 1. Unless `--insecure-console` is set, a password is read from loopback or through TLS only.
-//! 2. A wrong password takes the same time and gives the same message as an unknown account.
-//! 3. An expired password is refused: the console has no way to change it.
+//! Invariant: unless `--insecure-console` is set, a password is read from loopback or through TLS
+//! only.
 
 use super::Console;
 use super::failure::Failure;
 use super::run;
 use super::sessions::LoginSession;
 use crate::http::ConnectionInfo;
-use crate::metrics::{self, Counter};
-use crate::mysql::login::{delays, tls_peer};
 use crate::net::client_host;
+use crate::password_login::{LoginRefused, PasswordLogin, is_loopback};
 use axum::http::StatusCode;
-use porpoise_access::{Account, Denial, LoginPolicy};
+use porpoise_access::Account;
 use porpoise_base::cancel::Cancel;
-use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::{ClientInfo, Encryption};
 use serde::Deserialize;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,11 +24,6 @@ use std::time::Duration;
 pub(super) struct Credentials {
     pub(super) user: String,
     pub(super) password: String,
-}
-
-/// Whether the client is on this machine.
-fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
 }
 
 /// The result of an attempt, and the delay of its answer.
@@ -51,100 +40,20 @@ impl Console {
 
     /// Verifies a password, and opens a session. Computes for milliseconds.
     pub(super) fn log_in(&self, sent: &Credentials, info: &ConnectionInfo) -> Attempt {
-        let access = self.sql.access();
+        let login = PasswordLogin {
+            interface: "console",
+            user: &sent.user,
+            password: &sent.password,
+            info,
+        };
+        let attempt = login.verify(&self.sql);
+        let refused = |e: LoginRefused| Failure::new(StatusCode::FORBIDDEN, e.code, e.message);
+        let admitted = attempt.result.map_err(refused);
         let host = client_host(Some(info.peer));
-        let now = access.now();
-        let admitted = self.report(sent, &host, self.admit(sent, info, &host));
-        let policy = delays(&self.sql);
-        let granted = admitted.is_ok();
-        let delay = access
-            .guard()
-            .record(&sent.user, &host, now, granted, policy);
-        if !granted {
-            metrics::add(Counter::LoginsDenied, 1);
-            tracing::info!(user = ?sent.user, %host, "console login denied");
+        Attempt {
+            result: admitted.and_then(|account| self.open(sent, info, host, &account)),
+            delay: attempt.delay,
         }
-        let result = admitted.and_then(|account| self.open(sent, info, host, &account));
-        Attempt { result, delay }
-    }
-
-    /// Reports the attempt to the audit log. Refuses it if the log is required and cannot be written.
-    fn report(
-        &self,
-        sent: &Credentials,
-        host: &str,
-        admitted: Result<Account, Failure>,
-    ) -> Result<Account, Failure> {
-        let is_reported = self.sql.audit().is_none_or(|audit| {
-            audit.login(&AuditedLogin {
-                interface: "console",
-                connection: None,
-                user: &sent.user,
-                host,
-                granted: admitted.is_ok(),
-            })
-        });
-        let account = admitted?;
-        if is_reported {
-            return Ok(account);
-        }
-        let text = "Aborted by Audit API ('the audit log cannot be written';1).";
-        Err(Failure::new(StatusCode::FORBIDDEN, 3164, text))
-    }
-
-    /// Finds the account whose password was sent.
-    fn admit(
-        &self,
-        sent: &Credentials,
-        info: &ConnectionInfo,
-        host: &str,
-    ) -> Result<Account, Failure> {
-        let access = self.sql.access();
-        let (user, password) = (&sent.user, sent.password.as_bytes());
-        let found = access.candidate(user, host);
-        let found = found.map_err(|e| Failure::of_sql(&e.into()))?;
-        // Accounts without a password accept clients on this machine only.
-        let local = is_loopback(info.peer.ip());
-        let found = found.filter(|a| local || !a.secret.is_empty());
-        let proved = access.is_password(user, found.as_ref(), password);
-        let denied = || {
-            let using = if password.is_empty() { "NO" } else { "YES" };
-            let text =
-                format!("Access denied for user '{user}'@'{host}' (using password: {using})");
-            Failure::new(StatusCode::FORBIDDEN, 1045, text)
-        };
-        let Some(account) = found else {
-            return Err(denied());
-        };
-        let now = access.now();
-        if !proved {
-            access.password_failed(&account, now);
-            return Err(denied());
-        }
-        let lifetime = self.sql.number("default_password_lifetime");
-        let policy = LoginPolicy {
-            default_lifetime: u16::try_from(lifetime).unwrap_or(u16::MAX),
-            refuse_expired: true,
-        };
-        let tls = info.tls.clone().map(tls_peer);
-        let refused = match access.admit(&account, tls.as_ref(), now, policy) {
-            Ok(_) => return Ok(account),
-            Err(refused) => refused,
-        };
-        let (code, text) = match refused {
-            Denial::Requirement => return Err(denied()),
-            Denial::TemporarilyLocked(lock) => (3955, lock.message(user, host)),
-            Denial::Locked => {
-                let text = format!("Access denied for user '{user}'@'{host}'. Account is locked.");
-                (3118, text)
-            }
-            Denial::PasswordExpired => {
-                let text =
-                    "Your password has expired. Change it with ALTER USER over the MySQL protocol.";
-                (1862, text.to_owned())
-            }
-        };
-        Err(Failure::new(StatusCode::FORBIDDEN, code, text))
     }
 
     /// Opens the session of an account whose password was proved.

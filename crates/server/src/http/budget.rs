@@ -1,9 +1,9 @@
 //! Limits of HTTP connections: their number, and time and bytes of each.
 //!
-//! The first request must arrive within [`REQUEST_TIME`] of the accept, a later
-//! one within [`REQUEST_TIME`] of its first byte. A request has at most
-//! [`REQUEST_BYTES`], headers and body together. The time limits are absolute:
-//! receiving a byte does not extend them. A new connection beyond [`CONNECTIONS`]
+//! The first request must arrive within [`Limits::request_time`] of the accept, a later
+//! one within that time of its first byte. A request has at most
+//! [`Limits::request_bytes`], headers and body together. The time limits are absolute:
+//! receiving a byte does not extend them. A new connection beyond [`Limits::connections`]
 //! replaces the oldest connection that is not being answered.
 //!
 //! Rejected: leaving new connections in the listen queue, where a health check would
@@ -24,17 +24,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Maximum number of open connections.
-pub(super) const CONNECTIONS: usize = 64;
-
-/// Maximum time for a request to arrive.
-pub(super) const REQUEST_TIME: Duration = Duration::from_secs(5);
-
-/// Largest request, headers and body together, in bytes.
-pub(super) const REQUEST_BYTES: usize = 16 * 1024;
-
-/// Maximum lifetime of a connection.
-const LIFETIME: Duration = Duration::from_secs(60);
+/// Limits of a listener's connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Maximum number of open connections.
+    pub(crate) connections: usize,
+    /// Maximum time for a request to arrive.
+    pub(crate) request_time: Duration,
+    /// Largest request, headers and body together, in bytes.
+    pub(crate) request_bytes: usize,
+    /// Maximum lifetime of a connection.
+    pub(crate) lifetime: Duration,
+}
 
 /// A connection in the registry.
 struct Entry {
@@ -52,8 +53,8 @@ struct Registry {
 impl Registry {
     /// Makes room for one more connection. Evicts the oldest one that is not being
     /// answered, or else the oldest.
-    fn make_room(&mut self) {
-        while self.open.len() >= CONNECTIONS {
+    fn make_room(&mut self, limit: usize) {
+        while self.open.len() >= limit {
             let idle = self
                 .open
                 .iter()
@@ -91,13 +92,15 @@ impl Client {
 /// A listener that accepts connections within the budget.
 pub(super) struct Listener {
     socket: TcpListener,
+    limits: Limits,
     registry: Arc<Mutex<Registry>>,
 }
 
 impl Listener {
-    pub(super) fn new(socket: TcpListener) -> Listener {
+    pub(super) fn new(socket: TcpListener, limits: Limits) -> Listener {
         Listener {
             socket,
+            limits,
             registry: Arc::default(),
         }
     }
@@ -116,7 +119,7 @@ impl Listener {
         let (evict, evicted) = oneshot::channel();
         let client = Client::default();
         let mut registry = self.registry.lock();
-        registry.make_room();
+        registry.make_room(self.limits.connections);
         registry.next += 1;
         let id = registry.next;
         let entry = Entry {
@@ -130,8 +133,9 @@ impl Listener {
             client,
             registry: self.registry.clone(),
             evicted,
-            lifetime: Box::pin(sleep(LIFETIME)),
-            request: Box::pin(sleep(REQUEST_TIME)),
+            limits: self.limits,
+            lifetime: Box::pin(sleep(self.limits.lifetime)),
+            request: Box::pin(sleep(self.limits.request_time)),
             receiving: true,
             received: 0,
             wrote: false,
@@ -146,6 +150,7 @@ pub(super) struct Connection {
     client: Client,
     registry: Arc<Mutex<Registry>>,
     evicted: oneshot::Receiver<()>,
+    limits: Limits,
     lifetime: Pin<Box<Sleep>>,
     /// Time limit of the request that is being received.
     request: Pin<Box<Sleep>>,
@@ -209,11 +214,11 @@ impl Connection {
         if bytes > 0 && !self.receiving {
             self.receiving = true;
             self.received = 0;
-            let limit = Instant::now() + REQUEST_TIME;
+            let limit = Instant::now() + self.limits.request_time;
             self.request.as_mut().reset(limit);
         }
         self.received += bytes;
-        if self.received > REQUEST_BYTES {
+        if self.received > self.limits.request_bytes {
             return Err(io::ErrorKind::InvalidData.into());
         }
         Ok(())

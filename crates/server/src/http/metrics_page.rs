@@ -6,7 +6,7 @@ use porpoise_base::counters::CounterDef;
 use porpoise_kv::Stat;
 use porpoise_memcached::counters as memcached;
 use porpoise_native::counters as native;
-use porpoise_sql::ClassLatency;
+use porpoise_sql::{ClassLatency, TableSize};
 use std::fmt::Write;
 
 /// Adds one metric without labels.
@@ -23,7 +23,7 @@ fn write_metric(
     );
 }
 
-/// Maximum number of tables on the page: those with the most rows.
+/// Maximum number of tables on the page: the largest.
 pub const MAX_TABLES: usize = 50;
 
 /// Values on the page that come from other parts of the server.
@@ -38,8 +38,12 @@ pub struct Figures<'a> {
     pub statements: &'a [ClassLatency],
     /// Sampled times of memcached commands by verb.
     pub commands: &'a [ClassLatency],
-    /// Tables with the most rows: database, name, estimated number of rows.
-    pub tables: &'a [(String, String, u64)],
+    /// Sampled times of the phases of statements, and of replies that waited for durability.
+    pub phases: &'a [ClassLatency],
+    /// The largest tables.
+    pub tables: &'a [TableSize],
+    /// Bytes of the memory cache of memcached.
+    pub cache_bytes: u64,
 }
 
 /// Renders the page: counters, gauges of the network, statistics of engine and SQL, and process
@@ -96,6 +100,7 @@ pub fn render(figures: &Figures<'_>) -> String {
     );
     write_histograms(&mut page, figures);
     write_tables(&mut page, figures.tables);
+    write_memory(&mut page, figures);
     write_process(&mut page);
     page
 }
@@ -115,23 +120,77 @@ fn write_histograms(page: &mut String, figures: &Figures<'_>) {
             "command",
             figures.commands,
         ),
+        (
+            "porpoise_phase_duration_seconds",
+            "Time of the phases of statements, of one in 64; durability_wait: of replies of all protocols that waited for a sync of the log, of one in 64.",
+            "phase",
+            figures.phases,
+        ),
     ];
     for (name, help, label, latencies) in histograms {
         write_latencies(page, name, help, label, latencies);
     }
 }
 
-/// Adds the estimated numbers of rows of tables.
-fn write_tables(page: &mut String, tables: &[(String, String, u64)]) {
-    const NAME: &str = "porpoise_table_rows";
-    let help = "Estimated number of rows of the largest tables.";
+/// Adds the sizes of tables.
+fn write_tables(page: &mut String, tables: &[TableSize]) {
+    type Size = fn(&TableSize) -> Option<u64>;
+    let families: [(&str, &str, Size); 3] = [
+        (
+            "porpoise_table_rows",
+            "Estimated number of rows of the largest tables.",
+            |table| table.rows,
+        ),
+        (
+            "porpoise_table_data_bytes",
+            "Bytes of rows and overflow values of the largest tables, older versions included.",
+            |table| table.bytes.map(|bytes| bytes.data),
+        ),
+        (
+            "porpoise_table_index_bytes",
+            "Bytes of entries of secondary indexes of the largest tables.",
+            |table| table.bytes.map(|bytes| bytes.indexes),
+        ),
+    ];
+    for (name, help, size) in families {
+        let _ = write!(page, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+        for table in tables {
+            let Some(size) = size(table) else {
+                continue;
+            };
+            let (database, table) = (label_value(&table.database), label_value(&table.name));
+            let _ = writeln!(
+                page,
+                "{name}{{database=\"{database}\",table=\"{table}\"}} {size}"
+            );
+        }
+    }
+}
+
+/// Adds the memory by its use. What the parts do not explain of the resident memory is overhead of the
+/// allocator, code, stacks and buffers.
+fn write_memory(page: &mut String, figures: &Figures<'_>) {
+    const NAME: &str = "porpoise_memory_bytes";
+    let of = |stats: &[Stat], name: &str| {
+        let mut stats = stats.iter();
+        let found = stats.find(|stat| stat.name == name);
+        found.map(|stat| stat.value)
+    };
+    let parts = [
+        ("rows", of(figures.engine, "live_bytes")),
+        ("indexes", of(figures.engine, "index_bytes")),
+        ("log_buffers", of(figures.engine, "log_buffer_bytes")),
+        ("connections", of(figures.sql, "client_memory_bytes")),
+        ("hot_keys", of(figures.sql, "hot_keys_bytes")),
+        ("memcached_cache", Some(figures.cache_bytes)),
+    ];
+    let help = "Memory by use: keys and versions of rows, index structures, buffers of the log, \
+                statements and connections, sampled keys, items of the memory cache.";
     let _ = write!(page, "# HELP {NAME} {help}\n# TYPE {NAME} gauge\n");
-    for (database, table, rows) in tables {
-        let (database, table) = (label_value(database), label_value(table));
-        let _ = writeln!(
-            page,
-            "{NAME}{{database=\"{database}\",table=\"{table}\"}} {rows}"
-        );
+    for (part, bytes) in parts {
+        if let Some(bytes) = bytes {
+            let _ = writeln!(page, "{NAME}{{part=\"{part}\"}} {bytes}");
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Tests of the pages over a real socket.
 
+use super::listener::is_dated;
 use super::*;
+use porpoise_base::clock::Clock;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,8 +108,8 @@ fn a_slowly_sent_request_ends_at_its_time_limit() {
     for stream in [&mut fresh, &mut used] {
         assert!(is_closed(stream));
         let took = began.elapsed();
-        assert!(took > budget::REQUEST_TIME - Duration::from_millis(100));
-        assert!(took < budget::REQUEST_TIME + Duration::from_secs(3));
+        assert!(took > LIMITS.request_time - Duration::from_millis(100));
+        assert!(took < LIMITS.request_time + Duration::from_secs(3));
     }
     sender.join().unwrap();
     http.stop();
@@ -117,11 +119,11 @@ fn a_slowly_sent_request_ends_at_its_time_limit() {
 fn a_request_that_is_too_large_ends_its_connection() {
     let (http, _pages, address) = start();
     let mut large = b"GET /health HTTP/1.1\r\nA: ".to_vec();
-    large.resize(budget::REQUEST_BYTES + 1, b'a');
+    large.resize(LIMITS.request_bytes + 1, b'a');
     let began = std::time::Instant::now();
     let mut stream = open(address, &large);
     assert!(is_closed(&mut stream));
-    assert!(began.elapsed() < budget::REQUEST_TIME);
+    assert!(began.elapsed() < LIMITS.request_time);
     http.stop();
 }
 

@@ -13,6 +13,7 @@ porpoise_base::counters! {
     Requests: "porpoise_requests_total", "", "Requests answered by all listeners.";
     BytesReceived: "porpoise_received_bytes_total", "", "Bytes received from clients.";
     BytesSent: "porpoise_sent_bytes_total", "", "Bytes sent to clients.";
+    BatchedSends: "porpoise_batched_sends_total", "", "Sends to clients that shared a system call (io_uring) with others.";
     Polls: "porpoise_worker_polls_total", "", "Calls of epoll_wait.";
     DeferredReplies: "porpoise_replies_held_total", "", "Replies deferred until the log was synced.";
     HandOvers: "porpoise_group_handovers_total", "", "Event loops handed over to a spare worker because a session was about to wait.";
@@ -22,5 +23,8 @@ porpoise_base::counters! {
     HangUps: "porpoise_waits_ended_by_hangup_total", "", "Waiting statements cancelled because their client had disconnected.";
     UnknownOutcomes: "porpoise_unknown_outcomes_total", "", "Connections closed with an unknown commit outcome.";
     LoginsDenied: "porpoise_logins_denied_total", "", "Logins refused for a wrong name or password.";
+    RestSucceeded: "porpoise_rest_requests_total", "status=\"2xx\"", "REST requests by class of their status (3xx counts as 2xx).";
+    RestRefused: "porpoise_rest_requests_total", "status=\"4xx\"", "REST requests by class of their status (3xx counts as 2xx).";
+    RestFailed: "porpoise_rest_requests_total", "status=\"5xx\"", "REST requests by class of their status (3xx counts as 2xx).";
     PanicsCaught: "porpoise_session_panics_total", "", "Sessions ended by an internal error (a panic).";
 }

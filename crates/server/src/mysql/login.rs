@@ -14,7 +14,9 @@ use super::answer::Answer;
 use crate::certificate;
 use crate::metrics::{self, Counter};
 use crate::net::{Peer, TlsSession};
-use porpoise_access::{Account, DelayPolicy, Denial, LoginPolicy, TlsPeer};
+use porpoise_access::{
+    Account, DelayPolicy, LoginError, LoginPolicy, PasswordProof, TlsPeer, access_denied,
+};
 use porpoise_base::blocking::blocking;
 use porpoise_sql::audit::AuditedLogin;
 use porpoise_sql::{SqlError, SqlServer};
@@ -170,6 +172,10 @@ impl Authentication {
     ) -> LoginStep {
         self.with_password = !matches!(reply, [] | [0]);
         let switches = self.request.capabilities.has(Capabilities::PLUGIN_AUTH);
+        // A client that lacks the plugin of the greeting sends no response and waits for a challenge, as a MariaDB
+        // replica does.
+        let has_response = plugin != NATIVE_PASSWORD || !reply.is_empty() || !switches;
+        let plugin = if has_response { plugin } else { b"-" };
         let next = self
             .login
             .start(plugin, reply, answer.out.buf(), &mut answer.sequence);
@@ -224,29 +230,23 @@ impl Authentication {
         next: Next,
         answer: &mut Answer<'_>,
     ) -> LoginStep {
-        let proof = match next {
+        let (is_proved, verifier) = match next {
             Next::Wait => return LoginStep::Wait,
-            Next::Granted(proof) => Some(proof),
-            Next::Denied => None,
+            Next::Granted(verifier) => (true, verifier),
+            Next::Denied => (false, None),
         };
         let (access, host) = (shared.sql.access(), peer.host());
         let now = access.now();
-        let account = self.account.take();
-        let granted = match (proof, account) {
-            (Some(proof), Some(account)) => {
-                if let Some(proof) = proof {
-                    let second = account.attributes.second_secret.as_ref();
-                    let second = second.filter(|_| self.login.is_by_second_password());
-                    let secret = second.map_or(&account.secret[..], |s| s.as_bytes());
-                    shared.verifiers.keep(secret.to_vec(), proof);
-                }
-                self.admit(shared, peer, &account, answer)
-            }
-            (_, account) => {
-                if let Some(account) = account {
-                    access.password_failed(&account, now);
-                }
-                self.deny(peer, answer);
+        let proof = PasswordProof {
+            is_proved,
+            verifier,
+            is_second: self.login.is_by_second_password(),
+        };
+        let granted = match access.verified(self.account.take(), &proof, &shared.verifiers) {
+            Some(account) => self.admit(shared, peer, &account, answer),
+            None => {
+                let denied = access_denied(&self.request.user, &host, self.with_password);
+                append_error(answer, &denied);
                 None
             }
         };
@@ -274,30 +274,20 @@ impl Authentication {
         granted: Option<Granted>,
         answer: &mut Answer<'_>,
     ) -> Option<Granted> {
-        let Some(audit) = shared.sql.audit() else {
-            return granted;
-        };
-        let is_reported = audit.login(&AuditedLogin {
+        let reported = shared.sql.report_login(&AuditedLogin {
             interface: "mysql",
             connection: Some(peer.id),
             user: &self.request.user,
             host: &peer.host(),
             granted: granted.is_some(),
         });
-        if granted.is_some() && !is_reported {
-            let text = "Aborted by Audit API ('the audit log cannot be written';1).";
-            answer.raw_error(3164, *b"HY000", text);
-            return None;
+        match (granted, reported) {
+            (Some(_), Err(error)) => {
+                answer.raw_error(error.code, error.sqlstate, &error.message);
+                None
+            }
+            (granted, _) => granted,
         }
-        granted
-    }
-
-    /// Appends error 1045 (access denied).
-    fn deny(&self, peer: &Peer, answer: &mut Answer<'_>) {
-        let (user, host) = (&self.request.user, peer.host());
-        let using = if self.with_password { "YES" } else { "NO" };
-        let text = format!("Access denied for user '{user}'@'{host}' (using password: {using})");
-        answer.raw_error(1045, *b"28000", &text);
     }
 
     /// Checks the account's other requirements once its password is proved. Returns `None` after
@@ -330,31 +320,25 @@ impl Authentication {
                 password_expired: admission.password_expired,
                 delay: Duration::ZERO,
             }),
-            Err(Denial::Requirement) => {
-                self.deny(peer, answer);
-                None
-            }
-            Err(Denial::TemporarilyLocked(lock)) => {
-                answer.raw_error(3955, *b"HY000", &lock.message(user, &host));
-                None
-            }
-            Err(Denial::Locked) => {
-                let text = format!("Access denied for user '{user}'@'{host}'. Account is locked.");
-                answer.raw_error(3118, *b"HY000", &text);
-                None
-            }
-            Err(Denial::PasswordExpired) => {
-                let text = "Your password has expired. To log in you must change it using a client \
-                            that supports expired passwords.";
-                answer.raw_error(1862, *b"HY000", text);
+            Err(denial) => {
+                append_error(answer, &denial.error(user, &host, self.with_password));
                 None
             }
         }
     }
 }
 
+/// Appends the error of a refused login.
+fn append_error(answer: &mut Answer<'_>, (code, sqlstate, text): &LoginError) {
+    let mut state = *b"HY000";
+    for (to, from) in state.iter_mut().zip(sqlstate.bytes()) {
+        *to = from;
+    }
+    answer.raw_error(*code, state, text);
+}
+
 /// Returns the delays after failed logins that the system variables configure.
-pub(crate) fn delays(sql: &SqlServer) -> DelayPolicy {
+fn delays(sql: &SqlServer) -> DelayPolicy {
     let millis = |name| Duration::from_millis(u64::from(sql.number(name)));
     DelayPolicy {
         threshold: sql.number("connection_control_failed_connections_threshold"),
@@ -369,6 +353,9 @@ pub(crate) fn login_policy(sql: &SqlServer) -> (DelayPolicy, u16) {
     let lifetime = sql.number("default_password_lifetime");
     (delays(sql), u16::try_from(lifetime).unwrap_or(u16::MAX))
 }
+
+/// Plugin of clients that do not know the one of the greeting.
+const NATIVE_PASSWORD: &[u8] = b"mysql_native_password";
 
 /// The user for whom one connection is reserved when all others are used.
 const ADMINISTRATOR: &str = "root";

@@ -3,6 +3,7 @@
 //! * [`login`]: greeting, TLS, authentication, change of user.
 //! * [`session`]: packets of a logged-in connection, one command at a time.
 //! * [`query`]: statements as text, one or several in a packet.
+//! * [`replication`]: replicas and other readers of the binary log.
 //! * [`statements`]: prepared statements, long data, cursors.
 //! * [`local_file`]: files of clients, for LOAD DATA LOCAL.
 //! * [`sink`]: encodes result rows into the connection's output.
@@ -27,6 +28,7 @@ mod answer;
 mod local_file;
 pub(crate) mod login;
 mod query;
+mod replication;
 mod session;
 mod sink;
 mod statements;
@@ -34,6 +36,7 @@ mod statements;
 use crate::metrics::{self, Counter};
 use crate::net::{Output, Peer, Protocol, Refusal, Session};
 use porpoise_access::VerifierCache;
+use porpoise_binlog::BinaryLog;
 use porpoise_sql::SqlServer;
 use porpoise_wire::mysql::auth::RsaKey;
 use porpoise_wire::mysql::reply;
@@ -46,6 +49,8 @@ pub(crate) struct Shared {
     tls: Option<Arc<rustls::ServerConfig>>,
     rsa: Option<Arc<RsaKey>>,
     verifiers: Arc<VerifierCache>,
+    /// The binary log, if it is on.
+    binlog: Option<Arc<BinaryLog>>,
 }
 
 /// The MySQL protocol.
@@ -53,12 +58,14 @@ pub struct MysqlProtocol(Arc<Shared>);
 
 impl MysqlProtocol {
     /// Creates the protocol for `sql`. `tls` serves clients that request encryption; `rsa` decrypts
-    /// the passwords of clients that do not; `verifiers` caches the hashes of verified passwords.
+    /// the passwords of clients that do not; `verifiers` caches the hashes of verified
+    /// passwords; `binlog` is what replicas follow.
     pub fn new(
         sql: Arc<SqlServer>,
         tls: Option<Arc<rustls::ServerConfig>>,
         rsa: Option<Arc<RsaKey>>,
         verifiers: Arc<VerifierCache>,
+        binlog: Option<Arc<BinaryLog>>,
     ) -> MysqlProtocol {
         sql.provide_status(Box::new(network_status));
         MysqlProtocol(Arc::new(Shared {
@@ -66,6 +73,7 @@ impl MysqlProtocol {
             tls,
             rsa,
             verifiers,
+            binlog,
         }))
     }
 }

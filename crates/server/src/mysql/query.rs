@@ -43,11 +43,7 @@ impl LoggedIn {
     ) -> Flow {
         match command {
             Command::Query { text, attributes } => {
-                if attributes.is_empty() {
-                    self.query(text, answer)
-                } else {
-                    self.query_with_attributes(text, attributes, answer)
-                }
+                self.query_with_attributes(text, attributes, answer)
             }
             Command::StmtExecute(execute) => self.execute(&execute, answer),
             Command::StmtPrepare(text) => self.prepare(text, answer),
@@ -98,6 +94,8 @@ impl LoggedIn {
                 Flow::Continue
             }
             Command::ResetConnection => self.reset(answer),
+            Command::BinlogDump(dump) => self.dump_binlog(shared, &dump, answer),
+            Command::RegisterReplica(replica) => self.register_replica(shared, &replica, answer),
             Command::Debug => self.reply_error(SqlError::not_supported("COM_DEBUG"), answer),
             // Handled by `MysqlSession`.
             Command::ChangeUser(_) => {
@@ -138,6 +136,9 @@ impl LoggedIn {
         attributes: QueryAttributes<'_>,
         answer: &mut Answer<'_>,
     ) -> Flow {
+        if attributes.is_empty() {
+            return self.query(text, answer);
+        }
         let text_as = self.sql.collation();
         let typed = attributes.map(|(name, p)| (name, typed(&p, text_as)));
         self.sql.set_query_attributes(typed);

@@ -13,6 +13,7 @@
 use super::Shared;
 use super::answer::{Answer, status_of};
 use super::login::{Authentication, LoginStep, Request};
+use super::replication::Registration;
 use super::statements::Statements;
 use crate::net::{End, Input, Next, Output, Peer, Session, StreamCodec, TlsSession};
 use porpoise_base::cancel::Reason;
@@ -52,6 +53,8 @@ pub(super) struct LoggedIn {
     pub(super) allows_multiple_statements: bool,
     /// `max_allowed_packet` as it was at login.
     pub(super) max_packet: usize,
+    /// Entry in the list of replicas.
+    pub(super) registration: Option<Registration>,
     request: Request,
 }
 
@@ -313,6 +316,7 @@ impl MysqlSession {
             statements: Statements::new(memory),
             caps,
             allows_multiple_statements: caps.has(Capabilities::MULTI_STATEMENTS),
+            registration: None,
             max_packet: limit.unwrap_or(DEFAULT_PACKET).min(LARGEST_PACKET),
             request,
         })

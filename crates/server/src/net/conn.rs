@@ -58,6 +58,8 @@ pub(crate) struct Conn {
     /// Time until which its requests are treated as long-running, because the last call of its
     /// session computed for long.
     pub(super) long_until: u64,
+    /// Whether the last call of its session lost the event loop: it waited, or computed for long.
+    pub(super) last_call_was_detached: bool,
     /// Whether epoll watches the socket for space to write.
     pub(super) is_watching_writable: bool,
     /// Nothing is sent or read before this time; 0: no delay.

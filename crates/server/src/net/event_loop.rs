@@ -18,6 +18,7 @@ use super::defer::Deferred;
 use super::group::{Group, Inbox, NewConnection, Token, WAKE};
 use super::pool::Pool;
 use super::protocol::Session;
+use super::send_batch::{MAX_SENDS, SendBatch};
 use super::worker::WorkerSlot;
 use super::{Phase, Shared};
 use crate::metrics::{self, Counter};
@@ -132,6 +133,11 @@ pub(crate) struct EventLoop {
     /// Connections with deferred replies: commit position, index and generation of the entry.
     pub(super) deferred_replies: BinaryHeap<Reverse<(u64, u32, u32)>>,
     pub(super) pool: Pool,
+    /// Sends of several connections with one system call; `None` if the kernel does not offer it.
+    pub(super) send_batch: Option<SendBatch>,
+    /// Connections whose replies are sent together, at the end of the round at the latest.
+    #[allow(clippy::vec_box, reason = "a connection is moved by its pointer")]
+    pub(super) sending: Vec<Box<Conn>>,
     events: EventBuf,
     /// Time of the last poll, in the server's milliseconds.
     pub(super) now: u64,
@@ -145,6 +151,13 @@ pub(crate) struct EventLoop {
 
 impl EventLoop {
     pub(super) fn new(shared: Arc<Shared>, group: Arc<Group>, epoll: Epoll) -> EventLoop {
+        let send_batch = shared.config.io_uring.then(SendBatch::new);
+        let send_batch = send_batch.and_then(|batch| {
+            let refused = "replies are sent one by one, because the kernel refuses io_uring";
+            batch
+                .inspect_err(|error| tracing::info!("{refused}: {error}"))
+                .ok()
+        });
         EventLoop {
             shared,
             group,
@@ -160,6 +173,8 @@ impl EventLoop {
             deferred: Deferred::default(),
             deferred_replies: BinaryHeap::new(),
             pool: Pool::default(),
+            send_batch,
+            sending: Vec::new(),
             events: EventBuf::new(EVENTS),
             now: 0,
             next_deadline: u64::MAX,
@@ -195,9 +210,17 @@ impl EventLoop {
                     continue;
                 };
                 if let Some((conn, call)) = self.prepare(index) {
+                    if conn.last_call_was_detached {
+                        // This call may take long, too; the collected replies do not wait for it.
+                        self.send_collected();
+                    }
                     self.serving = Some(index);
                     return Job::Serve(conn, call);
                 }
+                continue;
+            }
+            if !self.sending.is_empty() {
+                self.send_collected();
                 continue;
             }
             if self.phase != Phase::Serve && self.connection_count == 0 {
@@ -496,10 +519,52 @@ impl EventLoop {
     /// closes it.
     pub(super) fn settle(&mut self, mut conn: Box<Conn>, verdict: Verdict) {
         self.tally.requests += conn.out.take_requests();
-        if self.apply(&mut conn, verdict) {
+        if !self.apply(&mut conn, verdict) {
+            return self.close_connection(conn);
+        }
+        if conn.delayed_until != 0 || conn.out.is_clear() {
+            return self.put_back(conn);
+        }
+        if self.collects_replies() && conn.out.sendable().is_some() {
+            self.sending.push(conn);
+            if self.sending.len() == MAX_SENDS {
+                self.send_collected();
+            }
+            return;
+        }
+        self.flush_and_put_back(conn);
+    }
+
+    /// Whether replies are sent together: several connections are served in this round.
+    fn collects_replies(&self) -> bool {
+        self.send_batch.is_some() && (self.round > 0 || !self.sending.is_empty())
+    }
+
+    /// Writes a connection's output, and puts it back or closes it.
+    fn flush_and_put_back(&mut self, mut conn: Box<Conn>) {
+        if self.flush(&mut conn).is_ok() {
             self.put_back(conn);
         } else {
             self.close_connection(conn);
         }
+    }
+
+    /// Sends the collected replies, and puts their connections back.
+    fn send_collected(&mut self) {
+        if self.sending.is_empty() {
+            return;
+        }
+        let mut sending = std::mem::take(&mut self.sending);
+        if sending.len() > 1
+            && let Some(batch) = &mut self.send_batch
+            && let Err(error) = batch.send(&mut sending)
+        {
+            tracing::warn!("replies are sent one by one from now on: io_uring: {error}");
+            self.send_batch = None;
+        }
+        for conn in sending.drain(..) {
+            self.flush_and_put_back(conn);
+        }
+        self.sending = sending;
     }
 }

@@ -8,6 +8,8 @@
 //! * A reply that reveals a commit is *deferred*: it stays in its connection's
 //!   output until the commit is durable, and the worker serves other connections
 //!   meanwhile ([`output`], [`durability`]).
+//! * When a round serves several connections, their replies leave with one system call
+//!   ([`send_batch`]).
 //! * When a session waits (inside `porpoise_base::blocking`), its worker first hands the
 //!   event loop over to a spare worker. It keeps only the connection that it serves and
 //!   returns it afterwards ([`worker`]).
@@ -47,6 +49,7 @@ mod input;
 mod output;
 mod pool;
 pub mod protocol;
+mod send_batch;
 mod serve;
 mod supervisor;
 mod transport;
@@ -75,6 +78,8 @@ use std::time::{Duration, Instant};
 pub struct NetConfig {
     /// Worker groups.
     pub groups: usize,
+    /// Whether replies to several connections are sent through io_uring, where the kernel allows it.
+    pub io_uring: bool,
     /// Maximum number of connections of all listeners; one more is reserved for an administrator.
     pub max_connections: usize,
     /// Maximum number of sessions that wait detached, each on a thread of its own; and of
@@ -96,6 +101,7 @@ impl Default for NetConfig {
     fn default() -> NetConfig {
         NetConfig {
             groups: std::thread::available_parallelism().map_or(1, usize::from),
+            io_uring: true,
             max_connections: 10_000,
             max_running_statements: 1_000,
             max_before_login: 1_000,
@@ -105,6 +111,11 @@ impl Default for NetConfig {
             memory: Arc::default(),
         }
     }
+}
+
+/// Whether the kernel lets this process use io_uring.
+pub fn has_io_uring() -> bool {
+    send_batch::SendBatch::new().is_ok()
 }
 
 /// Time for which a shutdown waits after it has cancelled the waits of sessions.

@@ -10,7 +10,7 @@
 //! 2. The deferred ranges have ascending starts and ascending commit positions: a deferred reply
 //!    after one with the same or a later commit position gets no range of its own.
 //! 3. The session has no access to bytes that have been written; its positions stay valid until its
-//!    call returns or it calls [`Output::drain`].
+//!    call returns or it calls [`Output::drain`] or [`Output::send_if_detached`].
 //! 4. A buffer of [`FLUSH_AT`] bytes or more is charged to the connection: by the session as it
 //!    grows ([`Output::charge`]), and in any case while it waits for the client.
 //!
@@ -21,12 +21,15 @@ use super::durability::DurabilityWatermark;
 use super::pool::Pool;
 use super::transport::{StreamCodec, TlsSession, Transport};
 use super::worker;
+use crate::metrics;
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_base::memory::{ConnectionMemory, MemoryClass, MemoryRefused, MemoryTracker};
+use porpoise_base::sampling::Countdown;
 use porpoise_kv::CommitPosition;
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,6 +44,8 @@ const MAX_REQUESTS_PER_TURN: u32 = 64;
 struct DeferredRange {
     from: usize,
     commit: CommitPosition,
+    /// The time from which the reply has waited, if the wait is measured.
+    since: Option<Instant>,
 }
 
 /// Time limits of a connection's client.
@@ -88,6 +93,8 @@ pub struct Output {
     /// count.
     pub(crate) received: u64,
     pub(crate) memory: MemoryTracker,
+    /// Chooses the deferred replies whose waits are measured.
+    wait_countdown: Countdown,
 }
 
 impl Output {
@@ -112,6 +119,7 @@ impl Output {
             sent: 0,
             received: 0,
             memory: MemoryTracker::new(memory.clone(), MemoryClass::Output),
+            wait_countdown: Countdown::new(metrics::WAIT_INTERVAL),
         }
     }
 
@@ -153,15 +161,22 @@ impl Output {
         }
         // Ranges that begin within these bytes are merged into this one.
         let mut commit = commit;
+        let is_measured = self.wait_countdown.is_sampled(metrics::WAIT_INTERVAL);
+        let mut since = is_measured.then(Instant::now);
         while let Some(last) = self.deferred_ranges.back() {
             if last.from < from {
                 break;
             }
             commit = commit.max(last.commit);
+            since = last.since.or(since);
             self.deferred_ranges.pop_back();
         }
-        self.deferred_ranges
-            .push_back(DeferredRange { from, commit });
+        let range = DeferredRange {
+            from,
+            commit,
+            since,
+        };
+        self.deferred_ranges.push_back(range);
     }
 
     /// Notes that one request has been answered completely.
@@ -174,6 +189,15 @@ impl Output {
     /// Whether the session should return `Next::Yield` before the next request.
     pub fn should_yield(&self) -> bool {
         self.requests >= MAX_REQUESTS_PER_TURN || self.unsent() >= FLUSH_AT || worker::is_detached()
+    }
+
+    /// Writes what can be written without waiting, if the call has lost the event loop: later requests
+    /// of the call may wait, too. Earlier positions are invalid afterwards. An error occurs again when
+    /// the event loop flushes.
+    pub fn send_if_detached(&mut self) {
+        if worker::is_detached() {
+            let _ = self.flush();
+        }
     }
 
     /// Whether a long result should be drained before more rows are appended.
@@ -375,6 +399,22 @@ impl Output {
         })
     }
 
+    /// The bytes that may be written now, for a send that the caller executes and reports with
+    /// [`Output::note_sent`]; `None` if there are none, or if TLS or a codec has to transform them.
+    pub(crate) fn sendable(&mut self) -> Option<(RawFd, &[u8])> {
+        let limit = self.limit();
+        let fd = self.transport.plain_fd()?;
+        let bytes = self.buf.get(self.written..limit)?;
+        (!bytes.is_empty()).then_some((fd, bytes))
+    }
+
+    /// Notes that the socket has accepted the next `bytes` bytes of [`Output::sendable`].
+    pub(crate) fn note_sent(&mut self, bytes: usize) {
+        assert!(bytes <= self.unsent(), "more bytes sent than there were");
+        self.written += bytes;
+        self.sent += bytes as u64;
+    }
+
     /// Returns the position up to which bytes may be written now; removes ranges that are durable.
     fn limit(&mut self) -> usize {
         if !self.deferred_ranges.is_empty() {
@@ -382,6 +422,9 @@ impl Output {
             while let Some(first) = self.deferred_ranges.front() {
                 if first.commit > durable {
                     return first.from;
+                }
+                if let Some(since) = first.since {
+                    metrics::record_durability_wait(since.elapsed());
                 }
                 self.deferred_ranges.pop_front();
             }

@@ -61,6 +61,7 @@ impl Conn {
             reserved: false,
             budget,
             long_until: 0,
+            last_call_was_detached: false,
             is_watching_writable: false,
             delayed_until: 0,
             waiting_for: 0,
@@ -320,7 +321,8 @@ impl EventLoop {
         Ok(flushed)
     }
 
-    /// Applies the session's verdict. Returns false if the connection has ended.
+    /// Applies the session's verdict; its output is not sent yet. Returns false if the connection
+    /// has ended.
     pub(super) fn apply(&mut self, conn: &mut Conn, verdict: Verdict) -> bool {
         conn.has_pending_requests = false;
         let received = std::mem::take(&mut conn.out.received);
@@ -363,7 +365,7 @@ impl EventLoop {
             self.clear_flags(conn.token.index, flag::BEFORE_LOGIN | flag::EVICTED);
             self.end_login(&conn.budget, conn.id);
         }
-        conn.delayed_until != 0 || conn.out.is_clear() || self.flush(conn).is_ok()
+        true
     }
 
     /// Returns a connection to its table entry.

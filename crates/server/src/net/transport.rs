@@ -185,6 +185,11 @@ impl Transport {
         self.socket.as_raw_fd()
     }
 
+    /// The socket's descriptor, if bytes are sent as they are; `None` with TLS or a codec.
+    pub(crate) fn plain_fd(&self) -> Option<RawFd> {
+        (self.tls.is_none() && self.encoding.is_none()).then(|| self.fd())
+    }
+
     /// The result of the handshake; `None` without TLS, or before its end.
     pub(crate) fn tls_session(&self) -> Option<TlsSession> {
         TlsSession::of(self.tls.as_ref()?)

@@ -505,9 +505,11 @@ fn return_connection(
 ) -> Option<Box<EventLoop>> {
     if let Some(mut event_loop) = retained {
         conn.long_until = 0;
+        conn.last_call_was_detached = false;
         event_loop.settle(conn, verdict);
         return Some(event_loop);
     }
+    conn.last_call_was_detached = true;
     conn.long_until = if *slot.call_state.lock() == CallState::Long {
         shared.now() + LONG_CALL_DEFERRAL_MS
     } else {

@@ -17,7 +17,7 @@ fn a_log_of_version_3_is_read_and_backed_up() {
     assert_eq!(version("log-0000000000000001.seg"), 3);
     let rows = ["2|zwei", "3|three"];
     let source = server(dir.path(), "data").start();
-    assert_eq!(version("log-0000000000000002.seg"), 4);
+    assert_eq!(version("log-0000000000000002.seg"), 5);
     let mut sql = connect(&source);
     assert_eq!(good(&mut sql, "SELECT * FROM d.t ORDER BY n"), rows);
     good(&mut sql, "BACKUP DATABASE TO 'backups'");

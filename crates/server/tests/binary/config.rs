@@ -131,3 +131,71 @@ fn sighup_puts_changes_in_force_and_a_bad_file_changes_nothing() {
     assert!(done.is_ok, "the ninth connection: {}", done.stderr);
     drop(held);
 }
+
+#[test]
+fn each_command_has_a_manual_page_with_its_options() {
+    let dir = tempfile::tempdir().unwrap();
+    let into = dir.path().join("man");
+    let porpoise = || Command::new(env!("CARGO_BIN_EXE_porpoise"));
+    let done = porpoise()
+        .arg("man")
+        .arg("--into")
+        .arg(&into)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let read = |name: &str| std::fs::read_to_string(into.join(name)).unwrap();
+    // roff has hyphens and dashes escaped.
+    let plain = |text: String| text.replace("\\-", "-");
+    let index = plain(read("porpoise.1"));
+    for command in [
+        "serve", "config", "sql", "mc", "demo", "check", "salvage", "backup", "restore", "import",
+    ] {
+        assert!(
+            index.contains(&format!("porpoise-{command}(1)")),
+            "{command}: {index}"
+        );
+        let page = plain(read(&format!("porpoise-{command}.1")));
+        assert!(
+            page.starts_with(".ie") || page.contains(".TH "),
+            "{command}"
+        );
+        let help = porpoise().args([command, "--help"]).output().unwrap();
+        let help = String::from_utf8(help.stdout).unwrap();
+        let options = help.split_whitespace().filter(|word| {
+            let name = word.strip_prefix("--").unwrap_or_default();
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '-')
+        });
+        for option in options {
+            assert!(page.contains(option), "{command}: {option}");
+        }
+    }
+    let show = plain(read("porpoise-config-show.1"));
+    assert!(show.contains("--otlp-endpoint"));
+}
+
+#[test]
+fn a_setting_that_needs_a_restart_is_reported_at_each_reload() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("porpoise.toml");
+    std::fs::write(&file, "max_connections = 77\n").unwrap();
+    let server = Porpoise::builder()
+        .binary(env!("CARGO_BIN_EXE_porpoise"))
+        .arg("--config", &file)
+        .start();
+    std::fs::write(&file, "max_connections = 77\nworker_groups = 5\n").unwrap();
+    for reloads in 1..=2 {
+        let pid = server.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-HUP", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+        server.wait_for("the warning", Duration::from_secs(20), || {
+            let warnings = server.log().matches("worker-groups is \"5\"").count();
+            (warnings == reloads).then_some(())
+        });
+    }
+}

@@ -88,6 +88,7 @@ fn start() -> Server {
         None,
         None,
         Arc::default(),
+        None,
     )));
     let (memcached, memcached_address) = listen(Arc::new(memcached));
     net.serve(vec![mysql, memcached]).unwrap();

@@ -15,7 +15,7 @@ fn check_lock_views(sql: &mut crate::support::Sql, a: &str, b: &str) {
          waiting_trx_age >= 0, blocking_trx_started <= NOW(6) FROM sys.innodb_lock_waits",
     );
     let (query, connection) = (format!("KILL QUERY {b}"), format!("KILL {b}"));
-    let statement = "UPDATE t SET a = 3 WHERE id = 2";
+    let statement = "UPDATE `t` SET `a` = ? WHERE `id` = ?";
     let expected = [
         "`h`.`t`",
         "PRIMARY",

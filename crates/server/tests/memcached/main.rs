@@ -8,6 +8,7 @@
 )]
 
 mod accounts;
+mod adjacent;
 mod alter_memcached;
 #[path = "../mysql/certificates.rs"]
 mod certificates;

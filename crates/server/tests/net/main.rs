@@ -6,6 +6,7 @@
     reason = "a test that fails may panic"
 )]
 
+mod batches;
 mod deferred;
 mod harness;
 mod limits;

@@ -151,3 +151,18 @@ fn a_server_is_secured_as_in_the_guide() {
 fn a_server_is_upgraded_as_in_the_guide() {
     walk("docs/guide/upgrade.md");
 }
+
+#[test]
+fn a_server_is_monitored_as_in_the_guide() {
+    walk("docs/guide/monitor.md");
+}
+
+#[test]
+fn a_server_is_tuned_as_in_the_guide() {
+    walk("docs/guide/tune.md");
+}
+
+#[test]
+fn applications_migrate_as_in_the_guide() {
+    walk("docs/guide/migrate.md");
+}

@@ -2,6 +2,7 @@
 
 use crate::support::{Cache, Sql, server};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 #[test]
 fn both_protocols_work_over_unix_sockets() {
@@ -94,6 +95,71 @@ fn health_and_metrics_report_work_of_both_protocols() {
     assert!((grown(inserts) - 10.0).abs() < 0.5);
 }
 
+#[test]
+fn the_metrics_show_phases_sizes_and_old_snapshots() {
+    let server = server().start();
+    let mut sql = Sql::connect(server.mysql_addr);
+    sql.run(
+        "create database d; create table d.t (id int primary key, v varchar(3000), key (v(20)))",
+    );
+    for n in 0..500 {
+        sql.run(&format!("insert into d.t values ({n}, repeat('x', 1000))"));
+    }
+    // A snapshot that another session keeps while a row is changed.
+    let mut old = Sql::connect(server.mysql_addr);
+    old.run("start transaction with consistent snapshot");
+    sql.run("update d.t set v = repeat('y', 1000)");
+    let page = server.wait_for("an old snapshot", Duration::from_secs(20), || {
+        let (_, page) = server.http("/metrics");
+        (metric(&page, "porpoise_engine_oldest_snapshot_seconds") >= 1.0).then_some(page)
+    });
+    // One statement in 64 is measured, at distances of at most 127, and about one deferred reply.
+    for phase in ["parse", "execute", "durability_wait"] {
+        let name = format!("porpoise_phase_duration_seconds_count{{phase=\"{phase}\"}}");
+        assert!(metric(&page, &name) >= 3.0, "{phase}");
+        let buckets =
+            format!("porpoise_phase_duration_seconds_bucket{{phase=\"{phase}\",le=\"1\"}}");
+        assert!(
+            !page.contains(&buckets),
+            "limits are powers of two of microseconds"
+        );
+    }
+    let table = "{database=\"d\",table=\"t\"}";
+    let data = metric(&page, &format!("porpoise_table_data_bytes{table}"));
+    // Both versions of each row are kept for the snapshot.
+    assert!((1_000_000.0..1_300_000.0).contains(&data), "{data}");
+    let index = metric(&page, &format!("porpoise_table_index_bytes{table}"));
+    assert!((20_000.0..200_000.0).contains(&index), "{index}");
+    for part in [
+        "rows",
+        "indexes",
+        "log_buffers",
+        "connections",
+        "memcached_cache",
+        "hot_keys",
+    ] {
+        metric(&page, &format!("porpoise_memory_bytes{{part=\"{part}\"}}"));
+    }
+    assert!(metric(&page, "porpoise_memory_bytes{part=\"rows\"}") >= data + index);
+    old.run("rollback");
+    server.wait_for("the versions to be freed", Duration::from_secs(20), || {
+        let (_, page) = server.http("/metrics");
+        let data = metric(&page, &format!("porpoise_table_data_bytes{table}"));
+        let age = metric(&page, "porpoise_engine_oldest_snapshot_seconds");
+        (data < 700_000.0 && age < 1.0).then_some(())
+    });
+    let status = sql.rows(
+        "select data_length, index_length, avg_row_length from information_schema.tables \
+         where table_schema = 'd'",
+    );
+    let sizes: Vec<f64> = status[0].iter().map(|cell| cell.parse().unwrap()).collect();
+    assert!((500_000.0..700_000.0).contains(&sizes[0]), "{sizes:?}");
+    assert!(
+        sizes[1] > 20_000.0 && (1000.0..1400.0).contains(&sizes[2]),
+        "{sizes:?}"
+    );
+}
+
 /// The names of our metrics in a text.
 fn metric_names(text: &str) -> BTreeSet<&str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -105,9 +171,12 @@ fn metric_names(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn every_metric_of_the_dashboard_and_the_alert_rules_exists() {
-    // Only a server that archives its log has the metrics of the archive.
+    // Only a server that archives its log has the metrics of the archive, and of traces likewise.
     let archive = tempfile::tempdir().unwrap();
-    let server = server().arg("--archive-to", archive.path()).start();
+    let server = server()
+        .arg("--archive-to", archive.path())
+        .arg("--otlp-endpoint", "http://127.0.0.1:9")
+        .start();
     let (_, page) = server.http("/metrics");
     let known = metric_names(&page);
     for file in ["grafana.json", "alerts.yml"] {

@@ -81,6 +81,9 @@ impl StatementContext {
     /// The rights of the account, including its active roles.
     pub(crate) fn current_rights(&self) -> Arc<Rights> {
         let data = self.server.access.data();
+        if self.is_system {
+            return Arc::new(Rights::all(self.server.access.version()));
+        }
         // The current statement may have renamed the account; `follow_renames` adopts the new name
         // only before the next statement.
         let own = data.name_since(&AuthId::parse(&self.client.account), self.named_at);

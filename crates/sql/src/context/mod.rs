@@ -42,6 +42,8 @@ pub struct StatementContext {
     pub(crate) settings: Settings,
     /// Rights of the account, cached for a version of access control.
     pub(crate) rights: RefCell<Arc<Rights>>,
+    /// Whether the session is the server's own and has all privileges.
+    pub(crate) is_system: bool,
     /// Whether the password has expired: only statements that change it are allowed.
     pub(crate) password_expired: bool,
     /// Active roles, set by the login or by SET ROLE.

@@ -54,10 +54,10 @@ impl SystemVariables for StatementContext {
             if !variable.scope.global() {
                 return Err(SqlError::wrong_variable_scope(variable.name, "SESSION"));
             }
-            return Ok(self.server.globals.read().value_at(at).expr());
+            return Ok(self.global_value(at, variable.name).expr());
         }
         if !variable.scope.session() {
-            return Ok(self.server.globals.read().value_at(at).expr());
+            return Ok(self.global_value(at, variable.name).expr());
         }
         if matches!(variable.name, "warning_count" | "error_count") {
             self.diagnostics.retain_list();
@@ -133,6 +133,20 @@ impl SystemVariables for StatementContext {
 }
 
 impl StatementContext {
+    /// The global value of a variable, including those of the binary log.
+    pub(crate) fn global_value(&self, at: usize, name: &str) -> VarValue {
+        let status = || self.server.binary_log().map(|log| log.status());
+        let computed = match name {
+            "gtid_executed" => status().map(|status| status.executed),
+            "gtid_purged" => status().map(|status| status.purged),
+            _ => None,
+        };
+        match computed {
+            Some(text) => VarValue::Text(Arc::from(text)),
+            None => self.server.globals.read().value_at(at).clone(),
+        }
+    }
+
     /// The session's value of a variable, including computed ones.
     pub(crate) fn session_value(&self, at: usize, name: &str) -> VarValue {
         match name {

@@ -2,7 +2,7 @@
 
 use crate::context::StatementContext;
 use crate::results::table::text;
-use crate::show::schema::{database_names, virtual_type};
+use crate::show::schema::{database_names, size_cells, virtual_type};
 use porpoise_access::Privileges;
 use porpoise_rows::catalog::{CheckOption, Table, View};
 use porpoise_rows::show;
@@ -70,8 +70,8 @@ pub(super) fn tables(cx: &StatementContext) -> Vec<Vec<Value>> {
             text("Dynamic"),
             server.statistics.rows(server.db(), table),
         ];
-        // AVG_ROW_LENGTH to DATA_FREE.
-        row.extend(nulls(5));
+        let bytes = server.db().table_bytes(table);
+        row.extend(size_cells(server.db().approximate_rows(table), bytes));
         row.push(next.map_or(Value::Null, Value::UInt));
         row.push(created(table));
         // UPDATE_TIME and CHECK_TIME.
@@ -158,10 +158,9 @@ pub(super) fn partitions(cx: &StatementContext) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for table in super::tables(&catalog) {
         let head = || vec![text("def"), text(&table.database), text(&table.name)];
-        let tail = |row: &mut Vec<Value>, rows: Value| {
+        let tail = |row: &mut Vec<Value>, rows: Value, sizes: [Value; 5]| {
             row.push(rows);
-            // AVG_ROW_LENGTH to DATA_FREE.
-            row.extend(nulls(5));
+            row.extend(sizes);
             row.push(created(table));
             // UPDATE_TIME, CHECK_TIME and CHECKSUM.
             row.extend(nulls(3));
@@ -170,7 +169,9 @@ pub(super) fn partitions(cx: &StatementContext) -> Vec<Vec<Value>> {
             let mut row = head();
             // PARTITION_NAME to PARTITION_DESCRIPTION.
             row.extend(nulls(9));
-            tail(&mut row, server.statistics.rows(server.db(), table));
+            let bytes = server.db().table_bytes(table);
+            let sizes = size_cells(server.db().approximate_rows(table), bytes);
+            tail(&mut row, server.statistics.rows(server.db(), table), sizes);
             row.extend([text(""), Value::Null, Value::Null]);
             rows.push(row);
             continue;
@@ -205,7 +206,8 @@ pub(super) fn partitions(cx: &StatementContext) -> Vec<Vec<Value>> {
                 show::description(table, by, partition).map_or(Value::Null, text),
             ]);
             let counted = server.db().engine().approximate_keys(&[*space]);
-            tail(&mut row, counted.map_or(Value::Null, Value::UInt));
+            let sizes = size_cells(counted, server.db().leaf_bytes(table, at));
+            tail(&mut row, counted.map_or(Value::Null, Value::UInt), sizes);
             let comment = sub.map_or(&partition.comment, |sub| &sub.comment);
             row.extend([text(comment), text("default"), Value::Null]);
             rows.push(row);

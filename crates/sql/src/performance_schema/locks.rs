@@ -6,6 +6,7 @@
 //! lock that no transaction waits for.
 
 use super::moment_ago;
+use super::sessions::running_text;
 use crate::context::StatementContext;
 use crate::deadlocks::{Wait, WaitingSession};
 use crate::results::table::{text, text_or_null};
@@ -75,7 +76,8 @@ fn transaction_cells(cx: &StatementContext, session: Option<&WaitingSession>) ->
     }
 }
 
-/// Rows of `sys.innodb_lock_waits`, longest wait first.
+/// Rows of `sys.innodb_lock_waits`, longest wait first. Statements have their values only with
+/// `statement_sample_values`; `information_schema.LOCK_WAITS` always shows them.
 pub(super) fn innodb_lock_waits(cx: &StatementContext) -> Result<Vec<Vec<Value>>> {
     let row = |wait: &Wait| {
         let waited = Duration::from_micros(wait.waited_micros);
@@ -83,6 +85,9 @@ pub(super) fn innodb_lock_waits(cx: &StatementContext) -> Result<Vec<Vec<Value>>
         let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
         let full_name = table_name(wait)
             .map(|(database, table)| format!("{}.{}", quoted(database), quoted(table)));
+        let query = |session: Option<&WaitingSession>| {
+            session.and_then(|session| running_text(cx, session.query.as_deref()))
+        };
         let mut row = vec![
             moment_ago(cx, waited),
             age(waited),
@@ -96,12 +101,12 @@ pub(super) fn innodb_lock_waits(cx: &StatementContext) -> Result<Vec<Vec<Value>>
         row.extend([Value::Null, Value::Null]);
         row.extend([
             thread(waiter),
-            text_or_null(waiter.and_then(|session| session.query.as_deref())),
+            text_or_null(query(waiter)),
             lock_id(wait, wait.txn),
             text(innodb_mode(wait.mode)),
             Value::UInt(wait.blocker),
             thread(blocker),
-            text_or_null(blocker.and_then(|session| session.query.as_deref())),
+            text_or_null(query(blocker)),
             lock_id(wait, wait.blocker),
             blocking_mode(wait.mode),
         ]);

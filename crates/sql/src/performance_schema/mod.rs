@@ -5,7 +5,9 @@
 //! has no counter (temporary tables, sorts, CPU time, memory) are 0.
 
 mod locks;
+mod replication;
 mod sessions;
+mod table_statistics;
 
 use crate::context::StatementContext;
 use crate::results::table::{text, text_or_null};
@@ -37,6 +39,20 @@ pub(crate) fn rows_of(database: &str, name: &str) -> Option<RowsOf> {
         ("performance_schema", "events_statements_summary_by_digest") => |cx| Ok(summaries(cx)),
         ("performance_schema", "metadata_locks") => locks::metadata_locks,
         ("performance_schema", "persisted_variables") => persisted_variables,
+        ("performance_schema", "replication_applier_configuration") => {
+            replication::applier_configuration
+        }
+        ("performance_schema", "replication_applier_status") => replication::applier_status,
+        ("performance_schema", "replication_applier_status_by_worker") => {
+            replication::applier_status_by_worker
+        }
+        ("performance_schema", "replication_connection_configuration") => {
+            replication::connection_configuration
+        }
+        ("performance_schema", "replication_connection_status") => replication::connection_status,
+        ("performance_schema", "table_io_waits_summary_by_table") => {
+            |cx| Ok(table_statistics::io_waits(cx))
+        }
         ("performance_schema", "variables_info") => variables_info,
         ("sys", "host_summary") => |cx| Ok(sessions::host_summary(cx, true)),
         ("sys", "x$host_summary") => |cx| Ok(sessions::host_summary(cx, false)),
@@ -44,6 +60,8 @@ pub(crate) fn rows_of(database: &str, name: &str) -> Option<RowsOf> {
         ("sys", "processlist" | "session") => |cx| Ok(sessions::processlist(cx, true)),
         ("sys", "x$processlist" | "x$session") => |cx| Ok(sessions::processlist(cx, false)),
         ("sys", "schema_redundant_indexes") => |cx| Ok(redundant_indexes(cx)),
+        ("sys", "schema_table_statistics") => |cx| Ok(table_statistics::statistics(cx, true)),
+        ("sys", "x$schema_table_statistics") => |cx| Ok(table_statistics::statistics(cx, false)),
         ("sys", "schema_unused_indexes") => |cx| Ok(unused_indexes(cx)),
         ("sys", "statement_analysis") => |cx| Ok(analysis(cx, true)),
         ("sys", "x$statement_analysis") => |cx| Ok(analysis(cx, false)),

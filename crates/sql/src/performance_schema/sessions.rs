@@ -36,8 +36,8 @@ fn bytes_unknown(formatted: bool) -> Value {
 }
 
 /// The text of a running statement, with its values only if they are to be shown.
-fn running_text(cx: &StatementContext, state: &ProcessState) -> Option<String> {
-    let info = state.info.as_deref()?;
+pub(super) fn running_text(cx: &StatementContext, info: Option<&str>) -> Option<String> {
+    let info = info?;
     if cx.server.digests.samples_values() {
         return Some(info.to_owned());
     }
@@ -90,7 +90,10 @@ fn process_row(
         text(state.command),
         running(text(process.stage())),
         Value::UInt(state.seconds),
-        statement(running_text(cx, state).filter(|_| !sleeps), formatted),
+        statement(
+            running_text(cx, state.info.as_deref()).filter(|_| !sleeps),
+            formatted,
+        ),
         text("PRIMARY"),
         running(time(elapsed, formatted)),
         Value::Null,
@@ -313,7 +316,7 @@ pub(super) fn current(cx: &StatementContext) -> Result<Vec<Vec<Value>>> {
             ended: false,
             start: cx.server.digests.after_start(now).saturating_sub(nanos),
             nanos,
-            text: running_text(cx, &state),
+            text: running_text(cx, state.info.as_deref()),
             digest_text: normalized_text(info.as_bytes(), lex_mode(cx.settings.mode)),
             database: process.database(),
             completed: None,

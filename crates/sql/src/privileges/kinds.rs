@@ -273,6 +273,17 @@ kinds! {
         example("RESET MASTER", &[&["RELOAD ON *.*"]]),
         example("RESET PERSIST", &[&["SUPER ON *.*"], &["SYSTEM_VARIABLES_ADMIN ON *.*"]]),
     ],
+    Replica(Statement::Replica(_)) => &[
+        example("STOP REPLICA", &[&["SUPER ON *.*"], &["REPLICATION_SLAVE_ADMIN ON *.*"]]),
+        example(
+            "CHANGE REPLICATION FILTER REPLICATE_DO_DB = ()",
+            &[&["SUPER ON *.*"], &["REPLICATION_SLAVE_ADMIN ON *.*"]],
+        ),
+        example("RESET REPLICA", &[&["RELOAD ON *.*"]]),
+    ],
+    Purge(Statement::Purge(_)) => &[
+        example("PURGE BINARY LOGS TO 'binlog.000001'", &[&["SUPER ON *.*"], &["BINLOG_ADMIN ON *.*"]]),
+    ],
     Binlog(Statement::Binlog(_)) => &[example("BINLOG 'AA=='", &[&["SUPER ON *.*"]])],
     ImportTable(Statement::ImportTable(_)) => &[
         example("IMPORT TABLE FROM '/x'", &[&["FILE ON *.*"]]),

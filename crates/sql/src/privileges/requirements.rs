@@ -14,7 +14,7 @@ use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
     Account, AlterAction, AlterTable, CreateTable, CreateView, Flush, FlushWhat, ForeignKeyDef,
     HandlerAction, Into, Maintain, MaintainKind, PartitionMaintenance, ProgramKind, Query,
-    ShowWhat, Statement, TableElement, TableName, VarScope, Xa,
+    ReplicaStatement, ShowWhat, Statement, TableElement, TableName, VarScope, Xa,
 };
 
 /// Privileges on one object.
@@ -51,6 +51,13 @@ type Requirements = Result<Vec<Requirement>>;
 
 fn super_user() -> Requirement {
     Global(Privileges::SUPER, "SUPER")
+}
+
+fn replica_administrator() -> Requirement {
+    Global(
+        Privileges::REPLICATION_SLAVE_ADMIN,
+        "SUPER or REPLICATION_SLAVE_ADMIN",
+    )
 }
 
 fn create_user() -> Requirement {
@@ -158,12 +165,16 @@ impl StatementContext {
                 Privileges::SYSTEM_VARIABLES_ADMIN,
                 "SUPER or SYSTEM_VARIABLES_ADMIN",
             )],
-            S::Reset(_) => vec![Global(Privileges::RELOAD, "RELOAD")],
+            S::Reset(_) | S::Replica(ReplicaStatement::Reset { .. }) => {
+                vec![Global(Privileges::RELOAD, "RELOAD")]
+            }
+            S::Replica(_) => vec![replica_administrator()],
             S::Shutdown | S::Restart => vec![Global(Privileges::SHUTDOWN, "SHUTDOWN")],
             S::ImportTable(_) => vec![Global(Privileges::FILE, "FILE")],
             S::LockInstance(_) | S::Backup(_) => {
                 vec![Global(Privileges::BACKUP_ADMIN, "BACKUP_ADMIN")]
             }
+            S::Purge(_) => vec![Global(Privileges::BINLOG_ADMIN, "SUPER or BINLOG_ADMIN")],
             S::Plugin { .. } | S::Binlog(_) => vec![super_user()],
         })
     }
@@ -488,7 +499,7 @@ impl StatementContext {
             W::Grants(Some(account), _) | W::CreateUser(account) if !self.is_own(account) => {
                 vec![Database(Privileges::SELECT, "mysql".to_owned())]
             }
-            W::BinaryLogStatus | W::BinaryLogs | W::ReplicaStatus => vec![Global(
+            W::BinaryLogStatus | W::BinaryLogs | W::ReplicaStatus(_) => vec![Global(
                 Privileges::REPLICATION_CLIENT,
                 "SUPER, REPLICATION CLIENT",
             )],

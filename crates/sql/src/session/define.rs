@@ -354,6 +354,7 @@ impl SqlSession {
             cancel: &self.cx.env.cancel,
             foreign_key_checks: self.cx.settings.foreign_key_checks,
             now: self.cx.env.now_utc.to_unix_micros(),
+            statement: self.logged_statement.as_ref(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Outcome, SqlSession, lex_mode, maintenance};
 use crate::audit::{AuditClass, AuditedStatement, TextShape, reported_text};
+use crate::statements::phases::Phase;
 use crate::{privileges, status, users};
 use bumpalo::Bump;
 use porpoise_access::Privileges;
@@ -31,7 +32,10 @@ impl SqlSession {
             mode: lex_mode(self.cx.settings.mode),
             ..ParseOptions::default()
         };
-        let parsed = match parse_one(arena, text, 0, &options) {
+        let parsing = self.begin_phase();
+        let parsed = parse_one(arena, text, 0, &options);
+        self.end_phase(Phase::Parse, parsing);
+        let parsed = match parsed {
             Ok(parsed) => parsed,
             // As in MySQL, a text of nothing but comments is a statement without effect.
             Err(error) if error.kind == ParseErrorKind::Empty && has_comment(text) => {
@@ -48,7 +52,9 @@ impl SqlSession {
             let at = memchr::memchr(b'?', text).unwrap_or(parsed.start);
             return Err(SqlError::syntax_at(text, at));
         }
+        self.statement_end = parsed.rest.map(|_| (parsed.start, parsed.end));
         let outcome = self.statement(&parsed.statement, text, &[], &[], sink);
+        self.statement_end = None;
         outcome.map(|mut outcome| {
             outcome.rest = parsed.rest;
             outcome
@@ -69,10 +75,7 @@ impl SqlSession {
         let (Some(audit), Some(class)) = (audit, class) else {
             return self.execute_statement(statement, text, values, types, sink);
         };
-        if !audit.may_run() {
-            let text = "Aborted by Audit API ('the audit log cannot be written';1).";
-            return Err(SqlError::new(3164, "HY000", text));
-        }
+        audit.check()?;
         let result = self.execute_statement(statement, text, values, types, sink);
         let shape = TextShape {
             is_program: matches!(
@@ -109,6 +112,7 @@ impl SqlSession {
         self.check_account(statement)?;
         self.check_requirements(statement)?;
         self.check_nested(statement)?;
+        self.note_logged(statement, text);
         match statement {
             Statement::Query(query) if query.into.is_some() => match query.into {
                 Some(into) => self.select_into(query, into, text, values, types),
@@ -235,8 +239,10 @@ impl SqlSession {
             Statement::Handler(handler) => self.handler(handler, sink),
             Statement::UnlockTables => self.unlock_all_tables(),
             Statement::Backup(backup) => self.backup(backup, sink),
+            Statement::Replica(statement) => self.replica_statement(statement),
             Statement::LockInstance(locks) => self.lock_instance(*locks),
             Statement::Flush(flush) => self.flush(flush),
+            Statement::Purge(purge) => self.purge_logs(purge, values, types),
             Statement::CreateView(create) => self.create_view(create, text),
             Statement::DropView(drop) => self.drop_views(drop),
             Statement::CreateRoutine(create) => self.create_routine(create, text),
@@ -260,6 +266,13 @@ impl SqlSession {
         match statement {
             Statement::Reset([first, rest @ ..]) if first.name.eq_ignore_ascii_case("PERSIST") => {
                 self.reset_persist(rest)
+            }
+            Statement::Reset([first, ..])
+                if ["MASTER", "BINARY"]
+                    .iter()
+                    .any(|word| first.name.eq_ignore_ascii_case(word)) =>
+            {
+                self.reset_binary_log()
             }
             Statement::Shutdown => self.shut_down(),
             other => Err(unsupported(other)),

@@ -130,6 +130,9 @@ impl SqlSession {
         }
         if words.contains(&"LOGS") {
             self.cx.server.reopen_logs();
+            self.rotate_binary_log()?;
+        } else if words.contains(&"BINARY LOGS") {
+            self.rotate_binary_log()?;
         } else if words.contains(&"SLOW LOGS") {
             self.cx.server.slow_log.reopen();
         }

@@ -304,6 +304,7 @@ fn copy_of(cx: &StatementContext) -> StatementContext {
         encryption: cx.encryption.clone(),
         compression: cx.compression.clone(),
         named_at: cx.named_at,
+        is_system: cx.is_system,
         env,
         values: cx.values.clone(),
         settings: cx.settings.clone(),

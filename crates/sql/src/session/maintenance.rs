@@ -85,7 +85,9 @@ impl SqlSession {
         for name in maintain.tables {
             let (database, _) = self.cx.qualified(name)?;
             let full = format!("{database}.{}", name.name.name);
-            for (kind, text) in self.maintain_table(maintain.kind, &database, name.name.name)? {
+            let extended = maintain.options.contains(&"EXTENDED");
+            let what = (maintain.kind, extended);
+            for (kind, text) in self.maintain_table(what, &database, name.name.name)? {
                 rows.push(message([&full, op, kind, &text]));
             }
         }
@@ -94,10 +96,11 @@ impl SqlSession {
         Ok(outcome)
     }
 
-    /// Executes the statement for one table. Returns types and texts of its messages.
+    /// Executes the statement for one table; `extended` tells whether it has the option EXTENDED. Returns
+    /// types and texts of its messages.
     fn maintain_table(
         &self,
-        kind: MaintainKind,
+        (kind, extended): (MaintainKind, bool),
         database: &str,
         name: &str,
     ) -> Result<Vec<Message>> {
@@ -108,7 +111,11 @@ impl SqlSession {
         let ok = ("status", "OK".to_owned());
         match kind {
             MaintainKind::Check => {
-                let found = self.cx.server.db.check_table(&self.ddl_cx(), table)?;
+                let (db, cx) = (&self.cx.server.db, self.ddl_cx());
+                let found = match extended {
+                    true => db.check_table_extended(&cx, table)?,
+                    false => db.check_table(&cx, table)?,
+                };
                 let mut lines: Vec<_> = found
                     .1
                     .iter()
@@ -192,7 +199,7 @@ impl SqlSession {
         {
             return Ok(failed(error));
         }
-        let mut messages = self.maintain_table(kind, database, name)?;
+        let mut messages = self.maintain_table((kind, false), database, name)?;
         match (kind, messages.first_mut()) {
             (MaintainKind::Optimize, Some(first)) if first.0 == "note" => {
                 let text = "Table does not support optimize on partitions. All partitions will \

@@ -22,6 +22,7 @@ mod account;
 mod attributes;
 mod backup;
 mod built_in_functions;
+mod change_log;
 mod checksum;
 mod conditions;
 mod create;
@@ -44,6 +45,7 @@ mod outfile;
 mod plan_cache;
 mod prepared;
 mod programs;
+mod replica;
 mod routines;
 mod run;
 mod server_triggers;
@@ -63,6 +65,7 @@ use crate::context::{Diagnostics, Planning, StatementContext, Temporary};
 use crate::processes::{self, Process};
 use crate::results;
 use crate::server::{Counters, SqlServer};
+use crate::statements::phases;
 use crate::status::{Counter, SessionCounters};
 use crate::vars::Settings;
 use bumpalo::Bump;
@@ -71,7 +74,9 @@ use plan_cache::PlanCache;
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::interrupt::{self, Scope};
 use porpoise_base::memory::ConnectionMemory;
+use porpoise_base::sampling::Countdown;
 use porpoise_kv::CommitPosition;
+use porpoise_rows::changes::{LoggedStatement, Origin};
 use porpoise_rows::metadata_lock::MetadataLockSession;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -133,6 +138,8 @@ pub struct SqlSession {
     current_statement: hint::CurrentStatement,
     /// What the current statement has done so far.
     work: statistics::StatementWork,
+    /// Chooses the statements whose phases are measured.
+    phase_countdown: Countdown,
     /// Digests of texts without a cached plan.
     known_digests: statistics::KnownDigests,
     /// Tables locked by LOCK TABLES.
@@ -147,6 +154,12 @@ pub struct SqlSession {
     statement_start: std::time::Instant,
     /// Stored programs.
     pub(crate) programs: programs::Programs,
+    /// The present statement for the change log, if it is logged as text.
+    logged_statement: Option<LoggedStatement>,
+    /// Start and end of the present statement in its text, if others follow it there.
+    statement_end: Option<(usize, usize)>,
+    /// Origin of what this session runs, if it applies what another server ran.
+    origin: Option<Origin>,
     /// Newest commit that a reply of this session has revealed, sent or not.
     revealed_position: CommitPosition,
 }
@@ -159,6 +172,30 @@ impl SqlServer {
     pub fn connect(self: &Arc<Self>, info: ClientInfo, cancel: Cancel) -> Result<SqlSession> {
         let memory = Arc::new(ConnectionMemory::new(self.memory.clone()));
         self.connect_with(info, cancel, &memory)
+    }
+
+    /// Opens a session of the server itself, which has all privileges: for the definitions of a source.
+    ///
+    /// # Errors
+    /// None that a client could cause.
+    pub fn connect_system(
+        self: &Arc<Self>,
+        connection_id: u64,
+        cancel: Cancel,
+    ) -> Result<SqlSession> {
+        let info = ClientInfo {
+            connection_id,
+            user: "system user".to_owned(),
+            host: String::new(),
+            account: String::new(),
+            capabilities: 0,
+            collation: Collation::UTF8MB4_0900_AI_CI.0,
+            database: None,
+        };
+        let mut session = self.connect(info, cancel)?;
+        session.cx.is_system = true;
+        *session.cx.rights.get_mut() = session.cx.current_rights();
+        Ok(session)
     }
 
     /// Opens a session whose memory is charged to this connection.
@@ -204,12 +241,16 @@ impl SqlSession {
             next: TxnCharacteristics::default(),
             statements: HashMap::new(),
             named: HashMap::new(),
+            logged_statement: None,
+            statement_end: None,
+            origin: None,
             next_statement: 1,
             arena: Bump::new(),
             plans: PlanCache::default(),
             has_more_statements: false,
             current_statement: hint::CurrentStatement::default(),
             work: statistics::StatementWork::default(),
+            phase_countdown: Countdown::new(phases::INTERVAL),
             known_digests: statistics::KnownDigests::default(),
             table_locks: None,
             server_locks: ServerLocks::default(),
@@ -318,6 +359,7 @@ impl SqlSession {
         let text = self.decode(sent);
         self.process
             .begin("Query", Some(&process_list_text(&text)), now);
+        self.begin_trace(&text);
         let hinted = hint::hinted(&text);
         self.current_statement.hinted_limit = hinted.and_then(hint::execution_limit);
         if let Err(error) = self.check_alive() {
@@ -394,7 +436,9 @@ impl SqlSession {
         self.cx.diagnostics.begin();
         self.cx.counters.add(Counter::Queries, 1);
         self.statement_start = now;
-        self.work = statistics::StatementWork::begin();
+        let is_sampled =
+            self.cx.server.keeps_statistics && self.phase_countdown.is_sampled(phases::INTERVAL);
+        self.work = statistics::StatementWork::begin(is_sampled);
         if text.is_some() {
             self.process.begin(command, text, now);
         }
@@ -491,6 +535,7 @@ fn new_context(
         values,
         settings,
         named_at,
+        is_system: false,
         rights: RefCell::default(),
         password_expired: false,
         roles: Vec::new(),

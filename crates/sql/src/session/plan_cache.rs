@@ -23,6 +23,7 @@ use super::statistics;
 use super::{Outcome, SqlSession};
 use crate::context::StatementContext;
 use crate::statements::digests::DigestId;
+use crate::statements::phases::Phase;
 use crate::status::{self, Counter};
 use bumpalo::Bump;
 use porpoise_base::interrupt;
@@ -179,7 +180,9 @@ impl SqlSession {
         let mode = lex_mode(self.cx.settings.mode);
         let epoch = self.programs.plan_epoch;
         let mut cache = std::mem::take(&mut self.plans);
+        let parsing = self.begin_phase();
         let digest = cache.digest.compute(text, 0, mode);
+        self.end_phase(Phase::Parse, parsing);
         // A second statement where only one is allowed is a syntax error.
         let result = digest
             .filter(|normalized| multi || normalized.rest.is_none())
@@ -265,7 +268,10 @@ impl SqlSession {
             literals: Literals::Params(cache.digest.literals()),
             ..ParseOptions::default()
         };
-        let Ok(parsed) = parse_one(arena, text, 0, &options) else {
+        let parsing = self.begin_phase();
+        let parsed = parse_one(arena, text, 0, &options);
+        self.end_phase(Phase::Parse, parsing);
+        let Ok(parsed) = parsed else {
             if interrupt::check().is_err() {
                 return None;
             }

@@ -9,6 +9,7 @@ use super::{Outcome, SqlSession, lex_mode};
 use crate::context::StatementContext;
 use crate::programs::program::Source;
 use crate::statements::digests::DigestId;
+use crate::statements::phases::Phase;
 use crate::status::{self, Counter};
 use bumpalo::Bump;
 use porpoise_base::interrupt::Scope;
@@ -211,7 +212,10 @@ impl SqlSession {
             mode: lex_mode(self.cx.settings.mode),
             ..ParseOptions::default()
         };
-        let parsed = parse_one(arena, text, 0, &options).map_err(|e| SqlError::syntax(&e, text))?;
+        let parsing = self.begin_phase();
+        let parsed = parse_one(arena, text, 0, &options).map_err(|e| SqlError::syntax(&e, text));
+        self.end_phase(Phase::Parse, parsing);
+        let parsed = parsed?;
         match parsed.rest {
             Some(rest) => Err(SqlError::syntax_at(text, rest)),
             None => Ok(parsed),
@@ -287,6 +291,7 @@ impl SqlSession {
     ) -> Result<Outcome> {
         let _scope = Scope::enter(&self.cx.env.cancel);
         self.begin_statement("Execute", None);
+        self.begin_trace(b"");
         self.cx.counters.add(Counter::Questions, 1);
         let epoch = self.programs.plan_epoch;
         let result = match self.statements.remove(&id) {

@@ -20,6 +20,7 @@ use super::transaction::OpenTxn;
 use super::{Outcome, SqlSession};
 use crate::results;
 use crate::server::Counters;
+use crate::statements::phases::Phase;
 use crate::timer::ArmedDeadline;
 use crate::vars::settings::IsolationLevel;
 use porpoise_base::blocking::blocking;
@@ -80,7 +81,9 @@ impl SqlSession {
         let cx = PlanCx::new(catalog, &env, &self.cx, text, &reads);
         self.cx.planning.calls_functions.set(false);
         self.cx.planning.partial_plans.set(0);
+        let planning = self.begin_phase();
         let made = self.plan_kind(statement, &cx);
+        self.end_phase(Phase::Plan, planning);
         let Some(plan) = made.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?
         else {
             return Ok(None);

@@ -182,6 +182,10 @@ impl SqlSession {
                 self.cx
                     .need_global(porpoise_access::Privileges::SUPER, shown)
             }
+            ("sql_log_bin", _) if target.is_session() => self.cx.need_global(
+                porpoise_access::Privileges::SYSTEM_VARIABLES_ADMIN,
+                "SUPER or SYSTEM_VARIABLES_ADMIN",
+            ),
             ("slow_query_log_file", VarValue::Text(name)) => {
                 let globals = self.cx.server.globals.read().clone();
                 slow_log::check_file(&globals, name).map_err(|error| {
@@ -355,6 +359,11 @@ impl SqlSession {
             ("time_zone", VarValue::Text(zone)) => {
                 let zone = TimeZone::parse(zone);
                 server.db.set_expiry_zone(zone.unwrap_or(TimeZone::UTC));
+            }
+            ("binlog_row_image", VarValue::Text(image)) => {
+                if let Some(log) = server.binary_log() {
+                    log.set_row_image(image);
+                }
             }
             ("statement_sample_values", VarValue::Bool(on)) => {
                 server.digests.set_sample_values(*on);

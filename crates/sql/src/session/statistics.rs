@@ -5,7 +5,9 @@ use crate::context::StatementContext;
 use crate::show::tree::Tree;
 use crate::statements::Completed;
 use crate::statements::digests::{DigestId, DigestKey, normalized_text};
+use crate::statements::phases::{Phase, PhaseTimes};
 use crate::statements::slow_log::{MAX_STATEMENT, SessionState};
+use crate::trace::{StatementSpan, TraceParent, TraceSink, Traced};
 use porpoise_base::blocking;
 use porpoise_rows::AccessCounts;
 use porpoise_sql_expr::error::Result;
@@ -31,15 +33,20 @@ pub(super) struct StatementWork {
     scanned_table: bool,
     /// [`blocking::lock_wait`] at its start.
     lock_wait_before: u64,
+    /// The times of its phases, if it is sampled.
+    phases: Option<PhaseTimes>,
+    /// Its trace, if it is traced; boxed, because few statements are, and this state is reset for each.
+    traced: Option<Box<Traced>>,
     /// Its plan, if it is slow and the log has plans; else empty.
     plan: String,
 }
 
 impl StatementWork {
-    /// The state at the start of a statement.
-    pub(super) fn begin() -> StatementWork {
+    /// The state at the start of a statement; the times of its phases are measured if it is sampled.
+    pub(super) fn begin(is_sampled: bool) -> StatementWork {
         StatementWork {
             lock_wait_before: blocking::lock_wait(),
+            phases: is_sampled.then(PhaseTimes::default),
             ..StatementWork::default()
         }
     }
@@ -97,6 +104,84 @@ pub(super) fn number(text: &[u8], cx: &StatementContext) -> DigestId {
 }
 
 impl SqlSession {
+    /// Start of a phase, if the statement is sampled or traced.
+    #[inline]
+    pub(super) fn begin_phase(&self) -> Option<Instant> {
+        let is_measured = self.work.phases.is_some() || self.work.traced.is_some();
+        is_measured.then(|| self.cx.server.db.clock().now())
+    }
+
+    /// Ends a phase that [`Self::begin_phase`] began.
+    #[inline]
+    pub(super) fn end_phase(&self, phase: Phase, begun: Option<Instant>) {
+        let Some(begun) = begun else {
+            return;
+        };
+        let ended = self.cx.server.db.clock().now();
+        let traced = self.work.traced.as_ref().map(|traced| &traced.phases);
+        for times in self.work.phases.iter().chain(traced) {
+            times.add(phase, begun, ended);
+        }
+    }
+
+    /// Decides whether the statement is traced. `text` is empty for one that was prepared before: the
+    /// comment of its text belongs to the trace in which it was prepared.
+    #[inline]
+    pub(super) fn begin_trace(&mut self, text: &[u8]) {
+        if let Some(sink) = self.cx.server.traces() {
+            self.work.traced = self.traced(sink.as_ref(), text).map(Box::new);
+        }
+    }
+
+    #[cold]
+    fn traced(&self, sink: &dyn TraceSink, text: &[u8]) -> Option<Traced> {
+        let mut attributes = self.cx.env.query_attributes.iter();
+        let attribute = attributes.find(|attribute| attribute.name == b"traceparent");
+        let parent = match attribute {
+            Some(attribute) => attribute.value.as_deref().and_then(TraceParent::parse),
+            None => TraceParent::of_statement(text),
+        };
+        let is_traced = match parent {
+            Some(parent) => parent.is_sampled,
+            None => sink.begins_trace(),
+        };
+        is_traced.then(|| Traced {
+            parent,
+            phases: PhaseTimes::default(),
+        })
+    }
+
+    /// Passes the span of a traced statement on.
+    #[cold]
+    fn record_span(&self, traced: &Traced, completed: &Completed) {
+        let server = &self.cx.server;
+        let Some(sink) = server.traces() else {
+            return;
+        };
+        let known = server.digests.key(completed.digest);
+        let text = known.map(|key| key.text.clone()).or_else(|| {
+            let text = self.process.statement(MAX_STATEMENT);
+            normalized_text(text.as_bytes(), lex_mode(self.cx.settings.mode))
+        });
+        let (parse_nanos, plan_nanos) = traced.phases.parse_and_plan();
+        let micros = u64::try_from(server.db.clock().unix_micros()).unwrap_or_default();
+        sink.record(StatementSpan {
+            parent: traced.parent,
+            ended: micros.saturating_mul(1000),
+            nanos: completed.nanos,
+            parse_nanos,
+            plan_nanos,
+            lock_nanos: completed.lock_nanos,
+            text: text.unwrap_or_default(),
+            database: self.cx.env.database.clone(),
+            connection: self.process.id,
+            error: completed.error,
+            rows_examined: completed.rows_examined,
+            rows_sent: completed.rows_sent,
+            rows_affected: completed.rows_affected,
+        });
+    }
+
     /// Sets the digest of a text that was executed without a cached plan.
     pub(super) fn find_digest(&mut self, text: &[u8], rest: Option<usize>) {
         if self.work.digest.is_none() {
@@ -133,6 +218,14 @@ impl SqlSession {
             rows_sent: self.work.rows_sent,
             rows_examined: self.work.rows_examined,
         };
+        if let Some(traced) = &self.work.traced {
+            self.record_span(traced, &completed);
+        }
+        if let Some(times) = &self.work.phases {
+            server
+                .phases
+                .record_statement(times, nanos, completed.lock_nanos);
+        }
         let is_slow = nanos > self.cx.settings.long_query_nanos
             || completed.scanned_table && server.slow_log.logs_unindexed();
         if is_slow {

@@ -89,11 +89,17 @@ impl SqlSession {
             cancel: self.cx.env.cancel.clone(),
             lock_wait: self.cx.settings.lock_wait,
             foreign_key_checks: self.cx.settings.foreign_key_checks,
+            fires_triggers: true,
             cascades_fire: self.cx.settings.cascades_fire,
             snapshot_conflicts: self.cx.settings.snapshot_isolation
                 && isolation != IsolationLevel::ReadCommitted,
             interface: Interface::Sql,
+            logged: self.logs_changes(),
         })?;
+        let mut txn = txn;
+        if let Some(origin) = self.origin {
+            txn.set_origin(origin);
+        }
         Ok(OpenTxn {
             txn: RefCell::new(txn),
             isolation,

@@ -11,6 +11,7 @@ use porpoise_sql_parser::print::{self, Names};
 use porpoise_sql_plan::plan::QueryPlan;
 use porpoise_sql_plan::plan::select::{NestedReads, PlanCx, plan_query};
 use porpoise_sql_plan::plan::views;
+use std::collections::HashMap;
 
 impl SqlSession {
     /// CREATE [OR REPLACE] VIEW and ALTER VIEW.
@@ -271,38 +272,71 @@ const MAX_NAME: usize = 64;
 /// Renames computed items that have the same name as another item: of two, the later one if it is
 /// computed, otherwise the earlier one.
 fn make_unique(names: &mut [String], computed: &[bool]) {
-    for at in 1..names.len() {
-        for before in 0..at {
-            let (Some(name), Some(other)) = (names.get(at), names.get(before)) else {
-                continue;
-            };
-            if !name.eq_ignore_ascii_case(other) {
-                continue;
-            }
-            let renamed = [at, before]
-                .into_iter()
-                .find(|at| computed.get(*at) == Some(&true));
-            let Some(renamed) = renamed else {
-                continue;
-            };
-            let unique = unique_name(name, names.get(..=at).unwrap_or_default());
-            if let Some(place) = names.get_mut(renamed) {
-                *place = unique;
-            }
+    // Positions by name in lower case, and the number of names tried for each.
+    let mut owners: HashMap<String, usize> = HashMap::new();
+    let mut attempts: HashMap<String, usize> = HashMap::new();
+    for at in 0..names.len() {
+        let Some(name) = names.get(at).cloned() else {
+            continue;
+        };
+        let key = name.to_ascii_lowercase();
+        let Some(before) = owners.insert(key.clone(), at) else {
+            continue;
+        };
+        let renamed = [at, before]
+            .into_iter()
+            .find(|at| computed.get(*at) == Some(&true));
+        let Some(renamed) = renamed else {
+            continue;
+        };
+        let unique = unique_name(&name, &owners, attempts.entry(key.clone()).or_default());
+        if renamed == at {
+            owners.insert(key, before);
+        }
+        owners.insert(unique.to_ascii_lowercase(), renamed);
+        if let Some(place) = names.get_mut(renamed) {
+            *place = unique;
         }
     }
 }
 
-/// A name made from `name` that is none of `taken`.
-fn unique_name(name: &str, taken: &[String]) -> String {
-    let mut unique = format!("Name_exp_{name}");
-    let mut attempt = 0;
+/// A name made from `name` that is none of `taken`; `attempt` is the number of names tried before.
+fn unique_name(name: &str, taken: &HashMap<String, usize>, attempt: &mut usize) -> String {
     loop {
-        unique = unique.chars().take(MAX_NAME).collect();
-        if !taken.iter().any(|t| t.eq_ignore_ascii_case(&unique)) {
+        let unique = match *attempt {
+            0 => format!("Name_exp_{name}"),
+            n => format!("Name_exp_{n}_{name}"),
+        };
+        *attempt += 1;
+        let unique: String = unique.chars().take(MAX_NAME).collect();
+        if !taken.contains_key(&unique.to_ascii_lowercase()) {
             return unique;
         }
-        attempt += 1;
-        unique = format!("Name_exp_{attempt}_{name}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_names_of_computed_items_become_unique_in_linear_time() {
+        let mut names: Vec<String> = ["a", "1", "A", "1", "Name_exp_1", "1"]
+            .map(str::to_owned)
+            .to_vec();
+        make_unique(&mut names, &[false, true, true, true, false, true]);
+        let expected = [
+            "a",
+            "1",
+            "Name_exp_A",
+            "Name_exp_Name_exp_1",
+            "Name_exp_1",
+            "Name_exp_1_1",
+        ];
+        assert_eq!(names, expected);
+        let mut many = vec!["x".to_owned(); 4096];
+        make_unique(&mut many, &[true; 4096]);
+        let different: std::collections::HashSet<_> = many.iter().collect();
+        assert_eq!(different.len(), many.len());
     }
 }

@@ -5,6 +5,7 @@
 //! expression evaluator.
 
 mod accounts;
+mod binary_log;
 pub mod constraints;
 pub(crate) mod events;
 pub mod explain;
@@ -13,6 +14,7 @@ mod explain_keys;
 mod expression;
 pub(crate) mod hot_keys;
 mod plan_json;
+pub(crate) mod replica;
 pub(crate) mod routines;
 pub mod schema;
 pub mod server;
@@ -104,42 +106,36 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::CreateProgram(ProgramKind::Trigger, name) => triggers::create_trigger(cx, name),
         ShowWhat::Triggers(database) => triggers::triggers(cx, database.map(|d| d.name)),
         ShowWhat::ProgramStatus(kind) => Ok(routines::routine_status(cx, *kind)),
+        ShowWhat::ReplicaStatus(old_names) => Ok(replica::status(cx, *old_names)),
         ShowWhat::Plugins => Ok(server::plugins()),
         ShowWhat::Privileges => Ok(Rows::new(vec![
             text_column("Privilege", 30),
             text_column("Context", 50),
             text_column("Comment", 200),
         ])),
+        other => of_binary_log(cx, other),
+    }
+}
+
+/// The binary log: its files, their events, and its readers.
+fn of_binary_log(cx: &StatementContext, what: &ShowWhat<'_>) -> Result<Rows> {
+    match what {
+        ShowWhat::BinaryLogStatus => Ok(binary_log::status(cx)),
+        ShowWhat::BinaryLogs => binary_log::files(cx),
+        ShowWhat::BinlogEvents(file, position) => binary_log::events(cx, *file, *position),
+        ShowWhat::Replicas => Ok(binary_log::replicas(cx)),
         other => empty_or_unsupported(other),
     }
 }
 
 /// An empty result for kinds of objects that cannot exist here; an error for the rest.
 fn empty_or_unsupported(what: &ShowWhat<'_>) -> Result<Rows> {
-    let texts = |names: &[&str]| {
-        let columns = names.iter().map(|n| text_column(n, 256));
-        Ok(Rows::new(columns.collect()))
-    };
     match what {
         ShowWhat::Profiles => Ok(Rows::new(vec![
             number_column("Query_ID"),
             typed_column("Duration", ColumnType::double()),
             text_column("Query", 300),
         ])),
-        ShowWhat::Replicas | ShowWhat::ReplicaStatus => texts(&["Replica_IO_State"]),
-        // As of a MySQL server whose binary log is off.
-        ShowWhat::BinaryLogStatus => Ok(Rows::new(vec![
-            text_column("File", 256),
-            number_column("Position"),
-            text_column("Binlog_Do_DB", 256),
-            text_column("Binlog_Ignore_DB", 256),
-            text_column("Executed_Gtid_Set", 256),
-        ])),
-        ShowWhat::BinaryLogs | ShowWhat::BinlogEvents(..) => Err(SqlError::new(
-            1381,
-            "HY000",
-            "You are not using binary logging",
-        )),
         ShowWhat::Engine(..) => Err(SqlError::not_supported("SHOW ENGINE MUTEX and LOGS")),
         ShowWhat::ProgramCode(kind, _) => {
             let statement = match kind {

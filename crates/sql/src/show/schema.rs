@@ -8,6 +8,7 @@ use porpoise_access::Privileges;
 use porpoise_rows::catalog::{
     Catalog, Column, ColumnDefault, GeneratedKind, Index, IndexKind, IndexPart, Table, View,
 };
+use porpoise_rows::sample::TableBytes;
 use porpoise_rows::show as ddl;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::TableName;
@@ -135,8 +136,19 @@ fn created(table: &Table) -> Value {
     at.map_or(Value::Null, Value::DateTime)
 }
 
-/// SHOW TABLE STATUS. `Rows` is the engine's count or the last sample's; sizes in bytes are
-/// unknown and shown as NULL.
+/// AVG_ROW_LENGTH, DATA_LENGTH, MAX_DATA_LENGTH, INDEX_LENGTH and DATA_FREE of a table or partition;
+/// NULL where the engine does not count bytes. There is no limit and no free space inside of a table,
+/// for which InnoDB shows 0.
+pub(crate) fn size_cells(rows: Option<u64>, bytes: Option<TableBytes>) -> [Value; 5] {
+    let Some(bytes) = bytes else {
+        return [const { Value::Null }; 5];
+    };
+    let average = bytes.data.checked_div(rows.unwrap_or_default());
+    [average.unwrap_or_default(), bytes.data, 0, bytes.indexes, 0].map(Value::UInt)
+}
+
+/// SHOW TABLE STATUS. `Rows` is the engine's count or the last sample's; sizes in bytes are the
+/// engine's, or NULL if it does not count them.
 pub fn table_status(cx: &StatementContext, database: Option<&str>) -> Result<Rows> {
     let database = database_of(cx, database)?;
     let mut rows = Rows::new(vec![
@@ -172,6 +184,8 @@ pub fn table_status(cx: &StatementContext, database: Option<&str>) -> Result<Row
         if table.partitioning.is_some() {
             options.push("partitioned".to_owned());
         }
+        let bytes = db.table_bytes(&table);
+        let [average, data, limit, indexes, free] = size_cells(db.approximate_rows(&table), bytes);
         rows.push(vec![
             text(&table.name),
             text(&table.options.engine),
@@ -179,11 +193,11 @@ pub fn table_status(cx: &StatementContext, database: Option<&str>) -> Result<Row
             Value::UInt(10),
             text("Dynamic"),
             cx.server.statistics.rows(db, &table),
-            Value::Null,
-            Value::Null,
-            Value::Null,
-            Value::Null,
-            Value::Null,
+            average,
+            data,
+            limit,
+            indexes,
+            free,
             next,
             created(&table),
             Value::Null,

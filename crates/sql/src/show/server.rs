@@ -20,11 +20,10 @@ pub fn variables(cx: &StatementContext, scope: VarScope) -> Rows {
         text_column("Variable_name", 64),
         text_column("Value", 2048),
     ]);
-    let globals = cx.server.globals.read();
     for (at, variable) in VARIABLES.iter().enumerate() {
         let value = match (scope == VarScope::Global, variable.scope.session()) {
             (true, _) if !variable.scope.global() => continue,
-            (true, _) | (false, false) => globals.value_at(at).text(),
+            (true, _) | (false, false) => cx.global_value(at, variable.name).text(),
             (false, true) => cx.session_value(at, variable.name).text(),
         };
         rows.push(vec![text(variable.name), text(value)]);

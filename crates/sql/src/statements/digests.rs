@@ -19,6 +19,7 @@
 //! Rejected: reference-counted digests, whose counter all cores would write to for each statement;
 //! counters in the session, summed by readers, which multiplies the memory by the sessions.
 
+use super::latency::ClassLatency;
 use super::{CommandSummary, Completed};
 use parking_lot::{Mutex, RwLock};
 use porpoise_base::counters::{BLOCKS, current_block};
@@ -292,49 +293,6 @@ const CLASSES: [&str; 9] = [
 /// The class of all other statements.
 const OTHER_CLASS: &str = "other";
 
-/// Binary logarithms of the limits of [`ClassLatency::counts`] in microseconds: 64 us to 16.8 s.
-const LIMIT_POWERS: [u32; 10] = [6, 8, 10, 12, 14, 16, 18, 20, 22, 24];
-
-/// The times of a class of statements, as a histogram of Prometheus.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClassLatency {
-    /// The class: `select`, `insert`, ..., `other`.
-    pub class: &'static str,
-    /// Upper limits in seconds, with the number of statements that did not take longer.
-    pub counts: Vec<(f64, u64)>,
-    /// Number of statements.
-    pub total: u64,
-    /// Sum of the times, in seconds.
-    pub seconds: f64,
-}
-
-impl ClassLatency {
-    /// A histogram without durations.
-    #[must_use]
-    pub fn new(class: &'static str) -> ClassLatency {
-        let limit = |power: &u32| ((1u64 << power) as f64 / 1e6, 0);
-        ClassLatency {
-            class,
-            counts: LIMIT_POWERS.iter().map(limit).collect(),
-            total: 0,
-            seconds: 0.0,
-        }
-    }
-
-    fn add(&mut self, summary: &Summary) {
-        self.add_counts(&summary.latencies, summary.nanos);
-    }
-
-    /// Adds durations, whose sum is this number of nanoseconds.
-    pub fn add_counts(&mut self, latencies: &Counts, nanos: u64) {
-        self.total += latencies.total();
-        self.seconds += nanos as f64 / 1e9;
-        for ((_, count), power) in self.counts.iter_mut().zip(LIMIT_POWERS) {
-            *count += latencies.below(1 << power);
-        }
-    }
-}
-
 /// The digests that the server knows.
 pub(crate) struct Digests {
     started: Instant,
@@ -500,7 +458,7 @@ impl Digests {
             let known = |class: &ClassLatency| class.class.eq_ignore_ascii_case(verb);
             let at = classes.iter().position(known).unwrap_or(CLASSES.len());
             if let Some(class) = classes.get_mut(at) {
-                class.add(&summary);
+                class.add_counts(&summary.latencies, summary.nanos);
             }
         }
         classes

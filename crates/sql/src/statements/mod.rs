@@ -10,10 +10,12 @@
 //! which shows them by their own digests, too.
 //!
 //! A statement's time ends when its reply is ready. A reply that waits for a sync of the log is
-//! sent later; the metrics `porpoise_engine_log_sync_micros_total` and `..._log_syncs_total` tell how
-//! long a sync takes.
+//! sent later; the metric `porpoise_phase_duration_seconds` with the phase `durability_wait` tells how
+//! long. [`phases`] divides the time of sampled statements.
 
 pub(crate) mod digests;
+pub(crate) mod latency;
+pub(crate) mod phases;
 pub(crate) mod recent;
 pub(crate) mod slow_log;
 

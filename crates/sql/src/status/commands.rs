@@ -4,7 +4,7 @@ use super::Counter;
 use porpoise_rows::InsertMode;
 use porpoise_sql_parser::ast::{
     DeleteTarget, EngineReport, Explain, ExplainTarget, InsertSource, MaintainKind, ProgramKind,
-    Show, ShowWhat, Statement, Xa,
+    ReplicaStatement, Show, ShowWhat, Statement, Xa,
 };
 use porpoise_sql_plan::plan::sinks::{Change, ChangeKind, InsertRows, Plan, Targets};
 
@@ -120,6 +120,8 @@ fn of_definition(statement: &Statement<'_>) -> Option<Counter> {
         Statement::LockInstance(true) => C::LockInstance,
         Statement::LockInstance(false) => C::UnlockInstance,
         Statement::Reset(_) => C::Reset,
+        Statement::Replica(replica) => of_replica(replica),
+        Statement::Purge(_) => C::Purge,
         Statement::Binlog(_) => C::Binlog,
         Statement::ImportTable(_) => C::Import,
         Statement::Help(_) => C::Help,
@@ -129,6 +131,16 @@ fn of_definition(statement: &Statement<'_>) -> Option<Counter> {
         Statement::Plugin { .. } => C::InstallPlugin,
         _ => return None,
     })
+}
+
+fn of_replica(statement: &ReplicaStatement<'_>) -> Counter {
+    match statement {
+        ReplicaStatement::ChangeSource(_) => Counter::ChangeReplicationSource,
+        ReplicaStatement::ChangeFilter(_) => Counter::ChangeReplicationFilter,
+        ReplicaStatement::Start(_) => Counter::ReplicaStart,
+        ReplicaStatement::Stop(_) => Counter::ReplicaStop,
+        ReplicaStatement::Reset { .. } => Counter::Reset,
+    }
 }
 
 fn of_explain(explain: &Explain<'_>) -> Option<Counter> {
@@ -179,7 +191,7 @@ fn of_show(show: &Show<'_>) -> Option<Counter> {
         ShowWhat::Events(_) => C::ShowEvents,
         ShowWhat::BinaryLogStatus => C::ShowBinaryLogStatus,
         ShowWhat::BinaryLogs => C::ShowBinlogs,
-        ShowWhat::ReplicaStatus => C::ShowReplicaStatus,
+        ShowWhat::ReplicaStatus(_) => C::ShowReplicaStatus,
         ShowWhat::Replicas => C::ShowReplicas,
         ShowWhat::BinlogEvents(..) => C::ShowBinlogEvents,
         ShowWhat::Profiles => C::ShowProfiles,

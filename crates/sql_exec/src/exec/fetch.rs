@@ -248,7 +248,7 @@ impl Cursor {
                 .scan_entries(table, spec, partitions, read, at, keep)?;
             Ok(())
         })?;
-        exec.txn().count_entries(spec, out.len() as u64);
+        exec.txn().count_entries(table, spec, out.len() as u64);
         Ok(Some(out))
     }
 
@@ -274,7 +274,7 @@ impl Cursor {
                 .first_entries(table, spec, partitions, read, keep)?;
             Ok(())
         })?;
-        exec.txn().count_entries(spec, out.len() as u64);
+        exec.txn().count_entries(table, spec, out.len() as u64);
         spec.ranges.clear();
         Ok(out)
     }

@@ -210,6 +210,6 @@ pub(super) fn visit_entries(
         (position, batch.limit),
         &mut visit_entry,
     )?;
-    txn.count_entries(spec, visited);
+    txn.count_entries(table, spec, visited);
     visitor.outcome(more)
 }

@@ -161,8 +161,8 @@ pub enum ShowWhat<'a> {
     BinaryLogStatus,
     /// BINARY LOGS, MASTER LOGS
     BinaryLogs,
-    /// REPLICA STATUS, SLAVE STATUS
-    ReplicaStatus,
+    /// `REPLICA STATUS`; true: `SLAVE STATUS`, whose columns have the old names
+    ReplicaStatus(bool),
     /// REPLICAS, SLAVE HOSTS
     Replicas,
     /// `BINLOG EVENTS [IN log] [FROM position]`
@@ -301,6 +301,15 @@ pub struct Flush<'a> {
     pub local: bool,
     /// Subject.
     pub what: FlushWhat<'a>,
+}
+
+/// Which files PURGE BINARY LOGS removes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Purge<'a> {
+    /// TO: those before this one.
+    To(&'a [u8]),
+    /// BEFORE: those older than this time.
+    Before(Expr<'a>),
 }
 
 /// Subject of FLUSH.

@@ -20,6 +20,7 @@ mod key_prefix;
 mod partition;
 mod program;
 mod query;
+mod replication;
 mod types;
 mod user;
 
@@ -34,6 +35,7 @@ pub use key_prefix::*;
 pub use partition::*;
 pub use program::*;
 pub use query::*;
+pub use replication::*;
 pub use types::*;
 pub use user::*;
 
@@ -240,6 +242,10 @@ pub enum Statement<'a> {
     Flush(&'a Flush<'a>),
     /// RESET
     Reset(&'a [Ident<'a>]),
+    /// Statements of a replica
+    Replica(ReplicaStatement<'a>),
+    /// PURGE BINARY LOGS
+    Purge(&'a Purge<'a>),
     /// BINLOG
     Binlog(&'a [u8]),
     /// IMPORT TABLE FROM

@@ -2,7 +2,7 @@
 
 use super::super::ast::{
     Flush, FlushWhat, HistogramAction, HistogramClause, Maintain, MaintainKind, PrepareSource,
-    Statement,
+    Purge, Statement,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
@@ -203,6 +203,7 @@ impl<'a> Parser<'a> {
             Kw::USE
                 | Kw::TRUNCATE
                 | Kw::RESET
+                | Kw::PURGE
                 | Kw::BINLOG
                 | Kw::IMPORT
                 | Kw::HELP
@@ -221,6 +222,7 @@ impl<'a> Parser<'a> {
                 Ok(Statement::Truncate(self.table_name()?))
             }
             Kw::RESET => Ok(Statement::Reset(self.reset_words()?)),
+            Kw::PURGE => self.purge(),
             Kw::BINLOG => Ok(Statement::Binlog(self.string()?)),
             Kw::IMPORT => {
                 self.expect_kw(Kw::TABLE)?;
@@ -259,6 +261,21 @@ impl<'a> Parser<'a> {
     }
 
     /// The words behind RESET.
+    /// The rest of PURGE BINARY LOGS, PURGE MASTER LOGS.
+    fn purge(&mut self) -> PResult<Statement<'a>> {
+        if self.eat_any_kw(&[Kw::BINARY, Kw::MASTER]).is_none() {
+            return self.error();
+        }
+        self.expect_kw(Kw::LOGS)?;
+        let purge = if self.eat_kw(Kw::BEFORE) {
+            Purge::Before(self.expr()?)
+        } else {
+            self.expect_kw(Kw::TO)?;
+            Purge::To(self.string()?)
+        };
+        Ok(Statement::Purge(self.alloc(purge)))
+    }
+
     fn reset_words(&mut self) -> PResult<&'a [super::super::ast::Ident<'a>]> {
         let mut words = self.list();
         while self.is(K::Word) {

@@ -31,6 +31,7 @@ mod partition;
 mod predicate;
 mod program;
 mod query;
+mod replication;
 mod routine;
 mod select;
 mod set;

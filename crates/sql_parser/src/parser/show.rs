@@ -262,7 +262,10 @@ impl<'a> Parser<'a> {
                 ShowWhat::BinaryLogStatus
             }
             (Kw::MASTER | Kw::BINARY, Kw::LOGS) => ShowWhat::BinaryLogs,
-            (Kw::REPLICA | Kw::SLAVE, Kw::STATUS) => ShowWhat::ReplicaStatus,
+            (Kw::REPLICA | Kw::SLAVE, Kw::STATUS) => {
+                self.opt_channel()?;
+                ShowWhat::ReplicaStatus(first == Kw::SLAVE)
+            }
             (Kw::SLAVE, Kw::HOSTS) => ShowWhat::Replicas,
             _ => return self.error(),
         })

@@ -2,7 +2,7 @@
 
 use super::super::ast::{
     Flush, FlushWhat, HistogramAction, HistogramClause, Isolation, Maintain, MaintainKind,
-    PrepareSource, SetItem, SetTransaction, Statement, VarScope,
+    PrepareSource, Purge, SetItem, SetTransaction, Statement, VarScope,
 };
 use super::Printer;
 
@@ -95,6 +95,7 @@ impl Printer<'_> {
                 });
             }
             Statement::UnlockTables => self.put("UNLOCK TABLES"),
+            Statement::Replica(statement) => self.replica(statement),
             Statement::Backup(backup) => {
                 self.put("BACKUP DATABASE TO ");
                 self.string(backup.destination);
@@ -196,6 +197,13 @@ impl Printer<'_> {
             Statement::Reset(words) => {
                 self.put("RESET ");
                 self.separated(words, " ", Self::word);
+            }
+            Statement::Purge(Purge::To(file)) => {
+                self.opt_string("PURGE BINARY LOGS TO ", Some(file));
+            }
+            Statement::Purge(Purge::Before(time)) => {
+                self.put("PURGE BINARY LOGS BEFORE ");
+                self.expr(time);
             }
             Statement::Binlog(text) => self.opt_string("BINLOG ", Some(text)),
             Statement::ImportTable(files) => {

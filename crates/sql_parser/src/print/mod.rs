@@ -17,6 +17,7 @@ mod event;
 mod expr;
 mod key_prefix;
 mod query;
+mod replication;
 mod routine;
 mod show;
 mod user;

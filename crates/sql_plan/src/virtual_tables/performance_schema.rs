@@ -74,6 +74,22 @@ pub(super) const PERFORMANCE_SCHEMA: &[VirtualTable] = &[
     performance("events_statements_history", || columns_of(STATEMENT_EVENTS)),
     performance("metadata_locks", || columns_of(METADATA_LOCKS)),
     performance("persisted_variables", || columns_of(PERSISTED_VARIABLES)),
+    performance("replication_applier_configuration", || {
+        columns_of(&[CHANNEL, ("DESIRED_DELAY", T::Count)])
+    }),
+    performance("replication_applier_status", || columns_of(APPLIER_STATUS)),
+    performance("replication_applier_status_by_worker", || {
+        columns_of(APPLIER_STATUS_BY_WORKER)
+    }),
+    performance("replication_connection_configuration", || {
+        columns_of(CONNECTION_CONFIGURATION)
+    }),
+    performance("replication_connection_status", || {
+        columns_of(CONNECTION_STATUS)
+    }),
+    performance("table_io_waits_summary_by_table", || {
+        columns_of(&table_io_waits())
+    }),
     performance("variables_info", || columns_of(VARIABLES_INFO)),
 ];
 
@@ -83,12 +99,18 @@ pub(super) const SYS: &[VirtualTable] = &[
     sys("innodb_lock_waits", || columns_of(INNODB_LOCK_WAITS)),
     sys("processlist", || columns_of(&processlist(T::Text(11)))),
     sys("schema_redundant_indexes", || columns_of(REDUNDANT_INDEXES)),
+    sys("schema_table_statistics", || {
+        columns_of(&table_statistics(T::Text(11)))
+    }),
     sys("schema_unused_indexes", || columns_of(UNUSED_INDEXES)),
     sys("statement_analysis", || columns_of(STATEMENT_ANALYSIS)),
     sys("session", || columns_of(&processlist(T::Text(11)))),
     sys("x$host_summary", || columns_of(&host_summary(T::Count))),
     sys("x$innodb_lock_waits", || columns_of(INNODB_LOCK_WAITS)),
     sys("x$processlist", || columns_of(&processlist(T::Count))),
+    sys("x$schema_table_statistics", || {
+        columns_of(&table_statistics(T::Count))
+    }),
     sys("x$session", || columns_of(&processlist(T::Count))),
     sys("x$statement_analysis", || {
         columns_of(RAW_STATEMENT_ANALYSIS)
@@ -146,6 +168,56 @@ const SUMMARY_BY_DIGEST: &[(&str, T)] = &[
     ("QUERY_SAMPLE_TEXT", T::Long),
     ("QUERY_SAMPLE_SEEN", T::Moment),
     ("QUERY_SAMPLE_TIMER_WAIT", T::Count),
+];
+
+const CHANNEL: (&str, T) = ("CHANNEL_NAME", T::Text(64));
+
+const CONNECTION_CONFIGURATION: &[(&str, T)] = &[
+    CHANNEL,
+    ("HOST", T::Text(255)),
+    ("PORT", T::Count),
+    ("USER", T::Text(32)),
+    ("NETWORK_INTERFACE", T::Text(60)),
+    ("AUTO_POSITION", T::Count),
+    ("SSL_ALLOWED", T::Text(7)),
+    ("SSL_CA_FILE", T::Text(512)),
+    ("SSL_CERTIFICATE", T::Text(512)),
+    ("SSL_KEY", T::Text(512)),
+    ("SSL_VERIFY_SERVER_CERTIFICATE", T::Text(3)),
+    ("CONNECTION_RETRY_INTERVAL", T::Count),
+    ("CONNECTION_RETRY_COUNT", T::Count),
+    ("HEARTBEAT_INTERVAL", T::Fraction),
+];
+
+const CONNECTION_STATUS: &[(&str, T)] = &[
+    CHANNEL,
+    ("GROUP_NAME", T::Text(36)),
+    ("SOURCE_UUID", T::Text(36)),
+    ("THREAD_ID", T::Count),
+    ("SERVICE_STATE", T::Text(10)),
+    ("COUNT_RECEIVED_HEARTBEATS", T::Count),
+    ("LAST_HEARTBEAT_TIMESTAMP", T::Moment),
+    ("RECEIVED_TRANSACTION_SET", T::Long),
+    ("LAST_ERROR_NUMBER", T::Count),
+    ("LAST_ERROR_MESSAGE", T::Text(1024)),
+    ("LAST_ERROR_TIMESTAMP", T::Moment),
+];
+
+const APPLIER_STATUS: &[(&str, T)] = &[
+    CHANNEL,
+    ("SERVICE_STATE", T::Text(3)),
+    ("REMAINING_DELAY", T::Count),
+    ("COUNT_TRANSACTIONS_RETRIES", T::Count),
+];
+
+const APPLIER_STATUS_BY_WORKER: &[(&str, T)] = &[
+    CHANNEL,
+    ("WORKER_ID", T::Count),
+    ("THREAD_ID", T::Count),
+    ("SERVICE_STATE", T::Text(3)),
+    ("LAST_ERROR_NUMBER", T::Count),
+    ("LAST_ERROR_MESSAGE", T::Text(1024)),
+    ("LAST_ERROR_TIMESTAMP", T::Moment),
 ];
 
 const PERSISTED_VARIABLES: &[(&str, T)] = &[
@@ -422,5 +494,74 @@ fn host_summary(quantity: T) -> Vec<(&'static str, T)> {
         ("unique_users", T::Count),
         ("current_memory", quantity),
         ("total_memory_allocated", quantity),
+    ]
+}
+
+/// Columns of table_io_waits_summary_by_table.
+fn table_io_waits() -> Vec<(&'static str, T)> {
+    vec![
+        ("OBJECT_TYPE", T::Text(64)),
+        ("OBJECT_SCHEMA", T::Text(64)),
+        ("OBJECT_NAME", T::Text(64)),
+        ("COUNT_STAR", T::Count),
+        ("SUM_TIMER_WAIT", T::Count),
+        ("MIN_TIMER_WAIT", T::Count),
+        ("AVG_TIMER_WAIT", T::Count),
+        ("MAX_TIMER_WAIT", T::Count),
+        ("COUNT_READ", T::Count),
+        ("SUM_TIMER_READ", T::Count),
+        ("MIN_TIMER_READ", T::Count),
+        ("AVG_TIMER_READ", T::Count),
+        ("MAX_TIMER_READ", T::Count),
+        ("COUNT_WRITE", T::Count),
+        ("SUM_TIMER_WRITE", T::Count),
+        ("MIN_TIMER_WRITE", T::Count),
+        ("AVG_TIMER_WRITE", T::Count),
+        ("MAX_TIMER_WRITE", T::Count),
+        ("COUNT_FETCH", T::Count),
+        ("SUM_TIMER_FETCH", T::Count),
+        ("MIN_TIMER_FETCH", T::Count),
+        ("AVG_TIMER_FETCH", T::Count),
+        ("MAX_TIMER_FETCH", T::Count),
+        ("COUNT_INSERT", T::Count),
+        ("SUM_TIMER_INSERT", T::Count),
+        ("MIN_TIMER_INSERT", T::Count),
+        ("AVG_TIMER_INSERT", T::Count),
+        ("MAX_TIMER_INSERT", T::Count),
+        ("COUNT_UPDATE", T::Count),
+        ("SUM_TIMER_UPDATE", T::Count),
+        ("MIN_TIMER_UPDATE", T::Count),
+        ("AVG_TIMER_UPDATE", T::Count),
+        ("MAX_TIMER_UPDATE", T::Count),
+        ("COUNT_DELETE", T::Count),
+        ("SUM_TIMER_DELETE", T::Count),
+        ("MIN_TIMER_DELETE", T::Count),
+        ("AVG_TIMER_DELETE", T::Count),
+        ("MAX_TIMER_DELETE", T::Count),
+    ]
+}
+
+/// Columns of schema_table_statistics; `quantity` is the type of times and sizes.
+fn table_statistics(quantity: T) -> Vec<(&'static str, T)> {
+    vec![
+        ("table_schema", T::Text(64)),
+        ("table_name", T::Text(64)),
+        ("total_latency", quantity),
+        ("rows_fetched", T::Count),
+        ("fetch_latency", quantity),
+        ("rows_inserted", T::Count),
+        ("insert_latency", quantity),
+        ("rows_updated", T::Count),
+        ("update_latency", quantity),
+        ("rows_deleted", T::Count),
+        ("delete_latency", quantity),
+        ("io_read_requests", T::Average),
+        ("io_read", quantity),
+        ("io_read_latency", quantity),
+        ("io_write_requests", T::Average),
+        ("io_write", quantity),
+        ("io_write_latency", quantity),
+        ("io_misc_requests", T::Average),
+        ("io_misc_latency", quantity),
     ]
 }

@@ -31,6 +31,12 @@ pub mod code {
     pub const DEBUG: u8 = 13;
     /// Requests an OK packet only.
     pub const PING: u8 = 14;
+    /// Stream of the binary log from a position.
+    pub const BINLOG_DUMP: u8 = 18;
+    /// Registration of a replica.
+    pub const REGISTER_REPLICA: u8 = 21;
+    /// Stream of the binary log behind a set of GTIDs.
+    pub const BINLOG_DUMP_GTID: u8 = 30;
     /// Change of user on the open connection.
     pub const CHANGE_USER: u8 = 17;
     /// Preparation of a statement.
@@ -117,6 +123,86 @@ pub enum Command<'a> {
     SetMultiStatements(bool),
     /// Reset of the session.
     ResetConnection,
+    /// Stream of the binary log.
+    BinlogDump(BinlogDump<'a>),
+    /// Registration of a replica.
+    RegisterReplica(RegisterReplica<'a>),
+}
+
+/// A request for a stream of the binary log: COM_BINLOG_DUMP and COM_BINLOG_DUMP_GTID.
+#[derive(Clone, Copy, Debug)]
+pub struct BinlogDump<'a> {
+    /// Bit 0: the stream ends at the end of the log. Bit 2: a set of GTIDs follows.
+    pub flags: u16,
+    /// `server_id` of the reader.
+    pub server_id: u32,
+    /// Name of the first file; empty: the oldest.
+    pub file: &'a [u8],
+    /// Position in it.
+    pub position: u64,
+    /// Encoded set of GTIDs that the reader has; `None`: the stream begins at the position.
+    pub gtids: Option<&'a [u8]>,
+}
+
+impl BinlogDump<'_> {
+    /// Whether the stream ends at the end of the log.
+    pub fn ends(&self) -> bool {
+        self.flags & 1 != 0
+    }
+}
+
+/// COM_REGISTER_SLAVE.
+#[derive(Clone, Copy, Debug)]
+pub struct RegisterReplica<'a> {
+    /// `server_id` of the replica.
+    pub server_id: u32,
+    /// Its host, as it reports it.
+    pub host: &'a [u8],
+    /// Its port, as it reports it.
+    pub port: u16,
+}
+
+fn binlog_dump<'a>(cursor: &mut Cursor<'a>) -> Option<BinlogDump<'a>> {
+    let position = u64::from(cursor.u32()?);
+    Some(BinlogDump {
+        position,
+        flags: cursor.u16()?,
+        server_id: cursor.u32()?,
+        file: cursor.rest(),
+        gtids: None,
+    })
+}
+
+fn binlog_dump_gtid<'a>(cursor: &mut Cursor<'a>) -> Option<BinlogDump<'a>> {
+    let (flags, server_id) = (cursor.u16()?, cursor.u32()?);
+    let length = usize::try_from(cursor.u32()?).ok()?;
+    let file = cursor.take(length)?;
+    let position = cursor.u64()?;
+    let length = usize::try_from(cursor.u32()?).ok()?;
+    Some(BinlogDump {
+        flags,
+        server_id,
+        file,
+        position,
+        gtids: Some(cursor.take(length)?),
+    })
+}
+
+fn register_replica<'a>(cursor: &mut Cursor<'a>) -> Option<RegisterReplica<'a>> {
+    let server_id = cursor.u32()?;
+    let mut text = || {
+        let length = usize::from(cursor.u8()?);
+        cursor.take(length)
+    };
+    let host = text()?;
+    // User and password, which are reported for display only.
+    text()?;
+    text()?;
+    Some(RegisterReplica {
+        server_id,
+        host,
+        port: cursor.u16()?,
+    })
 }
 
 /// Header of COM_STMT_EXECUTE. [`params::parse_execute`] parses the body, for which it needs the
@@ -226,6 +312,16 @@ fn parse_rare(code: u8, body: &[u8], caps: Capabilities) -> Result<Command<'_>, 
             None => return Err(ProtocolError::Malformed("option")),
         },
         code::RESET_CONNECTION => Command::ResetConnection,
+        code::BINLOG_DUMP => Command::BinlogDump(
+            binlog_dump(&mut cursor).ok_or(ProtocolError::Malformed("dump of the binary log"))?,
+        ),
+        code::BINLOG_DUMP_GTID => Command::BinlogDump(
+            binlog_dump_gtid(&mut cursor)
+                .ok_or(ProtocolError::Malformed("dump of the binary log"))?,
+        ),
+        code::REGISTER_REPLICA => Command::RegisterReplica(
+            register_replica(&mut cursor).ok_or(ProtocolError::Malformed("replica"))?,
+        ),
         _ => return Err(ProtocolError::UnknownCommand),
     })
 }

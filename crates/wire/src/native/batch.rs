@@ -35,6 +35,9 @@ pub const WITH_GENERATED_ID: u8 = 2;
 /// Flag of a READ: rows are locked exclusively until the end of the transaction.
 pub const FOR_UPDATE: u8 = 4;
 
+/// Flag of an UPSERT: results have whether the row is new.
+pub const WITH_CREATED: u8 = 8;
+
 /// An operation on rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -164,7 +167,7 @@ impl Shape {
     fn read(reader: &mut Reader<'_>) -> Option<Shape> {
         let operation = Operation::of(reader.u8()?)?;
         let flags = reader.u8()?;
-        if flags & !(WITH_VERSION | WITH_GENERATED_ID | FOR_UPDATE) != 0 {
+        if flags & !(WITH_VERSION | WITH_GENERATED_ID | FOR_UPDATE | WITH_CREATED) != 0 {
             return None;
         }
         let index = reader.u16()?;
@@ -229,6 +232,14 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// The body is not a batch, or has more than [`MAX_PARTS`] parts or [`MAX_ROWS`] rows.
     pub fn parse(body: &'a [u8]) -> Result<Batch<'a>, Malformed> {
+        Batch::parse_with(body, MAX_PARTS)
+    }
+
+    /// As [`Batch::parse`], with another limit of parts.
+    ///
+    /// # Errors
+    /// As [`Batch::parse`].
+    pub fn parse_with(body: &'a [u8], max_parts: u16) -> Result<Batch<'a>, Malformed> {
         let mut reader = Reader::new(body);
         let mut head = || {
             let flags = reader.u8().filter(|flags| flags & !ATOMIC == 0)?;
@@ -241,7 +252,7 @@ impl<'a> Batch<'a> {
             })
         };
         let batch = head().ok_or(Malformed("batch"))?;
-        if batch.parts > MAX_PARTS {
+        if batch.parts > max_parts {
             return Err(Malformed("batch: too many parts"));
         }
         let mut rows = 0u32;
@@ -317,16 +328,16 @@ pub enum Status {
     ConditionFailed = 2,
     /// It failed; the error follows.
     Failed = 3,
-    /// It was not executed, or undone, because another operation of the atomic batch failed.
-    NotDone = 4,
+    /// It was not executed, or was undone, because another operation of the atomic batch failed.
+    Aborted = 4,
 }
 
 impl Status {
     /// Reads a status.
     pub fn read(reader: &mut Reader<'_>) -> Option<Status> {
-        use Status::{ConditionFailed, Failed, NotDone, NotFound, Ok};
+        use Status::{Aborted, ConditionFailed, Failed, NotFound, Ok};
         let byte = reader.u8()?;
-        let all = [Ok, NotFound, ConditionFailed, Failed, NotDone];
+        let all = [Ok, NotFound, ConditionFailed, Failed, Aborted];
         all.into_iter().find(|status| *status as u8 == byte)
     }
 }
@@ -382,7 +393,7 @@ mod tests {
     fn unknown_flags_are_refused() {
         let mut encoded = Vec::new();
         shape().put(&mut encoded);
-        encoded[1] |= 8;
+        encoded[1] |= 16;
         assert!(Shape::parse(&encoded).is_err());
         let mut body = Vec::new();
         put_head(&mut body, true, 0, 0);

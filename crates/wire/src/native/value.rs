@@ -82,27 +82,27 @@ impl Encoding {
     }
 }
 
-/// A value that a column's encoding cannot represent.
+/// Error: the column's encoding cannot represent the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the value does not fit the column's type")]
-pub struct Unfit;
+pub struct NotEncodable;
 
 /// The number of an integer value, if it is in the range of `T`.
 #[inline]
-fn number<T: TryFrom<i64> + TryFrom<u64>>(value: ValueRef<'_>) -> Result<T, Unfit> {
+fn number<T: TryFrom<i64> + TryFrom<u64>>(value: ValueRef<'_>) -> Result<T, NotEncodable> {
     match value {
-        ValueRef::Int(v) => T::try_from(v).map_err(|_| Unfit),
-        ValueRef::UInt(v) => T::try_from(v).map_err(|_| Unfit),
-        _ => Err(Unfit),
+        ValueRef::Int(v) => T::try_from(v).map_err(|_| NotEncodable),
+        ValueRef::UInt(v) => T::try_from(v).map_err(|_| NotEncodable),
+        _ => Err(NotEncodable),
     }
 }
 
-fn real(value: ValueRef<'_>) -> Result<f64, Unfit> {
+fn real(value: ValueRef<'_>) -> Result<f64, NotEncodable> {
     match value {
         ValueRef::Double(v) => Ok(v),
         ValueRef::Int(v) => Ok(v as f64),
         ValueRef::UInt(v) => Ok(v as f64),
-        _ => Err(Unfit),
+        _ => Err(NotEncodable),
     }
 }
 
@@ -114,9 +114,9 @@ fn put_date(out: &mut Vec<u8>, date: Date) {
 /// Appends a value that is not NULL.
 ///
 /// # Errors
-/// [`Unfit`]; nothing is appended then.
+/// [`NotEncodable`]; nothing is appended then.
 #[inline]
-pub fn put(out: &mut Vec<u8>, encoding: Encoding, value: ValueRef<'_>) -> Result<(), Unfit> {
+pub fn put(out: &mut Vec<u8>, encoding: Encoding, value: ValueRef<'_>) -> Result<(), NotEncodable> {
     match encoding {
         Encoding::Int8 => out.extend_from_slice(&number::<i8>(value)?.to_le_bytes()),
         Encoding::Int16 => out.extend_from_slice(&number::<i16>(value)?.to_le_bytes()),
@@ -130,7 +130,7 @@ pub fn put(out: &mut Vec<u8>, encoding: Encoding, value: ValueRef<'_>) -> Result
         Encoding::Float64 => out.extend_from_slice(&real(value)?.to_le_bytes()),
         Encoding::Bytes => match value {
             ValueRef::Bytes(bytes) => put_bytes(out, bytes),
-            _ => return Err(Unfit),
+            _ => return Err(NotEncodable),
         },
         Encoding::Decimal | Encoding::Date | Encoding::DateTime | Encoding::Time => {
             put_other(out, encoding, value)?;
@@ -139,7 +139,11 @@ pub fn put(out: &mut Vec<u8>, encoding: Encoding, value: ValueRef<'_>) -> Result
     Ok(())
 }
 
-fn put_other(out: &mut Vec<u8>, encoding: Encoding, value: ValueRef<'_>) -> Result<(), Unfit> {
+fn put_other(
+    out: &mut Vec<u8>,
+    encoding: Encoding,
+    value: ValueRef<'_>,
+) -> Result<(), NotEncodable> {
     match (encoding, value) {
         (Encoding::Decimal, ValueRef::Decimal(decimal)) => put_text(out, &decimal),
         (Encoding::Decimal, ValueRef::Int(number)) => put_text(out, &number),
@@ -154,7 +158,7 @@ fn put_other(out: &mut Vec<u8>, encoding: Encoding, value: ValueRef<'_>) -> Resu
         (Encoding::Time, ValueRef::Time(time)) => {
             out.extend_from_slice(&time.as_micros().to_le_bytes());
         }
-        _ => return Err(Unfit),
+        _ => return Err(NotEncodable),
     }
     Ok(())
 }
@@ -203,13 +207,13 @@ pub fn get<'a>(reader: &mut Reader<'a>, encoding: Encoding) -> Option<ValueRef<'
 /// Appends values: a bitmap with a bit for each that is NULL, then the others.
 ///
 /// # Errors
-/// [`Unfit`]; part of the values may have been appended.
+/// [`NotEncodable`]; part of the values may have been appended.
 #[inline]
 pub fn put_row<'v>(
     out: &mut Vec<u8>,
     count: usize,
     values: impl Iterator<Item = (Encoding, ValueRef<'v>)>,
-) -> Result<(), Unfit> {
+) -> Result<(), NotEncodable> {
     let bitmap = out.len();
     out.resize(bitmap + count.div_ceil(8), 0);
     for (n, (encoding, value)) in values.enumerate() {
@@ -304,7 +308,11 @@ mod tests {
             (Encoding::Date, ValueRef::Bytes(b"2026-01-01")),
             (Encoding::Int32, ValueRef::Double(1.0)),
         ] {
-            assert_eq!(put(&mut out, encoding, value), Err(Unfit), "{encoding:?}");
+            assert_eq!(
+                put(&mut out, encoding, value),
+                Err(NotEncodable),
+                "{encoding:?}"
+            );
         }
         assert!(out.is_empty());
     }

@@ -64,7 +64,7 @@ impl WriteGuard<'_> {
     ) -> (RecordRef, bool) {
         loop {
             let Some(leaf) = self.leaf_near(key, near, guard) else {
-                self.tree.root.set_new(Node::leaf(), guard);
+                self.add_first_leaf(guard);
                 continue;
             };
             let place = leaf.search(key, guard);
@@ -80,6 +80,14 @@ impl WriteGuard<'_> {
             self.insert_into_leaf(leaf, place.at, &record, guard);
             return (record, true);
         }
+    }
+
+    /// Puts a leaf into the empty tree.
+    fn add_first_leaf(&mut self, guard: &Guard) {
+        let leaf = self.tree.root.set_new(Node::leaf(), guard);
+        self.tree
+            .node_bytes
+            .fetch_add(leaf.bytes(), Ordering::Relaxed);
     }
 
     /// The leaf of a key: `near` if it is that, otherwise found from the root. `None` while the tree is
@@ -105,7 +113,7 @@ impl WriteGuard<'_> {
             let key = record.key();
             loop {
                 let Some(leaf) = self.leaf_near(key, &mut near, guard) else {
-                    self.tree.root.set_new(Node::leaf(), guard);
+                    self.add_first_leaf(guard);
                     continue;
                 };
                 let Place { at, found } = leaf.search(key, guard);
@@ -144,6 +152,9 @@ impl WriteGuard<'_> {
                 link.copy_from(&self.tree.root, guard);
             }
             node = self.tree.root.set_new(root, guard);
+            self.tree
+                .node_bytes
+                .fetch_add(node.bytes(), Ordering::Relaxed);
         }
         let mut bounds = (None, None);
         while !node.is_leaf() {
@@ -155,6 +166,10 @@ impl WriteGuard<'_> {
             if child.is_full() {
                 // SAFETY: `WriteGuard` is the tree's one writer.
                 unsafe { split(node, at, child, range, key, guard) };
+                // The new sibling is as large.
+                self.tree
+                    .node_bytes
+                    .fetch_add(child.bytes(), Ordering::Relaxed);
                 continue;
             }
             (node, bounds) = (child, range);
@@ -197,6 +212,9 @@ impl WriteGuard<'_> {
             if !unsafe { merge(step, guard) } {
                 return;
             }
+            self.tree
+                .node_bytes
+                .fetch_sub(child.bytes(), Ordering::Relaxed);
         }
         // A root with one child is replaced by the child.
         while let Some(root) = self.tree.root.load(guard)
@@ -209,6 +227,9 @@ impl WriteGuard<'_> {
             self.tree.root.copy_from(only, guard);
             root.version.begin();
             root.version.end();
+            self.tree
+                .node_bytes
+                .fetch_sub(root.bytes(), Ordering::Relaxed);
             // SAFETY: the tree's root link was the only one to it, and leads to the child now. The
             // node's own link to the child goes with it, and is not followed by later readers.
             unsafe { old.retire(guard) };
@@ -221,6 +242,7 @@ impl WriteGuard<'_> {
         top.copy_from(&self.tree.root, guard);
         self.tree.root.clear();
         self.tree.len.store(0, Ordering::Relaxed);
+        self.tree.node_bytes.store(0, Ordering::Relaxed);
         // SAFETY: the root link was the only one to the topmost node, and leads nowhere now; a node's
         // link is the only one to its child.
         unsafe { retire_subtree(&top, guard) };

@@ -277,12 +277,17 @@ impl Db {
             return Ok(None);
         }
         self.check_expressions(&plan.table)?;
+        // Only the version by which the statement takes effect carries it in the change log.
+        let steps = DdlCx {
+            statement: None,
+            ..*cx
+        };
         let change = Change {
             db: self,
-            cx,
+            cx: &steps,
             table: before.id,
         };
-        let done = self.change_indexes(&change, &before, &mut plan);
+        let done = self.change_indexes(cx, &change, &before, &mut plan);
         if done.is_ok() && !self.unused_spaces.lock().is_empty() {
             // Their memory is free when the statement ends; if the wait is refused, later.
             let _ = self.wait_for_older_users(cx, change.table);
@@ -298,6 +303,7 @@ impl Db {
 
     fn change_indexes(
         &self,
+        cx: &DdlCx<'_>,
         change: &Change<'_>,
         before: &Table,
         plan: &mut Plan,
@@ -331,7 +337,7 @@ impl Db {
         let committed = built.and_then(|()| {
             let progress = change.cx.metadata_locks.progress();
             progress.begin(Stage::Committing, "");
-            commit_change(change, plan, &dropped)
+            commit_change(&Change { cx, ..*change }, plan, &dropped)
         });
         match committed {
             Ok(position) => {
@@ -396,6 +402,10 @@ impl Db {
         if found.changing.is_empty() && found.duplicates.is_none() {
             return Ok(());
         }
+        let cx = &DdlCx {
+            statement: None,
+            ..*cx
+        };
         let db = self;
         Change { db, cx, table }.remove_changing()
     }

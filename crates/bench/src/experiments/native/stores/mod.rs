@@ -165,6 +165,7 @@ fn definition(
         cancel: &cancel,
         foreign_key_checks: true,
         now: db.clock().unix_micros(),
+        statement: None,
     })
 }
 

@@ -1,0 +1,31 @@
+"""Client of Porpoise's native protocol: rows by key in batches, without SQL text.
+
+    import porpoise
+
+    with porpoise.connect("127.0.0.1", 3310, "root") as connection:
+        items = connection.table("shop", "items")
+        connection.insert(items, [{"id": 1, "name": "fin"}, {"id": 2, "name": "tail"}])
+        connection.read(items, [1, 2, 3])   # [Row(...), Row(...), None]
+
+Integers are int, DECIMAL is decimal.Decimal, strings are str, binary strings bytes, dates the types of datetime
+(TIME: timedelta, TIMESTAMP: datetime in UTC), a member of ENUM its number, a SET and BIT an int of bits, JSON
+its text. A zero date, which datetime does not have, is None.
+"""
+
+from .client import Batch, Connection, Row, Table, Written, connect
+from .errors import Aborted, ConditionFailed, Error, OperationError, ProtocolError, ServerError
+
+__all__ = [
+    "Aborted",
+    "Batch",
+    "ConditionFailed",
+    "Connection",
+    "Error",
+    "OperationError",
+    "ProtocolError",
+    "Row",
+    "ServerError",
+    "Table",
+    "Written",
+    "connect",
+]

@@ -1,0 +1,98 @@
+//! Opening the log: recovery of the last file, and the start of the writer.
+
+use crate::file::{self, file_name, file_number};
+use crate::log::{BinaryLog, LogFile, Options, State};
+use crate::writer::Writer;
+use crate::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+use porpoise_base::disk::Disk;
+use porpoise_base::threads::{self, Role};
+use porpoise_kv::Engine;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+impl BinaryLog {
+    /// Opens the log of an engine that has annotations: recovers the last file, and starts the writer.
+    ///
+    /// # Errors
+    /// Files that cannot be read or written; a log that is not that of this engine's data.
+    pub fn open(options: Options, engine: &Arc<dyn Engine>) -> Result<Arc<BinaryLog>> {
+        let (dir, disk) = (options.dir.clone(), options.disk.clone());
+        disk.create_dir(&dir).map_err(|e| Error::io(&dir, &e))?;
+        let mut state = State::default();
+        let listed = file::read_text(&*disk, &dir.join(file::INDEX))?;
+        let listed = listed.unwrap_or_default();
+        for line in listed.lines().filter(|line| !line.is_empty()) {
+            let number = file_number(line);
+            let number = number.ok_or_else(|| {
+                Error::Corrupt(format!("{}: {line:?} is no file of the log", file::INDEX))
+            })?;
+            let path = dir.join(file_name(number));
+            let file = disk.open(&path).map_err(|e| Error::io(&path, &e))?;
+            // A file was changed until the next one began.
+            let began = file::began(&*disk, &path)?;
+            if let Some(before) = state.files.last_mut() {
+                before.changed = began;
+            }
+            state.files.push(LogFile {
+                number,
+                bytes: file.len().map_err(|e| Error::io(&path, &e))?,
+                previous: file::previous_gtids(&*disk, &path)?,
+                changed: 0,
+            });
+        }
+        remove_strays(&*disk, &dir, &state)?;
+        let newest = engine.newest_position().0;
+        let before = file::read_text(&*disk, &dir.join(file::STATE))?;
+        let before: Option<u64> = before.and_then(|text| text.trim().parse().ok());
+        let last = match state.files.last() {
+            Some(last) => Some(file::scan(&*disk, &dir.join(file_name(last.number)))?),
+            None => None,
+        };
+        let last_commit = match (&last, before) {
+            (Some(last), before) => last.last_commit.max(before.unwrap_or(0)),
+            // A new log begins with the next commit.
+            (None, _) => newest,
+        };
+        if last_commit > newest {
+            return Err(Error::Corrupt(format!(
+                "{}: the binary log has commit {last_commit}, the data ends before it: the log is of another \
+                 or a newer copy of the data; move it away to begin a new one",
+                dir.display()
+            )));
+        }
+        let reader = engine.annotations(0)?;
+        let log = Arc::new(BinaryLog {
+            options,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            transactions: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            next_dump: AtomicU64::new(1),
+            thread: Mutex::new(None),
+        });
+        let mut writer = Writer::open(log.clone(), reader, last, last_commit)?;
+        writer.catch_up()?;
+        let thread = threads::spawn(Role::BinlogWriter, move || writer.run());
+        let thread = thread.map_err(|e| Error::Io(format!("cannot start a thread: {e}")))?;
+        *log.thread.lock() = Some(thread);
+        Ok(log)
+    }
+}
+
+/// Removes files of the log that the index does not list: their creation or removal was interrupted.
+fn remove_strays(disk: &dyn Disk, dir: &Path, state: &State) -> Result<()> {
+    for name in disk.list(dir).map_err(|e| Error::io(dir, &e))? {
+        let is_stray = match file_number(&name) {
+            Some(number) => !state.files.iter().any(|file| file.number == number),
+            None => name.ends_with(".tmp"),
+        };
+        if is_stray {
+            let path = dir.join(&name);
+            disk.remove(&path).map_err(|e| Error::io(&path, &e))?;
+        }
+    }
+    Ok(())
+}

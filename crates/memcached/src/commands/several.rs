@@ -1,0 +1,311 @@
+//! Adjacent changes of a connection, executed in one transaction.
+//!
+//! Changes that arrive together would each begin, lock, commit and append to the log by itself. No
+//! client can tell them from changes that commit together: their replies leave together, and
+//! another client may find any number of them executed at any time. So [`apply`] executes adjacent
+//! changes of one container in one transaction, as long as nothing unusual happens.
+//!
+//! Invariants:
+//! 1. Each change has the outcome that it would have by itself. The first change that fails, or
+//!    would wait for a lock, is undone to its start; those before it commit, and it is executed
+//!    again by itself, with the usual waits and retries.
+//! 2. A transaction of several changes waits for no row lock: its other locks would keep clients
+//!    waiting for replies to changes that need not wait. Changes that may fire triggers are executed
+//!    by themselves, because the bodies wait for locks.
+//! 3. A transaction changes each key at most once. All its rows get one version, and replies tell
+//!    it: two changes of a key would give two clients behind a proxy the same CAS value for
+//!    different items, and the first one's `cas` would overwrite the second one's item.
+//! 4. Changes that read or leave item metadata are executed by themselves, because metadata changes
+//!    when a change has committed.
+//! 5. A change is executed in a shared transaction once. If that cannot commit, all changes that it
+//!    has executed are executed by themselves.
+
+use crate::command_statistics::Verb;
+use crate::commands::{self, CommandOutcome, table};
+use crate::container::Container;
+use crate::container::convert::Conversion;
+use crate::context::requirement::Requirement;
+use crate::context::{Attempt, CommandContext, Done, Failure, ListenerState, Place, is_retryable};
+use crate::mapping::Target;
+use crate::mapping::mapping_cache::CurrentMapping;
+use crate::sampled_command::{self, SampledCommand};
+use foldhash::fast::RandomState;
+use porpoise_kv::{self as kv, CommitPosition};
+use porpoise_rows::{Error, Txn};
+use porpoise_wire::memcached::command::{Change, Outcome};
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Executes changes in their order, and passes the result of each to `reply`, which returns whether
+/// the connection goes on. If it does not, the remaining changes are not executed, and this
+/// function returns false.
+pub(crate) fn apply(
+    context: &mut CommandContext,
+    current: &mut Arc<CurrentMapping>,
+    changes: &[Change<'_>],
+    reply: &mut impl FnMut(Done<Outcome>) -> bool,
+) -> bool {
+    let mut rest = changes;
+    while !rest.is_empty() {
+        let shared = execute_together(context, current, rest);
+        let after_shared = rest.get(shared.results.len()..).unwrap_or_default();
+        let position = shared.position;
+        let mut results = shared.results.into_iter();
+        if !results.all(|outcome| reply(Done { outcome, position })) {
+            return false;
+        }
+        let split = after_shared.split_at_checked(shared.alone);
+        let (alone, later) = split.unwrap_or((after_shared, &[]));
+        for change in alone {
+            if !reply(commands::apply(context, current, change)) {
+                return false;
+            }
+        }
+        rest = later;
+    }
+    true
+}
+
+/// Result of executing changes in one transaction.
+struct SharedExecution {
+    /// Results of the first changes; empty if none was executed.
+    results: Vec<Result<Outcome, Failure>>,
+    /// Number of changes after these that are to be executed by themselves. At least 1 if there are
+    /// no results.
+    alone: usize,
+    /// The commit that the replies wait for.
+    position: CommitPosition,
+}
+
+/// Whether a change may share a transaction: it assigns no version and leaves no mark.
+fn can_share(change: &Change<'_>) -> bool {
+    match change {
+        Change::Store(store) => !store.invalidate && store.version.is_none(),
+        Change::Count(count) => count.version.is_none(),
+        Change::Delete(delete) => !delete.invalidate && !delete.empty && delete.version.is_none(),
+        Change::Touch(_) => true,
+    }
+}
+
+/// Executes the first changes in one transaction, if at least two can share one.
+fn execute_together(
+    context: &mut CommandContext,
+    current: &mut Arc<CurrentMapping>,
+    changes: &[Change<'_>],
+) -> SharedExecution {
+    let sharing = changes.iter().take_while(|c| can_share(c)).count();
+    if sharing < 2 || context.shared.metadata.any_marks() {
+        return SharedExecution {
+            results: Vec::new(),
+            alone: 1,
+            position: CommitPosition::NONE,
+        };
+    }
+    let changes = changes.get(..sharing).unwrap_or_default();
+    let began = context.shared.db.clock().now();
+    let mut keys = std::mem::take(&mut context.keys);
+    let done = context.retry_until_final(current, |context, current| {
+        attempt(context, current, changes, &mut keys)
+    });
+    context.keys = keys;
+    let (results, alone) = done.outcome.unwrap_or_else(|_| (Vec::new(), 1));
+    sample(context, current, changes, results.len(), began);
+    let mapping = &current.mapping;
+    let conclude = |(change, result)| {
+        let outcome = commands::conclude(context, mapping, change, result);
+        commands::count_by_prefix(mapping, change, &outcome);
+        outcome
+    };
+    SharedExecution {
+        results: changes.iter().zip(results).map(conclude).collect(),
+        alone,
+        position: done.position,
+    }
+}
+
+/// Records the time and the key of one of the changes, if the sampler chooses one of the first
+/// `executed`, which have been executed together since `began`.
+fn sample(
+    context: &CommandContext,
+    current: &CurrentMapping,
+    changes: &[Change<'_>],
+    executed: usize,
+    began: Instant,
+) {
+    if executed == 0 {
+        return;
+    }
+    let db = &context.shared.db;
+    let commands = u32::try_from(executed).unwrap_or(u32::MAX);
+    let chosen = sampled_command::choose(db, commands);
+    if let Some(change) = chosen.and_then(|at| changes.get(at as usize)) {
+        let sampled = SampledCommand {
+            verb: Verb::of(change),
+            key: change.key(),
+            began,
+            commands,
+        };
+        sampled.note(&current.mapping, db);
+    }
+}
+
+/// A change with its resolved key.
+struct Resolved<'m, 'k> {
+    container: &'m Container,
+    change: &'k Change<'k>,
+    /// The key without its prefix.
+    key: &'k [u8],
+    /// Where the encoded key is.
+    encoded: Range<usize>,
+}
+
+/// Resolves the keys of the first changes, as far as they are of one container and fire no
+/// triggers; encoded keys are appended to `keys`.
+fn resolve<'m, 'k>(
+    context: &mut CommandContext,
+    current: &'m CurrentMapping,
+    changes: &'k [Change<'k>],
+    convert: &mut Conversion,
+    keys: &mut Vec<u8>,
+) -> Vec<Resolved<'m, 'k>> {
+    let mut resolved: Vec<Resolved<'m, 'k>> = Vec::with_capacity(changes.len());
+    for change in changes {
+        let found = context.target(&current.mapping, change.key(), Requirement::of(change));
+        let Ok(Target::Row(_, container, key)) = found else {
+            break;
+        };
+        let first = resolved.first();
+        let is_other = first.is_some_and(|first| !std::ptr::eq(first.container, container));
+        if is_other || container.may_fire_triggers {
+            break;
+        }
+        let start = keys.len();
+        if container.append_key(key, convert, keys).is_err() {
+            break;
+        }
+        resolved.push(Resolved {
+            container,
+            change,
+            key,
+            encoded: start..keys.len(),
+        });
+    }
+    resolved
+}
+
+/// Results of the changes that were executed, and the number of changes after them that are to be
+/// executed by themselves.
+type Executed = (Vec<Result<CommandOutcome, Failure>>, usize);
+
+/// Makes one attempt.
+fn attempt(
+    context: &mut CommandContext,
+    current: &CurrentMapping,
+    changes: &[Change<'_>],
+    keys: &mut Vec<u8>,
+) -> Attempt<Executed> {
+    let shared = context.shared.clone();
+    let mut convert = Conversion::new(shared.db.clock().as_ref());
+    keys.clear();
+    let resolved = resolve(context, current, changes, &mut convert, keys);
+    let Some(first) = resolved.first().filter(|_| resolved.len() > 1) else {
+        return not_committed((Vec::new(), 1));
+    };
+    if let Err(error) = context.share(&first.container.write_set) {
+        // The first change has waited for the metadata locks; it does not wait for them again.
+        return not_committed(if is_retryable(&error) {
+            (Vec::new(), 1)
+        } else {
+            (vec![Err(error.into())], 0)
+        });
+    }
+    if shared.db.catalog_version() != current.mapping.catalog_version {
+        return Attempt::Stale;
+    }
+    let Ok(mut txn) = context.begin() else {
+        return not_committed((Vec::new(), 1));
+    };
+    txn.set_lock_wait(Duration::ZERO);
+    let (results, alone) = match execute_each(&mut txn, &resolved, keys, convert, &shared) {
+        Ok(executed) => executed,
+        Err(count) => return not_committed((Vec::new(), count)),
+    };
+    if results.is_empty() {
+        return Attempt::rolled_back(txn, (results, alone));
+    }
+    let executed = results.len();
+    match Attempt::end(txn, Ok((results, alone))) {
+        // The outcome is unknown, so no change is repeated.
+        Attempt::Done(Done {
+            outcome: Err(failure @ Failure::Rows(Error::Kv(kv::Error::UnknownOutcome(_)))),
+            ..
+        }) => not_committed((vec![Err(failure); executed], alone)),
+        Attempt::Done(Done {
+            outcome: Err(_), ..
+        }) => not_committed((Vec::new(), executed)),
+        ended => ended,
+    }
+}
+
+/// Executes changes in a transaction, up to the first one that must be executed by itself or in
+/// another transaction.
+///
+/// # Errors
+/// The transaction has ended; the number of changes that were executed or tried.
+fn execute_each(
+    txn: &mut Txn,
+    resolved: &[Resolved<'_, '_>],
+    keys: &[u8],
+    convert: Conversion,
+    shared: &ListenerState,
+) -> Result<Executed, usize> {
+    let mut results = Vec::with_capacity(resolved.len());
+    let mut changed = HashSet::with_capacity_and_hasher(resolved.len(), RandomState::default());
+    for Resolved {
+        container,
+        change,
+        key,
+        encoded,
+    } in resolved
+    {
+        let index_key = keys.get(encoded.clone()).unwrap_or_default();
+        if !changed.insert(index_key) {
+            return Ok((results, 0));
+        }
+        let mut place = Place {
+            container,
+            key,
+            index_key,
+            primary: match container.index() {
+                0 => Cow::Borrowed(index_key),
+                _ => Cow::Borrowed(&[]),
+            },
+            convert,
+            max_value: shared.limits.max_value,
+            metadata: &shared.metadata,
+        };
+        let mark = txn.mark();
+        match table::run(txn, &mut place, change) {
+            Ok(outcome) => results.push(Ok(outcome)),
+            Err(Failure::Rows(error)) if error.ends_transaction() => {
+                return Err(results.len() + 1);
+            }
+            Err(_) => {
+                txn.rollback_to(mark);
+                return Ok((results, 1));
+            }
+        }
+    }
+    Ok((results, 0))
+}
+
+/// An attempt that has committed nothing, as far as is known.
+fn not_committed(executed: Executed) -> Attempt<Executed> {
+    Attempt::Done(Done {
+        outcome: Ok(executed),
+        position: CommitPosition::NONE,
+    })
+}

@@ -1,0 +1,754 @@
+//! A server as a replica: settings of its source, the thread that follows it, and its state.
+//!
+//! One thread reads events and applies them ([`crate::follow`]). If the connection is lost, or another writer was in the
+//! way of a transaction, it connects again and asks for everything after the stored position. Any other failure stops
+//! it: the error stays in the state until START REPLICA.
+//!
+//! Settings are kept with the position ([`crate::position`]), so that a replica that was running goes on after a restart
+//! of the server.
+//!
+//! Invariant: the password is in no message and no state.
+
+use crate::filter::Filters;
+use crate::follow::{FollowError, FollowOptions, Follower, StatementRunner};
+use crate::position::{AppliedPosition, Coordinates, GtidPosition, PositionTable};
+use crate::source::{FIRST_POSITION, SourceError, SourceIdentity, SourceOptions, SourceStream};
+use parking_lot::{Condvar, Mutex};
+use porpoise_base::cancel::{Cancel, Reason};
+use porpoise_base::threads::{self, Role};
+use porpoise_client::mysql::Target;
+use porpoise_client::{Address, TlsMode, TlsOptions};
+use porpoise_rows::Db;
+use porpoise_wire::mysql::client::login::Credentials;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Settings of a source, of CHANGE REPLICATION SOURCE TO and CHANGE REPLICATION FILTER.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceSettings {
+    /// SOURCE_HOST.
+    pub host: String,
+    /// SOURCE_PORT.
+    pub port: u16,
+    /// SOURCE_USER.
+    pub user: String,
+    /// SOURCE_PASSWORD.
+    pub password: String,
+    /// SOURCE_AUTO_POSITION, or MariaDB's MASTER_USE_GTID: the source is asked by GTIDs.
+    pub auto_position: bool,
+    /// SOURCE_CONNECT_RETRY in seconds.
+    pub connect_retry: u64,
+    /// SOURCE_RETRY_COUNT; 0: forever.
+    pub retry_count: u64,
+    /// SOURCE_HEARTBEAT_PERIOD in milliseconds.
+    pub heartbeat_millis: u64,
+    /// SOURCE_DELAY in seconds.
+    pub delay: u64,
+    /// SOURCE_SSL.
+    pub ssl: bool,
+    /// SOURCE_SSL_VERIFY_SERVER_CERT.
+    pub ssl_verify: bool,
+    /// SOURCE_SSL_CA; empty: none.
+    pub ssl_ca: String,
+    /// SOURCE_SSL_CERT.
+    pub ssl_cert: String,
+    /// SOURCE_SSL_KEY.
+    pub ssl_key: String,
+    /// Whether the replica is to run.
+    pub is_started: bool,
+    /// Filters.
+    pub filters: Filters,
+}
+
+impl Default for SourceSettings {
+    fn default() -> SourceSettings {
+        SourceSettings {
+            host: String::new(),
+            port: 3306,
+            user: String::new(),
+            password: String::new(),
+            auto_position: false,
+            connect_retry: 60,
+            retry_count: 10,
+            heartbeat_millis: 30_000,
+            delay: 0,
+            ssl: false,
+            ssl_verify: false,
+            ssl_ca: String::new(),
+            ssl_cert: String::new(),
+            ssl_key: String::new(),
+            is_started: false,
+            filters: Filters::default(),
+        }
+    }
+}
+
+/// Without the password.
+impl std::fmt::Debug for SourceSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SourceSettings")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SourceSettings {
+    fn target(&self) -> Target {
+        let credentials = Credentials {
+            user: self.user.clone().into_bytes(),
+            password: self.password.clone().into_bytes(),
+            database: Vec::new(),
+            attributes: vec![(b"program_name".to_vec(), b"porpoise replica".to_vec())],
+        };
+        let file = |path: &str| (!path.is_empty()).then(|| PathBuf::from(path));
+        let address = Address::Tcp(self.host.clone(), self.port);
+        Target {
+            tls: TlsOptions {
+                mode: match (self.ssl, self.ssl_verify, self.ssl_ca.is_empty()) {
+                    (false, _, _) => TlsMode::Preferred,
+                    (true, true, _) => TlsMode::VerifyIdentity,
+                    (true, false, false) => TlsMode::VerifyCa,
+                    (true, false, true) => TlsMode::Required,
+                },
+                authorities: file(&self.ssl_ca),
+                identity: file(&self.ssl_cert).zip(file(&self.ssl_key)),
+            },
+            ..Target::new(address, credentials)
+        }
+    }
+}
+
+/// What the replica's thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Activity {
+    /// It does not run.
+    #[default]
+    Stopped,
+    /// It connects, or waits to connect again.
+    Connecting,
+    /// It applies events.
+    Applying,
+    /// Everything that the source has sent is applied.
+    Waiting,
+}
+
+/// An error as SHOW REPLICA STATUS has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastError {
+    /// MySQL's number; 0: none.
+    pub number: u16,
+    /// Text.
+    pub message: String,
+    /// Time in microseconds since 1970.
+    pub time: i64,
+}
+
+/// State of a replica.
+#[derive(Clone, Debug, Default)]
+pub struct ReplicaState {
+    /// Settings.
+    pub settings: SourceSettings,
+    /// What the thread does.
+    pub activity: Activity,
+    /// The source, once it was reached.
+    pub source: Option<SourceIdentity>,
+    /// End of the last event that was read.
+    pub read: Coordinates,
+    /// End of the last transaction that was applied.
+    pub applied: Coordinates,
+    /// Transactions that were applied.
+    pub gtids: GtidPosition,
+    /// Time of the source at which the event being applied, or the last one, was written; seconds since 1970.
+    pub event_time: u32,
+    /// Last error of the connection.
+    pub connection_error: LastError,
+    /// Last error of applying.
+    pub apply_error: LastError,
+    /// Transactions applied since the start of the thread.
+    pub transactions: u64,
+    /// Transactions repeated because of conflicts since the start of the server.
+    pub repeated: u64,
+    /// Transactions that are still to be skipped.
+    pub to_skip: u64,
+    /// Heartbeats since the start of the thread, and the time of the last in microseconds since 1970.
+    pub heartbeats: (u64, i64),
+    /// Time of START REPLICA in microseconds since 1970.
+    pub started: i64,
+}
+
+impl ReplicaState {
+    /// Seconds by which the replica is behind its source; `None` if it is not connected.
+    #[must_use]
+    pub fn seconds_behind(&self, now_micros: i64) -> Option<u64> {
+        match self.activity {
+            Activity::Stopped | Activity::Connecting => None,
+            Activity::Waiting => Some(0),
+            Activity::Applying if self.event_time == 0 => Some(0),
+            Activity::Applying => {
+                let behind = now_micros / 1_000_000 - i64::from(self.event_time);
+                Some(u64::try_from(behind).unwrap_or(0))
+            }
+        }
+    }
+}
+
+/// Failure of a statement on the replica.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplicaError {
+    /// The replica is running.
+    #[error("This operation cannot be performed with a running replica; run STOP REPLICA first")]
+    Running,
+    /// There is no source.
+    #[error(
+        "The server is not configured as a replica; set its source with CHANGE REPLICATION SOURCE TO"
+    )]
+    NoSource,
+    /// A setting is wrong.
+    #[error("{0}")]
+    Setting(String),
+    /// The settings cannot be stored or read.
+    #[error("{0}")]
+    Rows(#[from] porpoise_rows::Error),
+    /// The thread cannot be started.
+    #[error("the thread of the replica cannot be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl ReplicaError {
+    /// MySQL's error number.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        match self {
+            ReplicaError::Running => 1198,
+            ReplicaError::NoSource => 1200,
+            ReplicaError::Setting(_) => 1201,
+            ReplicaError::Rows(error) => error.code(),
+            ReplicaError::Thread(_) => 1202,
+        }
+    }
+}
+
+/// A position given by a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewPosition {
+    /// File and position; `None` keeps the present one.
+    File(Option<String>, Option<u64>),
+    /// Transactions that are taken as applied.
+    Gtids(GtidPosition),
+}
+
+/// Makes a [`StatementRunner`].
+pub type RunnerFactory = Box<dyn Fn(&Cancel) -> Box<dyn StatementRunner> + Send + Sync>;
+
+/// What the replica asks of the server around it.
+pub struct ReplicaHost {
+    /// Makes a session for definitions, which ends its waits on the signal.
+    pub runner: RunnerFactory,
+    /// The server's id.
+    pub server_id: Box<dyn Fn() -> u32 + Send + Sync>,
+    /// The port of the MySQL listener.
+    pub port: u16,
+    /// Receives messages for the operator.
+    pub report: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// Longest wait for a row lock.
+const LOCK_WAIT: Duration = Duration::from_secs(50);
+
+/// Repetitions of a transaction that other writers were in the way of: MySQL's `replica_transaction_retries`.
+const REPETITIONS: u32 = 10;
+
+struct Running {
+    cancel: Cancel,
+    thread: std::thread::JoinHandle<()>,
+}
+
+struct Shared {
+    db: Arc<Db>,
+    host: ReplicaHost,
+    positions: PositionTable,
+    state: Mutex<ReplicaState>,
+    /// Wakes the thread from a pause.
+    stopped: Condvar,
+}
+
+/// The replica of a server.
+pub struct Replica {
+    shared: Arc<Shared>,
+    running: Mutex<Option<Running>>,
+}
+
+impl Replica {
+    /// Reads settings and position; [`Replica::resume`] starts the thread.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn open(db: Arc<Db>, host: ReplicaHost) -> Result<Replica, ReplicaError> {
+        let positions = PositionTable::new(db.clone());
+        let mut state = ReplicaState::default();
+        if let Some(stored) = positions.load()? {
+            state.settings = parse_settings(&stored)?;
+            state.set_position(&stored);
+        }
+        Ok(Replica {
+            shared: Arc::new(Shared {
+                db,
+                host,
+                positions,
+                state: Mutex::new(state),
+                stopped: Condvar::new(),
+            }),
+            running: Mutex::new(None),
+        })
+    }
+
+    /// Starts the thread if the replica was running when the server ended.
+    ///
+    /// # Errors
+    /// No thread can be created.
+    pub fn resume(&self) -> Result<(), ReplicaError> {
+        if !self.shared.state.lock().settings.is_started {
+            return Ok(());
+        }
+        self.spawn()
+    }
+
+    /// The present state; `None` if no source was set.
+    #[must_use]
+    pub fn state(&self) -> Option<ReplicaState> {
+        let state = self.shared.state.lock().clone();
+        (!state.settings.host.is_empty()).then_some(state)
+    }
+
+    fn is_running(&self) -> bool {
+        let running = self.running.lock();
+        running
+            .as_ref()
+            .is_some_and(|running| !running.thread.is_finished())
+    }
+
+    /// Changes settings and position.
+    ///
+    /// # Errors
+    /// The replica is running; a setting is wrong.
+    pub fn change(
+        &self,
+        settings: impl FnOnce(&mut SourceSettings),
+        position: Option<NewPosition>,
+    ) -> Result<(), ReplicaError> {
+        if self.is_running() {
+            return Err(ReplicaError::Running);
+        }
+        let mut stored = self.shared.positions.load()?.unwrap_or_default();
+        let mut changed = parse_settings(&stored)?;
+        let before = (changed.host.clone(), changed.port);
+        settings(&mut changed);
+        if changed.heartbeat_millis == 0 {
+            return Err(ReplicaError::Setting(
+                "SOURCE_HEARTBEAT_PERIOD must be greater than 0: a lost connection is noticed by its absence".into(),
+            ));
+        }
+        let is_other_source = before != (changed.host.clone(), changed.port);
+        match position {
+            Some(NewPosition::File(file, at)) => {
+                let current = stored.coordinates;
+                stored.coordinates = Coordinates {
+                    file: file.unwrap_or(current.file),
+                    position: at.unwrap_or(FIRST_POSITION),
+                };
+                stored.pending = None;
+            }
+            Some(NewPosition::Gtids(gtids)) => {
+                stored.gtids = gtids;
+                stored.pending = None;
+            }
+            None if is_other_source => {
+                stored.coordinates = Coordinates::default();
+                stored.pending = None;
+            }
+            None => {}
+        }
+        self.store(&mut stored, changed)
+    }
+
+    fn store(
+        &self,
+        stored: &mut AppliedPosition,
+        settings: SourceSettings,
+    ) -> Result<(), ReplicaError> {
+        stored.settings = serde_json::to_string(&settings)
+            .map_err(|error| ReplicaError::Setting(error.to_string()))?;
+        self.shared.positions.save(stored)?;
+        let mut state = self.shared.state.lock();
+        state.settings = settings;
+        state.set_position(stored);
+        Ok(())
+    }
+
+    fn set_started(&self, is_started: bool) -> Result<(), ReplicaError> {
+        let mut stored = self
+            .shared
+            .positions
+            .load()?
+            .ok_or(ReplicaError::NoSource)?;
+        let mut settings = parse_settings(&stored)?;
+        if settings.is_started == is_started {
+            return Ok(());
+        }
+        settings.is_started = is_started;
+        self.store(&mut stored, settings)
+    }
+
+    /// Starts the thread. Returns false if it is running.
+    ///
+    /// # Errors
+    /// There is no source; no thread can be created.
+    pub fn start(&self) -> Result<bool, ReplicaError> {
+        if self.is_running() {
+            return Ok(false);
+        }
+        if self
+            .state()
+            .is_none_or(|state| state.settings.user.is_empty())
+        {
+            return Err(ReplicaError::NoSource);
+        }
+        self.set_started(true)?;
+        self.spawn()?;
+        Ok(true)
+    }
+
+    fn spawn(&self) -> Result<(), ReplicaError> {
+        let mut running = self.running.lock();
+        if running
+            .as_ref()
+            .is_some_and(|running| !running.thread.is_finished())
+        {
+            return Ok(());
+        }
+        let cancel = Cancel::new();
+        {
+            let mut state = self.shared.state.lock();
+            state.activity = Activity::Connecting;
+            state.connection_error = LastError::default();
+            state.apply_error = LastError::default();
+            state.transactions = 0;
+            state.heartbeats = (0, 0);
+            state.started = self.shared.db.clock().unix_micros();
+        }
+        let (shared, own) = (self.shared.clone(), cancel.clone());
+        let thread = threads::spawn(Role::Replica, move || {
+            shared.run(&own);
+            shared.state.lock().activity = Activity::Stopped;
+        })?;
+        *running = Some(Running { cancel, thread });
+        Ok(())
+    }
+
+    /// Stops the thread and waits for its end. Returns false if it was not running.
+    ///
+    /// # Errors
+    /// The setting cannot be stored.
+    pub fn stop(&self) -> Result<bool, ReplicaError> {
+        let was_running = self.halt();
+        if self.state().is_some() {
+            self.set_started(false)?;
+        }
+        Ok(was_running)
+    }
+
+    /// Stops the thread until the next start of the server.
+    pub fn halt(&self) -> bool {
+        let Some(running) = self.running.lock().take() else {
+            return false;
+        };
+        let was_running = !running.thread.is_finished();
+        running.cancel.cancel(Reason::Shutdown);
+        self.shared.stopped.notify_all();
+        if running.thread.join().is_err() {
+            (self.shared.host.report)("the thread of the replica has failed");
+        }
+        was_running
+    }
+
+    /// Forgets the position, and with `all` also the source.
+    ///
+    /// # Errors
+    /// The replica is running.
+    pub fn reset(&self, all: bool) -> Result<(), ReplicaError> {
+        if self.is_running() {
+            return Err(ReplicaError::Running);
+        }
+        if all {
+            self.shared.positions.remove()?;
+            *self.shared.state.lock() = ReplicaState::default();
+            return Ok(());
+        }
+        let Some(stored) = self.shared.positions.load()? else {
+            return Ok(());
+        };
+        let settings = parse_settings(&stored)?;
+        // As with MySQL, the GTIDs of applied transactions stay.
+        let mut fresh = AppliedPosition {
+            gtids: stored.gtids,
+            ..AppliedPosition::default()
+        };
+        self.store(&mut fresh, settings)
+    }
+
+    /// Lets the next transactions be skipped.
+    ///
+    /// # Errors
+    /// The replica is running.
+    pub fn set_skip(&self, transactions: u64) -> Result<(), ReplicaError> {
+        if self.is_running() {
+            return Err(ReplicaError::Running);
+        }
+        self.shared.state.lock().to_skip = transactions;
+        Ok(())
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.halt();
+    }
+}
+
+impl ReplicaState {
+    fn set_position(&mut self, position: &AppliedPosition) {
+        self.read = position.coordinates.clone();
+        self.applied = position.coordinates.clone();
+        self.gtids = position.gtids.clone();
+    }
+}
+
+fn parse_settings(stored: &AppliedPosition) -> Result<SourceSettings, ReplicaError> {
+    if stored.settings.is_empty() {
+        return Ok(SourceSettings::default());
+    }
+    serde_json::from_str(&stored.settings).map_err(|error| {
+        ReplicaError::Setting(format!(
+            "the stored settings of the source cannot be read ({error}); run RESET REPLICA ALL"
+        ))
+    })
+}
+
+/// Why following has ended.
+enum Ended {
+    Stopped,
+    Source(SourceError),
+    Apply(FollowError),
+}
+
+impl Shared {
+    fn now(&self) -> i64 {
+        self.db.clock().unix_micros()
+    }
+
+    /// Follows the source until it is stopped, or until an error that trying again does not mend.
+    fn run(&self, cancel: &Cancel) {
+        let (mut attempts, mut repetitions) = (0, 0);
+        while cancel.reason().is_none() {
+            let before = self.state.lock().transactions;
+            let ended = self.follow(cancel);
+            if self.state.lock().transactions > before {
+                (attempts, repetitions) = (0, 0);
+            }
+            match ended {
+                Ended::Stopped => return,
+                Ended::Source(error) => {
+                    attempts += 1;
+                    if !self.connect_again(&error, attempts, cancel) {
+                        return;
+                    }
+                }
+                Ended::Apply(error) if error.is_transient && repetitions < REPETITIONS => {
+                    repetitions += 1;
+                    self.state.lock().repeated += 1;
+                    self.pause(Duration::from_millis(100) * repetitions, cancel);
+                }
+                Ended::Apply(_) if cancel.reason().is_some() => return,
+                Ended::Apply(error) => {
+                    (self.host.report)(&format!("replica stopped: {error}"));
+                    self.state.lock().apply_error = LastError {
+                        number: error.number,
+                        message: error.message,
+                        time: self.now(),
+                    };
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Records an error of the source and waits. Returns false if trying again is of no use.
+    fn connect_again(&self, error: &SourceError, attempts: u64, cancel: &Cancel) -> bool {
+        let (retry, limit, user, host, port) = {
+            let mut state = self.state.lock();
+            let settings = &state.settings;
+            let found = (
+                settings.connect_retry,
+                settings.retry_count,
+                settings.user.clone(),
+                settings.host.clone(),
+                settings.port,
+            );
+            state.activity = Activity::Connecting;
+            state.connection_error = LastError {
+                number: error.number(),
+                message: format!(
+                    "error following source '{}@{}:{}' - retry-time: {} retries: {attempts} message: {error}",
+                    found.2, found.3, found.4, found.0
+                ),
+                time: self.now(),
+            };
+            found
+        };
+        if attempts == 1 {
+            (self.host.report)(&format!("replica: source {user}@{host}:{port}: {error}"));
+        }
+        if !error.is_transient() || (limit > 0 && attempts > limit) {
+            (self.host.report)(&format!("replica stopped: source {host}:{port}: {error}"));
+            return false;
+        }
+        // The first attempt follows at once: most often the source has restarted, or ended a connection.
+        let pause = match attempts {
+            1 => Duration::from_millis(500).min(Duration::from_secs(retry)),
+            _ => Duration::from_secs(retry),
+        };
+        self.pause(pause, cancel);
+        true
+    }
+
+    fn pause(&self, pause: Duration, cancel: &Cancel) {
+        let mut state = self.state.lock();
+        let until = std::time::Instant::now() + pause;
+        while cancel.reason().is_none() {
+            let left = until.saturating_duration_since(std::time::Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            // Woken early by `halt`; a wake-up between the check and the wait costs one slice.
+            self.stopped
+                .wait_for(&mut state, left.min(Duration::from_millis(500)));
+        }
+    }
+
+    fn follow(&self, cancel: &Cancel) -> Ended {
+        let (settings, to_skip) = {
+            let state = self.state.lock();
+            (state.settings.clone(), state.to_skip)
+        };
+        // What is stored, not what was last known: the outcome of a commit may have been unknown.
+        let applied = match self.positions.load() {
+            Ok(stored) => stored.unwrap_or_default(),
+            Err(error) => {
+                return Ended::Apply(FollowError {
+                    number: error.code(),
+                    message: format!("the stored position cannot be read: {error}"),
+                    is_transient: false,
+                });
+            }
+        };
+        let server_id = (self.host.server_id)();
+        let options = SourceOptions {
+            target: settings.target(),
+            server_id,
+            port: self.host.port,
+            heartbeat: Duration::from_millis(settings.heartbeat_millis),
+        };
+        let gtids = settings.auto_position.then_some(&applied.gtids);
+        let mut stream = match SourceStream::open(&options, &applied.coordinates, gtids) {
+            Ok(stream) => stream,
+            Err(error) => return Ended::Source(error),
+        };
+        {
+            let mut state = self.state.lock();
+            state.source = Some(stream.identity().clone());
+            state.activity = Activity::Applying;
+            state.connection_error = LastError::default();
+        }
+        let options = FollowOptions {
+            server_id,
+            filters: settings.filters.clone(),
+            lock_wait: LOCK_WAIT,
+            cancel: cancel.clone(),
+        };
+        let runner = (self.host.runner)(cancel);
+        let mut follower = Follower::new(self.db.clone(), options, runner, applied, to_skip);
+        let delay = i64::try_from(settings.delay).unwrap_or(i64::MAX);
+        let before = self.state.lock().transactions;
+        let ended = self.apply_events(&mut stream, &mut follower, delay, before, cancel);
+        self.state.lock().read = follower.applied().coordinates.clone();
+        ended
+    }
+
+    fn apply_events(
+        &self,
+        stream: &mut SourceStream,
+        follower: &mut Follower,
+        delay: i64,
+        before: u64,
+        cancel: &Cancel,
+    ) -> Ended {
+        loop {
+            if cancel.reason().is_some() {
+                return Ended::Stopped;
+            }
+            let (header, event) = match stream.next_event() {
+                Ok(Some(event)) => event,
+                Ok(None) => {
+                    if !follower.is_inside() {
+                        self.state.lock().activity = Activity::Waiting;
+                    }
+                    continue;
+                }
+                Err(error) => return Ended::Source(error),
+            };
+            if let crate::event::Event::Heartbeat(_) = event {
+                let mut state = self.state.lock();
+                state.heartbeats = (state.heartbeats.0 + 1, self.now());
+                state.activity = Activity::Waiting;
+                continue;
+            }
+            self.delay(i64::from(header.timestamp), delay, cancel);
+            let format = stream.format().clone();
+            let done = follower.event(&header, event, &format);
+            {
+                let mut state = self.state.lock();
+                state.activity = Activity::Applying;
+                if header.timestamp != 0 {
+                    state.event_time = header.timestamp;
+                }
+                state.read.clone_from(follower.read());
+                let transactions = before + follower.transactions();
+                if state.transactions != transactions {
+                    state.transactions = transactions;
+                    state.applied.clone_from(&follower.applied().coordinates);
+                    state.gtids.clone_from(&follower.applied().gtids);
+                }
+                state.to_skip = follower.to_skip();
+            }
+            if let Err(error) = done {
+                return Ended::Apply(error);
+            }
+        }
+    }
+
+    /// Waits until an event of this time is old enough (SOURCE_DELAY).
+    fn delay(&self, written: i64, delay: i64, cancel: &Cancel) {
+        if delay == 0 || written == 0 {
+            return;
+        }
+        let due = written.saturating_add(delay).saturating_mul(1_000_000);
+        if let Ok(left @ 1..) = u64::try_from(due - self.now()) {
+            self.pause(Duration::from_micros(left), cancel);
+        }
+    }
+}

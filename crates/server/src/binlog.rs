@@ -1,0 +1,238 @@
+//! The binary log of a server: its options, the server's UUID, and its statements.
+
+use crate::config::{Config, StartError};
+use porpoise_base::disk::Disk;
+use porpoise_binlog::log::Replica;
+use porpoise_binlog::{BinaryLog, Encoder, Error, Options, RowImage};
+use porpoise_kv::Engine;
+use porpoise_replication::event::ColumnMetadata;
+use porpoise_replication::gtid::Uuid;
+use porpoise_rows::Db;
+use porpoise_sql::binary_log::{BinaryLogEvent, BinaryLogStatus, BinaryLogs, RegisteredReplica};
+use porpoise_sql::{SqlError, SqlServer, VERSION};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Directory of the files, within the data directory.
+pub const DIRECTORY: &str = "binlog";
+
+/// File of the server's UUID, in MySQL's form.
+const UUID_FILE: &str = "auto.cnf";
+
+/// An open log.
+pub struct OpenLog {
+    log: Arc<BinaryLog>,
+    encoder: Arc<Encoder>,
+}
+
+impl OpenLog {
+    /// Lets SQL show and manage the log. Returns the log.
+    pub fn provide(self, sql: &SqlServer) -> Arc<BinaryLog> {
+        sql.provide_binary_log(Arc::new(Statements {
+            log: self.log.clone(),
+            encoder: self.encoder,
+        }));
+        self.log
+    }
+}
+
+/// Opens the log, if the configuration has one, and lets rows log their changes.
+///
+/// # Errors
+/// A message for the operator in one line.
+pub fn open(
+    config: &Config,
+    engine: &Arc<dyn Engine>,
+    db: &Arc<Db>,
+    disk: Arc<dyn Disk>,
+) -> Result<Option<OpenLog>, StartError> {
+    if !config.log_bin {
+        return Ok(None);
+    }
+    let failed = |e: &dyn std::fmt::Display| StartError::failure(format!("--log-bin: {e}"));
+    let server_uuid = server_uuid(&config.data_dir).map_err(|e| failed(&e))?;
+    let options = Options {
+        dir: config.data_dir.join(DIRECTORY),
+        disk,
+        clock: db.clock().clone(),
+        server_id: config.server_id,
+        server_uuid,
+        version: VERSION.to_owned(),
+        max_file_bytes: config.binlog_file_size,
+        expire: config.binlog_expire,
+        max_total_bytes: config.binlog_total_size,
+        compress: config.binlog_compression,
+    };
+    let log = BinaryLog::open(options, engine).map_err(|e| failed(&e))?;
+    let metadata = match config.binlog_full_metadata {
+        true => ColumnMetadata::Full,
+        false => ColumnMetadata::Minimal,
+    };
+    let encoder = Encoder::new(config.server_id, config.binlog_row_image, metadata);
+    let encoder = Arc::new(encoder);
+    db.set_change_log(encoder.clone());
+    Ok(Some(OpenLog { log, encoder }))
+}
+
+/// Reads the server's UUID, or makes one at the first start.
+fn server_uuid(data_dir: &Path) -> io::Result<Uuid> {
+    let path = data_dir.join(UUID_FILE);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let uuid = random_uuid()?;
+            std::fs::write(&path, format!("[auto]\nserver-uuid={uuid}\n"))?;
+            return Ok(uuid);
+        }
+        Err(error) => return Err(error),
+    };
+    let lines = text.lines().filter_map(|line| line.split_once('='));
+    let mut values = lines.filter(|(key, _)| key.trim().replace('_', "-") == "server-uuid");
+    let uuid = values
+        .next()
+        .and_then(|(_, value)| Uuid::parse(value.trim()));
+    uuid.ok_or_else(|| io::Error::other(format!("{} has no server-uuid", path.display())))
+}
+
+/// A random UUID (version 4).
+fn random_uuid() -> io::Result<Uuid> {
+    let salt = porpoise_wire::mysql::handshake::random_salt();
+    let salt = salt.ok_or_else(|| io::Error::other("no random bytes"))?;
+    let mut bytes = [0; 16];
+    for (byte, random) in bytes.iter_mut().zip(salt) {
+        // A salt has 7 random bits in each byte; the top bit does not matter here.
+        *byte = random;
+    }
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(Uuid(bytes))
+}
+
+/// Settings of the log that clients can read as system variables.
+pub fn variables(config: &Config) -> Vec<(&'static str, String)> {
+    let mut list = vec![("server_id", config.server_id.to_string())];
+    if !config.log_bin {
+        return list;
+    }
+    let image = match config.binlog_row_image {
+        RowImage::Full => "FULL",
+        RowImage::NoBlob => "NOBLOB",
+        RowImage::Minimal => "MINIMAL",
+    };
+    let metadata = if config.binlog_full_metadata {
+        "FULL"
+    } else {
+        "MINIMAL"
+    };
+    let expire = config.binlog_expire.map_or(0, |time| time.as_secs());
+    if let Ok(uuid) = server_uuid(&config.data_dir) {
+        list.push(("server_uuid", uuid.to_string()));
+    }
+    list.extend([
+        ("log_bin", "ON".to_owned()),
+        ("gtid_mode", "ON".to_owned()),
+        ("enforce_gtid_consistency", "ON".to_owned()),
+        ("binlog_row_image", image.to_owned()),
+        ("binlog_row_metadata", metadata.to_owned()),
+        ("binlog_expire_logs_seconds", expire.to_string()),
+        ("max_binlog_size", config.binlog_file_size.to_string()),
+        (
+            "max_binlog_total_size",
+            config.binlog_total_size.unwrap_or(0).to_string(),
+        ),
+        (
+            "binlog_transaction_compression",
+            config.binlog_compression.to_string(),
+        ),
+    ]);
+    list
+}
+
+struct Statements {
+    log: Arc<BinaryLog>,
+    encoder: Arc<Encoder>,
+}
+
+fn statement_error(error: Error) -> SqlError {
+    match &error {
+        Error::NoSuchFile(_) => {
+            let text = "Target log not found in binlog index";
+            SqlError::new(1373, "HY000", text)
+        }
+        _ => SqlError::new(1105, "HY000", error.to_string()),
+    }
+}
+
+impl BinaryLogs for Statements {
+    fn status(&self) -> BinaryLogStatus {
+        let status = self.log.status();
+        BinaryLogStatus {
+            file: status.file,
+            position: status.position,
+            executed: status.executed.to_string(),
+            purged: status.purged.to_string(),
+        }
+    }
+
+    fn files(&self) -> Vec<(String, u64)> {
+        self.log.files()
+    }
+
+    fn events(
+        &self,
+        file: Option<&str>,
+        position: Option<u64>,
+        skip: u64,
+        limit: u64,
+    ) -> Result<Vec<BinaryLogEvent>, SqlError> {
+        let events = self.log.events(file, position, skip, limit);
+        let events = events.map_err(|error| {
+            let text = format!("Error when executing command SHOW BINLOG EVENTS: {error}");
+            SqlError::new(1220, "HY000", text)
+        })?;
+        let event = |row: porpoise_binlog::describe::EventRow| BinaryLogEvent {
+            file: row.file,
+            position: row.position,
+            kind: row.kind,
+            server_id: row.server_id,
+            end: row.end,
+            info: row.info,
+        };
+        Ok(events.into_iter().map(event).collect())
+    }
+
+    fn rotate(&self) -> Result<(), SqlError> {
+        self.log.rotate().map_err(statement_error)
+    }
+
+    fn reset(&self) -> Result<(), SqlError> {
+        self.log.reset().map_err(statement_error)
+    }
+
+    fn purge_to(&self, file: &str) -> Result<(), SqlError> {
+        self.log.purge_to(file).map_err(statement_error)
+    }
+
+    fn purge_before(&self, micros: u64) -> Result<(), SqlError> {
+        self.log.purge_before(micros).map_err(statement_error)
+    }
+
+    fn replicas(&self) -> Vec<RegisteredReplica> {
+        let source_id = self.log.server_id();
+        let entry = |replica: Replica| RegisteredReplica {
+            server_id: replica.server_id,
+            host: replica.host,
+            port: replica.port,
+            source_id,
+            uuid: replica.uuid,
+        };
+        self.log.replicas().into_iter().map(entry).collect()
+    }
+
+    fn set_row_image(&self, image: &str) {
+        if let Some(image) = RowImage::parse(image) {
+            self.encoder.set_image(image);
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The replica of this server: `porpoise-replication` follows the source, SQL controls it and runs the definitions
+//! that arrive.
+
+use crate::config::{Config, StartError};
+use porpoise_base::cancel::Cancel;
+use porpoise_replication::event::QueryEvent;
+use porpoise_replication::filter::Filters;
+use porpoise_replication::follow::{StatementError, StatementRunner};
+use porpoise_replication::position::GtidPosition;
+use porpoise_replication::replica::{
+    Activity, LastError, NewPosition, Replica, ReplicaError, ReplicaHost, ReplicaState,
+    SourceSettings,
+};
+use porpoise_rows::Db;
+use porpoise_sql::replica::{
+    FilterItem, FilterKind, ReplicaControl, ReplicaFailure, ReplicaStatus, SourceChange,
+};
+use porpoise_sql::{ResultColumn, ResultSink, SqlError, SqlServer};
+use porpoise_types::{Collation, ValueRef};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+type Result<T> = std::result::Result<T, SqlError>;
+
+/// Connection id of the first session that runs a source's definitions; those of clients and of triggers are smaller.
+const FIRST_ID: u64 = 1 << 42;
+
+/// Opens the replica, makes it known to SQL, and starts it if it was running when the server ended.
+///
+/// # Errors
+/// The stored position cannot be read.
+pub fn start(
+    config: &Config,
+    db: &Arc<Db>,
+    sql: &Arc<SqlServer>,
+) -> std::result::Result<Arc<Replica>, StartError> {
+    let (server, ids) = (Arc::downgrade(sql), AtomicU64::new(FIRST_ID));
+    let runner = move |cancel: &Cancel| -> Box<dyn StatementRunner> {
+        Box::new(DefinitionRunner {
+            server: server.clone(),
+            id: ids.fetch_add(1, Ordering::Relaxed),
+            cancel: cancel.clone(),
+        })
+    };
+    let named = Arc::downgrade(sql);
+    let host = ReplicaHost {
+        runner: Box::new(runner),
+        server_id: Box::new(move || named.upgrade().map_or(0, |sql| sql.number("server_id"))),
+        port: config.mysql_listen.map_or(0, |address| address.port()),
+        report: Box::new(|message| tracing::warn!("{message}")),
+    };
+    let replica = Replica::open(db.clone(), host)
+        .map_err(|error| StartError::failure(format!("the replica's position: {error}")))?;
+    let replica = Arc::new(replica);
+    sql.provide_replica(Arc::new(Control(replica.clone())));
+    if let Err(error) = replica.resume() {
+        tracing::warn!("the replica does not start: {error}");
+    }
+    Ok(replica)
+}
+
+/// Control by SQL statements.
+struct Control(Arc<Replica>);
+
+fn reported(error: ReplicaError) -> SqlError {
+    SqlError::new(error.number(), "HY000", error.to_string())
+}
+
+/// Sets a value if the statement gives one.
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+fn change(settings: &mut SourceSettings, change: SourceChange) {
+    set(&mut settings.host, change.host);
+    set(&mut settings.port, change.port);
+    set(&mut settings.user, change.user);
+    set(&mut settings.password, change.password);
+    set(&mut settings.auto_position, change.auto_position);
+    set(&mut settings.connect_retry, change.connect_retry);
+    set(&mut settings.retry_count, change.retry_count);
+    set(&mut settings.heartbeat_millis, change.heartbeat_millis);
+    set(&mut settings.delay, change.delay);
+    set(&mut settings.ssl, change.ssl);
+    set(&mut settings.ssl_verify, change.ssl_verify);
+    set(&mut settings.ssl_ca, change.ssl_ca);
+    set(&mut settings.ssl_cert, change.ssl_cert);
+    set(&mut settings.ssl_key, change.ssl_key);
+}
+
+impl ReplicaControl for Control {
+    fn change_source(&self, changes: SourceChange) -> Result<()> {
+        let has_file = changes.log_file.is_some() || changes.log_position.is_some();
+        let position = match &changes.gtids {
+            Some(_) if has_file => {
+                return Err(SqlError::wrong_arguments("CHANGE REPLICATION SOURCE TO"));
+            }
+            Some(gtids) => {
+                let gtids = GtidPosition::parse(gtids)
+                    .map_err(|error| SqlError::new(1772, "HY000", error.to_string()))?;
+                Some(NewPosition::Gtids(gtids))
+            }
+            None => {
+                has_file.then(|| NewPosition::File(changes.log_file.clone(), changes.log_position))
+            }
+        };
+        self.0
+            .change(|settings| change(settings, changes), position)
+            .map_err(reported)
+    }
+
+    fn change_filters(&self, rules: Vec<(FilterKind, Vec<FilterItem>)>) -> Result<()> {
+        let apply = |filters: &mut Filters| {
+            for (kind, items) in rules {
+                if kind == FilterKind::RewriteDb {
+                    filters.rewrite_db = items;
+                    continue;
+                }
+                let names = items.into_iter().map(|(name, _)| name).collect();
+                let place = match kind {
+                    FilterKind::DoDb => &mut filters.do_db,
+                    FilterKind::IgnoreDb => &mut filters.ignore_db,
+                    FilterKind::DoTable => &mut filters.do_table,
+                    FilterKind::IgnoreTable => &mut filters.ignore_table,
+                    FilterKind::WildDoTable => &mut filters.wild_do_table,
+                    FilterKind::WildIgnoreTable | FilterKind::RewriteDb => {
+                        &mut filters.wild_ignore_table
+                    }
+                };
+                *place = names;
+            }
+        };
+        self.0
+            .change(|settings| apply(&mut settings.filters), None)
+            .map_err(reported)
+    }
+
+    fn start(&self, skip: u64) -> Result<bool> {
+        if skip > 0 {
+            self.0.set_skip(skip).map_err(reported)?;
+        }
+        self.0.start().map_err(reported)
+    }
+
+    fn stop(&self) -> Result<bool> {
+        self.0.stop().map_err(reported)
+    }
+
+    fn reset(&self, all: bool) -> Result<()> {
+        self.0.reset(all).map_err(reported)
+    }
+
+    fn status(&self) -> Option<ReplicaStatus> {
+        let now = porpoise_base::clock::system().unix_micros();
+        self.0.state().map(|state| status(state, now))
+    }
+}
+
+fn status(state: ReplicaState, now: i64) -> ReplicaStatus {
+    let seconds_behind = state.seconds_behind(now);
+    let (activity, receiving, applying) = match state.activity {
+        Activity::Stopped => ("", "No", "No"),
+        Activity::Connecting => ("Connecting to source", "Connecting", "Yes"),
+        Activity::Applying => ("Applying events of the source", "Yes", "Yes"),
+        Activity::Waiting => ("Waiting for source to send event", "Yes", "Yes"),
+    };
+    let failure = |error: LastError| ReplicaFailure {
+        number: error.number,
+        message: error.message,
+        time: error.time,
+    };
+    let settings = state.settings;
+    let filters = &settings.filters;
+    let source = state
+        .source
+        .unwrap_or(porpoise_replication::source::SourceIdentity {
+            version: String::new(),
+            server_id: 0,
+            uuid: String::new(),
+        });
+    ReplicaStatus {
+        activity,
+        receiving,
+        applying,
+        filters: filter_texts(filters),
+        host: settings.host,
+        port: settings.port,
+        user: settings.user,
+        connect_retry: settings.connect_retry,
+        retry_count: settings.retry_count,
+        heartbeat_millis: settings.heartbeat_millis,
+        auto_position: settings.auto_position,
+        read: (state.read.file, state.read.position),
+        applied: (state.applied.file, state.applied.position),
+        gtids: state.gtids.to_string(),
+        to_skip: state.to_skip,
+        ssl: settings.ssl,
+        ssl_ca: settings.ssl_ca,
+        ssl_cert: settings.ssl_cert,
+        ssl_key: settings.ssl_key,
+        ssl_verify: settings.ssl_verify,
+        seconds_behind,
+        connection_error: failure(state.connection_error),
+        apply_error: failure(state.apply_error),
+        source_id: source.server_id,
+        source_uuid: source.uuid,
+        delay: settings.delay,
+        heartbeats: state.heartbeats,
+        repeated: state.repeated,
+    }
+}
+
+/// The rules as SHOW REPLICA STATUS prints them, in the order of [`FilterKind`].
+fn filter_texts(filters: &Filters) -> [String; 7] {
+    let rewrites: Vec<String> = filters
+        .rewrite_db
+        .iter()
+        .map(|(from, to)| format!("({from},{to})"))
+        .collect();
+    [
+        filters.do_db.join(","),
+        filters.ignore_db.join(","),
+        filters.do_table.join(","),
+        filters.ignore_table.join(","),
+        filters.wild_do_table.join(","),
+        filters.wild_ignore_table.join(","),
+        rewrites.join(","),
+    ]
+}
+
+/// Runs the definitions of a source, each in a session of the server itself, so that none inherits settings or the
+/// default database of another.
+struct DefinitionRunner {
+    server: Weak<SqlServer>,
+    id: u64,
+    cancel: Cancel,
+}
+
+impl StatementRunner for DefinitionRunner {
+    fn run(
+        &mut self,
+        query: &QueryEvent,
+        is_mariadb: bool,
+    ) -> std::result::Result<(), StatementError> {
+        self.execute(query, is_mariadb)
+            .map_err(|error| StatementError {
+                number: error.code,
+                is_transient: matches!(error.code, 1205 | 1213),
+                message: error.message,
+            })
+    }
+}
+
+impl DefinitionRunner {
+    fn execute(&self, query: &QueryEvent, is_mariadb: bool) -> Result<()> {
+        let server = self.server.upgrade();
+        let server = server.ok_or_else(|| SqlError::internal("the server is stopping"))?;
+        let mut session = server.connect_system(self.id, self.cancel.clone())?;
+        for statement in settings(query, is_mariadb) {
+            session.query(statement.as_bytes(), false, &mut Discard)?;
+        }
+        let database = String::from_utf8_lossy(&query.database);
+        if !database.is_empty() {
+            let statement = format!("USE `{}`", database.replace('`', "``"));
+            let used = session.query(statement.as_bytes(), false, &mut Discard);
+            // The default database of CREATE DATABASE is the one that it creates.
+            used.map(drop).or_else(|error| {
+                if error.code == 1049 {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
+            })?;
+        }
+        session.query(&query.text, false, &mut Discard)?;
+        Ok(())
+    }
+}
+
+/// Statements that set what a definition of the source depends on.
+fn settings(query: &QueryEvent, is_mariadb: bool) -> Vec<String> {
+    let variables = &query.variables;
+    let mode = modes(variables.sql_mode.unwrap_or(0));
+    let mut list = vec![format!("SET sql_mode = '{mode}'")];
+    let collation = |number: u16| Collation::from_id(number).map(Collation::name);
+    if let Some((client, connection, server)) = variables.charset {
+        let client = Collation::from_id(client).map(|client| client.charset());
+        if let Some(client) = client.filter(|charset| charset.is_for_clients()) {
+            list.push(format!("SET character_set_client = {}", client.name()));
+        }
+        if let Some(name) = collation(connection) {
+            list.push(format!("SET collation_connection = {name}"));
+        }
+        if let Some(name) = collation(server) {
+            list.push(format!("SET collation_server = {name}"));
+        }
+    }
+    let utf8mb4 = match (is_mariadb, variables.utf8mb4_collation.and_then(collation)) {
+        (true, _) => "utf8mb4_general_ci",
+        (false, name) => name.unwrap_or("utf8mb4_0900_ai_ci"),
+    };
+    list.push(format!("SET default_collation_for_utf8mb4 = {utf8mb4}"));
+    let checks = variables.flags2.is_none_or(|flags| {
+        flags & porpoise_replication::event::query::flags2::NO_FOREIGN_KEY_CHECKS == 0
+    });
+    list.push(format!("SET foreign_key_checks = {}", u8::from(checks)));
+    let zone = variables
+        .time_zone
+        .as_deref()
+        .and_then(|zone| std::str::from_utf8(zone).ok());
+    let is_plain = |zone: &&str| {
+        zone.chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | ':' | '/' | '_'))
+    };
+    if let Some(zone) = zone.filter(is_plain) {
+        list.push(format!("SET time_zone = '{zone}'"));
+    }
+    list
+}
+
+/// Names of the SQL modes that change how a statement is read or what it defines. Others of the source are left out:
+/// they would refuse what the source has accepted, or are unknown here. MySQL and MariaDB agree on these numbers.
+fn modes(bits: u64) -> String {
+    const BITS: [(u64, &str); 7] = [
+        (0x0000_0001, "REAL_AS_FLOAT"),
+        (0x0000_0002, "PIPES_AS_CONCAT"),
+        (0x0000_0004, "ANSI_QUOTES"),
+        (0x0000_0008, "IGNORE_SPACE"),
+        (0x0008_0000, "NO_AUTO_VALUE_ON_ZERO"),
+        (0x0010_0000, "NO_BACKSLASH_ESCAPES"),
+        (0x2000_0000, "HIGH_NOT_PRECEDENCE"),
+    ];
+    let names: Vec<&str> = BITS
+        .iter()
+        .filter(|(bit, _)| bits & bit != 0)
+        .map(|(_, name)| *name)
+        .collect();
+    names.join(",")
+}
+
+/// Drops results.
+struct Discard;
+
+impl ResultSink for Discard {
+    fn columns(&mut self, _columns: &[ResultColumn]) -> Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _values: &[ValueRef<'_>]) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_for_client(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,278 @@
+//! Changes that arrive in one write, and are executed together.
+
+use crate::with_sql::sql;
+use porpoise_testkit::Porpoise;
+use porpoise_testkit::Random;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// A server with two tables of the same definition: keys with the prefixes `a:` and `b:`, values
+/// of a few bytes, CHECK constraints, and a row that another table refers to.
+fn start() -> Porpoise {
+    let server = Porpoise::builder().arg("--durability", "memory").start();
+    sql(
+        &server,
+        "CREATE DATABASE t; CREATE TABLE t.log (id INT AUTO_INCREMENT PRIMARY KEY, k INT)",
+    );
+    for name in ["a", "b"] {
+        sql(
+            &server,
+            &format!(
+                "CREATE TABLE t.{name} (id INT PRIMARY KEY, v VARCHAR(8), n BIGINT UNSIGNED,
+                     CHECK (v <> 'bad'), CHECK (id <> 13));
+                 CREATE TABLE t.child_{name} (id INT PRIMARY KEY, parent INT,
+                     FOREIGN KEY (parent) REFERENCES t.{name} (id));
+                 INSERT INTO t.{name} VALUES (7, 'held', 1);
+                 INSERT INTO t.child_{name} VALUES (1, 7);
+                 INSERT INTO ndbmemcache.containers SET name = '{name}', db_schema = 't',
+                     db_table = '{name}', key_columns = 'id', value_columns = 'v',
+                     increment_column = 'n';
+                 INSERT INTO ndbmemcache.key_prefixes VALUES (0, '{name}:', 0, 'ndb-only', '{name}')"
+            ),
+        );
+    }
+    server
+}
+
+/// A random change of one of few keys; `@` stands for the prefix.
+fn change(random: &mut Random) -> String {
+    let key = match random.below(24) {
+        0 => "no-number".to_owned(),
+        n => (n % 16).to_string(),
+    };
+    let value = *random.pick(&["x", "12", "bad", "too long", "much too long", "", "v5"]);
+    let exptime = *random.pick(&["0", "0", "0", "1000", "-1"]);
+    let noreply = if random.once_in(6) { " noreply" } else { "" };
+    let size = value.len();
+    match random.below(12) {
+        0..4 => format!("set @:{key} 0 {exptime} {size}{noreply}\r\n{value}\r\n"),
+        4 => format!("add @:{key} 0 0 {size}\r\n{value}\r\n"),
+        5 => format!("replace @:{key} 0 0 {size}\r\n{value}\r\n"),
+        6 => format!("append @:{key} 0 0 {size}\r\n{value}\r\n"),
+        7 => format!("incr @:{key} {size}{noreply}\r\n"),
+        8 => format!("delete @:{key}{noreply}\r\n"),
+        9 => format!("touch @:{key} {exptime}\r\n"),
+        10 => format!("ms @:{key} {size} ME\r\n{value}\r\n"),
+        _ => format!("md @:{key} q\r\n"),
+    }
+}
+
+#[test]
+fn changes_in_one_write_have_the_results_that_they_have_one_by_one() {
+    let server = start();
+    for seed in 0..25 {
+        let mut random = Random(seed);
+        let count = 2 + random.below(80);
+        let changes: Vec<String> = (0..count).map(|_| change(&mut random)).collect();
+        let together = server.memcached(&changes.concat().replace('@', "a"));
+        let mut one_by_one = String::new();
+        for change in &changes {
+            one_by_one += &server.memcached(&change.replace('@', "b"));
+        }
+        for (of_b, of_a) in [("'b_chk", "'a_chk"), ("child_b", "child_a"), ("`b", "`a")] {
+            one_by_one = one_by_one.replace(of_b, of_a);
+        }
+        assert_eq!(together, one_by_one, "seed {seed}: {changes:#?}");
+        assert_eq!(
+            sql(&server, "SELECT * FROM t.a ORDER BY id"),
+            sql(&server, "SELECT * FROM t.b ORDER BY id"),
+            "seed {seed}: {changes:#?}"
+        );
+    }
+    assert_eq!(
+        sql(&server, "CHECK TABLE t.a, t.b").matches("OK").count(),
+        2
+    );
+}
+
+#[test]
+fn changes_of_one_key_get_versions_of_their_own() {
+    let server = start();
+    let requests = "ms a:1 1 c\r\nx\r\nms a:2 1 c\r\nx\r\nms a:1 1 c\r\ny\r\n\
+                    md a:2\r\nms a:2 1 c\r\nz\r\n";
+    let replies = server.memcached(requests);
+    let versions: Vec<&str> = replies
+        .lines()
+        .filter_map(|line| line.strip_prefix("HD c"))
+        .collect();
+    let [first, _, second, recreated] = versions[..] else {
+        panic!("{replies}");
+    };
+    // A client behind a proxy has seen only its own reply: its `cas` must not hit the other's item.
+    assert_ne!(first, second);
+    let [_, deleted, ..] = versions[..] else {
+        panic!("{replies}");
+    };
+    assert_ne!(deleted, recreated);
+    let by_first = format!("ms a:1 1 C{first}\r\nw\r\n");
+    assert_eq!(server.memcached(&by_first), "EX\r\n");
+}
+
+/// Runs statements that lock rows, and keeps the locks for some seconds.
+fn hold(server: &Porpoise, locks: &str, seconds: u32) {
+    let statements = format!("BEGIN; {locks}; SELECT SLEEP({seconds}); COMMIT");
+    sql(server, &statements);
+}
+
+/// Waits until so many clients run [`hold`].
+fn await_holders(server: &Porpoise, count: u32) {
+    server.wait_for("the rows are locked", Duration::from_secs(10), || {
+        let locked = "SELECT COUNT(*) FROM information_schema.PROCESSLIST
+                      WHERE INFO LIKE '%SLEEP%' AND ID <> CONNECTION_ID()";
+        (sql(server, locked) == format!("{count}\n")).then_some(())
+    });
+}
+
+/// Sends a `set` for each of the keys in one write.
+fn send_sets(server: &Porpoise, keys: &[u32]) -> TcpStream {
+    let mut socket = TcpStream::connect(server.memcached_addr).unwrap();
+    let mut requests = String::new();
+    for key in keys {
+        let _ = write!(requests, "set a:{key} 0 0 3\r\nnew\r\n");
+    }
+    socket.write_all(requests.as_bytes()).unwrap();
+    socket
+}
+
+fn await_first_change(server: &Porpoise) {
+    server.wait_for("the first change", Duration::from_secs(10), || {
+        let first = sql(server, "SELECT v FROM t.a WHERE id = 1");
+        (first == "new\n").then_some(())
+    });
+}
+
+#[test]
+fn a_change_that_waits_for_a_lock_does_not_keep_those_before_it() {
+    let server = start();
+    sql(&server, "INSERT INTO t.a VALUES (2, 'two', 0)");
+    std::thread::scope(|scope| {
+        let lock = "SELECT * FROM t.a WHERE id = 2 FOR UPDATE";
+        let holder = scope.spawn(|| hold(&server, lock, 3));
+        await_holders(&server, 1);
+        let socket = send_sets(&server, &[1, 2, 3]);
+        await_first_change(&server);
+        assert!(!holder.is_finished(), "the first change waited, too");
+        let mut replies = BufReader::new(socket).lines();
+        for _ in 0..3 {
+            assert_eq!(replies.next().unwrap().unwrap(), "STORED");
+        }
+        assert!(holder.is_finished() || sql(&server, "SELECT v FROM t.a WHERE id = 2") == "new\n");
+    });
+}
+
+#[test]
+fn a_trigger_that_waits_for_a_lock_does_not_keep_the_changes_before_it() {
+    let server = start();
+    sql(
+        &server,
+        "INSERT INTO t.log VALUES (2, 0);
+         CREATE TRIGGER t.count AFTER INSERT ON t.a FOR EACH ROW
+             UPDATE t.log SET k = k + 1 WHERE id = NEW.id",
+    );
+    std::thread::scope(|scope| {
+        let lock = "SELECT * FROM t.log WHERE id = 2 FOR UPDATE";
+        let holder = scope.spawn(|| hold(&server, lock, 3));
+        await_holders(&server, 1);
+        let socket = send_sets(&server, &[1, 2, 3]);
+        await_first_change(&server);
+        assert!(!holder.is_finished(), "the first change waited, too");
+        let mut replies = BufReader::new(socket).lines();
+        for _ in 0..3 {
+            assert_eq!(replies.next().unwrap().unwrap(), "STORED");
+        }
+    });
+    assert_eq!(sql(&server, "SELECT k FROM t.log WHERE id = 2"), "1\n");
+}
+
+#[test]
+fn replies_do_not_wait_for_locks_of_later_changes() {
+    let server = start();
+    sql(
+        &server,
+        "INSERT INTO t.a VALUES (2, 'two', 0), (3, 'three', 0)",
+    );
+    std::thread::scope(|scope| {
+        let (second, third) = (
+            "SELECT * FROM t.a WHERE id = 2 FOR UPDATE",
+            "SELECT * FROM t.a WHERE id = 3 FOR UPDATE",
+        );
+        let began = Instant::now();
+        scope.spawn(|| hold(&server, third, 8));
+        scope.spawn(|| hold(&server, second, 2));
+        await_holders(&server, 2);
+        let socket = send_sets(&server, &[1, 2, 3]);
+        let mut replies = BufReader::new(socket).lines();
+        for _ in 0..2 {
+            assert_eq!(replies.next().unwrap().unwrap(), "STORED");
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(7),
+            "the replies waited for the last one"
+        );
+        assert_eq!(replies.next().unwrap().unwrap(), "STORED");
+    });
+}
+
+#[test]
+fn a_change_that_fails_is_counted_once() {
+    let server = start();
+    sql(&server, "SET GLOBAL hot_key_sample_interval = 1");
+    let replies = server.memcached(&"set a:13 0 0 1\r\nx\r\n".repeat(40));
+    assert_eq!(replies.matches("SERVER_ERROR").count(), 40);
+    // The first ones are counted at the old interval.
+    let lookups = "SELECT LOOKUPS BETWEEN 1 AND 40 FROM information_schema.HOT_KEYS
+                   WHERE INTERFACE = 'memcached' AND KEY_TEXT LIKE '%13%'";
+    assert_eq!(sql(&server, lookups), "1\n");
+    let commands = server.memcached("stats\r\n");
+    assert!(commands.contains("STAT cmd_set 40\r\n"), "{commands}");
+}
+
+#[test]
+fn connections_that_change_the_same_keys_in_different_orders_all_succeed() {
+    let server = start();
+    std::thread::scope(|scope| {
+        for thread in 0..4_usize {
+            let server = &server;
+            scope.spawn(move || {
+                for round in 0..50_usize {
+                    let keys: Vec<usize> = (1..6).map(|n| (n * (thread + 1) + round) % 6).collect();
+                    let mut requests = String::new();
+                    for key in &keys {
+                        let _ = write!(requests, "ma d{key} N0 J1\r\n");
+                    }
+                    let replies = server.memcached(&requests);
+                    assert_eq!(replies, "HD\r\n".repeat(keys.len()));
+                }
+            });
+        }
+    });
+    let mut sum = 0;
+    for key in 0..6 {
+        let reply = server.memcached(&format!("get d{key}\r\n"));
+        let value = reply.lines().nth(1).unwrap_or("0");
+        sum += value.parse::<usize>().unwrap();
+    }
+    assert_eq!(sum, 4 * 50 * 5);
+}
+
+#[test]
+fn sets_of_contended_keys_are_all_stored() {
+    let server = start();
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut random = Random(thread);
+                for _ in 0..60 {
+                    let mut requests = String::new();
+                    for _ in 0..16 {
+                        let _ = write!(requests, "set a:{} 0 0 1\r\nx\r\n", random.below(12));
+                    }
+                    assert_eq!(server.memcached(&requests), "STORED\r\n".repeat(16));
+                }
+            });
+        }
+    });
+}

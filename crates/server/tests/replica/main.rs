@@ -1,0 +1,14 @@
+//! Porpoise follows a MariaDB source: rows of all types, definitions, cascades, crashes of either side, errors,
+//! filters, privileges.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that fails may panic"
+)]
+
+mod crashes;
+mod rows;
+mod statements;
+mod support;

@@ -1,0 +1,105 @@
+//! Rows of the `replication_` tables: one each while a source is set.
+
+use crate::context::StatementContext;
+use crate::replica::{ReplicaFailure, ReplicaStatus};
+use crate::results::table::text;
+use porpoise_sql_expr::error::Result;
+use porpoise_types::{DateTime, Value};
+
+type Table = Result<Vec<Vec<Value>>>;
+
+fn row(cx: &StatementContext, values: impl Fn(&ReplicaStatus) -> Vec<Value>) -> Table {
+    Ok(cx.server.replica_status().iter().map(values).collect())
+}
+
+fn on(is_on: bool) -> Value {
+    text(if is_on { "ON" } else { "OFF" })
+}
+
+fn yes(is_on: bool) -> Value {
+    text(if is_on { "YES" } else { "NO" })
+}
+
+fn moment(cx: &StatementContext, micros: i64) -> Value {
+    let utc = DateTime::from_unix_micros(micros).filter(|_| micros != 0);
+    Value::DateTime(utc.map_or(DateTime::ZERO, |utc| cx.env.time_zone.utc_to_local(utc)))
+}
+
+fn failure(cx: &StatementContext, failure: &ReplicaFailure) -> [Value; 3] {
+    [
+        Value::UInt(u64::from(failure.number)),
+        text(&failure.message),
+        moment(cx, failure.time),
+    ]
+}
+
+pub(super) fn connection_configuration(cx: &StatementContext) -> Table {
+    row(cx, |status| {
+        vec![
+            text(""),
+            text(&status.host),
+            Value::UInt(u64::from(status.port)),
+            text(&status.user),
+            text(""),
+            Value::UInt(u64::from(status.auto_position)),
+            yes(status.ssl),
+            text(&status.ssl_ca),
+            text(&status.ssl_cert),
+            text(&status.ssl_key),
+            yes(status.ssl_verify),
+            Value::UInt(status.connect_retry),
+            Value::UInt(status.retry_count),
+            Value::Double(status.heartbeat_millis as f64 / 1000.0),
+        ]
+    })
+}
+
+pub(super) fn connection_status(cx: &StatementContext) -> Table {
+    row(cx, |status| {
+        let state = match status.receiving {
+            "Yes" => text("ON"),
+            "Connecting" => text("CONNECTING"),
+            _ => text("OFF"),
+        };
+        let mut row = vec![
+            text(""),
+            text(""),
+            text(&status.source_uuid),
+            Value::Null,
+            state,
+            Value::UInt(status.heartbeats.0),
+            moment(cx, status.heartbeats.1),
+            text(&status.gtids),
+        ];
+        row.extend(failure(cx, &status.connection_error));
+        row
+    })
+}
+
+pub(super) fn applier_configuration(cx: &StatementContext) -> Table {
+    row(cx, |status| vec![text(""), Value::UInt(status.delay)])
+}
+
+pub(super) fn applier_status(cx: &StatementContext) -> Table {
+    row(cx, |status| {
+        vec![
+            text(""),
+            on(status.applying == "Yes"),
+            Value::Null,
+            Value::UInt(status.repeated),
+        ]
+    })
+}
+
+pub(super) fn applier_status_by_worker(cx: &StatementContext) -> Table {
+    row(cx, |status| {
+        let mut row = vec![
+            text(""),
+            Value::UInt(0),
+            Value::Null,
+            on(status.applying == "Yes"),
+        ];
+        row.extend(failure(cx, &status.apply_error));
+        row
+    })
+}

@@ -1,0 +1,173 @@
+//! The server as a replica of another one, as SQL sees it. What connects and applies lies outside of SQL
+//! ([`ReplicaControl`]).
+
+use porpoise_sql_expr::error::Result;
+
+/// Changes of the source's settings; `None` leaves one as it is.
+#[derive(Clone, Default, PartialEq)]
+pub struct SourceChange {
+    /// Host.
+    pub host: Option<String>,
+    /// Port.
+    pub port: Option<u16>,
+    /// User.
+    pub user: Option<String>,
+    /// Password.
+    pub password: Option<String>,
+    /// File of the source's log.
+    pub log_file: Option<String>,
+    /// Position in it.
+    pub log_position: Option<u64>,
+    /// Whether the source is asked by GTIDs.
+    pub auto_position: Option<bool>,
+    /// GTIDs that are taken as applied.
+    pub gtids: Option<String>,
+    /// Seconds between attempts to connect.
+    pub connect_retry: Option<u64>,
+    /// Number of attempts; 0: no limit.
+    pub retry_count: Option<u64>,
+    /// Period of heartbeats in milliseconds.
+    pub heartbeat_millis: Option<u64>,
+    /// Delay in seconds.
+    pub delay: Option<u64>,
+    /// Whether TLS is required.
+    pub ssl: Option<bool>,
+    /// Whether the source's certificate must name its host.
+    pub ssl_verify: Option<bool>,
+    /// File of certificates of authorities.
+    pub ssl_ca: Option<String>,
+    /// File of the replica's certificate.
+    pub ssl_cert: Option<String>,
+    /// File of its key.
+    pub ssl_key: Option<String>,
+}
+
+/// Kind of a filter rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterKind {
+    /// REPLICATE_DO_DB
+    DoDb,
+    /// REPLICATE_IGNORE_DB
+    IgnoreDb,
+    /// REPLICATE_DO_TABLE
+    DoTable,
+    /// REPLICATE_IGNORE_TABLE
+    IgnoreTable,
+    /// REPLICATE_WILD_DO_TABLE
+    WildDoTable,
+    /// REPLICATE_WILD_IGNORE_TABLE
+    WildIgnoreTable,
+    /// REPLICATE_REWRITE_DB
+    RewriteDb,
+}
+
+/// An item of a rule: a database, `database.table` or a pattern; of REWRITE_DB the name at the source and here.
+pub type FilterItem = (String, String);
+
+/// An error as SHOW REPLICA STATUS has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaFailure {
+    /// MySQL's number; 0: none.
+    pub number: u16,
+    /// Text.
+    pub message: String,
+    /// Time in microseconds since 1970.
+    pub time: i64,
+}
+
+/// State of the replica.
+#[derive(Clone, Debug, Default)]
+pub struct ReplicaStatus {
+    /// Description of what it does; empty if it is stopped.
+    pub activity: &'static str,
+    /// Whether events are read: `Yes`, `No` or `Connecting`.
+    pub receiving: &'static str,
+    /// Whether events are applied: `Yes` or `No`.
+    pub applying: &'static str,
+    /// Host of the source.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// User.
+    pub user: String,
+    /// Seconds between attempts to connect.
+    pub connect_retry: u64,
+    /// Number of attempts.
+    pub retry_count: u64,
+    /// Period of heartbeats in milliseconds.
+    pub heartbeat_millis: u64,
+    /// Whether the source is asked by GTIDs.
+    pub auto_position: bool,
+    /// File and position of the last event read.
+    pub read: (String, u64),
+    /// File and position of the end of the last transaction applied.
+    pub applied: (String, u64),
+    /// GTIDs of the transactions applied.
+    pub gtids: String,
+    /// Filter rules as SHOW prints them, in the order of [`FilterKind`].
+    pub filters: [String; 7],
+    /// Transactions to be skipped.
+    pub to_skip: u64,
+    /// TLS: required, CA file, certificate, key, verification.
+    pub ssl: bool,
+    /// File of authorities.
+    pub ssl_ca: String,
+    /// File of the certificate.
+    pub ssl_cert: String,
+    /// File of the key.
+    pub ssl_key: String,
+    /// Whether the source's certificate must name its host.
+    pub ssl_verify: bool,
+    /// Seconds behind the source; `None` while not connected.
+    pub seconds_behind: Option<u64>,
+    /// Last error of the connection.
+    pub connection_error: ReplicaFailure,
+    /// Last error of applying.
+    pub apply_error: ReplicaFailure,
+    /// Id of the source; 0: unknown.
+    pub source_id: u32,
+    /// UUID of the source.
+    pub source_uuid: String,
+    /// Delay in seconds.
+    pub delay: u64,
+    /// Number of heartbeats, and the time of the last in microseconds since 1970.
+    pub heartbeats: (u64, i64),
+    /// Transactions repeated because of conflicts.
+    pub repeated: u64,
+}
+
+/// What runs the replica.
+pub trait ReplicaControl: Send + Sync {
+    /// Changes the source.
+    ///
+    /// # Errors
+    /// 1198 while the replica runs; a setting is wrong.
+    fn change_source(&self, change: SourceChange) -> Result<()>;
+
+    /// Replaces rules of the filters.
+    ///
+    /// # Errors
+    /// 1198 while the replica runs.
+    fn change_filters(&self, rules: Vec<(FilterKind, Vec<FilterItem>)>) -> Result<()>;
+
+    /// Starts the replica; `skip` transactions are left out first. Returns false if it was running.
+    ///
+    /// # Errors
+    /// 1200 without a source.
+    fn start(&self, skip: u64) -> Result<bool>;
+
+    /// Stops the replica. Returns false if it was not running.
+    ///
+    /// # Errors
+    /// The state cannot be stored.
+    fn stop(&self) -> Result<bool>;
+
+    /// Forgets the position, and with `all` the source.
+    ///
+    /// # Errors
+    /// 1198 while the replica runs.
+    fn reset(&self, all: bool) -> Result<()>;
+
+    /// The state; `None` without a source.
+    fn status(&self) -> Option<ReplicaStatus>;
+}

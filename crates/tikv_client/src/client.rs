@@ -1,0 +1,155 @@
+//! The client: connecting, and calls that belong to no transaction.
+
+use crate::backoff::Backoff;
+use crate::call::{Call, Threads};
+use crate::counts::{Counters, RequestCounts};
+use crate::error::Result;
+use crate::pd::Pd;
+use crate::reads::{FIRST_VALUE_BYTES, PageRequest, Pairs};
+use crate::region::RegionCache;
+use crate::router::Router;
+use crate::shared::{ClientOptions, Shared};
+use crate::store::Stores;
+use crate::txn::Transaction;
+use porpoise_base::cancel::Cancel;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// A client of a cluster. Clones share connections.
+///
+/// Calls block the calling thread; none may be made from a thread that runs tokio tasks.
+#[derive(Clone)]
+pub struct Client(Arc<Shared>);
+
+impl Client {
+    /// Connects: finds the leader of the placement drivers, and takes a timestamp.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unavailable`] if none answers within `connect_time`.
+    pub fn connect(options: ClientOptions) -> Result<Client> {
+        let threads = Threads::start(options.threads)?;
+        let pd = Pd::new(options.endpoints.clone(), threads.handle());
+        let router = Arc::new(Router {
+            pd,
+            regions: RegionCache::default(),
+            stores: Stores::default(),
+            counters: Counters::default(),
+            request_time: options.request_time,
+            value_bytes: AtomicUsize::new(FIRST_VALUE_BYTES),
+            releasing: AtomicUsize::new(0),
+        });
+        let client = Client(Arc::new(Shared {
+            options,
+            router,
+            threads,
+        }));
+        let never = Cancel::new();
+        let call = Call {
+            cancel: &never,
+            deadline: Some(Instant::now() + 2 * client.options().connect_time),
+        };
+        let deadline = Instant::now() + client.options().connect_time;
+        let router = client.router();
+        client.threads().wait(call, async {
+            let mut b = Backoff::until(deadline);
+            router.pd.connect(&mut b).await?;
+            router.pd.timestamp(&b).await
+        })?;
+        Ok(client)
+    }
+
+    fn options(&self) -> &ClientOptions {
+        &self.0.options
+    }
+
+    fn router(&self) -> &Arc<Router> {
+        &self.0.router
+    }
+
+    fn threads(&self) -> &Threads {
+        &self.0.threads
+    }
+
+    fn backoff(&self, call: Call<'_>) -> Backoff {
+        let patience = Instant::now() + self.options().retry_time;
+        Backoff::until(call.deadline.unwrap_or(patience))
+    }
+
+    /// A new timestamp: every later commit has a higher one, every commit that was reported a lower one.
+    ///
+    /// # Errors
+    /// No placement driver answers in time.
+    pub fn timestamp(&self, call: Call<'_>) -> Result<u64> {
+        let router = self.router();
+        router.counters.timestamps.fetch_add(1, Ordering::Relaxed);
+        let b = self.backoff(call);
+        self.threads().wait(call, router.pd.timestamp(&b))
+    }
+
+    /// The values of those of `keys` that exist at `ts`. `u64::MAX` reads the newest versions, each at the moment of its
+    /// reading.
+    ///
+    /// # Errors
+    /// No store answers in time.
+    pub fn get(
+        &self,
+        call: Call<'_>,
+        ts: u64,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+        let mut b = self.backoff(call);
+        self.threads()
+            .wait(call, self.router().get_many(ts, keys, &mut b))
+    }
+
+    /// At most `limit` pairs of a range at `ts`. Fewer are returned only at the end of the range.
+    ///
+    /// # Errors
+    /// No store answers in time.
+    pub fn page(&self, call: Call<'_>, ts: u64, page: &PageRequest) -> Result<Pairs> {
+        let mut b = self.backoff(call);
+        self.threads()
+            .wait(call, self.router().page(ts, page, &mut b))
+    }
+
+    /// Removes all locks in `start..end` that transactions up to `max_ts` hold, after their transactions are decided: from
+    /// then on, none of them changes the range.
+    ///
+    /// # Errors
+    /// [`crate::Error::Locked`] if a transaction lives on at the deadline.
+    pub fn remove_locks(
+        &self,
+        call: Call<'_>,
+        start: &[u8],
+        end: &[u8],
+        max_ts: u64,
+    ) -> Result<()> {
+        let mut b = self.backoff(call);
+        let removed = self
+            .router()
+            .remove_locks_of_range(start.to_vec(), end, max_ts, &mut b);
+        self.threads().wait(call, removed)
+    }
+
+    /// Runs calls on a thread of the client. They end with the client.
+    pub fn in_background(&self, work: impl FnOnce() + Send + 'static) {
+        drop(self.threads().handle().spawn_blocking(work));
+    }
+
+    /// Begins a transaction at a timestamp.
+    pub fn begin(&self, start_ts: u64) -> Transaction {
+        Transaction::new(self.0.clone(), start_ts)
+    }
+
+    /// Counts of requests since the client connected.
+    pub fn counts(&self) -> RequestCounts {
+        self.router().counters.read()
+    }
+
+    /// Number of regions known.
+    pub fn known_regions(&self) -> usize {
+        self.router().regions.len()
+    }
+}

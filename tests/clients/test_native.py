@@ -1,0 +1,134 @@
+"""The Python client of the native protocol (clients/python) beside PyMySQL."""
+
+import datetime
+import decimal
+import pathlib
+import ssl
+import sys
+import unittest
+
+from where import mysql, setting
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python"))
+
+import porpoise  # noqa: E402
+
+HOST, PORT = setting("CLIENTS_NATIVE_HOST"), int(setting("CLIENTS_NATIVE_PORT"))
+DATABASE = "native_clients"
+
+
+def untrusting_tls():
+    """TLS to the server's self-signed certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class Native(unittest.TestCase):
+    def setUp(self):
+        self.sql = mysql(autocommit=True)
+        self.addCleanup(self.sql.close)
+        self.cursor = self.sql.cursor()
+        self.cursor.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
+        self.cursor.execute(f"CREATE DATABASE {DATABASE}")
+        self.native = porpoise.connect(HOST, PORT, "root")
+        self.addCleanup(self.native.close)
+
+    def make(self, columns):
+        self.cursor.execute(f"CREATE TABLE {DATABASE}.t ({columns})")
+        return self.native.table(DATABASE, "t")
+
+    def rows(self, query="SELECT * FROM {}.t ORDER BY 1"):
+        self.cursor.execute(query.format(DATABASE))
+        return list(self.cursor.fetchall())
+
+    def test_a_thousand_rows_are_written_and_read_in_one_batch_each(self):
+        table = self.make("id INT PRIMARY KEY, name VARCHAR(20)")
+        self.native.insert(table, [{"id": n, "name": f"name{n}"} for n in range(1000)])
+        self.assertEqual(len(self.rows()), 1000)
+        read = self.native.read(table, range(999, -2, -1))
+        self.assertEqual([row and row["name"] for row in read], [f"name{n}" for n in range(999, -1, -1)] + [None])
+
+    def test_values_of_all_types_are_those_of_pymysql(self):
+        table = self.make(
+            "id BIGINT UNSIGNED PRIMARY KEY, a TINYINT, b DECIMAL(20,5), c DOUBLE, d DATE, e DATETIME(6), f TIME(3), "
+            "g VARBINARY(9), h VARCHAR(9), i YEAR, j BLOB, k TIMESTAMP(6) NULL, l INT"
+        )
+        moment = datetime.datetime(2026, 11, 24, 23, 59, 58, 123456)
+        row = {
+            "id": 2**64 - 1,
+            "a": -128,
+            "b": decimal.Decimal("-12345.67890"),
+            "c": 0.1,
+            "d": datetime.date(2026, 2, 28),
+            "e": moment,
+            "f": -datetime.timedelta(hours=100, milliseconds=5),
+            "g": b"\x00\xff",
+            "h": "caf\u00e9",
+            "i": 2026,
+            "j": b"x" * 300,
+            "k": moment,
+            "l": None,
+        }
+        self.native.insert(table, [row])
+        self.assertEqual(self.native.read(table, [row["id"]]), [row])
+        self.cursor.execute("SET time_zone = '+00:00'")
+        self.assertEqual(self.rows(), [tuple(row.values())])
+
+    def test_versions_conditions_and_errors_are_per_operation(self):
+        table = self.make("id INT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(9), UNIQUE KEY by_name (name)")
+        (first,) = self.native.insert(table, [{"name": "a"}])
+        self.assertEqual((first.generated_id, first.created), (1, True))
+        batch = porpoise.Batch()
+        batch.insert(table, {"name": "a"})
+        batch.update(table, 1, {"name": "b"}, version=first.version)
+        batch.update(table, 1, {"name": "c"}, version=first.version)
+        batch.read(table, "b", columns=["id"], by="by_name")
+        batch.upsert(table, {"id": 2, "name": "d"})
+        batch.upsert(table, {"id": 2, "name": "e"})
+        batch.delete(table, 3)
+        results = self.native.run(batch)
+        self.assertEqual(results[0].code, 1062)
+        self.assertIsInstance(results[2], porpoise.ConditionFailed)
+        self.assertEqual((results[3], results[3].version), ({"id": 1}, results[1].version))
+        self.assertEqual([results[4].created, results[5].created, results[6]], [True, False, None])
+        with self.assertRaises(porpoise.OperationError) as refused:
+            self.native.insert(table, [{"name": "x"}, {"name": "b"}])
+        self.assertEqual(refused.exception.code, 1062)
+        self.assertEqual(self.rows(), [(1, "b"), (2, "e")])
+
+    def test_transactions_and_stale_definitions(self):
+        table = self.make("a INT, b INT, v INT, PRIMARY KEY (a, b)")
+        self.native.begin()
+        self.native.insert(table, [{"a": 1, "b": 2, "v": 3}])
+        self.assertEqual(self.rows(), [])
+        self.native.rollback()
+        self.native.begin()
+        self.native.insert(table, [{"a": 1, "b": 2, "v": 4}])
+        self.native.commit()
+        self.assertEqual(self.native.read(table, [(1, 2)], ["v"]), [{"v": 4}])
+        self.cursor.execute(f"ALTER TABLE {DATABASE}.t ADD COLUMN w INT")
+        with self.assertRaises(porpoise.ServerError) as stale:
+            self.native.read(table, [(1, 2)])
+        self.assertEqual(stale.exception.code, 1412)
+        self.assertIn("w", self.native.read(self.native.table(DATABASE, "t"), [(1, 2)])[0])
+
+    def test_logins_with_and_without_tls(self):
+        for plugin in ("caching_sha2_password", "mysql_native_password"):
+            user = f"py_{plugin[:5]}"
+            self.cursor.execute(f"DROP USER IF EXISTS {user}@localhost")
+            self.cursor.execute(f"CREATE USER {user}@localhost IDENTIFIED WITH {plugin} BY 's3cret'")
+            # First with the server's key, then by the cached hash, then through TLS.
+            for tls in (None, None, untrusting_tls()):
+                with porpoise.connect(HOST, PORT, user, "s3cret", tls=tls) as connection:
+                    with self.assertRaises(porpoise.ServerError) as refused:
+                        connection.table(DATABASE, "t")
+                    self.assertEqual(refused.exception.code, 1142)
+            with self.assertRaises(porpoise.ServerError) as refused:
+                porpoise.connect(HOST, PORT, user, "wrong")
+            self.assertEqual(refused.exception.code, 1045)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,120 @@
+"""REST: rows beside PyMySQL and pymemcache, and schemathesis against the server's OpenAPI document."""
+
+import base64
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.error
+import urllib.request
+import uuid
+
+from where import memcached, mysql, setting
+
+BASE = f"http://{setting('CLIENTS_REST_HOST')}:{setting('CLIENTS_REST_PORT')}/v1"
+DATABASE = "rest_clients"
+
+# Not positive_data_acceptance: a statement that conforms to its schema may still be refused.
+CHECKS = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"
+    "response_schema_conformance,negative_data_rejection,missing_required_header,unsupported_method,"
+    "allow_header_conformance,ignored_auth"
+)
+
+
+# Names of a table that exists, so that requests reach its rows.
+PARAMETERS = f"""
+[parameters]
+"path.database" = "{DATABASE}"
+"path.table" = "fuzzed"
+"path.key" = "1"
+"""
+
+
+def request(method, path, body=None, **headers):
+    """Status, headers and decoded body of an answer to root."""
+    headers["Authorization"] = "Basic " + base64.b64encode(b"root:").decode()
+    data = None
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+        data = json.dumps(body).encode()
+    asked = urllib.request.Request(BASE + path, data=data, method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            text = answer.read()
+            return answer.status, answer.headers, json.loads(text) if text else None
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, json.loads(error.read())
+
+
+class Rest(unittest.TestCase):
+    def setUp(self):
+        self.connection = mysql(autocommit=True)
+        self.addCleanup(self.connection.close)
+        self.cursor = self.connection.cursor()
+        self.cursor.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+        self.cursor.execute(
+            f"CREATE TABLE IF NOT EXISTS {DATABASE}.t (id BIGINT PRIMARY KEY, n DECIMAL(30,10), b VARBINARY(20))"
+        )
+
+    def test_values_are_those_of_pymysql(self):
+        self.cursor.execute(f"REPLACE INTO {DATABASE}.t VALUES (%s, %s, %s)", (2**60, "1.1", b"\x00\xff"))
+        status, _, row = request("GET", f"/tables/{DATABASE}/t/rows/{2**60}")
+        self.assertEqual(status, 200)
+        self.assertEqual(row, {"id": str(2**60), "n": "1.1000000000", "b": "AP8="})
+        status, _, answer = request(
+            "POST", "/sql", {"statement": f"SELECT id, b FROM {DATABASE}.t WHERE id = ?", "parameters": [2**60]}
+        )
+        self.assertEqual((status, answer["rows"]), (200, [[str(2**60), "AP8="]]))
+
+    def test_the_entity_tag_is_the_cas_of_memcached(self):
+        self.cursor.execute(
+            f"CREATE TABLE IF NOT EXISTS {DATABASE}.cached (id VARCHAR(60) PRIMARY KEY, value VARBINARY(100))"
+        )
+        self.cursor.execute(
+            "REPLACE INTO ndbmemcache.containers (name, db_schema, db_table, key_columns, value_columns) "
+            "VALUES ('rest_cached', %s, 'cached', 'id', 'value')",
+            (DATABASE,),
+        )
+        self.cursor.execute(
+            "REPLACE INTO ndbmemcache.key_prefixes (server_role_id, key_prefix, cluster_id, policy, container) "
+            "VALUES (0, 'rest:', 0, 'ndb-only', 'rest_cached')"
+        )
+        self.addCleanup(self.cursor.execute, "DELETE FROM ndbmemcache.key_prefixes WHERE key_prefix = 'rest:'")
+        cache = memcached()
+        self.addCleanup(cache.close)
+        name = uuid.uuid4().hex
+        key, path = f"rest:{name}", f"/tables/{DATABASE}/cached/rows/{name}"
+        cache.set(key, b"one")
+        _, cas = cache.gets(key)
+        status, headers, row = request("GET", path)
+        self.assertEqual(status, 200, row)
+        self.assertEqual(headers["ETag"], f'"{cas.decode()}"')
+        self.assertEqual(base64.b64decode(row["value"]), b"one")
+        new = {"value": base64.b64encode(b"two").decode()}
+        status, _, _ = request("PATCH", path, new, **{"If-Match": headers["ETag"]})
+        self.assertEqual(status, 200)
+        status, _, problem = request("PATCH", path, new, **{"If-Match": headers["ETag"]})
+        self.assertEqual((status, problem["status"]), (412, 412))
+        self.assertEqual(cache.get(key), b"two")
+        self.assertFalse(cache.cas(key, b"three", cas))
+
+    def test_requests_generated_from_the_document_get_conforming_answers(self):
+        command = [str(pathlib.Path(sys.prefix) / "bin" / "schemathesis"), "run", f"{BASE}/openapi.json"]
+        command += ["--url", BASE.removesuffix("/v1"), "--auth", "root:", "--checks", CHECKS]
+        command += ["--phases", "examples,coverage,fuzzing", "--max-examples", "25", "--seed", "21"]
+        command += ["--suppress-health-check", "all", "--warnings", "off", "--request-timeout", "60"]
+        command += ["--generation-database", "none"]
+        self.cursor.execute(f"CREATE TABLE IF NOT EXISTS {DATABASE}.fuzzed (id INT PRIMARY KEY, v JSON, s VARCHAR(9))")
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "schemathesis.toml").write_text(PARAMETERS)
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout[-20000:] + done.stderr[-4000:])
+        # All operations of the document were tested.
+        self.assertRegex(done.stdout, r"Selected: 11/11")
+
+
+if __name__ == "__main__":
+    unittest.main()
