@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// A user of the table `t` by the definition of one version.
 struct User {
-    session: MetadataLockSession,
+    _session: MetadataLockSession,
     table: Arc<Table>,
 }
 
@@ -30,7 +30,10 @@ impl User {
         session.share(&uses, deadline, &Cancel::new()).unwrap();
         // In the order of all front ends: the definition is read after the use is published.
         let table = get(db, "t");
-        User { session, table }
+        User {
+            _session: session,
+            table,
+        }
     }
 
     /// The state of the index of that name; `None` if it is absent.

@@ -276,7 +276,6 @@ impl Statement<'_> {
         let (db, kv) = (&self.txn.db, self.txn.kv.as_mut());
         let heads = overflow::write_changed(db, kv, table, new_primary, before, new)?;
         self.put_row(table, (new_primary, None), new, &heads, stamp)?;
-        let mut entry = std::mem::take(&mut self.txn.scratch.entry);
         for (n, index) in table.maintained_indexes().skip(1) {
             if !moved && !is_key_changed(&index.parts, &old, new) {
                 continue;
@@ -290,27 +289,38 @@ impl Statement<'_> {
                 self.write_changed_array(table, n, primary, &old, new_primary, new)?;
                 continue;
             }
-            entry.clear();
-            let had_exclusive = index.append_entry(table, &old, primary, &mut entry);
-            let middle = entry.len();
-            let exclusive = index.append_entry(table, new, new_primary, &mut entry);
-            let end = entry.len();
-            let (before, rest) = entry.split_at(middle);
-            let same = before == rest;
-            // An entry whose key does not contain the primary key has another value if the row has
-            // moved, even if the keys are equal.
-            if same && !(moved && exclusive) {
-                continue;
-            }
-            let adds = index.state.adds_entries();
-            if !same || !adds {
-                self.write_entry(table, n, before, None, had_exclusive)?;
-            }
-            if !adds {
-                continue;
-            }
+            self.write_changed_entry(table, n, index, (primary, &old), (new_primary, new))?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the entry of a changed row in one index.
+    fn write_changed_entry(
+        &mut self,
+        table: &Table,
+        n: usize,
+        index: &Index,
+        (primary, old): (&[u8], &RowRef<'_>),
+        (new_primary, new): (&[u8], &[Value]),
+    ) -> Result<()> {
+        let mut entry = std::mem::take(&mut self.txn.scratch.entry);
+        entry.clear();
+        let had_exclusive = index.append_entry(table, old, primary, &mut entry);
+        let middle = entry.len();
+        let exclusive = index.append_entry(table, new, new_primary, &mut entry);
+        let end = entry.len();
+        let (before, after) = entry.split_at(middle);
+        let same = before == after;
+        // An entry whose key does not contain the primary key has another value if the row has
+        // moved, even if the keys are equal.
+        let moved = primary != new_primary;
+        let adds = index.state.adds_entries();
+        if !same || moved && !adds {
+            self.write_entry(table, n, before, None, had_exclusive)?;
+        }
+        if adds && (!same || moved && exclusive) {
             if index.state == IndexState::Building && exclusive && !same {
-                self.record_duplicate(table, n, new, rest, new_primary)?;
+                self.record_duplicate(table, n, new, after, new_primary)?;
             }
             index.append_entry_value(new_primary, &mut entry);
             let (key, value) = entry.split_at(end);

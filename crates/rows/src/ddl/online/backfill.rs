@@ -44,10 +44,13 @@ const RETRY_PAUSE: Duration = Duration::from_millis(2);
 /// grow.
 const BATCHES_UNTIL_DURABLE: u32 = 16;
 
+/// Primary keys of rows.
+type Keys = Vec<Vec<u8>>;
+
 /// Outcome of a transaction.
 enum Filled {
     /// All entries are committed, except those of these rows, which are locked.
-    Except(Vec<Vec<u8>>),
+    Except(Keys),
     /// Nothing was done, because a lock or the commit was refused.
     Refused,
 }
@@ -151,7 +154,7 @@ impl Backfill<'_> {
         space: SpaceId,
         (start, end): (&[u8], &[u8]),
         limit: usize,
-    ) -> Result<(Vec<Vec<u8>>, Option<Vec<u8>>)> {
+    ) -> Result<(Keys, Option<Vec<u8>>)> {
         let mut txn = self.db.engine().begin(TxnOptions::default())?;
         let range = ScanRange {
             space,
