@@ -337,6 +337,8 @@ mod tests {
 
     fn table(id: u64, database: &str) -> Table {
         Table::new(TableDef {
+            changing: Vec::new(),
+            duplicates: None,
             id: TableId(id),
             database: database.to_owned(),
             name: format!("t{id}"),

@@ -22,12 +22,13 @@ use crate::table::Table;
 use crate::text_index::maintenance::TextMaintenance;
 use crate::ttl::{ExpiryZone, TtlCounters};
 use crate::version::{IdAllocator, OVERFLOW_IDS, ROW_VERSIONS};
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
-use porpoise_kv::{self as kv, Engine, TxnOptions};
+use porpoise_kv::{self as kv, Engine, SpaceId, TxnOptions};
 use porpoise_types::DateTime;
 use std::any::Any;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -55,6 +56,10 @@ pub struct Db {
     pub(crate) metadata_locks: Arc<MetadataLocks>,
     /// Serializes changes of the catalog, until they are published.
     pub(crate) catalog_change: Mutex<()>,
+    /// Catalogs that online schema changes replaced, which running statements may still use.
+    replaced: ReplacedCatalogs,
+    /// Spaces of finished schema changes, which wait for transactions that may still write to them.
+    pub(crate) unused_spaces: Mutex<Vec<UnusedSpaces>>,
     /// Maximum size of an encoded row, in bytes.
     pub(crate) row_limit: usize,
     /// Compiles the expressions of definitions.
@@ -75,6 +80,61 @@ pub struct Db {
     pub(crate) ttl_counters: TtlCounters,
     /// This server's membership of a cluster; unset on an engine that one server uses.
     pub(crate) cluster: OnceLock<Arc<Membership>>,
+}
+
+/// Spaces that no catalog names any more.
+pub(crate) struct UnusedSpaces {
+    /// Transactions that have used the table since before this epoch of the metadata locks may
+    /// write to the spaces.
+    pub(crate) epoch: u64,
+    pub(crate) table: TableId,
+    pub(crate) spaces: Vec<SpaceId>,
+}
+
+/// The last catalogs that online schema changes replaced, oldest first.
+#[derive(Default)]
+struct ReplacedCatalogs {
+    exist: AtomicBool,
+    catalogs: Mutex<VecDeque<Arc<Catalog>>>,
+}
+
+impl ReplacedCatalogs {
+    /// Number of catalogs kept. A statement that runs during more changes is refused.
+    const MAX: usize = 32;
+
+    fn push(&self, catalog: Arc<Catalog>) {
+        let mut catalogs = self.catalogs.lock();
+        catalogs.push_back(catalog);
+        if catalogs.len() > Self::MAX {
+            catalogs.pop_front();
+        }
+        self.exist.store(true, Ordering::Release);
+    }
+
+    #[cold]
+    fn catalog_of(
+        &self,
+        newest: Guard<Arc<Catalog>>,
+        table: &Arc<Table>,
+    ) -> Result<Guard<Arc<Catalog>>> {
+        let found = |catalog: &Arc<Catalog>| {
+            let same = catalog.table_by_id(table.id);
+            same.is_some_and(|same| Arc::ptr_eq(same, table) || has_same_relations(same, table))
+        };
+        if found(&newest) || newest.table_by_id(table.id).is_none() {
+            return Ok(newest);
+        }
+        let catalogs = self.catalogs.lock();
+        let older = catalogs.iter().rev().find(|catalog| found(catalog));
+        let older = older.cloned().ok_or(Error::DefinitionChanged)?;
+        Ok(Guard::from_inner(older))
+    }
+}
+
+/// Whether two versions of a table have the same indexes and foreign keys, at the same positions.
+fn has_same_relations(a: &Table, b: &Table) -> bool {
+    let ids = |table: &Table| -> Vec<u32> { table.indexes.iter().map(|i| i.id).collect() };
+    ids(a) == ids(b) && a.foreign_keys == b.foreign_keys && a.referenced_by == b.referenced_by
 }
 
 impl Db {
@@ -100,6 +160,8 @@ impl Db {
             hot_keys: HotKeys::default(),
             metadata_locks: MetadataLocks::new(),
             catalog_change: Mutex::new(()),
+            replaced: ReplacedCatalogs::default(),
+            unused_spaces: Mutex::default(),
             row_limit,
             compiler: OnceLock::new(),
             trigger_runner: OnceLock::new(),
@@ -152,6 +214,8 @@ impl Db {
             db.publish(db.catalog());
             let followed: Arc<dyn Followed> = db.clone();
             membership.activate(&followed)?;
+        } else {
+            db.remove_unfinished_changes()?;
         }
         db.rebuild_old_text_indexes()?;
         Ok(db)
@@ -193,17 +257,33 @@ impl Db {
     pub fn catalog_version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
     }
-
-    /// The newest catalog for the duration of a statement: cheaper than [`Db::catalog`] when
-    /// several threads call it.
-    pub(crate) fn catalog_guard(&self) -> arc_swap::Guard<Arc<Catalog>> {
-        self.catalog.load()
-    }
-
     /// Counts the commits that write to `tables` from now on, until the counter
     /// is dropped.
     pub fn subscribe(&self, tables: &[TableId]) -> Arc<TableChanges> {
         self.change_notifier.subscribe(tables)
+    }
+
+    /// The catalog by which a statement resolves the relatives of a table that it has planned with:
+    /// the newest one, or the one that an online schema change has replaced meanwhile. Positions
+    /// of indexes in the definitions of one catalog agree with each other.
+    ///
+    /// # Errors
+    /// [`Error::DefinitionChanged`] if too many changes have followed.
+    #[inline]
+    pub(crate) fn catalog_of(&self, table: &Arc<Table>) -> Result<Guard<Arc<Catalog>>> {
+        // Without a change of the reference count.
+        let newest = self.catalog.load();
+        let is_alone = table.foreign_keys.is_empty() && table.referenced_by.is_empty();
+        if is_alone || !self.replaced.exist.load(Ordering::Acquire) {
+            return Ok(newest);
+        }
+        self.replaced.catalog_of(newest, table)
+    }
+
+    /// Publishes a catalog while transactions may use the present one.
+    pub(crate) fn publish_online(&self, catalog: Arc<Catalog>) {
+        self.replaced.push(self.catalog());
+        self.publish(catalog);
     }
 
     /// Publishes a catalog as the newest one. For DDL only, under its metadata locks.

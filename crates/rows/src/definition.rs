@@ -71,6 +71,12 @@ pub struct TableDef {
     pub colocate: Option<Colocate>,
     /// The triggers, in the order in which those of the same event and time fire.
     pub triggers: Triggers,
+    /// Indexes that an online schema change adds or drops. Only writers see them, at the positions
+    /// that follow those of [`TableDef::indexes`] ([`TableDef::maintained_index`]).
+    pub changing: Vec<Index>,
+    /// The space in which writers record duplicates in unique indexes that are being built: index
+    /// id and primary key of the row.
+    pub duplicates: Option<SpaceId>,
 }
 
 /// COLOCATE WITH of a table.
@@ -319,13 +325,32 @@ impl Default for FullText {
     }
 }
 
-/// Build state of an index.
+/// State of an index during an online schema change (`crate::ddl`, "online").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexState {
-    /// Maintained by writers, not used by readers yet.
+    /// Writers remove the entries of rows that they delete or change, and add none.
+    DeleteOnly,
+    /// Writers maintain all entries. Older rows may have none yet. Duplicates in a unique index are
+    /// recorded ([`TableDef::duplicates`]), not refused.
     Building,
+    /// Complete, and enforced if it is unique, but not read.
+    Enforced,
     /// Usable by snapshots taken at this catalog version or later.
     Public,
+}
+
+impl IndexState {
+    /// Whether writers add the entries of new rows.
+    #[must_use]
+    pub fn adds_entries(self) -> bool {
+        self != IndexState::DeleteOnly
+    }
+
+    /// Whether a duplicate in a unique index is refused.
+    #[must_use]
+    pub fn refuses_duplicates(self) -> bool {
+        matches!(self, IndexState::Enforced | IndexState::Public)
+    }
 }
 
 /// An index, with one space per partition for its entries.
@@ -505,13 +530,28 @@ impl TableDef {
     pub fn all_spaces(&self) -> impl Iterator<Item = SpaceId> + '_ {
         self.indexes
             .iter()
+            .chain(&self.changing)
             .flat_map(|i| i.spaces.iter())
             .chain(&self.overflow_spaces)
+            .chain(&self.duplicates)
             .copied()
+    }
+
+    /// The indexes that writers maintain, with their positions: the usable ones, then those that an
+    /// online schema change adds or drops.
+    pub(crate) fn maintained_indexes(&self) -> impl Iterator<Item = (usize, &Index)> {
+        self.indexes.iter().chain(&self.changing).enumerate()
+    }
+
+    /// The maintained index at a position.
+    #[inline]
+    pub(crate) fn maintained_index(&self, position: usize) -> Option<&Index> {
+        let changing = || self.changing.get(position - self.indexes.len());
+        self.indexes.get(position).or_else(changing)
     }
 
     /// The spaces of an index, in order of partitions.
     pub fn index_spaces(&self, index: usize) -> &[SpaceId] {
-        self.indexes.get(index).map_or(&[], |i| &i.spaces)
+        self.maintained_index(index).map_or(&[], |i| &i.spaces)
     }
 }

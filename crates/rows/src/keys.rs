@@ -233,7 +233,7 @@ impl Table {
         row: &C,
         primary: &[u8],
     ) -> Vec<Entry> {
-        let Some(index) = self.indexes.get(position) else {
+        let Some(index) = self.maintained_index(position) else {
             return Vec::new();
         };
         let mut value = Vec::new();
@@ -326,7 +326,8 @@ impl Table {
     /// messages.
     pub(crate) fn entry_text<C: Columns + ?Sized>(&self, index: usize, row: &C) -> String {
         let mut out = Vec::new();
-        let parts = self.indexes.get(index).map_or(&[][..], |i| &i.parts);
+        let parts = self.maintained_index(index);
+        let parts = parts.map_or(&[][..], |i| &i.parts);
         for (n, part) in parts.iter().enumerate() {
             if n > 0 {
                 out.push(b'-');
@@ -364,7 +365,7 @@ impl Table {
         row: &C,
         key: &[u8],
     ) -> Error {
-        let definition = self.indexes.get(index).filter(|_| index > 0);
+        let definition = self.maintained_index(index).filter(|_| index > 0);
         let mut bytes = Vec::new();
         let found = definition.and_then(|definition| {
             self.entries(index, row).find(|entry| {
@@ -381,7 +382,7 @@ impl Table {
 
     /// Returns the error for a duplicate value in a unique index.
     pub(crate) fn duplicate<C: Columns + ?Sized>(&self, index: usize, row: &C) -> Error {
-        let name = self.indexes.get(index).map_or("", |i| &i.name);
+        let name = self.maintained_index(index).map_or("", |i| &i.name);
         Error::Duplicate {
             entry: self.entry_text(index, row),
             key: format!("{}.{name}", self.name),

@@ -120,6 +120,19 @@ impl Db {
     }
 }
 
+impl Db {
+    /// The tables that transactions use which were prepared before the start.
+    pub(crate) fn prepared_tables(&self) -> Result<Vec<TableId>> {
+        let mut restored = self.restored.lock();
+        restored.extend(self.engine().take_restored()?);
+        let mut tables = Vec::new();
+        for txn in restored.iter() {
+            tables.extend(uses_of(txn.as_ref())?.into_iter().map(|(table, _)| table));
+        }
+        Ok(tables)
+    }
+}
+
 impl PreparedTxn {
     /// The transactions that the engine found when it was opened. Called once, before tables are
     /// used.

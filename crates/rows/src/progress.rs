@@ -68,6 +68,8 @@ impl Stage {
 pub struct Progress {
     stage: AtomicU8,
     rows: AtomicU64,
+    /// Estimated number of rows of the stage; 0 if it is unknown.
+    expected: AtomicU64,
     /// Object of the stage: an index, a constraint.
     subject: Mutex<String>,
 }
@@ -77,7 +79,19 @@ impl Progress {
     pub fn begin(&self, stage: Stage, subject: &str) {
         *self.subject.lock() = subject.to_owned();
         self.rows.store(0, Ordering::Relaxed);
+        self.expected.store(0, Ordering::Relaxed);
         self.stage.store(stage as u8, Ordering::Relaxed);
+    }
+
+    /// Sets the estimated number of rows of the stage.
+    pub fn expect(&self, rows: u64) {
+        self.expected.store(rows, Ordering::Relaxed);
+    }
+
+    /// Rows processed in the stage, and their estimated number; 0 if it is unknown.
+    pub fn rows(&self) -> (u64, u64) {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (load(&self.rows), load(&self.expected))
     }
 
     /// Adds to the number of rows processed.
@@ -107,7 +121,10 @@ impl Progress {
             text.push_str(&format!(" ({subject})"));
         }
         if let rows @ 1.. = self.rows.load(Ordering::Relaxed) {
-            text.push_str(&format!(", {rows} rows done"));
+            text.push_str(&match self.expected.load(Ordering::Relaxed) {
+                0 => format!(", {rows} rows done"),
+                expected => format!(", {rows} of about {expected} rows done"),
+            });
         }
         Some(text)
     }

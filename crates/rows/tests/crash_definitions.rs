@@ -7,7 +7,7 @@ use porpoise_kv::{CommitPosition, Durability, Engine};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{ColumnDefault, FkAction, IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::partition::Exchange;
-use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, Position, TableSpec};
+use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, LockLevel, Position, TableSpec};
 use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
 use porpoise_rows::{BeginOptions, Db, InsertMode, show};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
@@ -90,6 +90,13 @@ const CHANGES: &[(&str, Change)] = &[
     ("index", |db| {
         let plain = IndexSpec::new(IndexKind::Plain, Some("k"), &["a"]);
         alter(db, &[AlterOp::AddIndex(plain)])
+    }),
+    ("online indexes", |db| {
+        let plain = IndexSpec::new(IndexKind::Plain, Some("k"), &["a"]);
+        let unique = IndexSpec::new(IndexKind::Unique, Some("u"), &["a", "id"]);
+        let online = AlterOp::Lock(LockLevel::None);
+        let ops = [AlterOp::AddIndex(plain), AlterOp::AddIndex(unique), online];
+        alter(db, &ops)
     }),
     ("foreign key", |db| {
         let key = FkSpec {

@@ -23,6 +23,7 @@ mod definitions;
 mod full_text;
 mod multi_valued;
 mod old_catalogs;
+mod online_change;
 mod partitions;
 mod random_alter;
 mod random_foreign_keys;

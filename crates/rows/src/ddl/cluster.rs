@@ -34,6 +34,16 @@ pub(crate) struct DdlBarrier {
     pub(crate) _local: MetadataBarrier,
 }
 
+impl DdlBarrier {
+    /// A barrier on an engine that one server uses.
+    pub(crate) fn local(barrier: MetadataBarrier) -> DdlBarrier {
+        DdlBarrier {
+            _announced: None,
+            _local: barrier,
+        }
+    }
+}
+
 impl Drop for AnnouncedChange {
     fn drop(&mut self) {
         self.membership.unregister(self.session, self.key);
@@ -76,7 +86,7 @@ impl Db {
             let mut busy = is_busy(&self.catalog());
             if !busy {
                 let version = &mut announced.version;
-                let committed = self.commit_version(cx, |draft| {
+                let announce = |draft: &mut CatalogDraft| {
                     busy = is_busy(&draft.catalog);
                     if busy {
                         return Err(Error::Kv(kv::Error::LockBusy));
@@ -89,7 +99,8 @@ impl Db {
                     };
                     draft.catalog.changes.insert(key, change);
                     Ok(())
-                });
+                };
+                let committed = self.commit_version(cx, announce, |new| self.publish(new));
                 if !busy {
                     return committed.map(|_| Some(announced));
                 }
@@ -338,10 +349,11 @@ impl Followed for Db {
                 deadline: Instant::now() + patience,
                 ..*cx
             };
-            self.commit_version(&cx, |draft| {
+            let remove = |draft: &mut CatalogDraft| {
                 draft.catalog.changes.retain(|key, _| !keys.contains(key));
                 Ok(())
-            })
+            };
+            self.commit_version(&cx, remove, |new| self.publish(new))
         })?;
         Ok(())
     }

@@ -392,6 +392,17 @@ pub(crate) fn algorithm_refused(algorithm: &str, instead: &str) -> Error {
     refuse(1845, "0A000", text)
 }
 
+pub(crate) fn lock_refused(lock: &str, instead: &str) -> Error {
+    let text = format!("LOCK={lock} is not supported for this operation. Try LOCK={instead}.");
+    refuse(1845, "0A000", text)
+}
+
+pub(crate) fn copy_requires_lock() -> Error {
+    let text =
+        "LOCK=NONE is not supported. Reason: COPY algorithm requires a lock. Try LOCK=SHARED.";
+    refuse(1846, "0A000", text.to_owned())
+}
+
 pub(crate) fn type_change_in_place() -> Error {
     let text = "ALGORITHM=INPLACE is not supported. Reason: Cannot change column type INPLACE. \
                 Try ALGORITHM=COPY.";

@@ -17,8 +17,7 @@
 //! 3. A constraint is never added while a transaction that does not know it
 //!    may still write to the child or the parent: the barrier covers both.
 //!
-//! Rejected for now: online index builds, concurrent with writers. The barrier
-//! blocks users of that one table during the build.
+//! Indexes are added and dropped by an online schema change, which raises no barrier ([`online`]).
 
 mod alter;
 mod build;
@@ -33,6 +32,7 @@ mod foreign;
 mod histogram;
 mod indexes;
 mod key_parts;
+mod online;
 pub mod partition;
 mod rename;
 mod routines;
@@ -65,7 +65,7 @@ use std::time::{Duration, Instant};
 use cluster::DdlBarrier;
 pub use cluster::{AnnouncedChange, Initialization};
 
-pub use alter::{Algorithm, MAX_LAYOUTS, Position, implicit_default};
+pub use alter::{Algorithm, LockLevel, MAX_LAYOUTS, Position, implicit_default};
 pub use errors::no_event;
 pub use errors::{no_database, no_table};
 pub use indexes::shortened_prefix;
@@ -160,6 +160,8 @@ pub enum AlterOp {
     RemoveTtl,
     /// ALGORITHM.
     Algorithm(Algorithm),
+    /// LOCK.
+    Lock(LockLevel),
     /// PARTITION BY or REMOVE PARTITIONING with other clauses: the new partitioning, over the
     /// columns after those clauses (see [`crate::Db::altered_table`]).
     Partition(Option<Box<Partitioning>>),
@@ -202,26 +204,43 @@ impl Db {
         })
     }
 
-    /// Changes the catalog in one transaction and publishes the result, to all servers of a cluster.
+    /// Changes the catalog in one transaction and publishes the result, to all servers of a cluster. The
+    /// caller's barrier keeps other sessions from the tables whose definitions change.
     pub(crate) fn change_catalog(
         &self,
         cx: &DdlCx<'_>,
         change: impl FnOnce(&mut CatalogDraft) -> Result<()>,
     ) -> Result<CommitPosition> {
-        let position = self.commit_version(cx, |draft| {
-            self.end_announced(cx, draft)?;
-            change(draft)
-        })?;
+        let publish = |new| self.publish(new);
+        let position = self.commit_version(
+            cx,
+            |draft| {
+                self.end_announced(cx, draft)?;
+                change(draft)
+            },
+            publish,
+        )?;
         self.forget_announced(cx);
         self.wait_until_loaded(cx);
         Ok(position)
     }
 
-    /// Commits the next version of the catalog and publishes it on this server.
+    /// As [`Db::change_catalog`], for one step of an online schema change, on an engine that one server
+    /// uses: other sessions may use the table by the present catalog.
+    pub(crate) fn change_catalog_online(
+        &self,
+        cx: &DdlCx<'_>,
+        change: impl FnOnce(&mut CatalogDraft) -> Result<()>,
+    ) -> Result<CommitPosition> {
+        self.commit_version(cx, change, |new| self.publish_online(new))
+    }
+
+    /// Commits the next version of the catalog, and passes it to `publish`.
     pub(crate) fn commit_version(
         &self,
         cx: &DdlCx<'_>,
         change: impl FnOnce(&mut CatalogDraft) -> Result<()>,
+        publish: impl FnOnce(Arc<Catalog>),
     ) -> Result<CommitPosition> {
         let _change_lock = self.lock_catalog_changes(cx)?;
         let (mut txn, old) = self.begin_version(cx)?;
@@ -239,7 +258,7 @@ impl Db {
             txn.annotate(log.statement(statement))?;
         }
         let commit = txn.commit()?;
-        self.publish(Arc::new(new));
+        publish(Arc::new(new));
         Ok(commit.position)
     }
 
@@ -290,15 +309,39 @@ impl Db {
         cx: &DdlCx<'_>,
         choose: impl Fn(&Catalog) -> Result<Vec<TableId>>,
     ) -> Result<DdlBarrier> {
+        self.barrier_of(cx, Exclusion::Everyone, choose)
+    }
+
+    /// As [`Db::barrier`], for some of the users. Ends what an interrupted schema change has left of
+    /// the tables.
+    pub(crate) fn barrier_of(
+        &self,
+        cx: &DdlCx<'_>,
+        exclusion: Exclusion,
+        choose: impl Fn(&Catalog) -> Result<Vec<TableId>>,
+    ) -> Result<DdlBarrier> {
+        let (barrier, tables) = self.raise_barrier(cx, exclusion, choose)?;
+        for table in tables {
+            self.finish_change(cx, table)?;
+        }
+        Ok(barrier)
+    }
+
+    fn raise_barrier(
+        &self,
+        cx: &DdlCx<'_>,
+        exclusion: Exclusion,
+        choose: impl Fn(&Catalog) -> Result<Vec<TableId>>,
+    ) -> Result<(DdlBarrier, Vec<TableId>)> {
         loop {
             let mut tables = choose(&self.catalog())?;
             tables.sort_unstable();
             tables.dedup();
             let announced = self.announce_change(cx, &tables, false)?;
-            let everyone = tables.iter().map(|table| (*table, Exclusion::Everyone));
+            let excluded = tables.iter().map(|table| (*table, exclusion));
             let barrier = cx
                 .metadata_locks
-                .exclude(&everyone.collect::<Vec<_>>(), cx.deadline, cx.cancel)
+                .exclude(&excluded.collect::<Vec<_>>(), cx.deadline, cx.cancel)
                 .map_err(metadata_lock_error)?;
             let mut again = choose(&self.catalog())?;
             again.sort_unstable();
@@ -307,10 +350,11 @@ impl Db {
                 if let Some(announced) = &announced {
                     announced.wait_until_drained(cx)?;
                 }
-                return Ok(DdlBarrier {
+                let barrier = DdlBarrier {
                     _announced: announced,
                     _local: barrier,
-                });
+                };
+                return Ok((barrier, tables));
             }
         }
     }

@@ -239,6 +239,8 @@ pub(super) fn draft_table(
     let mut options = spec.options.clone();
     options.created = cx.now;
     let mut table = TableDef {
+        changing: Vec::new(),
+        duplicates: None,
         id,
         database: spec.database.clone(),
         name: spec.name.clone(),

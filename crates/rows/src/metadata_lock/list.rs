@@ -63,12 +63,16 @@ impl MetadataLocks {
         for slot in &shared.slots {
             let owner = slot.owner();
             let held = slot.tables.lock();
-            list.extend(held.iter().map(|(table, access)| MetadataLock::Shared {
-                owner,
-                table: *table,
-                access: *access,
-                is_pending: false,
-            }));
+            list.extend(
+                held.uses
+                    .iter()
+                    .map(|(table, access)| MetadataLock::Shared {
+                        owner,
+                        table: *table,
+                        access: *access,
+                        is_pending: false,
+                    }),
+            );
         }
         let barrier = |owner: usize, is_pending: bool| {
             move |(table, exclusion): &(TableId, Exclusion)| MetadataLock::Barrier {
@@ -99,7 +103,7 @@ impl MetadataLocks {
                     }));
                 }
                 Need::RaiseBarrier(tables) => list.extend(tables.iter().map(barrier(owner, true))),
-                Need::Unused(_) | Need::Begin(_) | Need::Quiet(_) => {}
+                Need::Unused(_) | Need::NoOlderUser(..) | Need::Begin(_) | Need::Quiet(_) => {}
             }
         }
         list

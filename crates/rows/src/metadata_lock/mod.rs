@@ -43,7 +43,7 @@ use porpoise_base::blocking::wait_for_lock;
 use porpoise_base::cancel::{Cancel, Reason};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 pub use list::MetadataLock;
@@ -76,16 +76,22 @@ pub enum Exclusion {
     Writers,
     /// All others.
     Everyone,
+    /// Only those that raise a barrier of any kind: an online schema change.
+    Definitions,
 }
 
 impl Exclusion {
     fn covers(self, access: Access) -> bool {
-        self == Exclusion::Everyone || access == Access::Write
+        match self {
+            Exclusion::Writers => access == Access::Write,
+            Exclusion::Everyone => true,
+            Exclusion::Definitions => false,
+        }
     }
 
     /// Whether barriers of both kinds over one table exclude each other.
     fn conflicts(self, other: Exclusion) -> bool {
-        self == Exclusion::Everyone || other == Exclusion::Everyone
+        self != Exclusion::Writers || other != Exclusion::Writers
     }
 }
 
@@ -138,8 +144,15 @@ type Exclusions = SmallVec<[(TableId, Exclusion); 4]>;
 type Owners = SmallVec<[usize; 4]>;
 
 #[derive(Default)]
+struct Published {
+    uses: Uses,
+    /// The epoch in which the session began to use the first of the tables.
+    since: u64,
+}
+
+#[derive(Default)]
 struct Slot {
-    tables: Mutex<Uses>,
+    tables: Mutex<Published>,
     /// Flags of [`Activity`].
     activities: AtomicU8,
 }
@@ -156,14 +169,28 @@ impl Slot {
     /// Whether it uses one of the tables in a way that is to be excluded.
     fn uses(&self, tables: &Exclusions) -> bool {
         let mine = self.tables.lock();
-        let mut mine = mine.iter();
+        let mut mine = mine.uses.iter();
         mine.any(|(t, access)| tables.iter().any(|(b, e)| b == t && e.covers(*access)))
+    }
+
+    /// Whether it has used a table since before an epoch.
+    fn is_older_user(&self, table: TableId, epoch: u64) -> bool {
+        let mine = self.tables.lock();
+        mine.since < epoch && mine.uses.iter().any(|(used, _)| *used == table)
     }
 }
 
 struct Barrier {
     owner: usize,
     tables: Exclusions,
+}
+
+impl Barrier {
+    /// Whether it keeps users away from a table.
+    fn excludes_users(&self) -> bool {
+        let mut tables = self.tables.iter();
+        tables.any(|(_, exclusion)| *exclusion != Exclusion::Definitions)
+    }
 }
 
 /// Condition that a session waits for.
@@ -174,6 +201,8 @@ enum Need {
     RaiseBarrier(Exclusions),
     /// No other session uses these tables.
     Unused(Exclusions),
+    /// No other session has used the table since before the epoch.
+    NoOlderUser(TableId, u64),
     /// No block covers the activity.
     Begin(Activity),
     /// No other session is active in this way.
@@ -184,7 +213,9 @@ impl Need {
     fn stage(&self) -> Stage {
         match self {
             Need::Begin(activity) | Need::Quiet(activity) => activity.stage(),
-            Need::Share(_) | Need::RaiseBarrier(_) | Need::Unused(_) => Stage::WaitingForTable,
+            Need::Share(_) | Need::RaiseBarrier(_) | Need::Unused(_) | Need::NoOlderUser(..) => {
+                Stage::WaitingForTable
+            }
         }
     }
 
@@ -216,8 +247,11 @@ struct Shared {
 /// All metadata locks of a server.
 #[derive(Default)]
 pub struct MetadataLocks {
-    /// Number of barriers and blocks.
+    /// Number of barriers that exclude users, of blocks, and of waits for older users: unless it is
+    /// 0, users wait, or wake those who wait for them.
     standing: AtomicUsize,
+    /// Number of waits for older users so far.
+    epoch: AtomicU64,
     shared: Mutex<Shared>,
     changed: Condvar,
 }
@@ -260,7 +294,11 @@ impl MetadataLocks {
         tables: &[(TableId, Access)],
     ) -> MetadataLockSession {
         let slot = Arc::new(Slot {
-            tables: Mutex::new(tables.into()),
+            // Another session may have used them since any epoch.
+            tables: Mutex::new(Published {
+                uses: tables.into(),
+                since: 0,
+            }),
             activities: AtomicU8::new(0),
         });
         self.shared.lock().slots.push(slot.clone());
@@ -361,6 +399,10 @@ impl Shared {
                 let users = slots.filter(|slot| slot.uses(tables));
                 users.map(Slot::owner).collect()
             }
+            Need::NoOlderUser(table, epoch) => {
+                let users = slots.filter(|slot| slot.is_older_user(*table, *epoch));
+                users.map(Slot::owner).collect()
+            }
             Need::Begin(activity) => {
                 let blocks = self.blocks.iter();
                 let blocks = blocks.filter(|(o, a)| *o != owner && a.flags() == activity.flags());
@@ -441,7 +483,7 @@ impl MetadataLockSession {
 
     /// The uses that it publishes.
     pub(crate) fn uses(&self) -> Vec<(TableId, Access)> {
-        self.slot.tables.lock().to_vec()
+        self.slot.tables.lock().uses.to_vec()
     }
 
     /// Waits, and shows the wait in the session's progress.
@@ -480,8 +522,11 @@ impl MetadataLockSession {
     ) -> Result<(), MetadataLockError> {
         let added: SmallVec<[AddedUse; 4]> = {
             let mut mine = self.slot.tables.lock();
+            if mine.uses.is_empty() {
+                mine.since = self.metadata_locks.epoch.load(Ordering::SeqCst);
+            }
             let uses = uses.iter();
-            uses.filter_map(|(table, access)| add_use(&mut mine, *table, *access))
+            uses.filter_map(|(table, access)| add_use(&mut mine.uses, *table, *access))
                 .collect()
         };
         if added.is_empty() || self.metadata_locks.standing.load(Ordering::SeqCst) == 0 {
@@ -520,8 +565,11 @@ impl MetadataLockSession {
             self.withdraw(added);
             self.wait(need(), deadline, cancel)?;
             let mut mine = self.slot.tables.lock();
+            if mine.uses.is_empty() {
+                mine.since = self.metadata_locks.epoch.load(Ordering::SeqCst);
+            }
             for added in added {
-                add_use(&mut mine, added.table, added.access);
+                add_use(&mut mine.uses, added.table, added.access);
             }
         }
     }
@@ -530,6 +578,7 @@ impl MetadataLockSession {
     fn withdraw(&self, uses: &[AddedUse]) {
         {
             let mut mine = self.slot.tables.lock();
+            let mine = &mut mine.uses;
             for added in uses {
                 if added.is_upgrade {
                     let mut own = mine.iter_mut();
@@ -555,10 +604,10 @@ impl MetadataLockSession {
     pub fn release(&self) {
         {
             let mut mine = self.slot.tables.lock();
-            if mine.is_empty() {
+            if mine.uses.is_empty() {
                 return;
             }
-            mine.clear();
+            mine.uses.clear();
         }
         self.notify();
     }
@@ -672,8 +721,11 @@ impl MetadataLockSession {
             let need = Need::RaiseBarrier(exclusions());
             if shared.blockers(owner, &need).is_empty() {
                 let tables = exclusions();
-                shared.barriers.push(Barrier { owner, tables });
-                self.metadata_locks.standing.fetch_add(1, Ordering::SeqCst);
+                let barrier = Barrier { owner, tables };
+                if barrier.excludes_users() {
+                    self.metadata_locks.standing.fetch_add(1, Ordering::SeqCst);
+                }
+                shared.barriers.push(barrier);
                 break;
             }
         }
@@ -683,6 +735,45 @@ impl MetadataLockSession {
         };
         self.wait(Need::Unused(exclusions()), deadline, cancel)?;
         Ok(barrier)
+    }
+
+    /// Waits until no other session uses the table that used it when this was called. New users do
+    /// not wait: after the call they find the catalog that was published before it.
+    ///
+    /// # Errors
+    /// Then older users may remain.
+    pub(crate) fn wait_for_older_users(
+        &self,
+        table: TableId,
+        deadline: Instant,
+        cancel: &Cancel,
+    ) -> Result<(), MetadataLockError> {
+        let locks = &self.metadata_locks;
+        locks.standing.fetch_add(1, Ordering::SeqCst);
+        let epoch = locks.next_epoch();
+        let done = self.wait(Need::NoOlderUser(table, epoch), deadline, cancel);
+        locks.standing.fetch_sub(1, Ordering::SeqCst);
+        done
+    }
+
+    /// Whether another session uses the table.
+    pub(crate) fn is_used_by_others(&self, table: TableId) -> bool {
+        let everyone = Exclusions::from_iter([(table, Exclusion::Everyone)]);
+        !self.is_free(&Need::Unused(everyone))
+    }
+}
+
+impl MetadataLocks {
+    /// Begins an epoch. Sessions that begin to use a table from now on find the present catalog.
+    pub(crate) fn next_epoch(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Whether a session has used the table since before an epoch.
+    pub(crate) fn has_older_users(&self, table: TableId, epoch: u64) -> bool {
+        let shared = self.shared.lock();
+        let mut slots = shared.slots.iter();
+        slots.any(|slot| slot.is_older_user(table, epoch))
     }
 }
 
@@ -708,8 +799,10 @@ impl Drop for MetadataBarrier {
         let mut shared = self.metadata_locks.shared.lock();
         let at = shared.barriers.iter().rposition(|b| b.owner == self.owner);
         if let Some(at) = at {
-            shared.barriers.remove(at);
-            self.metadata_locks.lowered();
+            if shared.barriers.remove(at).excludes_users() {
+                self.metadata_locks.standing.fetch_sub(1, Ordering::SeqCst);
+            }
+            self.metadata_locks.changed.notify_all();
         }
     }
 }

@@ -96,11 +96,11 @@ impl Table {
         match router.locations.get(index)? {
             ColumnLocation::Hidden => self.hidden_partition(key),
             ColumnLocation::Parts(parts) => {
-                let index = self.indexes.get(index)?;
+                let index = self.maintained_index(index)?;
                 self.route_parts(router, index, parts, key)
             }
             ColumnLocation::Primary => {
-                let index = self.indexes.get(index)?;
+                let index = self.maintained_index(index)?;
                 let mut rest = key;
                 let mut scrap = Vec::new();
                 for part in &index.parts {

@@ -13,7 +13,7 @@ pub(crate) mod router;
 
 pub use accesses::{AccessKind, TableAccesses};
 
-use crate::definition::{IndexKind, LayoutDef, TableDef, TableId};
+use crate::definition::{Index, IndexKind, LayoutDef, TableDef, TableId};
 use crate::expressions::Compiled;
 use crate::histogram::Histogram;
 use crate::text_index::TextIndex;
@@ -46,7 +46,7 @@ pub(crate) struct Derived {
     current: Layout,
     /// Older layouts, in order of version.
     older: Vec<Layout>,
-    /// Positions of the unique indexes, the primary one excluded.
+    /// Positions of the maintained unique indexes, the primary one excluded.
     pub(crate) unique_indexes: Vec<usize>,
     /// For each index, the column of its multi-valued part.
     array_columns: Vec<Option<usize>>,
@@ -96,17 +96,15 @@ impl Derived {
                 .collect(),
             accesses: Arc::default(),
             router: table.partitioning.as_ref().map(|by| Router::new(table, by)),
-            unique_indexes: (0..table.indexes.len())
-                .filter(|i| {
-                    table
-                        .indexes
-                        .get(*i)
-                        .is_some_and(|x| x.kind == IndexKind::Unique)
-                })
-                .collect(),
+            unique_indexes: {
+                let unique = |(_, index): &(usize, &Index)| index.kind == IndexKind::Unique;
+                let unique = table.maintained_indexes().filter(unique);
+                unique.map(|(position, _)| position).collect()
+            },
             array_columns: {
-                let indexes = table.indexes.iter();
-                indexes.map(|index| table.array_column(index)).collect()
+                let indexes = table.maintained_indexes();
+                let array = |(_, index)| table.array_column(index);
+                indexes.map(array).collect()
             },
             text_indexes: {
                 let prepare = |index| TextIndex::new(table, index).map(Arc::new);

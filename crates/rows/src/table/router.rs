@@ -128,9 +128,7 @@ impl Router {
             Method::ListColumns => Rule::ListColumns(list_column_values(by, &columns)),
         };
         let locations = table
-            .indexes
-            .iter()
-            .enumerate()
+            .maintained_indexes()
             .map(|(n, index)| column_location(table, n, index, &listed))
             .collect();
         let sub = by.sub.as_ref().map(|sub| {

@@ -7,7 +7,7 @@
 //! 2. Tables without TTL, and children of such tables, cost one comparison for each statement.
 
 use super::firing::FireTriggers;
-use super::gather::{Constraint, NO_PARENT};
+use super::gather::{Constraint, NO_PARENT, adds_entries};
 use super::key_changes::is_key_changed;
 use super::keyset::KeyId;
 use super::lookup::Lookup;
@@ -136,6 +136,7 @@ fn unique_keys<'r>(
 ) -> Result<Vec<IndexKeys>> {
     let primary = (!table.hidden_key).then_some(0);
     let unique = table.derived().unique_indexes.iter().copied();
+    let unique = unique.filter(|position| adds_entries(table, *position));
     let mut all: Vec<IndexKeys> = primary
         .into_iter()
         .chain(unique)
@@ -149,7 +150,7 @@ fn unique_keys<'r>(
         }
         let old = old.map(|old| old.row(table)).transpose()?;
         for (position, keys) in &mut all {
-            let index = table.indexes.get(*position);
+            let index = table.maintained_index(*position);
             let stays = |parts| {
                 old.as_ref()
                     .is_some_and(|old| !is_key_changed(parts, old, row))

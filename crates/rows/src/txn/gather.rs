@@ -145,7 +145,7 @@ pub(crate) fn gather_unique<C: Columns + ?Sized>(
     row: &C,
     keys: &mut KeySet,
 ) -> KeyId {
-    let Some(index) = table.indexes.get(position) else {
+    let Some(index) = table.maintained_index(position) else {
         return NO_KEY;
     };
     let mut added = NO_KEY;
@@ -185,7 +185,8 @@ pub(super) fn taken_entries<'a, C: Columns + ?Sized>(
     keys: &'a KeySet,
 ) -> impl Iterator<Item = KeyId> + 'a {
     let array = table.array_column_of(position);
-    let index = table.indexes.get(position).filter(|_| array.is_some());
+    let index = table.maintained_index(position);
+    let index = index.filter(|_| array.is_some());
     let mut key = Vec::new();
     index.into_iter().flat_map(move |index| {
         let mut found = SmallVec::<[KeyId; 4]>::new();
@@ -221,8 +222,26 @@ pub(super) fn gather_own(
     });
     ids.push(primary.unwrap_or(NO_KEY));
     for position in &table.derived().unique_indexes {
-        ids.push(gather_unique(table, *position, row, keys));
+        ids.push(if adds_entries(table, *position) {
+            gather_unique(table, *position, row, keys)
+        } else {
+            NO_KEY
+        });
     }
+}
+
+/// Whether new rows get entries in the index at a position.
+#[inline]
+pub(crate) fn adds_entries(table: &Table, position: usize) -> bool {
+    let index = table.maintained_index(position);
+    index.is_some_and(|index| index.state.adds_entries())
+}
+
+/// Whether a duplicate in the unique index at a position is refused.
+#[inline]
+pub(crate) fn refuses_duplicates(table: &Table, position: usize) -> bool {
+    let index = table.maintained_index(position);
+    index.is_some_and(|index| index.state.refuses_duplicates())
 }
 
 /// Position of the index of a row's own key at this place.
@@ -240,7 +259,9 @@ pub(super) fn taken_keys<'a>(
     own: &'a [KeyId],
     keys: &'a KeySet,
 ) -> impl Iterator<Item = (usize, KeyId)> + 'a {
-    own.iter().enumerate().flat_map(move |(place, id)| {
+    let places = own.iter().enumerate();
+    let refusing = places.filter(|(place, _)| refuses_duplicates(table, index_at(table, *place)));
+    refusing.flat_map(move |(place, id)| {
         let index = index_at(table, place);
         let single = Some(*id).filter(|id| *id != NO_KEY && keys.present(*id));
         let several = Some(index).filter(|_| *id == NO_KEY && place > 0);
@@ -261,6 +282,9 @@ pub(super) fn check_keys(
 ) -> Result<()> {
     let own = plan.own(n);
     for (place, id) in own.iter().enumerate() {
+        if !refuses_duplicates(table, index_at(table, place)) {
+            continue;
+        }
         if *id != NO_KEY && keys.present(*id) {
             return Err(table.duplicate(index_at(table, place), row));
         }

@@ -92,7 +92,7 @@ impl Statement<'_> {
         ids: &mut GeneratedIds,
         first: usize,
     ) -> Result<InsertOutcome> {
-        let catalog = self.txn.db.catalog_guard();
+        let catalog = self.txn.db.catalog_of(table)?;
         let constraints = if self.txn.foreign_key_checks {
             constraints(&catalog, table)
         } else {
@@ -318,7 +318,7 @@ impl Statement<'_> {
             return self.find_duplicate_row(table, index, id);
         }
         if self.txn.foreign_key_checks && !table.foreign_keys.is_empty() {
-            let catalog = self.txn.db.catalog_guard();
+            let catalog = self.txn.db.catalog_of(table)?;
             let constraints = constraints(&catalog, table);
             for constraint in &constraints {
                 plan.ids.push(constraint.gather(row, &mut self.keys));

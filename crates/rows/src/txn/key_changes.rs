@@ -83,7 +83,7 @@ pub(crate) fn gather_change(
         changes.created.push((0, id));
     }
     for position in &table.derived().unique_indexes {
-        let Some(index) = table.indexes.get(*position) else {
+        let Some(index) = table.maintained_index(*position) else {
             continue;
         };
         if !moved && !is_key_changed(&index.parts, old, new) {
@@ -110,10 +110,12 @@ pub(crate) fn gather_change(
                 .removed
                 .push(keys.add(space, &before, LockMode::Exclusive));
         }
-        if has {
+        if has && index.state.adds_entries() {
             let space = table.space(*position, &after);
             let id = keys.add(space, &after, LockMode::Exclusive);
-            changes.created.push((*position, id));
+            if index.state.refuses_duplicates() {
+                changes.created.push((*position, id));
+            }
         }
     }
     for (n, constraint) in constraints.iter().enumerate() {
@@ -139,7 +141,7 @@ fn gather_array_change(
     keys: &mut KeySet,
     changes: &mut KeyChanges,
 ) {
-    let Some(index) = table.indexes.get(position) else {
+    let Some(index) = table.maintained_index(position) else {
         return;
     };
     // Keys with a NULL part are not unique.
@@ -160,8 +162,14 @@ fn gather_array_change(
             (true, false) => {}
         }
     }
+    if !index.state.adds_entries() {
+        return;
+    }
     for key in after.difference(&before) {
-        changes.created.push((position, add(key)));
+        let id = add(key);
+        if index.state.refuses_duplicates() {
+            changes.created.push((position, id));
+        }
     }
 }
 

@@ -117,7 +117,8 @@ impl<'a> Lookup<'a> {
     /// Whether a row still has the key at a position: in a current read it may
     /// have changed since its entry was read.
     fn still_has(&self, n: usize, row: &RowRef<'_>) -> bool {
-        let (Some(index), Some(wanted)) = (self.table.indexes.get(self.index), self.keys.get(n))
+        let (Some(index), Some(wanted)) =
+            (self.table.maintained_index(self.index), self.keys.get(n))
         else {
             return false;
         };

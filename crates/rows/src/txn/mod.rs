@@ -902,7 +902,7 @@ impl Txn {
         };
         // Temporary tables are not in the catalog.
         let describe = || {
-            let known = self.db.catalog_guard().tables.contains_key(&table.id);
+            let known = self.db.catalog().tables.contains_key(&table.id);
             known.then(|| log.describe(table)).flatten()
         };
         let Some(number) = changes.table(table, describe) else {

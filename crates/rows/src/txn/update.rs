@@ -112,7 +112,7 @@ impl Statement<'_> {
         mode: UpdateMode,
         mut refused: Refused,
     ) -> Result<UpdateOutcome> {
-        let catalog = self.txn.db.catalog_guard();
+        let catalog = self.txn.db.catalog_of(table)?;
         let (constraints, referrers) = if self.txn.foreign_key_checks {
             (constraints(&catalog, table), fk::referrers(&catalog, table))
         } else {

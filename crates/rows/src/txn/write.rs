@@ -7,7 +7,7 @@ use super::Statement;
 use super::gather::{NO_KEY, Plan};
 use super::key_changes::is_key_changed;
 use super::keyset::KeyId;
-use crate::definition::Index;
+use crate::definition::{Index, IndexState};
 use crate::keys::Columns;
 use crate::overflow;
 use crate::row::overflow::OverflowHead;
@@ -36,6 +36,13 @@ impl Columns for Texts<'_, '_> {
             new
         }
     }
+}
+
+/// Key of the record of a duplicate ([`crate::definition::TableDef::duplicates`]).
+pub(crate) fn duplicate_key(index: u32, primary: &[u8]) -> Vec<u8> {
+    let mut key = index.to_be_bytes().to_vec();
+    key.extend_from_slice(primary);
+    key
 }
 
 impl Statement<'_> {
@@ -98,9 +105,12 @@ impl Statement<'_> {
         self.put_row(table, (primary, own.next()), values, &heads, stamp)?;
         let mut entry = std::mem::take(&mut self.txn.scratch.entry);
         let mut uniques = table.derived().unique_indexes.iter().zip(own).peekable();
-        for (n, index) in table.indexes.iter().enumerate().skip(1) {
+        for (n, index) in table.maintained_indexes().skip(1) {
             let id = uniques.next_if(|(position, _)| **position == n);
             let id = id.map(|(_, id)| id).filter(|id| *id != NO_KEY);
+            if !index.state.adds_entries() {
+                continue;
+            }
             if table.text_index(n).is_some() {
                 self.add_document(table, n, values, primary)?;
                 continue;
@@ -111,6 +121,9 @@ impl Statement<'_> {
                 let end = entry.len();
                 index.append_entry_value(primary, &mut entry);
                 let (key, value) = entry.split_at(end);
+                if index.state == IndexState::Building && exclusive {
+                    self.record_duplicate(table, n, values, key, primary)?;
+                }
                 match id {
                     Some(id) if exclusive => {
                         let key = Key::new(table.space(n, key), key);
@@ -151,6 +164,35 @@ impl Statement<'_> {
         Ok(())
     }
 
+    /// Records that a row is to get an entry whose key exists, in a unique index that is being
+    /// built, with the text of the entry for the message. The caller holds the locks of the row and
+    /// of the entry's key.
+    #[cold]
+    fn record_duplicate(
+        &mut self,
+        table: &Table,
+        position: usize,
+        row: &[Value],
+        key: &[u8],
+        primary: &[u8],
+    ) -> Result<()> {
+        let found = self.keys.find(table.space(position, key), key);
+        if !found.is_some_and(|id| self.keys.present(id)) {
+            return Ok(());
+        }
+        let (Some(index), Some(space)) = (table.maintained_index(position), table.duplicates)
+        else {
+            return Ok(());
+        };
+        let text = match table.duplicate_of_key(position, row, key) {
+            Error::Duplicate { entry, .. } => entry,
+            other => return Err(other),
+        };
+        let record = duplicate_key(index.id, primary);
+        let (kv, record) = (self.txn.kv.as_mut(), Key::new(space, &record));
+        Ok(kv.put(record, text.as_bytes(), Check::Blind)?)
+    }
+
     /// Deletes a row and its entries.
     pub(crate) fn write_deletion(
         &mut self,
@@ -169,7 +211,7 @@ impl Statement<'_> {
         self.keys.record_own_write(space, primary, false);
         overflow::delete(self.txn.kv.as_mut(), table, primary, &old)?;
         let mut entry = std::mem::take(&mut self.txn.scratch.entry);
-        for (n, index) in table.indexes.iter().enumerate().skip(1) {
+        for (n, index) in table.maintained_indexes().skip(1) {
             if table.text_index(n).is_some() {
                 self.remove_document(table, n, primary)?;
                 continue;
@@ -234,8 +276,7 @@ impl Statement<'_> {
         let (db, kv) = (&self.txn.db, self.txn.kv.as_mut());
         let heads = overflow::write_changed(db, kv, table, new_primary, before, new)?;
         self.put_row(table, (new_primary, None), new, &heads, stamp)?;
-        let mut entry = std::mem::take(&mut self.txn.scratch.entry);
-        for (n, index) in table.indexes.iter().enumerate().skip(1) {
+        for (n, index) in table.maintained_indexes().skip(1) {
             if !moved && !is_key_changed(&index.parts, &old, new) {
                 continue;
             }
@@ -248,20 +289,38 @@ impl Statement<'_> {
                 self.write_changed_array(table, n, primary, &old, new_primary, new)?;
                 continue;
             }
-            entry.clear();
-            let had_exclusive = index.append_entry(table, &old, primary, &mut entry);
-            let middle = entry.len();
-            let exclusive = index.append_entry(table, new, new_primary, &mut entry);
-            let end = entry.len();
-            let (before, rest) = entry.split_at(middle);
-            let same = before == rest;
-            // An entry whose key does not contain the primary key has another value if the row has
-            // moved, even if the keys are equal.
-            if same && !(moved && exclusive) {
-                continue;
-            }
-            if !same {
-                self.write_entry(table, n, before, None, had_exclusive)?;
+            self.write_changed_entry(table, n, index, (primary, &old), (new_primary, new))?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the entry of a changed row in one index.
+    fn write_changed_entry(
+        &mut self,
+        table: &Table,
+        n: usize,
+        index: &Index,
+        (primary, old): (&[u8], &RowRef<'_>),
+        (new_primary, new): (&[u8], &[Value]),
+    ) -> Result<()> {
+        let mut entry = std::mem::take(&mut self.txn.scratch.entry);
+        entry.clear();
+        let had_exclusive = index.append_entry(table, old, primary, &mut entry);
+        let middle = entry.len();
+        let exclusive = index.append_entry(table, new, new_primary, &mut entry);
+        let end = entry.len();
+        let (before, after) = entry.split_at(middle);
+        let same = before == after;
+        // An entry whose key does not contain the primary key has another value if the row has
+        // moved, even if the keys are equal.
+        let moved = primary != new_primary;
+        let adds = index.state.adds_entries();
+        if !same || moved && !adds {
+            self.write_entry(table, n, before, None, had_exclusive)?;
+        }
+        if adds && (!same || moved && exclusive) {
+            if index.state == IndexState::Building && exclusive && !same {
+                self.record_duplicate(table, n, new, after, new_primary)?;
             }
             index.append_entry_value(new_primary, &mut entry);
             let (key, value) = entry.split_at(end);
@@ -302,9 +361,10 @@ impl Statement<'_> {
         new_primary: &[u8],
         new: &[Value],
     ) -> Result<()> {
-        let Some(definition) = table.indexes.get(index) else {
+        let Some(definition) = table.maintained_index(index) else {
             return Ok(());
         };
+        let state = definition.state;
         let before = definition.entry_keys(table, index, old, primary);
         let mut before = BTreeMap::from_iter(before);
         let after = definition.entry_keys(table, index, new, new_primary);
@@ -312,7 +372,17 @@ impl Statement<'_> {
         definition.append_entry_value(new_primary, &mut value);
         let moved = primary != new_primary;
         for (key, exclusive) in after {
+            if !state.adds_entries() {
+                // The entry of a row that has moved is removed, too.
+                if !moved {
+                    before.remove(&key);
+                }
+                continue;
+            }
             let known = before.remove(&key).is_some();
+            if state == IndexState::Building && exclusive && !known {
+                self.record_duplicate(table, index, new, &key, new_primary)?;
+            }
             // The value of an entry without the primary key in its key names the row.
             if !known || moved && exclusive {
                 self.write_entry(table, index, &key, Some(&value), exclusive)?;

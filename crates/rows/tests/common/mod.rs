@@ -209,6 +209,8 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> TableDef {
         })
         .collect();
     TableDef {
+        changing: Vec::new(),
+        duplicates: None,
         id: TableId(number as u64 + 1),
         database: "d".into(),
         name: def.name.clone(),

@@ -6,7 +6,7 @@ use super::{Naming, column, default, foreign_key, index, is_engine};
 use crate::context::StatementContext;
 use crate::table_expressions::ExpressionOwner;
 use porpoise_rows::catalog::{CheckConstraint, ColumnDefault, ForeignKey, Index, Table};
-use porpoise_rows::ddl::{Algorithm, AlterOp, ColumnSpec, Position};
+use porpoise_rows::ddl::{Algorithm, AlterOp, ColumnSpec, LockLevel, Position};
 use porpoise_rows::ttl::TtlChange;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
@@ -111,7 +111,10 @@ impl ClauseConverter<'_> {
                 Some(algorithm) => AlterOp::Algorithm(algorithm),
                 None => return Ok(()),
             },
-            AlterAction::Lock(name) => return lock(name),
+            AlterAction::Lock(name) => match lock(name)? {
+                Some(level) => AlterOp::Lock(level),
+                None => return Ok(()),
+            },
             AlterAction::ConvertCharset(..)
             | AlterAction::Validation(_)
             | AlterAction::OrderBy(_) => return Ok(()),
@@ -348,20 +351,25 @@ pub fn without_method<'q, 'a>(actions: &'q [AlterAction<'a>]) -> Result<Vec<&'q 
             AlterAction::Algorithm(name) => {
                 algorithm(name)?;
             }
-            AlterAction::Lock(name) => lock(name)?,
+            AlterAction::Lock(name) => {
+                lock(name)?;
+            }
             other => others.push(other),
         }
     }
     Ok(others)
 }
 
-/// LOCK has no effect; only unknown values are rejected.
+/// LOCK; `None` for DEFAULT.
 ///
 /// # Errors
 /// 1801 for an unknown value.
-pub fn lock(name: &Ident<'_>) -> Result<()> {
+pub fn lock(name: &Ident<'_>) -> Result<Option<LockLevel>> {
     match name.name.to_ascii_uppercase().as_str() {
-        "DEFAULT" | "NONE" | "SHARED" | "EXCLUSIVE" => Ok(()),
+        "DEFAULT" => Ok(None),
+        "NONE" => Ok(Some(LockLevel::None)),
+        "SHARED" => Ok(Some(LockLevel::Shared)),
+        "EXCLUSIVE" => Ok(Some(LockLevel::Exclusive)),
         _ => {
             let text = format!("Unknown LOCK type '{}'", name.name);
             Err(SqlError::new(1801, "HY000", text))

@@ -195,6 +195,7 @@ pub(super) fn metadata_locks(cx: &StatementContext) -> Result<Vec<Vec<Value>>> {
             MetadataLock::Barrier { exclusion, .. } => match exclusion {
                 Exclusion::Writers => ("TABLE", "SHARED_NO_WRITE"),
                 Exclusion::Everyone => ("TABLE", "EXCLUSIVE"),
+                Exclusion::Definitions => ("TABLE", "SHARED_UPGRADABLE"),
             },
         };
         let table = catalog.table_by_id(lock.table());

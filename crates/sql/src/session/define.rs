@@ -11,7 +11,7 @@ use porpoise_rows::ddl::partition::Exchange;
 use porpoise_rows::ddl::{AlterOp, DdlCx, DdlOutcome};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
-    AlterAction, CreateIndex, CreateTable, DatabaseOption, DropTables, Statement, TableName,
+    AlterAction, CreateIndex, CreateTable, DatabaseOption, DropTables, Ident, Statement, TableName,
 };
 use porpoise_sql_plan::virtual_tables;
 use porpoise_types::{CastCx, Collation};
@@ -145,8 +145,9 @@ impl SqlSession {
             Statement::CreateIndex(create) => self.create_index(create),
             Statement::DropIndex(drop) => {
                 let (database, name) = self.resolve_for_ddl(&drop.table)?;
-                let op = AlterOp::DropIndex(drop.name.name.to_owned());
-                self.alter(&database, &name, &[op])
+                let mut ops = vec![AlterOp::DropIndex(drop.name.name.to_owned())];
+                ops.extend(index_method(drop.algorithm.as_ref(), drop.lock.as_ref())?);
+                self.alter(&database, &name, &ops)
             }
             _ => Err(SqlError::internal("no definition")),
         }
@@ -247,15 +248,11 @@ impl SqlSession {
     }
 
     fn create_index(&mut self, create: &CreateIndex<'_>) -> Result<Outcome> {
-        if let Some(lock) = &create.lock {
-            definition::alter::lock(lock)?;
-        }
-        let algorithm = create.algorithm.as_ref().map(definition::alter::algorithm);
-        let algorithm = algorithm.transpose()?.flatten();
+        let method = index_method(create.algorithm.as_ref(), create.lock.as_ref())?;
         let (database, name) = self.resolve_for_ddl(&create.table)?;
         let index = definition::index(&self.cx, &create.index)?;
         let mut ops = vec![AlterOp::AddIndex(index)];
-        ops.extend(algorithm.map(AlterOp::Algorithm));
+        ops.extend(method);
         self.alter(&database, &name, &ops)
     }
 
@@ -461,4 +458,16 @@ fn is_combined_partitioning(actions: &[AlterAction<'_>]) -> bool {
         .filter(|a| definition::partition::is_partition_clause(a));
     let first = clauses.next();
     first.is_some_and(definition::partition::may_be_combined) && clauses.next().is_none()
+}
+
+/// ALGORITHM and LOCK of CREATE INDEX and DROP INDEX.
+///
+/// # Errors
+/// 1800 and 1801 for unknown values.
+fn index_method(algorithm: Option<&Ident<'_>>, lock: Option<&Ident<'_>>) -> Result<Vec<AlterOp>> {
+    let algorithm = algorithm.map(definition::alter::algorithm).transpose()?;
+    let lock = lock.map(definition::alter::lock).transpose()?;
+    let algorithm = algorithm.flatten().map(AlterOp::Algorithm);
+    let lock = lock.flatten().map(AlterOp::Lock);
+    Ok(algorithm.into_iter().chain(lock).collect())
 }

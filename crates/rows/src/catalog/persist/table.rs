@@ -48,6 +48,7 @@ pub(super) fn write_table(w: &mut Writer, t: &TableDef) {
     write_full_text(w, t);
     write_invisible_columns(w, t);
     write_ttl(w, t);
+    write_changing(w, t);
 }
 
 fn write_expression(w: &mut Writer, e: &Expression) {
@@ -174,6 +175,9 @@ pub(super) fn read_table(r: &mut Reader<'_>, version: u8) -> Result<TableDef> {
     if version >= 9 {
         read_ttl(r, &mut table)?;
     }
+    if version >= 10 {
+        read_changing(r, &mut table)?;
+    }
     Ok(table)
 }
 
@@ -211,7 +215,22 @@ fn read_first_format(r: &mut Reader<'_>) -> Result<TableDef> {
         overflow_spaces: Vec::new(),
         colocate: None,
         triggers: Default::default(),
+        changing: Vec::new(),
+        duplicates: None,
     })
+}
+
+/// The indexes of an unfinished schema change: since format 10.
+fn write_changing(w: &mut Writer, t: &TableDef) {
+    w.list(&t.changing, write_index);
+    w.u64(t.duplicates.map_or(0, |space| space.0));
+}
+
+fn read_changing(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
+    t.changing = r.list(read_index)?;
+    // Space 0 does not exist.
+    t.duplicates = Some(SpaceId(r.u64()?)).filter(|space| space.0 != 0);
+    Ok(())
 }
 
 fn write_column(w: &mut Writer, c: &Column) {
@@ -277,6 +296,8 @@ fn write_index(w: &mut Writer, i: &Index) {
     w.u8(match i.state {
         IndexState::Building => 0,
         IndexState::Public => 1,
+        IndexState::DeleteOnly => 2,
+        IndexState::Enforced => 3,
     });
     w.bool(i.using_hash);
     w.bool(i.implicit);
@@ -307,6 +328,8 @@ fn read_index(r: &mut Reader<'_>) -> Result<Index> {
         state: match r.u8()? {
             0 => IndexState::Building,
             1 => IndexState::Public,
+            2 => IndexState::DeleteOnly,
+            3 => IndexState::Enforced,
             other => return Err(Error::corrupt(&format!("index state {other}"))),
         },
         using_hash: r.bool()?,

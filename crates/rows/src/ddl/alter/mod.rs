@@ -23,13 +23,15 @@ mod fill;
 mod keys;
 
 use super::{
-    AlterOp, DdlCx, DdlOutcome, check_name, checks, columns as specs, errors, indexes, partition,
-    rename, spaces, ttl,
+    AlterOp, DdlCx, DdlOutcome, check_name, checks, columns as specs, errors, indexes, online,
+    partition, rename, spaces, ttl,
 };
 use crate::catalog::Catalog;
 use crate::db::Db;
+use crate::ddl::DdlBarrier;
 use crate::definition::{ColumnId, Index, IndexKind, TableDef, TableId};
 use crate::error::Result;
+use crate::metadata_lock::Exclusion;
 use crate::overflow;
 use crate::progress::Stage;
 use crate::row::RowRef;
@@ -66,23 +68,35 @@ pub enum Algorithm {
     Copy,
 }
 
+/// The LOCK clause, which limits the sessions that are kept from the table while rows are read or
+/// changed. Each level waits for users of the table to commit the new definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockLevel {
+    /// None.
+    None,
+    /// Writers.
+    Shared,
+    /// Readers and writers.
+    Exclusive,
+}
+
 /// The plan of an ALTER TABLE, complete before it is carried out.
-struct Plan {
-    table: TableDef,
+pub(super) struct Plan {
+    pub(super) table: TableDef,
     /// Whether the rows are copied.
-    rewrite: bool,
+    pub(super) rewrite: bool,
     /// Whether the copy converts values to other types.
     converts: bool,
     /// Whether the copy changes the keys of rows.
     rekeys_rows: bool,
     /// Whether the set of columns changes.
-    changes_layout: bool,
+    pub(super) changes_layout: bool,
     /// Ids of the indexes to be built.
-    indexes_to_build: Vec<u32>,
+    pub(super) indexes_to_build: Vec<u32>,
     /// Id of the next index.
     next_index: u32,
     /// Columns that become NOT NULL.
-    not_null: Vec<ColumnId>,
+    pub(super) not_null: Vec<ColumnId>,
     /// Columns whose types change.
     retyped: Vec<ColumnId>,
     /// Columns whose encoding in keys changes.
@@ -94,16 +108,16 @@ struct Plan {
     /// Columns' old and new names.
     renamed: Vec<(String, String)>,
     /// Whether the rows must be validated against the CHECK constraints.
-    validates_checks: bool,
+    pub(super) validates_checks: bool,
     /// Names of foreign keys to be validated.
-    validate: Vec<String>,
+    pub(super) validate: Vec<String>,
     /// Spaces to be dropped after the commit of the catalog.
-    spaces_to_drop: Vec<SpaceId>,
+    pub(super) spaces_to_drop: Vec<SpaceId>,
     auto_increment: Option<u64>,
     rename_to: Option<(String, String)>,
 }
 
-fn find(catalog: &Catalog, database: &str, name: &str) -> Result<Arc<Table>> {
+pub(super) fn find(catalog: &Catalog, database: &str, name: &str) -> Result<Arc<Table>> {
     if catalog.database(database).is_none() {
         return Err(errors::no_database(database));
     }
@@ -154,17 +168,43 @@ impl Db {
         ops: &[AlterOp],
         cast: &mut CastCx<'_>,
     ) -> Result<DdlOutcome> {
-        let _barrier = self.barrier(cx, |catalog| {
+        let tables = |catalog: &Catalog| {
             let table = find(catalog, database, name)?;
             let mut all = vec![table.id];
             all.extend(new_relatives(catalog, &table, ops));
             Ok(all)
-        })?;
+        };
+        let mut brief = None;
+        // Other servers of a cluster know no states of indexes: there the table is announced, and waits.
+        let is_shared = self.membership().is_some();
+        if online::changes_only_indexes(ops) && !is_shared {
+            brief = self.brief_barrier(cx, database, name, ops)?;
+            if brief.is_none()
+                && let Some(done) = self.alter_online(cx, database, name, ops, cast)?
+            {
+                return Ok(done);
+            }
+        }
+        // Readers go on until the new definition is committed.
+        let exclusion = match asked_lock(ops) {
+            Some(LockLevel::Exclusive) => Exclusion::Everyone,
+            _ if is_shared => Exclusion::Everyone,
+            _ => Exclusion::Writers,
+        };
+        let _barrier = match brief {
+            Some(barrier) => DdlBarrier::local(barrier),
+            None => self.barrier_of(cx, exclusion, tables)?,
+        };
         let catalog = self.catalog();
         let before = find(&catalog, database, name)?;
         let mut plan = plan(self, &catalog, &before, cx, ops, cast)?;
         check_algorithm(&plan, ops)?;
+        check_lock(&plan, ops)?;
         let (rows, position) = self.rewrite_and_commit(cx, &before, &mut plan, cast, |plan| {
+            let _everyone = match exclusion {
+                Exclusion::Everyone => None,
+                _ => Some(self.barrier(cx, tables)?),
+            };
             cx.metadata_locks.progress().begin(Stage::Committing, "");
             self.commit_definition(cx, &before, plan)
         })?;
@@ -240,7 +280,7 @@ impl Db {
         Ok(Table::new(plan.table))
     }
 
-    fn create_index_spaces(&self, plan: &mut Plan) -> Result<Vec<SpaceId>> {
+    pub(super) fn create_index_spaces(&self, plan: &mut Plan) -> Result<Vec<SpaceId>> {
         let Plan {
             table,
             indexes_to_build: build,
@@ -490,7 +530,7 @@ fn new_relatives(catalog: &Catalog, table: &Table, ops: &[AlterOp]) -> Vec<Table
     all
 }
 
-fn plan(
+pub(super) fn plan(
     db: &Db,
     catalog: &Catalog,
     before: &Table,
@@ -604,8 +644,31 @@ fn update_layout(plan: &mut Plan) {
     }
 }
 
+/// The LOCK clause; `None` for DEFAULT.
+pub(super) fn asked_lock(ops: &[AlterOp]) -> Option<LockLevel> {
+    ops.iter().rev().find_map(|op| match op {
+        AlterOp::Lock(level) => Some(*level),
+        _ => None,
+    })
+}
+
+/// 1845 and 1846 if LOCK=NONE is requested of a change that keeps writers away while it reads rows.
+fn check_lock(plan: &Plan, ops: &[AlterOp]) -> Result<()> {
+    if asked_lock(ops) != Some(LockLevel::None) {
+        return Ok(());
+    }
+    if plan.rewrite {
+        return Err(errors::copy_requires_lock());
+    }
+    let validates = !plan.validate.is_empty() || !plan.not_null.is_empty() || plan.validates_checks;
+    if validates || !plan.indexes_to_build.is_empty() || !plan.requires_empty_table.is_empty() {
+        return Err(errors::lock_refused("NONE", "SHARED"));
+    }
+    Ok(())
+}
+
 /// 1845 and 1846 if the requested ALGORITHM does not permit the plan.
-fn check_algorithm(plan: &Plan, ops: &[AlterOp]) -> Result<()> {
+pub(super) fn check_algorithm(plan: &Plan, ops: &[AlterOp]) -> Result<()> {
     let asked = ops.iter().rev().find_map(|op| match op {
         AlterOp::Algorithm(algorithm) => Some(*algorithm),
         _ => None,

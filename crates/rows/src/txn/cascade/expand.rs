@@ -30,7 +30,10 @@ const BATCH: usize = 4096;
 impl Statement<'_> {
     /// Finds and locks all consequences of the changes in `fx`, whose own keys are locked already.
     pub(crate) fn expand(&mut self, fx: &mut Effects) -> Result<()> {
-        let catalog = self.txn.db.catalog_guard();
+        let Some(root) = fx.list.first().map(|root| root.table.clone()) else {
+            return Ok(());
+        };
+        let catalog = self.txn.db.catalog_of(&root)?;
         let mut level: Vec<usize> = (0..fx.list.len()).collect();
         while !level.is_empty() {
             let mut probes = Vec::new();

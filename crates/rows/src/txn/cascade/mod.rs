@@ -553,7 +553,8 @@ impl Statement<'_> {
 /// Error 1362 if a BEFORE trigger has changed a column of an index: the keys of the row are locked
 /// and checked already.
 fn check_keys_kept(table: &Table, before: &[Value], after: &[Value]) -> Result<()> {
-    let parts = table.indexes.iter().flat_map(|index| &index.parts);
+    let indexes = table.maintained_indexes();
+    let parts = indexes.flat_map(|(_, index)| &index.parts);
     let changed = |column: &usize| before.get(*column) != after.get(*column);
     match parts.map(|part| part.column).find(changed) {
         None => Ok(()),
@@ -571,7 +572,7 @@ fn check_keys_kept(table: &Table, before: &[Value], after: &[Value]) -> Result<(
 
 fn cascade_duplicate(fx: &Effects, change: &Change, index: usize) -> Error {
     let root = fx.list.first();
-    let key = change.table.indexes.get(index);
+    let key = change.table.maintained_index(index);
     Error::CascadeDuplicate {
         parent: root.map(|r| r.table.name.clone()).unwrap_or_default(),
         entry: root

@@ -1,0 +1,328 @@
+//! Backfill of an online schema change: adds the index entries of existing rows, in small
+//! transactions beside those of other sessions.
+//!
+//! Each transaction locks a batch of rows shared, so that none of them changes until its entries are
+//! committed, and takes the locks of unique keys. It waits for none of these locks. Rows that others
+//! have locked are done one by one afterwards, each with a short wait during which nothing else is
+//! locked: the backfill never makes a writer wait for longer than one batch takes.
+//!
+//! While other sessions use the table the batches are small, and the backfill sleeps after each of
+//! them for a multiple of the time that it took.
+
+use crate::db::Db;
+use crate::ddl::DdlCx;
+use crate::definition::TableId;
+use crate::error::{Error, Result};
+use crate::keys::Entry;
+use crate::row::RowRef;
+use crate::table::Table;
+use porpoise_base::blocking::blocking;
+use porpoise_kv::{
+    self as kv, Check, Key, LockMode, LockRequest, Read, ScanEnd, ScanRange, SpaceId, TxnOptions,
+    Wait,
+};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+/// Rows in a transaction, if nobody else uses the table.
+const BATCH: usize = 1000;
+/// Rows in a transaction beside other users of the table.
+const BATCH_BESIDE_OTHERS: usize = 64;
+/// The backfill sleeps for this multiple of a batch's time, beside other users.
+const SLEEP_FACTOR: u32 = 9;
+/// Longest sleep after a batch.
+const MAX_SLEEP: Duration = Duration::from_millis(100);
+/// The time for which a table counts as used after somebody was seen to use it.
+const USED_FOR: Duration = Duration::from_secs(1);
+/// Longest wait for a row that another transaction has locked, during which those that come later
+/// wait behind the backfill.
+const ROW_WAIT: Duration = Duration::from_millis(20);
+/// Pause before a row is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
+/// Batches after which the backfill waits until they are durable, so that the log's buffers do not
+/// grow.
+const BATCHES_UNTIL_DURABLE: u32 = 16;
+
+/// Primary keys of rows.
+type Keys = Vec<Vec<u8>>;
+
+/// Outcome of a transaction.
+enum Filled {
+    /// All entries are committed, except those of these rows, which are locked.
+    Except(Keys),
+    /// Nothing was done, because a lock or the commit was refused.
+    Refused,
+}
+
+struct Backfill<'a> {
+    db: &'a Db,
+    cx: &'a DdlCx<'a>,
+    table: &'a Table,
+    /// When another session was seen to use the table.
+    seen_used: Option<Instant>,
+    batches: u32,
+}
+
+/// Adds the entries of all rows to the indexes of `table.changing`.
+///
+/// # Errors
+/// [`Error::Duplicate`]; a cancellation; the engine's.
+pub(super) fn run(db: &Db, cx: &DdlCx<'_>, table: &Table) -> Result<()> {
+    let mut backfill = Backfill {
+        db,
+        cx,
+        table,
+        seen_used: None,
+        batches: 0,
+    };
+    for space in table.index_spaces(0) {
+        backfill.fill_space(*space)?;
+    }
+    Ok(())
+}
+
+impl Backfill<'_> {
+    fn check_cancel(&self) -> Result<()> {
+        match self.cx.cancel.reason() {
+            None => Ok(()),
+            Some(reason) => Err(Error::Kv(kv::Error::Cancelled(reason))),
+        }
+    }
+
+    /// Whether another session uses the table, or did lately.
+    fn is_used(&mut self, table: TableId) -> bool {
+        let now = Instant::now();
+        if self.cx.metadata_locks.is_used_by_others(table) {
+            self.seen_used = Some(now);
+        }
+        self.seen_used.is_some_and(|seen| now - seen < USED_FOR)
+    }
+
+    fn fill_space(&mut self, space: SpaceId) -> Result<()> {
+        // Rows that come later have their entries: the backfill does not follow those that writers
+        // append meanwhile.
+        let Some(end) = self.end_of_rows(space)? else {
+            return Ok(());
+        };
+        let mut next = Some(Vec::new());
+        while let Some(start) = next {
+            self.check_cancel()?;
+            let is_used = self.is_used(self.table.id);
+            let limit = if is_used { BATCH_BESIDE_OTHERS } else { BATCH };
+            let began = Instant::now();
+            let (keys, rest) = self.row_keys(space, (&start, &end), limit)?;
+            let count = keys.len() as u64;
+            let left = match self.fill(space, &keys, None)? {
+                Filled::Except(rows) => rows,
+                Filled::Refused => keys,
+            };
+            for key in left {
+                self.fill_alone(space, key)?;
+            }
+            self.cx.metadata_locks.progress().advance(count);
+            let took = began.elapsed();
+            if is_used {
+                pause((took * SLEEP_FACTOR).min(MAX_SLEEP));
+            }
+            next = rest;
+        }
+        Ok(())
+    }
+
+    /// The key that follows the last row; `None` without rows.
+    fn end_of_rows(&self, space: SpaceId) -> Result<Option<Vec<u8>>> {
+        let mut txn = self.db.engine().begin(TxnOptions::default())?;
+        let range = ScanRange {
+            space,
+            start: &[],
+            end: None,
+            reverse: true,
+        };
+        let mut last = None;
+        txn.scan(Read::CURRENT, &[range], 1, &mut |_, key, _| {
+            last = Some([key, &[0]].concat());
+            ControlFlow::Break(())
+        })?;
+        txn.rollback();
+        Ok(last)
+    }
+
+    /// The keys of the next rows, and where to continue.
+    fn row_keys(
+        &self,
+        space: SpaceId,
+        (start, end): (&[u8], &[u8]),
+        limit: usize,
+    ) -> Result<(Keys, Option<Vec<u8>>)> {
+        let mut txn = self.db.engine().begin(TxnOptions::default())?;
+        let range = ScanRange {
+            space,
+            start,
+            end: Some(end),
+            reverse: false,
+        };
+        let mut keys = Vec::with_capacity(limit);
+        let end = txn.scan(Read::CURRENT, &[range], limit, &mut |_, key, _| {
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        txn.rollback();
+        let next = match end {
+            ScanEnd::Done => None,
+            ScanEnd::Stopped { mut key, .. } => {
+                key.push(0);
+                Some(key)
+            }
+        };
+        Ok((keys, next))
+    }
+
+    /// Adds the entries of one row that another transaction may have locked.
+    fn fill_alone(&mut self, space: SpaceId, key: Vec<u8>) -> Result<()> {
+        let keys = [key];
+        loop {
+            self.check_cancel()?;
+            let now = Instant::now();
+            if now >= self.cx.deadline {
+                return Err(Error::Kv(kv::Error::LockTimeout));
+            }
+            if let Filled::Except(_) = self.fill(space, &keys, Some(now + ROW_WAIT))? {
+                return Ok(());
+            }
+            pause(RETRY_PAUSE);
+        }
+    }
+
+    /// Adds the entries of rows in one transaction. Waits for the locks of the rows until `deadline`,
+    /// or leaves locked rows out.
+    fn fill(
+        &mut self,
+        space: SpaceId,
+        keys: &[Vec<u8>],
+        deadline: Option<Instant>,
+    ) -> Result<Filled> {
+        match self.try_fill(space, keys, deadline) {
+            Err(Error::Kv(
+                kv::Error::LockBusy
+                | kv::Error::LockTimeout
+                | kv::Error::Deadlock
+                | kv::Error::Conflict,
+            )) => Ok(Filled::Refused),
+            done => done,
+        }
+    }
+
+    fn try_fill(
+        &mut self,
+        space: SpaceId,
+        keys: &[Vec<u8>],
+        deadline: Option<Instant>,
+    ) -> Result<Filled> {
+        let engine = self.db.engine();
+        let can_skip = engine.capabilities().skip_locked;
+        let at_once = if can_skip { Wait::Skip } else { Wait::NoWait };
+        let mut txn = engine.begin(TxnOptions {
+            cancel: self.cx.cancel.clone(),
+            ..TxnOptions::default()
+        })?;
+        let requests: Vec<LockRequest<'_>> = keys
+            .iter()
+            .map(|key| LockRequest {
+                key: Key::new(space, key),
+                mode: LockMode::Share,
+            })
+            .collect();
+        let (mut rows, mut locked) = (Vec::with_capacity(keys.len()), Vec::new());
+        let wait = deadline.map_or(at_once, Wait::Until);
+        txn.lock(&requests, wait, &mut |n, found| {
+            let Some(key) = keys.get(n) else { return };
+            match found.value {
+                _ if !found.granted => locked.push(key.clone()),
+                Some(row) => rows.push((key, row.to_vec())),
+                None => {}
+            }
+        })?;
+        for position in self.positions() {
+            self.fill_index(txn.as_mut(), position, &rows)?;
+        }
+        let commit = txn.commit()?;
+        self.batches += 1;
+        if self.batches.is_multiple_of(BATCHES_UNTIL_DURABLE) {
+            engine.wait_durable(commit.position)?;
+        }
+        Ok(Filled::Except(locked))
+    }
+
+    /// The positions of the indexes that are built.
+    fn positions(&self) -> std::ops::Range<usize> {
+        let first = self.table.indexes.len();
+        first..first + self.table.changing.len()
+    }
+
+    /// Writes the entries of locked rows in one index.
+    fn fill_index(
+        &self,
+        txn: &mut dyn kv::Txn,
+        position: usize,
+        rows: &[(&Vec<u8>, Vec<u8>)],
+    ) -> Result<()> {
+        let mut entries: Vec<(RowRef<'_>, Entry)> = Vec::with_capacity(rows.len());
+        for (primary, bytes) in rows {
+            let row = RowRef::new(self.table, bytes)?;
+            let found = self.table.whole_entries(position, &row, primary);
+            entries.extend(found.into_iter().map(|entry| (row, entry)));
+        }
+        self.lock_unique(txn, position, &entries)?;
+        for (_, entry) in &entries {
+            let space = self.table.space(position, &entry.key);
+            let check = if entry.exclusive {
+                Check::Locked
+            } else {
+                Check::Blind
+            };
+            txn.put(Key::new(space, &entry.key), &entry.value, check)?;
+        }
+        Ok(())
+    }
+
+    /// Locks the keys that must be unique. 1062 if one belongs to another row.
+    fn lock_unique(
+        &self,
+        txn: &mut dyn kv::Txn,
+        position: usize,
+        entries: &[(RowRef<'_>, Entry)],
+    ) -> Result<()> {
+        let mut owners: HashMap<&[u8], &[u8]> = HashMap::new();
+        let (mut requests, mut unique) = (Vec::new(), Vec::new());
+        for (row, entry) in entries.iter().filter(|(_, entry)| entry.exclusive) {
+            if let Some(other) = owners.insert(&entry.key, &entry.value)
+                && other != entry.value
+            {
+                return Err(self.table.duplicate_of_key(position, row, &entry.key));
+            }
+            requests.push(LockRequest {
+                key: Key::new(self.table.space(position, &entry.key), &entry.key),
+                mode: LockMode::Exclusive,
+            });
+            unique.push((row, entry));
+        }
+        if requests.is_empty() {
+            return Ok(());
+        }
+        let mut duplicate = None;
+        txn.lock(&requests, Wait::NoWait, &mut |n, found| {
+            let Some((row, entry)) = unique.get(n) else {
+                return;
+            };
+            if found.value.is_some_and(|owner| owner != entry.value) {
+                duplicate = Some(self.table.duplicate_of_key(position, *row, &entry.key));
+            }
+        })?;
+        duplicate.map_or(Ok(()), Err)
+    }
+}
+
+fn pause(time: Duration) {
+    blocking(|| std::thread::sleep(time));
+}
