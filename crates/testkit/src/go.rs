@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use crate::fail;
 use crate::process::run;
@@ -11,9 +12,12 @@ const REMEDY: &str = "Go is needed here: run `make needs`";
 /// Builds the Go module in the directory `sources` (a path from the repository's root) and returns
 /// the path of the program.
 ///
-/// The Go tool rebuilds only what has changed and locks its cache, so several tests may build at
-/// the same time; the program is moved into place atomically.
+/// The Go tool rebuilds only what has changed and locks its cache, so several processes may build at
+/// the same time; the program is moved into place atomically. The tests of one process build one after
+/// the other.
 pub fn build(name: &str, sources: &str) -> PathBuf {
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _turn = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     let root = root();
     let folder = root.join(sources);
     if !folder.is_dir() {

@@ -362,7 +362,7 @@ fn schemas_and_tables_are_selected_by_name() {
 
 #[test]
 fn a_killed_import_continues_without_a_row_twice() {
-    const FILES: usize = 40;
+    const FILES: usize = 160;
     const ROWS: usize = 4000;
     let server = Porpoise::builder().start();
     sql(&server, "SET GLOBAL local_infile = ON");
