@@ -13,7 +13,7 @@
 //!
 //! * [`encode`]: images and statements to annotations, the hook of [`porpoise_rows::changes`].
 //! * [`annotation`]: the form of an annotation.
-//! * [`file`]: names, headers and the recovery of a file.
+//! * [`mod@file`]: names, headers and the recovery of a file.
 //! * [`log`]: [`BinaryLog`], the state that the writer, sessions and dumps share.
 //! * [`open`]: opening the log.
 //! * [`writer`]: the thread that turns annotations into files.
