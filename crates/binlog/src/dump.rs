@@ -1,7 +1,7 @@
 //! The stream of events to a reader: a replica, or a program that follows changes.
 //!
-//! A dump reads from the files and waits for the writer's progress. It holds one buffer, whatever the distance
-//! between reader and writer, and nobody waits for it.
+//! A dump reads from the files and waits for the writer's progress. It holds one buffer, also
+//! for a reader that is far behind, and neither the writer nor a session waits for it.
 //!
 //! ```text
 //! ROTATE (made up: file and position) | FORMAT_DESCRIPTION | events ... | at the end of a file ROTATE, made up again
@@ -36,7 +36,7 @@ pub enum DumpStart {
     Gtids(GtidSet),
 }
 
-/// What a dump has next.
+/// The next step of a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// An event, as it is sent.

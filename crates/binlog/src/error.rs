@@ -24,7 +24,7 @@ pub enum Error {
     /// No file has this name.
     #[error("Could not find target log")]
     NoSuchFile(String),
-    /// What a replica asks for cannot be sent; error 1236 of its protocol.
+    /// The requested events cannot be sent to the replica: MySQL's error 1236.
     #[error("{0}")]
     Refused(String),
 }

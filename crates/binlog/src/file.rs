@@ -180,7 +180,7 @@ impl EventReader {
     }
 }
 
-/// What a scan of a file found.
+/// Result of scanning a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scanned {
     /// End of the last event that is complete and ends a transaction or is outside of one.

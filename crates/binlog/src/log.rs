@@ -451,5 +451,5 @@ impl BinaryLog {
     }
 }
 
-/// What the scan of the last file found, if there is one.
+/// Result of scanning the last file; `None` if the log has no file.
 pub(crate) type LastFile = Option<Scanned>;

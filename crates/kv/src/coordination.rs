@@ -38,7 +38,7 @@ pub struct Lease {
 /// A record of a server: its number and an encoded description.
 pub type ServerRecord = (u64, Vec<u8>);
 
-/// What several servers over one store need of it.
+/// Operations by which several servers that use one store coordinate: their clock, records and leases.
 pub trait Coordination: Send + Sync {
     /// Time of the store's clock in milliseconds. Never less than the result of an earlier call,
     /// of whichever server.

@@ -35,7 +35,7 @@ const DELETE_BATCH: u32 = 1000;
 /// Entries of one page of specifications.
 const PAGE: u32 = 512;
 
-/// Runs a function with a call that nobody cancels.
+/// Runs a function with a [`Call`] without deadline, which cannot be cancelled.
 fn uncancelled<T>(run: impl FnOnce(Call<'_>) -> T) -> T {
     let cancel = Cancel::new();
     run(Call {

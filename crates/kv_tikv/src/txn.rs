@@ -4,7 +4,7 @@
 //! so does each read of the newest state of several keys. No other resource is open between calls: the client's
 //! transaction begins with the first lock, or at commit.
 //!
-//! What a lock call returned is not read again: reads of held keys are answered from it.
+//! A lock call returns the values of its keys. Later reads of these keys use them, without a request.
 
 use crate::cluster::Cluster;
 use crate::commit;
