@@ -339,6 +339,7 @@ mod tests {
         Table::new(TableDef {
             changing: Vec::new(),
             duplicates: None,
+            unfinished: Default::default(),
             id: TableId(id),
             database: database.to_owned(),
             name: format!("t{id}"),

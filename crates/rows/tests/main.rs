@@ -24,6 +24,7 @@ mod full_text;
 mod multi_valued;
 mod old_catalogs;
 mod online_change;
+mod online_copy;
 mod partitions;
 mod random_alter;
 mod random_foreign_keys;

@@ -241,6 +241,7 @@ pub fn create_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows>
         None => None,
     };
     let mut shown = table.definition().clone();
+    shown.remove_unfinished();
     shown.foreign_keys.sort_by(|a, b| a.name.cmp(&b.name));
     for column in &mut shown.columns {
         if let (Kind::Timestamp, ColumnDefault::Literal(Value::DateTime(at))) =
