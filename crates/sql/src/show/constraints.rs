@@ -17,8 +17,7 @@ pub(crate) fn tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
 /// Unique keys including the primary key, if it is explicit.
 fn unique_keys(table: &Table) -> impl Iterator<Item = &Index> {
     let declared = table
-        .indexes
-        .iter()
+        .shown_indexes()
         .filter(|i| !(table.hidden_key && i.kind == IndexKind::Primary));
     declared.filter(|i| i.kind.is_unique())
 }

@@ -587,7 +587,9 @@ pub fn indexes(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
     }
     let table = stored_table(cx, name)?;
     let statistics = cx.server.statistics.of(&cx.server.db, &table);
-    for (position, index) in table.indexes.iter().enumerate() {
+    let hidden = &table.unfinished.indexes;
+    let indexes = table.indexes.iter().enumerate();
+    for (position, index) in indexes.filter(|(_, index)| !hidden.contains(&index.id)) {
         for (at, part) in (1u64..).zip(&index.parts) {
             let column = table.columns.get(part.column);
             let nullable = column.is_some_and(|c| c.nullable);
