@@ -117,7 +117,7 @@ fn transactions_of_adjacent_versions_leave_rows_and_entries_consistent() {
             seen.push((new.state("a"), new.state("c")));
             id = run_all_sequences(&db, &running.user.table, &new.table, id);
             running.user = new;
-            if !running.stop() {
+            if !running.stop(&db) {
                 break;
             }
         }

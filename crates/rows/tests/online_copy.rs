@@ -174,7 +174,7 @@ fn a_copy_has_what_was_written_by_adjacent_versions_at_each_of_its_waits() {
                     first += 10;
                 }
                 running.user = new;
-                if waits > 12 || !running.stop() {
+                if waits > 6 || !running.stop(&db) {
                     break;
                 }
             }
@@ -308,7 +308,7 @@ fn a_foreign_key_is_enforced_for_new_rows_before_old_ones_are_validated() {
                 id += 2;
             }
             running.user = new;
-            if !running.stop() {
+            if !running.stop(&db) {
                 break;
             }
         }

@@ -8,6 +8,7 @@ use crate::ddl::cluster::DdlBarrier;
 use crate::definition::TableId;
 use crate::error::{Error, Result};
 use crate::metadata_lock::Exclusion;
+use crate::progress::Stage;
 use porpoise_kv as kv;
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,9 @@ impl Db {
     /// Lets the users go on for a while between two attempts.
     pub(in crate::ddl) fn pause_before_barrier(&self, cx: &DdlCx<'_>) -> Result<()> {
         check_cancel(cx)?;
+        cx.metadata_locks
+            .progress()
+            .begin(Stage::WaitingForTable, "");
         let left = cx.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(Error::Kv(kv::Error::LockTimeout));
