@@ -267,22 +267,45 @@ pub(super) fn check(
     Ok(())
 }
 
-/// ORDER BY of a SELECT DISTINCT may only use the select list: error 3065.
-pub(super) fn check_distinct(scope: &Scope, items: &[Item], order: &[OrderKey]) -> Result<()> {
-    for (at, key) in order.iter().enumerate() {
-        if items.iter().any(|i| is_same_expr(&i.expr, &key.expr)) {
-            continue;
+/// A column by slot and position.
+type Place = (usize, usize);
+
+/// The first column of an expression that is not below a part that `is_known` accepts. Columns that
+/// subqueries read must be accepted by `is_known_below`.
+fn first_unknown_column(
+    e: &Expr,
+    is_known: &dyn Fn(&Expr) -> bool,
+    is_known_below: &dyn Fn(Place) -> bool,
+) -> Option<Place> {
+    if is_known(e) {
+        return None;
+    }
+    if let Some(place) = column_of(e) {
+        return Some(place);
+    }
+    let mut found = None;
+    if let ExprKind::Query(test) = &e.kind {
+        let free = test.query.free.iter();
+        found = free
+            .filter(|f| f.level == 1 && f.slot != AGGREGATES)
+            .map(|f| (f.slot, f.column))
+            .find(|place| !is_known_below(*place));
+    }
+    e.each_child(&mut |child| {
+        if found.is_none() {
+            found = first_unknown_column(child, is_known, is_known_below);
         }
-        let mut missing = None;
-        key.expr.columns(&mut |slot, column| {
-            let shown = items
-                .iter()
-                .any(|i| column_of(&i.expr) == Some((slot, column)));
-            if !shown && missing.is_none() {
-                missing = Some((slot, column));
-            }
-        });
-        if let Some(place) = missing {
+    });
+    found
+}
+
+/// ORDER BY of a SELECT DISTINCT may only use the select list, whose expressions may be parts of its own:
+/// error 3065.
+pub(super) fn check_distinct(scope: &Scope, items: &[Item], order: &[OrderKey]) -> Result<()> {
+    let is_shown = |e: &Expr| items.iter().any(|i| is_same_expr(&i.expr, e));
+    let is_shown_column = |place| items.iter().any(|i| column_of(&i.expr) == Some(place));
+    for (at, key) in order.iter().enumerate() {
+        if let Some(place) = first_unknown_column(&key.expr, &is_shown, &is_shown_column) {
             let text = format!(
                 "Expression #{} of ORDER BY clause is not in SELECT list, references column '{}' \
                  which is not in SELECT list; this is incompatible with DISTINCT",
@@ -302,26 +325,11 @@ pub(super) fn check_having(
     items: &[Item],
     keys: &[Expr],
 ) -> Result<()> {
-    fn first_unknown_column(e: &Expr, known: &dyn Fn(&Expr) -> bool) -> Option<(usize, usize)> {
-        if known(e) {
-            return None;
-        }
-        if let Some(place) = column_of(e) {
-            return Some(place);
-        }
-        let mut found = None;
-        e.each_child(&mut |child| {
-            if found.is_none() {
-                found = first_unknown_column(child, known);
-            }
-        });
-        found
-    }
     let known = |e: &Expr| {
         let items = items.iter().map(|i| &i.expr);
         items.chain(keys).any(|shown| is_same_expr(shown, e))
     };
-    match first_unknown_column(having, &known) {
+    match first_unknown_column(having, &known, &|_| true) {
         None => Ok(()),
         Some((slot, at)) => {
             let name = scope.column(slot, at).map_or("", |c| c.name.as_str());

@@ -236,8 +236,20 @@ pub fn to_exact_number(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) ->
     let prefix = Decimal::parse_prefix(text);
     if prefix.overflow || prefix.read == 0 || !only_spaces_from(text, prefix.read) {
         to_f64(v, ty, cx);
+    } else if prefix.value.is_zero() && text.iter().any(|b| matches!(b, b'1'..=b'9')) {
+        // A number that is too small for a decimal is not zero: it has no equal integer.
+        return Some(to_decimal_nonzero(to_f64(v, ty, cx)?));
     }
     Some(prefix.value)
+}
+
+/// The decimal next to zero on the side of a number that rounds to zero.
+fn to_decimal_nonzero(number: f64) -> Decimal {
+    let next = if number > 0.0 { "1e-30" } else { "-1e-30" };
+    match number {
+        0.0 => Decimal::ZERO,
+        _ => Decimal::parse_prefix(next.as_bytes()).value,
+    }
 }
 
 /// Converts to a boolean: whether it is a nonzero number.
