@@ -107,8 +107,15 @@ fn function_width(name: &str, args: &[Expr]) -> Option<u32> {
         "DAYOFYEAR" | "HOUR" | "YEAR" => 4,
         "YEARWEEK" => 7,
         "TO_DAYS" => 8,
-        "LENGTH" | "OCTET_LENGTH" | "CHAR_LENGTH" | "CHARACTER_LENGTH" | "BIT_LENGTH"
-        | "COERCIBILITY" | "CRC32" | "UNCOMPRESSED_LENGTH" | "TIME_TO_SEC" => 10,
+        "LENGTH"
+        | "OCTET_LENGTH"
+        | "CHAR_LENGTH"
+        | "CHARACTER_LENGTH"
+        | "BIT_LENGTH"
+        | "COERCIBILITY"
+        | "CRC32"
+        | "UNCOMPRESSED_LENGTH"
+        | "TIME_TO_SEC" => 10,
         "LOCATE" | "INSTR" => 11,
         "ABS" | "LEAST" | "GREATEST" => {
             let known = |e: &Expr| e.ty.is_integer() && !matches!(e.kind, ExprKind::Column { .. });

@@ -326,8 +326,8 @@ fn enum_or_set_type(ty: &DataType<'_>, column: &str, collation: Collation) -> Re
     for member in ty.members {
         let shown = || String::from_utf8_lossy(member.bytes).into_owned();
         let (text, lossy) = if member.is_binary {
-            let (_, is_invalid) = collation.charset().convert(Charset::Utf8mb4, member.bytes);
-            (Cow::Borrowed(member.bytes), is_invalid)
+            let (text, invalid) = collation.charset().decoded(member.bytes);
+            (Cow::Owned(text.to_vec()), invalid.is_some())
         } else {
             Charset::Utf8mb4.convert(collation.charset(), member.bytes)
         };

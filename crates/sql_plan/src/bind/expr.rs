@@ -599,7 +599,13 @@ fn xor(left: Expr, right: Expr, nullable: bool) -> Expr {
 
 /// Whether bit operators work on the bytes of an operand: a binary string that is no literal.
 pub(super) fn is_byte_operand(e: &Expr) -> bool {
-    e.ty.is_binary() && !matches!(e.kind, ExprKind::Const(_) | ExprKind::Param(_))
+    // A literal in hexadecimal or bits, which is a number, is unsigned.
+    let is_number = match e.kind {
+        ExprKind::Const(_) => e.ty.unsigned,
+        ExprKind::Param(_) => true,
+        _ => false,
+    };
+    e.ty.is_binary() && !is_number
 }
 
 /// The operator for exchanged operands.
