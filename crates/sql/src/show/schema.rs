@@ -399,7 +399,7 @@ pub(crate) fn key_cell(table: &Table, column: usize) -> &'static str {
 /// Whether a column belongs to the unique key without nullable columns that stands for a missing
 /// primary key.
 fn is_part_of_promoted(table: &Table, column: usize) -> bool {
-    if table.indexes.iter().any(|i| i.kind == IndexKind::Primary) {
+    if !table.hidden_key {
         return false;
     }
     let is_never_null = |at: usize| table.columns.get(at).is_some_and(|c| !c.nullable);

@@ -67,6 +67,14 @@ fn integer_width(e: &Expr) -> u32 {
     }
 }
 
+/// Maximum number of digits of an integer.
+fn integer_digits(e: &Expr) -> u8 {
+    let is_literal = matches!(e.as_const(), Some(Value::UInt(_)));
+    let sign = u32::from(!e.ty.unsigned && !is_literal);
+    let digits = integer_width(e).saturating_sub(sign);
+    u8::try_from(digits.clamp(1, 20)).unwrap_or(20)
+}
+
 /// Characters of a computed integer that follow from its operands or its function; `None` if the
 /// type decides.
 fn computed_width(e: &Expr) -> Option<u32> {
@@ -91,6 +99,12 @@ fn computed_width(e: &Expr) -> Option<u32> {
         }
         ExprKind::Negate(arg) => 1 + digits(arg)?,
         ExprKind::Coalesce(args) => 1 + widest(args)?,
+        ExprKind::NullIf(_, args) => 1 + digits(&args[0])?,
+        ExprKind::Case { whens, otherwise } => {
+            let mut branches: Vec<Expr> = whens.iter().map(|w| w.result.clone()).collect();
+            branches.extend(otherwise.as_deref().cloned());
+            1 + widest(&branches)?
+        }
         ExprKind::Benchmark(_) => 1,
         ExprKind::Call(function, args) => return function_width(function.name, args),
         _ => return None,
@@ -113,7 +127,6 @@ fn function_width(name: &str, args: &[Expr]) -> Option<u32> {
         | "CHARACTER_LENGTH"
         | "BIT_LENGTH"
         | "COERCIBILITY"
-        | "CRC32"
         | "UNCOMPRESSED_LENGTH"
         | "TIME_TO_SEC" => 10,
         "LOCATE" | "INSTR" => 11,
@@ -225,7 +238,10 @@ pub fn merged_type(branches: &[&Expr], collation: Collation) -> ColumnType {
         let parts: Vec<(u8, u8)> = branches
             .iter()
             .filter(|e| e.ty.kind != Kind::Null)
-            .map(|e| precision(&e.ty))
+            .map(|e| match e.ty.kind {
+                Kind::Decimal => precision(&e.ty),
+                _ => (integer_digits(e), 0),
+            })
             .collect();
         let whole = parts.iter().map(|(p, s)| p - s).max().unwrap_or(0);
         let scale = parts.iter().map(|(_, s)| *s).max().unwrap_or(0);

@@ -356,31 +356,15 @@ fn first_unknown_column(
     found
 }
 
-/// Whether an expression contains an aggregate function that is not below a part that `is_known`
-/// accepts.
-fn has_hidden_aggregate(e: &Expr, is_known: &dyn Fn(&Expr) -> bool) -> bool {
-    if is_known(e) {
-        return false;
-    }
-    let mut found = matches!(e.kind, ExprKind::Aggregate(_));
-    e.each_child(&mut |child| found |= has_hidden_aggregate(child, is_known));
-    found
-}
-
 /// ORDER BY of a SELECT DISTINCT may only use the select list, whose expressions may be parts of its own:
-/// errors 3065 and 3066.
+/// error 3065.
 pub(super) fn check_distinct(scope: &Scope, items: &[Item], order: &[OrderKey]) -> Result<()> {
-    let is_shown = |e: &Expr| items.iter().any(|i| is_same_expr(&i.expr, e));
+    let is_shown = |e: &Expr| {
+        matches!(&e.kind, ExprKind::Call(f, _) if f.name == "ANY_VALUE")
+            || items.iter().any(|i| is_same_expr(&i.expr, e))
+    };
     let is_shown_column = |place| items.iter().any(|i| column_of(&i.expr) == Some(place));
     for (at, key) in order.iter().enumerate() {
-        if has_hidden_aggregate(&key.expr, &is_shown) {
-            let text = format!(
-                "Expression #{} of ORDER BY clause is not in SELECT list, contains aggregate function; \
-                 this is incompatible with DISTINCT",
-                at + 1
-            );
-            return Err(SqlError::new(3066, "HY000", text));
-        }
         if let Some(place) = first_unknown_column(&key.expr, &is_shown, &is_shown_column) {
             let text = format!(
                 "Expression #{} of ORDER BY clause is not in SELECT list, references column '{}' \
