@@ -285,6 +285,9 @@ struct Shared {
 pub struct Replica {
     shared: Arc<Shared>,
     running: Mutex<Option<Running>>,
+    /// Held by each statement that starts, stops or changes the replica, so that none of them acts on a state that
+    /// another one is changing.
+    statements: Mutex<()>,
 }
 
 impl Replica {
@@ -308,6 +311,7 @@ impl Replica {
                 stopped: Condvar::new(),
             }),
             running: Mutex::new(None),
+            statements: Mutex::new(()),
         })
     }
 
@@ -330,10 +334,7 @@ impl Replica {
     }
 
     fn is_running(&self) -> bool {
-        let running = self.running.lock();
-        running
-            .as_ref()
-            .is_some_and(|running| !running.thread.is_finished())
+        self.shared.is_running(self.running.lock().as_ref())
     }
 
     /// Changes settings and position.
@@ -345,6 +346,7 @@ impl Replica {
         settings: impl FnOnce(&mut SourceSettings),
         position: Option<NewPosition>,
     ) -> Result<(), ReplicaError> {
+        let _statement = self.statements.lock();
         if self.is_running() {
             return Err(ReplicaError::Running);
         }
@@ -413,6 +415,7 @@ impl Replica {
     /// # Errors
     /// There is no source; no thread can be created.
     pub fn start(&self, until: Option<(String, u64)>) -> Result<bool, ReplicaError> {
+        let _statement = self.statements.lock();
         if self.is_running() {
             return Ok(false);
         }
@@ -429,11 +432,14 @@ impl Replica {
 
     fn spawn(&self) -> Result<(), ReplicaError> {
         let mut running = self.running.lock();
-        if running
-            .as_ref()
-            .is_some_and(|running| !running.thread.is_finished())
-        {
+        if self.shared.is_running(running.as_ref()) {
             return Ok(());
+        }
+        // It has reported its end.
+        if let Some(ended) = running.take()
+            && ended.thread.join().is_err()
+        {
+            (self.shared.host.report)("the thread of the replica has failed");
         }
         let cancel = Cancel::new();
         {
@@ -459,6 +465,7 @@ impl Replica {
     /// # Errors
     /// The setting cannot be stored.
     pub fn stop(&self) -> Result<bool, ReplicaError> {
+        let _statement = self.statements.lock();
         let was_running = self.halt();
         if self.state().is_some() {
             self.set_started(false, None)?;
@@ -471,7 +478,7 @@ impl Replica {
         let Some(running) = self.running.lock().take() else {
             return false;
         };
-        let was_running = !running.thread.is_finished();
+        let was_running = self.shared.is_running(Some(&running));
         running.cancel.cancel(Reason::Shutdown);
         self.shared.stopped.notify_all();
         if running.thread.join().is_err() {
@@ -485,6 +492,7 @@ impl Replica {
     /// # Errors
     /// The replica is running.
     pub fn reset(&self, all: bool) -> Result<(), ReplicaError> {
+        let _statement = self.statements.lock();
         if self.is_running() {
             return Err(ReplicaError::Running);
         }
@@ -510,6 +518,7 @@ impl Replica {
     /// # Errors
     /// The replica is running.
     pub fn set_skip(&self, transactions: u64) -> Result<(), ReplicaError> {
+        let _statement = self.statements.lock();
         if self.is_running() {
             return Err(ReplicaError::Running);
         }
@@ -569,6 +578,12 @@ fn is_reached(read: &Coordinates, until: &(String, u64)) -> bool {
 impl Shared {
     fn now(&self) -> i64 {
         self.db.clock().unix_micros()
+    }
+
+    /// Whether a thread follows: one that has reported its end does not, although it may exist for another moment.
+    fn is_running(&self, running: Option<&Running>) -> bool {
+        running.is_some_and(|running| !running.thread.is_finished())
+            && self.state.lock().activity != Activity::Stopped
     }
 
     fn store(
