@@ -3,6 +3,7 @@
 //!
 //! * [`event`]: the codec of events, version 4, in both directions.
 //! * [`gtid`]: sets of global transaction identifiers, of MySQL and of MariaDB.
+//! * [`readable`]: rows of events for readers without tables of their own.
 //! * [`replica`]: this server as a replica: [`source`] reads events, [`follow`] applies them in transactions with the
 //!   help of [`mod@apply`] and [`convert`], [`position`] keeps what was applied, and [`copied`] knows what an unfinished
 //!   import has not copied yet.
@@ -22,5 +23,6 @@ pub mod filter;
 pub mod follow;
 pub mod gtid;
 pub mod position;
+pub mod readable;
 pub mod replica;
 pub mod source;
