@@ -12,7 +12,7 @@
 //! * [`routes`]: the table of operations; [`openapi`] makes the document from it.
 //! * [`login`]: Basic credentials and bearer tokens. [`execution`]: threads, time limits, cancellation.
 //! * [`values`]: JSON of values. [`problem`]: failures. [`operation`]: operations on rows, from JSON.
-//! * [`rows`], [`batch`], [`schema`], [`sql`]: the requests.
+//! * [`rows`], [`batch`], [`schema`], [`sql`]: the requests. [`arrow`]: results of statements as Arrow streams.
 //!
 //! Invariants:
 //! 1. The rest thread runs no statement, touches no row and verifies no password.
@@ -25,6 +25,7 @@
 //! Rejected: the console's listener and logins. Its cookies need CSRF tokens, its limits are those of a
 //! page for operators, and a busy REST client must not delay `/health`.
 
+mod arrow;
 mod batch;
 mod execution;
 mod login;
@@ -184,9 +185,13 @@ async fn respond(
             call.answer(body).await
         }
         Found::OtherMethods(methods) => {
-            let text = format!("This path has the methods {methods}");
-            let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, text);
-            let mut response = problem.into_response();
+            // Without headers that would let pages of other sites in.
+            let mut response = if head.method == Method::OPTIONS {
+                StatusCode::NO_CONTENT.into_response()
+            } else {
+                let text = format!("This path has the methods {methods}");
+                Problem::new(StatusCode::METHOD_NOT_ALLOWED, text).into_response()
+            };
             if let Ok(methods) = HeaderValue::from_str(&methods) {
                 response.headers_mut().insert(header::ALLOW, methods);
             }

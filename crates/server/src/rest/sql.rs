@@ -1,7 +1,9 @@
 //! SQL statements: one for each request, in a session of its own, whose rows are streamed.
 //!
 //! Rows are sent in chunks as the statement produces them. A failure before the first chunk is a
-//! problem; after it, the result ends with a member (NDJSON: a line) `error` in place of the summary.
+//! problem; after it, the result ends with a member (NDJSON: a line) `error` in place of the summary, and
+//! an Arrow stream without its end. A statement without rows is answered by an object where Arrow was asked
+//! for.
 //! A result whose rows may not be durable yet, or whose statement may restart, is kept until its end.
 //!
 //! Invariants:
@@ -13,6 +15,7 @@
 //! what they are for, transactions of several statements, is the work of a stored procedure or of
 //! `/v1/batch` here.
 
+use super::arrow;
 use super::execution::{Cancellation, Execution, Order};
 use super::problem::Problem;
 use super::values::{Json, number_of, put_string, put_value};
@@ -80,11 +83,41 @@ enum Form {
     Object,
     /// A line for the columns, for each row, and for the summary.
     Lines,
+    /// An Arrow stream.
+    Arrow,
+}
+
+impl Form {
+    /// The form that a client accepts: the first of its media types that is known, or an object.
+    fn accepted(header: &str) -> Form {
+        let kinds = header.split(',').filter_map(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default();
+            let is_refused =
+                parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
+            (!is_refused).then_some(kind)
+        });
+        let known = [Form::Object, Form::Lines, Form::Arrow];
+        let mut forms = kinds.filter_map(|kind| {
+            let mut known = known.into_iter();
+            known.find(|form| form.media_type().eq_ignore_ascii_case(kind))
+        });
+        forms.next().unwrap_or(Form::Object)
+    }
+
+    fn media_type(self) -> &'static str {
+        match self {
+            Form::Object => "application/json",
+            Form::Lines => NDJSON,
+            Form::Arrow => arrow::MEDIA_TYPE,
+        }
+    }
 }
 
 /// A part of an answer.
 enum Piece {
-    Chunk(Bytes),
+    /// Bytes of the answer, in this form.
+    Chunk(Bytes, Form),
     /// The answer is complete.
     End,
 }
@@ -112,7 +145,7 @@ impl hyper::body::Body for Chunks {
             return Poll::Ready(None);
         }
         self.rest.poll_recv(cx).map(|piece| match piece {
-            Some(Piece::Chunk(bytes)) => Some(Ok(Frame::data(bytes))),
+            Some(Piece::Chunk(bytes, _)) => Some(Ok(Frame::data(bytes))),
             Some(Piece::End) => {
                 self.is_complete = true;
                 None
@@ -139,19 +172,15 @@ pub(super) async fn run(
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let accepted = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());
-    let (form, kind) = if accepted.unwrap_or_default().contains(NDJSON) {
-        (Form::Lines, NDJSON)
-    } else {
-        (Form::Object, "application/json")
-    };
+    let form = Form::accepted(accepted.unwrap_or_default());
     let (send, mut receive) = mpsc::channel(MAX_CHUNKS);
     let handle = Handle::current();
     let (cancellation, task) = order.start(move |execution| {
-        let sink = JsonSink::new(&execution, form, send, handle);
+        let sink = AnswerSink::new(&execution, form, send, handle);
         execute(&execution, &body, sink)
     })?;
     let task = tokio::spawn(task);
-    let Some(Piece::Chunk(first)) = receive.recv().await else {
+    let Some(Piece::Chunk(first, form)) = receive.recv().await else {
         return match task.await {
             Ok(Err(problem)) => Err(problem),
             _ => Err(internal()),
@@ -163,16 +192,15 @@ pub(super) async fn run(
         is_complete: false,
         _cancellation: cancellation,
     };
-    let mut response = ([(header::CONTENT_TYPE, kind)], Body::new(chunks)).into_response();
-    *response.status_mut() = StatusCode::OK;
-    Ok(response)
+    let kind = [(header::CONTENT_TYPE, form.media_type())];
+    Ok((StatusCode::OK, kind, Body::new(chunks)).into_response())
 }
 
 /// Executes a statement on a thread that may block.
 fn execute(
     execution: &Execution,
     body: &StatementBody,
-    mut sink: JsonSink<'_>,
+    mut sink: AnswerSink<'_>,
 ) -> Result<(), Problem> {
     let parameters = body.parameters.iter().map(|raw| parameter(raw));
     let parameters = parameters.collect::<Result<Vec<_>, _>>()?;
@@ -198,7 +226,7 @@ fn execute_in(
     session: &mut SqlSession,
     body: &StatementBody,
     parameters: &[(Value, ColumnType)],
-    sink: &mut JsonSink<'_>,
+    sink: &mut AnswerSink<'_>,
 ) -> Result<Outcome, SqlError> {
     let statement = body.statement.as_bytes();
     if parameters.is_empty() {
@@ -258,7 +286,7 @@ fn parameter(raw: &RawValue) -> Result<(Value, ColumnType), Problem> {
 }
 
 /// The sink of a statement's result.
-struct JsonSink<'e> {
+struct AnswerSink<'e> {
     execution: &'e Execution,
     form: Form,
     send: mpsc::Sender<Piece>,
@@ -266,6 +294,8 @@ struct JsonSink<'e> {
     out: Vec<u8>,
     memory: MemoryTracker,
     columns: Vec<ColumnType>,
+    /// Rows of an Arrow stream that are not in `out` yet.
+    arrow: Option<arrow::Stream>,
     has_rows: bool,
     /// Whether the columns have been appended.
     has_columns: bool,
@@ -278,14 +308,14 @@ struct JsonSink<'e> {
     position: CommitPosition,
 }
 
-impl<'e> JsonSink<'e> {
+impl<'e> AnswerSink<'e> {
     fn new(
         execution: &'e Execution,
         form: Form,
         send: mpsc::Sender<Piece>,
         handle: Handle,
-    ) -> JsonSink<'e> {
-        JsonSink {
+    ) -> AnswerSink<'e> {
+        AnswerSink {
             memory: MemoryTracker::new(execution.memory.clone(), MemoryClass::Statement),
             execution,
             form,
@@ -293,6 +323,7 @@ impl<'e> JsonSink<'e> {
             handle,
             out: Vec::new(),
             columns: Vec::new(),
+            arrow: None,
             has_rows: false,
             has_columns: false,
             has_result: false,
@@ -303,7 +334,12 @@ impl<'e> JsonSink<'e> {
     }
 
     fn put_columns(&mut self, columns: &[ResultColumn]) {
+        self.has_columns = true;
         let out = &mut self.out;
+        if self.form == Form::Arrow {
+            self.arrow = Some(arrow::Stream::new(columns, out));
+            return;
+        }
         out.extend_from_slice(b"{\"columns\":[");
         for (n, column) in columns.iter().enumerate() {
             out.extend_from_slice(if n > 0 { b",{" } else { b"{" });
@@ -315,9 +351,8 @@ impl<'e> JsonSink<'e> {
         }
         out.extend_from_slice(match self.form {
             Form::Object => b"],\"rows\":[",
-            Form::Lines => b"]}\n",
+            _ => b"]}\n",
         });
-        self.has_columns = true;
     }
 
     /// Appends the end of the rows, and the start of the summary.
@@ -327,11 +362,20 @@ impl<'e> JsonSink<'e> {
         }
         self.out.extend_from_slice(match self.form {
             Form::Object => b"],",
-            Form::Lines => b"{",
+            _ => b"{",
         });
     }
 
     fn finish(&mut self, outcome: &Outcome) -> Result<(), SqlError> {
+        if let Some(stream) = &mut self.arrow {
+            stream.put_batch(&mut self.out);
+            arrow::put_end(&mut self.out);
+            self.flush()?;
+            return self.send_piece(Piece::End);
+        }
+        if self.form == Form::Arrow {
+            self.form = Form::Object;
+        }
         self.begin_summary();
         let summary = format!(
             "\"affected_rows\":{},\"last_insert_id\":\"{}\",\"warnings\":{}}}\n",
@@ -342,7 +386,12 @@ impl<'e> JsonSink<'e> {
         self.send_piece(Piece::End)
     }
 
+    /// Ends an answer of which part was sent. An Arrow stream has no place for a failure: the connection is
+    /// cut off.
     fn finish_with(&mut self, problem: &Problem) -> Result<(), SqlError> {
+        if self.form == Form::Arrow {
+            return Ok(());
+        }
         self.begin_summary();
         self.out.extend_from_slice(b"\"error\":");
         problem.put(&mut self.out);
@@ -355,9 +404,23 @@ impl<'e> JsonSink<'e> {
     fn flush(&mut self) -> Result<(), SqlError> {
         let bytes = Bytes::from(std::mem::take(&mut self.out));
         self.is_sent = true;
-        self.send_piece(Piece::Chunk(bytes))?;
+        self.send_piece(Piece::Chunk(bytes, self.form))?;
         self.memory.resize_always(0);
         Ok(())
+    }
+
+    /// Sends what was appended if it is a chunk and need not be kept.
+    fn flush_full(&mut self) -> Result<(), SqlError> {
+        if self.out.len() < CHUNK {
+            return Ok(());
+        }
+        let held = self.memory.resize(self.out.capacity() as u64);
+        held.map_err(porpoise_sql::memory::refused)?;
+        if self.buffers_until_end {
+            Ok(())
+        } else {
+            self.flush()
+        }
     }
 
     fn send_piece(&self, piece: Piece) -> Result<(), SqlError> {
@@ -376,7 +439,7 @@ impl<'e> JsonSink<'e> {
     }
 }
 
-impl ResultSink for JsonSink<'_> {
+impl ResultSink for AnswerSink<'_> {
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
         if self.has_result {
             let text = "PROCEDURE can't return a result set in the given context";
@@ -394,6 +457,13 @@ impl ResultSink for JsonSink<'_> {
     }
 
     fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        if let Some(stream) = &mut self.arrow {
+            stream.push(values)?;
+            if stream.len() >= CHUNK {
+                stream.put_batch(&mut self.out);
+            }
+            return self.flush_full();
+        }
         if self.has_rows && self.form == Form::Object {
             self.out.push(b',');
         }
@@ -409,16 +479,7 @@ impl ResultSink for JsonSink<'_> {
         if self.form == Form::Lines {
             self.out.push(b'\n');
         }
-        if self.out.len() < CHUNK {
-            return Ok(());
-        }
-        let held = self.memory.resize(self.out.capacity() as u64);
-        held.map_err(porpoise_sql::memory::refused)?;
-        if self.buffers_until_end {
-            Ok(())
-        } else {
-            self.flush()
-        }
+        self.flush_full()
     }
 
     fn end_result(&mut self, end: &ResultEnd) -> Result<(), SqlError> {
@@ -432,6 +493,7 @@ impl ResultSink for JsonSink<'_> {
     fn discard_result(&mut self) -> bool {
         if !self.is_sent {
             self.out.clear();
+            self.arrow = None;
             self.has_columns = false;
         }
         !self.is_sent
