@@ -6,7 +6,7 @@ use crate::budgets;
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, asynchronous, contention, dump, fk, fulltext, idle, inserts, kv_runs,
+    Bench, analytics, asynchronous, backup, contention, dump, fk, fulltext, idle, inserts, kv_runs,
     memcached_runs, mget, native, programs, sysbench, tpch,
 };
 use crate::machine::Machine;
@@ -75,6 +75,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "sysbench's OLTP scripts over numbers of connections",
     ),
     (
+        "backup",
+        "What a running backup takes from the throughput of transactions",
+    ),
+    (
         "contention",
         "Transactions that lock a few rows in random order and deadlock",
     ),
@@ -104,7 +108,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "all",
-        "All of these; async, idle, memcached, sysbench, contention, programs, analytics, fulltext and tpch not with --quick",
+        "All of these; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext and tpch not with --quick",
     ),
 ];
 
@@ -334,6 +338,7 @@ const LEFT_OUT_OF_QUICK: &[&str] = &[
     "idle",
     "memcached",
     "sysbench",
+    "backup",
     "contention",
     "programs",
     "analytics",
@@ -360,6 +365,7 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         "idle" => idle::idle(bench),
         "blob" => inserts::blob(bench),
         "sysbench" => sysbench::sysbench(bench),
+        "backup" => backup::backup(bench),
         "contention" => contention::contention(bench),
         "programs" => programs::programs(bench),
         "analytics" => analytics::analytics(bench),
@@ -385,6 +391,7 @@ fn run_all(bench: &mut Bench, run_one: &RunOne<'_>) -> Result<()> {
         "idle",
         "native",
         "sysbench",
+        "backup",
         "contention",
         "programs",
         "dump",
