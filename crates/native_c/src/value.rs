@@ -115,8 +115,11 @@ pub(crate) unsafe fn values<'v>(
     start: *const CValue,
     count: usize,
 ) -> Result<Vec<ValueRef<'v>>, Error> {
-    // SAFETY: the caller promises both.
+    // SAFETY: the caller promises it.
     let values = unsafe { slice(start, count) };
-    let values = values.iter().map(|value| unsafe { value.get() });
+    let values = values.iter().map(|value| {
+        // SAFETY: the caller promises it for the bytes of each value.
+        unsafe { value.get() }
+    });
     values.collect()
 }
