@@ -18,6 +18,7 @@
 //! * [`open`]: opening the log.
 //! * [`writer`]: the thread that turns annotations into files.
 //! * [`dump`]: the stream of events to a reader.
+//! * [`acknowledge`]: commits that wait for replicas.
 //! * [`describe`]: events as SHOW BINLOG EVENTS prints them.
 //!
 //! Invariants:
@@ -26,6 +27,7 @@
 //! 3. Annotations are released only when the file that contains them is synced.
 //! 4. A file that is not the last one is synced and never changes.
 
+pub mod acknowledge;
 pub mod annotation;
 pub mod describe;
 pub mod dump;

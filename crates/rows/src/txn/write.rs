@@ -58,6 +58,7 @@ impl Statement<'_> {
     ) -> Result<()> {
         self.txn.check_cancel()?;
         self.txn.check_not_busy(table)?;
+        self.txn.check_writable(table)?;
         self.txn.note_written(table);
         let mut row = std::mem::take(&mut self.txn.scratch.row);
         row.clear();
@@ -98,7 +99,8 @@ impl Statement<'_> {
         };
         let primary = plan.primary(row, &self.keys);
         let primary = primary.as_slice();
-        self.txn.capture(table, primary, None, Some(values))?;
+        self.txn
+            .capture(table, primary, None, Some((values, stamp.version)))?;
         let heads =
             overflow::write_new(&self.txn.db, self.txn.kv.as_mut(), table, primary, values)?;
         let mut own = plan.own(row).iter().copied();
@@ -202,6 +204,7 @@ impl Statement<'_> {
     ) -> Result<()> {
         self.txn.check_cancel()?;
         self.txn.check_not_busy(table)?;
+        self.txn.check_writable(table)?;
         self.txn.note_written(table);
         self.txn.capture(table, primary, Some(old), None)?;
         let space = table.space(0, primary);
@@ -255,7 +258,13 @@ impl Statement<'_> {
     ) -> Result<()> {
         let moved = primary != new_primary;
         let texts = self.texts_to_change(table, (primary, &old), (new_primary, new))?;
-        self.txn.capture(table, primary, Some(old), Some(new))?;
+        let version = if self.keep_version {
+            old.version()
+        } else {
+            self.txn.row_version()?
+        };
+        let after = Some((new, version));
+        self.txn.capture(table, primary, Some(old), after)?;
         if moved {
             let space = table.space(0, primary);
             self.txn
@@ -263,11 +272,6 @@ impl Statement<'_> {
                 .delete(Key::new(space, primary), Check::Locked)?;
             self.keys.record_own_write(space, primary, false);
         }
-        let version = if self.keep_version {
-            old.version()
-        } else {
-            self.txn.row_version()?
-        };
         let stamp = RowStamp {
             version,
             expiry: old.expiry(),

@@ -10,4 +10,5 @@
 mod kills;
 mod reading;
 mod replica;
+mod semi_sync;
 mod support;

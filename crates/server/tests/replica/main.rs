@@ -9,6 +9,8 @@
 )]
 
 mod crashes;
+mod promote;
 mod rows;
+mod standby;
 mod statements;
 mod support;
