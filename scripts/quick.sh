@@ -32,14 +32,17 @@ stage "type check" cargo check --locked --workspace
 
 # Unit tests of the crates whose sources changed. The name of a package follows from its directory,
 # except for the server's.
+packages=()
 for folder in $(sed -n 's,^crates/\([a-z_]*\)/src/.*,\1,p' <<<"$files" | sort -u); do
     if [ ! -d "crates/$folder" ]; then continue; fi
     case $folder in
-        server) package=porpoise ;;
-        *) package=porpoise-${folder//_/-} ;;
+        server) packages+=(-p porpoise) ;;
+        *) packages+=(-p "porpoise-${folder//_/-}") ;;
     esac
-    stage "unit tests of $package" cargo test --locked -q -p "$package" --lib
 done
+if [ ${#packages[@]} -gt 0 ]; then
+    stage "unit tests" cargo xtask test --lib "${packages[@]}"
+fi
 if did_change xtask/; then stage "tests of xtask" cargo test --locked -q -p xtask; fi
 
 # Quick tests above the unit tests, by what they cover.

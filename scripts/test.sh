@@ -14,7 +14,7 @@ stage "dependencies" scripts/deny.sh
 stage "clippy" cargo clippy --locked --workspace --all-targets -- -D warnings
 stage "documentation" scripts/doc.sh
 stage "build" cargo build --locked --workspace --all-targets
-stage "tests" cargo test --locked --workspace
+stage "tests" cargo xtask test
 stage "schedules" scripts/schedules.sh
 stage "clients" scripts/clients.sh
 stage "costs" scripts/costs.sh

@@ -1,4 +1,4 @@
-//! Commands of the workspace: `cargo xtask check`, `ratchet`, `mutants`, `loc` and `soak`.
+//! Commands of the workspace: `cargo xtask check`, `test`, `ratchet`, `mutants`, `loc` and `soak`.
 //!
 //! `check` reads the whole tree once into a [`tree::Tree`] and passes it to one function per rule
 //! (module [`rules`]). A rule is a pure function from a tree to violations, so that its unit tests
@@ -20,6 +20,7 @@ mod ratchet;
 mod rules;
 mod scan;
 mod soak;
+mod test_runner;
 mod tree;
 
 use std::process::ExitCode;
@@ -29,6 +30,8 @@ use tree::Tree;
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   check             check the rules of the code; exit status 1 and one line per violation
+  test [ARG]...     build and run tests, several test binaries at a time; ARGs are those of `cargo test`,
+                    and `--jobs N`, `--threads N`: binaries at a time, tests at a time in each
   ratchet           lower the recorded lengths of long functions to what they are now
   ratchet --init    record all lengths as they are now, longer ones too
   mutants [PART]... plant faults in a copy of what is committed; exit status 1 unless all are caught
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["check"] => check(),
+        ["test", arguments @ ..] => test_runner::run(arguments),
         ["ratchet"] => rules::rewrite_ratchet(false),
         ["ratchet", "--init"] => rules::rewrite_ratchet(true),
         ["loc"] => Tree::read().map(|tree| print!("{}", loc::table(&tree))),

@@ -44,7 +44,7 @@ fn flush_all_deletes_rows_only_if_the_policy_says_so() {
 #[test]
 fn delayed_flush_all_deletes_what_exists_at_its_time() {
     let server = InProcess::open();
-    let answer = server.ask("set k 0 0 1\r\nx\r\nflush_all 1\r\nget k\r\n");
+    let answer = server.ask("set k 0 0 1\r\nx\r\nflush_all 2\r\nget k\r\n");
     assert_eq!(answer, "STORED\r\nOK\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
     let end = Instant::now() + Duration::from_secs(10);
     while server.ask("get k\r\n") != "END\r\n" {

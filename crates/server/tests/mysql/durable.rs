@@ -7,7 +7,7 @@ use porpoise_wire::mysql::command::code;
 use std::time::{Duration, Instant};
 
 /// Duration of a sync in these tests.
-const SYNC: Duration = Duration::from_millis(300);
+const SYNC: Duration = Duration::from_millis(800);
 
 fn slow_disk() -> Porpoise {
     let spec = format!("sync_delay_us={}", SYNC.as_micros());
