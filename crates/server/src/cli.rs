@@ -4,6 +4,7 @@ use crate::backup::command::{BackupOptions, RestoreOptions};
 use crate::config::{self, Config, StartError, Values, report, table::SETTINGS};
 use crate::demo;
 use crate::import::{self, Existing, ImportOptions, Selection};
+use crate::standby::promote::PromoteOptions;
 use crate::target;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
 use porpoise_shell::{TlsArgs, mc, sql};
@@ -26,6 +27,8 @@ pub enum CliCommand {
     Salvage(PathBuf, PathBuf),
     /// Make, list or verify backups.
     Backup(Box<BackupOptions>),
+    /// Let a standby take over.
+    Promote(Box<PromoteOptions>),
     /// Build a data directory from a backup.
     Restore(Box<RestoreOptions>),
     /// Load a dump into a server.
@@ -359,6 +362,17 @@ fn backup_command() -> Command {
     BackupOptions::augment_args(command)
 }
 
+fn promote_command() -> Command {
+    let command = Command::new("promote")
+        .about("Lets a standby take over from its source")
+        .after_help(
+            "With --primary no commit is lost: it refuses writes, and the standby applies what it lacks first. Without, the \
+             standby takes over with what it has: with --replication-ack on the source, every acknowledged commit. \
+             The accounts need SUPER; passwords are taken from the URLs or from PORPOISE_PASSWORD. Exit status 1: the standby has not taken over.",
+        );
+    PromoteOptions::augment_args(command)
+}
+
 fn restore_command() -> Command {
     let command = Command::new("restore")
         .about("Builds a new data directory from a backup and the archived log")
@@ -405,6 +419,7 @@ pub fn command() -> Command {
         .subcommand(salvage_command())
         .subcommand(backup_command())
         .subcommand(restore_command())
+        .subcommand(promote_command())
         .subcommand(import_command())
         .subcommand(bench_command())
         .subcommand(man_command())
@@ -482,6 +497,7 @@ fn other_command(
             Ok(CliCommand::Import(Box::new(options)))
         }
         "backup" => options(given).map(|o| CliCommand::Backup(Box::new(o))),
+        "promote" => options(given).map(|o| CliCommand::Promote(Box::new(o))),
         "restore" => options(given).map(|o| CliCommand::Restore(Box::new(o))),
         "sql" => options(given).map(|o| CliCommand::Sql(Box::new(o))),
         "mc" => options(given).map(|o| CliCommand::Mc(Box::new(o))),

@@ -227,6 +227,21 @@ settings! {
     "binlog-transaction-compression" "" = "false":
         "Compresses transactions in the binary log with zstd, as MySQL does; MariaDB cannot read them",
         |c, t| c.binlog_compression = switch(t)?;
+    "replication-ack" "N" = "off":
+        "Number of replicas that have a commit on disk before it is acknowledged to its client; needs --log-bin and --durability sync",
+        |c, t| c.replication_ack = match t {
+            "off" => None,
+            _ => Some(number(t, 1, 65_535)?),
+        };
+    "replication-ack-timeout" "TIME" = "off":
+        "Time after which a commit is acknowledged although replicas are missing, until one has caught up; off: commits wait",
+        |c, t| c.replication_ack_timeout = match t {
+            "off" => None,
+            _ => Some(duration(t)?),
+        };
+    "super-read-only" "" = "false":
+        "Refuses the writes of clients: for a standby, which only replication changes",
+        |c, t| c.super_read_only = switch(t)?;
     "tls-cert" "FILE" = "":
         "Certificate chain (PEM) that replaces the self-signed certificate created at first start",
         |c, t| c.tls_cert = path(t)?;
