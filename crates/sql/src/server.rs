@@ -471,6 +471,14 @@ impl SqlServer {
         crate::vars::find(name).map(|at| self.globals.read().value_at(at).text())
     }
 
+    /// Changes the global value of a variable that only shows a setting of the configuration.
+    ///
+    /// # Errors
+    /// As [`Values::set_text`].
+    pub fn show_setting(&self, name: &str, text: &str) -> Result<()> {
+        self.globals.write().set_text(name, text)
+    }
+
     /// The global value of a numeric system variable, at most `u32::MAX`; 1 for a switch that is on. Reads
     /// it again at each call, so that SET GLOBAL is in force at once.
     pub fn number(&self, name: &str) -> u32 {
