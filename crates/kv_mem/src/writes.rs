@@ -329,14 +329,30 @@ impl WriteSet {
         }
         let key = |at: usize| self.log.get(at).map(Write::key);
         let order = key_order::sorted(self.log.len(), key);
-        let mut log: Vec<Option<Write>> = self.log.into_iter().map(Some).collect();
-        let sorted = order.iter().filter_map(|at| log.get_mut(*at)?.take());
-        sorted.collect()
+        reorder(&mut self.log, order);
+        self.log
     }
 
     /// Whether a key was written.
     pub(crate) fn contains(&self, key: Key<'_>) -> bool {
         self.newest(key).is_some()
+    }
+}
+
+/// Puts the element of position `order[n]` at position `n`, for each `n`, without further memory: a
+/// second list of a large transaction's writes would cost more than sorting it.
+fn reorder<T>(list: &mut [T], mut order: key_order::Positions) {
+    for first in 0..order.len() {
+        // One cycle of the permutation: what was there first arrives at its end by the swaps.
+        let mut at = first;
+        while let Some(from) = order.get_mut(at) {
+            let from = std::mem::replace(from, at);
+            if from == first {
+                break;
+            }
+            list.swap(at, from);
+            at = from;
+        }
     }
 }
 
@@ -367,6 +383,19 @@ mod tests {
             );
         }
         assert_eq!(set.into_final().len(), 3 * 2 * MAX_SPACES);
+    }
+
+    #[test]
+    fn a_list_is_reordered_in_place() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for len in 0..40 {
+            let mut order: Vec<usize> = (0..len).collect();
+            rng.shuffle(&mut order);
+            let mut list: Vec<String> = (0..len).map(|n| n.to_string()).collect();
+            let wanted: Vec<String> = order.iter().map(usize::to_string).collect();
+            reorder(&mut list, order.into_iter().collect());
+            assert_eq!(list, wanted);
+        }
     }
 
     /// Compares with a simple list, below and above the size at which the write set is indexed.

@@ -195,6 +195,11 @@ impl Follower {
         }
         let result = self.apply(header, event, format);
         self.locks.end_statement();
+        // Events between transactions change nothing, so that they are done with at once. The stored
+        // position follows with the next transaction.
+        if result.is_ok() && !self.is_inside() && self.applied.pending.is_none() {
+            self.applied.coordinates.clone_from(&self.read);
+        }
         result
     }
 

@@ -8,7 +8,7 @@ use porpoise_kv::Engine;
 use porpoise_rows::catalog::{FkAction, IndexKind, IndexState, Table};
 use porpoise_rows::ddl::{AlterOp, DdlCx, DdlOutcome, IndexSpec, LockLevel};
 use porpoise_rows::metadata_lock::{Access, MetadataLockSession};
-use porpoise_rows::progress::Stage;
+use porpoise_rows::progress::{Progress, Stage};
 use porpoise_rows::{Db, Error};
 use porpoise_types::Value;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl User {
 struct Running {
     done: JoinHandle<Result<DdlOutcome, Error>>,
     cancel: Cancel,
-    waits: Arc<AtomicBool>,
+    progress: Arc<Progress>,
     user: User,
 }
 
@@ -57,21 +57,11 @@ impl Running {
     fn start(db: &Arc<Db>, ops: Vec<AlterOp>) -> Running {
         let user = User::new(db);
         let cancel = Cancel::new();
-        let waits = Arc::new(AtomicBool::new(false));
-        let (db, token, flag) = (db.clone(), cancel.clone(), waits.clone());
+        let (tell, told) = std::sync::mpsc::channel();
+        let (of_change, token) = (db.clone(), cancel.clone());
         let done = std::thread::spawn(move || {
-            let session = db.metadata_locks().session();
-            let progress = session.progress().clone();
-            let over = Arc::new(AtomicBool::new(false));
-            let watch = {
-                let over = over.clone();
-                std::thread::spawn(move || {
-                    while !over.load(Ordering::SeqCst) {
-                        flag.store(progress.stage() == Stage::WaitingForTable, Ordering::SeqCst);
-                        std::thread::sleep(Duration::from_micros(200));
-                    }
-                })
-            };
+            let session = of_change.metadata_locks().session();
+            tell.send(session.progress().clone()).unwrap();
             let cx = DdlCx {
                 metadata_locks: &session,
                 deadline: Instant::now() + Duration::from_secs(30),
@@ -80,26 +70,27 @@ impl Running {
                 now: 0,
                 statement: None,
             };
-            let done = db.alter_table(&cx, "d", "t", &ops);
-            over.store(true, Ordering::SeqCst);
-            watch.join().unwrap();
-            done
+            of_change.alter_table(&cx, "d", "t", &ops)
         });
         let mut running = Running {
             done,
             cancel,
-            waits,
+            progress: told.recv().unwrap(),
             user,
         };
-        running.stop();
+        running.stop(db);
         running
     }
 
     /// Lets the change go on until it waits again. Returns whether it does: false at its end.
-    fn stop(&mut self) -> bool {
+    ///
+    /// It waits for the user once it has published a definition that the user does not have. A wait
+    /// without a new definition is recognized by its duration, since the one before may not have
+    /// noticed yet that its user is gone.
+    fn stop(&mut self, db: &Arc<Db>) -> bool {
         let deadline = Instant::now() + Duration::from_secs(20);
         let mut steady = 0;
-        while steady < 20 {
+        while steady < 200 {
             assert!(
                 Instant::now() < deadline,
                 "the change neither waits nor ends"
@@ -107,10 +98,11 @@ impl Running {
             if self.done.is_finished() {
                 return false;
             }
-            steady = match self.waits.load(Ordering::SeqCst) {
-                true => steady + 1,
-                false => 0,
-            };
+            let waits = self.progress.stage() == Stage::WaitingForTable;
+            if waits && !Arc::ptr_eq(&self.user.table, &get(db, "t")) {
+                return true;
+            }
+            steady = if waits { steady + 1 } else { 0 };
             std::thread::sleep(Duration::from_millis(1));
         }
         true
@@ -119,7 +111,7 @@ impl Running {
     /// Replaces the user by one of the present version, and lets the change go on.
     fn step(&mut self, db: &Arc<Db>) -> bool {
         self.user = User::new(db);
-        self.stop()
+        self.stop(db)
     }
 
     /// Steps until an index is in a state for new users. Returns such a user.
@@ -245,7 +237,7 @@ fn transactions_of_adjacent_versions_leave_rows_and_entries_consistent() {
             seen.push((new.state("a"), new.state("c")));
             id = run_all_sequences(&db, &running.user.table, &new.table, id);
             running.user = new;
-            if !running.stop() {
+            if !running.stop(&db) {
                 break;
             }
         }

@@ -6,7 +6,7 @@ use crate::budgets;
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, asynchronous, contention, dump, fk, fulltext, inserts, kv_runs,
+    Bench, analytics, asynchronous, backup, contention, dump, fk, fulltext, inserts, kv_runs,
     memcached_runs, mget, native, programs, sysbench, tpch,
 };
 use crate::machine::Machine;
@@ -71,6 +71,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "sysbench's OLTP scripts over numbers of connections",
     ),
     (
+        "backup",
+        "What a running backup takes from the throughput of transactions",
+    ),
+    (
         "contention",
         "Transactions that lock a few rows in random order and deadlock",
     ),
@@ -100,7 +104,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "all",
-        "All of these; async, memcached, sysbench, contention, programs, analytics, fulltext and tpch not with --quick",
+        "All of these; async, memcached, sysbench, backup, contention, programs, analytics, fulltext and tpch not with --quick",
     ),
 ];
 
@@ -329,6 +333,7 @@ const LEFT_OUT_OF_QUICK: &[&str] = &[
     "async",
     "memcached",
     "sysbench",
+    "backup",
     "contention",
     "programs",
     "analytics",
@@ -354,6 +359,7 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         "autoinc" => inserts::autoinc(bench),
         "blob" => inserts::blob(bench),
         "sysbench" => sysbench::sysbench(bench),
+        "backup" => backup::backup(bench),
         "contention" => contention::contention(bench),
         "programs" => programs::programs(bench),
         "analytics" => analytics::analytics(bench),
@@ -378,6 +384,7 @@ fn run_all(bench: &mut Bench, run_one: &RunOne<'_>) -> Result<()> {
         "connections",
         "native",
         "sysbench",
+        "backup",
         "contention",
         "programs",
         "dump",

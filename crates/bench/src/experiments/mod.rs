@@ -5,6 +5,7 @@
 
 pub mod analytics;
 pub mod asynchronous;
+pub mod backup;
 pub mod batch;
 pub mod contention;
 pub mod dump;

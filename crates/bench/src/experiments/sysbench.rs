@@ -20,7 +20,7 @@
 use super::Bench;
 use crate::connect::Admin;
 use crate::error::{Error, Result};
-use crate::matrix::{Measured, Turn};
+use crate::matrix::{Effort, Measured, Turn};
 use crate::procfs::{self, Spent};
 use crate::report::{Axis, Cell, Experiment, Latency, Run};
 use crate::url::{System, Target};
@@ -86,18 +86,41 @@ impl Script {
 }
 
 /// Arguments of one invocation.
-struct Given<'a> {
-    target: &'a Target,
-    threads: usize,
-    rows: u64,
-    seed: u64,
+pub(super) struct Given<'a> {
+    pub(super) target: &'a Target,
+    pub(super) threads: usize,
+    pub(super) rows: u64,
+    pub(super) seed: u64,
 }
 
 /// Seconds of a run.
 #[derive(Clone, Copy)]
-struct Times {
+pub(super) struct Times {
     warm_up: u64,
     measured: u64,
+}
+
+impl Times {
+    /// Duration of a run with its warm-up.
+    pub(super) fn whole(self) -> Duration {
+        Duration::from_secs(self.warm_up + self.measured)
+    }
+}
+
+/// The times of a run, in seconds that `sysbench` knows.
+pub(super) fn times(effort: Effort) -> Times {
+    Times {
+        warm_up: match effort.warm_up {
+            Duration::ZERO => 0,
+            time => seconds(time),
+        },
+        measured: seconds(effort.time),
+    }
+}
+
+/// Number of this machine's cores.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Whole seconds, at least one: `sysbench` knows no others.
@@ -234,7 +257,12 @@ fn isolate(target: &Target, set: &str) -> Result<()> {
 }
 
 /// Warms up and measures.
-fn run_of_script(script: &str, given: &Given<'_>, times: Times, cores: usize) -> Result<Run> {
+pub(super) fn run_of_script(
+    script: &str,
+    given: &Given<'_>,
+    times: Times,
+    cores: usize,
+) -> Result<Run> {
     if times.warm_up > 0 {
         invoke(script, "run", given, times.warm_up)?;
     }
@@ -275,7 +303,7 @@ fn run_of(figures: &Figures, spent: &Spent, cores: usize) -> Run {
 }
 
 /// Makes a script's tables, whatever was there before.
-fn remake(script: &str, given: &Given<'_>) -> Result<()> {
+pub(super) fn remake(script: &str, given: &Given<'_>) -> Result<()> {
     let mut admin = Admin::connect(given.target)?;
     admin.run(&format!("drop database if exists {DATABASE}"))?;
     admin.run(&format!("create database {DATABASE}"))?;
@@ -307,15 +335,38 @@ fn cells(clients: &[usize], targets: &[Target]) -> Vec<Cell> {
     cells
 }
 
+/// An experiment over numbers of connections whose runs are `sysbench`'s, without cells.
+///
+/// # Errors
+/// `sysbench` is not installed.
+pub(super) fn experiment(name: &str, title: &str) -> Result<Experiment> {
+    let version = Command::new("sysbench").arg("--version").output();
+    let version = version.map_err(|_| Error::failed("sysbench is not installed"))?;
+    let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+    Ok(Experiment {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        about: format!(
+            "{version}, its scripts unchanged. A transaction is what the script calls one. The \
+             server's time is for a transaction."
+        ),
+        axis: Axis {
+            title: "connections".to_owned(),
+            is_logarithmic: true,
+        },
+        is_about_latency: false,
+        cells: Vec::new(),
+        pairs: Vec::new(),
+        notes: Vec::new(),
+    })
+}
+
 /// `bench sysbench`.
 ///
 /// # Errors
 /// `sysbench` is not installed, or no system speaks MySQL's protocol.
 pub fn sysbench(bench: &mut Bench) -> Result<()> {
     bench.progress.begin("sysbench: its OLTP scripts");
-    let version = Command::new("sysbench").arg("--version").output();
-    let version = version.map_err(|_| Error::failed("sysbench is not installed"))?;
-    let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
     let spoken = |t: &&Target| matches!(t.system, System::Mysql | System::Porpoise);
     let targets: Vec<Target> = bench.targets.iter().filter(spoken).cloned().collect();
     if targets.is_empty() {
@@ -330,23 +381,14 @@ pub fn sysbench(bench: &mut Bench) -> Result<()> {
         pairs.collect::<Vec<_>>()
     };
     let pairs = ours.flat_map(theirs).collect();
-    let mut experiment = Experiment {
-        name: "sysbench".to_owned(),
-        title: "sysbench's OLTP scripts".to_owned(),
-        about: format!(
-            "{version}, its scripts unchanged, one table of {rows} rows. A transaction is what the \
-             script calls one. The server's time is for a transaction; a run warms up in one of \
-             its own before, unless it uses up its rows."
-        ),
-        axis: Axis {
-            title: "connections".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: cells(&clients, &targets),
-        pairs,
-        notes: Vec::new(),
-    };
+    let mut experiment = experiment("sysbench", "sysbench's OLTP scripts")?;
+    experiment.about = format!(
+        "{} One table of {rows} rows. A run warms up in one of its own before, unless it uses up \
+         its rows.",
+        experiment.about
+    );
+    experiment.cells = cells(&clients, &targets);
+    experiment.pairs = pairs;
     let done = rounds(bench, &targets, &clients, rows, &mut experiment.cells);
     bench.keep(experiment);
     done
@@ -361,20 +403,11 @@ fn rounds(
     cells: &mut [Cell],
 ) -> Result<()> {
     let effort = bench.options.effort;
-    let warm_up = if effort.warm_up.is_zero() {
-        0
-    } else {
-        seconds(effort.warm_up)
-    };
-    let times = Times {
-        warm_up,
-        measured: seconds(effort.time),
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    bench.progress.expect(
-        cells.len() * effort.rounds,
-        Duration::from_secs(times.warm_up + times.measured),
-    );
+    let times = times(effort);
+    let cores = cores();
+    bench
+        .progress
+        .expect(cells.len() * effort.rounds, times.whole());
     let most = clients.iter().copied().max().unwrap_or(1);
     let seed = bench.options.seed;
     let given = |target, threads| Given {

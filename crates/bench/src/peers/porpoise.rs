@@ -13,6 +13,8 @@ use std::process::Command;
 
 fn launch(settings: &Settings) -> Result<Server> {
     let home = directory(settings, "porpoise")?;
+    let backups = home.path().join("backups");
+    std::fs::create_dir(&backups)?;
     let mut command = Command::new(&settings.porpoise);
     for (variable, _) in std::env::vars_os() {
         if variable.to_string_lossy().starts_with("PORPOISE_") {
@@ -23,6 +25,8 @@ fn launch(settings: &Settings) -> Result<Server> {
         .arg("serve")
         .arg("--data-dir")
         .arg(home.path().join("data"))
+        .arg("--backup-to")
+        .arg(backups)
         .args(["--durability", settings.durability.word()])
         .args(["--http-listen", "127.0.0.1:0"])
         .args(["--mysql-listen", "127.0.0.1:0"])
