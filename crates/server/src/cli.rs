@@ -559,7 +559,7 @@ mod tests {
             assert!(!error.message.contains('\n'), "{error}");
             assert!(!error.message.is_empty());
         }
-        let error = parse_args(["porpoise", "salvage"]).unwrap_err();
+        let error = parse_args(&["porpoise", "salvage"]).unwrap_err();
         assert_eq!(
             error.message,
             "the following required arguments were not provided: --from <DIR>, --into <NEW>; try --help"
