@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
     Bench, analytics, asynchronous, backup, contention, dump, fk, fulltext, idle, inserts, kv_runs,
-    memcached_runs, mget, native, programs, sysbench, tpch,
+    memcached_runs, mget, native, programs, schema_change, sysbench, tpch,
 };
 use crate::machine::Machine;
 use crate::noop;
@@ -99,6 +99,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Text search: building an index and searching it; answers are compared",
     ),
     (
+        "schema-change",
+        "ALTER TABLE beside a load: longest wait of a statement, throughput before and during",
+    ),
+    (
         "tpch",
         "The 22 queries of TPC-H over generated data; answers are compared",
     ),
@@ -108,7 +112,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "all",
-        "All of these; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext and tpch not with --quick",
+        "All of these; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
     ),
 ];
 
@@ -343,6 +347,7 @@ const LEFT_OUT_OF_QUICK: &[&str] = &[
     "programs",
     "analytics",
     "fulltext",
+    "schema-change",
     "tpch",
 ];
 
@@ -370,6 +375,7 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         "programs" => programs::programs(bench),
         "analytics" => analytics::analytics(bench),
         "fulltext" => fulltext::fulltext(bench),
+        "schema-change" => schema_change::schema_change(bench),
         "tpch" => tpch::tpch(bench),
         "connections" if is_quick => kv_runs::connections(bench, &[8, 64, 512]),
         "connections" => kv_runs::connections(bench, &[1, 8, 64, 256, 512]),
@@ -397,6 +403,7 @@ fn run_all(bench: &mut Bench, run_one: &RunOne<'_>) -> Result<()> {
         "dump",
         "analytics",
         "fulltext",
+        "schema-change",
         "tpch",
     ];
     if bench.options.is_quick {

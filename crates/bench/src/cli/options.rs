@@ -228,6 +228,7 @@ const UNUSED: &[(&str, &[&str])] = &[
     ),
     ("analytics", &["ops", "shape", "clients", "time", "warm-up"]),
     ("fulltext", &["ops", "shape", "clients", "time", "warm-up"]),
+    ("schema-change", &["ops", "shape"]),
     ("tpch", &["ops", "shape", "clients", "time", "warm-up"]),
     // Budgets determine the settings of their measurements.
     (

@@ -23,6 +23,7 @@ pub mod native;
 mod prefetch;
 pub mod programs;
 mod query_suite;
+pub mod schema_change;
 pub mod store;
 pub mod sysbench;
 pub mod tpch;

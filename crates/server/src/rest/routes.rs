@@ -33,6 +33,8 @@ pub(super) enum Endpoint {
     Batch,
     /// Executes an SQL statement.
     Sql,
+    /// Streams changes of rows.
+    Changes,
 }
 
 /// A parameter in the query or a header.
@@ -41,7 +43,7 @@ pub(super) struct Parameter {
     pub(super) name: &'static str,
     /// `query` or `header`.
     pub(super) place: &'static str,
-    /// `string` or `integer`.
+    /// `string`, `integer` or `boolean`.
     pub(super) kind: &'static str,
     pub(super) text: &'static str,
 }
@@ -82,6 +84,11 @@ impl Route {
     pub(super) fn streams_rows(&self) -> bool {
         self.endpoint == Endpoint::Sql
     }
+
+    /// Whether the answer is a stream of events.
+    pub(super) fn streams_events(&self) -> bool {
+        self.endpoint == Endpoint::Changes
+    }
 }
 
 const KEY: Parameter = Parameter {
@@ -118,6 +125,52 @@ const IF_NONE_MATCH: Parameter = Parameter {
     kind: "string",
     text: "GET: versions that are answered 304. PUT: * requires that no row has the key.",
 };
+
+/// Parameters of the change stream.
+const CHANGES: &[Parameter] = &[
+    Parameter {
+        name: "database",
+        place: "query",
+        kind: "string",
+        text: "Database whose changes are sent; default: all. Needs SELECT on it, or on the tables.",
+    },
+    Parameter {
+        name: "table",
+        place: "query",
+        kind: "string",
+        text: "Names of tables of the database, between commas; default: all.",
+    },
+    Parameter {
+        name: "key_prefix",
+        place: "query",
+        kind: "string",
+        text: "Beginning of the primary key, whose values are joined by commas.",
+    },
+    Parameter {
+        name: "from",
+        place: "query",
+        kind: "string",
+        text: "Position: now (default), first, a set of GTIDs, or FILE:POSITION.",
+    },
+    Parameter {
+        name: "Last-Event-ID",
+        place: "header",
+        kind: "string",
+        text: "Position of a client that reconnects: the last id that it has received. Takes precedence over from.",
+    },
+    Parameter {
+        name: "heartbeat_ms",
+        place: "query",
+        kind: "integer",
+        text: "Milliseconds without an event after which a heartbeat is sent; default: 15000.",
+    },
+    Parameter {
+        name: "follow",
+        place: "query",
+        kind: "boolean",
+        text: "false ends the stream at the end of the log.",
+    },
+];
 
 const fn json(status: u16, schema: &'static str, text: &'static str) -> Answer {
     Answer {
@@ -268,6 +321,19 @@ pub(super) const ROUTES: &[Route] = &[
             200,
             "StatementResult",
             "The result; it may end with an error.",
+        )],
+    },
+    Route {
+        endpoint: Endpoint::Changes,
+        method: "GET",
+        path: "/v1/changes",
+        text: "Streams changes of rows as server-sent events, from a position of the binary log.",
+        parameters: CHANGES,
+        body: None,
+        answers: &[json(
+            200,
+            "ChangeEvents",
+            "The events; the last one may be an error.",
         )],
     },
 ];

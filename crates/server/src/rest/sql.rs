@@ -16,35 +16,26 @@
 //! `/v1/batch` here.
 
 use super::arrow;
-use super::execution::{Cancellation, Execution, Order};
+use super::execution::{Execution, Order};
 use super::problem::Problem;
+use super::stream::{self, ChunkSender};
 use super::values::{Json, number_of, put_string, put_value};
-use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::body::Bytes;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use hyper::body::Frame;
 use porpoise_base::base64;
-use porpoise_base::blocking::blocking;
 use porpoise_base::memory::{MemoryClass, MemoryTracker};
 use porpoise_kv::CommitPosition;
 use porpoise_sql::{Outcome, Param, ResultColumn, ResultEnd, ResultSink, SqlError, SqlSession};
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::io;
 use std::num::NonZeroU32;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::runtime::Handle;
-use tokio::sync::mpsc;
-use tokio::time::timeout;
 
 /// Size of a chunk in bytes.
 const CHUNK: usize = 64 * 1024;
-
-/// Chunks that wait for the client.
-const MAX_CHUNKS: usize = 4;
 
 /// Longest wait for a client that does not read.
 const WRITE_TIME: Duration = Duration::from_secs(60);
@@ -114,57 +105,6 @@ impl Form {
     }
 }
 
-/// A part of an answer.
-enum Piece {
-    /// Bytes of the answer, in this form.
-    Chunk(Bytes, Form),
-    /// The answer is complete.
-    End,
-}
-
-/// An answer in chunks. Dropping it ends the statement.
-struct Chunks {
-    first: Option<Bytes>,
-    rest: mpsc::Receiver<Piece>,
-    is_complete: bool,
-    _cancellation: Cancellation,
-}
-
-impl hyper::body::Body for Chunks {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(first))));
-        }
-        if self.is_complete {
-            return Poll::Ready(None);
-        }
-        self.rest.poll_recv(cx).map(|piece| match piece {
-            Some(Piece::Chunk(bytes, _)) => Some(Ok(Frame::data(bytes))),
-            Some(Piece::End) => {
-                self.is_complete = true;
-                None
-            }
-            // The statement's thread has ended before the result: the connection is cut off, so that
-            // the client does not take it for complete.
-            None => Some(Err(io::ErrorKind::UnexpectedEof.into())),
-        })
-    }
-}
-
-fn internal() -> Problem {
-    Problem::mysql(
-        1105,
-        "HY000",
-        "internal error; see the server's log".to_owned(),
-    )
-}
-
 /// Executes a statement. The answer begins with its first chunk.
 pub(super) async fn run(
     order: Order,
@@ -173,27 +113,16 @@ pub(super) async fn run(
 ) -> Result<Response, Problem> {
     let accepted = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());
     let form = Form::accepted(accepted.unwrap_or_default());
-    let (send, mut receive) = mpsc::channel(MAX_CHUNKS);
-    let handle = Handle::current();
+    let answered = Arc::new(OnceLock::new());
+    let (send, receive) = stream::channel(WRITE_TIME);
+    let known = answered.clone();
     let (cancellation, task) = order.start(move |execution| {
-        let sink = AnswerSink::new(&execution, form, send, handle);
+        let sink = AnswerSink::new(&execution, form, known, send);
         execute(&execution, &body, sink)
     })?;
-    let task = tokio::spawn(task);
-    let Some(Piece::Chunk(first, form)) = receive.recv().await else {
-        return match task.await {
-            Ok(Err(problem)) => Err(problem),
-            _ => Err(internal()),
-        };
-    };
-    let chunks = Chunks {
-        first: Some(first),
-        rest: receive,
-        is_complete: false,
-        _cancellation: cancellation,
-    };
-    let kind = [(header::CONTENT_TYPE, form.media_type())];
-    Ok((StatusCode::OK, kind, Body::new(chunks)).into_response())
+    let body = receive.body(task, cancellation, None).await?;
+    let form = answered.get().copied().unwrap_or(form);
+    Ok(([(header::CONTENT_TYPE, form.media_type())], body).into_response())
 }
 
 /// Executes a statement on a thread that may block.
@@ -289,8 +218,9 @@ fn parameter(raw: &RawValue) -> Result<(Value, ColumnType), Problem> {
 struct AnswerSink<'e> {
     execution: &'e Execution,
     form: Form,
-    send: mpsc::Sender<Piece>,
-    handle: Handle,
+    /// The form of the first chunk, before it is sent.
+    answered: Arc<OnceLock<Form>>,
+    send: ChunkSender,
     out: Vec<u8>,
     memory: MemoryTracker,
     columns: Vec<ColumnType>,
@@ -312,15 +242,15 @@ impl<'e> AnswerSink<'e> {
     fn new(
         execution: &'e Execution,
         form: Form,
-        send: mpsc::Sender<Piece>,
-        handle: Handle,
+        answered: Arc<OnceLock<Form>>,
+        send: ChunkSender,
     ) -> AnswerSink<'e> {
         AnswerSink {
             memory: MemoryTracker::new(execution.memory.clone(), MemoryClass::Statement),
             execution,
             form,
+            answered,
             send,
-            handle,
             out: Vec::new(),
             columns: Vec::new(),
             arrow: None,
@@ -371,7 +301,7 @@ impl<'e> AnswerSink<'e> {
             stream.put_batch(&mut self.out);
             arrow::put_end(&mut self.out);
             self.flush()?;
-            return self.send_piece(Piece::End);
+            return self.send.end();
         }
         if self.form == Form::Arrow {
             self.form = Form::Object;
@@ -383,7 +313,7 @@ impl<'e> AnswerSink<'e> {
         );
         self.out.extend_from_slice(summary.as_bytes());
         self.flush()?;
-        self.send_piece(Piece::End)
+        self.send.end()
     }
 
     /// Ends an answer of which part was sent. An Arrow stream has no place for a failure: the connection is
@@ -397,14 +327,16 @@ impl<'e> AnswerSink<'e> {
         problem.put(&mut self.out);
         self.out.extend_from_slice(b"}\n");
         self.flush()?;
-        self.send_piece(Piece::End)
+        self.send.end()
     }
 
     /// Sends what was appended.
     fn flush(&mut self) -> Result<(), SqlError> {
         let bytes = Bytes::from(std::mem::take(&mut self.out));
         self.is_sent = true;
-        self.send_piece(Piece::Chunk(bytes, self.form))?;
+        // The form no longer changes.
+        let _ = self.answered.set(self.form);
+        self.send.send(bytes, None)?;
         self.memory.resize_always(0);
         Ok(())
     }
@@ -420,21 +352,6 @@ impl<'e> AnswerSink<'e> {
             Ok(())
         } else {
             self.flush()
-        }
-    }
-
-    fn send_piece(&self, piece: Piece) -> Result<(), SqlError> {
-        let sent = blocking(|| {
-            self.handle
-                .block_on(timeout(WRITE_TIME, self.send.send(piece)))
-        });
-        match sent {
-            Ok(Ok(())) => Ok(()),
-            _ => Err(SqlError::new(
-                1160,
-                "08S01",
-                "Got an error writing communication packets",
-            )),
         }
     }
 }

@@ -9,6 +9,7 @@
 )]
 
 mod crashes;
+mod import;
 mod rows;
 mod statements;
 mod support;
