@@ -14,7 +14,7 @@
 //! * [`login`]: Basic credentials and bearer tokens. [`execution`]: threads, time limits, cancellation.
 //! * [`values`]: JSON of values. [`problem`]: failures. [`operation`]: operations on rows, from JSON.
 //! * [`rows`], [`batch`], [`schema`], [`sql`], [`changes`]: the requests. [`stream`]: answers in chunks.
-//!   [`arrow`]: results of statements as Arrow streams.
+//! * [`arrow`]: results of statements as Arrow streams.
 //!
 //! Invariants:
 //! 1. The rest thread runs no statement, touches no row and verifies no password.

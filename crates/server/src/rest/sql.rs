@@ -113,16 +113,16 @@ pub(super) async fn run(
 ) -> Result<Response, Problem> {
     let accepted = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());
     let form = Form::accepted(accepted.unwrap_or_default());
-    let answered = Arc::new(OnceLock::new());
+    let sent = Arc::new(OnceLock::new());
     let (send, receive) = stream::channel(WRITE_TIME);
-    let known = answered.clone();
+    let sent_form = sent.clone();
     let (cancellation, task) = order.start(move |execution| {
-        let sink = AnswerSink::new(&execution, form, known, send);
+        let sink = AnswerSink::new(&execution, form, sent_form, send);
         execute(&execution, &body, sink)
     })?;
     let body = receive.body(task, cancellation, None).await?;
-    let form = answered.get().copied().unwrap_or(form);
-    Ok(([(header::CONTENT_TYPE, form.media_type())], body).into_response())
+    let kind = sent.get().unwrap_or(&form).media_type();
+    Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 
 /// Executes a statement on a thread that may block.
@@ -218,8 +218,8 @@ fn parameter(raw: &RawValue) -> Result<(Value, ColumnType), Problem> {
 struct AnswerSink<'e> {
     execution: &'e Execution,
     form: Form,
-    /// The form of the first chunk, before it is sent.
-    answered: Arc<OnceLock<Form>>,
+    /// The form of the first chunk, from then on.
+    sent_form: Arc<OnceLock<Form>>,
     send: ChunkSender,
     out: Vec<u8>,
     memory: MemoryTracker,
@@ -242,10 +242,11 @@ impl<'e> AnswerSink<'e> {
     fn new(
         execution: &'e Execution,
         form: Form,
-        answered: Arc<OnceLock<Form>>,
+        sent_form: Arc<OnceLock<Form>>,
         send: ChunkSender,
     ) -> AnswerSink<'e> {
         AnswerSink {
+            sent_form,
             memory: MemoryTracker::new(execution.memory.clone(), MemoryClass::Statement),
             execution,
             form,
@@ -334,8 +335,7 @@ impl<'e> AnswerSink<'e> {
     fn flush(&mut self) -> Result<(), SqlError> {
         let bytes = Bytes::from(std::mem::take(&mut self.out));
         self.is_sent = true;
-        // The form no longer changes.
-        let _ = self.answered.set(self.form);
+        self.sent_form.get_or_init(|| self.form);
         self.send.send(bytes, None)?;
         self.memory.resize_always(0);
         Ok(())
