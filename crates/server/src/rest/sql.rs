@@ -250,7 +250,6 @@ impl<'e> AnswerSink<'e> {
             memory: MemoryTracker::new(execution.memory.clone(), MemoryClass::Statement),
             execution,
             form,
-            answered,
             send,
             out: Vec::new(),
             columns: Vec::new(),
