@@ -2,7 +2,7 @@
 
 use super::Txn;
 use crate::Result;
-use crate::changes::Change;
+use crate::changes::{Change, LoggedStatement};
 use crate::overflow;
 use crate::row::RowRef;
 use crate::table::Table;
@@ -10,6 +10,19 @@ use porpoise_kv::Read;
 use porpoise_types::Value;
 
 impl Txn {
+    /// Logs the transaction as a statement, in the place of its changes of rows: those of system tables, which are
+    /// not logged, have a statement for other servers.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn log_statement(&mut self, statement: &LoggedStatement) -> Result<()> {
+        let Some(log) = self.db.change_log() else {
+            return Ok(());
+        };
+        self.changes = None;
+        Ok(self.kv.annotate(log.statement(statement))?)
+    }
+
     /// Gives the engine what the change log needs of this transaction.
     pub(crate) fn annotate(&mut self) -> Result<()> {
         let Some(changes) = self.changes.take() else {
