@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// Longest wait for events after which the session looks whether it was cancelled.
 const WAIT: Duration = Duration::from_millis(200);
 
+/// Shortest time between heartbeats, as on MySQL.
+const MIN_PERIOD: Duration = Duration::from_millis(1);
+
 /// Entry of a replica in SHOW REPLICAS, which ends with its connection.
 pub(super) struct Registration {
     log: Arc<BinaryLog>,
@@ -129,7 +132,7 @@ impl LoggedIn {
         let has_checksums = checksum.eq_ignore_ascii_case("CRC32");
         let period = self.announced("source_heartbeat_period", "master_heartbeat_period");
         let period = period.and_then(|text| text.parse().ok()).filter(|n| *n > 0);
-        let period = period.map(Duration::from_nanos);
+        let period = period.map(|nanos| Duration::from_nanos(nanos).max(MIN_PERIOD));
         let mut dump = Dump::open(log.clone(), start, has_checksums).map_err(failed)?;
         let mut last_sent = Instant::now();
         let mut wait = Duration::ZERO;
