@@ -567,8 +567,17 @@ pub fn one_line(error: &clap::Error, no_command: &str) -> String {
         return no_command.to_owned();
     }
     let text = error.to_string();
-    let first = text.lines().next().unwrap_or_default();
-    let message = first.strip_prefix("error: ").unwrap_or(first);
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    let mut message = first.strip_prefix("error: ").unwrap_or(first).to_owned();
+    if message.ends_with(':') {
+        // A list follows, of missing arguments for example.
+        let list: Vec<&str> = lines
+            .take_while(|line| !line.is_empty())
+            .map(str::trim)
+            .collect();
+        message = format!("{message} {}", list.join(", "));
+    }
     format!("{message}; try --help")
 }
 
@@ -617,6 +626,11 @@ mod tests {
             assert!(!error.message.contains('\n'), "{error}");
             assert!(!error.message.is_empty());
         }
+        let error = parse_args(&["porpoise", "salvage"]).unwrap_err();
+        assert_eq!(
+            error.message,
+            "the following required arguments were not provided: --from <DIR>, --into <NEW>; try --help"
+        );
     }
 
     #[test]
