@@ -248,6 +248,11 @@ impl Dump {
         self.queued.push_back(event);
     }
 
+    /// File and position behind what was read.
+    pub fn place(&self) -> (String, u64) {
+        (file_name(self.number), self.reader.position())
+    }
+
     /// A heartbeat: nothing has happened behind this position.
     pub fn heartbeat(&self) -> Vec<u8> {
         let heartbeat = Event::Heartbeat(Heartbeat {
@@ -340,7 +345,7 @@ impl Drop for Dump {
 fn place(log: &BinaryLog, start: DumpStart) -> Result<(u64, u64, GtidSet)> {
     let state = log.state.lock();
     log.check_open(&state)?;
-    let first = state.files.first();
+    let first = state.readable().first();
     let first = first.ok_or_else(|| refused("the binary log has no files"))?;
     match start {
         DumpStart::Position { file, position } => {
@@ -352,6 +357,12 @@ fn place(log: &BinaryLog, start: DumpStart) -> Result<(u64, u64, GtidSet)> {
             let found = state.files.iter().find(|f| Some(f.number) == number);
             let missing = "Could not find first log file name in binary log index file";
             let found = found.ok_or_else(|| refused(missing))?;
+            if found.number < first.number {
+                return Err(refused(
+                    "The source has run without its binary log since this position: changes are missing. Make a new \
+                     copy of its data, and continue from the position of the copy",
+                ));
+            }
             let is_last = state.files.last().is_some_and(|f| f.number == found.number);
             let end = if is_last { state.end } else { found.bytes };
             if position < FIRST_POSITION {
@@ -373,7 +384,15 @@ fn place(log: &BinaryLog, start: DumpStart) -> Result<(u64, u64, GtidSet)> {
                      transactions are '{missing}'"
                 )));
             }
-            let mut files = state.files.iter().rev();
+            let own = log.options.server_uuid;
+            let unknown = has.subtract(&state.executed).of_source(own);
+            if !unknown.is_empty() {
+                return Err(refused(format!(
+                    "Replica has more GTIDs than the source has, using the source's SERVER_UUID: '{unknown}'. The \
+                     binary log was reset, or the data are an older copy"
+                )));
+            }
+            let mut files = state.readable().iter().rev();
             let start = files.find(|file| has.contains_set(&file.previous));
             let number = start.map_or(first.number, |file| file.number);
             Ok((number, FIRST_POSITION, has))

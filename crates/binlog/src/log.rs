@@ -83,6 +83,9 @@ pub struct Replica {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) files: Vec<LogFile>,
+    /// Number of the first file behind the newest gap: what was changed before it by a run without the log is in
+    /// no file, so that nobody may continue from an earlier file.
+    pub(crate) gap: Option<u64>,
     /// End of the last file for readers.
     pub(crate) end: u64,
     pub(crate) executed: GtidSet,
@@ -90,6 +93,8 @@ pub(crate) struct State {
     pub(crate) rotations: (u64, u64),
     /// Number of resets asked for, and done.
     pub(crate) resets: (u64, u64),
+    /// Number of times that the writer was asked to say that it has caught up, and has.
+    pub(crate) catch_ups: (u64, u64),
     pub(crate) stops: bool,
     /// Why the log is closed.
     pub(crate) closed: Option<String>,
@@ -99,6 +104,15 @@ pub(crate) struct State {
     pub(crate) generation: u64,
     replicas: BTreeMap<u64, Replica>,
     pub(crate) acks: Acknowledgements,
+}
+
+impl State {
+    /// The files from which readers may start, oldest first: those behind the newest gap.
+    pub(crate) fn readable(&self) -> &[LogFile] {
+        let gap = self.gap.unwrap_or(0);
+        let at = self.files.partition_point(|file| file.number < gap);
+        self.files.get(at..).unwrap_or_default()
+    }
 }
 
 /// The present state (SHOW BINARY LOG STATUS).
@@ -179,7 +193,7 @@ impl BinaryLog {
             position: state.end,
             executed: state.executed.clone(),
             purged: state
-                .files
+                .readable()
                 .first()
                 .map_or_else(GtidSet::new, |f| f.previous.clone()),
         }
@@ -204,6 +218,14 @@ impl BinaryLog {
     /// The log is closed.
     pub fn rotate(&self) -> Result<()> {
         self.ask(|state| &mut state.rotations)
+    }
+
+    /// Waits until readers see all commits that are on disk in the engine now.
+    ///
+    /// # Errors
+    /// The log is closed.
+    pub fn catch_up(&self) -> Result<()> {
+        self.ask(|state| &mut state.catch_ups)
     }
 
     /// Removes all files and begins anew with the first, without identifiers (RESET BINARY LOGS AND GTIDS).

@@ -43,6 +43,9 @@ impl BinaryLog {
             });
         }
         remove_strays(&*disk, &dir, &state)?;
+        let gap = file::read_text(&*disk, &dir.join(file::GAP))?;
+        state.gap = gap.and_then(|text| text.trim().parse().ok());
+        let unlogged = file::read_text(&*disk, &dir.join(file::UNLOGGED))?.is_some();
         let newest = engine.newest_position().0;
         let before = file::read_text(&*disk, &dir.join(file::STATE))?;
         let before: Option<u64> = before.and_then(|text| text.trim().parse().ok());
@@ -51,6 +54,8 @@ impl BinaryLog {
             None => None,
         };
         let last_commit = match (&last, before) {
+            // What that run had not written to the files may be gone: nothing of it is logged.
+            _ if unlogged => newest,
             (Some(last), before) => last.last_commit.max(before.unwrap_or(0)),
             // A new log begins with the next commit.
             (None, _) => newest,
@@ -75,13 +80,48 @@ impl BinaryLog {
             ack_engine: engine.clone().into(),
             epochs: std::sync::OnceLock::new(),
         });
+        let has_gap = unlogged && last.is_some();
         let mut writer = Writer::open(log.clone(), reader, last, last_commit)?;
-        writer.catch_up()?;
+        if has_gap {
+            writer.begin_behind_gap()?;
+        } else {
+            writer.catch_up()?;
+        }
+        if unlogged {
+            log.remove_mark()?;
+        }
         let thread = threads::spawn(Role::BinlogWriter, move || writer.run());
         let thread = thread.map_err(|e| Error::Io(format!("cannot start a thread: {e}")))?;
         *log.thread.lock() = Some(thread);
         Ok(log)
     }
+}
+
+impl BinaryLog {
+    fn remove_mark(&self) -> Result<()> {
+        let (disk, dir) = (&*self.options.disk, &self.options.dir);
+        let path = dir.join(file::UNLOGGED);
+        let removed = file::remove_if_there(disk, &path).and_then(|()| disk.sync_dir(dir));
+        removed.map_err(|e| Error::io(&path, &e))
+    }
+}
+
+/// Marks that a server runs on the data without the log, if a log is there: what it changes will be missing. Called
+/// before the engine is opened.
+///
+/// # Errors
+/// The mark cannot be read or written.
+pub fn mark_unlogged(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    let index = file::read_text(disk, &dir.join(file::INDEX))?;
+    let is_marked = file::read_text(disk, &dir.join(file::UNLOGGED))?.is_some();
+    if index.is_none_or(|text| text.trim().is_empty()) || is_marked {
+        return Ok(());
+    }
+    tracing::warn!(
+        dir = %dir.display(),
+        "the server runs without --log-bin on data that have a binary log: its readers will have to be made anew"
+    );
+    file::replace(disk, dir, file::UNLOGGED, b"")
 }
 
 /// Removes files of the log that the index does not list: their creation or removal was interrupted.

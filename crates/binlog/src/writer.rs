@@ -15,7 +15,7 @@
 
 use crate::annotation::{Annotation, Kind};
 use crate::file::{self, FIRST_POSITION, file_name, split_events};
-use crate::log::{BinaryLog, LastFile, LogFile};
+use crate::log::{BinaryLog, LastFile, LogFile, State};
 use crate::{Error, Result};
 use porpoise_base::disk::File;
 use porpoise_kv::AnnotationReader;
@@ -51,7 +51,7 @@ const PURGE_DELAY: Duration = Duration::from_secs(10);
 /// Version in the GTID events.
 const VERSION_NUMBER: u32 = 80_400;
 
-/// Events smaller than this are not worth compressing, in bytes.
+/// Transactions smaller than this are not worth compressing, in bytes.
 const MIN_COMPRESSED: usize = 256;
 
 /// A transaction that was written and that readers do not see yet.
@@ -60,6 +60,20 @@ struct Written {
     /// Its end in the file.
     end: u64,
     commit: u64,
+}
+
+/// Transactions larger than this are not compressed, in bytes: a reader must hold all of a compressed one.
+const MAX_COMPRESSED: usize = 32 << 20;
+
+/// What a look at the annotations has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// None.
+    Nothing,
+    /// All that were on disk: they were written.
+    All,
+    /// More than are read at once: the first were written.
+    More,
 }
 
 pub(crate) struct Writer {
@@ -147,11 +161,33 @@ impl Writer {
 
     /// Writes what is on disk in the engine, then begins a new file, unless the last one has no transaction.
     pub(crate) fn catch_up(&mut self) -> Result<()> {
-        while self.write_next()? {}
+        while self.write_next()? != Progress::Nothing {}
         if self.transactions > 0 {
             self.end_file()?;
             self.begin_file(true)?;
         }
+        self.sync()
+    }
+
+    /// Begins a new file behind a gap: changes that were never logged. They count as one transaction that no file
+    /// has, so that readers that follow by GTIDs find that they lack it.
+    pub(crate) fn begin_behind_gap(&mut self) -> Result<()> {
+        let missing = self.next_gtid(&[]);
+        tracing::warn!(
+            gtid = %missing,
+            "the server has run without --log-bin: positions before are refused, readers must be made anew"
+        );
+        self.end_file()?;
+        let number = self.number + 1;
+        let options = &self.log.options;
+        let text = format!("{number}\n");
+        file::replace(&*options.disk, &options.dir, file::GAP, text.as_bytes())?;
+        {
+            let mut state = self.log.state.lock();
+            state.gap = Some(number);
+            state.executed.insert(missing);
+        }
+        self.begin_file(true)?;
         self.sync()
     }
 
@@ -171,11 +207,22 @@ impl Writer {
 
     fn write_until_stopped(&mut self) -> Result<()> {
         loop {
-            let (stops, rotates, resets) = {
+            let (stops, rotates, resets, catch_ups) = {
                 let state = self.log.state.lock();
-                (state.stops, state.rotations, state.resets)
+                let State {
+                    stops,
+                    rotations,
+                    resets,
+                    catch_ups,
+                    ..
+                } = &*state;
+                (*stops, *rotations, *resets, *catch_ups)
             };
             let wrote = self.write_next()?;
+            if catch_ups.0 > catch_ups.1 && wrote != Progress::More {
+                self.log.state.lock().catch_ups.1 = catch_ups.0;
+                self.log.changed.notify_all();
+            }
             if rotates.0 > rotates.1 {
                 self.end_file()?;
                 self.begin_file(false)?;
@@ -187,7 +234,7 @@ impl Writer {
                 self.log.state.lock().resets.1 = resets.0;
                 self.log.changed.notify_all();
             }
-            if wrote {
+            if wrote != Progress::Nothing {
                 continue;
             }
             if stops {
@@ -205,12 +252,13 @@ impl Writer {
         }
     }
 
-    /// Writes the next transactions. Returns false if there were none.
-    fn write_next(&mut self) -> Result<bool> {
+    /// Writes the next transactions.
+    fn write_next(&mut self) -> Result<Progress> {
         let found = self.reader.read(READ_BYTES)?;
         if found.is_empty() {
-            return Ok(false);
+            return Ok(Progress::Nothing);
         }
+        let has_more = found.iter().map(|a| a.bytes.len()).sum::<usize>() >= READ_BYTES;
         let mut out = Vec::new();
         let mut written = Vec::new();
         for annotation in &found {
@@ -238,10 +286,13 @@ impl Writer {
         if self.unsynced >= SYNC_BYTES {
             self.sync()?;
         }
+        if has_more {
+            return Ok(Progress::More);
+        }
         if is_small {
             std::thread::sleep(BATCH_PAUSE);
         }
-        Ok(true)
+        Ok(Progress::All)
     }
 
     /// Writes events to the file, and shows them to readers.
@@ -333,6 +384,7 @@ impl Writer {
         let gone = {
             let mut state = self.log.state.lock();
             state.executed = Default::default();
+            state.gap = None;
             state.generation += 1;
             state.acks.restart();
             std::mem::take(&mut state.files)
@@ -344,6 +396,9 @@ impl Writer {
             let removed = file::remove_if_there(&*self.log.options.disk, &path);
             removed.map_err(|e| Error::io(&path, &e))?;
         }
+        let gap = self.log.options.dir.join(file::GAP);
+        let removed = file::remove_if_there(&*self.log.options.disk, &gap);
+        removed.map_err(|e| Error::io(&gap, &e))?;
         self.number = 0;
         self.begin_file(false)
     }
@@ -432,7 +487,8 @@ impl Writer {
                 writer.write(&mut body, None, options(flags::SUPPRESS_USE), &begin);
                 body.extend_from_slice(annotation.events);
                 writer.write(&mut body, None, options(0), &Event::Xid(commit));
-                if self.log.options.compress && body.len() >= MIN_COMPRESSED {
+                let is_worth = (MIN_COMPRESSED..=MAX_COMPRESSED).contains(&body.len());
+                if self.log.options.compress && is_worth {
                     let payload = Event::TransactionPayload(compressible(&body));
                     body.clear();
                     writer.write(&mut body, None, options(0), &payload);

@@ -26,8 +26,11 @@
 //! received what they have not applied.
 
 use crate::apply::{ApplyError, MappedTable};
+use crate::copied::{CopiedRanges, CopiedTables};
 use crate::event::rows::flags as row_flags;
-use crate::event::{Event, FormatDescription, Header, QueryEvent, TableMap, XaPrepare, flags};
+use crate::event::{
+    Event, FormatDescription, Header, QueryEvent, TableMap, TransactionPayload, XaPrepare, flags,
+};
 use crate::filter::Filters;
 use crate::position::{AnyGtid, AppliedPosition, Coordinates, PendingDefinition, PositionTable};
 use porpoise_base::cancel::Cancel;
@@ -85,6 +88,8 @@ pub struct FollowOptions {
     pub server_id: u32,
     /// Which tables and statements are applied.
     pub filters: Filters,
+    /// The tables that an import has not copied whole; of them only rows that are copied are applied.
+    pub copied: CopiedTables,
     /// Longest wait for a row lock.
     pub lock_wait: Duration,
     /// Ends all waits.
@@ -281,18 +286,7 @@ impl Follower {
                 "XA_PREPARE",
                 "XA transactions in two phases cannot be applied",
             )),
-            Event::TransactionPayload(payload) => {
-                let mut inner = format.clone();
-                inner.has_checksums = false;
-                for bytes in payload.iter() {
-                    let decoded = bytes.and_then(|bytes| Event::decode(bytes, &inner));
-                    let (mut header, event) =
-                        decoded.map_err(|error| self.failed("event", &ApplyError::from(error)))?;
-                    header.next_position = 0;
-                    self.apply(&header, event, &inner)?;
-                }
-                Ok(())
-            }
+            Event::TransactionPayload(payload) => self.payload(&payload, format),
             Event::Incident(incident) => {
                 let message = String::from_utf8_lossy(&incident.message);
                 Err(self.refuse(
@@ -308,6 +302,31 @@ impl Follower {
             | Event::MariadbGtidList(_)
             | Event::Ignored(_) => Ok(()),
         }
+    }
+
+    /// Applies the events of a compressed transaction.
+    fn payload(
+        &mut self,
+        payload: &TransactionPayload,
+        format: &FormatDescription,
+    ) -> Followed<()> {
+        let mut inner = format.clone();
+        inner.has_checksums = false;
+        for bytes in payload.iter() {
+            let decoded = bytes.and_then(|bytes| Event::decode(bytes, &inner));
+            let (mut header, event) =
+                decoded.map_err(|error| self.failed("event", &ApplyError::from(error)))?;
+            header.next_position = 0;
+            // Each level may grow to the limit of an event, and uses stack.
+            if matches!(event, Event::TransactionPayload(_)) {
+                return Err(self.refuse(
+                    "TRANSACTION_PAYLOAD",
+                    "it contains another TRANSACTION_PAYLOAD",
+                ));
+            }
+            self.apply(&header, event, &inner)?;
+        }
+        Ok(())
     }
 
     /// Starts a transaction of the source.
@@ -555,7 +574,16 @@ impl Follower {
             self.tables.insert(id, None);
             return Ok(());
         }
+        let ranges = self.options.copied.ranges(&database, &name).cloned();
+        if ranges.as_ref().is_some_and(CopiedRanges::is_empty) {
+            self.tables.insert(id, None);
+            return Ok(());
+        }
         let mapped = self.map_table(&database, &name, map);
+        let mapped = mapped.and_then(|mapped| match ranges {
+            Some(ranges) => mapped.restricted(&ranges),
+            None => Ok(mapped),
+        });
         let mapped = mapped.map_err(|error| self.failed("TABLE_MAP", &error))?;
         self.tables.insert(id, Some(mapped));
         Ok(())

@@ -9,6 +9,7 @@
 //!
 //! Invariant: the password is in no message and no state.
 
+use crate::copied::CopiedTables;
 use crate::epoch::EpochKeeper;
 use crate::filter::Filters;
 use crate::follow::{FollowError, FollowOptions, Follower, StatementRunner};
@@ -63,6 +64,8 @@ pub struct SourceSettings {
     pub is_started: bool,
     /// Whether the source is to be told that this server has taken over.
     pub is_former: bool,
+    /// File and position of START REPLICA UNTIL. Kept, so that a replica whose server restarts does not run past it.
+    pub until: Option<(String, u64)>,
     /// Filters.
     pub filters: Filters,
 }
@@ -86,6 +89,7 @@ impl Default for SourceSettings {
             ssl_key: String::new(),
             is_started: false,
             is_former: false,
+            until: None,
             filters: Filters::default(),
         }
     }
@@ -295,6 +299,9 @@ struct Shared {
 pub struct Replica {
     shared: Arc<Shared>,
     running: Mutex<Option<Running>>,
+    /// Held by each statement that starts, stops or changes the replica, so that none of them acts on a state that
+    /// another one is changing.
+    statements: Mutex<()>,
 }
 
 impl Replica {
@@ -318,6 +325,7 @@ impl Replica {
                 stopped: Condvar::new(),
             }),
             running: Mutex::new(None),
+            statements: Mutex::new(()),
         })
     }
 
@@ -341,10 +349,7 @@ impl Replica {
     }
 
     fn is_running(&self) -> bool {
-        let running = self.running.lock();
-        running
-            .as_ref()
-            .is_some_and(|running| !running.thread.is_finished())
+        self.shared.is_running(self.running.lock().as_ref())
     }
 
     /// Ends the attempts to reach a former source.
@@ -363,6 +368,7 @@ impl Replica {
         settings: impl FnOnce(&mut SourceSettings),
         position: Option<NewPosition>,
     ) -> Result<(), ReplicaError> {
+        let _statement = self.statements.lock();
         self.forget_former();
         if self.is_running() {
             return Err(ReplicaError::Running);
@@ -405,34 +411,36 @@ impl Replica {
         stored: &mut AppliedPosition,
         settings: SourceSettings,
     ) -> Result<(), ReplicaError> {
-        stored.settings = settings_text(&settings)?;
-        self.shared.positions.save(stored)?;
-        let mut state = self.shared.state.lock();
-        state.settings = settings;
-        state.set_position(stored);
-        Ok(())
+        self.shared.store(stored, settings)
     }
 
-    fn set_started(&self, is_started: bool) -> Result<(), ReplicaError> {
+    fn set_started(
+        &self,
+        is_started: bool,
+        until: Option<(String, u64)>,
+    ) -> Result<(), ReplicaError> {
         let mut stored = self
             .shared
             .positions
             .load()?
             .ok_or(ReplicaError::NoSource)?;
         let mut settings = parse_settings(&stored)?;
-        if settings.is_started == is_started && !settings.is_former {
+        if settings.is_started == is_started && settings.until == until && !settings.is_former {
             return Ok(());
         }
         settings.is_started = is_started;
+        settings.until = until;
         settings.is_former = false;
         self.store(&mut stored, settings)
     }
 
-    /// Starts the thread. Returns false if it is running.
+    /// Starts the thread, which ends at the end of the first transaction at or after `until`, if it is given. Returns
+    /// false if it is running.
     ///
     /// # Errors
     /// There is no source; no thread can be created.
-    pub fn start(&self) -> Result<bool, ReplicaError> {
+    pub fn start(&self, until: Option<(String, u64)>) -> Result<bool, ReplicaError> {
+        let _statement = self.statements.lock();
         self.forget_former();
         if self.is_running() {
             return Ok(false);
@@ -443,18 +451,21 @@ impl Replica {
         {
             return Err(ReplicaError::NoSource);
         }
-        self.set_started(true)?;
+        self.set_started(true, until)?;
         self.spawn()?;
         Ok(true)
     }
 
     fn spawn(&self) -> Result<(), ReplicaError> {
         let mut running = self.running.lock();
-        if running
-            .as_ref()
-            .is_some_and(|running| !running.thread.is_finished())
-        {
+        if self.shared.is_running(running.as_ref()) {
             return Ok(());
+        }
+        // It has reported its end.
+        if let Some(ended) = running.take()
+            && ended.thread.join().is_err()
+        {
+            (self.shared.host.report)("the thread of the replica has failed");
         }
         let cancel = Cancel::new();
         {
@@ -480,9 +491,10 @@ impl Replica {
     /// # Errors
     /// The setting cannot be stored.
     pub fn stop(&self) -> Result<bool, ReplicaError> {
+        let _statement = self.statements.lock();
         let was_running = self.halt();
         if self.state().is_some() {
-            self.set_started(false)?;
+            self.set_started(false, None)?;
         }
         Ok(was_running)
     }
@@ -515,7 +527,7 @@ impl Replica {
         let Some(running) = self.running.lock().take() else {
             return false;
         };
-        let was_running = !running.thread.is_finished();
+        let was_running = self.shared.is_running(Some(&running));
         running.cancel.cancel(Reason::Shutdown);
         self.shared.stopped.notify_all();
         if running.thread.join().is_err() {
@@ -529,6 +541,7 @@ impl Replica {
     /// # Errors
     /// The replica is running.
     pub fn reset(&self, all: bool) -> Result<(), ReplicaError> {
+        let _statement = self.statements.lock();
         self.forget_former();
         if self.is_running() {
             return Err(ReplicaError::Running);
@@ -555,6 +568,7 @@ impl Replica {
     /// # Errors
     /// The replica is running.
     pub fn set_skip(&self, transactions: u64) -> Result<(), ReplicaError> {
+        let _statement = self.statements.lock();
         if self.is_running() {
             return Err(ReplicaError::Running);
         }
@@ -592,9 +606,19 @@ fn parse_settings(stored: &AppliedPosition) -> Result<SourceSettings, ReplicaErr
     })
 }
 
+fn unreadable(what: &str, error: &porpoise_rows::Error) -> Ended {
+    Ended::Apply(FollowError {
+        number: error.code(),
+        message: format!("{what} cannot be read: {error}"),
+        is_transient: false,
+    })
+}
+
 /// Why following has ended.
 enum Ended {
     Stopped,
+    /// The position of START REPLICA UNTIL is reached.
+    Reached,
     Source(SourceError),
     Apply(FollowError),
 }
@@ -606,9 +630,45 @@ fn acknowledge(stream: &mut SourceStream, follower: &Follower) -> Result<(), End
     stream.acknowledge(&place).map_err(Ended::Source)
 }
 
+/// Whether a place in the log is at or after another. Names of files end with a number of at least six digits.
+fn is_reached(read: &Coordinates, until: &(String, u64)) -> bool {
+    let order = |file: &str, position: u64| (file.len(), file.to_owned(), position);
+    order(&read.file, read.position) >= order(&until.0, until.1)
+}
+
 impl Shared {
     fn now(&self) -> i64 {
         self.db.clock().unix_micros()
+    }
+
+    /// Whether a thread follows: one that has reported its end does not, although it may exist for another moment.
+    fn is_running(&self, running: Option<&Running>) -> bool {
+        running.is_some_and(|running| !running.thread.is_finished())
+            && self.state.lock().activity != Activity::Stopped
+    }
+
+    fn store(
+        &self,
+        stored: &mut AppliedPosition,
+        settings: SourceSettings,
+    ) -> Result<(), ReplicaError> {
+        stored.settings = settings_text(&settings)?;
+        self.positions.save(stored)?;
+        let mut state = self.state.lock();
+        state.settings = settings;
+        state.set_position(stored);
+        Ok(())
+    }
+
+    /// Keeps where the replica has ended, and that it does not run again by itself.
+    fn end_at_until(&self, read: &Coordinates) -> Result<(), ReplicaError> {
+        let mut stored = self.positions.load()?.ok_or(ReplicaError::NoSource)?;
+        let mut settings = parse_settings(&stored)?;
+        settings.is_started = false;
+        settings.until = None;
+        // Behind events that belong to no transaction, such as those that begin a file.
+        stored.coordinates = read.clone();
+        self.store(&mut stored, settings)
     }
 
     /// Follows the source until it is stopped, or until an error that trying again does not mend.
@@ -625,7 +685,7 @@ impl Shared {
                 (attempts, repetitions) = (0, 0);
             }
             match ended {
-                Ended::Stopped => return,
+                Ended::Stopped | Ended::Reached => return,
                 Ended::Source(error) => {
                     attempts += 1;
                     if !self.connect_again(&error, attempts, cancel) {
@@ -757,13 +817,17 @@ impl Shared {
         // What is stored, not what was last known: the outcome of a commit may have been unknown.
         let applied = match self.positions.load() {
             Ok(stored) => stored.unwrap_or_default(),
-            Err(error) => {
-                return Ended::Apply(FollowError {
-                    number: error.code(),
-                    message: format!("the stored position cannot be read: {error}"),
-                    is_transient: false,
-                });
-            }
+            Err(error) => return unreadable("the stored position", &error),
+        };
+        if let Some(until) = &settings.until
+            && !applied.coordinates.file.is_empty()
+            && is_reached(&applied.coordinates, until)
+        {
+            return self.reached(&applied.coordinates);
+        }
+        let copied = match CopiedTables::load(&self.db) {
+            Ok(copied) => copied,
+            Err(error) => return unreadable("the progress of an import", &error),
         };
         let mut applied = applied;
         if settings.auto_position {
@@ -793,14 +857,17 @@ impl Shared {
         let options = FollowOptions {
             server_id,
             filters: settings.filters.clone(),
+            copied,
             lock_wait: LOCK_WAIT,
             cancel: cancel.clone(),
         };
         let runner = (self.host.runner)(cancel);
         let mut follower = Follower::new(self.db.clone(), options, runner, applied, to_skip);
-        let delay = i64::try_from(settings.delay).unwrap_or(i64::MAX);
         let before = self.state.lock().transactions;
-        let ended = self.apply_events(&mut stream, &mut follower, delay, before, cancel);
+        let ended = self.apply_events(&mut stream, &mut follower, &settings, before, cancel);
+        if matches!(ended, Ended::Reached) {
+            return self.reached(follower.read());
+        }
         self.state.lock().read = follower.applied().coordinates.clone();
         ended
     }
@@ -809,13 +876,20 @@ impl Shared {
         &self,
         stream: &mut SourceStream,
         follower: &mut Follower,
-        delay: i64,
+        settings: &SourceSettings,
         before: u64,
         cancel: &Cancel,
     ) -> Ended {
+        let delay = i64::try_from(settings.delay).unwrap_or(i64::MAX);
         loop {
             if cancel.reason().is_some() {
                 return Ended::Stopped;
+            }
+            if let Some(until) = &settings.until
+                && !follower.is_inside()
+                && is_reached(follower.read(), until)
+            {
+                return Ended::Reached;
             }
             let (header, event) = match stream.next_event() {
                 Ok(Some(event)) => event,
@@ -859,6 +933,17 @@ impl Shared {
             {
                 return ended;
             }
+        }
+    }
+
+    fn reached(&self, read: &Coordinates) -> Ended {
+        match self.end_at_until(read) {
+            Ok(()) => Ended::Reached,
+            Err(error) => Ended::Apply(FollowError {
+                number: error.number(),
+                message: format!("the position cannot be stored: {error}"),
+                is_transient: false,
+            }),
         }
     }
 

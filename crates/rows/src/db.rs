@@ -31,7 +31,7 @@ use porpoise_types::DateTime;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Settings of a [`Db`].
 #[derive(Clone, Debug, Default)]
@@ -81,6 +81,8 @@ pub struct Db {
     /// Whether a table of the newest catalog has TTL.
     pub(crate) has_ttl: AtomicBool,
     pub(crate) ttl_counters: TtlCounters,
+    /// This database, for threads that it starts.
+    pub(crate) own: Weak<Db>,
     /// This server's membership of a cluster; unset on an engine that one server uses.
     pub(crate) cluster: OnceLock<Arc<Membership>>,
 }
@@ -150,7 +152,8 @@ impl Db {
     ) -> Arc<Db> {
         let row_limit = engine.limits().value.min(MAX_ROW_BYTES);
         let has_ttl = AtomicBool::new(catalog.has_ttl());
-        Arc::new(Db {
+        Arc::new_cyclic(|own| Db {
+            own: own.clone(),
             engine,
             clock,
             version: AtomicU64::new(catalog.version),
@@ -218,11 +221,20 @@ impl Db {
             db.publish(db.catalog());
             let followed: Arc<dyn Followed> = db.clone();
             membership.activate(&followed)?;
+            db.finish_abandoned_changes();
         } else {
             db.remove_unfinished_changes()?;
         }
         db.rebuild_old_text_indexes()?;
         Ok(db)
+    }
+
+    /// Removes what interrupted changes have left that no server of the cluster is working on.
+    fn finish_abandoned_changes(&self) {
+        let catalog = self.catalog();
+        let announced = |id: &TableId| catalog.changes.values().any(|c| c.tables.contains(id));
+        let tables = catalog.tables.keys().copied().filter(|id| !announced(id));
+        self.finish_changes_in_background(tables.collect());
     }
 
     /// The metadata locks.

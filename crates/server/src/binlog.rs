@@ -1,6 +1,6 @@
 //! The binary log of a server: its options, the server's UUID, and its statements.
 
-use crate::config::{Config, StartError};
+use crate::config::{Config, DurabilityChoice, EngineChoice, StartError};
 use crate::standby::epoch;
 use porpoise_base::disk::Disk;
 use porpoise_binlog::acknowledge::{AckPolicy, Acknowledgers};
@@ -34,11 +34,27 @@ impl OpenLog {
     /// Lets SQL show and manage the log. Returns the log.
     pub fn provide(self, sql: &SqlServer) -> Arc<BinaryLog> {
         sql.provide_binary_log(Arc::new(Statements {
+            engine: sql.db().engine().clone(),
             log: self.log.clone(),
             encoder: self.encoder,
         }));
         self.log
     }
+}
+
+/// Marks a run without the log on data that have one: its readers are told later that changes are missing. Called
+/// before the engine is opened, which removes what the log has not written yet.
+///
+/// # Errors
+/// A message for the operator in one line.
+pub fn mark_unlogged(config: &Config, disk: &dyn Disk) -> Result<(), StartError> {
+    let has_store =
+        config.engine == EngineChoice::Embedded && config.durability != DurabilityChoice::Memory;
+    if config.log_bin || !has_store {
+        return Ok(());
+    }
+    let marked = porpoise_binlog::mark_unlogged(disk, &config.data_dir.join(DIRECTORY));
+    marked.map_err(|e| StartError::failure(format!("binary log: {e}")))
 }
 
 /// Opens the log, if the configuration has one, and lets rows log their changes.
@@ -178,6 +194,7 @@ pub fn variables(config: &Config) -> Vec<(&'static str, String)> {
 }
 
 struct Statements {
+    engine: Arc<dyn Engine>,
     log: Arc<BinaryLog>,
     encoder: Arc<Encoder>,
 }
@@ -194,6 +211,10 @@ fn statement_error(error: Error) -> SqlError {
 
 impl BinaryLogs for Statements {
     fn status(&self) -> BinaryLogStatus {
+        // The position belongs to what a snapshot shows now: programs that copy data record both. A log that is
+        // closed, or an engine that has failed, shows where it stopped.
+        let newest = self.engine.newest_position();
+        let _ = self.engine.wait_durable(newest).is_ok() && self.log.catch_up().is_ok();
         let status = self.log.status();
         BinaryLogStatus {
             file: status.file,

@@ -142,18 +142,25 @@ fn salvage_command() -> Command {
 
 fn import_command() -> Command {
     let command = Command::new("import")
-        .about("Loads a dump by MySQL Shell (util.dumpInstance) into a server")
+        .about("Loads a running MySQL or MariaDB server, or a dump by MySQL Shell, into a server")
         .after_help(
-            "The password is taken from the URL or from PORPOISE_PASSWORD. The server must accept \
-             files of clients: SET GLOBAL local_infile = ON. The same command continues an import \
-             that was interrupted; its progress is kept in the server, in the schema porpoise_import.",
+            "The password is taken from the URL or from PORPOISE_PASSWORD, that of SOURCE from its URL or from \
+             PORPOISE_SOURCE_PASSWORD. The server must accept files of clients: SET GLOBAL local_infile = ON. The same \
+             command continues an import that was interrupted; its progress is kept in the server, in the schema \
+             porpoise_import.",
+        )
+        .arg(
+            Arg::new("source")
+                .value_name("SOURCE")
+                .help("Running server from which is copied, mysql://USER:PASSWORD@HOST:PORT")
+                .required_unless_present("dump")
+                .conflicts_with_all(["dump", "users"]),
         )
         .arg(
             Arg::new("dump")
                 .long("dump")
                 .value_name("DIR")
                 .help("Directory of the dump; files as they are, or compressed by zstd or gzip")
-                .required(true)
                 .value_parser(clap::value_parser!(PathBuf)),
         )
         .arg(
@@ -204,6 +211,19 @@ const IMPORT_FLAGS: &[(&str, &str)] = &[
         "Forget an interrupted import of this dump instead of continuing it",
     ),
     ("quiet", "Report no progress"),
+    ("follow", "Follow SOURCE after the copy, and report the lag"),
+    (
+        "cut-over",
+        "End following once everything of SOURCE, which must be read-only, is applied",
+    ),
+    (
+        "leave-out",
+        "Leave out the objects of SOURCE that cannot be moved, instead of loading nothing",
+    ),
+    (
+        "dry-run",
+        "Only report which objects of SOURCE cannot be moved",
+    ),
 ];
 
 /// Options of `import` that list names, separated by commas.
@@ -227,7 +247,23 @@ fn import_options(
 ) -> Result<ImportOptions, StartError> {
     let text = |name: &str| given.get_one::<String>(name).map_or("", String::as_str);
     let tls = options::<TlsArgs>(given)?.options();
+    let live = match given.get_one::<String>("source") {
+        None => None,
+        Some(source) => Some(import::Live {
+            source: target::parse(
+                import::FROM,
+                source,
+                variable("PORPOISE_SOURCE_PASSWORD"),
+                tls.clone(),
+            )?,
+            follow: given.get_flag("follow"),
+            cut_over: given.get_flag("cut-over"),
+            leave_out: given.get_flag("leave-out"),
+            dry_run: given.get_flag("dry-run"),
+        }),
+    };
     Ok(ImportOptions {
+        live,
         dump: given
             .get_one::<PathBuf>("dump")
             .cloned()

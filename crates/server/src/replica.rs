@@ -165,11 +165,11 @@ impl ReplicaControl for Control {
             .map_err(reported)
     }
 
-    fn start(&self, skip: u64) -> Result<bool> {
+    fn start(&self, skip: u64, until: Option<(String, u64)>) -> Result<bool> {
         if skip > 0 {
             self.replica.set_skip(skip).map_err(reported)?;
         }
-        self.replica.start().map_err(reported)
+        self.replica.start(until).map_err(reported)
     }
 
     fn stop(&self) -> Result<bool> {
@@ -242,6 +242,7 @@ fn status(state: ReplicaState, now: i64) -> ReplicaStatus {
         applied: (state.applied.file, state.applied.position),
         gtids: state.gtids.to_string(),
         to_skip: state.to_skip,
+        until: settings.until,
         ssl: settings.ssl,
         ssl_ca: settings.ssl_ca,
         ssl_cert: settings.ssl_cert,

@@ -105,6 +105,7 @@ impl Services {
         tls: &Arc<rustls::ServerConfig>,
         root_password: Option<&str>,
     ) -> Result<Services, StartError> {
+        binlog::mark_unlogged(config, &*disk)?;
         let (engine, embedded) = engine::open_with_backups(config, disk.clone())?;
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             StartError::failure(format!("{what}: {error}"))
@@ -426,6 +427,7 @@ impl Protocols {
         let mysql = has_mysql.then(|| -> Arc<dyn Protocol> {
             let (tls, rsa) = (Some(tls.clone()), rsa.clone());
             let verifiers = verifiers.clone();
+            let binlog = binlog.clone();
             Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers, binlog))
         });
         let rows = (has_native || has_rest).then(|| native::open(sql, rsa, verifiers.clone()));
@@ -442,6 +444,7 @@ impl Protocols {
                 sql: sql.clone(),
                 native,
                 memory: memory.clone(),
+                binlog,
                 verifiers,
             };
             Rest::new(config, parts)

@@ -199,18 +199,19 @@ impl RowsEvent {
     pub fn push_image<'a>(
         data: &mut Vec<u8>,
         present: &ColumnBitmap,
-        row: impl Iterator<Item = (ValueRef<'a>, &'a ColumnType)> + Clone,
+        row: impl Iterator<Item = (ValueRef<'a>, &'a ColumnType)>,
     ) {
-        let written = || {
-            row.clone()
-                .zip(present.iter())
-                .filter(|(_, is_present)| *is_present)
-                .map(|(column, _)| column)
-        };
-        let nulls: ColumnBitmap = written().map(|(value, _)| value.is_null()).collect();
-        nulls.encode(data);
-        for (value, ty) in written() {
-            WireColumn::of(ty).encode_value(value, ty, data);
+        let nulls = data.len();
+        data.resize(nulls + present.count().div_ceil(8), 0);
+        let columns = row
+            .zip(present.iter())
+            .filter(|(_, is_present)| *is_present);
+        for (n, ((value, ty), _)) in columns.enumerate() {
+            if !value.is_null() {
+                WireColumn::of(ty).encode_value(value, ty, data);
+            } else if let Some(byte) = data.get_mut(nulls + n / 8) {
+                *byte |= 1 << (n % 8);
+            }
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) mod write;
 
 use crate::autoinc::GeneratedIds;
 use crate::catalog::persist::cluster::write_token;
-use crate::changes::{Change, Origin, TransactionChanges};
+use crate::changes::{Change, LoggedStatement, Origin, TransactionChanges};
 use crate::db::Db;
 use crate::definition::TableId;
 use crate::expressions::RowContext;
@@ -908,6 +908,19 @@ impl Txn {
         self.db.versions.raise(self.db.engine().as_ref(), version)?;
         self.row_version = version;
         Ok(())
+    }
+
+    /// Logs the transaction as a statement, in the place of its changes of rows: those of system tables, which are
+    /// not logged, have a statement for other servers.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn log_statement(&mut self, statement: &LoggedStatement) -> Result<()> {
+        let Some(log) = self.db.change_log() else {
+            return Ok(());
+        };
+        self.changes = None;
+        Ok(self.kv.annotate(log.statement(statement))?)
     }
 
     /// Gives the engine what the change log needs of this transaction.

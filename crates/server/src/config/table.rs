@@ -209,7 +209,7 @@ settings! {
     "binlog-row-image" "IMAGE" = "full":
         "Columns in the binary log: full, noblob (without large columns that did not change) or minimal (the key, and what changed)",
         |c, t| c.binlog_row_image = porpoise_binlog::RowImage::parse(t).ok_or("full, noblob or minimal")?;
-    "binlog-row-metadata" "DETAIL" = "minimal":
+    "binlog-row-metadata" "DETAIL" = "full":
         "Description of tables in the binary log: minimal, or full (names of columns, members of ENUM and SET, primary key)",
         |c, t| c.binlog_full_metadata = metadata(t)?;
     "binlog-expire-logs-seconds" "N" = "2592000":

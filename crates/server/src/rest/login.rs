@@ -207,7 +207,7 @@ impl Rest {
                 let login = self.tokens.find(&token);
                 let login =
                     login.ok_or_else(|| unauthorized("The token is unknown or has expired"))?;
-                if let Err(problem) = self.check_token(&login, info) {
+                if let Err(problem) = self.check_login(&login, info) {
                     self.tokens.revoke(&token);
                     return Err(problem);
                 }
@@ -269,8 +269,11 @@ impl Rest {
         Some(Login::new(user.to_owned(), account, data.version))
     }
 
-    /// Checks that the account of a token is the same, and may be used.
-    fn check_token(&self, login: &Login, info: &ConnectionInfo) -> Result<(), Problem> {
+    /// Checks that the account of an earlier login is the same, and may be used.
+    ///
+    /// # Errors
+    /// 401; the account is locked, or its password has expired.
+    pub(super) fn check_login(&self, login: &Login, info: &ConnectionInfo) -> Result<(), Problem> {
         let access = self.sql.access();
         let data = access.data();
         let host = client_host(Some(info.peer));
@@ -279,7 +282,7 @@ impl Rest {
             .account(&account.user, &account.host)
             .filter(|account| account.secret == login.secret)
             .filter(|account| account.id().matches_host(&host));
-        let account = account.ok_or_else(|| unauthorized("The token is no longer valid"))?;
+        let account = account.ok_or_else(|| unauthorized("The login is no longer valid"))?;
         let tls = info.tls.clone().map(tls_peer);
         let policy = password_login::policy(&self.sql);
         let admitted = access.check_requirements(account, tls.as_ref(), access.now(), policy);

@@ -7,6 +7,8 @@
     reason = "a test stops at what it does not expect"
 )]
 
+mod gap;
+mod images;
 mod kills;
 mod reading;
 mod replica;

@@ -9,6 +9,7 @@
 )]
 
 mod crashes;
+mod import;
 mod promote;
 mod rows;
 mod standby;

@@ -241,6 +241,7 @@ pub fn create_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows>
         None => None,
     };
     let mut shown = table.definition().clone();
+    shown.remove_unfinished();
     shown.foreign_keys.sort_by(|a, b| a.name.cmp(&b.name));
     for column in &mut shown.columns {
         if let (Kind::Timestamp, ColumnDefault::Literal(Value::DateTime(at))) =
@@ -385,7 +386,7 @@ pub(crate) fn key_cell(table: &Table, column: usize) -> &'static str {
         let kinds = [IndexKind::Unique, IndexKind::Plain, IndexKind::FullText];
         kinds.iter().any(|kind| is_part(*kind, Some(0)))
     };
-    if is_part(IndexKind::Primary, None) {
+    if is_part(IndexKind::Primary, None) || is_part_of_promoted(table, column) {
         "PRI"
     } else if whole_unique {
         "UNI"
@@ -394,6 +395,22 @@ pub(crate) fn key_cell(table: &Table, column: usize) -> &'static str {
     } else {
         ""
     }
+}
+
+/// Whether a column belongs to the unique key without nullable columns that stands for a missing
+/// primary key.
+fn is_part_of_promoted(table: &Table, column: usize) -> bool {
+    if !table.hidden_key {
+        return false;
+    }
+    let is_never_null = |at: usize| table.columns.get(at).is_some_and(|c| !c.nullable);
+    let promoted = table.indexes.iter().find(|i| {
+        i.kind == IndexKind::Unique
+            && i.parts
+                .iter()
+                .all(|p| is_never_null(p.column) && p.prefix.is_none())
+    });
+    promoted.is_some_and(|i| i.parts.iter().any(|p| p.column == column))
 }
 
 /// CURRENT_TIMESTAMP with the column's precision.
@@ -586,7 +603,9 @@ pub fn indexes(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
     }
     let table = stored_table(cx, name)?;
     let statistics = cx.server.statistics.of(&cx.server.db, &table);
-    for (position, index) in table.indexes.iter().enumerate() {
+    let hidden = &table.unfinished.indexes;
+    let indexes = table.indexes.iter().enumerate();
+    for (position, index) in indexes.filter(|(_, index)| !hidden.contains(&index.id)) {
         for (at, part) in (1u64..).zip(&index.parts) {
             let column = table.columns.get(part.column);
             let nullable = column.is_some_and(|c| c.nullable);

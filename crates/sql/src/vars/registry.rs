@@ -60,7 +60,7 @@ pub const VARIABLES: &[Variable] = &[
         "Accepted; changes are always logged as rows."),
     v("binlog_row_image", Global, Enum(&["MINIMAL", "NOBLOB", "FULL"]), "FULL",
         "Columns in the row images of the binary log."),
-    v("binlog_row_metadata", Fixed, Enum(&["MINIMAL", "FULL"]), "MINIMAL",
+    v("binlog_row_metadata", Fixed, Enum(&["MINIMAL", "FULL"]), "FULL",
         "Description of tables in the binary log."),
     v("binlog_row_value_options", Fixed, Text, "",
         "JSON values are always logged whole."),
