@@ -81,7 +81,13 @@ fn commits_wait_for_a_mariadb_replica_and_are_not_seen_before() {
     ];
     wait_for_status(&source, "wait_sessions", "2");
     // A change of accounts waits behind them, and keeps the replica from logging in no more than they do.
-    let accounts = thread::spawn(move || sql(mysql, "CREATE USER late IDENTIFIED WITH mysql_native_password BY 'x'").is_ok);
+    let accounts = thread::spawn(move || {
+        sql(
+            mysql,
+            "CREATE USER late IDENTIFIED WITH mysql_native_password BY 'x'",
+        )
+        .is_ok
+    });
     assert_eq!(done.recv_timeout(WATCHED).ok(), None, "acknowledged early");
     assert_eq!(good(&source, "SELECT id FROM d.t"), ["1"]);
     assert_eq!(source.memcached("get c:b\r\n"), "END\r\n");
