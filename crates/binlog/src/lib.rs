@@ -18,8 +18,8 @@
 //! * [`open`]: opening the log.
 //! * [`writer`]: the thread that turns annotations into files.
 //! * [`dump`]: the stream of events to a reader.
-//! * [`acknowledge`]: commits that wait for replicas.
 //! * [`feed`]: the stream of changes to an application.
+//! * [`acknowledge`]: commits that wait for replicas.
 //! * [`describe`]: events as SHOW BINLOG EVENTS prints them.
 //!
 //! Invariants:

@@ -54,14 +54,6 @@ const VERSION_NUMBER: u32 = 80_400;
 /// Transactions smaller than this are not worth compressing, in bytes.
 const MIN_COMPRESSED: usize = 256;
 
-/// A transaction that was written and that readers do not see yet.
-struct Written {
-    gtid: Gtid,
-    /// Its end in the file.
-    end: u64,
-    commit: u64,
-}
-
 /// Transactions larger than this are not compressed, in bytes: a reader must hold all of a compressed one.
 const MAX_COMPRESSED: usize = 32 << 20;
 
@@ -74,6 +66,14 @@ enum Progress {
     All,
     /// More than are read at once: the first were written.
     More,
+}
+
+/// A transaction that was written and that readers do not see yet.
+struct Written {
+    gtid: Gtid,
+    /// Its end in the file.
+    end: u64,
+    commit: u64,
 }
 
 pub(crate) struct Writer {

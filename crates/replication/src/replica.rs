@@ -62,10 +62,10 @@ pub struct SourceSettings {
     pub ssl_key: String,
     /// Whether the replica is to run.
     pub is_started: bool,
-    /// Whether the source is to be told that this server has taken over.
-    pub is_former: bool,
     /// File and position of START REPLICA UNTIL. Kept, so that a replica whose server restarts does not run past it.
     pub until: Option<(String, u64)>,
+    /// Whether the source is to be told that this server has taken over.
+    pub is_former: bool,
     /// Filters.
     pub filters: Filters,
 }
@@ -88,8 +88,8 @@ impl Default for SourceSettings {
             ssl_cert: String::new(),
             ssl_key: String::new(),
             is_started: false,
-            is_former: false,
             until: None,
+            is_former: false,
             filters: Filters::default(),
         }
     }
@@ -623,17 +623,17 @@ enum Ended {
     Apply(FollowError),
 }
 
+/// Whether a place in the log is at or after another. Names of files end with a number of at least six digits.
+fn is_reached(read: &Coordinates, until: &(String, u64)) -> bool {
+    let order = |file: &str, position: u64| (file.len(), file.to_owned(), position);
+    order(&read.file, read.position) >= order(&until.0, until.1)
+}
+
 /// Acknowledges what is applied, once it is on disk.
 fn acknowledge(stream: &mut SourceStream, follower: &Follower) -> Result<(), Ended> {
     follower.wait_durable().map_err(Ended::Apply)?;
     let place = follower.read().clone();
     stream.acknowledge(&place).map_err(Ended::Source)
-}
-
-/// Whether a place in the log is at or after another. Names of files end with a number of at least six digits.
-fn is_reached(read: &Coordinates, until: &(String, u64)) -> bool {
-    let order = |file: &str, position: u64| (file.len(), file.to_owned(), position);
-    order(&read.file, read.position) >= order(&until.0, until.1)
 }
 
 impl Shared {

@@ -19,6 +19,7 @@ pub mod check;
 mod check_text;
 mod check_values;
 pub mod cluster;
+pub mod command_summary;
 pub mod db;
 pub mod ddl;
 pub mod definition;

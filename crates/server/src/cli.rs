@@ -1,7 +1,7 @@
 //! The command line, generated from the table of settings.
 
 use crate::backup::command::{BackupOptions, RestoreOptions};
-use crate::config::{self, Config, StartError, Values, report, table::SETTINGS};
+use crate::config::{self, ClusterUrl, Config, StartError, Values, report, table::SETTINGS};
 use crate::demo;
 use crate::import::{self, Existing, ImportOptions, Selection};
 use crate::standby::promote::PromoteOptions;
@@ -21,6 +21,8 @@ pub enum CliCommand {
     CheckConfig(Box<Config>),
     /// Check the store in this data directory.
     Check(PathBuf),
+    /// Check the data in this cluster.
+    CheckCluster(Box<ClusterUrl>),
     /// Print the files of the store in this data directory.
     Dump(PathBuf),
     /// Copy what is readable from a data directory into a new one, or into a file.
@@ -99,7 +101,7 @@ fn with_settings(command: Command) -> Command {
 
 fn check_command() -> Command {
     Command::new("check")
-        .about("Checks files, rows, index entries, constraints and counters of a data directory")
+        .about("Checks files, rows, index entries, constraints and counters of a data directory or a cluster")
         .after_help(
             "Nothing is written: recovery runs in memory. Exit status 0: no problems; 1: problems, \
              a line each, missing and damaged files of a store among them; 2: the directory \
@@ -112,6 +114,13 @@ fn check_command() -> Command {
                 .help("Data directory of a stopped server")
                 .default_value("porpoise-data")
                 .value_parser(clap::value_parser!(PathBuf)),
+        )
+        .arg(
+            Arg::new("engine")
+                .long("engine")
+                .value_name("ENGINE")
+                .help("Check a TiKV cluster instead, also while servers use it: tikv://HOST:PORT,...")
+                .conflicts_with_all(["data-dir", "dump"]),
         )
         .arg(
             Arg::new("dump")
@@ -485,7 +494,13 @@ fn other_command(
             Ok(if is_dump {
                 CliCommand::Dump(dir)
             } else {
-                CliCommand::Check(dir)
+                match given.get_one::<String>("engine") {
+                    None => CliCommand::Check(dir),
+                    Some(text) => CliCommand::CheckCluster(Box::new(
+                        ClusterUrl::parse(text)
+                            .map_err(|e| StartError::usage(format!("--engine: expected {e}")))?,
+                    )),
+                }
             })
         }
         "salvage" => {
@@ -552,8 +567,17 @@ pub fn one_line(error: &clap::Error, no_command: &str) -> String {
         return no_command.to_owned();
     }
     let text = error.to_string();
-    let first = text.lines().next().unwrap_or_default();
-    let message = first.strip_prefix("error: ").unwrap_or(first);
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    let mut message = first.strip_prefix("error: ").unwrap_or(first).to_owned();
+    if message.ends_with(':') {
+        // A list follows, of missing arguments for example.
+        let list: Vec<&str> = lines
+            .take_while(|line| !line.is_empty())
+            .map(str::trim)
+            .collect();
+        message = format!("{message} {}", list.join(", "));
+    }
     format!("{message}; try --help")
 }
 
@@ -602,6 +626,11 @@ mod tests {
             assert!(!error.message.contains('\n'), "{error}");
             assert!(!error.message.is_empty());
         }
+        let error = parse_args(&["porpoise", "salvage"]).unwrap_err();
+        assert_eq!(
+            error.message,
+            "the following required arguments were not provided: --from <DIR>, --into <NEW>; try --help"
+        );
     }
 
     #[test]

@@ -66,6 +66,7 @@ fn run(
             Ok(ExitCode::SUCCESS)
         }
         CliCommand::Check(data_dir) => check::run(&data_dir).map(done),
+        CliCommand::CheckCluster(url) => check::run_cluster(&url).map(done),
         CliCommand::Dump(data_dir) => check::dump(&data_dir).map(done),
         CliCommand::Salvage(from, into) => salvage::run(&from, &into).map(done),
         CliCommand::Backup(options) => command::run_backup(&options).map(done),

@@ -40,6 +40,7 @@ pub mod metrics;
 pub mod mysql;
 pub mod native;
 pub mod net;
+mod new_data_dir;
 mod password_login;
 pub mod reload;
 mod replica;

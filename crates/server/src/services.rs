@@ -41,7 +41,7 @@ use porpoise_sql::event_scheduler::EventScheduler;
 use porpoise_sql::server::CommandStatistics;
 use porpoise_sql::session::TriggerSessions;
 use porpoise_sql::ttl_reaper::TtlReaper;
-use porpoise_sql::{ClassLatency, CommandSummary, SqlConfig, SqlServer};
+use porpoise_sql::{ClassLatency, SqlConfig, SqlServer};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -145,9 +145,7 @@ impl Services {
             Arc::new(MemcachedProtocol::new(listener, tls.clone()))
         };
         drop(initialization);
-        sql.apply_read_only();
-        sql.apply_acknowledgement()
-            .map_err(|e| failed("--replication-ack", &e))?;
+        apply_replication_settings(&sql)?;
         Ok(Services {
             engine,
             db,
@@ -227,6 +225,13 @@ impl Services {
         }
         self.engine.shutdown().map_err(|e| e.to_string())
     }
+}
+
+/// Puts the settings in force that would be in the way of the start.
+fn apply_replication_settings(sql: &SqlServer) -> Result<(), StartError> {
+    sql.apply_read_only();
+    sql.apply_acknowledgement()
+        .map_err(|e| StartError::failure(format!("--replication-ack: {e}")))
 }
 
 /// Opens SQL over the rows, and the memory budget of its statements and of all connections.
@@ -337,7 +342,11 @@ fn provide_command_statistics(config: &Config, sql: &SqlServer) {
     porpoise_memcached::command_statistics::enable(config.performance_schema);
     operation_statistics::enable(config.performance_schema);
     sql.provide_command_statistics(CommandStatistics {
-        summaries: || [command_summaries(), operation_summaries()].concat(),
+        summaries: || {
+            let commands = porpoise_memcached::command_statistics::summaries().into_iter();
+            let commands = commands.map(|verb| verb.summary);
+            commands.chain(operation_statistics::summaries()).collect()
+        },
         reset: || {
             porpoise_memcached::command_statistics::reset();
             operation_statistics::reset();
@@ -348,56 +357,17 @@ fn provide_command_statistics(config: &Config, sql: &SqlServer) {
 /// Sampled times of memcached commands by verb, for metrics.
 pub fn command_latencies() -> Vec<ClassLatency> {
     let mut latencies = vec![ClassLatency::new("get")];
-    for summary in porpoise_memcached::command_statistics::summaries() {
-        let known = latencies.iter().position(|l| l.class == summary.verb);
+    for verb in porpoise_memcached::command_statistics::summaries() {
+        let known = latencies.iter().position(|l| l.class == verb.verb);
         let at = known.unwrap_or_else(|| {
-            latencies.push(ClassLatency::new(summary.verb));
+            latencies.push(ClassLatency::new(verb.verb));
             latencies.len() - 1
         });
         if let Some(latency) = latencies.get_mut(at) {
-            latency.add_counts(&summary.latencies, summary.sampled_nanos);
+            latency.add_counts(&verb.summary.latencies, verb.sampled_nanos);
         }
     }
     latencies
-}
-
-/// Statistics of memcached commands, as SQL shows them.
-fn command_summaries() -> Vec<CommandSummary> {
-    let summaries = porpoise_memcached::command_statistics::summaries();
-    let summary =
-        |summary: porpoise_memcached::command_statistics::CommandSummary| CommandSummary {
-            text: summary.text,
-            database: summary.database,
-            count: summary.count,
-            errors: summary.errors,
-            rows_sent: summary.rows_read,
-            rows_affected: summary.rows_changed,
-            nanos: summary.nanos,
-            min_nanos: summary.min_nanos,
-            max_nanos: summary.max_nanos,
-            latencies: summary.latencies,
-            seen: summary.seen,
-        };
-    summaries.into_iter().map(summary).collect()
-}
-
-/// Statistics of operations of native clients and of REST, as SQL shows them.
-fn operation_summaries() -> Vec<CommandSummary> {
-    let summary = |summary: operation_statistics::OperationSummary| CommandSummary {
-        text: summary.text,
-        database: Some(summary.database),
-        count: summary.count,
-        errors: summary.errors,
-        rows_sent: summary.rows_read,
-        rows_affected: summary.rows_changed,
-        nanos: summary.nanos,
-        min_nanos: summary.min_nanos,
-        max_nanos: summary.max_nanos,
-        latencies: summary.latencies,
-        seen: summary.seen,
-    };
-    let summaries = operation_statistics::summaries();
-    summaries.into_iter().map(summary).collect()
 }
 
 /// The MySQL listener, the native one and REST, which share the RSA key and the password cache;

@@ -60,5 +60,4 @@ pub use porpoise_sql_plan::plan::ResultColumn;
 pub use results::Outcome;
 pub use server::{BackupReport, BackupRequest, SqlConfig, SqlServer, TableSize};
 pub use session::{Param, PreparedInfo, SessionChange, SqlSession};
-pub use statements::CommandSummary;
 pub use statements::latency::ClassLatency;

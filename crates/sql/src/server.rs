@@ -6,7 +6,6 @@ use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
 use crate::replica::{ReplicaControl, ReplicaStatus};
-use crate::statements::CommandSummary;
 use crate::statements::digests::{Digests, Summary};
 use crate::statements::latency::ClassLatency;
 use crate::statements::phases::Phases;
@@ -25,6 +24,7 @@ use porpoise_base::histogram::Counts;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
 use porpoise_rows::catalog::Table;
+use porpoise_rows::command_summary::CommandSummary;
 use porpoise_rows::sample::TableBytes;
 use porpoise_rows::{Db, ReadOnly};
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -512,6 +512,14 @@ impl SqlServer {
     /// The global value of a system variable, as SHOW prints it.
     pub fn variable(&self, name: &str) -> Option<String> {
         crate::vars::find(name).map(|at| self.globals.read().value_at(at).text())
+    }
+
+    /// Changes the global value of a variable that only shows a setting of the configuration.
+    ///
+    /// # Errors
+    /// As [`Values::set_text`].
+    pub fn show_setting(&self, name: &str, text: &str) -> Result<()> {
+        self.globals.write().set_text(name, text)
     }
 
     /// The global value of a numeric system variable, at most `u32::MAX`; 1 for a switch that is on. Reads

@@ -17,6 +17,7 @@
 
 pub(crate) mod access_counts;
 mod arena;
+mod capture;
 pub(crate) mod cascade;
 pub(crate) mod delete;
 mod documents;
@@ -31,18 +32,20 @@ pub(crate) mod lookup;
 pub(crate) mod merge;
 mod reapply;
 pub(crate) mod scan;
+mod scratch;
+mod statement;
 pub(crate) mod text_search;
 pub(crate) mod update;
 pub(crate) mod write;
 
 use crate::autoinc::GeneratedIds;
 use crate::catalog::persist::cluster::write_token;
-use crate::changes::{Change, LoggedStatement, Origin, TransactionChanges};
+use crate::changes::{Origin, TransactionChanges};
 use crate::db::Db;
 use crate::definition::TableId;
 use crate::expressions::RowContext;
 use crate::hot_keys::Interface;
-use crate::overflow::{self, OverflowFetch};
+use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::{AccessKind, Table};
 use crate::text_index::maintenance::TextChange;
@@ -50,11 +53,9 @@ use crate::ttl::ExpiryTime;
 use crate::{AutoIncOptions, Error, Result};
 use access_counts::AccessCounts;
 use delete::DeleteOutcome;
-use documents::ReadRemovals;
 use expressions::RowEvaluator;
 use firing::FireTriggers;
 use insert::{InsertMode, InsertOutcome, Inserted};
-use keyset::KeySet;
 use lookup::{FoundVisitor, LockedVisitor, Lookup};
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{
@@ -62,9 +63,10 @@ use porpoise_kv::{
 };
 use porpoise_types::{Value, Warning};
 use scan::{EntryVisitor, Fetch, RowScanVisitor, ScanPosition, ScanSpec};
+use scratch::Scratch;
 use smallvec::SmallVec;
+use statement::Statement;
 use std::any::Any;
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 use update::{RowChange, UpdateMode, UpdateOutcome};
@@ -160,55 +162,6 @@ pub struct Txn {
     is_privileged: bool,
     /// Whether it has written rows that clients cannot write while the database is read-only.
     wrote_rows: bool,
-}
-
-/// Buffers of writing statements. They are returned to a thread-local pool, so that a small
-/// statement allocates almost nothing.
-#[derive(Default)]
-struct Scratch {
-    /// Key set, taken by a writing statement while it runs.
-    keys: KeySet,
-    /// Encoded row.
-    row: Vec<u8>,
-    /// Encoded entry.
-    entry: Vec<u8>,
-}
-
-thread_local! {
-    static POOL: RefCell<Vec<Scratch>> = const { RefCell::new(Vec::new()) };
-}
-
-impl Scratch {
-    fn take() -> Scratch {
-        POOL.try_with(|pool| pool.try_borrow_mut().ok()?.pop())
-            .ok()
-            .flatten()
-            .unwrap_or_default()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        const MAX_POOLED: usize = 8;
-        let mut keys = std::mem::take(&mut self.keys);
-        keys.clear();
-        let (row, entry) = (
-            std::mem::take(&mut self.row),
-            std::mem::take(&mut self.entry),
-        );
-        if row.capacity() > 1 << 20 || row.capacity() + entry.capacity() == 0 {
-            return;
-        }
-        // While a thread ends, its pool is gone: the buffers are freed.
-        let _ = POOL.try_with(|pool| {
-            if let Ok(mut pool) = pool.try_borrow_mut()
-                && pool.len() < MAX_POOLED
-            {
-                // Its own drop finds nothing to keep once the pool drops it.
-                pool.push(Scratch { keys, row, entry });
-            }
-        });
-    }
 }
 
 impl Db {
@@ -910,92 +863,6 @@ impl Txn {
         Ok(())
     }
 
-    /// Logs the transaction as a statement, in the place of its changes of rows: those of system tables, which are
-    /// not logged, have a statement for other servers.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub fn log_statement(&mut self, statement: &LoggedStatement) -> Result<()> {
-        let Some(log) = self.db.change_log() else {
-            return Ok(());
-        };
-        self.changes = None;
-        Ok(self.kv.annotate(log.statement(statement))?)
-    }
-
-    /// Gives the engine what the change log needs of this transaction.
-    pub(crate) fn annotate(&mut self) -> Result<()> {
-        let Some(changes) = self.changes.take() else {
-            return Ok(());
-        };
-        let Some(log) = self.db.change_log() else {
-            return Ok(());
-        };
-        if changes.is_empty() {
-            return Ok(());
-        }
-        let annotation = log.transaction(&changes, self.db.clock().unix_micros());
-        Ok(self.kv.annotate(annotation)?)
-    }
-
-    /// Captures a change for the change log. `old` is the row before, as it was read; `new` are the values after, and
-    /// the version of the row.
-    #[inline]
-    fn capture(
-        &mut self,
-        table: &Table,
-        primary: &[u8],
-        old: Option<RowRef<'_>>,
-        new: Option<(&[Value], u64)>,
-    ) -> Result<()> {
-        if self.changes.is_none() {
-            return Ok(());
-        }
-        self.capture_change(table, primary, old, new)
-    }
-
-    #[inline(never)]
-    fn capture_change(
-        &mut self,
-        table: &Table,
-        primary: &[u8],
-        old: Option<RowRef<'_>>,
-        new: Option<(&[Value], u64)>,
-    ) -> Result<()> {
-        let (Some(log), Some(changes)) = (self.db.change_log(), &mut self.changes) else {
-            return Ok(());
-        };
-        // Temporary tables are not in the catalog.
-        let describe = || {
-            let known = self.db.catalog().tables.contains_key(&table.id);
-            known.then(|| log.describe(table)).flatten()
-        };
-        let Some(number) = changes.table(table, describe) else {
-            return Ok(());
-        };
-        let mark = self.kv.mark();
-        let (kv, read) = (self.kv.as_mut(), Read::CURRENT);
-        let complete = match &old {
-            Some(old) if old.has_overflow() => {
-                overflow::complete_row(kv, read, table, primary, old.bytes())?
-            }
-            _ => None,
-        };
-        let whole = match &complete {
-            Some(bytes) => Some(RowRef::new(table, bytes)?),
-            None => old,
-        };
-        let version = new.map_or(0, |(_, version)| version);
-        let change = match (old, whole, new) {
-            (Some(old), Some(whole), Some((new, _))) => Change::update(old, whole, new),
-            (_, Some(whole), None) => Change::delete(whole),
-            (_, _, Some((new, _))) => Change::insert(new),
-            _ => return Ok(()),
-        };
-        changes.push(log.as_ref(), mark, (number, table), &change, version);
-        Ok(())
-    }
-
     /// Rolls the transaction back.
     pub fn rollback(self) {
         self.kv.rollback();
@@ -1050,56 +917,5 @@ impl Txn {
             db: &self.db,
             context: self.row_context.as_deref(),
         }
-    }
-
-    /// Runs a writing statement with an empty key set. If it fails, its writes are rolled back.
-    fn statement<T>(
-        &mut self,
-        table: &Table,
-        runner: Option<&dyn FireTriggers>,
-        run: impl FnOnce(&mut Statement<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let mark = self.kv.mark();
-        let mut keys = std::mem::take(&mut self.scratch.keys);
-        keys.clear();
-        let mut statement = Statement {
-            txn: self,
-            keys,
-            keep_version: false,
-            runner,
-            removals: ReadRemovals::new(),
-        };
-        let done = run(&mut statement);
-        self.scratch.keys = statement.keys;
-        if done.is_err() {
-            self.rollback_to(mark);
-        }
-        done.map_err(|e| match e {
-            Error::Kv(kv::Error::Full(kv::Resource::Memory | kv::Resource::Disk)) => Error::Full {
-                table: table.name.clone(),
-            },
-            e => e,
-        })
-    }
-}
-
-/// A writing statement: its transaction, and the keys that it locks and checks by.
-struct Statement<'t> {
-    txn: &'t mut Txn,
-    keys: KeySet,
-    /// Whether replaced rows keep their version.
-    keep_version: bool,
-    /// Runs the triggers of rows that foreign key actions change; `None` for the server's own
-    /// runner.
-    runner: Option<&'t dyn FireTriggers>,
-    /// Removals of FULLTEXT indexes that were read ahead.
-    removals: ReadRemovals,
-}
-
-impl Statement<'_> {
-    /// Locks the keys gathered since the last call.
-    fn lock_keys(&mut self) -> Result<()> {
-        let wait = self.txn.wait();
-        Ok(self.keys.lock(self.txn.kv.as_mut(), wait)?)
     }
 }

@@ -8,10 +8,13 @@
 //! Invariant: every error is one line that names the setting, the source of the value, the value
 //! and the accepted values.
 
+mod cluster_url;
 pub mod exposure;
 pub mod report;
 pub mod table;
 pub mod value;
+
+pub use cluster_url::{ClusterUrl, is_address};
 
 use porpoise_client::http::Endpoint;
 use std::collections::BTreeMap;
@@ -60,8 +63,8 @@ pub enum EngineChoice {
     /// The embedded engine.
     #[default]
     Embedded,
-    /// A TiKV cluster, by its placement drivers' addresses.
-    Tikv(Vec<String>),
+    /// A TiKV cluster.
+    Tikv(Box<ClusterUrl>),
 }
 
 /// Use of TLS by a listener.

@@ -60,7 +60,7 @@ settings! {
         "Refuses to start if the data directory contains no store (for volumes that may not be mounted)",
         |c, t| c.require_data = switch(t)?;
     "engine" "ENGINE" = "embedded":
-        "Storage engine: embedded, or tikv://HOST:PORT,... (placement drivers of a TiKV cluster)",
+        "Storage engine: embedded, or tikv://HOST:PORT,...?OPTION=VALUE&... (placement drivers of a TiKV cluster; options: ca, cert, key, tenant, name, connect-timeout, request-timeout, retry-timeout, lock-ttl, lock-wait, retention)",
         |c, t| c.engine = engine(t)?;
     "cluster-lease" "TIME" = "15s":
         "With TiKV: time after which the other servers take this one for dead if they hear nothing of it, from 1s to 10m; changes of definitions wait for it at most that long",
@@ -299,21 +299,7 @@ fn engine(text: &str) -> Parsed<EngineChoice> {
     if text == "embedded" {
         return Ok(EngineChoice::Embedded);
     }
-    let addresses: Vec<String> = text
-        .strip_prefix("tikv://")
-        .unwrap_or_default()
-        .split(',')
-        .map(str::to_owned)
-        .collect();
-    let is_address = |a: &String| {
-        a.rsplit_once(':')
-            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
-    };
-    if addresses.iter().all(is_address) {
-        Ok(EngineChoice::Tikv(addresses))
-    } else {
-        Err("embedded or tikv://HOST:PORT,...".into())
-    }
+    ClusterUrl::parse(text).map(|url| EngineChoice::Tikv(Box::new(url)))
 }
 
 fn listeners(text: &str) -> Parsed<Vec<(String, SocketAddr)>> {

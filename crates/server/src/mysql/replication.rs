@@ -132,16 +132,7 @@ impl LoggedIn {
         if let Some(epoch) = epoch.and_then(|text| text.parse().ok()) {
             log.meet_epoch(epoch).map_err(failed)?;
         }
-        let start = match request.gtids {
-            Some(gtids) => {
-                let set = GtidSet::from_bytes(gtids);
-                DumpStart::Gtids(set.map_err(|error| refused(error.to_string()))?)
-            }
-            None => DumpStart::Position {
-                file: String::from_utf8_lossy(request.file).into_owned(),
-                position: request.position,
-            },
-        };
+        let start = start_of(request)?;
         let checksum = self.announced("source_binlog_checksum", "master_binlog_checksum");
         let Some(checksum) = checksum else {
             return Err(refused(
@@ -197,6 +188,20 @@ impl LoggedIn {
         }
         Err(client_gone())
     }
+}
+
+/// Where a reader wants to begin.
+fn start_of(request: &BinlogDump<'_>) -> Result<DumpStart, SqlError> {
+    Ok(match request.gtids {
+        Some(gtids) => {
+            let set = GtidSet::from_bytes(gtids);
+            DumpStart::Gtids(set.map_err(|error| refused(error.to_string()))?)
+        }
+        None => DumpStart::Position {
+            file: String::from_utf8_lossy(request.file).into_owned(),
+            position: request.position,
+        },
+    })
 }
 
 /// Reads acknowledgements.
