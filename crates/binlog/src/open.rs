@@ -48,18 +48,7 @@ impl BinaryLog {
             )));
         }
         let reader = engine.annotations(0)?;
-        let log = Arc::new(BinaryLog {
-            options,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-            transactions: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            syncs: AtomicU64::new(0),
-            next_dump: AtomicU64::new(1),
-            thread: Mutex::new(None),
-            ack_engine: engine.clone().into(),
-            epochs: std::sync::OnceLock::new(),
-        });
+        let log = Arc::new(new_log(options, state, engine));
         let has_gap = unlogged && last.is_some();
         let mut writer = Writer::open(log.clone(), reader, last, last_commit)?;
         if has_gap {
@@ -129,6 +118,22 @@ fn listed_files(disk: &dyn Disk, dir: &Path) -> Result<Vec<LogFile>> {
         });
     }
     Ok(files)
+}
+
+/// A log with this state, without its thread.
+fn new_log(options: Options, state: State, engine: &Arc<dyn Engine>) -> BinaryLog {
+    BinaryLog {
+        options,
+        state: Mutex::new(state),
+        changed: Condvar::new(),
+        transactions: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        syncs: AtomicU64::new(0),
+        next_dump: AtomicU64::new(1),
+        thread: Mutex::new(None),
+        ack_engine: engine.clone().into(),
+        epochs: std::sync::OnceLock::new(),
+    }
 }
 
 /// Removes files of the log that the index does not list: their creation or removal was interrupted.

@@ -64,7 +64,7 @@ pub fn open_with_backups(config: &Config, disk: Arc<dyn Disk>) -> Result<OpenEng
             Ok((engine.clone(), Some(engine)))
         }
         EngineChoice::Tikv(url) => {
-            if config.log_bin {
+            if config.log_bin || config.replication_ack.is_some() {
                 let message = "--log-bin needs the embedded engine: a TiKV cluster has no order of commits that one server knows; follow it by its own tool, TiCDC";
                 return Err(StartError::usage(message));
             }
@@ -105,6 +105,10 @@ fn open_embedded(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<KvMem>, Sta
     };
     if config.log_bin && durability == Durability::Memory {
         let message = "--log-bin: with --durability memory there is no log";
+        return Err(StartError::usage(message));
+    }
+    if config.replication_ack.is_some() && (!config.log_bin || durability != Durability::Sync) {
+        let message = "--replication-ack needs --log-bin and --durability sync";
         return Err(StartError::usage(message));
     }
     let options = KvMemOptions {

@@ -141,9 +141,7 @@ impl Services {
             Arc::new(MemcachedProtocol::new(listener, tls.clone()))
         };
         drop(initialization);
-        sql.apply_read_only();
-        sql.apply_acknowledgement()
-            .map_err(|e| failed("--replication-ack", &e))?;
+        apply_replication_settings(&sql)?;
         Ok(Services {
             engine,
             db,
@@ -227,6 +225,13 @@ impl Services {
 
 fn failed(what: &str, error: &dyn std::fmt::Display) -> StartError {
     StartError::failure(format!("{what}: {error}"))
+}
+
+/// Puts the settings in force that would be in the way of the start.
+fn apply_replication_settings(sql: &SqlServer) -> Result<(), StartError> {
+    sql.apply_read_only();
+    sql.apply_acknowledgement()
+        .map_err(|e| StartError::failure(format!("--replication-ack: {e}")))
 }
 
 /// Opens SQL over the rows, and the memory budget of its statements and of all connections.
