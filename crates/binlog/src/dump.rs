@@ -10,6 +10,7 @@
 //! By GTIDs it begins with the newest file before which the reader has everything, and leaves out the transactions
 //! that the reader has.
 
+use crate::acknowledge::{AckConnection, Place};
 use crate::file::{self, EventReader, FIRST_POSITION, file_name, file_number};
 use crate::log::BinaryLog;
 use crate::{Error, Result};
@@ -61,7 +62,28 @@ pub struct Dump {
     is_skipping: bool,
     /// Events to be sent before the next of the file.
     queued: VecDeque<Vec<u8>>,
+    /// Of a reader that acknowledges.
+    acks: Option<ReaderAcks>,
 }
+
+/// Acknowledgements of a reader.
+struct ReaderAcks {
+    connection: AckConnection,
+    /// Whether the last event was a GTID event.
+    is_begun: bool,
+    /// Whether an acknowledgement is requested with the last event.
+    is_requested: bool,
+    /// End of the last transaction sent, and of what the reader has acknowledged.
+    sent: Place,
+    acknowledged: Place,
+    /// Transactions and bytes sent since the last request.
+    transactions: usize,
+    bytes: usize,
+}
+
+/// Transactions, and bytes, after which an acknowledgement is requested although more are ready to be sent.
+const ACK_TRANSACTIONS: usize = 16;
+const ACK_BYTES: usize = 64 << 10;
 
 fn refused(text: impl Into<String>) -> Error {
     Error::Refused(text.into())
@@ -110,6 +132,7 @@ impl Dump {
             has,
             is_skipping: false,
             queued: VecDeque::new(),
+            acks: None,
         };
         dump.announce(position);
         if position > FIRST_POSITION {
@@ -119,6 +142,85 @@ impl Dump {
             dump.queued.push_back(event);
         }
         Ok(dump)
+    }
+
+    /// The reader will acknowledge what it has on its disk; it has everything before the start of the dump.
+    pub fn expect_acknowledgements(&mut self, server_id: u32) {
+        let place = (self.number, self.reader.position());
+        self.acks = Some(ReaderAcks {
+            connection: self.log.connect_acknowledger(server_id, place),
+            is_begun: false,
+            is_requested: false,
+            sent: place,
+            acknowledged: place,
+            transactions: 0,
+            bytes: 0,
+        });
+    }
+
+    /// Whether the reader is to acknowledge the last event: it ends a transaction, and nothing more is ready, or much
+    /// was sent since the last request.
+    pub fn is_ack_requested(&self) -> bool {
+        self.acks.as_ref().is_some_and(|acks| acks.is_requested)
+    }
+
+    /// Whether an acknowledgement that was requested has not arrived.
+    pub fn awaits_ack(&self) -> bool {
+        let acks = self.acks.as_ref();
+        acks.is_some_and(|acks| acks.acknowledged < acks.sent)
+    }
+
+    /// The reader has everything up to this place.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: there is no such file.
+    pub fn acknowledge(&mut self, file: &str, position: u64) -> Result<()> {
+        if let Some(acks) = &mut self.acks {
+            acks.connection.acknowledge(file, position)?;
+            let place = (file_number(file).unwrap_or(0), position);
+            acks.acknowledged = acks.acknowledged.max(place);
+        }
+        Ok(())
+    }
+
+    /// Decides whether an event that is being sent requests an acknowledgement; `is_ready`: more events are there.
+    fn note_sent(&mut self, event: &[u8], kind: u8, is_ready: bool) {
+        let place = (self.number, self.reader.position());
+        let Some(acks) = &mut self.acks else {
+            return;
+        };
+        let is_statement = || match Event::decode(event, &self.format) {
+            Ok((_, Event::Query(query))) => !file::is_begin(&query.text),
+            _ => false,
+        };
+        let ends = match kind {
+            kind::XID | kind::TRANSACTION_PAYLOAD => true,
+            kind::QUERY => acks.is_begun && is_statement(),
+            _ => false,
+        };
+        acks.is_begun = matches!(kind, kind::GTID | kind::ANONYMOUS_GTID);
+        acks.bytes += event.len();
+        acks.is_requested = false;
+        if ends {
+            acks.sent = place;
+            acks.transactions += 1;
+            let is_much = acks.transactions >= ACK_TRANSACTIONS || acks.bytes >= ACK_BYTES;
+            acks.is_requested = !is_ready || is_much;
+        }
+        if acks.is_requested {
+            (acks.transactions, acks.bytes) = (0, 0);
+        }
+    }
+
+    /// The reader has what is left out, and acknowledges it by that, if it has everything before.
+    fn note_skipped(&mut self) {
+        let place = (self.number, self.reader.position());
+        if let Some(acks) = &mut self.acks
+            && acks.acknowledged >= acks.sent
+        {
+            acks.connection.acknowledge_place(place);
+            (acks.sent, acks.acknowledged) = (place, place);
+        }
     }
 
     /// An event that is in no file.
@@ -168,16 +270,19 @@ impl Dump {
     pub fn next(&mut self, wait: Duration) -> Result<Step> {
         loop {
             if let Some(event) = self.queued.pop_front() {
+                if let Some(acks) = &mut self.acks {
+                    acks.is_requested = false;
+                }
                 return Ok(Step::Event(event));
             }
             let at = self.reader.position();
             let (end, is_last) = self
                 .log
                 .wait_behind((self.generation, self.number), at, wait)?;
-            let event = self.reader.next(end).map_err(|what| {
+            let found = self.reader.next(end).map_err(|what| {
                 Error::Corrupt(format!("{} at {at}: {what}", file_name(self.number)))
             })?;
-            let Some(event) = event else {
+            let Some(event) = found else {
                 if is_last {
                     return Ok(Step::Idle);
                 }
@@ -198,12 +303,16 @@ impl Dump {
                 _ => {}
             }
             if self.is_skipping {
+                self.note_skipped();
                 continue;
             }
+            let event = event.to_vec();
+            let is_ready = !is_last || self.reader.position() < end;
+            self.note_sent(&event, header.kind, is_ready);
             let event = if self.checksums {
-                event.to_vec()
+                event
             } else {
-                without_checksum(event, &header, &self.format)
+                without_checksum(&event, &header, &self.format)
             };
             return Ok(Step::Event(event));
         }

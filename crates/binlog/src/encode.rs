@@ -300,6 +300,7 @@ impl ChangeLog for Encoder {
                     next.table == first.table
                         && next.kind == first.kind
                         && next.columns == first.columns
+                        && next.version == first.version
                 })
             {
                 event.data.extend_from_slice(next.images);
@@ -413,6 +414,7 @@ fn rows_event(change: &porpoise_rows::changes::LoggedChange<'_>) -> RowsEvent {
     if kind == RowChangeKind::Update {
         event.columns_after = Some(after.iter().copied().collect());
     }
+    event.row_version = (change.version > 0).then_some(change.version);
     event.flags = flags::STATEMENT_END | flags::NO_FOREIGN_KEY_CHECKS;
     event
 }

@@ -19,6 +19,7 @@
 //! * [`writer`]: the thread that turns annotations into files.
 //! * [`dump`]: the stream of events to a reader.
 //! * [`feed`]: the stream of changes to an application.
+//! * [`acknowledge`]: commits that wait for replicas.
 //! * [`describe`]: events as SHOW BINLOG EVENTS prints them.
 //!
 //! Invariants:
@@ -29,6 +30,7 @@
 //! 5. A reader that continues from a position gets every later transaction: positions before a gap, which a run
 //!    without the log makes, are refused.
 
+pub mod acknowledge;
 pub mod annotation;
 pub mod describe;
 pub mod dump;

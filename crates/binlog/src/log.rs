@@ -7,6 +7,7 @@
 //! 1. `end` is the end of a complete transaction in the last file, and everything before it is on disk in the engine.
 //! 2. No file from which a connected reader has still to read is removed by age or size.
 
+use crate::acknowledge::{AckEngine, Acknowledgements};
 use crate::annotation::ANNOTATION_FORMAT_VERSION;
 use crate::describe::{self, EventRow};
 use crate::file::{self, EventReader, FIRST_POSITION, Scanned, file_name, file_number};
@@ -17,12 +18,13 @@ use porpoise_base::clock::Clock;
 use porpoise_base::disk::Disk;
 use porpoise_base::sync::thread::JoinHandle;
 use porpoise_kv::Stat;
+use porpoise_replication::epoch::{EpochKeeper, MAX_EPOCH};
 use porpoise_replication::event::FormatDescription;
 use porpoise_replication::gtid::{GtidSet, Uuid};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 // What the engine stores and what this crate writes are versions of one format.
@@ -101,6 +103,7 @@ pub(crate) struct State {
     /// Number of resets begun: dumps of an earlier one end.
     pub(crate) generation: u64,
     replicas: BTreeMap<u64, Replica>,
+    pub(crate) acks: Acknowledgements,
 }
 
 impl State {
@@ -136,6 +139,9 @@ pub struct BinaryLog {
     pub(crate) syncs: AtomicU64,
     pub(crate) next_dump: AtomicU64,
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) ack_engine: AckEngine,
+    /// Keeps the greatest epoch that this server has met.
+    pub(crate) epochs: OnceLock<Arc<dyn EpochKeeper>>,
 }
 
 impl BinaryLog {
@@ -146,6 +152,31 @@ impl BinaryLog {
             // Its panic ends the process.
             let _ = thread.join();
         }
+    }
+
+    /// Sets what keeps the epoch, once.
+    pub fn provide_epochs(&self, epochs: Arc<dyn EpochKeeper>) {
+        let _first = self.epochs.set(epochs);
+    }
+
+    /// A reader has met this epoch.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if it is greater than this server's: another server has taken over.
+    pub fn meet_epoch(&self, epoch: u64) -> Result<()> {
+        let Some(epochs) = self.epochs.get() else {
+            return Ok(());
+        };
+        let own = epochs.epoch();
+        if epoch <= own || epoch > MAX_EPOCH {
+            return Ok(());
+        }
+        epochs
+            .meet(epoch)
+            .map_err(|error| Error::Io(format!("the epoch cannot be recorded: {error}")))?;
+        Err(Error::Refused(format!(
+            "another server has taken over from this one, which had epoch {own}: the replica has met epoch {epoch}"
+        )))
     }
 
     /// The `server_id`.
@@ -200,8 +231,12 @@ impl BinaryLog {
     /// Removes all files and begins anew with the first, without identifiers (RESET BINARY LOGS AND GTIDS).
     ///
     /// # Errors
-    /// The log is closed.
+    /// The log is closed; commits wait for acknowledgements.
     pub fn reset(&self) -> Result<()> {
+        if self.state.lock().acks.is_anyone_waiting() {
+            let text = "commits wait for replicas that read this log";
+            return Err(Error::Refused(text.to_owned()));
+        }
         self.ask(|state| &mut state.resets)
     }
 
@@ -437,7 +472,8 @@ impl BinaryLog {
             counter,
             value,
         };
-        vec![
+        let mut stats = self.ack_stats();
+        stats.extend([
             stat(
                 "binlog_transactions_total",
                 "Transactions written to the binary log.",
@@ -469,7 +505,8 @@ impl BinaryLog {
                 false,
                 u64::from(closed),
             ),
-        ]
+        ]);
+        stats
     }
 }
 

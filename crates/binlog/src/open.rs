@@ -77,6 +77,8 @@ impl BinaryLog {
             syncs: AtomicU64::new(0),
             next_dump: AtomicU64::new(1),
             thread: Mutex::new(None),
+            ack_engine: engine.clone().into(),
+            epochs: std::sync::OnceLock::new(),
         });
         let has_gap = unlogged && last.is_some();
         let mut writer = Writer::open(log.clone(), reader, last, last_commit)?;

@@ -68,6 +68,14 @@ enum Progress {
     More,
 }
 
+/// A transaction that was written and that readers do not see yet.
+struct Written {
+    gtid: Gtid,
+    /// Its end in the file.
+    end: u64,
+    commit: u64,
+}
+
 pub(crate) struct Writer {
     log: Arc<BinaryLog>,
     reader: Box<dyn AnnotationReader>,
@@ -239,6 +247,7 @@ impl Writer {
                 self.last_purge = Instant::now();
                 self.log.purge_by_rules()?;
             }
+            self.log.check_ack_timeout();
             self.reader.wait(TICK);
         }
     }
@@ -251,25 +260,29 @@ impl Writer {
         }
         let has_more = found.iter().map(|a| a.bytes.len()).sum::<usize>() >= READ_BYTES;
         let mut out = Vec::new();
-        let mut gtids = Vec::new();
+        let mut written = Vec::new();
         for annotation in &found {
             // A restart finds again what is in the files.
             if annotation.commit <= self.last_commit {
                 continue;
             }
             let at = self.end + out.len() as u64;
-            let gtid = self.append(&mut out, at, annotation.commit, &annotation.bytes, &gtids)?;
-            gtids.push(gtid);
+            let gtid = self.append(&mut out, at, annotation.commit, &annotation.bytes, &written)?;
+            written.push(Written {
+                gtid,
+                end: self.end + out.len() as u64,
+                commit: annotation.commit,
+            });
             self.last_commit = annotation.commit;
             self.transactions += 1;
             if self.end + out.len() as u64 >= self.log.options.max_file_bytes {
-                self.publish(&mut out, &mut gtids)?;
+                self.publish(&mut out, &mut written)?;
                 self.end_file()?;
                 self.begin_file(false)?;
             }
         }
         let is_small = out.len() < READ_BYTES / 16;
-        self.publish(&mut out, &mut gtids)?;
+        self.publish(&mut out, &mut written)?;
         if self.unsynced >= SYNC_BYTES {
             self.sync()?;
         }
@@ -283,23 +296,25 @@ impl Writer {
     }
 
     /// Writes events to the file, and shows them to readers.
-    fn publish(&mut self, out: &mut Vec<u8>, gtids: &mut Vec<Gtid>) -> Result<()> {
+    fn publish(&mut self, out: &mut Vec<u8>, transactions: &mut Vec<Written>) -> Result<()> {
         if out.is_empty() {
             return Ok(());
         }
-        let written = self.file.write_at(self.end, out);
-        written.map_err(|e| Error::io(&self.path, &e))?;
+        let done = self.file.write_at(self.end, out);
+        done.map_err(|e| Error::io(&self.path, &e))?;
         self.end += out.len() as u64;
         self.unsynced += out.len() as u64;
         self.log
             .bytes
             .fetch_add(out.len() as u64, Ordering::Relaxed);
-        let count = gtids.len() as u64;
+        let count = transactions.len() as u64;
         self.log.transactions.fetch_add(count, Ordering::Relaxed);
         let mut state = self.log.state.lock();
         state.end = self.end;
-        for gtid in gtids.drain(..) {
-            state.executed.insert(gtid);
+        for transaction in transactions.drain(..) {
+            state.executed.insert(transaction.gtid);
+            let end = (self.number, transaction.end);
+            state.acks.written(end, transaction.commit);
         }
         drop(state);
         self.log.changed.notify_all();
@@ -371,6 +386,7 @@ impl Writer {
             state.executed = Default::default();
             state.gap = None;
             state.generation += 1;
+            state.acks.restart();
             std::mem::take(&mut state.files)
         };
         // The index without files first: an interrupted reset leaves strays.
@@ -394,7 +410,7 @@ impl Writer {
         at: u64,
         commit: u64,
         annotation: &[u8],
-        unpublished: &[Gtid],
+        unpublished: &[Written],
     ) -> Result<Gtid> {
         let damaged = |what: String| Error::Corrupt(format!("commit {commit}: {what}"));
         let annotation = Annotation::decode(annotation).map_err(damaged)?;
@@ -494,11 +510,12 @@ impl Writer {
     }
 
     /// The next identifier of this server.
-    fn next_gtid(&self, unpublished: &[Gtid]) -> Gtid {
+    fn next_gtid(&self, unpublished: &[Written]) -> Gtid {
         let source = self.log.options.server_uuid;
         let mut own = unpublished
             .iter()
             .rev()
+            .map(|written| written.gtid)
             .filter(|gtid| gtid.source == source);
         let number = match own.next() {
             Some(last) => last.number + 1,

@@ -10,8 +10,10 @@
 //! Invariant: the password is in no message and no state.
 
 use crate::copied::CopiedTables;
+use crate::epoch::EpochKeeper;
 use crate::filter::Filters;
 use crate::follow::{FollowError, FollowOptions, Follower, StatementRunner};
+use crate::gtid::GtidSet;
 use crate::position::{AppliedPosition, Coordinates, GtidPosition, PositionTable};
 use crate::source::{FIRST_POSITION, SourceError, SourceIdentity, SourceOptions, SourceStream};
 use parking_lot::{Condvar, Mutex};
@@ -62,6 +64,8 @@ pub struct SourceSettings {
     pub is_started: bool,
     /// File and position of START REPLICA UNTIL. Kept, so that a replica whose server restarts does not run past it.
     pub until: Option<(String, u64)>,
+    /// Whether the source is to be told that this server has taken over.
+    pub is_former: bool,
     /// Filters.
     pub filters: Filters,
 }
@@ -85,6 +89,7 @@ impl Default for SourceSettings {
             ssl_key: String::new(),
             is_started: false,
             until: None,
+            is_former: false,
             filters: Filters::default(),
         }
     }
@@ -255,11 +260,20 @@ pub struct ReplicaHost {
     pub runner: RunnerFactory,
     /// The server's id.
     pub server_id: Box<dyn Fn() -> u32 + Send + Sync>,
+    /// Whether the replica acknowledges transactions (`rpl_semi_sync_replica_enabled`).
+    pub semi_sync: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Keeps the greatest epoch met.
+    pub epochs: Arc<dyn EpochKeeper>,
+    /// The transactions in this server's own log.
+    pub executed: Box<dyn Fn() -> GtidSet + Send + Sync>,
     /// The port of the MySQL listener.
     pub port: u16,
     /// Receives messages for the operator.
     pub report: Box<dyn Fn(&str) + Send + Sync>,
 }
+
+/// Pause between two attempts to reach a former source.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
 
 /// Longest wait for a row lock.
 const LOCK_WAIT: Duration = Duration::from_secs(50);
@@ -320,7 +334,8 @@ impl Replica {
     /// # Errors
     /// No thread can be created.
     pub fn resume(&self) -> Result<(), ReplicaError> {
-        if !self.shared.state.lock().settings.is_started {
+        let settings = self.shared.state.lock().settings.clone();
+        if !settings.is_started && !settings.is_former {
             return Ok(());
         }
         self.spawn()
@@ -337,6 +352,13 @@ impl Replica {
         self.shared.is_running(self.running.lock().as_ref())
     }
 
+    /// Ends the attempts to reach a former source.
+    fn forget_former(&self) {
+        if self.shared.state.lock().settings.is_former {
+            self.halt();
+        }
+    }
+
     /// Changes settings and position.
     ///
     /// # Errors
@@ -347,6 +369,7 @@ impl Replica {
         position: Option<NewPosition>,
     ) -> Result<(), ReplicaError> {
         let _statement = self.statements.lock();
+        self.forget_former();
         if self.is_running() {
             return Err(ReplicaError::Running);
         }
@@ -354,6 +377,7 @@ impl Replica {
         let mut changed = parse_settings(&stored)?;
         let before = (changed.host.clone(), changed.port);
         settings(&mut changed);
+        changed.is_former = false;
         if changed.heartbeat_millis == 0 {
             return Err(ReplicaError::Setting(
                 "SOURCE_HEARTBEAT_PERIOD must be greater than 0: a lost connection is noticed by its absence".into(),
@@ -401,11 +425,12 @@ impl Replica {
             .load()?
             .ok_or(ReplicaError::NoSource)?;
         let mut settings = parse_settings(&stored)?;
-        if settings.is_started == is_started && settings.until == until {
+        if settings.is_started == is_started && settings.until == until && !settings.is_former {
             return Ok(());
         }
         settings.is_started = is_started;
         settings.until = until;
+        settings.is_former = false;
         self.store(&mut stored, settings)
     }
 
@@ -416,6 +441,7 @@ impl Replica {
     /// There is no source; no thread can be created.
     pub fn start(&self, until: Option<(String, u64)>) -> Result<bool, ReplicaError> {
         let _statement = self.statements.lock();
+        self.forget_former();
         if self.is_running() {
             return Ok(false);
         }
@@ -473,6 +499,29 @@ impl Replica {
         Ok(was_running)
     }
 
+    /// This server has taken over: the source, if there is one, is told so as soon as it can be reached.
+    ///
+    /// # Errors
+    /// The setting cannot be stored; no thread can be created.
+    pub fn tell_source(&self) -> Result<(), ReplicaError> {
+        let Some(mut stored) = self.shared.positions.load()? else {
+            return Ok(());
+        };
+        let mut settings = parse_settings(&stored)?;
+        if settings.user.is_empty() {
+            return Ok(());
+        }
+        settings.is_former = true;
+        self.store(&mut stored, settings)?;
+        self.spawn()
+    }
+
+    /// Whether the replica follows its source.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        self.is_running() && !self.shared.state.lock().settings.is_former
+    }
+
     /// Stops the thread until the next start of the server.
     pub fn halt(&self) -> bool {
         let Some(running) = self.running.lock().take() else {
@@ -493,6 +542,7 @@ impl Replica {
     /// The replica is running.
     pub fn reset(&self, all: bool) -> Result<(), ReplicaError> {
         let _statement = self.statements.lock();
+        self.forget_former();
         if self.is_running() {
             return Err(ReplicaError::Running);
         }
@@ -541,6 +591,10 @@ impl ReplicaState {
     }
 }
 
+fn settings_text(settings: &SourceSettings) -> Result<String, ReplicaError> {
+    serde_json::to_string(settings).map_err(|error| ReplicaError::Setting(error.to_string()))
+}
+
 fn parse_settings(stored: &AppliedPosition) -> Result<SourceSettings, ReplicaError> {
     if stored.settings.is_empty() {
         return Ok(SourceSettings::default());
@@ -575,6 +629,13 @@ fn is_reached(read: &Coordinates, until: &(String, u64)) -> bool {
     order(&read.file, read.position) >= order(&until.0, until.1)
 }
 
+/// Acknowledges what is applied, once it is on disk.
+fn acknowledge(stream: &mut SourceStream, follower: &Follower) -> Result<(), Ended> {
+    follower.wait_durable().map_err(Ended::Apply)?;
+    let place = follower.read().clone();
+    stream.acknowledge(&place).map_err(Ended::Source)
+}
+
 impl Shared {
     fn now(&self) -> i64 {
         self.db.clock().unix_micros()
@@ -591,8 +652,7 @@ impl Shared {
         stored: &mut AppliedPosition,
         settings: SourceSettings,
     ) -> Result<(), ReplicaError> {
-        stored.settings = serde_json::to_string(&settings)
-            .map_err(|error| ReplicaError::Setting(error.to_string()))?;
+        stored.settings = settings_text(&settings)?;
         self.positions.save(stored)?;
         let mut state = self.state.lock();
         state.settings = settings;
@@ -613,6 +673,10 @@ impl Shared {
 
     /// Follows the source until it is stopped, or until an error that trying again does not mend.
     fn run(&self, cancel: &Cancel) {
+        if self.state.lock().settings.is_former {
+            self.tell_former(cancel);
+            return;
+        }
         let (mut attempts, mut repetitions) = (0, 0);
         while cancel.reason().is_none() {
             let before = self.state.lock().transactions;
@@ -644,6 +708,51 @@ impl Shared {
                     return;
                 }
             }
+        }
+    }
+
+    /// Tells a former source that its epoch is over, as soon as it can be reached.
+    fn tell_former(&self, cancel: &Cancel) {
+        while cancel.reason().is_none() {
+            let settings = self.state.lock().settings.clone();
+            let own = self.host.epochs.epoch();
+            let told = SourceStream::open(&self.options(&settings), &Coordinates::default(), None);
+            match told {
+                Err(SourceError::Outdated { .. }) => break,
+                // It has met the epoch by itself.
+                Ok(stream) if stream.epoch() >= own => break,
+                _ => self.pause(TELL_AGAIN, cancel),
+            }
+        }
+        if cancel.reason().is_some() {
+            return;
+        }
+        (self.host.report)("the former source knows that this server has taken over");
+        let cleared = self.positions.load().map_err(ReplicaError::from);
+        let cleared = cleared.and_then(|stored| {
+            let Some(mut stored) = stored else {
+                return Ok(());
+            };
+            let mut settings = parse_settings(&stored)?;
+            settings.is_former = false;
+            stored.settings = settings_text(&settings)?;
+            self.positions.save(&stored)?;
+            self.state.lock().settings = settings;
+            Ok(())
+        });
+        if let Err(error) = cleared {
+            (self.host.report)(&format!("the replica's settings: {error}"));
+        }
+    }
+
+    fn options(&self, settings: &SourceSettings) -> SourceOptions {
+        SourceOptions {
+            target: settings.target(),
+            server_id: (self.host.server_id)(),
+            port: self.host.port,
+            heartbeat: Duration::from_millis(settings.heartbeat_millis),
+            semi_sync: (self.host.semi_sync)(),
+            epoch: self.host.epochs.epoch(),
         }
     }
 
@@ -720,18 +829,25 @@ impl Shared {
             Ok(copied) => copied,
             Err(error) => return unreadable("the progress of an import", &error),
         };
-        let server_id = (self.host.server_id)();
-        let options = SourceOptions {
-            target: settings.target(),
-            server_id,
-            port: self.host.port,
-            heartbeat: Duration::from_millis(settings.heartbeat_millis),
-        };
+        let mut applied = applied;
+        if settings.auto_position {
+            // As on MySQL, what this server has committed itself is not asked for, either.
+            applied.gtids.mysql.union_with(&(self.host.executed)());
+        }
+        let options = self.options(&settings);
+        let server_id = options.server_id;
         let gtids = settings.auto_position.then_some(&applied.gtids);
         let mut stream = match SourceStream::open(&options, &applied.coordinates, gtids) {
             Ok(stream) => stream,
             Err(error) => return Ended::Source(error),
         };
+        if let Err(error) = self.host.epochs.meet(stream.epoch()) {
+            return Ended::Apply(FollowError {
+                number: 1593,
+                message: format!("the epoch of the source cannot be recorded: {error}"),
+                is_transient: false,
+            });
+        }
         {
             let mut state = self.state.lock();
             state.source = Some(stream.identity().clone());
@@ -811,6 +927,11 @@ impl Shared {
             }
             if let Err(error) = done {
                 return Ended::Apply(error);
+            }
+            if stream.is_ack_requested()
+                && let Err(ended) = acknowledge(stream, follower)
+            {
+                return ended;
             }
         }
     }

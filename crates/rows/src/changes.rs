@@ -134,6 +134,7 @@ struct Captured {
     table: usize,
     kind: ChangeKind,
     columns: ImageColumns,
+    version: u64,
     /// End of its images in the buffer.
     end: usize,
 }
@@ -167,6 +168,8 @@ pub struct LoggedChange<'c> {
     pub kind: ChangeKind,
     /// The columns in its images.
     pub columns: &'c [bool],
+    /// Version of the row after the change; 0 of a deletion.
+    pub version: u64,
     /// The encoded images.
     pub images: &'c [u8],
 }
@@ -198,6 +201,7 @@ impl TransactionChanges {
                     .unwrap_or_default(),
                 kind: change.kind,
                 columns: &change.columns,
+                version: change.version,
                 images,
             }
         })
@@ -224,13 +228,14 @@ impl TransactionChanges {
         is_logged.then_some(at)
     }
 
-    /// Captures a change of the table with this number.
+    /// Captures a change of the table with this number, after which the row has this version.
     pub(crate) fn push(
         &mut self,
         log: &dyn ChangeLog,
         mark: StatementMark,
         (number, table): (usize, &Table),
         change: &Change<'_>,
+        version: u64,
     ) {
         let Some(columns) = log.encode(table, change, &mut self.images) else {
             return;
@@ -240,6 +245,7 @@ impl TransactionChanges {
             table: number,
             kind: change.kind(),
             columns,
+            version,
             end: self.images.len(),
         });
     }
@@ -254,7 +260,7 @@ impl TransactionChanges {
 }
 
 /// Origin of a transaction that another server ran first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Number of that server.
     pub server_id: u32,
@@ -368,6 +374,7 @@ mod tests {
                 StatementMark(mark),
                 (number, table),
                 &Change::insert(&[]),
+                1,
             );
         }
         assert_eq!(

@@ -1,9 +1,10 @@
 //! The command line, generated from the table of settings.
 
 use crate::backup::command::{BackupOptions, RestoreOptions};
-use crate::config::{self, Config, StartError, Values, report, table::SETTINGS};
+use crate::config::{self, ClusterUrl, Config, StartError, Values, report, table::SETTINGS};
 use crate::demo;
 use crate::import::{self, Existing, ImportOptions, Selection};
+use crate::standby::promote::PromoteOptions;
 use crate::target;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
 use porpoise_shell::{TlsArgs, mc, sql};
@@ -20,12 +21,16 @@ pub enum CliCommand {
     CheckConfig(Box<Config>),
     /// Check the store in this data directory.
     Check(PathBuf),
+    /// Check the data in this cluster.
+    CheckCluster(Box<ClusterUrl>),
     /// Print the files of the store in this data directory.
     Dump(PathBuf),
     /// Copy what is readable from a data directory into a new one, or into a file.
     Salvage(PathBuf, PathBuf),
     /// Make, list or verify backups.
     Backup(Box<BackupOptions>),
+    /// Let a standby take over.
+    Promote(Box<PromoteOptions>),
     /// Build a data directory from a backup.
     Restore(Box<RestoreOptions>),
     /// Load a dump into a server.
@@ -96,7 +101,7 @@ fn with_settings(command: Command) -> Command {
 
 fn check_command() -> Command {
     Command::new("check")
-        .about("Checks files, rows, index entries, constraints and counters of a data directory")
+        .about("Checks files, rows, index entries, constraints and counters of a data directory or a cluster")
         .after_help(
             "Nothing is written: recovery runs in memory. Exit status 0: no problems; 1: problems, \
              a line each, missing and damaged files of a store among them; 2: the directory \
@@ -109,6 +114,13 @@ fn check_command() -> Command {
                 .help("Data directory of a stopped server")
                 .default_value("porpoise-data")
                 .value_parser(clap::value_parser!(PathBuf)),
+        )
+        .arg(
+            Arg::new("engine")
+                .long("engine")
+                .value_name("ENGINE")
+                .help("Check a TiKV cluster instead, also while servers use it: tikv://HOST:PORT,...")
+                .conflicts_with_all(["data-dir", "dump"]),
         )
         .arg(
             Arg::new("dump")
@@ -359,6 +371,17 @@ fn backup_command() -> Command {
     BackupOptions::augment_args(command)
 }
 
+fn promote_command() -> Command {
+    let command = Command::new("promote")
+        .about("Lets a standby take over from its source")
+        .after_help(
+            "With --primary no commit is lost: it refuses writes, and the standby applies what it lacks first. Without, the \
+             standby takes over with what it has: with --replication-ack on the source, every acknowledged commit. \
+             The accounts need SUPER; passwords are taken from the URLs or from PORPOISE_PASSWORD. Exit status 1: the standby has not taken over.",
+        );
+    PromoteOptions::augment_args(command)
+}
+
 fn restore_command() -> Command {
     let command = Command::new("restore")
         .about("Builds a new data directory from a backup and the archived log")
@@ -405,6 +428,7 @@ pub fn command() -> Command {
         .subcommand(salvage_command())
         .subcommand(backup_command())
         .subcommand(restore_command())
+        .subcommand(promote_command())
         .subcommand(import_command())
         .subcommand(bench_command())
         .subcommand(man_command())
@@ -470,7 +494,13 @@ fn other_command(
             Ok(if is_dump {
                 CliCommand::Dump(dir)
             } else {
-                CliCommand::Check(dir)
+                match given.get_one::<String>("engine") {
+                    None => CliCommand::Check(dir),
+                    Some(text) => CliCommand::CheckCluster(Box::new(
+                        ClusterUrl::parse(text)
+                            .map_err(|e| StartError::usage(format!("--engine: expected {e}")))?,
+                    )),
+                }
             })
         }
         "salvage" => {
@@ -482,6 +512,7 @@ fn other_command(
             Ok(CliCommand::Import(Box::new(options)))
         }
         "backup" => options(given).map(|o| CliCommand::Backup(Box::new(o))),
+        "promote" => options(given).map(|o| CliCommand::Promote(Box::new(o))),
         "restore" => options(given).map(|o| CliCommand::Restore(Box::new(o))),
         "sql" => options(given).map(|o| CliCommand::Sql(Box::new(o))),
         "mc" => options(given).map(|o| CliCommand::Mc(Box::new(o))),

@@ -7,6 +7,7 @@
 //! * [`reload`] reads the configuration again at SIGHUP.
 //! * [`demo`]: `porpoise demo`, a server in memory with example data.
 //! * [`import`]: loads dumps of MySQL Shell. [`check`], [`salvage`]: verify and rescue a data directory.
+//! * [`standby`]: `porpoise promote`, epochs of replication.
 //! * [`net`]: connections, worker groups, deferred replies; independent of protocols.
 //! * [`mysql`]: the MySQL listener.
 //! * [`memcached`]: the memcached listener.
@@ -49,6 +50,7 @@ pub mod salvage;
 pub mod serve;
 pub mod service_manager;
 pub mod services;
+mod standby;
 pub mod summary;
 pub mod sys;
 mod target;

@@ -139,12 +139,15 @@ impl Services {
             .map_err(|e| failed("the event scheduler cannot be started", &e))?;
         let ttl_reaper = TtlReaper::start(db.clone(), ttl_report)
             .map_err(|e| failed("cannot start the thread that deletes expired rows", &e))?;
-        let replica = replica::start(config, &db, &sql)?;
+        let replica = replica::start(config, &db, &sql, binlog.clone())?;
         let tls = memcached_tls(config, tls);
         let protocol = |listener| -> Arc<dyn Protocol> {
             Arc::new(MemcachedProtocol::new(listener, tls.clone()))
         };
         drop(initialization);
+        sql.apply_read_only();
+        sql.apply_acknowledgement()
+            .map_err(|e| failed("--replication-ack", &e))?;
         Ok(Services {
             engine,
             db,
@@ -196,6 +199,7 @@ impl Services {
     /// # Errors
     /// A message about data that could not be written to disk.
     pub fn close(&self) -> Result<(), String> {
+        self.engine.abandon_acknowledgement();
         self.replica.halt();
         if let Some(rest) = &self.rest {
             rest.close();

@@ -171,6 +171,13 @@ pub trait ReplicaControl: Send + Sync {
     /// 1198 while the replica runs.
     fn reset(&self, all: bool) -> Result<()>;
 
+    /// Begins an epoch, in which this server is the source; clients may write. Returns false if the number is not greater
+    /// than all epochs met.
+    ///
+    /// # Errors
+    /// 1198 while the replica runs; the epoch cannot be recorded.
+    fn take_over(&self, epoch: u64) -> Result<bool>;
+
     /// The state; `None` without a source.
     fn status(&self) -> Option<ReplicaStatus>;
 }

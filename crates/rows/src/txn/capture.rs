@@ -38,14 +38,15 @@ impl Txn {
         Ok(self.kv.annotate(annotation)?)
     }
 
-    /// Captures a change for the change log. `old` is the row before, as it was read; `new` are the values after.
+    /// Captures a change for the change log. `old` is the row before, as it was read; `new` are the values after, and
+    /// the version of the row.
     #[inline]
     pub(super) fn capture(
         &mut self,
         table: &Table,
         primary: &[u8],
         old: Option<RowRef<'_>>,
-        new: Option<&[Value]>,
+        new: Option<(&[Value], u64)>,
     ) -> Result<()> {
         if self.changes.is_none() {
             return Ok(());
@@ -59,7 +60,7 @@ impl Txn {
         table: &Table,
         primary: &[u8],
         old: Option<RowRef<'_>>,
-        new: Option<&[Value]>,
+        new: Option<(&[Value], u64)>,
     ) -> Result<()> {
         let (Some(log), Some(changes)) = (self.db.change_log(), &mut self.changes) else {
             return Ok(());
@@ -84,13 +85,14 @@ impl Txn {
             Some(bytes) => Some(RowRef::new(table, bytes)?),
             None => old,
         };
+        let version = new.map_or(0, |(_, version)| version);
         let change = match (old, whole, new) {
-            (Some(old), Some(whole), Some(new)) => Change::update(old, whole, new),
+            (Some(old), Some(whole), Some((new, _))) => Change::update(old, whole, new),
             (_, Some(whole), None) => Change::delete(whole),
-            (_, _, Some(new)) => Change::insert(new),
+            (_, _, Some((new, _))) => Change::insert(new),
             _ => return Ok(()),
         };
-        changes.push(log.as_ref(), mark, (number, table), &change);
+        changes.push(log.as_ref(), mark, (number, table), &change, version);
         Ok(())
     }
 }

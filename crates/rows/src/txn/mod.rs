@@ -95,6 +95,10 @@ pub struct BeginOptions {
     pub interface: Interface,
     /// Whether its changes go to the change log, if there is one (`sql_log_bin`).
     pub logged: bool,
+    /// Whether it applies the changes of another server: it writes also where clients cannot.
+    pub replicates: bool,
+    /// Whether its account may write in spite of `read_only`.
+    pub is_privileged: bool,
 }
 
 impl Default for BeginOptions {
@@ -110,6 +114,8 @@ impl Default for BeginOptions {
             snapshot_conflicts: true,
             interface: Interface::Internal,
             logged: true,
+            replicates: false,
+            is_privileged: false,
         }
     }
 }
@@ -151,6 +157,11 @@ pub struct Txn {
     expiry_time: Option<ExpiryTime>,
     /// Changes for the change log; `None` if they are not logged.
     changes: Option<Box<TransactionChanges>>,
+    /// See [`BeginOptions::replicates`].
+    replicates: bool,
+    is_privileged: bool,
+    /// Whether it has written rows that clients cannot write while the database is read-only.
+    wrote_rows: bool,
 }
 
 impl Db {
@@ -185,6 +196,9 @@ impl Db {
             text_changes: Vec::new(),
             expiry_time: None,
             changes: (options.logged && self.change_log().is_some()).then(Box::default),
+            replicates: options.replicates,
+            is_privileged: options.is_privileged,
+            wrote_rows: false,
         })
     }
 }
@@ -781,6 +795,9 @@ impl Txn {
     /// The engine's. Nothing has changed then, except after [`kv::Error::UnknownOutcome`], when the
     /// outcome is unknown.
     pub fn commit(mut self) -> Result<kv::Commit> {
+        if self.wrote_rows && !self.db.read_only.is_off() {
+            self.db.read_only.check(self.is_privileged)?;
+        }
         self.annotate()?;
         if !self.subscribed.is_empty() && self.db.membership().is_some() {
             // Other servers notice the commit by the token.
@@ -810,6 +827,40 @@ impl Txn {
             self.db.text_maintenance.note(engine, change);
         }
         Ok(commit)
+    }
+
+    /// Fails with error 1290 if the database is read-only for this transaction and table.
+    #[inline]
+    pub(crate) fn check_writable(&mut self, table: &Table) -> Result<()> {
+        if self.replicates {
+            return Ok(());
+        }
+        if self.wrote_rows && self.db.read_only.is_off() {
+            return Ok(());
+        }
+        self.check_read_only(table)
+    }
+
+    #[inline(never)]
+    fn check_read_only(&mut self, table: &Table) -> Result<()> {
+        let is_system = ["mysql", "sys"].iter().any(|name| *name == table.database);
+        let is_own = is_system && !self.is_sql;
+        if is_own || !self.db.catalog().tables.contains_key(&table.id) {
+            return Ok(());
+        }
+        self.wrote_rows = true;
+        self.db.read_only.check(self.is_privileged)
+    }
+
+    /// Sets the version of the rows that are written from now on: that of the server which wrote them first, so
+    /// that the CAS values of memcached are the same on both. Versions of this server's own writes are greater.
+    ///
+    /// # Errors
+    /// The engine's error if it cannot reserve a range.
+    pub fn set_row_version(&mut self, version: u64) -> Result<()> {
+        self.db.versions.raise(self.db.engine().as_ref(), version)?;
+        self.row_version = version;
+        Ok(())
     }
 
     /// Rolls the transaction back.

@@ -14,6 +14,7 @@
 //! * [`login`]: Basic credentials and bearer tokens. [`execution`]: threads, time limits, cancellation.
 //! * [`values`]: JSON of values. [`problem`]: failures. [`operation`]: operations on rows, from JSON.
 //! * [`rows`], [`batch`], [`schema`], [`sql`], [`changes`]: the requests. [`stream`]: answers in chunks.
+//! * [`arrow`]: results of statements as Arrow streams.
 //!
 //! Invariants:
 //! 1. The rest thread runs no statement, touches no row and verifies no password.
@@ -26,6 +27,7 @@
 //! Rejected: the console's listener and logins. Its cookies need CSRF tokens, its limits are those of a
 //! page for operators, and a busy REST client must not delay `/health`.
 
+mod arrow;
 mod batch;
 mod changes;
 mod execution;
@@ -196,9 +198,13 @@ async fn respond(
             call.answer(body).await
         }
         Found::OtherMethods(methods) => {
-            let text = format!("This path has the methods {methods}");
-            let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, text);
-            let mut response = problem.into_response();
+            // Without headers that would let pages of other sites in.
+            let mut response = if head.method == Method::OPTIONS {
+                StatusCode::NO_CONTENT.into_response()
+            } else {
+                let text = format!("This path has the methods {methods}");
+                Problem::new(StatusCode::METHOD_NOT_ALLOWED, text).into_response()
+            };
             if let Ok(methods) = HeaderValue::from_str(&methods) {
                 response.headers_mut().insert(header::ALLOW, methods);
             }

@@ -108,8 +108,9 @@ fn answer(route: &Route, answer: &Answer) -> Value {
             "application/json"
         };
         let mut content = json!({kind: {"schema": schema(name)}});
-        if let (true, Some(kinds)) = (route.streams_lines(), content.as_object_mut()) {
+        if let (true, Some(kinds)) = (route.streams_rows(), content.as_object_mut()) {
             kinds.insert("application/x-ndjson".to_owned(), json!({}));
+            kinds.insert(super::arrow::MEDIA_TYPE.to_owned(), json!({}));
         }
         members.insert("content".to_owned(), content);
     }

@@ -80,8 +80,8 @@ impl Route {
         self.endpoint == Endpoint::OpenApi
     }
 
-    /// Whether the answer may also be lines of JSON.
-    pub(super) fn streams_lines(&self) -> bool {
+    /// Whether the answer may also be lines of JSON or an Arrow stream.
+    pub(super) fn streams_rows(&self) -> bool {
         self.endpoint == Endpoint::Sql
     }
 
@@ -314,7 +314,7 @@ pub(super) const ROUTES: &[Route] = &[
         endpoint: Endpoint::Sql,
         method: "POST",
         path: "/v1/sql",
-        text: "Executes an SQL statement in a session of its own. With Accept: application/x-ndjson each row is a line.",
+        text: "Executes an SQL statement in a session of its own. With Accept: application/x-ndjson each row is a line, with Accept: application/vnd.apache.arrow.stream the rows are an Arrow stream.",
         parameters: &[],
         body: Some("Statement"),
         answers: &[json(
@@ -386,13 +386,19 @@ pub(super) fn find<'p>(method: &Method, path: &'p str) -> Found<'p> {
     if matching.is_empty() {
         return Found::NoPath;
     }
-    match matching
-        .iter()
-        .find(|route| route.method == method.as_str())
-    {
+    // The answer to HEAD is that to GET, whose body is not sent.
+    let wanted = match method.as_str() {
+        "HEAD" => "GET",
+        other => other,
+    };
+    match matching.iter().find(|route| route.method == wanted) {
         Some(route) => Found::Route(Matched { route, segments }),
         None => {
-            let methods: Vec<&str> = matching.iter().map(|route| route.method).collect();
+            let methods = matching.iter().flat_map(|route| match route.method {
+                "GET" => &["GET", "HEAD"][..],
+                _ => std::slice::from_ref(&route.method),
+            });
+            let methods: Vec<&str> = methods.copied().chain(["OPTIONS"]).collect();
             Found::OtherMethods(methods.join(", "))
         }
     }
@@ -500,7 +506,8 @@ mod tests {
         let Found::OtherMethods(methods) = find(&Method::POST, path) else {
             panic!("POST is not refused");
         };
-        assert_eq!(methods, "GET, PUT, PATCH, DELETE");
+        assert_eq!(methods, "GET, HEAD, PUT, PATCH, DELETE, OPTIONS");
+        assert!(matches!(find(&Method::HEAD, path), Found::Route(_)));
         for path in [
             "/",
             "/v1",

@@ -1,7 +1,9 @@
 //! SQL statements: one for each request, in a session of its own, whose rows are streamed.
 //!
 //! Rows are sent in chunks as the statement produces them. A failure before the first chunk is a
-//! problem; after it, the result ends with a member (NDJSON: a line) `error` in place of the summary.
+//! problem; after it, the result ends with a member (NDJSON: a line) `error` in place of the summary, and
+//! an Arrow stream without its end. A statement without rows is answered by an object where Arrow was asked
+//! for.
 //! A result whose rows may not be durable yet, or whose statement may restart, is kept until its end.
 //!
 //! Invariants:
@@ -13,6 +15,7 @@
 //! what they are for, transactions of several statements, is the work of a stored procedure or of
 //! `/v1/batch` here.
 
+use super::arrow;
 use super::execution::{Execution, Order};
 use super::problem::Problem;
 use super::stream::{self, ChunkSender};
@@ -28,6 +31,7 @@ use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::num::NonZeroU32;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Size of a chunk in bytes.
@@ -70,6 +74,35 @@ enum Form {
     Object,
     /// A line for the columns, for each row, and for the summary.
     Lines,
+    /// An Arrow stream.
+    Arrow,
+}
+
+impl Form {
+    /// The form that a client accepts: the first of its media types that is known, or an object.
+    fn accepted(header: &str) -> Form {
+        let kinds = header.split(',').filter_map(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default();
+            let is_refused =
+                parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
+            (!is_refused).then_some(kind)
+        });
+        let known = [Form::Object, Form::Lines, Form::Arrow];
+        let mut forms = kinds.filter_map(|kind| {
+            let mut known = known.into_iter();
+            known.find(|form| form.media_type().eq_ignore_ascii_case(kind))
+        });
+        forms.next().unwrap_or(Form::Object)
+    }
+
+    fn media_type(self) -> &'static str {
+        match self {
+            Form::Object => "application/json",
+            Form::Lines => NDJSON,
+            Form::Arrow => arrow::MEDIA_TYPE,
+        }
+    }
 }
 
 /// Executes a statement. The answer begins with its first chunk.
@@ -79,17 +112,16 @@ pub(super) async fn run(
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let accepted = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());
-    let (form, kind) = if accepted.unwrap_or_default().contains(NDJSON) {
-        (Form::Lines, NDJSON)
-    } else {
-        (Form::Object, "application/json")
-    };
+    let form = Form::accepted(accepted.unwrap_or_default());
+    let sent = Arc::new(OnceLock::new());
     let (send, receive) = stream::channel(WRITE_TIME);
+    let sent_form = sent.clone();
     let (cancellation, task) = order.start(move |execution| {
-        let sink = JsonSink::new(&execution, form, send);
+        let sink = AnswerSink::new(&execution, form, sent_form, send);
         execute(&execution, &body, sink)
     })?;
     let body = receive.body(task, cancellation, None).await?;
+    let kind = sent.get().unwrap_or(&form).media_type();
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 
@@ -97,7 +129,7 @@ pub(super) async fn run(
 fn execute(
     execution: &Execution,
     body: &StatementBody,
-    mut sink: JsonSink<'_>,
+    mut sink: AnswerSink<'_>,
 ) -> Result<(), Problem> {
     let parameters = body.parameters.iter().map(|raw| parameter(raw));
     let parameters = parameters.collect::<Result<Vec<_>, _>>()?;
@@ -123,7 +155,7 @@ fn execute_in(
     session: &mut SqlSession,
     body: &StatementBody,
     parameters: &[(Value, ColumnType)],
-    sink: &mut JsonSink<'_>,
+    sink: &mut AnswerSink<'_>,
 ) -> Result<Outcome, SqlError> {
     let statement = body.statement.as_bytes();
     if parameters.is_empty() {
@@ -183,13 +215,17 @@ fn parameter(raw: &RawValue) -> Result<(Value, ColumnType), Problem> {
 }
 
 /// The sink of a statement's result.
-struct JsonSink<'e> {
+struct AnswerSink<'e> {
     execution: &'e Execution,
     form: Form,
+    /// The form of the first chunk, from then on.
+    sent_form: Arc<OnceLock<Form>>,
     send: ChunkSender,
     out: Vec<u8>,
     memory: MemoryTracker,
     columns: Vec<ColumnType>,
+    /// Rows of an Arrow stream that are not in `out` yet.
+    arrow: Option<arrow::Stream>,
     has_rows: bool,
     /// Whether the columns have been appended.
     has_columns: bool,
@@ -202,15 +238,22 @@ struct JsonSink<'e> {
     position: CommitPosition,
 }
 
-impl<'e> JsonSink<'e> {
-    fn new(execution: &'e Execution, form: Form, send: ChunkSender) -> JsonSink<'e> {
-        JsonSink {
+impl<'e> AnswerSink<'e> {
+    fn new(
+        execution: &'e Execution,
+        form: Form,
+        sent_form: Arc<OnceLock<Form>>,
+        send: ChunkSender,
+    ) -> AnswerSink<'e> {
+        AnswerSink {
+            sent_form,
             memory: MemoryTracker::new(execution.memory.clone(), MemoryClass::Statement),
             execution,
             form,
             send,
             out: Vec::new(),
             columns: Vec::new(),
+            arrow: None,
             has_rows: false,
             has_columns: false,
             has_result: false,
@@ -221,7 +264,12 @@ impl<'e> JsonSink<'e> {
     }
 
     fn put_columns(&mut self, columns: &[ResultColumn]) {
+        self.has_columns = true;
         let out = &mut self.out;
+        if self.form == Form::Arrow {
+            self.arrow = Some(arrow::Stream::new(columns, out));
+            return;
+        }
         out.extend_from_slice(b"{\"columns\":[");
         for (n, column) in columns.iter().enumerate() {
             out.extend_from_slice(if n > 0 { b",{" } else { b"{" });
@@ -233,9 +281,8 @@ impl<'e> JsonSink<'e> {
         }
         out.extend_from_slice(match self.form {
             Form::Object => b"],\"rows\":[",
-            Form::Lines => b"]}\n",
+            _ => b"]}\n",
         });
-        self.has_columns = true;
     }
 
     /// Appends the end of the rows, and the start of the summary.
@@ -245,11 +292,20 @@ impl<'e> JsonSink<'e> {
         }
         self.out.extend_from_slice(match self.form {
             Form::Object => b"],",
-            Form::Lines => b"{",
+            _ => b"{",
         });
     }
 
     fn finish(&mut self, outcome: &Outcome) -> Result<(), SqlError> {
+        if let Some(stream) = &mut self.arrow {
+            stream.put_batch(&mut self.out);
+            arrow::put_end(&mut self.out);
+            self.flush()?;
+            return self.send_piece(Piece::End);
+        }
+        if self.form == Form::Arrow {
+            self.form = Form::Object;
+        }
         self.begin_summary();
         let summary = format!(
             "\"affected_rows\":{},\"last_insert_id\":\"{}\",\"warnings\":{}}}\n",
@@ -260,7 +316,12 @@ impl<'e> JsonSink<'e> {
         self.send.end()
     }
 
+    /// Ends an answer of which part was sent. An Arrow stream has no place for a failure: the connection is
+    /// cut off.
     fn finish_with(&mut self, problem: &Problem) -> Result<(), SqlError> {
+        if self.form == Form::Arrow {
+            return Ok(());
+        }
         self.begin_summary();
         self.out.extend_from_slice(b"\"error\":");
         problem.put(&mut self.out);
@@ -273,13 +334,28 @@ impl<'e> JsonSink<'e> {
     fn flush(&mut self) -> Result<(), SqlError> {
         let bytes = Bytes::from(std::mem::take(&mut self.out));
         self.is_sent = true;
+        self.sent_form.get_or_init(|| self.form);
         self.send.send(bytes, None)?;
         self.memory.resize_always(0);
         Ok(())
     }
+
+    /// Sends what was appended if it is a chunk and need not be kept.
+    fn flush_full(&mut self) -> Result<(), SqlError> {
+        if self.out.len() < CHUNK {
+            return Ok(());
+        }
+        let held = self.memory.resize(self.out.capacity() as u64);
+        held.map_err(porpoise_sql::memory::refused)?;
+        if self.buffers_until_end {
+            Ok(())
+        } else {
+            self.flush()
+        }
+    }
 }
 
-impl ResultSink for JsonSink<'_> {
+impl ResultSink for AnswerSink<'_> {
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
         if self.has_result {
             let text = "PROCEDURE can't return a result set in the given context";
@@ -297,6 +373,13 @@ impl ResultSink for JsonSink<'_> {
     }
 
     fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        if let Some(stream) = &mut self.arrow {
+            stream.push(values)?;
+            if stream.len() >= CHUNK {
+                stream.put_batch(&mut self.out);
+            }
+            return self.flush_full();
+        }
         if self.has_rows && self.form == Form::Object {
             self.out.push(b',');
         }
@@ -312,16 +395,7 @@ impl ResultSink for JsonSink<'_> {
         if self.form == Form::Lines {
             self.out.push(b'\n');
         }
-        if self.out.len() < CHUNK {
-            return Ok(());
-        }
-        let held = self.memory.resize(self.out.capacity() as u64);
-        held.map_err(porpoise_sql::memory::refused)?;
-        if self.buffers_until_end {
-            Ok(())
-        } else {
-            self.flush()
-        }
+        self.flush_full()
     }
 
     fn end_result(&mut self, end: &ResultEnd) -> Result<(), SqlError> {
@@ -335,6 +409,7 @@ impl ResultSink for JsonSink<'_> {
     fn discard_result(&mut self) -> bool {
         if !self.is_sent {
             self.out.clear();
+            self.arrow = None;
             self.has_columns = false;
         }
         !self.is_sent

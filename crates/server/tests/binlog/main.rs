@@ -12,4 +12,5 @@ mod images;
 mod kills;
 mod reading;
 mod replica;
+mod semi_sync;
 mod support;

@@ -10,6 +10,8 @@
 
 mod crashes;
 mod import;
+mod promote;
 mod rows;
+mod standby;
 mod statements;
 mod support;

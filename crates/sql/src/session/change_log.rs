@@ -72,6 +72,21 @@ impl SqlSession {
         }
     }
 
+    /// Whether the account may write in spite of `read_only`.
+    pub(super) fn ignores_read_only(&self) -> bool {
+        let global = self.cx.rights().global();
+        global.has(Privileges::SUPER) || global.has(Privileges::CONNECTION_ADMIN)
+    }
+
+    /// Error 1290 if the server is read-only for this session.
+    pub(super) fn check_server_writable(&self) -> Result<()> {
+        let db = &self.cx.server.db;
+        if self.origin.is_some() || !db.is_read_only() {
+            return Ok(());
+        }
+        Ok(db.check_writes_allowed(self.ignores_read_only())?)
+    }
+
     /// A user variable of the session, as text: replicas announce what they understand in them.
     pub fn user_variable(&self, name: &str) -> Option<String> {
         let variables = self.cx.env.user_variables.borrow();
