@@ -42,7 +42,7 @@ impl Protocol {
         if target.memcached_port != 0 || target.system == System::Memcached {
             protocols.push(Protocol::Memcached);
         }
-        if matches!(target.system, System::Porpoise | System::Mariadb) {
+        if matches!(target.system, System::Porpoise | System::Mysql) {
             protocols.push(Protocol::Sql);
         }
         protocols
