@@ -144,8 +144,7 @@ impl Services {
         let protocol = |listener| -> Arc<dyn Protocol> {
             Arc::new(MemcachedProtocol::new(listener, tls.clone()))
         };
-        drop(initialization);
-        apply_replication_settings(&sql)?;
+        end_initialization(initialization, &sql)?;
         Ok(Services {
             engine,
             db,
@@ -227,8 +226,9 @@ impl Services {
     }
 }
 
-/// Puts the settings in force that would be in the way of the start.
-fn apply_replication_settings(sql: &SqlServer) -> Result<(), StartError> {
+/// Ends what only one of several servers does at a time, then puts the settings in force that would be in its way.
+fn end_initialization<T>(initialization: T, sql: &SqlServer) -> Result<(), StartError> {
+    drop(initialization);
     sql.apply_read_only();
     sql.apply_acknowledgement()
         .map_err(|e| StartError::failure(format!("--replication-ack: {e}")))
