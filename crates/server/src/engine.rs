@@ -1,5 +1,6 @@
 //! Opens the storage engine: the only module that names a concrete one.
 
+use crate::binlog;
 use crate::config::{ClusterUrl, Config, DurabilityChoice, EngineChoice, StartError};
 use porpoise_base::disk::{self, Disk};
 use porpoise_kv::{Durability, Engine};
@@ -58,6 +59,7 @@ pub type OpenEngine = (Arc<dyn Engine>, Option<Arc<KvMem>>);
 pub fn open_with_backups(config: &Config, disk: Arc<dyn Disk>) -> Result<OpenEngine, StartError> {
     match &config.engine {
         EngineChoice::Embedded => {
+            binlog::mark_unlogged(config, &*disk)?;
             let engine = open_embedded(config, disk)?;
             Ok((engine.clone(), Some(engine)))
         }

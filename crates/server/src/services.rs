@@ -105,11 +105,7 @@ impl Services {
         tls: &Arc<rustls::ServerConfig>,
         root_password: Option<&str>,
     ) -> Result<Services, StartError> {
-        binlog::mark_unlogged(config, &*disk)?;
         let (engine, embedded) = engine::open_with_backups(config, disk.clone())?;
-        let failed = |what: &str, error: &dyn std::fmt::Display| {
-            StartError::failure(format!("{what}: {error}"))
-        };
         let db = rows::open_with(engine.clone(), db_options(config))
             .map_err(|e| failed("the catalog cannot be opened", &e))?;
         // Of several servers that start for the first time, one creates the system tables.
@@ -144,7 +140,8 @@ impl Services {
         let protocol = |listener| -> Arc<dyn Protocol> {
             Arc::new(MemcachedProtocol::new(listener, tls.clone()))
         };
-        end_initialization(initialization, &sql)?;
+        drop(initialization);
+        apply_replication_settings(&sql)?;
         Ok(Services {
             engine,
             db,
@@ -226,9 +223,12 @@ impl Services {
     }
 }
 
-/// Ends what only one of several servers does at a time, then puts the settings in force that would be in its way.
-fn end_initialization<T>(initialization: T, sql: &SqlServer) -> Result<(), StartError> {
-    drop(initialization);
+fn failed(what: &str, error: &dyn std::fmt::Display) -> StartError {
+    StartError::failure(format!("{what}: {error}"))
+}
+
+/// Puts the settings in force that would be in the way of the start.
+fn apply_replication_settings(sql: &SqlServer) -> Result<(), StartError> {
     sql.apply_read_only();
     sql.apply_acknowledgement()
         .map_err(|e| StartError::failure(format!("--replication-ack: {e}")))
