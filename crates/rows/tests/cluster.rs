@@ -491,39 +491,6 @@ fn writers_on_all_servers_go_on_while_a_table_is_copied_and_a_foreign_key_added(
     assert_eq!(checked.unwrap().1, []);
 }
 
-/// A server dies while it copies a table: another one ends the records of changed rows.
-#[test]
-fn the_copy_of_a_dead_server_is_undone() {
-    let (_store, [a, b]) = cluster();
-    a.create("t");
-    b.insert("t", 1, 1).unwrap();
-    let id = a.table("t").unwrap().id;
-    std::thread::scope(|scope| {
-        // The copy cannot take the place of a table that is in use.
-        let user = b.db.metadata_locks().session();
-        let stuck = scope.spawn(|| a.alter(n_not_null(true)));
-        let late = Instant::now() + Duration::from_secs(20);
-        let is_recorded = || {
-            let table = b.table("t");
-            table.is_some_and(|table| table.unfinished.changed_rows.is_some())
-        };
-        b.waits_for(is_recorded);
-        user.share(&[(id, Access::Read)], late, &Cancel::new())
-            .unwrap();
-        a.engine.cut(true);
-        b.insert("t", 2, 1).unwrap();
-        b.waits_for(|| b.db.catalog().changes.is_empty());
-        b.waits_for(|| !is_recorded());
-        user.release();
-        a.engine.cut(false);
-        // It may have been done before it was cut off.
-        let _ = stuck.join().unwrap();
-    });
-    a.waits_for(|| a.db.lease_problem().is_none());
-    a.insert("t", 3, 1).unwrap();
-    assert_eq!((a.entries("t", 0), b.entries("t", 0)), (3, 3));
-}
-
 /// One server stores rows with ids that another has reserved: the other generates the next free ones.
 #[test]
 fn generated_ids_pass_over_those_that_another_server_stored() {
