@@ -17,6 +17,7 @@ use crate::expressions::{CompileExpressions, Compiled, RowContext, RowExpression
 use crate::fk::FkCounters;
 use crate::hot_keys::HotKeys;
 use crate::metadata_lock::MetadataLocks;
+use crate::read_only::{ReadOnly, ReadOnlyState};
 use crate::row::overflow::MAX_ROW_BYTES;
 use crate::table::Table;
 use crate::text_index::maintenance::TextMaintenance;
@@ -30,7 +31,7 @@ use porpoise_types::DateTime;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Settings of a [`Db`].
 #[derive(Clone, Debug, Default)]
@@ -70,6 +71,8 @@ pub struct Db {
     pub(crate) text_maintenance: TextMaintenance,
     /// The change log; unset if it is off.
     change_log: OnceLock<Arc<dyn ChangeLog>>,
+    /// Whose writes are refused.
+    pub(crate) read_only: ReadOnlyState,
     /// Prepared transactions that were taken from the engine before
     /// [`crate::prepared::PreparedTxn::restore`].
     pub(crate) restored: Mutex<Vec<Box<dyn kv::PreparedTxn>>>,
@@ -78,6 +81,8 @@ pub struct Db {
     /// Whether a table of the newest catalog has TTL.
     pub(crate) has_ttl: AtomicBool,
     pub(crate) ttl_counters: TtlCounters,
+    /// This database, for threads that it starts.
+    pub(crate) own: Weak<Db>,
     /// This server's membership of a cluster; unset on an engine that one server uses.
     pub(crate) cluster: OnceLock<Arc<Membership>>,
 }
@@ -147,7 +152,8 @@ impl Db {
     ) -> Arc<Db> {
         let row_limit = engine.limits().value.min(MAX_ROW_BYTES);
         let has_ttl = AtomicBool::new(catalog.has_ttl());
-        Arc::new(Db {
+        Arc::new_cyclic(|own| Db {
+            own: own.clone(),
             engine,
             clock,
             version: AtomicU64::new(catalog.version),
@@ -167,6 +173,7 @@ impl Db {
             trigger_runner: OnceLock::new(),
             text_maintenance: TextMaintenance::default(),
             change_log: OnceLock::new(),
+            read_only: ReadOnlyState::default(),
             restored: Mutex::default(),
             expiry_zone: ExpiryZone::default(),
             has_ttl,
@@ -214,11 +221,20 @@ impl Db {
             db.publish(db.catalog());
             let followed: Arc<dyn Followed> = db.clone();
             membership.activate(&followed)?;
+            db.finish_abandoned_changes();
         } else {
             db.remove_unfinished_changes()?;
         }
         db.rebuild_old_text_indexes()?;
         Ok(db)
+    }
+
+    /// Removes what interrupted changes have left that no server of the cluster is working on.
+    fn finish_abandoned_changes(&self) {
+        let catalog = self.catalog();
+        let announced = |id: &TableId| catalog.changes.values().any(|c| c.tables.contains(id));
+        let tables = catalog.tables.keys().copied().filter(|id| !announced(id));
+        self.finish_changes_in_background(tables.collect());
     }
 
     /// The metadata locks.
@@ -350,6 +366,24 @@ impl Db {
     /// Logs changes from now on; called once, before rows are written. The engine has annotations.
     pub fn set_change_log(&self, log: Arc<dyn ChangeLog>) {
         let _ = self.change_log.set(log);
+    }
+
+    /// Sets whose writes are refused, from now on.
+    pub fn set_read_only(&self, to: ReadOnly) {
+        self.read_only.set(to);
+    }
+
+    /// Whether writes of clients are refused.
+    pub fn is_read_only(&self) -> bool {
+        !self.read_only.is_off()
+    }
+
+    /// Fails with error 1290 if the writes of a client are refused.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn check_writes_allowed(&self, is_privileged: bool) -> Result<()> {
+        self.read_only.check(is_privileged)
     }
 
     /// The change log, if it is on.

@@ -77,6 +77,33 @@ pub struct TableDef {
     /// The space in which writers record duplicates in unique indexes that are being built: index
     /// id and primary key of the row.
     pub duplicates: Option<SpaceId>,
+    /// Parts of an online schema change that are not finished.
+    pub unfinished: UnfinishedChange,
+}
+
+/// Parts of an online schema change that are undone if it does not finish. Statements do not show
+/// the objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnfinishedChange {
+    /// Ids of complete indexes that constraints need while existing rows are validated.
+    pub indexes: Vec<u32>,
+    /// Names of foreign keys that writers enforce and existing rows may violate.
+    pub foreign_keys: Vec<String>,
+    /// Names of CHECK constraints that writers enforce and existing rows may violate.
+    pub checks: Vec<String>,
+    /// As `checks`, for constraints that are NOT ENFORCED without the change.
+    pub enforced_checks: Vec<String>,
+    /// The space in which writers record the primary keys of changed rows, while the table is
+    /// copied: row version and primary key.
+    pub changed_rows: Option<SpaceId>,
+}
+
+impl UnfinishedChange {
+    /// Whether no change is unfinished.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == UnfinishedChange::default()
+    }
 }
 
 /// COLOCATE WITH of a table.
@@ -534,7 +561,56 @@ impl TableDef {
             .flat_map(|i| i.spaces.iter())
             .chain(&self.overflow_spaces)
             .chain(&self.duplicates)
+            .chain(&self.unfinished.changed_rows)
             .copied()
+    }
+
+    /// Whether an online schema change has left parts of the definition that are not public.
+    pub(crate) fn has_unfinished_change(&self) -> bool {
+        !self.changing.is_empty() || self.duplicates.is_some() || !self.unfinished.is_empty()
+    }
+
+    /// Removes the objects that an unfinished change has added. Returns the indexes among them.
+    pub fn remove_unfinished(&mut self) -> Vec<Index> {
+        let unfinished = std::mem::take(&mut self.unfinished);
+        let is_new = |index: &Index| unfinished.indexes.contains(&index.id);
+        let (new, kept) = std::mem::take(&mut self.indexes)
+            .into_iter()
+            .partition(is_new);
+        self.indexes = kept;
+        self.foreign_keys
+            .retain(|key| !unfinished.foreign_keys.contains(&key.name));
+        self.checks
+            .retain(|check| !unfinished.checks.contains(&check.name));
+        let reset = |check: &&mut CheckConstraint| unfinished.enforced_checks.contains(&check.name);
+        for check in self.checks.iter_mut().filter(reset) {
+            check.enforced = false;
+        }
+        new
+    }
+
+    /// The indexes that statements show.
+    pub fn shown_indexes(&self) -> impl Iterator<Item = &Index> {
+        let hidden = &self.unfinished.indexes;
+        self.indexes
+            .iter()
+            .filter(|index| !hidden.contains(&index.id))
+    }
+
+    /// The foreign keys that statements show.
+    pub fn shown_foreign_keys(&self) -> impl Iterator<Item = &ForeignKey> {
+        let hidden = &self.unfinished.foreign_keys;
+        self.foreign_keys
+            .iter()
+            .filter(|key| !hidden.contains(&key.name))
+    }
+
+    /// The CHECK constraints that statements show.
+    pub fn shown_checks(&self) -> impl Iterator<Item = &CheckConstraint> {
+        let hidden = &self.unfinished.checks;
+        self.checks
+            .iter()
+            .filter(|check| !hidden.contains(&check.name))
     }
 
     /// The indexes that writers maintain, with their positions: the usable ones, then those that an

@@ -7,7 +7,7 @@ use porpoise_kv::model::{ModelServer, SharedModel};
 use porpoise_kv::{Engine, Read, SpaceSpec};
 use porpoise_rows::catalog::TableOptions;
 use porpoise_rows::cluster::ClusterOptions;
-use porpoise_rows::ddl::{AlterOp, ColumnSpec, DdlCx, FkSpec, IndexSpec, TableSpec};
+use porpoise_rows::ddl::{AlterOp, ColumnSpec, DdlCx, FkSpec, IndexSpec, Position, TableSpec};
 use porpoise_rows::definition::{IndexKind, TableId};
 use porpoise_rows::metadata_lock::{Access, Exclusion};
 use porpoise_rows::txn::BeginOptions;
@@ -342,7 +342,8 @@ fn the_change_of_a_dead_server_is_undone_and_the_dead_cannot_commit_it() {
         let begun = Instant::now();
         b.insert("t", 2, 1).unwrap();
         assert!(begun.elapsed() < LEASE * 3, "{:?}", begun.elapsed());
-        assert!(b.db.catalog().changes.is_empty());
+        b.waits_for(|| b.db.catalog().changes.is_empty());
+        b.waits_for(|| b.table("t").unwrap().changing.is_empty());
         a.engine.cut(false);
         assert!(stuck.join().unwrap().is_err());
     });
@@ -427,6 +428,100 @@ fn writers_on_all_servers_keep_an_index_complete_while_it_comes_and_goes() {
         server.entries("t", 0) >= inserted,
         "{inserted} acknowledged"
     );
+}
+
+/// n BIGINT NOT NULL, for which the table is copied.
+fn n_not_null(on: bool) -> AlterOp {
+    let spec = ColumnSpec::new("n", ColumnType::bigint());
+    let spec = if on { spec.not_null() } else { spec };
+    AlterOp::ChangeColumn("n".into(), spec, Position::Default)
+}
+
+/// Two servers write to a table while it is copied, and while a foreign key is added and dropped: no
+/// row is lost, and no row without a parent remains.
+#[test]
+fn writers_on_all_servers_go_on_while_a_table_is_copied_and_a_foreign_key_added() {
+    let (_store, servers) = cluster::<2>();
+    servers[0].create("parent");
+    servers[0].create("t");
+    for id in 0..10 {
+        servers[0].insert("parent", id, id).unwrap();
+    }
+    let (stop, next) = (AtomicBool::new(false), AtomicU64::new(1));
+    let inserted: usize = std::thread::scope(|scope| {
+        let writers: Vec<_> = servers
+            .iter()
+            .map(|server| {
+                let (stop, next) = (&stop, &next);
+                scope.spawn(move || {
+                    let mut done = 0;
+                    while !stop.load(Ordering::SeqCst) {
+                        let id = next.fetch_add(1, Ordering::SeqCst) as i64;
+                        match server.insert("t", id, id % 10) {
+                            Ok(()) => done += 1,
+                            Err(e) => assert!(matches!(e.code(), 1213 | 1412 | 1205), "{e}"),
+                        }
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                    done
+                })
+            })
+            .collect();
+        let fk = || AlterOp::AddForeignKey(FkSpec::new(&["n"], "parent", &["id"]));
+        servers[0].alter(n_not_null(true)).unwrap();
+        servers[1].alter(fk()).unwrap();
+        let refused = servers[0].insert("t", -1, 77).unwrap_err();
+        assert_eq!(refused.code(), 1452);
+        servers[0]
+            .alter(AlterOp::DropForeignKey("t_ibfk_1".into()))
+            .unwrap();
+        servers[1].alter(n_not_null(false)).unwrap();
+        servers[0].insert("t", -2, 77).unwrap();
+        assert_eq!(servers[1].alter(fk()).unwrap_err().code(), 1452);
+        stop.store(true, Ordering::SeqCst);
+        writers.into_iter().map(|w| w.join().unwrap()).sum()
+    });
+    for server in &servers {
+        let table = server.table("t").unwrap();
+        assert!(table.foreign_keys.is_empty() && table.unfinished.is_empty());
+        assert_eq!(server.entries("t", 0), inserted + 1);
+    }
+    let table = servers[0].table("t").unwrap();
+    let checked = servers[0].ddl(|db, cx| db.check_table(cx, &table));
+    assert_eq!(checked.unwrap().1, []);
+}
+
+/// A server dies while it copies a table: another one ends the records of changed rows.
+#[test]
+fn the_copy_of_a_dead_server_is_undone() {
+    let (_store, [a, b]) = cluster();
+    a.create("t");
+    b.insert("t", 1, 1).unwrap();
+    let id = a.table("t").unwrap().id;
+    std::thread::scope(|scope| {
+        // The copy cannot take the place of a table that is in use.
+        let user = b.db.metadata_locks().session();
+        let stuck = scope.spawn(|| a.alter(n_not_null(true)));
+        let late = Instant::now() + Duration::from_secs(20);
+        let is_recorded = || {
+            let table = b.table("t");
+            table.is_some_and(|table| table.unfinished.changed_rows.is_some())
+        };
+        b.waits_for(is_recorded);
+        user.share(&[(id, Access::Read)], late, &Cancel::new())
+            .unwrap();
+        a.engine.cut(true);
+        b.insert("t", 2, 1).unwrap();
+        b.waits_for(|| b.db.catalog().changes.is_empty());
+        b.waits_for(|| !is_recorded());
+        user.release();
+        a.engine.cut(false);
+        // It may have been done before it was cut off.
+        let _ = stuck.join().unwrap();
+    });
+    a.waits_for(|| a.db.lease_problem().is_none());
+    a.insert("t", 3, 1).unwrap();
+    assert_eq!((a.entries("t", 0), b.entries("t", 0)), (3, 3));
 }
 
 /// One server stores rows with ids that another has reserved: the other generates the next free ones.

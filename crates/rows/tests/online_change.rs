@@ -1,139 +1,19 @@
 //! Online schema change: transactions of adjacent versions of a table, all interleavings of two of
 //! them with each step of a change; writers on other threads; duplicates; cancellation.
 
+use crate::common::running::{Running, User, check};
 use crate::common::verify::verify;
 use crate::common::{begin, by_key, database, delete, engines, get, ids, insert, table, update};
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_kv::Engine;
+use porpoise_rows::Db;
 use porpoise_rows::catalog::{FkAction, IndexKind, IndexState, Table};
-use porpoise_rows::ddl::{AlterOp, DdlCx, DdlOutcome, IndexSpec, LockLevel};
-use porpoise_rows::metadata_lock::{Access, MetadataLockSession};
-use porpoise_rows::progress::{Progress, Stage};
-use porpoise_rows::{Db, Error};
+use porpoise_rows::ddl::{AlterOp, IndexSpec, LockLevel};
+use porpoise_rows::metadata_lock::Access;
 use porpoise_types::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// A user of the table `t` by the definition of one version.
-struct User {
-    _session: MetadataLockSession,
-    table: Arc<Table>,
-}
-
-impl User {
-    fn new(db: &Arc<Db>) -> User {
-        let session = db.metadata_locks().session();
-        let uses = [(get(db, "t").id, Access::Write)];
-        let deadline = Instant::now() + Duration::from_secs(20);
-        session.share(&uses, deadline, &Cancel::new()).unwrap();
-        // In the order of all front ends: the definition is read after the use is published.
-        let table = get(db, "t");
-        User {
-            _session: session,
-            table,
-        }
-    }
-
-    /// The state of the index of that name; `None` if it is absent.
-    fn state(&self, name: &str) -> Option<IndexState> {
-        let mut all = self.table.indexes.iter().chain(&self.table.changing);
-        all.find(|index| index.name == name)
-            .map(|index| index.state)
-    }
-}
-
-/// An ALTER TABLE of `t` on another thread, which stops at each of its waits for users.
-struct Running {
-    done: JoinHandle<Result<DdlOutcome, Error>>,
-    cancel: Cancel,
-    progress: Arc<Progress>,
-    user: User,
-}
-
-impl Running {
-    /// Starts it, and stops at the first wait.
-    fn start(db: &Arc<Db>, ops: Vec<AlterOp>) -> Running {
-        let user = User::new(db);
-        let cancel = Cancel::new();
-        let (tell, told) = std::sync::mpsc::channel();
-        let (of_change, token) = (db.clone(), cancel.clone());
-        let done = std::thread::spawn(move || {
-            let session = of_change.metadata_locks().session();
-            tell.send(session.progress().clone()).unwrap();
-            let cx = DdlCx {
-                metadata_locks: &session,
-                deadline: Instant::now() + Duration::from_secs(30),
-                cancel: &token,
-                foreign_key_checks: true,
-                now: 0,
-                statement: None,
-            };
-            of_change.alter_table(&cx, "d", "t", &ops)
-        });
-        let mut running = Running {
-            done,
-            cancel,
-            progress: told.recv().unwrap(),
-            user,
-        };
-        running.stop(db);
-        running
-    }
-
-    /// Lets the change go on until it waits again. Returns whether it does: false at its end.
-    ///
-    /// It waits for the user once it has published a definition that the user does not have. A wait
-    /// without a new definition is recognized by its duration, since the one before may not have
-    /// noticed yet that its user is gone.
-    fn stop(&mut self, db: &Arc<Db>) -> bool {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let mut steady = 0;
-        while steady < 200 {
-            assert!(
-                Instant::now() < deadline,
-                "the change neither waits nor ends"
-            );
-            if self.done.is_finished() {
-                return false;
-            }
-            let waits = self.progress.stage() == Stage::WaitingForTable;
-            if waits && !Arc::ptr_eq(&self.user.table, &get(db, "t")) {
-                return true;
-            }
-            steady = if waits { steady + 1 } else { 0 };
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        true
-    }
-
-    /// Replaces the user by one of the present version, and lets the change go on.
-    fn step(&mut self, db: &Arc<Db>) -> bool {
-        self.user = User::new(db);
-        self.stop(db)
-    }
-
-    /// Steps until an index is in a state for new users. Returns such a user.
-    fn until(&mut self, db: &Arc<Db>, index: &str, state: IndexState) -> User {
-        loop {
-            let user = User::new(db);
-            if user.state(index) == Some(state) {
-                return user;
-            }
-            drop(user);
-            assert!(
-                self.step(db),
-                "the change ended before {index} was {state:?}"
-            );
-        }
-    }
-
-    fn finish(self) -> Result<DdlOutcome, Error> {
-        drop(self.user);
-        self.done.join().unwrap()
-    }
-}
 
 fn family(engine: Arc<dyn Engine>) -> Arc<Db> {
     let t = ids("t").int("a").int("b").null().int("c").key("c", &["c"]);
@@ -261,24 +141,6 @@ fn transactions_of_adjacent_versions_leave_rows_and_entries_consistent() {
         verify(&db);
         check(&db);
     }
-}
-
-fn check(db: &Arc<Db>) {
-    let tables: Vec<Arc<Table>> = db.catalog().tables.values().cloned().collect();
-    for table in tables {
-        let (_, problems) = db.define(|cx| db.check_table(cx, &table)).unwrap();
-        assert_eq!(problems, []);
-    }
-    let mut named: Vec<_> = db
-        .catalog()
-        .tables
-        .values()
-        .flat_map(|t| t.all_spaces())
-        .collect();
-    let mut spaces: Vec<_> = db.engine().spaces().unwrap();
-    named.sort_unstable();
-    spaces.sort_unstable_by_key(|(id, _)| *id);
-    assert_eq!(spaces.iter().map(|(id, _)| *id).collect::<Vec<_>>(), named);
 }
 
 fn unique_on_a() -> Vec<AlterOp> {

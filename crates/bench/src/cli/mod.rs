@@ -6,8 +6,8 @@ use crate::budgets;
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, asynchronous, backup, contention, dump, fk, fulltext, inserts, kv_runs,
-    memcached_runs, mget, native, programs, sysbench, tpch,
+    Bench, analytics, asynchronous, backup, contention, dump, fk, fulltext, idle, inserts, kv_runs,
+    memcached_runs, mget, native, programs, schema_change, sysbench, tpch,
 };
 use crate::machine::Machine;
 use crate::noop;
@@ -63,6 +63,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Throughput over connections, by both kinds of client",
     ),
     (
+        "idle",
+        "Connections that do nothing: memory and time of the server for each",
+    ),
+    (
         "native",
         "In this process, without network: what rows and engine can do",
     ),
@@ -95,6 +99,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Text search: building an index and searching it; answers are compared",
     ),
     (
+        "schema-change",
+        "ALTER TABLE beside a load: longest wait of a statement, throughput before and during",
+    ),
+    (
         "tpch",
         "The 22 queries of TPC-H over generated data; answers are compared",
     ),
@@ -104,7 +112,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "all",
-        "All of these; async, memcached, sysbench, backup, contention, programs, analytics, fulltext and tpch not with --quick",
+        "All of these; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
     ),
 ];
 
@@ -331,6 +339,7 @@ type RunOne<'a> = dyn Fn(&mut Bench, &str) -> Result<()> + 'a;
 /// Experiments that `bench all --quick` skips.
 const LEFT_OUT_OF_QUICK: &[&str] = &[
     "async",
+    "idle",
     "memcached",
     "sysbench",
     "backup",
@@ -338,6 +347,7 @@ const LEFT_OUT_OF_QUICK: &[&str] = &[
     "programs",
     "analytics",
     "fulltext",
+    "schema-change",
     "tpch",
 ];
 
@@ -357,6 +367,7 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         }
         "fk" => fk::fk(bench, rows_per_connection),
         "autoinc" => inserts::autoinc(bench),
+        "idle" => idle::idle(bench),
         "blob" => inserts::blob(bench),
         "sysbench" => sysbench::sysbench(bench),
         "backup" => backup::backup(bench),
@@ -364,6 +375,7 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         "programs" => programs::programs(bench),
         "analytics" => analytics::analytics(bench),
         "fulltext" => fulltext::fulltext(bench),
+        "schema-change" => schema_change::schema_change(bench),
         "tpch" => tpch::tpch(bench),
         "connections" if is_quick => kv_runs::connections(bench, &[8, 64, 512]),
         "connections" => kv_runs::connections(bench, &[1, 8, 64, 256, 512]),
@@ -382,6 +394,7 @@ fn run_all(bench: &mut Bench, run_one: &RunOne<'_>) -> Result<()> {
         "autoinc",
         "blob",
         "connections",
+        "idle",
         "native",
         "sysbench",
         "backup",
@@ -390,6 +403,7 @@ fn run_all(bench: &mut Bench, run_one: &RunOne<'_>) -> Result<()> {
         "dump",
         "analytics",
         "fulltext",
+        "schema-change",
         "tpch",
     ];
     if bench.options.is_quick {

@@ -217,6 +217,7 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("autoinc", &["ops", "rows"]),
     ("blob", &["ops"]),
     ("connections", &["ops", "shape"]),
+    ("idle", &["ops", "shape", "time", "warm-up", "rows"]),
     ("native", &["shape"]),
     ("sysbench", &["ops", "shape"]),
     ("contention", &["ops", "shape"]),
@@ -227,6 +228,7 @@ const UNUSED: &[(&str, &[&str])] = &[
     ),
     ("analytics", &["ops", "shape", "clients", "time", "warm-up"]),
     ("fulltext", &["ops", "shape", "clients", "time", "warm-up"]),
+    ("schema-change", &["ops", "shape"]),
     ("tpch", &["ops", "shape", "clients", "time", "warm-up"]),
     // Budgets determine the settings of their measurements.
     (

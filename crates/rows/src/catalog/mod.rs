@@ -21,7 +21,7 @@ mod triggers;
 pub use crate::definition::{
     CheckConstraint, Colocate, Column, ColumnDefault, ColumnId, Expression, FkAction, FkParent,
     ForeignKey, FullText, Generated, GeneratedKind, Index, IndexKind, IndexPart, IndexState,
-    LayoutDef, TableDef, TableId, TableOptions,
+    LayoutDef, TableDef, TableId, TableOptions, UnfinishedChange,
 };
 use crate::histogram::Histogram;
 pub use crate::table::Table;

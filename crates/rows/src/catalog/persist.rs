@@ -27,7 +27,7 @@ use std::sync::Arc;
 use table::{read_table, write_table};
 
 /// Version of the rows of the catalog space.
-pub const CATALOG_FORMAT_VERSION: u8 = 10;
+pub const CATALOG_FORMAT_VERSION: u8 = 11;
 /// The oldest version that is still read.
 const OLDEST_READABLE_VERSION: u8 = 1;
 

@@ -8,7 +8,8 @@ use crate::cluster::{Followed, Membership, pause};
 use crate::db::Db;
 use crate::definition::TableId;
 use crate::error::{Error, Result};
-use crate::metadata_lock::{MetadataBarrier, MetadataLockSession};
+use crate::metadata_lock::{Exclusion, MetadataBarrier, MetadataLockSession};
+use porpoise_base::threads::{self, Role};
 use porpoise_kv::{self as kv, CommitPosition, LockMode, LockRequest, SpaceId, Wait};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -233,7 +234,12 @@ impl Db {
             .filter(|(k, _)| !new.changes.contains_key(k));
         let changed: BTreeSet<TableId> = ended.flat_map(|(_, c)| c.tables.clone()).collect();
         let new = Arc::new(new);
-        self.publish(new.clone());
+        let is_online = |catalog: &Catalog| catalog.changes.values().any(|c| c.is_online);
+        if is_online(&old) || is_online(&new) {
+            self.publish_online(new.clone());
+        } else {
+            self.publish(new.clone());
+        }
         for (id, table) in &old.tables {
             let counter = new.tables.get(id).map(|table| table.counter);
             if counter != Some(table.counter) || changed.contains(id) {
@@ -326,6 +332,41 @@ impl Db {
     }
 }
 
+impl Db {
+    /// Removes what interrupted changes of tables have left, on a thread: that waits for the other servers,
+    /// which wait for this one's follower. If it fails, the next change of the table does it.
+    pub(crate) fn finish_changes_in_background(&self, tables: BTreeSet<TableId>) {
+        let catalog = self.catalog();
+        let unfinished = |id: &TableId| {
+            let table = catalog.table_by_id(*id);
+            table.is_some_and(|table| table.has_unfinished_change())
+        };
+        let tables: Vec<TableId> = tables.into_iter().filter(unfinished).collect();
+        let Some(db) = self.own.upgrade().filter(|_| !tables.is_empty()) else {
+            return;
+        };
+        let work = move || {
+            for table in tables {
+                let choose = |catalog: &Catalog| {
+                    let table = catalog.table_by_id(table);
+                    Ok(table.map(|table| table.id).into_iter().collect())
+                };
+                // Raising the barrier finishes the change.
+                let done = db.define(|cx| {
+                    db.barrier_of(cx, Exclusion::Definitions, choose)
+                        .map(|_| ())
+                });
+                if let Err(error) = done {
+                    tracing::info!(%error, "an interrupted change of a definition is undone later");
+                }
+            }
+        };
+        if let Err(error) = threads::spawn(Role::SchemaChange, work) {
+            tracing::warn!(%error, "an interrupted change of a definition is undone later: no thread could be started");
+        }
+    }
+}
+
 impl Followed for Db {
     fn catalog(&self) -> Arc<Catalog> {
         Db::catalog(self)
@@ -344,6 +385,7 @@ impl Followed for Db {
     }
 
     fn remove_changes(&self, keys: &[ChangeKey], patience: Duration) -> Result<()> {
+        let gone = self.catalog();
         self.define(|cx| {
             let cx = DdlCx {
                 deadline: Instant::now() + patience,
@@ -353,8 +395,11 @@ impl Followed for Db {
                 draft.catalog.changes.retain(|key, _| !keys.contains(key));
                 Ok(())
             };
-            self.commit_version(&cx, remove, |new| self.publish(new))
+            self.commit_version(&cx, remove, |new| self.publish_online(new))
         })?;
+        let gone = keys.iter().filter_map(|key| gone.changes.get(key));
+        let tables = gone.flat_map(|change| change.tables.clone()).collect();
+        self.finish_changes_in_background(tables);
         Ok(())
     }
 

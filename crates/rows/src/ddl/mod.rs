@@ -17,7 +17,7 @@
 //! 3. A constraint is never added while a transaction that does not know it
 //!    may still write to the child or the parent: the barrier covers both.
 //!
-//! Indexes are added and dropped by an online schema change, which raises no barrier ([`online`]).
+//! ALTER TABLE is an online schema change where it can be ([`online`]): readers and writers go on.
 
 mod alter;
 mod build;
@@ -225,14 +225,21 @@ impl Db {
         Ok(position)
     }
 
-    /// As [`Db::change_catalog`], for one step of an online schema change, on an engine that one server
-    /// uses: other sessions may use the table by the present catalog.
+    /// As [`Db::change_catalog`], for one step of an online schema change: other sessions may use the table
+    /// by the present catalog, on all servers of a cluster.
     pub(crate) fn change_catalog_online(
         &self,
         cx: &DdlCx<'_>,
         change: impl FnOnce(&mut CatalogDraft) -> Result<()>,
     ) -> Result<CommitPosition> {
-        self.commit_version(cx, change, |new| self.publish_online(new))
+        self.commit_version(
+            cx,
+            |draft| {
+                self.end_announced(cx, draft)?;
+                change(draft)
+            },
+            |new| self.publish_online(new),
+        )
     }
 
     /// Commits the next version of the catalog, and passes it to `publish`.
@@ -327,7 +334,7 @@ impl Db {
         Ok(barrier)
     }
 
-    fn raise_barrier(
+    pub(in crate::ddl) fn raise_barrier(
         &self,
         cx: &DdlCx<'_>,
         exclusion: Exclusion,
@@ -337,7 +344,8 @@ impl Db {
             let mut tables = choose(&self.catalog())?;
             tables.sort_unstable();
             tables.dedup();
-            let announced = self.announce_change(cx, &tables, false)?;
+            let is_online = exclusion == Exclusion::Definitions;
+            let announced = self.announce_change(cx, &tables, is_online)?;
             let excluded = tables.iter().map(|table| (*table, exclusion));
             let barrier = cx
                 .metadata_locks
@@ -347,7 +355,7 @@ impl Db {
             again.sort_unstable();
             again.dedup();
             if tables == again {
-                if let Some(announced) = &announced {
+                if let Some(announced) = announced.as_ref().filter(|_| !is_online) {
                     announced.wait_until_drained(cx)?;
                 }
                 let barrier = DdlBarrier {

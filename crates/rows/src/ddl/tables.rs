@@ -241,6 +241,7 @@ pub(super) fn draft_table(
     let mut table = TableDef {
         changing: Vec::new(),
         duplicates: None,
+        unfinished: Default::default(),
         id,
         database: spec.database.clone(),
         name: spec.name.clone(),

@@ -55,30 +55,36 @@ impl ServerBarrier {
 
 /// The sessions that used some tables at a time, as long as they go on using them.
 pub(crate) struct TableUsers {
-    tables: Exclusions,
+    tables: Vec<TableId>,
+    /// Sessions that begin to use the tables in this epoch or later are not meant.
+    epoch: u64,
     slots: Mutex<Vec<Arc<Slot>>>,
 }
 
 impl MetadataLocks {
     /// The sessions that use one of the tables now.
     pub(crate) fn users_of(&self, tables: &[TableId]) -> TableUsers {
-        let tables: Exclusions = tables
-            .iter()
-            .map(|table| (*table, Exclusion::Everyone))
-            .collect();
+        let epoch = self.next_epoch();
         let shared = self.shared.lock();
-        let users = shared.slots.iter().filter(|slot| slot.uses(&tables));
-        let slots = Mutex::new(users.cloned().collect());
-        TableUsers { tables, slots }
+        let uses = |slot: &&Arc<Slot>| tables.iter().any(|t| slot.is_older_user(*t, epoch));
+        let users = shared.slots.iter().filter(uses);
+        TableUsers {
+            epoch,
+            slots: Mutex::new(users.cloned().collect()),
+            tables: tables.to_vec(),
+        }
     }
 }
 
 impl TableUsers {
-    /// Whether each of them has been seen without the tables since. A session that has released them
-    /// and uses them again between two calls still counts.
+    /// Whether each of them has released the tables since.
     pub(crate) fn are_gone(&self) -> bool {
         let mut slots = self.slots.lock();
-        slots.retain(|slot| slot.uses(&self.tables));
+        let is_user = |slot: &Slot| {
+            let mut tables = self.tables.iter();
+            tables.any(|table| slot.is_older_user(*table, self.epoch))
+        };
+        slots.retain(|slot| is_user(slot));
         slots.is_empty()
     }
 }

@@ -14,7 +14,7 @@ use crate::row::overflow::OverflowHead;
 use crate::row::{RowRef, RowStamp, encode_with};
 use crate::table::Table;
 use crate::{Error, Result};
-use porpoise_kv::{Check, Key, Read};
+use porpoise_kv::{Check, Key, Read, SpaceId};
 use porpoise_types::{Value, ValueRef};
 use std::collections::BTreeMap;
 
@@ -45,7 +45,37 @@ pub(crate) fn duplicate_key(index: u32, primary: &[u8]) -> Vec<u8> {
     key
 }
 
+/// Key of the record of a changed row ([`crate::definition::UnfinishedChange::changed_rows`]). No two
+/// transactions write the same, so that a record can be deleted that was read, and no later one.
+fn changed_row_key(version: u64, primary: &[u8]) -> Vec<u8> {
+    let mut key = version.to_be_bytes().to_vec();
+    key.extend_from_slice(primary);
+    key
+}
+
+/// The row's primary key in a record of a changed row.
+pub(crate) fn row_of_changed_row_key(key: &[u8]) -> Result<&[u8]> {
+    let row = key.split_first_chunk::<8>().map(|(_, primary)| primary);
+    row.ok_or_else(|| Error::corrupt("a short record of a changed row"))
+}
+
 impl Statement<'_> {
+    /// Records that a row is written or deleted, while its table is copied. The record is part of
+    /// the same transaction.
+    #[inline]
+    fn record_changed_row(&mut self, table: &Table, primary: &[u8]) -> Result<()> {
+        match table.unfinished.changed_rows {
+            None => Ok(()),
+            Some(space) => self.write_changed_row(space, primary),
+        }
+    }
+
+    #[cold]
+    fn write_changed_row(&mut self, space: SpaceId, primary: &[u8]) -> Result<()> {
+        let key = changed_row_key(self.txn.row_version()?, primary);
+        Ok(self.txn.kv.put(Key::new(space, &key), &[1], Check::Blind)?)
+    }
+
     /// Puts a row's bytes under its primary key, whose number is known for new rows; `heads` are those
     /// of its overflow values.
     fn put_row(
@@ -58,7 +88,9 @@ impl Statement<'_> {
     ) -> Result<()> {
         self.txn.check_cancel()?;
         self.txn.check_not_busy(table)?;
+        self.txn.check_writable(table)?;
         self.txn.note_written(table);
+        self.record_changed_row(table, primary)?;
         let mut row = std::mem::take(&mut self.txn.scratch.row);
         row.clear();
         let done = encode_with(table, values, heads, stamp, &mut row).and_then(|()| {
@@ -98,7 +130,8 @@ impl Statement<'_> {
         };
         let primary = plan.primary(row, &self.keys);
         let primary = primary.as_slice();
-        self.txn.capture(table, primary, None, Some(values))?;
+        self.txn
+            .capture(table, primary, None, Some((values, stamp.version)))?;
         let heads =
             overflow::write_new(&self.txn.db, self.txn.kv.as_mut(), table, primary, values)?;
         let mut own = plan.own(row).iter().copied();
@@ -202,8 +235,10 @@ impl Statement<'_> {
     ) -> Result<()> {
         self.txn.check_cancel()?;
         self.txn.check_not_busy(table)?;
+        self.txn.check_writable(table)?;
         self.txn.note_written(table);
         self.txn.capture(table, primary, Some(old), None)?;
+        self.record_changed_row(table, primary)?;
         let space = table.space(0, primary);
         self.txn
             .kv
@@ -255,19 +290,21 @@ impl Statement<'_> {
     ) -> Result<()> {
         let moved = primary != new_primary;
         let texts = self.texts_to_change(table, (primary, &old), (new_primary, new))?;
-        self.txn.capture(table, primary, Some(old), Some(new))?;
+        let version = if self.keep_version {
+            old.version()
+        } else {
+            self.txn.row_version()?
+        };
+        let after = Some((new, version));
+        self.txn.capture(table, primary, Some(old), after)?;
         if moved {
+            self.record_changed_row(table, primary)?;
             let space = table.space(0, primary);
             self.txn
                 .kv
                 .delete(Key::new(space, primary), Check::Locked)?;
             self.keys.record_own_write(space, primary, false);
         }
-        let version = if self.keep_version {
-            old.version()
-        } else {
-            self.txn.row_version()?
-        };
         let stamp = RowStamp {
             version,
             expiry: old.expiry(),

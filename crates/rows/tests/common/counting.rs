@@ -7,8 +7,9 @@ use porpoise_kv::{
     SpaceId, SpaceSpec, Stat, StatementMark, Txn, TxnOptions, Wait,
 };
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::ThreadId;
 
 /// Calls since the last [`Calls::take`].
 #[derive(Default, Debug)]
@@ -39,7 +40,62 @@ impl Calls {
     }
 }
 
+/// Stops a thread before each of its transactions, until the test lets it go on.
+#[derive(Default)]
+pub struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    stopped: Option<ThreadId>,
+    is_there: bool,
+    permits: usize,
+}
+
+impl Gate {
+    /// Stops the calling thread from now on.
+    pub fn stop_this_thread(&self) {
+        self.state.lock().unwrap().stopped = Some(std::thread::current().id());
+    }
+
+    /// Stops no thread any more.
+    pub fn open(&self) {
+        self.state.lock().unwrap().stopped = None;
+        self.changed.notify_all();
+    }
+
+    /// Lets the thread begin its next transaction.
+    pub fn step(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.permits += 1;
+        state.is_there = false;
+        self.changed.notify_all();
+    }
+
+    /// Whether the thread waits before a transaction.
+    pub fn is_there(&self) -> bool {
+        self.state.lock().unwrap().is_there
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        let own = Some(std::thread::current().id());
+        if state.stopped != own {
+            return;
+        }
+        while state.permits == 0 && state.stopped == own {
+            state.is_there = true;
+            state = self.changed.wait(state).unwrap();
+        }
+        state.is_there = false;
+        state.permits = state.permits.saturating_sub(1);
+    }
+}
+
 pub struct Counting {
+    pub gate: Arc<Gate>,
     inner: Arc<dyn Engine>,
     pub calls: Arc<Calls>,
     /// Whether commits are made and their outcome is reported as unknown.
@@ -49,6 +105,7 @@ pub struct Counting {
 impl Counting {
     pub fn new(inner: Arc<dyn Engine>) -> Counting {
         Counting {
+            gate: Arc::default(),
             inner,
             calls: Arc::default(),
             lose_outcomes: Arc::default(),
@@ -79,6 +136,7 @@ impl Engine for Counting {
         self.inner.approximate_bytes(spaces)
     }
     fn begin(&self, options: TxnOptions) -> Result<Box<dyn Txn>> {
+        self.gate.pass();
         Ok(Box::new(CountingTxn {
             inner: self.inner.begin(options)?,
             calls: self.calls.clone(),

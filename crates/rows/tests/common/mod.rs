@@ -7,6 +7,7 @@ pub mod counting;
 pub mod naive;
 pub mod naive_columns;
 pub mod random_changes;
+pub mod running;
 pub mod verify;
 
 use porpoise_base::clock;
@@ -211,6 +212,7 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> TableDef {
     TableDef {
         changing: Vec::new(),
         duplicates: None,
+        unfinished: Default::default(),
         id: TableId(number as u64 + 1),
         database: "d".into(),
         name: def.name.clone(),

@@ -231,7 +231,9 @@ pub(super) fn statistics(cx: &StatementContext) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for table in super::tables(&catalog) {
         let table_statistics = server.statistics.of(server.db(), table);
-        for (position, index) in table.indexes.iter().enumerate() {
+        let hidden = &table.unfinished.indexes;
+        let indexes = table.indexes.iter().enumerate();
+        for (position, index) in indexes.filter(|(_, index)| !hidden.contains(&index.id)) {
             for (at, part) in (1u64..).zip(&index.parts) {
                 let column = table.columns.get(part.column);
                 let nullable = column.is_some_and(|c| c.nullable);

@@ -17,8 +17,7 @@ pub(crate) fn tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
 /// Unique keys including the primary key, if it is explicit.
 fn unique_keys(table: &Table) -> impl Iterator<Item = &Index> {
     let declared = table
-        .indexes
-        .iter()
+        .shown_indexes()
         .filter(|i| !(table.hidden_key && i.kind == IndexKind::Primary));
     declared.filter(|i| i.kind.is_unique())
 }
@@ -46,7 +45,7 @@ pub fn table_constraints(catalog: &Catalog) -> Vec<Vec<Value>> {
         for key in foreign_keys_by_name(table) {
             add(&key.name, "FOREIGN KEY", true);
         }
-        for check in &table.checks {
+        for check in table.shown_checks() {
             add(&check.name, "CHECK", check.enforced);
         }
     }
@@ -55,7 +54,7 @@ pub fn table_constraints(catalog: &Catalog) -> Vec<Vec<Value>> {
 
 /// Rows of CHECK_CONSTRAINTS.
 pub fn check_constraints(catalog: &Catalog) -> Vec<Vec<Value>> {
-    let checks = tables(catalog).flat_map(|t| t.checks.iter().map(move |c| (t, c)));
+    let checks = tables(catalog).flat_map(|t| t.shown_checks().map(move |c| (t, c)));
     checks
         .map(|(table, check)| {
             vec![
@@ -84,7 +83,7 @@ fn key_usage_row(table: &Table, constraint: &str, column: usize, ordinal: usize)
 
 /// The foreign keys of a table in the order of their names, as MySQL lists them.
 fn foreign_keys_by_name(table: &Table) -> Vec<&ForeignKey> {
-    let mut keys: Vec<&ForeignKey> = table.foreign_keys.iter().collect();
+    let mut keys: Vec<&ForeignKey> = table.shown_foreign_keys().collect();
     keys.sort_by(|a, b| a.name.cmp(&b.name));
     keys
 }

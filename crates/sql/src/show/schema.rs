@@ -241,6 +241,7 @@ pub fn create_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows>
         None => None,
     };
     let mut shown = table.definition().clone();
+    shown.remove_unfinished();
     shown.foreign_keys.sort_by(|a, b| a.name.cmp(&b.name));
     for column in &mut shown.columns {
         if let (Kind::Timestamp, ColumnDefault::Literal(Value::DateTime(at))) =
@@ -602,7 +603,9 @@ pub fn indexes(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
     }
     let table = stored_table(cx, name)?;
     let statistics = cx.server.statistics.of(&cx.server.db, &table);
-    for (position, index) in table.indexes.iter().enumerate() {
+    let hidden = &table.unfinished.indexes;
+    let indexes = table.indexes.iter().enumerate();
+    for (position, index) in indexes.filter(|(_, index)| !hidden.contains(&index.id)) {
         for (at, part) in (1u64..).zip(&index.parts) {
             let column = table.columns.get(part.column);
             let nullable = column.is_some_and(|c| c.nullable);

@@ -4,7 +4,7 @@ use crate::bytes::{Reader, Writer};
 use crate::definition::{
     CheckConstraint, Colocate, Column, ColumnDefault, ColumnId, Expression, FkAction, ForeignKey,
     FullText, Generated, GeneratedKind, Index, IndexKind, IndexPart, IndexState, LayoutDef,
-    TEXT_ENTRY_FORMAT_VERSION, TableDef, TableId, TableOptions,
+    TEXT_ENTRY_FORMAT_VERSION, TableDef, TableId, TableOptions, UnfinishedChange,
 };
 use crate::error::{Error, Result};
 use crate::ttl::{Lifetime, Ttl, TtlUnit};
@@ -49,6 +49,7 @@ pub(super) fn write_table(w: &mut Writer, t: &TableDef) {
     write_invisible_columns(w, t);
     write_ttl(w, t);
     write_changing(w, t);
+    write_unfinished(w, &t.unfinished);
 }
 
 fn write_expression(w: &mut Writer, e: &Expression) {
@@ -178,6 +179,9 @@ pub(super) fn read_table(r: &mut Reader<'_>, version: u8) -> Result<TableDef> {
     if version >= 10 {
         read_changing(r, &mut table)?;
     }
+    if version >= 11 {
+        table.unfinished = read_unfinished(r)?;
+    }
     Ok(table)
 }
 
@@ -217,6 +221,7 @@ fn read_first_format(r: &mut Reader<'_>) -> Result<TableDef> {
         triggers: Default::default(),
         changing: Vec::new(),
         duplicates: None,
+        unfinished: UnfinishedChange::default(),
     })
 }
 
@@ -231,6 +236,31 @@ fn read_changing(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
     // Space 0 does not exist.
     t.duplicates = Some(SpaceId(r.u64()?)).filter(|space| space.0 != 0);
     Ok(())
+}
+
+/// The objects of an unfinished schema change: since format 11.
+fn write_unfinished(w: &mut Writer, unfinished: &UnfinishedChange) {
+    w.list(&unfinished.indexes, |w, id| w.u32(*id));
+    let names = [
+        &unfinished.foreign_keys,
+        &unfinished.checks,
+        &unfinished.enforced_checks,
+    ];
+    for names in names {
+        w.list(names, |w, name| w.str(name));
+    }
+    w.u64(unfinished.changed_rows.map_or(0, |space| space.0));
+}
+
+fn read_unfinished(r: &mut Reader<'_>) -> Result<UnfinishedChange> {
+    Ok(UnfinishedChange {
+        indexes: r.list(|r| r.u32())?,
+        foreign_keys: r.list(|r| r.str())?,
+        checks: r.list(|r| r.str())?,
+        enforced_checks: r.list(|r| r.str())?,
+        // Space 0 does not exist.
+        changed_rows: Some(SpaceId(r.u64()?)).filter(|space| space.0 != 0),
+    })
 }
 
 fn write_column(w: &mut Writer, c: &Column) {

@@ -58,18 +58,18 @@ enum Source {
 }
 
 /// An entry to be written.
-struct Entry {
-    space: SpaceId,
-    key: Vec<u8>,
-    value: Vec<u8>,
+pub(super) struct Entry {
+    pub(super) space: SpaceId,
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
     /// Positions of the row in the batch and of the index, if the key must be unique.
-    unique_position: Option<(usize, usize)>,
+    pub(super) unique_position: Option<(usize, usize)>,
 }
 
 /// The state of a copy.
-struct Copy<'a> {
-    before: &'a Table,
-    after: &'a Table,
+pub(super) struct Copy<'a> {
+    pub(super) before: &'a Table,
+    pub(super) after: &'a Table,
     sources: Vec<Source>,
     /// The column that gets generated ids, and the next one.
     generated_column: Option<usize>,
@@ -106,8 +106,17 @@ fn sources(before: &Table, after: &Table) -> Vec<Source> {
 }
 
 impl Copy<'_> {
+    /// Whether the values of an old column, by position, are those of a new one, unchanged.
+    pub(super) fn is_unchanged(&self, old: usize, new: usize) -> bool {
+        matches!(self.sources.get(new), Some(Source::Unchanged(at)) if *at == old)
+    }
+
     /// The values of a row in the new definition.
-    fn convert(&mut self, row: &RowRef<'_>, cast: &mut CastCx<'_>) -> Result<Vec<Value>> {
+    pub(super) fn convert(
+        &mut self,
+        row: &RowRef<'_>,
+        cast: &mut CastCx<'_>,
+    ) -> Result<Vec<Value>> {
         self.rows += 1;
         let mut values = Vec::with_capacity(self.sources.len());
         for (position, source) in self.sources.iter().enumerate() {
@@ -201,8 +210,21 @@ impl Copy<'_> {
         Ok(fill::implicit_default(&column.ty))
     }
 
+    /// Adds the texts of a row to the builds of FULLTEXT indexes. Rows are added in the order of
+    /// their keys.
+    pub(super) fn add_texts(&mut self, values: &[Value], primary: &[u8]) -> Result<()> {
+        let mut builds = self.text_builds.iter_mut().flatten();
+        builds.try_for_each(|build| build.add_row(values, primary))
+    }
+
+    /// Writes what the builds of FULLTEXT indexes have collected.
+    pub(super) fn finish_texts(&mut self) -> Result<()> {
+        let mut builds = std::mem::take(&mut self.text_builds).into_iter().flatten();
+        builds.try_for_each(TextBuild::finish)
+    }
+
     /// The error for a duplicate key of a row with these values.
-    fn duplicate_error(&self, index: usize, values: &[Value], key: &[u8]) -> Error {
+    pub(super) fn duplicate_error(&self, index: usize, values: &[Value], key: &[u8]) -> Error {
         let error = self.after.duplicate_of_key(index, values, key);
         match error {
             Error::Duplicate { entry, key } if self.generated => errors::resequencing(&entry, &key),
@@ -212,7 +234,7 @@ impl Copy<'_> {
 }
 
 impl Db {
-    fn begin_copy<'a>(
+    pub(super) fn begin_copy<'a>(
         &'a self,
         cx: &DdlCx<'_>,
         before: &'a Table,
@@ -287,7 +309,8 @@ impl Db {
                     expiry: row.expiry(),
                 };
                 after.partition_of_row(&values)?;
-                held += self.add_entries(&mut copy, n, &primary, &values, stamp, &mut entries)?;
+                held += self.add_entries(after, n, &primary, &values, stamp, &mut entries)?;
+                copy.add_texts(&values, &primary)?;
                 rows.push(values);
                 if held > BATCH_BYTES {
                     self.write_batch(&copy, &rows, &entries)?;
@@ -297,25 +320,24 @@ impl Db {
             }
             self.write_batch(&copy, &rows, &entries)
         })?;
-        for build in std::mem::take(&mut copy.text_builds).into_iter().flatten() {
-            build.finish()?;
-        }
+        copy.finish_texts()?;
         if copy.generated_column.is_some() {
             self.set_auto_increment(after, copy.next_id)?;
         }
         Ok(copy.rows)
     }
 
-    fn add_entries(
+    /// Adds what is to be written for the row at a position of a batch, except in FULLTEXT indexes.
+    /// Returns the number of bytes.
+    pub(super) fn add_entries(
         &self,
-        copy: &mut Copy<'_>,
+        table: &Table,
         n: usize,
         primary: &[u8],
         values: &[Value],
         stamp: RowStamp,
         out: &mut Vec<Entry>,
     ) -> Result<usize> {
-        let table = copy.after;
         let before = out.len();
         let (heads, chunks) = overflow::new_chunks(self, table, primary, values)?;
         out.extend(chunks.into_iter().map(|(space, key, value)| Entry {
@@ -342,8 +364,7 @@ impl Db {
                 });
                 continue;
             }
-            if let Some(Some(build)) = copy.text_builds.get_mut(position) {
-                build.add_row(values, primary)?;
+            if index.is_full_text() {
                 continue;
             }
             let entries = table.whole_entries(position, values, primary);

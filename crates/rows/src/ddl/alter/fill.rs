@@ -51,7 +51,7 @@ pub(super) fn default_for_existing_rows(column: &Column, utc: i64, cast: &CastCx
 }
 
 /// Context in which the definition's expressions are evaluated while rows are checked or copied.
-pub(super) fn row_context(cx: &DdlCx<'_>, cast: &CastCx<'_>) -> RowContext {
+pub(in crate::ddl) fn row_context(cx: &DdlCx<'_>, cast: &CastCx<'_>) -> RowContext {
     let mut env = RowContext::plain(DateTime::from_unix_micros(cx.now).unwrap_or(cast.now));
     env.time_zone = cast.tz.clone();
     env.mode = cast.mode;

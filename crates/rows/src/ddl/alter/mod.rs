@@ -3,8 +3,8 @@
 //! All clauses of a statement make one [`Plan`]: the new table, and the work on rows that it
 //! requires. Most column changes require none: a row refers to the layout that it was written in,
 //! an added column reads as its default at the time of the ALTER, a dropped one is not read. The
-//! remaining work is done under the metadata barrier, in order of cost: checking rows (NOT NULL,
-//! foreign keys), building indexes, copying rows ([`copy`]).
+//! remaining work is done beside others ([`super::online`]), or under the metadata barrier, in order of
+//! cost: checking rows (NOT NULL, foreign keys), building indexes, copying rows ([`copy`]).
 //!
 //! Invariants:
 //! 1. Nothing that a running statement can see changes before the commit of
@@ -21,6 +21,7 @@ mod columns;
 mod copy;
 mod fill;
 mod keys;
+mod online_copy;
 
 use super::{
     AlterOp, DdlCx, DdlOutcome, check_name, checks, columns as specs, errors, indexes, online,
@@ -42,6 +43,8 @@ use std::sync::Arc;
 
 pub(in crate::ddl) use copy::CopyOptions;
 pub use fill::implicit_default;
+pub(super) use fill::row_context;
+pub(super) use online_copy::{OnlineCopy, create_copy_spaces};
 
 /// Maximum number of layouts before the rows are copied (MySQL allows as many row versions).
 pub const MAX_LAYOUTS: usize = 64;
@@ -117,6 +120,36 @@ pub(super) struct Plan {
     rename_to: Option<(String, String)>,
 }
 
+impl Plan {
+    /// Whether rows get generated ids.
+    pub(super) fn generates_ids(&self) -> bool {
+        self.generated_column.is_some()
+    }
+
+    /// Whether the plan is possible only for a table without rows.
+    pub(super) fn requires_no_rows(&self) -> bool {
+        !self.requires_empty_table.is_empty()
+    }
+
+    /// Whether the plan changes more than indexes and constraints.
+    pub(super) fn changes_more_than_keys(&self, before: &TableDef) -> bool {
+        let after = &self.table;
+        self.changes_layout
+            || before.columns != after.columns
+            || before.options != after.options
+            || before.partitioning != after.partitioning
+    }
+
+    pub(super) fn copy_options(&self) -> CopyOptions {
+        CopyOptions {
+            generated_column: self.generated_column,
+            first_id: self.auto_increment,
+            converts: self.converts,
+            rekeys_rows: self.rekeys_rows,
+        }
+    }
+}
+
 pub(super) fn find(catalog: &Catalog, database: &str, name: &str) -> Result<Arc<Table>> {
     if catalog.database(database).is_none() {
         return Err(errors::no_database(database));
@@ -175,12 +208,11 @@ impl Db {
             Ok(all)
         };
         let mut brief = None;
-        // Other servers of a cluster know no states of indexes: there the table is announced, and waits.
         let is_shared = self.membership().is_some();
-        if online::changes_only_indexes(ops) && !is_shared {
-            brief = self.brief_barrier(cx, database, name, ops)?;
+        if online::may_be_online(ops) {
+            brief = self.brief_barrier(cx, (database, name), ops, &tables)?;
             if brief.is_none()
-                && let Some(done) = self.alter_online(cx, database, name, ops, cast)?
+                && let Some(done) = self.alter_online(cx, (database, name), ops, &tables, cast)?
             {
                 return Ok(done);
             }
@@ -359,13 +391,7 @@ impl Db {
         let progress = cx.metadata_locks.progress();
         if plan.rewrite {
             progress.begin(Stage::Copying, "");
-            let options = CopyOptions {
-                generated_column: plan.generated_column,
-                first_id: plan.auto_increment,
-                converts: plan.converts,
-                rekeys_rows: plan.rekeys_rows,
-            };
-            rows = self.copy_rows(cx, before, after, options, cast)?;
+            rows = self.copy_rows(cx, before, after, plan.copy_options(), cast)?;
         } else {
             progress.begin(Stage::Validating, "");
             self.check_not_null(cx, after, plan)?;
@@ -455,7 +481,7 @@ impl Db {
         })
     }
 
-    fn commit_definition(
+    pub(super) fn commit_definition(
         &self,
         cx: &DdlCx<'_>,
         before: &Table,
@@ -624,6 +650,20 @@ fn apply_options(plan: &mut Plan, ops: &[AlterOp]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Lets the rows be copied, even if the plan does without.
+pub(super) fn rewrite_rows(plan: &mut Plan) {
+    if plan.rewrite {
+        return;
+    }
+    let is_new_layout = plan.changes_layout;
+    plan.rewrite = true;
+    let table = &mut plan.table;
+    if !is_new_layout {
+        table.version += 1;
+    }
+    table.layouts = vec![specs::layout(table.version, &table.columns)];
 }
 
 /// Sets the table version and the layout of rows written from now on.

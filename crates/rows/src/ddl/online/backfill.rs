@@ -9,14 +9,13 @@
 //! While other sessions use the table the batches are small, and the backfill sleeps after each of
 //! them for a multiple of the time that it took.
 
+use super::throttle::{Throttle, check_cancel, pause};
 use crate::db::Db;
 use crate::ddl::DdlCx;
-use crate::definition::TableId;
 use crate::error::{Error, Result};
 use crate::keys::Entry;
 use crate::row::RowRef;
 use crate::table::Table;
-use porpoise_base::blocking::blocking;
 use porpoise_kv::{
     self as kv, Check, Key, LockMode, LockRequest, Read, ScanEnd, ScanRange, SpaceId, TxnOptions,
     Wait,
@@ -25,16 +24,6 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-/// Rows in a transaction, if nobody else uses the table.
-const BATCH: usize = 1000;
-/// Rows in a transaction beside other users of the table.
-const BATCH_BESIDE_OTHERS: usize = 64;
-/// The backfill sleeps for this multiple of a batch's time, beside other users.
-const SLEEP_FACTOR: u32 = 9;
-/// Longest sleep after a batch.
-const MAX_SLEEP: Duration = Duration::from_millis(100);
-/// The time for which a table counts as used after somebody was seen to use it.
-const USED_FOR: Duration = Duration::from_secs(1);
 /// Longest wait for a row that another transaction has locked, during which those that come later
 /// wait behind the backfill.
 const ROW_WAIT: Duration = Duration::from_millis(20);
@@ -59,8 +48,9 @@ struct Backfill<'a> {
     db: &'a Db,
     cx: &'a DdlCx<'a>,
     table: &'a Table,
-    /// When another session was seen to use the table.
-    seen_used: Option<Instant>,
+    throttle: Throttle<'a>,
+    /// Limit of the wait for a locked row.
+    patience: Duration,
     batches: u32,
 }
 
@@ -68,12 +58,13 @@ struct Backfill<'a> {
 ///
 /// # Errors
 /// [`Error::Duplicate`]; a cancellation; the engine's.
-pub(super) fn run(db: &Db, cx: &DdlCx<'_>, table: &Table) -> Result<()> {
+pub(super) fn run(db: &Db, cx: &DdlCx<'_>, table: &Table, patience: Duration) -> Result<()> {
     let mut backfill = Backfill {
         db,
         cx,
         table,
-        seen_used: None,
+        throttle: Throttle::new(cx, table.id),
+        patience,
         batches: 0,
     };
     for space in table.index_spaces(0) {
@@ -83,22 +74,6 @@ pub(super) fn run(db: &Db, cx: &DdlCx<'_>, table: &Table) -> Result<()> {
 }
 
 impl Backfill<'_> {
-    fn check_cancel(&self) -> Result<()> {
-        match self.cx.cancel.reason() {
-            None => Ok(()),
-            Some(reason) => Err(Error::Kv(kv::Error::Cancelled(reason))),
-        }
-    }
-
-    /// Whether another session uses the table, or did lately.
-    fn is_used(&mut self, table: TableId) -> bool {
-        let now = Instant::now();
-        if self.cx.metadata_locks.is_used_by_others(table) {
-            self.seen_used = Some(now);
-        }
-        self.seen_used.is_some_and(|seen| now - seen < USED_FOR)
-    }
-
     fn fill_space(&mut self, space: SpaceId) -> Result<()> {
         // Rows that come later have their entries: the backfill does not follow those that writers
         // append meanwhile.
@@ -107,12 +82,9 @@ impl Backfill<'_> {
         };
         let mut next = Some(Vec::new());
         while let Some(start) = next {
-            self.check_cancel()?;
-            let is_used = self.is_used(self.table.id);
-            let limit = if is_used { BATCH_BESIDE_OTHERS } else { BATCH };
-            let began = Instant::now();
+            let limit = self.throttle.begin()?;
             let (keys, rest) = self.row_keys(space, (&start, &end), limit)?;
-            let count = keys.len() as u64;
+            let count = keys.len();
             let left = match self.fill(space, &keys, None)? {
                 Filled::Except(rows) => rows,
                 Filled::Refused => keys,
@@ -120,11 +92,7 @@ impl Backfill<'_> {
             for key in left {
                 self.fill_alone(space, key)?;
             }
-            self.cx.metadata_locks.progress().advance(count);
-            let took = began.elapsed();
-            if is_used {
-                pause((took * SLEEP_FACTOR).min(MAX_SLEEP));
-            }
+            self.throttle.end(count);
             next = rest;
         }
         Ok(())
@@ -181,10 +149,11 @@ impl Backfill<'_> {
     /// Adds the entries of one row that another transaction may have locked.
     fn fill_alone(&mut self, space: SpaceId, key: Vec<u8>) -> Result<()> {
         let keys = [key];
+        let deadline = Instant::now() + self.patience;
         loop {
-            self.check_cancel()?;
+            check_cancel(self.cx)?;
             let now = Instant::now();
-            if now >= self.cx.deadline {
+            if now >= deadline {
                 return Err(Error::Kv(kv::Error::LockTimeout));
             }
             if let Filled::Except(_) = self.fill(space, &keys, Some(now + ROW_WAIT))? {
@@ -321,8 +290,4 @@ impl Backfill<'_> {
         })?;
         duplicate.map_or(Ok(()), Err)
     }
-}
-
-fn pause(time: Duration) {
-    blocking(|| std::thread::sleep(time));
 }

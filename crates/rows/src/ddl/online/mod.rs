@@ -1,4 +1,4 @@
-//! Online schema change: indexes are added and dropped while readers and writers of the table go on.
+//! Online schema change: definitions of tables change while readers and writers of the table go on.
 //!
 //! The algorithm is that of F1 (Rae et al., "Online, Asynchronous Schema Change in F1", VLDB 2013). A
 //! change is a sequence of catalog versions. Two transactions that use adjacent versions at the same
@@ -8,6 +8,8 @@
 //! ```text
 //! ADD INDEX     absent -> DeleteOnly -> Building -> (backfill) -> Enforced (unique only) -> Public
 //! DROP INDEX    Public -> Enforced -> DeleteOnly -> absent
+//! FOREIGN KEY,
+//! CHECK         absent -> enforced by writers -> (validation) -> public
 //! ```
 //!
 //! * `DeleteOnly` before `Building`: a writer that does not know the index deletes a row and leaves
@@ -20,15 +22,19 @@
 //! * `Enforced` closes the gap between the last look at that space and `Public`: from this version on
 //!   writers refuse duplicates, and when none uses `Building` any more, no record can follow.
 //! * Dropped indexes stay `Enforced` while a transaction may read them as public.
+//! * A constraint is enforced by the writers of the child and of the parent, with its index, before
+//!   existing rows are validated ([`validate`]). Until it is public it is in [`TableDef::unfinished`].
+//! * Other changes of rows are made in a copy of the table ([`copy`]).
 //!
 //! All clauses of a statement take effect by one catalog version, in which the new indexes become
 //! public, and the dropped ones cease to be. What precedes it can be undone, what follows it is only
 //! cleaned up.
 //!
 //! Invariants:
-//! 1. Indexes in [`TableDef::changing`] are read by nobody. After a crash they are removed when the
-//!    database is opened ([`Db::remove_unfinished_changes`]), whether they were added or dropped; the
-//!    same is done before the next change of the table.
+//! 1. Indexes in [`TableDef::changing`] are read by nobody. After a crash they, and the objects in
+//!    [`TableDef::unfinished`], are removed when the database is opened
+//!    ([`Db::remove_unfinished_changes`]), whether they were added or dropped; the same is done before the
+//!    next change of the table. On a cluster the servers that are left do it.
 //! 2. At most two adjacent versions of the table are in use: [`Db::wait_for_older_users`] is called
 //!    after each version that adds or removes a duty of writers.
 //! 3. The change holds no lock on a row while it waits for another.
@@ -42,12 +48,16 @@
 //! statements that are correct without it.
 
 mod backfill;
+mod barrier;
+mod copy;
+mod throttle;
+mod validate;
 
 use super::alter::{self, LockLevel, Plan};
-use super::{AlterOp, DdlCx, DdlOutcome, metadata_lock_error};
-use crate::catalog::Table;
+use super::{AlterOp, DdlCx, DdlOutcome, indexes, metadata_lock_error};
+use crate::catalog::{Catalog, Table};
 use crate::db::{Db, UnusedSpaces};
-use crate::definition::{Index, IndexState, TableDef, TableId};
+use crate::definition::{CheckConstraint, Index, IndexState, TableDef, TableId, UnfinishedChange};
 use crate::error::{Error, Result};
 use crate::metadata_lock::{Exclusion, MetadataBarrier, MetadataLockError};
 use crate::progress::Stage;
@@ -58,30 +68,26 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(super) use copy::CopyJob;
+pub(super) use throttle::{Throttle, check_cancel};
+
 /// Number of rows up to which a table that is not in use is changed under a barrier: that takes less
 /// time than the commits of the states.
-const SMALL_TABLE_ROWS: u64 = 2000;
+pub(super) const SMALL_TABLE_ROWS: u64 = 2000;
 
 /// Longest wait for the barrier of a small table, during which new users of the table wait, too.
 const BRIEF_WAIT: Duration = Duration::from_millis(20);
 
-/// Whether clauses only add, drop and describe indexes, so that the change may be an online one.
-pub(super) fn changes_only_indexes(ops: &[AlterOp]) -> bool {
-    let may_be_online = |op: &AlterOp| match op {
-        AlterOp::AddIndex(spec) => matches!(
-            spec.kind,
-            crate::definition::IndexKind::Plain | crate::definition::IndexKind::Unique
-        ),
-        AlterOp::DropIndex(_)
-        | AlterOp::RenameIndex(..)
-        | AlterOp::SetIndexVisible(..)
-        | AlterOp::SetComment(_)
-        | AlterOp::Algorithm(super::Algorithm::Inplace | super::Algorithm::Instant)
-        | AlterOp::Lock(LockLevel::None) => true,
-        _ => false,
-    };
-    let changes = |op: &AlterOp| matches!(op, AlterOp::AddIndex(_) | AlterOp::DropIndex(_));
-    ops.iter().all(may_be_online) && ops.iter().any(changes)
+/// Whether clauses may be carried out while others read and write the table. LOCK=SHARED,
+/// LOCK=EXCLUSIVE and ALGORITHM=COPY ask for a change that keeps them away.
+pub(super) fn may_be_online(ops: &[AlterOp]) -> bool {
+    use super::Algorithm;
+    ops.iter().all(|op| match op {
+        AlterOp::Lock(level) => *level == LockLevel::None,
+        AlterOp::Algorithm(algorithm) => *algorithm != Algorithm::Copy,
+        AlterOp::RenameTo(..) | AlterOp::SetAutoIncrement(_) => false,
+        _ => true,
+    })
 }
 
 /// The indexes of `a` that `b` does not have.
@@ -90,17 +96,49 @@ fn missing_indexes<'a>(a: &'a TableDef, b: &'a TableDef) -> impl Iterator<Item =
     a.indexes.iter().filter(missing)
 }
 
-/// Whether the work of a plan is to build and drop indexes, and no other.
-fn is_online(before: &TableDef, plan: &Plan) -> bool {
+/// The way in which a plan is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    /// States of indexes and constraints.
+    States,
+    /// A copy of the table.
+    Copy,
+    /// Only the definition changes, and rows are read by the old and the new one.
+    Definition,
+    /// Under a barrier that keeps writers away.
+    Barrier,
+}
+
+/// Chooses how a plan is carried out.
+fn method(before: &TableDef, plan: &Plan, cx: &DdlCx<'_>) -> Method {
     let full_text = |index: &Index| index.is_full_text();
-    !plan.rewrite
-        && !plan.changes_layout
-        && plan.not_null.is_empty()
-        && plan.validate.is_empty()
+    let validates = cx.foreign_key_checks && !plan.validate.is_empty();
+    let builds = !plan.indexes_to_build.is_empty();
+    let changes_columns = plan.changes_layout || before.columns != plan.table.columns;
+    let gains_overflow = plan.table.may_overflow() && plan.table.overflow_spaces.is_empty();
+    let needs_copy = plan.rewrite
+        || !plan.not_null.is_empty()
+        || missing_indexes(&plan.table, before).any(full_text)
+        || builds && gains_overflow
+        || changes_columns && (builds || plan.validates_checks);
+    if plan.generates_ids()
+        || plan.requires_no_rows()
+        || validates && (needs_copy || changes_columns)
+    {
+        // A copy looks for no parents.
+        Method::Barrier
+    } else if needs_copy {
+        Method::Copy
+    } else if !builds
+        && !validates
         && !plan.validates_checks
-        && !missing_indexes(before, &plan.table).any(full_text)
-        && !missing_indexes(&plan.table, before).any(full_text)
-        && !(plan.table.may_overflow() && plan.table.overflow_spaces.is_empty())
+        && (missing_indexes(before, &plan.table).any(full_text)
+            || plan.changes_more_than_keys(before))
+    {
+        Method::Definition
+    } else {
+        Method::States
+    }
 }
 
 /// An online change of one table.
@@ -108,12 +146,16 @@ struct Change<'a> {
     db: &'a Db,
     cx: &'a DdlCx<'a>,
     table: TableId,
+    /// The table and the parents of its new foreign keys, whose writers enforce them, too.
+    tables: &'a [TableId],
+    /// `lock_wait_timeout`: the limit of each wait.
+    patience: Duration,
 }
 
 impl Change<'_> {
     /// Publishes a version of the table.
     fn publish(&self, change: impl FnOnce(&mut TableDef, u64)) -> Result<CommitPosition> {
-        self.db.change_catalog_online(self.cx, |draft| {
+        self.db.change_catalog_online(&self.waiting(), |draft| {
             let version = draft.catalog.version + 1;
             let changed = draft.edit(self.table, |table| change(table, version));
             changed.ok_or(Error::DefinitionChanged)
@@ -128,7 +170,28 @@ impl Change<'_> {
                 index.state = state;
             }
         })?;
-        self.db.wait_for_older_users(self.cx, self.table)
+        self.wait_for_older_users()
+    }
+
+    /// The context of the statement with a deadline that begins now.
+    fn waiting(&self) -> DdlCx<'_> {
+        DdlCx {
+            deadline: Instant::now() + self.patience,
+            ..*self.cx
+        }
+    }
+
+    /// Waits until no transaction uses the tables of the change by a version before the present one.
+    fn wait_for_older_users(&self) -> Result<()> {
+        self.db.wait_for_older_users(&self.waiting(), self.tables)
+    }
+
+    /// Shows a stage that goes through the rows of the table.
+    fn begin_stage(&self, stage: Stage, table: &Table, subject: &str) {
+        let progress = self.cx.metadata_locks.progress();
+        progress.begin(stage, subject);
+        let rows = self.db.engine().approximate_keys(table.index_spaces(0));
+        progress.expect(rows.unwrap_or(0));
     }
 
     fn present(&self) -> Result<Arc<Table>> {
@@ -148,14 +211,12 @@ impl Change<'_> {
                 index.state = IndexState::DeleteOnly;
             }
         })?;
-        self.db.wait_for_older_users(self.cx, self.table)?;
+        self.wait_for_older_users()?;
         self.enter(IndexState::Building)?;
         let table = self.present()?;
         let progress = self.cx.metadata_locks.progress();
-        progress.begin(Stage::BuildingIndex, &names);
-        let rows = self.db.engine().approximate_keys(table.index_spaces(0));
-        progress.expect(rows.unwrap_or(0));
-        backfill::run(self.db, self.cx, &table)?;
+        self.begin_stage(Stage::BuildingIndex, &table, &names);
+        backfill::run(self.db, self.cx, &table, self.patience)?;
         if let Some(space) = duplicates {
             progress.begin(Stage::Validating, &names);
             self.check_duplicates(&table, space)?;
@@ -163,7 +224,7 @@ impl Change<'_> {
             self.check_duplicates(&table, space)?;
         } else {
             // Older snapshots do not see the entries: their transactions end before the index is read.
-            self.db.wait_for_older_users(self.cx, self.table)?;
+            self.wait_for_older_users()?;
         }
         Ok(())
     }
@@ -195,60 +256,148 @@ impl Change<'_> {
         })
     }
 
-    /// Removes the indexes in `changing`, and their spaces once nobody can write to them.
+    /// Removes what an unfinished change has left, and its spaces once nobody can write to them.
     fn remove_changing(&self) -> Result<()> {
+        let mut spaces = Vec::new();
+        if !self.present()?.unfinished.is_empty() {
+            self.publish(|table, _| {
+                spaces.extend(table.unfinished.changed_rows);
+                let mut new = table.remove_unfinished();
+                for index in &mut new {
+                    index.state = IndexState::Enforced;
+                }
+                table.changing.extend(new);
+            })?;
+        }
         let table = self.present()?;
         let is_enforced = |index: &Index| index.state.refuses_duplicates();
         if table.changing.iter().any(is_enforced) {
             // Transactions that read a dropped index as public end first. A writer that enforces the
             // index must not find entries that others left behind.
-            self.db.wait_for_older_users(self.cx, self.table)?;
+            self.wait_for_older_users()?;
             self.enter(IndexState::DeleteOnly)?;
         }
-        self.publish(|table, _| {
-            table.changing.clear();
-            table.duplicates = None;
-        })?;
+        if !table.changing.is_empty() || table.duplicates.is_some() {
+            self.publish(|table, _| {
+                table.changing.clear();
+                table.duplicates = None;
+            })?;
+        }
         let indexes = table.changing.iter().flat_map(|index| &index.spaces);
-        let spaces = indexes.chain(&table.duplicates).copied().collect();
+        spaces.extend(indexes.chain(&table.duplicates));
+        self.retire(spaces)
+    }
+
+    /// Drops spaces that the present version does not name, once no transaction can write to them.
+    fn retire(&self, spaces: Vec<SpaceId>) -> Result<()> {
+        if self.db.is_clustered() {
+            self.wait_for_older_users()?;
+        }
         self.db.retire_when_unused(self.table, spaces);
         Ok(())
+    }
+
+    /// Lets writers enforce new constraints, with the indexes that they need, and validates the rows.
+    fn validate_constraints(&self, before: &Table, plan: &Plan, cast: &CastCx<'_>) -> Result<()> {
+        let unfinished = new_constraints(self.cx, before, plan);
+        let is_validated = [
+            &unfinished.foreign_keys,
+            &unfinished.checks,
+            &unfinished.enforced_checks,
+        ];
+        if is_validated.iter().all(|names| names.is_empty()) {
+            return Ok(());
+        }
+        self.publish(|table, version| {
+            let new = |index: &&Index| unfinished.indexes.contains(&index.id);
+            let indexes = plan.table.indexes.iter().filter(new).cloned();
+            table.indexes.extend(indexes);
+            indexes::sort(&mut table.indexes, &table.columns);
+            let keys = plan.table.foreign_keys.iter();
+            let keys = keys.filter(|key| unfinished.foreign_keys.contains(&key.name));
+            table.foreign_keys.extend(keys.cloned());
+            let checks = plan.table.checks.iter();
+            let checks = checks.filter(|check| unfinished.checks.contains(&check.name));
+            table.checks.extend(checks.cloned());
+            for check in &mut table.checks {
+                check.enforced |= unfinished.enforced_checks.contains(&check.name);
+            }
+            if !unfinished.indexes.is_empty() {
+                // Older snapshots do not see the entries of the new indexes.
+                table.incompatible_since = version;
+            }
+            table.changing.clear();
+            table.unfinished = unfinished;
+        })?;
+        self.wait_for_older_users()?;
+        self.validate(cast)
+    }
+}
+
+/// The constraints of a plan that rows must be validated against, with all new indexes.
+fn new_constraints(cx: &DdlCx<'_>, before: &TableDef, plan: &Plan) -> UnfinishedChange {
+    let old = |name: &str| before.checks.iter().find(|check| check.name == name);
+    let enforced = plan.table.enforced_checks();
+    let (reset, checks): (Vec<_>, Vec<_>) = enforced
+        .filter(|check| old(&check.name).is_none_or(|old| !old.enforced))
+        .partition(|check| old(&check.name).is_some());
+    let names = |checks: Vec<&CheckConstraint>| checks.iter().map(|c| c.name.clone()).collect();
+    UnfinishedChange {
+        indexes: plan.indexes_to_build.clone(),
+        foreign_keys: if cx.foreign_key_checks {
+            plan.validate.clone()
+        } else {
+            Vec::new()
+        },
+        checks: names(checks),
+        enforced_checks: names(reset),
+        changed_rows: None,
     }
 }
 
 impl Db {
-    /// Waits until no transaction uses the table by a catalog older than the present one. Nobody is
-    /// kept from the table meanwhile. A cluster waits for the transactions of its other servers here.
+    /// Waits until no transaction uses one of the tables by a catalog older than the present one. Nobody
+    /// is kept from the tables meanwhile. A cluster waits for the transactions of its other servers,
+    /// too.
     ///
     /// # Errors
     /// The deadline of the statement (1205), or its cancellation.
-    pub(crate) fn wait_for_older_users(&self, cx: &DdlCx<'_>, table: TableId) -> Result<()> {
-        let locks = cx.metadata_locks;
-        let waited = locks.wait_for_older_users(table, cx.deadline, cx.cancel);
-        waited.map_err(metadata_lock_error)
+    pub(crate) fn wait_for_older_users(&self, cx: &DdlCx<'_>, tables: &[TableId]) -> Result<()> {
+        for table in tables {
+            let waited = cx
+                .metadata_locks
+                .wait_for_older_users(*table, cx.deadline, cx.cancel);
+            waited.map_err(metadata_lock_error)?;
+        }
+        self.wait_for_other_servers(cx)
     }
 
     /// Raises a barrier over a small table if nobody uses it, so that it is changed at once. `None`
-    /// for other tables, and with LOCK=NONE.
+    /// for other tables, and with LOCK=NONE. `tables` returns the table and those related to the change.
     pub(super) fn brief_barrier(
         &self,
         cx: &DdlCx<'_>,
-        database: &str,
-        name: &str,
+        (database, name): (&str, &str),
         ops: &[AlterOp],
+        tables: &dyn Fn(&Catalog) -> Result<Vec<TableId>>,
     ) -> Result<Option<MetadataBarrier>> {
         let table = alter::find(&self.catalog(), database, name)?;
         let rows = self.engine().approximate_keys(table.index_spaces(0));
         let is_small = rows.is_some_and(|rows| rows <= SMALL_TABLE_ROWS);
-        if !is_small || alter::asked_lock(ops).is_some() || !table.changing.is_empty() {
+        let asks = alter::asked_lock(ops).is_some();
+        if !is_small || asks || table.has_unfinished_change() || self.is_clustered() {
             return Ok(None);
         }
         let deadline = cx.deadline.min(Instant::now() + BRIEF_WAIT);
-        let everyone = [(table.id, Exclusion::Everyone)];
+        let before = tables(&self.catalog())?;
+        let everyone = before.iter().map(|id| (*id, Exclusion::Everyone));
+        let everyone: Vec<_> = everyone.collect();
         match cx.metadata_locks.exclude(&everyone, deadline, cx.cancel) {
             Ok(barrier) => {
                 let now = alter::find(&self.catalog(), database, name)?;
-                let is_same = now.id == table.id && now.changing.is_empty();
+                let is_same = now.id == table.id
+                    && !now.has_unfinished_change()
+                    && tables(&self.catalog())? == before;
                 Ok(is_same.then_some(barrier))
             }
             Err(MetadataLockError::Timeout) => Ok(None),
@@ -256,24 +405,24 @@ impl Db {
         }
     }
 
-    /// Runs an ALTER TABLE that only changes indexes, while others read and write the table. `None`
-    /// if the clauses need other work: then nothing has changed.
+    /// Runs an ALTER TABLE while others read and write the table. `None` if the clauses need other work:
+    /// then nothing has changed.
     pub(super) fn alter_online(
         &self,
         cx: &DdlCx<'_>,
-        database: &str,
-        name: &str,
+        (database, name): (&str, &str),
         ops: &[AlterOp],
+        tables: &dyn Fn(&Catalog) -> Result<Vec<TableId>>,
         cast: &mut CastCx<'_>,
     ) -> Result<Option<DdlOutcome>> {
-        let _definitions = self.barrier_of(cx, Exclusion::Definitions, |catalog| {
-            Ok(vec![alter::find(catalog, database, name)?.id])
-        })?;
+        let patience = cx.deadline.saturating_duration_since(Instant::now());
+        let _definitions = self.barrier_of(cx, Exclusion::Definitions, tables)?;
         let catalog = self.catalog();
         let before = alter::find(&catalog, database, name)?;
         let mut plan = alter::plan(self, &catalog, &before, cx, ops, cast)?;
         alter::check_algorithm(&plan, ops)?;
-        if !is_online(&before, &plan) {
+        let method = method(&before, &plan, cx);
+        if method == Method::Barrier {
             return Ok(None);
         }
         self.check_expressions(&plan.table)?;
@@ -282,34 +431,66 @@ impl Db {
             statement: None,
             ..*cx
         };
+        let all = tables(&catalog)?;
         let change = Change {
             db: self,
             cx: &steps,
             table: before.id,
+            tables: &all,
+            patience,
         };
-        let done = self.change_indexes(cx, &change, &before, &mut plan);
+        let done = match method {
+            Method::Definition => self.change_definition(cx, &change, &before, &plan, tables),
+            Method::Copy => self.alter_by_copy(cx, &change, &before, &mut plan, tables, cast),
+            _ => self
+                .change_states(cx, &change, &before, &mut plan, cast)
+                .map(|position| (0, position)),
+        };
         if done.is_ok() && !self.unused_spaces.lock().is_empty() {
             // Their memory is free when the statement ends; if the wait is refused, later.
-            let _ = self.wait_for_older_users(cx, change.table);
+            let _ = change.wait_for_older_users();
         }
         cx.metadata_locks.progress().end();
         self.retire_unused_spaces();
+        let (rows, position) = done?;
+        self.wait_until_loaded(cx);
         Ok(Some(DdlOutcome {
-            position: done?,
+            position,
             is_note: false,
-            rows: 0,
+            rows,
         }))
     }
 
-    fn change_indexes(
+    /// Commits a plan that needs no work on rows, while users are kept away for a moment.
+    fn change_definition(
+        &self,
+        cx: &DdlCx<'_>,
+        change: &Change<'_>,
+        before: &Table,
+        plan: &Plan,
+        tables: &dyn Fn(&Catalog) -> Result<Vec<TableId>>,
+    ) -> Result<(u64, CommitPosition)> {
+        let _everyone = self.brief_barrier_over(&change.waiting(), tables)?;
+        let cx = DdlCx {
+            deadline: change.waiting().deadline,
+            ..*cx
+        };
+        cx.metadata_locks.progress().begin(Stage::Committing, "");
+        let position = self.commit_definition(&cx, before, plan)?;
+        self.retire_spaces(&plan.spaces_to_drop);
+        Ok((0, position))
+    }
+
+    fn change_states(
         &self,
         cx: &DdlCx<'_>,
         change: &Change<'_>,
         before: &Table,
         plan: &mut Plan,
+        cast: &CastCx<'_>,
     ) -> Result<CommitPosition> {
         // Transactions may use the table by a version before the present one.
-        self.wait_for_older_users(change.cx, change.table)?;
+        change.wait_for_older_users()?;
         let mut made = self.create_index_spaces(plan)?;
         let build = &plan.indexes_to_build;
         let is_new = |index: &&Index| build.contains(&index.id);
@@ -334,19 +515,21 @@ impl Db {
             false => change.build(new, duplicates),
         };
         let dropped: Vec<Index> = missing_indexes(before, &plan.table).cloned().collect();
-        let committed = built.and_then(|()| {
-            let progress = change.cx.metadata_locks.progress();
-            progress.begin(Stage::Committing, "");
-            commit_change(&Change { cx, ..*change }, plan, &dropped)
-        });
+        let committed = built
+            .and_then(|()| change.validate_constraints(before, plan, cast))
+            .and_then(|()| {
+                let progress = change.cx.metadata_locks.progress();
+                progress.begin(Stage::Committing, "");
+                commit_change(&Change { cx, ..*change }, plan, &dropped)
+            });
         match committed {
             Ok(position) => {
-                if let Some(space) = duplicates {
-                    self.retire_when_unused(change.table, vec![space]);
-                }
-                if !dropped.is_empty()
-                    && let Err(error) = change.remove_changing()
-                {
+                let retired = change.retire(duplicates.into_iter().collect());
+                let removed = retired.and_then(|()| match dropped.is_empty() {
+                    true => Ok(()),
+                    false => change.remove_changing(),
+                });
+                if let Err(error) = removed {
                     // The statement has taken effect; the next one on the table cleans up.
                     let table = before.quoted_name();
                     tracing::info!(%table, %error, "a dropped index is removed later");
@@ -365,25 +548,32 @@ impl Db {
         if matches!(refusal, Error::Kv(kv::Error::UnknownOutcome(_))) {
             return;
         }
-        let is_published = change.present().is_ok_and(|table| {
-            let ours = |index: &Index| index.spaces.iter().any(|space| made.contains(space));
-            table.changing.iter().any(ours)
-        });
-        if !is_published {
-            self.retire_spaces(made);
+        let is_ours = |space: &SpaceId| made.contains(space);
+        let present = change.present();
+        let named: Vec<SpaceId> = match &present {
+            Ok(table) => table.all_spaces().filter(is_ours).collect(),
+            Err(_) => Vec::new(),
+        };
+        let unnamed: Vec<SpaceId> = made
+            .iter()
+            .filter(|s| !named.contains(s))
+            .copied()
+            .collect();
+        if !unnamed.is_empty() {
+            self.retire_when_unused(change.table, unnamed);
+        }
+        if !present.is_ok_and(|table| table.has_unfinished_change()) {
             return;
         }
         let cancel = Cancel::new();
         let cx = DdlCx {
-            metadata_locks: change.cx.metadata_locks,
-            deadline: Instant::now() + UNDO_WAIT,
             cancel: &cancel,
             ..*change.cx
         };
         let undo = Change {
-            db: self,
             cx: &cx,
-            table: change.table,
+            patience: UNDO_WAIT,
+            ..*change
         };
         if let Err(error) = undo.remove_changing() {
             // The next change of the table, or the next start, removes them.
@@ -399,15 +589,21 @@ impl Db {
         let Some(found) = catalog.table_by_id(table) else {
             return Ok(());
         };
-        if found.changing.is_empty() && found.duplicates.is_none() {
+        if !found.has_unfinished_change() {
             return Ok(());
         }
         let cx = &DdlCx {
             statement: None,
             ..*cx
         };
-        let db = self;
-        Change { db, cx, table }.remove_changing()
+        let unfinished = Change {
+            db: self,
+            cx,
+            table,
+            tables: &[table],
+            patience: cx.deadline.saturating_duration_since(Instant::now()),
+        };
+        unfinished.remove_changing()
     }
 
     /// Removes the indexes of changes that a crash has interrupted. A table that a prepared
@@ -417,8 +613,7 @@ impl Db {
     /// The engine's.
     pub(crate) fn remove_unfinished_changes(&self) -> Result<()> {
         let catalog = self.catalog();
-        let unfinished =
-            |table: &&Arc<Table>| !table.changing.is_empty() || table.duplicates.is_some();
+        let unfinished = |table: &&Arc<Table>| table.has_unfinished_change();
         let unfinished: Vec<_> = catalog.tables.values().filter(unfinished).collect();
         if unfinished.is_empty() {
             return Ok(());
@@ -434,6 +629,9 @@ impl Db {
 
     /// Drops spaces that the catalog names no more, once no transaction can write to them.
     pub(crate) fn retire_when_unused(&self, table: TableId, spaces: Vec<SpaceId>) {
+        if spaces.is_empty() {
+            return;
+        }
         let epoch = self.metadata_locks().next_epoch();
         self.unused_spaces.lock().push(UnusedSpaces {
             epoch,

@@ -11,12 +11,16 @@
 //! 2. A row's bytes, including its version, are copied unchanged. Only a hidden key changes,
 //!    because it contains the partition number.
 
+use super::super::alter::{CopyOptions, strict_cast};
+use super::super::online::{CopyJob, SMALL_TABLE_ROWS};
 use super::super::{DdlCx, DdlOutcome, errors, foreign_key_relatives, spaces};
 use super::check::check;
 use super::plan::{Plan, plan};
 use crate::catalog::Catalog;
 use crate::db::Db;
+use crate::definition::{TableId, UnfinishedChange};
 use crate::error::{Error, Result};
+use crate::metadata_lock::Exclusion;
 use crate::overflow::{self, ChunkKey};
 use crate::partition::{Partition, Partitioning};
 use crate::row::RowRef;
@@ -62,9 +66,14 @@ impl Db {
             let table = catalog.table(database, name).cloned();
             table.ok_or_else(|| errors::no_table(database, name))
         };
-        let _barrier = self.barrier(cx, |catalog| Ok(foreign_key_relatives(&*find(catalog)?)))?;
+        let relatives = |catalog: &Catalog| Ok(foreign_key_relatives(&*find(catalog)?));
+        if let Some(done) = self.change_partitions_online(cx, &relatives, &find, change)? {
+            return Ok(done);
+        }
+        let _barrier = self.brief_barrier_over(cx, &relatives)?;
         let catalog = self.catalog();
         let before = find(&catalog)?;
+        self.finish_change(cx, before.id)?;
         let mut plan = plan(&before, change)?;
         if matches!(
             change,
@@ -90,6 +99,52 @@ impl Db {
             is_note: false,
             rows: 0,
         })
+    }
+
+    /// Copies a table to its new partitions while others use it. `None` if few rows change their partition:
+    /// then users are kept away meanwhile, and partitions that stay are not copied.
+    fn change_partitions_online(
+        &self,
+        cx: &DdlCx<'_>,
+        relatives: &dyn Fn(&Catalog) -> Result<Vec<TableId>>,
+        find: &dyn Fn(&Catalog) -> Result<Arc<Table>>,
+        change: &PartitionChange,
+    ) -> Result<Option<DdlOutcome>> {
+        let _definitions = self.barrier_of(cx, Exclusion::Definitions, relatives)?;
+        let before = find(&self.catalog())?;
+        let plan = plan(&before, change)?;
+        let old = before.index_spaces(0);
+        let moved = plan.redistributed.iter().filter_map(|at| old.get(*at));
+        let moved: Vec<SpaceId> = moved.copied().collect();
+        let rows = self.engine().approximate_keys(&moved);
+        if moved.is_empty() || rows.is_some_and(|rows| rows <= SMALL_TABLE_ROWS) {
+            return Ok(None);
+        }
+        check(&plan.after)?;
+        let mut after = plan.after;
+        let fresh = self.engine().create_spaces(&spaces::table_spaces(&after))?;
+        spaces::assign(&mut after, &fresh);
+        let after = Table::new(after);
+        let commit = |cx: &DdlCx<'_>| self.commit_partitions(cx, &before, &after);
+        let job = CopyJob {
+            before: &before,
+            after: &after,
+            options: CopyOptions::default(),
+            tables: relatives,
+            commit: &commit,
+        };
+        let mut ignore = |_| ();
+        let done = self.copy_online(cx, &job, &mut strict_cast(cx, &mut ignore));
+        match &done {
+            Ok(_) => self.retire_spaces(&before.all_spaces().collect::<Vec<_>>()),
+            Err(error) => self.abandon_spaces(&fresh, error),
+        }
+        let (_, position) = done?;
+        Ok(Some(DdlOutcome {
+            position,
+            is_note: false,
+            rows: 0,
+        }))
     }
 
     /// Creates the spaces of new partitions, and assigns new and kept spaces to the plan's table.
@@ -146,6 +201,15 @@ impl Db {
         for partition in redistributed {
             self.redistribute(cx, before, after, *partition)?;
         }
+        self.commit_partitions(cx, before, after)
+    }
+
+    fn commit_partitions(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        after: &Table,
+    ) -> Result<kv::CommitPosition> {
         self.change_catalog(cx, |draft| {
             let version = draft.catalog.version + 1;
             let changed = draft.edit(before.id, |table| {
@@ -153,6 +217,7 @@ impl Db {
                 table.indexes.clone_from(&after.indexes);
                 table.overflow_spaces.clone_from(&after.overflow_spaces);
                 table.incompatible_since = version;
+                table.unfinished = UnfinishedChange::default();
             });
             changed.ok_or_else(|| errors::no_table(&before.database, &before.name))
         })

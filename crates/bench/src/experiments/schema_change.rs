@@ -1,0 +1,319 @@
+//! `bench schema-change`: changes of a table's definition beside a load like oltp_read_write's.
+//!
+//! Clients run transactions of point reads, a range, two updates, a deletion and an insertion on a table
+//! that references a parent. One statement of another connection changes the table: it adds an index, a
+//! foreign key, or changes a column's type. Measured are the transactions of a time before each change
+//! and during it, and the longest time of a statement.
+//!
+//! 1. A statement that is refused so that a client would repeat the transaction (1205, 1213, 1412, or
+//!    1020 of MariaDB) counts as refused; its time counts.
+//! 2. All changes ask for the way that the system itself chooses: no ALGORITHM, no LOCK.
+
+use super::{Bench, no_system};
+use crate::connect::Admin;
+use crate::error::{Error, Result};
+use crate::report::{Axis, Cell, Experiment, Latency, Run};
+use crate::url::{System, Target};
+use crate::value;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Rows of the table unless chosen otherwise.
+const ROWS: u64 = 100_000;
+/// Rows of the parent.
+const PARENTS: u64 = 1000;
+/// Clients unless chosen otherwise.
+const CLIENTS: usize = 8;
+/// The longest time of a statement that counts as reached, in milliseconds.
+const WAIT_LIMIT: f64 = 100.0;
+/// The fall of the throughput that counts as reached.
+const FALL_LIMIT: f64 = 0.15;
+/// Rows in an INSERT while the table is filled.
+const BATCH: u64 = 500;
+/// Refusals after which a client repeats a transaction.
+const REPEATED: [&str; 4] = ["1205", "1213", "1412", "1020"];
+
+/// The changes, with the statement that prepares each.
+const CHANGES: [(&str, &str); 3] = [
+    ("add index", "ALTER TABLE sc ADD INDEX c (c)"),
+    (
+        "add foreign key",
+        "ALTER TABLE sc ADD CONSTRAINT sc_parent FOREIGN KEY (parent) REFERENCES sc_parent (id)",
+    ),
+    ("modify", "ALTER TABLE sc MODIFY k BIGINT NOT NULL"),
+];
+
+/// What the clients did in a time.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    transactions: u64,
+    refused: u64,
+    statements: u64,
+    /// Sum of the times of statements.
+    total: Duration,
+    longest: Duration,
+}
+
+impl Done {
+    fn add(&mut self, other: &Done) {
+        self.transactions += other.transactions;
+        self.refused += other.refused;
+        self.statements += other.statements;
+        self.total += other.total;
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
+/// One client.
+struct Client {
+    admin: Admin,
+    random: u64,
+    rows: u64,
+    done: Done,
+}
+
+impl Client {
+    fn draw(&mut self, below: u64) -> u64 {
+        self.random = value::mix(self.random);
+        self.random % below.max(1)
+    }
+
+    fn run(&mut self, statement: &str) -> Result<()> {
+        let began = Instant::now();
+        let outcome = self.admin.run(statement).map(drop);
+        let took = began.elapsed();
+        self.done.statements += 1;
+        self.done.total += took;
+        self.done.longest = self.done.longest.max(took);
+        outcome
+    }
+
+    /// One transaction, as oltp_read_write's, with half of the point reads.
+    fn transaction(&mut self) -> Result<()> {
+        self.run("BEGIN")?;
+        for _ in 0..5 {
+            let id = self.draw(self.rows) + 1;
+            self.run(&format!("SELECT c FROM sc WHERE id = {id}"))?;
+        }
+        let id = self.draw(self.rows) + 1;
+        self.run(&format!(
+            "SELECT SUM(k) FROM sc WHERE id BETWEEN {id} AND {}",
+            id + 99
+        ))?;
+        let (id, text) = (self.draw(self.rows) + 1, self.draw(u64::MAX));
+        self.run(&format!("UPDATE sc SET k = k + 1 WHERE id = {id}"))?;
+        let id = (id + self.rows / 2) % self.rows + 1;
+        self.run(&format!("UPDATE sc SET c = 'text-{text}' WHERE id = {id}"))?;
+        let (id, parent) = (self.draw(self.rows) + 1, self.draw(PARENTS) + 1);
+        self.run(&format!("DELETE FROM sc WHERE id = {id}"))?;
+        self.run(&format!(
+            "INSERT INTO sc VALUES ({id}, {parent}, {}, 'text-{text}')",
+            parent * 7
+        ))?;
+        self.run("COMMIT")
+    }
+
+    /// Runs transactions until told to stop.
+    fn work(mut self, stop: &AtomicBool) -> Result<(Client, Done)> {
+        self.done = Done::default();
+        while !stop.load(Ordering::Relaxed) {
+            match self.transaction() {
+                Ok(()) => self.done.transactions += 1,
+                Err(error) if REPEATED.iter().any(|code| error.message.contains(code)) => {
+                    self.done.refused += 1;
+                    self.admin.run("ROLLBACK")?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let done = self.done;
+        Ok((self, done))
+    }
+}
+
+/// Lets the clients work while `during` runs. Returns what they did, and the time.
+fn beside(
+    clients: &mut Vec<Client>,
+    during: impl FnOnce() -> Result<()>,
+) -> Result<(Done, Duration)> {
+    let stop = AtomicBool::new(false);
+    let began = Instant::now();
+    let mut all = Done::default();
+    let taken = std::mem::take(clients);
+    let told = std::thread::scope(|scope| {
+        let threads: Vec<_> = taken
+            .into_iter()
+            .map(|client| scope.spawn(|| client.work(&stop)))
+            .collect();
+        let told = during();
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            let ended = thread.join();
+            let ended = ended.map_err(|_| Error::failed("a client panicked"))?;
+            let (client, done) = ended?;
+            all.add(&done);
+            clients.push(client);
+        }
+        told
+    });
+    told.map(|()| (all, began.elapsed()))
+}
+
+fn prepare(target: &Target, rows: u64) -> Result<Admin> {
+    let tail = match target.system {
+        System::Mysql => " engine=InnoDB",
+        _ => "",
+    };
+    let mut admin = Admin::connect(target)?;
+    admin.run("DROP TABLE IF EXISTS sc, sc_parent")?;
+    admin.run(&format!(
+        "CREATE TABLE sc_parent (id INT PRIMARY KEY){tail}"
+    ))?;
+    admin.run(&format!(
+        "CREATE TABLE sc (id INT PRIMARY KEY, parent INT NOT NULL, k INT NOT NULL, \
+         c VARCHAR(120) NOT NULL, KEY parent (parent)){tail}"
+    ))?;
+    let ids: Vec<String> = (1..=PARENTS).map(|id| format!("({id})")).collect();
+    admin.run(&format!("INSERT INTO sc_parent VALUES {}", ids.join(", ")))?;
+    let mut first = 1;
+    while first <= rows {
+        let last = (first + BATCH - 1).min(rows);
+        let row = |id| {
+            let parent = id % PARENTS + 1;
+            format!("({id}, {parent}, {}, 'text-{}')", id % 97, value::mix(id))
+        };
+        let values: Vec<String> = (first..=last).map(row).collect();
+        admin.run(&format!("INSERT INTO sc VALUES {}", values.join(", ")))?;
+        first = last + 1;
+    }
+    Ok(admin)
+}
+
+fn cell(
+    target: &Target,
+    operation: String,
+    clients: usize,
+    (done, time): (Done, Duration),
+) -> Cell {
+    let seconds = time.as_secs_f64();
+    let micros = |time: Duration| time.as_secs_f64() * 1e6;
+    let mean = micros(done.total) / (done.statements.max(1) as f64);
+    Cell {
+        operation,
+        size: clients as u64,
+        system: target.name.clone(),
+        client: format!("{clients} connections"),
+        units: 1,
+        runs: vec![Run {
+            requests: done.transactions,
+            refused: done.refused,
+            seconds,
+            throughput: done.transactions as f64 / seconds.max(1e-9),
+            latency: Latency {
+                mean,
+                max: micros(done.longest),
+                ..Latency::default()
+            },
+            ..Run::default()
+        }],
+    }
+}
+
+/// Measures all changes on one system.
+fn measure(bench: &mut Bench, target: &Target, experiment: &mut Experiment) -> Result<()> {
+    let rows = bench.rows(ROWS);
+    let count = bench
+        .clients(&[CLIENTS])
+        .first()
+        .copied()
+        .unwrap_or(CLIENTS);
+    let mut admin = prepare(target, rows)?;
+    let mut clients = Vec::with_capacity(count);
+    for n in 0..count {
+        clients.push(Client {
+            admin: Admin::connect(target)?,
+            random: value::mix(bench.options.seed ^ n as u64),
+            rows,
+            done: Done::default(),
+        });
+    }
+    let time = bench.options.effort.time.max(Duration::from_millis(200));
+    for (name, statement) in CHANGES {
+        let sleep = || {
+            std::thread::sleep(time);
+            Ok(())
+        };
+        beside(&mut clients, sleep)?;
+        let before = beside(&mut clients, sleep)?;
+        let during = beside(&mut clients, || admin.run(statement).map(drop))?;
+        let rate = |(done, time): &(Done, Duration)| done.transactions as f64 / time.as_secs_f64();
+        let fall = 1.0 - rate(&during) / rate(&before).max(1e-9);
+        let longest = during.0.longest.as_secs_f64() * 1e3;
+        let verdict = |reached: bool| if reached { "reached" } else { "missed" };
+        let note = format!(
+            "{}, {name} of {rows} rows in {:.1} s: longest statement {longest:.0} ms (limit {WAIT_LIMIT:.0} ms: {}; \
+             {:.0} ms before), {:.0} transactions/s before, {:.0} during ({:+.0} %, limit -{:.0} %: {})",
+            target.name,
+            during.1.as_secs_f64(),
+            verdict(longest <= WAIT_LIMIT),
+            before.0.longest.as_secs_f64() * 1e3,
+            rate(&before),
+            rate(&during),
+            -fall * 100.0,
+            FALL_LIMIT * 100.0,
+            verdict(fall <= FALL_LIMIT),
+        );
+        bench.progress.say(&note);
+        experiment.notes.push(note);
+        let cells = [
+            (format!("before {name}"), before),
+            (name.to_owned(), during),
+        ];
+        for (operation, measured) in cells {
+            experiment
+                .cells
+                .push(cell(target, operation, count, measured));
+        }
+    }
+    Ok(())
+}
+
+/// `bench schema-change`.
+///
+/// # Errors
+/// No system could be measured.
+pub fn schema_change(bench: &mut Bench) -> Result<()> {
+    bench.progress.begin("Schema changes beside a load");
+    let mut experiment = Experiment {
+        name: "schema-change".to_owned(),
+        title: "Schema changes beside a load".to_owned(),
+        about:
+            "Transactions like oltp_read_write's beside ALTER TABLE; the longest statement counts."
+                .to_owned(),
+        axis: Axis {
+            title: "connections".to_owned(),
+            is_logarithmic: false,
+        },
+        is_about_latency: false,
+        cells: Vec::new(),
+        pairs: Vec::new(),
+        notes: Vec::new(),
+    };
+    let has_sql = |target: &&Target| matches!(target.system, System::Mysql | System::Porpoise);
+    let targets: Vec<Target> = bench.targets.iter().filter(has_sql).cloned().collect();
+    for target in &targets {
+        if let Err(error) = measure(bench, target, &mut experiment) {
+            experiment
+                .notes
+                .push(format!("{}: {}", target.name, error.message));
+        }
+    }
+    if experiment.cells.is_empty() {
+        return Err(no_system(
+            "schema-change: no system could be measured",
+            &experiment.notes,
+        ));
+    }
+    bench.keep(experiment);
+    Ok(())
+}

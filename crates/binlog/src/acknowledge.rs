@@ -1,0 +1,262 @@
+//! Semi-synchronous replication, the source's side: commits wait until replicas have them.
+//!
+//! The engine holds commits back ([`Engine::require_acknowledgement`]): they are on disk here, but neither visible
+//! to snapshots nor revealed by a reply, whichever interface committed them. The writer records where each
+//! transaction ends in the files; replicas acknowledge places in the files; the commits up to the place that enough
+//! replicas have reached are let go.
+//!
+//! ```text
+//! files     | T1 | T2 | T3 | T4 |
+//! replica 2           ^                 with one acknowledgement: T1 to T3 are let go
+//! replica 3                ^            with two: T1 and T2
+//! ```
+//!
+//! Invariants:
+//! 1. A commit is let go only when as many different replicas (by `server_id`) as the policy says have acknowledged
+//!    a place behind its end, or when the policy's time for the oldest waiting commit is over.
+//! 2. A place acknowledged counts as long as the server runs, also after its replica has disconnected: the replica
+//!    has the transactions on its disk. What a replica has acknowledged before is forgotten when it begins to read at
+//!    an earlier place: it was rebuilt or rewound.
+//! 3. After a timeout commits pass until a replica has caught up with the end of the log; then they wait again.
+//!
+//! Rejected: a count of acknowledgements for each transaction (the n-th greatest place of the replicas says the
+//! same); waiting in each session (visible before acknowledged, and every interface would need it).
+
+use porpoise_kv::Engine;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Which replicas have to acknowledge a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acknowledgers {
+    /// So many different ones.
+    Any(usize),
+    /// All of these, by `server_id`.
+    All(BTreeSet<u32>),
+}
+
+/// How commits wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AckPolicy {
+    /// Whether they wait at all.
+    pub is_on: bool,
+    /// For whom.
+    pub by: Acknowledgers,
+    /// Longest wait, after which commits pass unacknowledged; `None`: they wait for ever.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for AckPolicy {
+    fn default() -> AckPolicy {
+        AckPolicy {
+            is_on: false,
+            by: Acknowledgers::Any(1),
+            timeout: None,
+        }
+    }
+}
+
+/// A place in the files: number of the file, position.
+pub(crate) type Place = (u64, u64);
+
+/// A transaction that waits.
+pub(crate) struct Waiting {
+    end: Place,
+    commit: u64,
+    since: Instant,
+}
+
+/// A replica that acknowledges.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Acknowledger {
+    pub(crate) place: Place,
+    /// Number of its connections.
+    pub(crate) connections: usize,
+}
+
+/// State and counters of acknowledgement, as SHOW STATUS has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AckStatus {
+    /// Whether commits wait at present.
+    pub is_waiting_mode: bool,
+    /// Connected replicas that acknowledge.
+    pub clients: u64,
+    /// Commits that wait.
+    pub waiting: u64,
+    /// Commits acknowledged in time.
+    pub acknowledged: u64,
+    /// Commits that passed without acknowledgement.
+    pub passed: u64,
+    /// Number of timeouts.
+    pub timeouts: u64,
+    /// Total time in which commits have waited, in microseconds.
+    pub wait_micros: u64,
+}
+
+/// The state, part of that of the log.
+#[derive(Default)]
+pub(crate) struct Acknowledgements {
+    pub(crate) policy: AckPolicy,
+    pub(crate) waiting: VecDeque<Waiting>,
+    pub(crate) replicas: BTreeMap<u32, Acknowledger>,
+    /// Whether a timeout has switched the waiting off.
+    pub(crate) is_degraded: bool,
+    pub(crate) status: AckStatus,
+}
+
+impl Acknowledgements {
+    pub(crate) fn waits(&self) -> bool {
+        self.policy.is_on && !self.is_degraded
+    }
+
+    /// The place that enough replicas have reached.
+    fn reached(&self) -> Place {
+        match &self.policy.by {
+            Acknowledgers::Any(0) => (u64::MAX, u64::MAX),
+            Acknowledgers::Any(count) => {
+                let mut places: Vec<Place> = self.replicas.values().map(|r| r.place).collect();
+                places.sort_unstable_by(|a, b| b.cmp(a));
+                places.get(count - 1).copied().unwrap_or_default()
+            }
+            Acknowledgers::All(members) => {
+                let place = |id| self.replicas.get(id).map_or((0, 0), |r| r.place);
+                let least = members.iter().map(place).min();
+                least.unwrap_or((u64::MAX, u64::MAX))
+            }
+        }
+    }
+
+    /// Removes the commits that are acknowledged. Returns the last of them.
+    pub(crate) fn take_reached(&mut self) -> Option<u64> {
+        let reached = self.reached();
+        let mut last = None;
+        while let Some(first) = self.waiting.front()
+            && first.end <= reached
+        {
+            last = Some(first.commit);
+            self.status.acknowledged += 1;
+            let waited = u64::try_from(first.since.elapsed().as_micros()).unwrap_or(0);
+            self.status.wait_micros += waited;
+            self.waiting.pop_front();
+        }
+        last
+    }
+
+    /// Records a transaction that was written. Returns whether it has to wait.
+    pub(crate) fn written(&mut self, end: Place, commit: u64) {
+        if self.waits() {
+            self.waiting.push_back(Waiting {
+                end,
+                commit,
+                since: Instant::now(),
+            });
+        } else if self.policy.is_on {
+            self.status.passed += 1;
+        }
+    }
+
+    /// Ends the waiting if the oldest commit has waited for too long. Returns whether it did.
+    pub(crate) fn times_out(&mut self) -> bool {
+        let oldest = self.waiting.front();
+        let is_over = oldest.is_some_and(|oldest| {
+            let limit = self.policy.timeout;
+            limit.is_some_and(|limit| oldest.since.elapsed() >= limit)
+        });
+        if is_over {
+            self.status.timeouts += 1;
+            self.status.passed += self.waiting.len() as u64;
+            self.is_degraded = true;
+            self.waiting.clear();
+        }
+        is_over
+    }
+
+    /// Whether commits are to wait again after a timeout, `end` being the end of the log.
+    pub(crate) fn recovers(&mut self, end: Place) -> bool {
+        let recovers = self.policy.is_on && self.is_degraded && self.reached() >= end;
+        if recovers {
+            self.is_degraded = false;
+        }
+        recovers
+    }
+
+    /// Forgets all places: the files begin anew.
+    pub(crate) fn restart(&mut self) {
+        for replica in self.replicas.values_mut() {
+            replica.place = (0, 0);
+        }
+    }
+
+    pub(crate) fn is_anyone_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}
+
+/// The engine whose commits wait.
+pub(crate) type AckEngine = OnceLock<Arc<dyn Engine>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(by: Acknowledgers) -> Acknowledgements {
+        let mut acks = Acknowledgements {
+            policy: AckPolicy {
+                is_on: true,
+                by,
+                timeout: None,
+            },
+            ..Acknowledgements::default()
+        };
+        for n in 1..=4 {
+            acks.written((1, n * 100), n);
+        }
+        acks
+    }
+
+    fn at(acks: &mut Acknowledgements, id: u32, position: u64) {
+        acks.replicas.entry(id).or_default().place = (1, position);
+    }
+
+    #[test]
+    fn a_commit_passes_when_so_many_replicas_have_it() {
+        let mut acks = waiting(Acknowledgers::Any(2));
+        at(&mut acks, 2, 300);
+        assert_eq!(acks.take_reached(), None);
+        at(&mut acks, 3, 250);
+        assert_eq!(acks.take_reached(), Some(2));
+        at(&mut acks, 3, 400);
+        assert_eq!(acks.take_reached(), Some(3));
+        assert_eq!(acks.waiting.len(), 1);
+    }
+
+    #[test]
+    fn a_set_of_members_must_acknowledge_all() {
+        let mut acks = waiting(Acknowledgers::All([2, 3].into()));
+        at(&mut acks, 2, 400);
+        at(&mut acks, 4, 400);
+        assert_eq!(acks.take_reached(), None);
+        at(&mut acks, 3, 100);
+        assert_eq!(acks.take_reached(), Some(1));
+        acks.policy.by = Acknowledgers::All([2].into());
+        assert_eq!(acks.take_reached(), Some(4));
+        acks.policy.by = Acknowledgers::All(BTreeSet::new());
+        acks.written((1, 500), 5);
+        assert_eq!(acks.take_reached(), Some(5));
+    }
+
+    #[test]
+    fn after_a_timeout_commits_pass_until_a_replica_has_caught_up() {
+        let mut acks = waiting(Acknowledgers::Any(1));
+        assert!(!acks.times_out(), "without a limit commits wait for ever");
+        acks.policy.timeout = Some(Duration::ZERO);
+        assert!(acks.times_out() && !acks.waits());
+        acks.written((1, 500), 5);
+        at(&mut acks, 2, 400);
+        assert!(!acks.recovers((1, 500)));
+        at(&mut acks, 2, 500);
+        assert!(acks.recovers((1, 500)) && acks.waits());
+        assert_eq!(acks.status.passed, 5);
+    }
+}

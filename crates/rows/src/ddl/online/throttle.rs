@@ -1,0 +1,83 @@
+//! Pace of the work on existing rows beside other users of the table.
+//!
+//! While other sessions use the table, batches are small, and each is followed by a sleep for a
+//! multiple of the time that it took, so that the work takes a small part of one processor.
+
+use crate::ddl::DdlCx;
+use crate::definition::TableId;
+use crate::error::{Error, Result};
+use porpoise_base::blocking::blocking;
+use porpoise_kv as kv;
+use std::time::{Duration, Instant};
+
+/// Rows in a transaction, if nobody else uses the table.
+const BATCH: usize = 1000;
+/// Rows in a transaction beside other users of the table.
+const BATCH_BESIDE_OTHERS: usize = 64;
+/// The sleep after a batch is this multiple of the batch's time, beside other users.
+const SLEEP_FACTOR: u32 = 9;
+/// Longest sleep after a batch.
+const MAX_SLEEP: Duration = Duration::from_millis(100);
+/// The time for which a table counts as used after somebody was seen to use it.
+const USED_FOR: Duration = Duration::from_secs(1);
+
+/// Pace of the work on one table.
+pub(in crate::ddl) struct Throttle<'a> {
+    cx: &'a DdlCx<'a>,
+    table: TableId,
+    /// When another session was seen to use the table.
+    seen_used: Option<Instant>,
+    is_used: bool,
+    began: Instant,
+}
+
+impl<'a> Throttle<'a> {
+    pub(in crate::ddl) fn new(cx: &'a DdlCx<'a>, table: TableId) -> Throttle<'a> {
+        Throttle {
+            cx,
+            table,
+            seen_used: None,
+            is_used: false,
+            began: Instant::now(),
+        }
+    }
+
+    /// Begins a batch. Returns the number of its rows.
+    ///
+    /// # Errors
+    /// A cancellation.
+    pub(in crate::ddl) fn begin(&mut self) -> Result<usize> {
+        check_cancel(self.cx)?;
+        let now = Instant::now();
+        if self.cx.metadata_locks.is_used_by_others(self.table) {
+            self.seen_used = Some(now);
+        }
+        self.is_used = self.seen_used.is_some_and(|seen| now - seen < USED_FOR);
+        self.began = now;
+        Ok(if self.is_used {
+            BATCH_BESIDE_OTHERS
+        } else {
+            BATCH
+        })
+    }
+
+    /// Ends a batch of so many rows: shows the progress, and sleeps.
+    pub(in crate::ddl) fn end(&self, rows: usize) {
+        self.cx.metadata_locks.progress().advance(rows as u64);
+        if self.is_used {
+            pause((self.began.elapsed() * SLEEP_FACTOR).min(MAX_SLEEP));
+        }
+    }
+}
+
+/// Fails if the statement was cancelled.
+pub(in crate::ddl) fn check_cancel(cx: &DdlCx<'_>) -> Result<()> {
+    match cx.cancel.reason() {
+        None => Ok(()),
+        Some(reason) => Err(Error::Kv(kv::Error::Cancelled(reason))),
+    }
+}
+
+pub(super) fn pause(time: Duration) {
+    blocking(|| std::thread::sleep(time));
+}
