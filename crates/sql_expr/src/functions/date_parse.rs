@@ -103,11 +103,10 @@ impl Reader<'_> {
         let letters = |b: &&u8| b.is_ascii_alphabetic();
         let length = self.text.iter().take_while(letters).count();
         let (word, rest) = self.text.split_at_checked(length)?;
-        let known = |name: &&str| {
-            name.get(..if whole { name.len() } else { 3 })
-                .map(str::as_bytes)
-        };
-        let names = names.iter().filter_map(known);
+        let names = names.iter().filter_map(|name| {
+            let length = if whole { name.len() } else { 3 };
+            name.get(..length).map(str::as_bytes)
+        });
         // The beginning of a name is enough where no other name begins so.
         let is_start = |name: &[u8]| {
             let start = name.get(..word.len());
