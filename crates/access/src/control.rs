@@ -327,9 +327,20 @@ impl AccessControl {
     /// # Errors
     /// Reading the tables failed.
     pub fn current(&self) -> Result<Arc<AccessData>> {
-        if self.is_stale() {
-            self.reload_if_stale(&self.change_lock.lock())?;
+        if !self.is_stale() {
+            return Ok(self.data());
         }
+        let engine = self.db.engine();
+        if engine.holds_commits_back() {
+            // A change that waits for replicas is not in force yet, and must not keep them from logging in.
+            if let Some(held) = self.change_lock.try_lock()
+                && self.table_changes.position() <= engine.durable_position()
+            {
+                self.reload_if_stale(&held)?;
+            }
+            return Ok(self.data());
+        }
+        self.reload_if_stale(&self.change_lock.lock())?;
         Ok(self.data())
     }
 

@@ -12,7 +12,7 @@
 
 use crate::acknowledge::{AckConnection, Place};
 use crate::file::{self, EventReader, FIRST_POSITION, file_name, file_number};
-use crate::log::BinaryLog;
+use crate::log::{BinaryLog, State};
 use crate::{Error, Result};
 use porpoise_replication::event::{
     CHECKSUM_LEN, Event, EventOptions, EventWriter, FormatDescription, Header, Heartbeat, Rotate,
@@ -89,6 +89,14 @@ fn refused(text: impl Into<String>) -> Error {
     Error::Refused(text.into())
 }
 
+/// Error for a position at which no event begins.
+fn no_event(number: u64, at: u64) -> Error {
+    let file = file_name(number);
+    refused(format!(
+        "bogus data in log event; no event begins in '{file}' at {at}"
+    ))
+}
+
 impl Dump {
     /// Begins a dump. Without `checksums` events are sent without them.
     ///
@@ -96,12 +104,13 @@ impl Dump {
     /// [`Error::Refused`], for error 1236: no such file or position, or files with transactions that the reader
     /// lacks were purged.
     pub fn open(log: Arc<BinaryLog>, start: DumpStart, checksums: bool) -> Result<Dump> {
-        let (number, position, has) = place(&log, start)?;
         let id = log.next_dump();
-        let generation = {
+        let (number, position, has, generation) = {
             let mut state = log.state.lock();
+            let (number, position, has) = place(&log, &state, start)?;
+            // From now on its file is not removed.
             state.dumps.insert(id, number);
-            state.generation
+            (number, position, has, state.generation)
         };
         let begin = || -> Result<(EventReader, FormatDescription)> {
             let path = log.options.dir.join(file_name(number));
@@ -283,6 +292,10 @@ impl Dump {
                 Error::Corrupt(format!("{} at {at}: {what}", file_name(self.number)))
             })?;
             let Some(event) = found else {
+                // Files end with a whole event.
+                if at < end {
+                    return Err(no_event(self.number, at));
+                }
                 if is_last {
                     return Ok(Step::Idle);
                 }
@@ -290,6 +303,9 @@ impl Dump {
                 continue;
             };
             let header = Header::parse(event).map_err(|e| Error::Corrupt(e.to_string()))?;
+            if header.next_position != (at + u64::from(header.size)) as u32 {
+                return Err(no_event(self.number, at));
+            }
             match header.kind {
                 kind::GTID | kind::ANONYMOUS_GTID if !self.has.is_empty() => {
                     let decoded = Event::decode(event, &self.format);
@@ -342,9 +358,8 @@ impl Drop for Dump {
 }
 
 /// File and position of a start, and the transactions to be left out.
-fn place(log: &BinaryLog, start: DumpStart) -> Result<(u64, u64, GtidSet)> {
-    let state = log.state.lock();
-    log.check_open(&state)?;
+fn place(log: &BinaryLog, state: &State, start: DumpStart) -> Result<(u64, u64, GtidSet)> {
+    log.check_open(state)?;
     let first = state.readable().first();
     let first = first.ok_or_else(|| refused("the binary log has no files"))?;
     match start {

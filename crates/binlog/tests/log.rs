@@ -333,3 +333,41 @@ fn a_run_without_the_log_makes_a_gap_that_readers_are_told_of() {
     assert_eq!(log.status().purged, GtidSet::new());
     log.stop();
 }
+
+#[test]
+fn a_position_at_which_no_event_begins_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path());
+    let log = BinaryLog::open(options(dir.path()), &engine).unwrap();
+    for text in ["a", "b"] {
+        commit(&*engine, text);
+    }
+    log.rotate().unwrap();
+    commit(&*engine, "c");
+    log.catch_up().unwrap();
+    for name in ["binlog.000001", "binlog.000002"] {
+        let events = log.events(Some(name), None, 0, 100).unwrap();
+        let begins: Vec<u64> = events.iter().map(|event| event.position).collect();
+        let end = events.last().unwrap().end;
+        for position in 4..end {
+            let start = DumpStart::Position {
+                file: name.to_owned(),
+                position,
+            };
+            let mut dump = Dump::open(log.clone(), start, true).unwrap();
+            let mut read = || loop {
+                match dump.next(Duration::ZERO)? {
+                    Step::Event(_) => {}
+                    Step::Idle => return Ok(()),
+                }
+            };
+            let found: Result<(), Error> = read();
+            assert_eq!(
+                found.is_ok(),
+                begins.contains(&position),
+                "{name} {position}: {found:?}"
+            );
+        }
+    }
+    log.stop();
+}

@@ -351,6 +351,11 @@ pub trait Engine: Send + Sync {
         let _ = commit;
     }
 
+    /// Whether commits wait for acknowledgements at present.
+    fn holds_commits_back(&self) -> bool {
+        false
+    }
+
     /// Ends the waits for acknowledgements before a shutdown: the outcome of what waits is unknown.
     fn abandon_acknowledgement(&self) {}
 

@@ -542,6 +542,10 @@ impl Engine for KvMem {
         self.state.pipeline.acknowledge(commit);
     }
 
+    fn holds_commits_back(&self) -> bool {
+        self.state.pipeline.lock().unacknowledged.is_some()
+    }
+
     fn abandon_acknowledgement(&self) {
         self.state.pipeline.abandon_acknowledgement();
     }

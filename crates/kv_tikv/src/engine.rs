@@ -137,7 +137,7 @@ impl KvTikv {
         }
         Ok(KvTikv {
             cluster,
-            collector: Mutex::new(collector.transpose()?),
+            collector: Mutex::new(collector),
         })
     }
 

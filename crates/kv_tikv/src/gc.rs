@@ -67,7 +67,7 @@ impl Drop for Collector {
 
 impl Collector {
     /// Starts it. Versions are retained for `retention`.
-    pub(crate) fn start(cluster: &Arc<Cluster>, retention: Duration) -> Result<Collector> {
+    pub(crate) fn start(cluster: &Arc<Cluster>, retention: Duration) -> Collector {
         let signal = Arc::new(Signal::default());
         let run = Run {
             cluster: Arc::downgrade(cluster),
@@ -76,10 +76,10 @@ impl Collector {
             collected: None,
         };
         let told = signal.clone();
-        let thread = std::thread::Builder::new().name("porpoise-gc".into());
-        let started = thread.spawn(move || run.until_stopped(&told));
-        started.map_err(|e| Error::Io(format!("no thread for garbage collection: {e}")))?;
-        Ok(Collector(signal))
+        cluster
+            .client
+            .in_background(move || run.until_stopped(&told));
+        Collector(signal)
     }
 }
 
@@ -151,8 +151,7 @@ impl Run {
         let least = uncancelled(|call| client.register_service(call, &service, hold, needed))
             .map_err(read_error)?;
         // What is above the own need was allowed before this server registered.
-        let lost = if least > needed { least } else { needed };
-        cluster.snapshots.lose_below(lost);
+        cluster.snapshots.lose_below(least.max(needed));
         let is_due = |at: Instant| at.elapsed() >= self.retention / 2;
         if self.collected.is_none_or(is_due) {
             self.collect(cluster, now, wanted)?;

@@ -106,6 +106,23 @@ const CHANGES: &[(&str, Change)] = &[
         };
         alter(db, &[AlterOp::AddForeignKey(key)])
     }),
+    ("online foreign key", |db| {
+        let key = FkSpec {
+            name: Some("f".to_owned()),
+            ..FkSpec::new(&["a"], "parent", &["id"])
+        };
+        let ops = [AlterOp::AddForeignKey(key), AlterOp::Lock(LockLevel::None)];
+        alter(db, &ops)
+    }),
+    ("online copy", |db| {
+        let mut wide = column("a");
+        wide.ty = ColumnType::int(Kind::BigInt);
+        let ops = [
+            AlterOp::ChangeColumn("a".to_owned(), wide, Position::Default),
+            AlterOp::Lock(LockLevel::None),
+        ];
+        alter(db, &ops)
+    }),
     ("columns", |db| {
         let mut added = column("b");
         added.default = Some(ColumnDefault::Literal(Value::Int(3)));

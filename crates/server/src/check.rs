@@ -184,9 +184,9 @@ fn check_one(db: &Db, id: TableId, report: &mut Report) -> Result<(), Failure> {
             return Ok(());
         };
         let checked = db.define(|cx| db.check_table(cx, table));
-        let is_suspicious = checked
+        let is_suspicious = !checked
             .as_ref()
-            .map_or(true, |(_, problems)| !problems.is_empty());
+            .is_ok_and(|(_, problems)| problems.is_empty());
         if is_suspicious && db.is_clustered() {
             std::thread::sleep(NEWS_TIME);
             if db.catalog().version != catalog.version {

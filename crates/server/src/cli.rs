@@ -1,12 +1,15 @@
 //! The command line, generated from the table of settings.
 
 use crate::backup::command::{BackupOptions, RestoreOptions};
+use crate::cluster::ClusterCommand;
 use crate::config::{self, ClusterUrl, Config, StartError, Values, report, table::SETTINGS};
 use crate::demo;
 use crate::import::{self, Existing, ImportOptions, Selection};
 use crate::standby::promote::PromoteOptions;
 use crate::target;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand, error::ErrorKind,
+};
 use porpoise_shell::{TlsArgs, mc, sql};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -41,6 +44,8 @@ pub enum CliCommand {
     Mc(Box<mc::Options>),
     /// Run a server in memory with example data, and a shell.
     Demo(demo::Options),
+    /// Describe, generate or demonstrate a cluster.
+    Cluster(ClusterCommand),
     /// Replace this process by the benchmark program, with these arguments.
     Bench(Vec<OsString>),
     /// Write the manual pages into this directory.
@@ -399,6 +404,16 @@ fn demo_command() -> Command {
     )
 }
 
+fn cluster_command() -> Command {
+    let command = Command::new("cluster").subcommand_required(true).after_help(
+        "Nothing is installed or started on other hosts: `generate` writes files for them, and START.md says what \
+         to do with them. Exit status 1: files would change (--check), or the demonstration failed; 2: the \
+         description is wrong, or files were changed by hand.",
+    );
+    ClusterCommand::augment_subcommands(command)
+        .about("Describes a TiKV cluster with Porpoise servers, and generates its settings")
+}
+
 fn man_command() -> Command {
     Command::new("man")
         .about("Writes the manual pages of all commands into a directory")
@@ -430,6 +445,7 @@ pub fn command() -> Command {
         .subcommand(restore_command())
         .subcommand(promote_command())
         .subcommand(import_command())
+        .subcommand(cluster_command())
         .subcommand(bench_command())
         .subcommand(man_command())
 }
@@ -521,6 +537,7 @@ fn other_command(
             Ok(CliCommand::Manual(into.unwrap_or_default()))
         }
         "demo" => options(given).map(CliCommand::Demo),
+        "cluster" => options(given).map(CliCommand::Cluster),
         "bench" => {
             let arguments = given.get_many("arguments").unwrap_or_default().cloned();
             Ok(CliCommand::Bench(arguments.collect()))

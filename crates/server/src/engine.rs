@@ -1,5 +1,6 @@
 //! Opens the storage engine: the only module that names a concrete one.
 
+use crate::binlog;
 use crate::config::{ClusterUrl, Config, DurabilityChoice, EngineChoice, StartError};
 use porpoise_base::disk::{self, Disk};
 use porpoise_kv::{Durability, Engine};
@@ -58,11 +59,12 @@ pub type OpenEngine = (Arc<dyn Engine>, Option<Arc<KvMem>>);
 pub fn open_with_backups(config: &Config, disk: Arc<dyn Disk>) -> Result<OpenEngine, StartError> {
     match &config.engine {
         EngineChoice::Embedded => {
+            binlog::mark_unlogged(config, &*disk)?;
             let engine = open_embedded(config, disk)?;
             Ok((engine.clone(), Some(engine)))
         }
         EngineChoice::Tikv(url) => {
-            if config.log_bin {
+            if config.log_bin || config.replication_ack.is_some() {
                 let message = "--log-bin needs the embedded engine: a TiKV cluster has no order of commits that one server knows; follow it by its own tool, TiCDC";
                 return Err(StartError::usage(message));
             }
@@ -103,6 +105,10 @@ fn open_embedded(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<KvMem>, Sta
     };
     if config.log_bin && durability == Durability::Memory {
         let message = "--log-bin: with --durability memory there is no log";
+        return Err(StartError::usage(message));
+    }
+    if config.replication_ack.is_some() && (!config.log_bin || durability != Durability::Sync) {
+        let message = "--replication-ack needs --log-bin and --durability sync";
         return Err(StartError::usage(message));
     }
     let options = KvMemOptions {

@@ -6,6 +6,7 @@
 use crate::backup::command;
 use crate::check;
 use crate::cli::{self, CliCommand};
+use crate::cluster;
 use crate::config::{Config, StartError, exposure};
 use crate::demo;
 use crate::import;
@@ -66,6 +67,7 @@ fn run(
             Ok(ExitCode::SUCCESS)
         }
         CliCommand::Check(data_dir) => check::run(&data_dir).map(done),
+        CliCommand::Cluster(command) => cluster::run(&command).map(done),
         CliCommand::CheckCluster(url) => check::run_cluster(&url).map(done),
         CliCommand::Dump(data_dir) => check::dump(&data_dir).map(done),
         CliCommand::Salvage(from, into) => salvage::run(&from, &into).map(done),

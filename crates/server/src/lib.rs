@@ -25,6 +25,7 @@ mod binlog;
 pub mod certificate;
 pub mod check;
 pub mod cli;
+pub mod cluster;
 pub mod config;
 pub mod console;
 pub mod datadir;

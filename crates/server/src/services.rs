@@ -105,11 +105,7 @@ impl Services {
         tls: &Arc<rustls::ServerConfig>,
         root_password: Option<&str>,
     ) -> Result<Services, StartError> {
-        binlog::mark_unlogged(config, &*disk)?;
         let (engine, embedded) = engine::open_with_backups(config, disk.clone())?;
-        let failed = |what: &str, error: &dyn std::fmt::Display| {
-            StartError::failure(format!("{what}: {error}"))
-        };
         let db = rows::open_with(engine.clone(), db_options(config))
             .map_err(|e| failed("the catalog cannot be opened", &e))?;
         // Of several servers that start for the first time, one creates the system tables.
@@ -145,9 +141,7 @@ impl Services {
             Arc::new(MemcachedProtocol::new(listener, tls.clone()))
         };
         drop(initialization);
-        sql.apply_read_only();
-        sql.apply_acknowledgement()
-            .map_err(|e| failed("--replication-ack", &e))?;
+        apply_replication_settings(&sql)?;
         Ok(Services {
             engine,
             db,
@@ -227,6 +221,17 @@ impl Services {
         }
         self.engine.shutdown().map_err(|e| e.to_string())
     }
+}
+
+fn failed(what: &str, error: &dyn std::fmt::Display) -> StartError {
+    StartError::failure(format!("{what}: {error}"))
+}
+
+/// Puts the settings in force that would be in the way of the start.
+fn apply_replication_settings(sql: &SqlServer) -> Result<(), StartError> {
+    sql.apply_read_only();
+    sql.apply_acknowledgement()
+        .map_err(|e| StartError::failure(format!("--replication-ack: {e}")))
 }
 
 /// Opens SQL over the rows, and the memory budget of its statements and of all connections.

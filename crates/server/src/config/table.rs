@@ -2,7 +2,7 @@
 //! here.
 
 use super::value::{Parsed, address, duration, number, path, size, switch};
-use super::{Config, DurabilityChoice, EngineChoice, TlsMode};
+use super::{ClusterUrl, Config, DurabilityChoice, EngineChoice, TlsMode};
 use porpoise_client::http::Endpoint;
 use std::net::SocketAddr;
 use std::path::PathBuf;

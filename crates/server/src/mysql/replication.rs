@@ -31,6 +31,9 @@ use std::time::{Duration, Instant};
 /// Longest wait for events after which the session looks whether it was cancelled.
 const WAIT: Duration = Duration::from_millis(200);
 
+/// Shortest time between heartbeats, as on MySQL.
+const MIN_PERIOD: Duration = Duration::from_millis(1);
+
 /// Longest wait for an acknowledgement after which the session looks for new events.
 const ACK_WAIT: Duration = Duration::from_millis(10);
 
@@ -94,6 +97,13 @@ impl LoggedIn {
         value.or_else(|| self.sql.user_variable(former))
     }
 
+    /// The time after which the reader wants a heartbeat, if it wants any.
+    fn heartbeat_period(&self) -> Option<Duration> {
+        let nanos = self.announced("source_heartbeat_period", "master_heartbeat_period");
+        let nanos = nanos.and_then(|text| text.parse().ok()).filter(|n| *n > 0);
+        nanos.map(|nanos| Duration::from_nanos(nanos).max(MIN_PERIOD))
+    }
+
     /// COM_BINLOG_DUMP and COM_BINLOG_DUMP_GTID: answers with events until the reader disconnects.
     pub(super) fn dump_binlog(
         &mut self,
@@ -132,16 +142,6 @@ impl LoggedIn {
         if let Some(epoch) = epoch.and_then(|text| text.parse().ok()) {
             log.meet_epoch(epoch).map_err(failed)?;
         }
-        let start = match request.gtids {
-            Some(gtids) => {
-                let set = GtidSet::from_bytes(gtids);
-                DumpStart::Gtids(set.map_err(|error| refused(error.to_string()))?)
-            }
-            None => DumpStart::Position {
-                file: String::from_utf8_lossy(request.file).into_owned(),
-                position: request.position,
-            },
-        };
         let checksum = self.announced("source_binlog_checksum", "master_binlog_checksum");
         let Some(checksum) = checksum else {
             return Err(refused(
@@ -149,9 +149,8 @@ impl LoggedIn {
             ));
         };
         let has_checksums = checksum.eq_ignore_ascii_case("CRC32");
-        let period = self.announced("source_heartbeat_period", "master_heartbeat_period");
-        let period = period.and_then(|text| text.parse().ok()).filter(|n| *n > 0);
-        let period = period.map(Duration::from_nanos);
+        let period = self.heartbeat_period();
+        let start = start_of(request)?;
         let mut dump = Dump::open(log.clone(), start, has_checksums).map_err(failed)?;
         let semi_sync = self.announced("rpl_semi_sync_replica", "rpl_semi_sync_slave");
         let mut acks = semi_sync.filter(|value| value == "1").map(|_| {
@@ -197,6 +196,20 @@ impl LoggedIn {
         }
         Err(client_gone())
     }
+}
+
+/// The place at which a reader begins.
+fn start_of(request: &BinlogDump<'_>) -> Result<DumpStart, SqlError> {
+    Ok(match request.gtids {
+        Some(gtids) => {
+            let set = GtidSet::from_bytes(gtids);
+            DumpStart::Gtids(set.map_err(|error| refused(error.to_string()))?)
+        }
+        None => DumpStart::Position {
+            file: String::from_utf8_lossy(request.file).into_owned(),
+            position: request.position,
+        },
+    })
 }
 
 /// Reads acknowledgements.

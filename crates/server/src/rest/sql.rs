@@ -301,7 +301,7 @@ impl<'e> AnswerSink<'e> {
             stream.put_batch(&mut self.out);
             arrow::put_end(&mut self.out);
             self.flush()?;
-            return self.send_piece(Piece::End);
+            return self.send.end();
         }
         if self.form == Form::Arrow {
             self.form = Form::Object;

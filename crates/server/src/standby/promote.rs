@@ -81,7 +81,7 @@ impl Server {
         let (mut value, mut failure) = (None, None);
         let done = self.connection.query(query.as_bytes(), |event| {
             match event {
-                Event::Error(error) => failure = Some(error.to_string()),
+                Event::Error(error) => failure = Some(porpoise_client::Error::Server(error)),
                 Event::Row(Row::Text(mut row)) if value.is_none() => {
                     let cell = row.next().flatten();
                     value = cell.map(|cell| String::from_utf8_lossy(cell).into_owned());

@@ -80,6 +80,14 @@ fn commits_wait_for_a_mariadb_replica_and_are_not_seen_before() {
         }),
     ];
     wait_for_status(&source, "wait_sessions", "2");
+    // A change of accounts waits behind them, and keeps the replica from logging in no more than they do.
+    let accounts = thread::spawn(move || {
+        sql(
+            mysql,
+            "CREATE USER late IDENTIFIED WITH mysql_native_password BY 'x'",
+        )
+        .is_ok
+    });
     assert_eq!(done.recv_timeout(WATCHED).ok(), None, "acknowledged early");
     assert_eq!(good(&source, "SELECT id FROM d.t"), ["1"]);
     assert_eq!(source.memcached("get c:b\r\n"), "END\r\n");
@@ -90,6 +98,7 @@ fn commits_wait_for_a_mariadb_replica_and_are_not_seen_before() {
     for writer in writers {
         writer.join().unwrap();
     }
+    assert!(accounts.join().unwrap());
     assert_eq!(good(&source, "SELECT id FROM d.t"), ["1", "2"]);
     let applied = wait_until(WAIT, || {
         let rows = replica.sql("SELECT id FROM d.t; SELECT v FROM d.cached ORDER BY v");
@@ -132,6 +141,32 @@ fn after_a_timeout_commits_pass_until_the_replica_is_back() {
     good(&source, "SET GLOBAL rpl_semi_sync_source_enabled = OFF");
     replica.sql("STOP SLAVE").rows();
     good(&source, "INSERT INTO d.t VALUES (6)");
+}
+
+#[test]
+fn acknowledgement_needs_a_log_that_is_synced() {
+    let without = Porpoise::builder().arg("--replication-ack", "1");
+    let unsynced = server()
+        .arg("--durability", "interval")
+        .arg("--replication-ack", "1");
+    for builder in [without, unsynced] {
+        let ended = builder.run_to_end(WAIT);
+        assert_eq!(ended.status.code(), Some(2));
+        assert!(
+            ended.stderr.contains("--replication-ack needs"),
+            "{}",
+            ended.stderr
+        );
+    }
+    let source = server()
+        .arg("--durability", "sync")
+        .arg("--replication-ack", "2")
+        .arg("--replication-ack-timeout", "50ms")
+        .start();
+    let variables = "SELECT @@rpl_semi_sync_source_enabled, @@rpl_semi_sync_source_wait_for_replica_count, @@rpl_semi_sync_source_timeout";
+    assert_eq!(good(&source, variables), ["1|2|50"]);
+    good(&source, "CREATE DATABASE d");
+    assert_eq!(status(&source, "status"), "OFF");
 }
 
 #[test]

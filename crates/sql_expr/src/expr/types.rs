@@ -89,7 +89,8 @@ fn computed_width(e: &Expr) -> Option<u32> {
     };
     let chars = match &e.kind {
         ExprKind::Arith(op, args) => {
-            let [a, b] = [digits(&args[0])?, digits(&args[1])?];
+            let [a, b] = args.as_ref();
+            let (a, b) = (digits(a)?, digits(b)?);
             1 + match op {
                 super::ArithOp::Add | super::ArithOp::Sub => a.max(b) + 1,
                 super::ArithOp::Mul => a + b,
@@ -99,7 +100,10 @@ fn computed_width(e: &Expr) -> Option<u32> {
         }
         ExprKind::Negate(arg) => 1 + digits(arg)?,
         ExprKind::Coalesce(args) => 1 + widest(args)?,
-        ExprKind::NullIf(_, args) => 1 + digits(&args[0])?,
+        ExprKind::NullIf(_, args) => {
+            let [first, _] = args.as_ref();
+            1 + digits(first)?
+        }
         ExprKind::Case { whens, otherwise } => {
             let mut branches: Vec<Expr> = whens.iter().map(|w| w.result.clone()).collect();
             branches.extend(otherwise.as_deref().cloned());

@@ -221,7 +221,10 @@ fn find_rejected_nulls(condition: &Expr, found: &mut HashSet<(usize, usize)>) {
             args.iter().for_each(|arg| find_strict(arg, found));
         }
         ExprKind::Like { args, .. } => args.iter().for_each(|arg| find_strict(arg, found)),
-        ExprKind::Between { args, .. } => find_strict(&args[0], found),
+        ExprKind::Between { args, .. } => {
+            let [arg, _, _] = args.as_ref();
+            find_strict(arg, found);
+        }
         ExprKind::In { arg, .. } => find_strict(arg, found),
         ExprKind::Is {
             arg,

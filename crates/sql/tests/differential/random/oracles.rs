@@ -248,7 +248,7 @@ fn check_functional_indexes(seed: u64, queries: usize) -> (Vec<String>, usize) {
 
 /// Statements that create the table `m` with an index on each column, and `o`, which subqueries read.
 fn indexed_tables(random: &mut Gen) -> Vec<String> {
-    let mut value = |random: &mut Gen, highest: i32| match random.one_in(10) {
+    let value = |random: &mut Gen, highest: i32| match random.one_in(10) {
         true => "NULL".to_owned(),
         false => random.rng.i32(0..highest).to_string(),
     };
@@ -293,7 +293,7 @@ fn path_condition(random: &mut Gen) -> String {
         3 => format!("({first} AND x.id > {n}) OR ({second} AND {third})"),
         4 => format!("x.a IN (SELECT o.a FROM o WHERE o.b > {n})"),
         5 => format!("EXISTS (SELECT 1 FROM o WHERE o.a = x.a AND (o.b < x.b OR o.b = {n}))"),
-        6 => format!("NOT EXISTS (SELECT 1 FROM o WHERE o.b = x.b AND o.a > x.a)"),
+        6 => "NOT EXISTS (SELECT 1 FROM o WHERE o.b = x.b AND o.a > x.a)".to_owned(),
         _ => format!("x.a NOT IN (SELECT o.a FROM o WHERE o.b = {n}) AND ({first} OR {second})"),
     }
 }
