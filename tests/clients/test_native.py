@@ -7,6 +7,7 @@ import ssl
 import sys
 import unittest
 
+import numpy
 from where import mysql, setting
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python"))
@@ -49,6 +50,49 @@ class Native(unittest.TestCase):
         self.assertEqual(len(self.rows()), 1000)
         read = self.native.read(table, range(999, -2, -1))
         self.assertEqual([row and row["name"] for row in read], [f"name{n}" for n in range(999, -1, -1)] + [None])
+
+    def test_columns_are_numpy_arrays(self):
+        table = self.make(
+            "id INT PRIMARY KEY, a BIGINT, b FLOAT, c DOUBLE, d DATE, e DATETIME(6), f TIME, g SMALLINT UNSIGNED, "
+            "h VARCHAR(9), i DECIMAL(9,2)"
+        )
+        ids = numpy.arange(1000)
+        written = {
+            "id": ids,
+            "a": ids * -(2**40),
+            "b": ids.astype("f4") / 2,
+            "c": ids / 3,
+            "f": ids.astype("m8[s]"),
+            "g": (ids % 65536).astype("u2"),
+        }
+        self.native.insert_columns(table, written)
+        self.cursor.execute(f"UPDATE {DATABASE}.t SET d = '1969-12-31', e = '2026-11-24 23:59:58.123456'")
+        read = self.native.read_columns(table, ids[::-1], ["a", "b", "c", "d", "e", "f", "g"])
+        self.assertTrue(read.found.all() and (read.versions > 0).all())
+        for name in ("a", "b", "c", "g"):
+            self.assertFalse(numpy.ma.is_masked(read[name]))
+            numpy.testing.assert_array_equal(read[name], written[name][::-1])
+        self.assertEqual(read["f"][0], numpy.timedelta64(999, "s"))
+        self.assertTrue((read["d"] == numpy.datetime64("1969-12-31")).all())
+        self.assertTrue((read["e"] == numpy.datetime64("2026-11-24T23:59:58.123456")).all())
+        # Rows that do not exist, NULLs and values without a fixed size.
+        strings = {
+            "id": numpy.array([2000, 2001]),
+            "h": numpy.array(["fin", "tail"], dtype=object),
+            "i": numpy.ma.masked_array([decimal.Decimal("1.50"), None], mask=[False, True], dtype=object),
+        }
+        self.native.insert_columns(table, strings)
+        read = self.native.read_columns(table, [2001, 7, 3000, 2000], ["a", "d", "h", "i"])
+        self.assertEqual(read.found.tolist(), [True, True, False, True])
+        self.assertEqual(read["h"].tolist(), ["tail", None, None, "fin"])
+        self.assertEqual(read["i"].tolist(), [None, None, None, decimal.Decimal("1.50")])
+        self.assertEqual(read["a"].tolist(), [None, -7 * 2**40, None, None])
+        self.assertEqual(read["d"].tolist(), [None, datetime.date(1969, 12, 31), None, None])
+        with self.assertRaises(ValueError):
+            self.native.insert_columns(table, {"id": numpy.array([2**40])})
+        with self.assertRaises(porpoise.OperationError):
+            self.native.insert_columns(table, {"id": ids})
+        self.assertEqual(len(self.native.read_columns(table, numpy.array([], dtype="i4"))["a"]), 0)
 
     def test_values_of_all_types_are_those_of_pymysql(self):
         table = self.make(

@@ -110,6 +110,9 @@ func (f *faults) wait(store int) {
 //	POST /stop-pd?n=N&elect=MS         the placement driver (from 0) answers nothing; after a while the next one leads
 //	POST /advance-clock?ms=N           timestamps jump ahead, so that locks expire
 //	POST /forget-lock?key=HEX          one lock vanishes, of whatever kind
+//	POST /write?key=HEX                another program writes a key
+//	GET  /versions?key=HEX             number of versions of keys with the prefix
+//	GET  /missed-locks                 locks that existed when the safe point passed their transactions
 //	POST /reset                        no faults any more
 //	GET  /locks                        one line a lock: key in hex, kind, start timestamp
 //	GET  /counts                       one line a method: calls so far
@@ -169,6 +172,16 @@ func control(f *faults, db *mvcc, c *cluster, pds *placementDrivers) http.Handle
 	keyed("/split", func(_ *http.Request, key []byte) any { return c.split(key) })
 	keyed("/merge", func(_ *http.Request, key []byte) any { c.merge(key); return "ok" })
 	keyed("/lead", func(r *http.Request, key []byte) any { c.lead(number(r, "store"), key, -1); return "ok" })
+	keyed("/write", func(_ *http.Request, key []byte) any { db.write(key); return "ok" })
+	m.HandleFunc("GET /versions", func(w http.ResponseWriter, r *http.Request) {
+		prefix, _ := hex.DecodeString(r.FormValue("key"))
+		fmt.Fprintln(w, db.versions(prefix))
+	})
+	m.HandleFunc("GET /missed-locks", func(w http.ResponseWriter, _ *http.Request) {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		fmt.Fprintln(w, db.locksMissed)
+	})
 	m.HandleFunc("POST /forget-pessimistic-locks", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, db.forgetPessimistic())
 	})

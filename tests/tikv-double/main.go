@@ -7,6 +7,7 @@
 //	mvcc.go     versions, locks, and the commands on them
 //	kv.go       the stream of requests to a store
 //	pd.go       timestamps, and where regions and stores are
+//	gc.go       the safe point, and what goes below it
 //	faults.go   the faults that the control port commands
 //
 // It is a double, not a TiKV: data are not replicated, the "stores" share one
@@ -17,6 +18,8 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"flag"
 	"fmt"
 	"io"
@@ -31,6 +34,7 @@ import (
 	"github.com/pingcap/kvproto/pkg/pdpb"
 	"github.com/pingcap/kvproto/pkg/tikvpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 )
 
 func listen(addresses string) []net.Listener {
@@ -45,8 +49,31 @@ func listen(addresses string) []net.Listener {
 	return out
 }
 
-func serve(l net.Listener, register func(*grpc.Server)) {
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(1<<30), grpc.MaxSendMsgSize(1<<30), grpc.MaxConcurrentStreams(1<<20))
+// encryption reads the certificates of TLS; clients must have one of the same
+// authority. Nil without files.
+func encryption(ca, cert, key string) credentials.TransportCredentials {
+	if ca == "" {
+		return nil
+	}
+	authority, err := os.ReadFile(ca)
+	if err != nil {
+		log.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		log.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(authority)
+	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool})
+}
+
+func serve(l net.Listener, tls credentials.TransportCredentials, register func(*grpc.Server)) {
+	options := []grpc.ServerOption{grpc.MaxRecvMsgSize(1 << 30), grpc.MaxSendMsgSize(1 << 30), grpc.MaxConcurrentStreams(1 << 20)}
+	if tls != nil {
+		options = append(options, grpc.Creds(tls))
+	}
+	s := grpc.NewServer(options...)
 	register(s)
 	go func() { log.Println(l.Addr(), s.Serve(l)) }()
 }
@@ -56,23 +83,26 @@ func main() {
 	kvAddrs := flag.String("kv", "127.0.0.1:0", "addresses of the stores, comma-separated")
 	controlAddr := flag.String("control", "127.0.0.1:0", "address of the HTTP control port")
 	untilStdinEnds := flag.Bool("until-stdin-ends", false, "end when standard input does, so as not to outlive a starter that crashed")
+	ca := flag.String("ca", "", "certificate of the authority of TLS; without it there is none")
+	cert := flag.String("cert", "", "certificate of placement drivers and stores")
+	key := flag.String("key", "", "its private key")
 	flag.Parse()
+	creds := encryption(*ca, *cert, *key)
 
 	pdListeners, kvListeners := listen(*pdAddrs), listen(*kvAddrs)
 	controlListener := listen(*controlAddr)[0]
 	c := newCluster(kvListeners)
 	f := newFaults()
-	clock := &tso{}
-	db := newMvcc(clock)
-	pds := newPlacementDrivers(c, clock, f, pdListeners)
+	db := newMvcc(&tso{})
+	pds := newPlacementDrivers(c, db, f, pdListeners)
 	var addresses []string
 	for i, l := range pdListeners {
 		addresses = append(addresses, l.Addr().String())
-		serve(l, func(s *grpc.Server) { pdpb.RegisterPDServer(s, &pdServer{pds: pds, index: i}) })
+		serve(l, creds, func(s *grpc.Server) { pdpb.RegisterPDServer(s, &pdServer{pds: pds, index: i}) })
 	}
 	for i, l := range kvListeners {
 		kv := &kvServer{cluster: c, db: db, faults: f, store: c.stores[i].Id, index: i}
-		serve(l, func(s *grpc.Server) { tikvpb.RegisterTikvServer(s, kv) })
+		serve(l, creds, func(s *grpc.Server) { tikvpb.RegisterTikvServer(s, kv) })
 	}
 	go func() { log.Println(http.Serve(controlListener, control(f, db, c, pds))) }()
 	fmt.Printf("READY pd=%s control=%s\n", strings.Join(addresses, ","), controlListener.Addr())

@@ -41,6 +41,9 @@ type mvcc struct {
 	maxTS   uint64        // highest timestamp of a read: no commit chosen here is at or below it
 	changed chan struct{} // closed whenever a lock goes
 	waits   waits
+
+	safePoint   uint64 // versions that only reads below it see are gone
+	locksMissed int    // locks of older transactions that existed when it was moved
 }
 
 func newMvcc(t *tso) *mvcc {

@@ -38,17 +38,22 @@ func (t *tso) next(n int64) (int64, int64) {
 
 // placementDrivers share everything but which of them leads and which is stopped.
 type placementDrivers struct {
-	cluster   *cluster
-	tso       *tso
-	faults    *faults
-	addresses []string
-	mu        sync.Mutex
-	leader    int
-	stopped   map[int]chan struct{}
+	cluster    *cluster
+	tso        *tso
+	faults     *faults
+	db         *mvcc
+	safePoints *safePoints
+	addresses  []string
+	mu         sync.Mutex
+	leader     int
+	stopped    map[int]chan struct{}
 }
 
-func newPlacementDrivers(c *cluster, t *tso, f *faults, listeners []net.Listener) *placementDrivers {
-	p := &placementDrivers{cluster: c, tso: t, faults: f, stopped: map[int]chan struct{}{}}
+func newPlacementDrivers(c *cluster, db *mvcc, f *faults, listeners []net.Listener) *placementDrivers {
+	p := &placementDrivers{
+		cluster: c, tso: db.tso, faults: f, db: db, stopped: map[int]chan struct{}{},
+		safePoints: &safePoints{services: map[string]service{}},
+	}
 	for _, l := range listeners {
 		p.addresses = append(p.addresses, l.Addr().String())
 	}

@@ -9,7 +9,8 @@
 
 Integers are int, DECIMAL is decimal.Decimal, strings are str, binary strings bytes, dates the types of datetime
 (TIME: timedelta, TIMESTAMP: datetime in UTC), a member of ENUM its number, a SET and BIT an int of bits, JSON
-its text. A zero date, which datetime does not have, is None.
+its text. A zero date, which datetime does not have, is None. Connection.read_columns and insert_columns take and
+return numpy arrays, if numpy is there.
 """
 
 from .client import Batch, Connection, Row, Table, Written, connect

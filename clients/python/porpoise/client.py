@@ -336,6 +336,18 @@ class Connection:
             batch.insert(table, row)
         return self._run_whole(batch)
 
+    def read_columns(self, table, keys, columns=None, by=None):
+        """Reads columns as numpy arrays (`porpoise.columns.Columns`), in one batch. Needs numpy."""
+        from . import columns as arrays
+
+        return arrays.read_columns(self, table, keys, columns, by)
+
+    def insert_columns(self, table, columns):
+        """Inserts rows, given as a mapping of numpy arrays of one length: all of them or none. Needs numpy."""
+        from . import columns as arrays
+
+        return arrays.insert_columns(self, table, columns)
+
     def begin(self, serializable=False):
         """Begins a transaction of several batches."""
         self._call(BEGIN, bytes([int(serializable)]), DONE)

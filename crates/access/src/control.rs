@@ -24,6 +24,7 @@ use crate::{Error, Result};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use porpoise_kv::CommitPosition;
+use porpoise_rows::changes::LoggedStatement;
 use porpoise_rows::{Db, TableChanges};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -201,6 +202,8 @@ pub struct Change {
     pub remove_history: Vec<OldPassword>,
     /// Renamed accounts, as (old name, new name): their sessions continue under the new name.
     pub renames: Vec<(AuthId, AuthId)>,
+    /// The statement for the change log.
+    pub statement: Option<LoggedStatement>,
 }
 
 impl Change {
@@ -324,9 +327,20 @@ impl AccessControl {
     /// # Errors
     /// Reading the tables failed.
     pub fn current(&self) -> Result<Arc<AccessData>> {
-        if self.is_stale() {
-            self.reload_if_stale(&self.change_lock.lock())?;
+        if !self.is_stale() {
+            return Ok(self.data());
         }
+        let engine = self.db.engine();
+        if engine.holds_commits_back() {
+            // A change that waits for replicas is not in force yet, and must not keep them from logging in.
+            if let Some(held) = self.change_lock.try_lock()
+                && self.table_changes.position() <= engine.durable_position()
+            {
+                self.reload_if_stale(&held)?;
+            }
+            return Ok(self.data());
+        }
+        self.reload_if_stale(&self.change_lock.lock())?;
         Ok(self.data())
     }
 
@@ -375,7 +389,7 @@ impl AccessControl {
             roles::change_defaults(&change.put_defaults, &change.remove_defaults),
             history::change(&change.put_history, &change.remove_history),
         ];
-        let position = system_table::write(&self.db, changes)?;
+        let position = system_table::write_logged(&self.db, changes, change.statement.as_ref())?;
         self.db.engine().wait_durable(position)?;
         self.load_renamed(&change.renames, held)?;
         for (from, to) in &change.renames {

@@ -4,6 +4,7 @@
 use crate::{Error, Result};
 use porpoise_kv::{CommitPosition, Read};
 use porpoise_rows::catalog::{ColumnDefault, Table};
+use porpoise_rows::changes::LoggedStatement;
 use porpoise_rows::ddl::{ColumnSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, RowRef, ScanPosition, ScanSpec};
 use porpoise_types::{Collation, ColumnType, Value, ValueRef};
@@ -127,6 +128,18 @@ pub(crate) struct TableChange {
 /// # Errors
 /// A table does not exist, or writing failed; then nothing is written.
 pub(crate) fn write(db: &Arc<Db>, changes: Vec<TableChange>) -> Result<CommitPosition> {
+    write_logged(db, changes, None)
+}
+
+/// As [`write`], with a statement for the change log.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn write_logged(
+    db: &Arc<Db>,
+    changes: Vec<TableChange>,
+    statement: Option<&LoggedStatement>,
+) -> Result<CommitPosition> {
     let mut txn = db.begin(BeginOptions {
         sync: true,
         ..BeginOptions::default()
@@ -144,6 +157,9 @@ pub(crate) fn write(db: &Arc<Db>, changes: Vec<TableChange>) -> Result<CommitPos
         if !change.put.is_empty() {
             txn.insert(&table, change.put, InsertMode::Replace)?;
         }
+    }
+    if let Some(statement) = statement {
+        txn.log_statement(statement)?;
     }
     Ok(txn.commit()?.position)
 }

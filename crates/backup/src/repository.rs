@@ -7,6 +7,7 @@ use crate::store::{Location, ObjectStore};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::time::SystemTime;
 
 /// The version of the descriptions of repositories and backups that this build writes and reads.
 pub const BACKUP_FORMAT_VERSION: u32 = 1;
@@ -222,6 +223,15 @@ impl Repository {
             self.removals_left.set(self.removals_left.get() - 1);
         }
         self.store.remove(name)
+    }
+
+    /// Removes what interrupted writes have left, if it was last changed before a time. Returns how many
+    /// objects these were.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn remove_unfinished(&self, before: SystemTime) -> Result<usize> {
+        self.store.remove_unfinished(before)
     }
 
     /// Makes removals fail after this number of them.

@@ -13,6 +13,7 @@
 //! * [`histogram`]: histograms of latencies.
 //! * [`interrupt`]: checkpoints in loops that observe KILL, deadlines and shutdown.
 //! * [`lend`]: a cell from which a supervisor can take a lent value back.
+//! * [`log_file`]: files to which logs are appended.
 //! * [`memory`]: the memory budget of statements, connections and the server.
 //! * [`password`]: stored forms (hashes) of passwords.
 //! * [`sampling`]: sampling of frequent events.
@@ -35,6 +36,7 @@ pub mod heavy_hitters;
 pub mod histogram;
 pub mod interrupt;
 pub mod lend;
+pub mod log_file;
 pub mod memory;
 pub mod password;
 pub mod sampling;

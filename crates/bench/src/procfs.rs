@@ -99,6 +99,13 @@ fn descent_time(pid: u32) -> Option<(f64, u64)> {
     Some((seconds, root.children))
 }
 
+/// Resident bytes of a process; `None` once it has ended.
+pub fn resident(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmRSS"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+}
+
 /// Processor time of this process in seconds.
 pub fn own_seconds() -> Option<f64> {
     let pid = std::process::id();

@@ -10,8 +10,9 @@
 //! By GTIDs it begins with the newest file before which the reader has everything, and leaves out the transactions
 //! that the reader has.
 
+use crate::acknowledge::{AckConnection, Place};
 use crate::file::{self, EventReader, FIRST_POSITION, file_name, file_number};
-use crate::log::BinaryLog;
+use crate::log::{BinaryLog, State};
 use crate::{Error, Result};
 use porpoise_replication::event::{
     CHECKSUM_LEN, Event, EventOptions, EventWriter, FormatDescription, Header, Heartbeat, Rotate,
@@ -61,10 +62,39 @@ pub struct Dump {
     is_skipping: bool,
     /// Events to be sent before the next of the file.
     queued: VecDeque<Vec<u8>>,
+    /// Of a reader that acknowledges.
+    acks: Option<ReaderAcks>,
 }
+
+/// Acknowledgements of a reader.
+struct ReaderAcks {
+    connection: AckConnection,
+    /// Whether the last event was a GTID event.
+    is_begun: bool,
+    /// Whether an acknowledgement is requested with the last event.
+    is_requested: bool,
+    /// End of the last transaction sent, and of what the reader has acknowledged.
+    sent: Place,
+    acknowledged: Place,
+    /// Transactions and bytes sent since the last request.
+    transactions: usize,
+    bytes: usize,
+}
+
+/// Transactions, and bytes, after which an acknowledgement is requested although more are ready to be sent.
+const ACK_TRANSACTIONS: usize = 16;
+const ACK_BYTES: usize = 64 << 10;
 
 fn refused(text: impl Into<String>) -> Error {
     Error::Refused(text.into())
+}
+
+/// Error for a position at which no event begins.
+fn no_event(number: u64, at: u64) -> Error {
+    let file = file_name(number);
+    refused(format!(
+        "bogus data in log event; no event begins in '{file}' at {at}"
+    ))
 }
 
 impl Dump {
@@ -74,12 +104,13 @@ impl Dump {
     /// [`Error::Refused`], for error 1236: no such file or position, or files with transactions that the reader
     /// lacks were purged.
     pub fn open(log: Arc<BinaryLog>, start: DumpStart, checksums: bool) -> Result<Dump> {
-        let (number, position, has) = place(&log, start)?;
         let id = log.next_dump();
-        let generation = {
+        let (number, position, has, generation) = {
             let mut state = log.state.lock();
+            let (number, position, has) = place(&log, &state, start)?;
+            // From now on its file is not removed.
             state.dumps.insert(id, number);
-            state.generation
+            (number, position, has, state.generation)
         };
         let begin = || -> Result<(EventReader, FormatDescription)> {
             let path = log.options.dir.join(file_name(number));
@@ -110,6 +141,7 @@ impl Dump {
             has,
             is_skipping: false,
             queued: VecDeque::new(),
+            acks: None,
         };
         dump.announce(position);
         if position > FIRST_POSITION {
@@ -119,6 +151,85 @@ impl Dump {
             dump.queued.push_back(event);
         }
         Ok(dump)
+    }
+
+    /// The reader will acknowledge what it has on its disk; it has everything before the start of the dump.
+    pub fn expect_acknowledgements(&mut self, server_id: u32) {
+        let place = (self.number, self.reader.position());
+        self.acks = Some(ReaderAcks {
+            connection: self.log.connect_acknowledger(server_id, place),
+            is_begun: false,
+            is_requested: false,
+            sent: place,
+            acknowledged: place,
+            transactions: 0,
+            bytes: 0,
+        });
+    }
+
+    /// Whether the reader is to acknowledge the last event: it ends a transaction, and nothing more is ready, or much
+    /// was sent since the last request.
+    pub fn is_ack_requested(&self) -> bool {
+        self.acks.as_ref().is_some_and(|acks| acks.is_requested)
+    }
+
+    /// Whether an acknowledgement that was requested has not arrived.
+    pub fn awaits_ack(&self) -> bool {
+        let acks = self.acks.as_ref();
+        acks.is_some_and(|acks| acks.acknowledged < acks.sent)
+    }
+
+    /// The reader has everything up to this place.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: there is no such file.
+    pub fn acknowledge(&mut self, file: &str, position: u64) -> Result<()> {
+        if let Some(acks) = &mut self.acks {
+            acks.connection.acknowledge(file, position)?;
+            let place = (file_number(file).unwrap_or(0), position);
+            acks.acknowledged = acks.acknowledged.max(place);
+        }
+        Ok(())
+    }
+
+    /// Decides whether an event that is being sent requests an acknowledgement; `is_ready`: more events are there.
+    fn note_sent(&mut self, event: &[u8], kind: u8, is_ready: bool) {
+        let place = (self.number, self.reader.position());
+        let Some(acks) = &mut self.acks else {
+            return;
+        };
+        let is_statement = || match Event::decode(event, &self.format) {
+            Ok((_, Event::Query(query))) => !file::is_begin(&query.text),
+            _ => false,
+        };
+        let ends = match kind {
+            kind::XID | kind::TRANSACTION_PAYLOAD => true,
+            kind::QUERY => acks.is_begun && is_statement(),
+            _ => false,
+        };
+        acks.is_begun = matches!(kind, kind::GTID | kind::ANONYMOUS_GTID);
+        acks.bytes += event.len();
+        acks.is_requested = false;
+        if ends {
+            acks.sent = place;
+            acks.transactions += 1;
+            let is_much = acks.transactions >= ACK_TRANSACTIONS || acks.bytes >= ACK_BYTES;
+            acks.is_requested = !is_ready || is_much;
+        }
+        if acks.is_requested {
+            (acks.transactions, acks.bytes) = (0, 0);
+        }
+    }
+
+    /// The reader has what is left out, and acknowledges it by that, if it has everything before.
+    fn note_skipped(&mut self) {
+        let place = (self.number, self.reader.position());
+        if let Some(acks) = &mut self.acks
+            && acks.acknowledged >= acks.sent
+        {
+            acks.connection.acknowledge_place(place);
+            (acks.sent, acks.acknowledged) = (place, place);
+        }
     }
 
     /// An event that is in no file.
@@ -146,6 +257,11 @@ impl Dump {
         self.queued.push_back(event);
     }
 
+    /// File and position behind what was read.
+    pub fn place(&self) -> (String, u64) {
+        (file_name(self.number), self.reader.position())
+    }
+
     /// A heartbeat: nothing has happened behind this position.
     pub fn heartbeat(&self) -> Vec<u8> {
         let heartbeat = Event::Heartbeat(Heartbeat {
@@ -163,16 +279,23 @@ impl Dump {
     pub fn next(&mut self, wait: Duration) -> Result<Step> {
         loop {
             if let Some(event) = self.queued.pop_front() {
+                if let Some(acks) = &mut self.acks {
+                    acks.is_requested = false;
+                }
                 return Ok(Step::Event(event));
             }
             let at = self.reader.position();
             let (end, is_last) = self
                 .log
                 .wait_behind((self.generation, self.number), at, wait)?;
-            let event = self.reader.next(end).map_err(|what| {
+            let found = self.reader.next(end).map_err(|what| {
                 Error::Corrupt(format!("{} at {at}: {what}", file_name(self.number)))
             })?;
-            let Some(event) = event else {
+            let Some(event) = found else {
+                // Files end with a whole event.
+                if at < end {
+                    return Err(no_event(self.number, at));
+                }
                 if is_last {
                     return Ok(Step::Idle);
                 }
@@ -180,6 +303,9 @@ impl Dump {
                 continue;
             };
             let header = Header::parse(event).map_err(|e| Error::Corrupt(e.to_string()))?;
+            if header.next_position != (at + u64::from(header.size)) as u32 {
+                return Err(no_event(self.number, at));
+            }
             match header.kind {
                 kind::GTID | kind::ANONYMOUS_GTID if !self.has.is_empty() => {
                     let decoded = Event::decode(event, &self.format);
@@ -193,12 +319,16 @@ impl Dump {
                 _ => {}
             }
             if self.is_skipping {
+                self.note_skipped();
                 continue;
             }
+            let event = event.to_vec();
+            let is_ready = !is_last || self.reader.position() < end;
+            self.note_sent(&event, header.kind, is_ready);
             let event = if self.checksums {
-                event.to_vec()
+                event
             } else {
-                without_checksum(event, &header, &self.format)
+                without_checksum(&event, &header, &self.format)
             };
             return Ok(Step::Event(event));
         }
@@ -228,10 +358,9 @@ impl Drop for Dump {
 }
 
 /// File and position of a start, and the transactions to be left out.
-fn place(log: &BinaryLog, start: DumpStart) -> Result<(u64, u64, GtidSet)> {
-    let state = log.state.lock();
-    log.check_open(&state)?;
-    let first = state.files.first();
+fn place(log: &BinaryLog, state: &State, start: DumpStart) -> Result<(u64, u64, GtidSet)> {
+    log.check_open(state)?;
+    let first = state.readable().first();
     let first = first.ok_or_else(|| refused("the binary log has no files"))?;
     match start {
         DumpStart::Position { file, position } => {
@@ -243,6 +372,12 @@ fn place(log: &BinaryLog, start: DumpStart) -> Result<(u64, u64, GtidSet)> {
             let found = state.files.iter().find(|f| Some(f.number) == number);
             let missing = "Could not find first log file name in binary log index file";
             let found = found.ok_or_else(|| refused(missing))?;
+            if found.number < first.number {
+                return Err(refused(
+                    "The source has run without its binary log since this position: changes are missing. Make a new \
+                     copy of its data, and continue from the position of the copy",
+                ));
+            }
             let is_last = state.files.last().is_some_and(|f| f.number == found.number);
             let end = if is_last { state.end } else { found.bytes };
             if position < FIRST_POSITION {
@@ -264,7 +399,15 @@ fn place(log: &BinaryLog, start: DumpStart) -> Result<(u64, u64, GtidSet)> {
                      transactions are '{missing}'"
                 )));
             }
-            let mut files = state.files.iter().rev();
+            let own = log.options.server_uuid;
+            let unknown = has.subtract(&state.executed).of_source(own);
+            if !unknown.is_empty() {
+                return Err(refused(format!(
+                    "Replica has more GTIDs than the source has, using the source's SERVER_UUID: '{unknown}'. The \
+                     binary log was reset, or the data are an older copy"
+                )));
+            }
+            let mut files = state.readable().iter().rev();
             let start = files.find(|file| has.contains_set(&file.previous));
             let number = start.map_or(first.number, |file| file.number);
             Ok((number, FIRST_POSITION, has))

@@ -14,6 +14,7 @@
 //! A table without a primary key always has all columns before, as on MySQL.
 
 use crate::annotation::{Annotation, Kind};
+use parking_lot::RwLock;
 use porpoise_replication::event::rows::flags;
 use porpoise_replication::event::{
     ColumnBitmap, ColumnMetadata, Event, EventOptions, EventWriter, MapColumn, QueryEvent,
@@ -24,12 +25,18 @@ use porpoise_rows::changes::{
     Change, ChangeKind, ChangeLog, ImageColumns, LoggedStatement, Origin, TransactionChanges,
     is_system_database,
 };
+use porpoise_rows::definition::TableId;
 use porpoise_rows::table::Table;
 use porpoise_types::{ColumnType, Kind as TypeKind, ValueRef};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// Bytes of images at which a rows event ends.
 const MAX_ROWS_BYTES: usize = 64 << 10;
+
+/// Number of tables whose TABLE_MAP events are kept.
+const MAX_DESCRIPTIONS: usize = 4096;
 
 /// Collation of statements in the log: utf8mb4_general_ci, which every replica has.
 const UTF8MB4: u16 = 45;
@@ -66,6 +73,8 @@ pub struct Encoder {
     server_id: AtomicU32,
     image: AtomicU8,
     metadata: ColumnMetadata,
+    /// TABLE_MAP events of tables, by number and version.
+    descriptions: RwLock<HashMap<(TableId, u32), Arc<[u8]>>>,
 }
 
 impl Encoder {
@@ -76,6 +85,7 @@ impl Encoder {
             server_id: AtomicU32::new(server_id),
             image: AtomicU8::new(0),
             metadata,
+            descriptions: RwLock::default(),
         };
         encoder.set_image(image);
         encoder
@@ -97,6 +107,40 @@ impl Encoder {
             1 => RowImage::NoBlob,
             _ => RowImage::Minimal,
         }
+    }
+
+    /// The TABLE_MAP event of a table; its header has neither time nor server yet.
+    fn table_map(&self, table: &Table) -> Arc<[u8]> {
+        let described: Vec<MapColumn<'_>> = columns(table)
+            .map(|(_, column)| MapColumn {
+                name: &column.name,
+                ty: &column.ty,
+                nullable: column.nullable,
+                visible: !column.invisible,
+            })
+            .collect();
+        // Positions among the logged columns.
+        let position = |at: usize| columns(table).position(|(n, _)| n == at);
+        let parts = table.indexes.first().filter(|_| !table.hidden_key);
+        let primary: Vec<(u32, u32)> = parts
+            .iter()
+            .flat_map(|index| &index.parts)
+            .filter_map(|part| Some((position(part.column)? as u32, part.prefix.unwrap_or(0))))
+            .collect();
+        let map = TableMap::of_table(
+            table.id.0 & 0xffff_ffff_ffff,
+            &table.database,
+            &table.name,
+            &described,
+            &primary,
+            self.metadata,
+        );
+        // Of the event only the body is kept: the header has the time and the server.
+        let mut event = Vec::new();
+        let map = Event::TableMap(Box::new(map));
+        self.writer(None)
+            .write_unsealed(&mut event, None, EventOptions::default(), &map);
+        event.into()
     }
 
     fn writer(&self, origin: Option<&Origin>) -> EventWriter {
@@ -162,40 +206,21 @@ fn event_kind(kind: ChangeKind) -> RowChangeKind {
 }
 
 impl ChangeLog for Encoder {
-    fn describe(&self, table: &Table) -> Option<Vec<u8>> {
+    fn describe(&self, table: &Table) -> Option<Arc<[u8]>> {
         if is_system_database(&table.database) {
             return None;
         }
-        let described: Vec<MapColumn<'_>> = columns(table)
-            .map(|(_, column)| MapColumn {
-                name: &column.name,
-                ty: &column.ty,
-                nullable: column.nullable,
-                visible: !column.invisible,
-            })
-            .collect();
-        // Positions among the logged columns.
-        let position = |at: usize| columns(table).position(|(n, _)| n == at);
-        let parts = table.indexes.first().filter(|_| !table.hidden_key);
-        let primary: Vec<(u32, u32)> = parts
-            .iter()
-            .flat_map(|index| &index.parts)
-            .filter_map(|part| Some((position(part.column)? as u32, part.prefix.unwrap_or(0))))
-            .collect();
-        let map = TableMap::of_table(
-            table.id.0 & 0xffff_ffff_ffff,
-            &table.database,
-            &table.name,
-            &described,
-            &primary,
-            self.metadata,
-        );
-        // Of the event only the body is kept: the header has the time and the server.
-        let mut event = Vec::new();
-        let map = Event::TableMap(Box::new(map));
-        self.writer(None)
-            .write(&mut event, None, EventOptions::default(), &map);
-        Some(event)
+        let key = (table.id, table.version);
+        if let Some(known) = self.descriptions.read().get(&key) {
+            return Some(known.clone());
+        }
+        let description = self.table_map(table);
+        let mut all = self.descriptions.write();
+        if all.len() >= MAX_DESCRIPTIONS {
+            all.clear();
+        }
+        all.insert(key, description.clone());
+        Some(description)
     }
 
     fn encode(
@@ -205,6 +230,9 @@ impl ChangeLog for Encoder {
         out: &mut Vec<u8>,
     ) -> Option<ImageColumns> {
         let image = self.image();
+        if image == RowImage::Full {
+            return encode_full(table, change, out);
+        }
         let has_key = !table.hidden_key;
         let present = |is_logged: &dyn Fn(usize, &ColumnType) -> bool| -> Vec<bool> {
             let logged = columns(table).map(|(at, column)| is_logged(at, &column.ty));
@@ -272,12 +300,13 @@ impl ChangeLog for Encoder {
                     next.table == first.table
                         && next.kind == first.kind
                         && next.columns == first.columns
+                        && next.version == first.version
                 })
             {
                 event.data.extend_from_slice(next.images);
             }
             append_table_map(&mut out, first.description, &writer, options);
-            writer.write(&mut out, None, options, &Event::Rows(event));
+            writer.write_unsealed(&mut out, None, options, &Event::Rows(event));
         }
         out
     }
@@ -327,6 +356,34 @@ impl ChangeLog for Encoder {
     }
 }
 
+/// Appends the images of a change with all columns.
+fn encode_full(table: &Table, change: &Change<'_>, out: &mut Vec<u8>) -> Option<ImageColumns> {
+    let all = ColumnBitmap::all(columns(table).count());
+    match change {
+        Change::Insert(new) => push_all(table, out, &all, |at| new.get(at)),
+        Change::Delete(old) => push_all(table, out, &all, |at| old.get(at)),
+        Change::Update(old, new) => {
+            if !columns(table).any(|(at, _)| old.get(at) != new.get(at)) {
+                return None;
+            }
+            push_all(table, out, &all, |at| old.get(at));
+            push_all(table, out, &all, |at| new.get(at));
+        }
+    }
+    Some(ImageColumns::new())
+}
+
+/// Appends the image of a row with all columns.
+fn push_all<'v>(
+    table: &'v Table,
+    out: &mut Vec<u8>,
+    all: &ColumnBitmap,
+    get: impl Fn(usize) -> ValueRef<'v>,
+) {
+    let row = columns(table).map(|(at, column)| (get(at), &column.ty));
+    RowsEvent::push_image(out, all, row);
+}
+
 /// Appends the image of a row, with the columns whose bits are set.
 fn push_image<'v>(
     table: &'v Table,
@@ -343,6 +400,12 @@ fn push_image<'v>(
 fn rows_event(change: &porpoise_rows::changes::LoggedChange<'_>) -> RowsEvent {
     let kind = event_kind(change.kind);
     let table_id = table_id(change.description);
+    if change.columns.is_empty() {
+        let all = ColumnBitmap::all(column_count(change.description));
+        let mut event = RowsEvent::new(kind, table_id, all);
+        event.flags = flags::STATEMENT_END | flags::NO_FOREIGN_KEY_CHECKS;
+        return event;
+    }
     let (before, after) = match kind {
         RowChangeKind::Update => change.columns.split_at(change.columns.len() / 2),
         _ => (change.columns, &[][..]),
@@ -351,6 +414,7 @@ fn rows_event(change: &porpoise_rows::changes::LoggedChange<'_>) -> RowsEvent {
     if kind == RowChangeKind::Update {
         event.columns_after = Some(after.iter().copied().collect());
     }
+    event.row_version = (change.version > 0).then_some(change.version);
     event.flags = flags::STATEMENT_END | flags::NO_FOREIGN_KEY_CHECKS;
     event
 }
@@ -361,6 +425,22 @@ fn table_id(map: &[u8]) -> u64 {
     id.iter()
         .rev()
         .fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// The number of columns in a TABLE_MAP event: behind the number of the table, the flags and two names, each with its
+/// length before and a zero behind.
+fn column_count(map: &[u8]) -> usize {
+    let mut rest = map.get(27..).unwrap_or_default();
+    for _ in 0..2 {
+        let length = rest.first().map_or(0, |length| usize::from(*length));
+        rest = rest.get(length + 2..).unwrap_or_default();
+    }
+    match rest {
+        // More than 250 columns have a longer number: the byte 252, then two.
+        [252, low, high, ..] => usize::from(u16::from_le_bytes([*low, *high])),
+        [count, ..] => usize::from(*count),
+        [] => 0,
+    }
 }
 
 /// Appends a TABLE_MAP event with the time and server of this transaction. The checksum is set with the position.

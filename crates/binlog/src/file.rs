@@ -1,8 +1,9 @@
 //! Files of the log: names, their first events, reading, and the recovery of the last one.
 //!
 //! A directory has `binlog.000001`, `binlog.000002`, ...; `binlog.index`, which lists those that belong to the log, one
-//! a line; and `binlog.state`, the number of the newest commit before the last file. The index and the state are
-//! replaced by renaming.
+//! a line; and `binlog.state`, the number of the newest commit before the last file. After a run without the log it
+//! also has `binlog.gap`, the number of the first file behind that run. All but the first are replaced by renaming.
+//! `binlog.unlogged` exists while such a run lasts, and until the log is opened again.
 
 use crate::{Error, Result};
 use porpoise_base::disk::{Disk, File};
@@ -22,6 +23,12 @@ pub(crate) const INDEX: &str = "binlog.index";
 
 /// Name of the state.
 pub(crate) const STATE: &str = "binlog.state";
+
+/// Name of the file that has the number of the first file behind the newest gap.
+pub(crate) const GAP: &str = "binlog.gap";
+
+/// Name of the mark of a run without the log.
+pub(crate) const UNLOGGED: &str = "binlog.unlogged";
 
 /// Position of a file's first event.
 pub const FIRST_POSITION: u64 = FILE_MAGIC.len() as u64;

@@ -18,6 +18,8 @@
 //! * [`open`]: opening the log.
 //! * [`writer`]: the thread that turns annotations into files.
 //! * [`dump`]: the stream of events to a reader.
+//! * [`feed`]: the stream of changes to an application.
+//! * [`acknowledge`]: commits that wait for replicas.
 //! * [`describe`]: events as SHOW BINLOG EVENTS prints them.
 //!
 //! Invariants:
@@ -25,12 +27,16 @@
 //! 2. A reader sees only transactions that are on disk in the engine's log: none that a crash can undo.
 //! 3. Annotations are released only when the file that contains them is synced.
 //! 4. A file that is not the last one is synced and never changes.
+//! 5. A reader that continues from a position gets every later transaction: positions before a gap, which a run
+//!    without the log makes, are refused.
 
+pub mod acknowledge;
 pub mod annotation;
 pub mod describe;
 pub mod dump;
 pub mod encode;
 mod error;
+pub mod feed;
 pub mod file;
 pub mod log;
 mod open;
@@ -39,4 +45,6 @@ mod writer;
 pub use dump::{Dump, DumpStart, Step};
 pub use encode::{Encoder, RowImage};
 pub use error::{Error, Result};
+pub use feed::{Feed, FeedStart, FeedStep};
 pub use log::{BinaryLog, Options, Status};
+pub use open::mark_unlogged;

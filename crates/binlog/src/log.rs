@@ -7,6 +7,7 @@
 //! 1. `end` is the end of a complete transaction in the last file, and everything before it is on disk in the engine.
 //! 2. No file from which a connected reader has still to read is removed by age or size.
 
+use crate::acknowledge::{AckEngine, Acknowledgements};
 use crate::annotation::ANNOTATION_FORMAT_VERSION;
 use crate::describe::{self, EventRow};
 use crate::file::{self, EventReader, FIRST_POSITION, Scanned, file_name, file_number};
@@ -17,12 +18,13 @@ use porpoise_base::clock::Clock;
 use porpoise_base::disk::Disk;
 use porpoise_base::sync::thread::JoinHandle;
 use porpoise_kv::Stat;
+use porpoise_replication::epoch::{EpochKeeper, MAX_EPOCH};
 use porpoise_replication::event::FormatDescription;
 use porpoise_replication::gtid::{GtidSet, Uuid};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 // What the engine stores and what this crate writes are versions of one format.
@@ -81,6 +83,9 @@ pub struct Replica {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) files: Vec<LogFile>,
+    /// Number of the first file behind the newest gap: what was changed before it by a run without the log is in
+    /// no file, so that nobody may continue from an earlier file.
+    pub(crate) gap: Option<u64>,
     /// End of the last file for readers.
     pub(crate) end: u64,
     pub(crate) executed: GtidSet,
@@ -88,6 +93,8 @@ pub(crate) struct State {
     pub(crate) rotations: (u64, u64),
     /// Number of resets asked for, and done.
     pub(crate) resets: (u64, u64),
+    /// Number of times that the writer was asked to say that it has caught up, and has.
+    pub(crate) catch_ups: (u64, u64),
     pub(crate) stops: bool,
     /// Why the log is closed.
     pub(crate) closed: Option<String>,
@@ -96,6 +103,16 @@ pub(crate) struct State {
     /// Number of resets begun: dumps of an earlier one end.
     pub(crate) generation: u64,
     replicas: BTreeMap<u64, Replica>,
+    pub(crate) acks: Acknowledgements,
+}
+
+impl State {
+    /// The files from which readers may start, oldest first: those behind the newest gap.
+    pub(crate) fn readable(&self) -> &[LogFile] {
+        let gap = self.gap.unwrap_or(0);
+        let at = self.files.partition_point(|file| file.number < gap);
+        self.files.get(at..).unwrap_or_default()
+    }
 }
 
 /// The present state (SHOW BINARY LOG STATUS).
@@ -122,6 +139,9 @@ pub struct BinaryLog {
     pub(crate) syncs: AtomicU64,
     pub(crate) next_dump: AtomicU64,
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) ack_engine: AckEngine,
+    /// Keeps the greatest epoch that this server has met.
+    pub(crate) epochs: OnceLock<Arc<dyn EpochKeeper>>,
 }
 
 impl BinaryLog {
@@ -132,6 +152,31 @@ impl BinaryLog {
             // Its panic ends the process.
             let _ = thread.join();
         }
+    }
+
+    /// Sets what keeps the epoch, once.
+    pub fn provide_epochs(&self, epochs: Arc<dyn EpochKeeper>) {
+        let _first = self.epochs.set(epochs);
+    }
+
+    /// A reader has met this epoch.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if it is greater than this server's: another server has taken over.
+    pub fn meet_epoch(&self, epoch: u64) -> Result<()> {
+        let Some(epochs) = self.epochs.get() else {
+            return Ok(());
+        };
+        let own = epochs.epoch();
+        if epoch <= own || epoch > MAX_EPOCH {
+            return Ok(());
+        }
+        epochs
+            .meet(epoch)
+            .map_err(|error| Error::Io(format!("the epoch cannot be recorded: {error}")))?;
+        Err(Error::Refused(format!(
+            "another server has taken over from this one, which had epoch {own}: the replica has met epoch {epoch}"
+        )))
     }
 
     /// The `server_id`.
@@ -148,7 +193,7 @@ impl BinaryLog {
             position: state.end,
             executed: state.executed.clone(),
             purged: state
-                .files
+                .readable()
                 .first()
                 .map_or_else(GtidSet::new, |f| f.previous.clone()),
         }
@@ -175,11 +220,23 @@ impl BinaryLog {
         self.ask(|state| &mut state.rotations)
     }
 
-    /// Removes all files and begins anew with the first, without identifiers (RESET BINARY LOGS AND GTIDS).
+    /// Waits until readers see all commits that are on disk in the engine now.
     ///
     /// # Errors
     /// The log is closed.
+    pub fn catch_up(&self) -> Result<()> {
+        self.ask(|state| &mut state.catch_ups)
+    }
+
+    /// Removes all files and begins anew with the first, without identifiers (RESET BINARY LOGS AND GTIDS).
+    ///
+    /// # Errors
+    /// The log is closed; commits wait for acknowledgements.
     pub fn reset(&self) -> Result<()> {
+        if self.state.lock().acks.is_anyone_waiting() {
+            let text = "commits wait for replicas that read this log";
+            return Err(Error::Refused(text.to_owned()));
+        }
         self.ask(|state| &mut state.resets)
     }
 
@@ -415,7 +472,8 @@ impl BinaryLog {
             counter,
             value,
         };
-        vec![
+        let mut stats = self.ack_stats();
+        stats.extend([
             stat(
                 "binlog_transactions_total",
                 "Transactions written to the binary log.",
@@ -447,7 +505,8 @@ impl BinaryLog {
                 false,
                 u64::from(closed),
             ),
-        ]
+        ]);
+        stats
     }
 }
 

@@ -21,28 +21,11 @@ impl BinaryLog {
         let (dir, disk) = (options.dir.clone(), options.disk.clone());
         disk.create_dir(&dir).map_err(|e| Error::io(&dir, &e))?;
         let mut state = State::default();
-        let listed = file::read_text(&*disk, &dir.join(file::INDEX))?;
-        let listed = listed.unwrap_or_default();
-        for line in listed.lines().filter(|line| !line.is_empty()) {
-            let number = file_number(line);
-            let number = number.ok_or_else(|| {
-                Error::Corrupt(format!("{}: {line:?} is no file of the log", file::INDEX))
-            })?;
-            let path = dir.join(file_name(number));
-            let file = disk.open(&path).map_err(|e| Error::io(&path, &e))?;
-            // A file was changed until the next one began.
-            let began = file::began(&*disk, &path)?;
-            if let Some(before) = state.files.last_mut() {
-                before.changed = began;
-            }
-            state.files.push(LogFile {
-                number,
-                bytes: file.len().map_err(|e| Error::io(&path, &e))?,
-                previous: file::previous_gtids(&*disk, &path)?,
-                changed: 0,
-            });
-        }
+        state.files = listed_files(&*disk, &dir)?;
         remove_strays(&*disk, &dir, &state)?;
+        let gap = file::read_text(&*disk, &dir.join(file::GAP))?;
+        state.gap = gap.and_then(|text| text.trim().parse().ok());
+        let unlogged = file::read_text(&*disk, &dir.join(file::UNLOGGED))?.is_some();
         let newest = engine.newest_position().0;
         let before = file::read_text(&*disk, &dir.join(file::STATE))?;
         let before: Option<u64> = before.and_then(|text| text.trim().parse().ok());
@@ -51,6 +34,8 @@ impl BinaryLog {
             None => None,
         };
         let last_commit = match (&last, before) {
+            // What that run had not written to the files may be gone: nothing of it is logged.
+            _ if unlogged => newest,
             (Some(last), before) => last.last_commit.max(before.unwrap_or(0)),
             // A new log begins with the next commit.
             (None, _) => newest,
@@ -63,22 +48,91 @@ impl BinaryLog {
             )));
         }
         let reader = engine.annotations(0)?;
-        let log = Arc::new(BinaryLog {
-            options,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-            transactions: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            syncs: AtomicU64::new(0),
-            next_dump: AtomicU64::new(1),
-            thread: Mutex::new(None),
-        });
+        let log = Arc::new(new_log(options, state, engine));
+        let has_gap = unlogged && last.is_some();
         let mut writer = Writer::open(log.clone(), reader, last, last_commit)?;
-        writer.catch_up()?;
+        if has_gap {
+            writer.begin_behind_gap()?;
+        } else {
+            writer.catch_up()?;
+        }
+        if unlogged {
+            log.remove_mark()?;
+        }
         let thread = threads::spawn(Role::BinlogWriter, move || writer.run());
         let thread = thread.map_err(|e| Error::Io(format!("cannot start a thread: {e}")))?;
         *log.thread.lock() = Some(thread);
         Ok(log)
+    }
+}
+
+impl BinaryLog {
+    fn remove_mark(&self) -> Result<()> {
+        let (disk, dir) = (&*self.options.disk, &self.options.dir);
+        let path = dir.join(file::UNLOGGED);
+        let removed = file::remove_if_there(disk, &path).and_then(|()| disk.sync_dir(dir));
+        removed.map_err(|e| Error::io(&path, &e))
+    }
+}
+
+/// Marks that a server runs on the data without the log, if a log is there: what it changes will be missing. Called
+/// before the engine is opened.
+///
+/// # Errors
+/// The mark cannot be read or written.
+pub fn mark_unlogged(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    let index = file::read_text(disk, &dir.join(file::INDEX))?;
+    let is_marked = file::read_text(disk, &dir.join(file::UNLOGGED))?.is_some();
+    if index.is_none_or(|text| text.trim().is_empty()) || is_marked {
+        return Ok(());
+    }
+    tracing::warn!(
+        dir = %dir.display(),
+        "the server runs without --log-bin on data that have a binary log: its readers will have to be made anew"
+    );
+    file::replace(disk, dir, file::UNLOGGED, b"")
+}
+
+/// The files that the index lists.
+fn listed_files(disk: &dyn Disk, dir: &Path) -> Result<Vec<LogFile>> {
+    let mut files: Vec<LogFile> = Vec::new();
+    let listed = file::read_text(disk, &dir.join(file::INDEX))?;
+    let listed = listed.unwrap_or_default();
+    for line in listed.lines().filter(|line| !line.is_empty()) {
+        let number = file_number(line);
+        let number = number.ok_or_else(|| {
+            Error::Corrupt(format!("{}: {line:?} is no file of the log", file::INDEX))
+        })?;
+        let path = dir.join(file_name(number));
+        let file = disk.open(&path).map_err(|e| Error::io(&path, &e))?;
+        // A file was changed until the next one began.
+        let began = file::began(disk, &path)?;
+        if let Some(before) = files.last_mut() {
+            before.changed = began;
+        }
+        files.push(LogFile {
+            number,
+            bytes: file.len().map_err(|e| Error::io(&path, &e))?,
+            previous: file::previous_gtids(disk, &path)?,
+            changed: 0,
+        });
+    }
+    Ok(files)
+}
+
+/// A log with this state, without its thread.
+fn new_log(options: Options, state: State, engine: &Arc<dyn Engine>) -> BinaryLog {
+    BinaryLog {
+        options,
+        state: Mutex::new(state),
+        changed: Condvar::new(),
+        transactions: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        syncs: AtomicU64::new(0),
+        next_dump: AtomicU64::new(1),
+        thread: Mutex::new(None),
+        ack_engine: engine.clone().into(),
+        epochs: std::sync::OnceLock::new(),
     }
 }
 

@@ -15,7 +15,7 @@
 
 use crate::annotation::{Annotation, Kind};
 use crate::file::{self, FIRST_POSITION, file_name, split_events};
-use crate::log::{BinaryLog, LastFile, LogFile};
+use crate::log::{BinaryLog, LastFile, LogFile, State};
 use crate::{Error, Result};
 use porpoise_base::disk::File;
 use porpoise_kv::AnnotationReader;
@@ -51,8 +51,30 @@ const PURGE_DELAY: Duration = Duration::from_secs(10);
 /// Version in the GTID events.
 const VERSION_NUMBER: u32 = 80_400;
 
-/// Events smaller than this are not worth compressing, in bytes.
+/// Transactions smaller than this are not worth compressing, in bytes.
 const MIN_COMPRESSED: usize = 256;
+
+/// Transactions larger than this are not compressed, in bytes: a reader must hold all of a compressed one.
+const MAX_COMPRESSED: usize = 32 << 20;
+
+/// What a look at the annotations has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// None.
+    Nothing,
+    /// All that were on disk: they were written.
+    All,
+    /// More than are read at once: the first were written.
+    More,
+}
+
+/// A transaction that was written and that readers do not see yet.
+struct Written {
+    gtid: Gtid,
+    /// Its end in the file.
+    end: u64,
+    commit: u64,
+}
 
 pub(crate) struct Writer {
     log: Arc<BinaryLog>,
@@ -139,11 +161,33 @@ impl Writer {
 
     /// Writes what is on disk in the engine, then begins a new file, unless the last one has no transaction.
     pub(crate) fn catch_up(&mut self) -> Result<()> {
-        while self.write_next()? {}
+        while self.write_next()? != Progress::Nothing {}
         if self.transactions > 0 {
             self.end_file()?;
             self.begin_file(true)?;
         }
+        self.sync()
+    }
+
+    /// Begins a new file behind a gap: changes that were never logged. They count as one transaction that no file
+    /// has, so that readers that follow by GTIDs find that they lack it.
+    pub(crate) fn begin_behind_gap(&mut self) -> Result<()> {
+        let missing = self.next_gtid(&[]);
+        tracing::warn!(
+            gtid = %missing,
+            "the server has run without --log-bin: positions before are refused, readers must be made anew"
+        );
+        self.end_file()?;
+        let number = self.number + 1;
+        let options = &self.log.options;
+        let text = format!("{number}\n");
+        file::replace(&*options.disk, &options.dir, file::GAP, text.as_bytes())?;
+        {
+            let mut state = self.log.state.lock();
+            state.gap = Some(number);
+            state.executed.insert(missing);
+        }
+        self.begin_file(true)?;
         self.sync()
     }
 
@@ -163,11 +207,22 @@ impl Writer {
 
     fn write_until_stopped(&mut self) -> Result<()> {
         loop {
-            let (stops, rotates, resets) = {
+            let (stops, rotates, resets, catch_ups) = {
                 let state = self.log.state.lock();
-                (state.stops, state.rotations, state.resets)
+                let State {
+                    stops,
+                    rotations,
+                    resets,
+                    catch_ups,
+                    ..
+                } = &*state;
+                (*stops, *rotations, *resets, *catch_ups)
             };
             let wrote = self.write_next()?;
+            if catch_ups.0 > catch_ups.1 && wrote != Progress::More {
+                self.log.state.lock().catch_ups.1 = catch_ups.0;
+                self.log.changed.notify_all();
+            }
             if rotates.0 > rotates.1 {
                 self.end_file()?;
                 self.begin_file(false)?;
@@ -179,7 +234,7 @@ impl Writer {
                 self.log.state.lock().resets.1 = resets.0;
                 self.log.changed.notify_all();
             }
-            if wrote {
+            if wrote != Progress::Nothing {
                 continue;
             }
             if stops {
@@ -192,63 +247,74 @@ impl Writer {
                 self.last_purge = Instant::now();
                 self.log.purge_by_rules()?;
             }
+            self.log.check_ack_timeout();
             self.reader.wait(TICK);
         }
     }
 
-    /// Writes the next transactions. Returns false if there were none.
-    fn write_next(&mut self) -> Result<bool> {
+    /// Writes the next transactions.
+    fn write_next(&mut self) -> Result<Progress> {
         let found = self.reader.read(READ_BYTES)?;
         if found.is_empty() {
-            return Ok(false);
+            return Ok(Progress::Nothing);
         }
+        let has_more = found.iter().map(|a| a.bytes.len()).sum::<usize>() >= READ_BYTES;
         let mut out = Vec::new();
-        let mut gtids = Vec::new();
+        let mut written = Vec::new();
         for annotation in &found {
             // A restart finds again what is in the files.
             if annotation.commit <= self.last_commit {
                 continue;
             }
             let at = self.end + out.len() as u64;
-            let gtid = self.append(&mut out, at, annotation.commit, &annotation.bytes, &gtids)?;
-            gtids.push(gtid);
+            let gtid = self.append(&mut out, at, annotation.commit, &annotation.bytes, &written)?;
+            written.push(Written {
+                gtid,
+                end: self.end + out.len() as u64,
+                commit: annotation.commit,
+            });
             self.last_commit = annotation.commit;
             self.transactions += 1;
             if self.end + out.len() as u64 >= self.log.options.max_file_bytes {
-                self.publish(&mut out, &mut gtids)?;
+                self.publish(&mut out, &mut written)?;
                 self.end_file()?;
                 self.begin_file(false)?;
             }
         }
         let is_small = out.len() < READ_BYTES / 16;
-        self.publish(&mut out, &mut gtids)?;
+        self.publish(&mut out, &mut written)?;
         if self.unsynced >= SYNC_BYTES {
             self.sync()?;
+        }
+        if has_more {
+            return Ok(Progress::More);
         }
         if is_small {
             std::thread::sleep(BATCH_PAUSE);
         }
-        Ok(true)
+        Ok(Progress::All)
     }
 
     /// Writes events to the file, and shows them to readers.
-    fn publish(&mut self, out: &mut Vec<u8>, gtids: &mut Vec<Gtid>) -> Result<()> {
+    fn publish(&mut self, out: &mut Vec<u8>, transactions: &mut Vec<Written>) -> Result<()> {
         if out.is_empty() {
             return Ok(());
         }
-        let written = self.file.write_at(self.end, out);
-        written.map_err(|e| Error::io(&self.path, &e))?;
+        let done = self.file.write_at(self.end, out);
+        done.map_err(|e| Error::io(&self.path, &e))?;
         self.end += out.len() as u64;
         self.unsynced += out.len() as u64;
         self.log
             .bytes
             .fetch_add(out.len() as u64, Ordering::Relaxed);
-        let count = gtids.len() as u64;
+        let count = transactions.len() as u64;
         self.log.transactions.fetch_add(count, Ordering::Relaxed);
         let mut state = self.log.state.lock();
         state.end = self.end;
-        for gtid in gtids.drain(..) {
-            state.executed.insert(gtid);
+        for transaction in transactions.drain(..) {
+            state.executed.insert(transaction.gtid);
+            let end = (self.number, transaction.end);
+            state.acks.written(end, transaction.commit);
         }
         drop(state);
         self.log.changed.notify_all();
@@ -318,7 +384,9 @@ impl Writer {
         let gone = {
             let mut state = self.log.state.lock();
             state.executed = Default::default();
+            state.gap = None;
             state.generation += 1;
+            state.acks.restart();
             std::mem::take(&mut state.files)
         };
         // The index without files first: an interrupted reset leaves strays.
@@ -328,6 +396,9 @@ impl Writer {
             let removed = file::remove_if_there(&*self.log.options.disk, &path);
             removed.map_err(|e| Error::io(&path, &e))?;
         }
+        let gap = self.log.options.dir.join(file::GAP);
+        let removed = file::remove_if_there(&*self.log.options.disk, &gap);
+        removed.map_err(|e| Error::io(&gap, &e))?;
         self.number = 0;
         self.begin_file(false)
     }
@@ -339,7 +410,7 @@ impl Writer {
         at: u64,
         commit: u64,
         annotation: &[u8],
-        unpublished: &[Gtid],
+        unpublished: &[Written],
     ) -> Result<Gtid> {
         let damaged = |what: String| Error::Corrupt(format!("commit {commit}: {what}"));
         let annotation = Annotation::decode(annotation).map_err(damaged)?;
@@ -416,7 +487,8 @@ impl Writer {
                 writer.write(&mut body, None, options(flags::SUPPRESS_USE), &begin);
                 body.extend_from_slice(annotation.events);
                 writer.write(&mut body, None, options(0), &Event::Xid(commit));
-                if self.log.options.compress && body.len() >= MIN_COMPRESSED {
+                let is_worth = (MIN_COMPRESSED..=MAX_COMPRESSED).contains(&body.len());
+                if self.log.options.compress && is_worth {
                     let payload = Event::TransactionPayload(compressible(&body));
                     body.clear();
                     writer.write(&mut body, None, options(0), &payload);
@@ -438,11 +510,12 @@ impl Writer {
     }
 
     /// The next identifier of this server.
-    fn next_gtid(&self, unpublished: &[Gtid]) -> Gtid {
+    fn next_gtid(&self, unpublished: &[Written]) -> Gtid {
         let source = self.log.options.server_uuid;
         let mut own = unpublished
             .iter()
             .rev()
+            .map(|written| written.gtid)
             .filter(|gtid| gtid.source == source);
         let number = match own.next() {
             Some(last) => last.number + 1,

@@ -257,3 +257,117 @@ fn a_dump_by_gtids_leaves_out_what_the_reader_has() {
         Ok(_) | Err(Error::Closed(_))
     ));
 }
+
+#[test]
+fn a_run_without_the_log_makes_a_gap_that_readers_are_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let refuses = |log: &Arc<BinaryLog>, start: DumpStart, part: &str| {
+        let opened = Dump::open(log.clone(), start, true).map(|_| ());
+        assert!(
+            matches!(&opened, Err(Error::Refused(text)) if text.contains(part)),
+            "{opened:?}"
+        );
+    };
+    let (before, end) = {
+        let engine = engine(dir.path());
+        let log = BinaryLog::open(options(dir.path()), &engine).unwrap();
+        commit(&*engine, "logged");
+        log.catch_up().unwrap();
+        let status = log.status();
+        log.stop();
+        engine.shutdown().unwrap();
+        (status.executed, status.position)
+    };
+    {
+        let (disk, binlog) = (disk::real(), dir.path().join("binlog"));
+        porpoise_binlog::mark_unlogged(&*disk, &binlog).unwrap();
+        porpoise_binlog::mark_unlogged(&*disk, &binlog).unwrap();
+        let engine = KvMem::open(KvMemOptions {
+            dir: Some(dir.path().join("store")),
+            ..KvMemOptions::default()
+        });
+        let engine = engine.unwrap();
+        let mut txn = engine.begin(Default::default()).unwrap();
+        let key = Key::new(SpaceId(7), b"not logged");
+        txn.put(key, b"v", Check::Blind).unwrap();
+        engine.wait_durable(txn.commit().unwrap().position).unwrap();
+        engine.shutdown().unwrap();
+    }
+    // The gap stays, also after a further restart.
+    for n in 0..2 {
+        let engine = engine(dir.path());
+        let log = BinaryLog::open(options(dir.path()), &engine).unwrap();
+        let last = format!("behind the gap {n}");
+        commit(&*engine, &last);
+        log.catch_up().unwrap();
+        for position in [4, end] {
+            let file = "binlog.000001".to_owned();
+            refuses(
+                &log,
+                DumpStart::Position { file, position },
+                "changes are missing",
+            );
+        }
+        refuses(&log, DumpStart::Gtids(before.clone()), "purged");
+        let missing = log.status().purged.subtract(&before);
+        assert_eq!(
+            missing.to_string(),
+            "11111111-1111-1111-1111-111111111111:2"
+        );
+        let mut all = from_start(&log);
+        assert_eq!(texts(&mut all).len(), n + 1);
+        // A reader with a copy that was made behind the gap.
+        let mut copied = log.status().purged;
+        copied.union_with(&before);
+        let mut dump = Dump::open(log.clone(), DumpStart::Gtids(copied), true).unwrap();
+        assert_eq!(texts(&mut dump).last(), Some(&last));
+        log.stop();
+        engine.shutdown().unwrap();
+    }
+    // A reader that has transactions of this server that it does not have.
+    let engine = engine(dir.path());
+    let log = BinaryLog::open(options(dir.path()), &engine).unwrap();
+    let more = GtidSet::parse("11111111-1111-1111-1111-111111111111:1-99").unwrap();
+    refuses(&log, DumpStart::Gtids(more), "more GTIDs");
+    log.reset().unwrap();
+    assert_eq!(log.status().purged, GtidSet::new());
+    log.stop();
+}
+
+#[test]
+fn a_position_at_which_no_event_begins_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path());
+    let log = BinaryLog::open(options(dir.path()), &engine).unwrap();
+    for text in ["a", "b"] {
+        commit(&*engine, text);
+    }
+    log.rotate().unwrap();
+    commit(&*engine, "c");
+    log.catch_up().unwrap();
+    for name in ["binlog.000001", "binlog.000002"] {
+        let events = log.events(Some(name), None, 0, 100).unwrap();
+        let begins: Vec<u64> = events.iter().map(|event| event.position).collect();
+        let end = events.last().unwrap().end;
+        for position in 4..end {
+            let start = DumpStart::Position {
+                file: name.to_owned(),
+                position,
+            };
+            let mut dump = Dump::open(log.clone(), start, true).unwrap();
+            let mut read = || loop {
+                match dump.next(Duration::ZERO)? {
+                    Step::Event(_) => {}
+                    Step::Idle => return Ok(()),
+                }
+            };
+            let found: Result<(), Error> = read();
+            assert_eq!(
+                found.is_ok(),
+                begins.contains(&position),
+                "{name} {position}: {found:?}"
+            );
+        }
+    }
+    log.stop();
+}

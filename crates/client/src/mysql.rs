@@ -12,7 +12,7 @@ use porpoise_wire::mysql::client::login::{
 use porpoise_wire::mysql::client::result::{
     Event, Prepared, ResultReader, parse_error, parse_prepared,
 };
-use porpoise_wire::mysql::frame::{FrameStep, HEADER, MAX_PACKET_PAYLOAD, PacketReader};
+use porpoise_wire::mysql::frame::{self, FrameStep, HEADER, MAX_PACKET_PAYLOAD, PacketReader};
 use porpoise_wire::mysql::{Capabilities, Status};
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -314,6 +314,24 @@ impl Connection {
         self.send()?;
         self.reader.expect(1);
         Ok(())
+    }
+
+    /// Sends a packet with the number 0 in the middle of a stream, whose next packet has the number 1: an
+    /// acknowledgement of semi-synchronous replication.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub fn send_packet(&mut self, payload: &[u8]) -> Result<()> {
+        let start = frame::begin(&mut self.output);
+        self.output.extend_from_slice(payload);
+        let mut sequence = 0;
+        frame::finish(&mut self.output, start, &mut sequence);
+        self.send()
+    }
+
+    /// The next packet that is received has this number.
+    pub fn expect_sequence(&mut self, sequence: u8) {
+        self.reader.expect(sequence);
     }
 
     /// Waits for a packet of a reply, and replaces `payload` by its contents. After a timeout it can be called

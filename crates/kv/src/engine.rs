@@ -332,6 +332,33 @@ pub trait Engine: Send + Sync {
     /// Registers a listener for the progress of the log, permanently.
     fn subscribe(&self, listener: Arc<dyn DurableListener>);
 
+    /// Switches on or off that commits with an annotation wait for [`Engine::acknowledge`]: until then they do not
+    /// count as durable, and neither do later commits, so that no snapshot shows them and no reply reveals them.
+    /// Those that are on disk when it is switched on are not waited for, and switching off lets all pass. Needs
+    /// [`Capabilities::annotations`].
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`].
+    fn require_acknowledgement(&self, on: bool) -> Result<()> {
+        if on {
+            return Err(Error::Unsupported("acknowledgement of commits"));
+        }
+        Ok(())
+    }
+
+    /// Acknowledges the commits with an annotation up to this number ([`crate::Annotation::commit`]).
+    fn acknowledge(&self, commit: u64) {
+        let _ = commit;
+    }
+
+    /// Whether commits wait for acknowledgements at present.
+    fn holds_commits_back(&self) -> bool {
+        false
+    }
+
+    /// Ends the waits for acknowledgements before a shutdown: the outcome of what waits is unknown.
+    fn abandon_acknowledgement(&self) {}
+
     /// Opens the reader of annotations at a position that an earlier reader had; 0 for the oldest that
     /// are kept. Needs [`Capabilities::annotations`].
     fn annotations(&self, position: u64) -> Result<Box<dyn AnnotationReader>> {

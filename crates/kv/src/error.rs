@@ -19,6 +19,17 @@ pub enum Resource {
     Ids,
 }
 
+impl std::fmt::Display for Resource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Resource::Memory => "the memory limit is reached",
+            Resource::Disk => "the disk is full",
+            Resource::Transaction => "the transaction writes more than its limit",
+            Resource::Ids => "no ids are left",
+        })
+    }
+}
+
 /// An engine's error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -42,7 +53,7 @@ pub enum Error {
     #[error("outcome of the commit is unknown: {0}")]
     UnknownOutcome(String),
     /// A limit was reached; nothing was changed. Reads and deletions still work.
-    #[error("out of memory, disk space or ids: {0:?}")]
+    #[error("{0}")]
     Full(Resource),
     /// Writes are refused until an operator acts (a failed sync, a lost lease).
     #[error("the engine accepts no writes: {0}")]

@@ -14,7 +14,7 @@
 //!    `progress`, after the state that the condition reads has changed.
 
 use porpoise_base::blocking::blocking;
-use porpoise_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use porpoise_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use porpoise_base::sync::{Condvar, Mutex, RwLock};
 use porpoise_kv::{CommitPosition, DurableListener, Error, Result};
 use std::sync::{Arc, OnceLock};
@@ -32,6 +32,8 @@ pub(crate) struct DurabilityWatermark {
     progressed: Condvar,
     /// The error after which nothing more becomes durable.
     failure: OnceLock<Error>,
+    /// Whether waits end because nothing more is acknowledged.
+    is_abandoned: AtomicBool,
 }
 
 impl DurabilityWatermark {
@@ -45,6 +47,7 @@ impl DurabilityWatermark {
             progress: Mutex::new(()),
             progressed: Condvar::new(),
             failure: OnceLock::new(),
+            is_abandoned: AtomicBool::new(false),
         }
     }
 
@@ -124,8 +127,18 @@ impl DurabilityWatermark {
         if is_durable {
             return Some(Ok(()));
         }
+        if self.is_abandoned.load(Ordering::SeqCst) {
+            let text = "the server is shut down before replicas have acknowledged the commit";
+            return Some(Err(Error::UnknownOutcome(text.to_owned())));
+        }
         let failure = self.failure()?;
         Some(Err(Error::UnknownOutcome(failure.to_string())))
+    }
+
+    /// Ends all waits, before a shutdown.
+    pub(crate) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::SeqCst);
+        self.wake_waiters();
     }
 
     /// Wakes waiters, which evaluate their conditions again.

@@ -530,6 +530,26 @@ impl Engine for KvMem {
         self.state.pipeline.watermark.subscribe(listener);
     }
 
+    fn require_acknowledgement(&self, on: bool) -> Result<()> {
+        if on && self.annotated_log().is_none() {
+            return Err(Error::Unsupported("acknowledgement of commits"));
+        }
+        self.state.pipeline.require_acknowledgement(on);
+        Ok(())
+    }
+
+    fn acknowledge(&self, commit: u64) {
+        self.state.pipeline.acknowledge(commit);
+    }
+
+    fn holds_commits_back(&self) -> bool {
+        self.state.pipeline.lock().unacknowledged.is_some()
+    }
+
+    fn abandon_acknowledgement(&self) {
+        self.state.pipeline.abandon_acknowledgement();
+    }
+
     fn annotations(&self, position: u64) -> Result<Box<dyn AnnotationReader>> {
         self.state.check_open()?;
         let Some(log) = self.annotated_log() else {

@@ -16,6 +16,8 @@
 //!    change under the sequencer.
 //! 2. Latch order: sequencer, index, record. No thread waits for the sequencer with an index or
 //!    record latch held.
+//! 3. While acknowledgements are required, an annotated commit is recorded in `unacknowledged` before
+//!    the watermark can reach it, and the watermark stays below the oldest recorded one.
 
 use crate::durability::DurabilityWatermark;
 use crate::protected::ProtectedReads;
@@ -77,6 +79,24 @@ pub(crate) struct Sequencer {
     pub(crate) log: LogBuffer,
     /// Keys and ranges that prepared transactions have validated.
     pub(crate) protected: ProtectedReads,
+    /// Annotated commits that wait for an acknowledgement, ascending; `None` if none has to.
+    pub(crate) unacknowledged: Option<VecDeque<u64>>,
+}
+
+impl Sequencer {
+    /// Records an annotated commit, which may have to wait for an acknowledgement.
+    #[inline]
+    pub(crate) fn note_annotated(&mut self, ts: u64) {
+        if let Some(waiting) = &mut self.unacknowledged {
+            waiting.push_back(ts);
+        }
+    }
+
+    /// The newest commit before the oldest that waits for an acknowledgement.
+    fn acknowledged(&self) -> u64 {
+        let oldest = self.unacknowledged.as_ref().and_then(VecDeque::front);
+        oldest.map_or(u64::MAX, |oldest| oldest - 1)
+    }
 }
 
 /// The pipeline of an engine.
@@ -160,9 +180,44 @@ impl CommitPipeline {
         }
     }
 
-    /// Advances the watermark as far as commits are installed and durable.
+    /// Switches on or off that annotated commits wait for an acknowledgement.
+    pub(crate) fn require_acknowledgement(&self, on: bool) {
+        let mut seq = self.lock();
+        if on == seq.unacknowledged.is_some() {
+            return;
+        }
+        seq.unacknowledged = on.then(VecDeque::new);
+        self.publish(&seq);
+        drop(seq);
+        self.watermark.notify();
+    }
+
+    /// Lets annotated commits up to this one pass.
+    pub(crate) fn acknowledge(&self, commit: u64) {
+        let mut seq = self.lock();
+        let Some(waiting) = &mut seq.unacknowledged else {
+            return;
+        };
+        while waiting.front().is_some_and(|ts| *ts <= commit) {
+            waiting.pop_front();
+        }
+        self.publish(&seq);
+        drop(seq);
+        self.watermark.notify();
+    }
+
+    /// Ends the waits for commits that are not acknowledged.
+    pub(crate) fn abandon_acknowledgement(&self) {
+        let seq = self.lock();
+        if seq.unacknowledged.as_ref().is_some_and(|w| !w.is_empty()) {
+            self.watermark.abandon();
+        }
+    }
+
+    /// Advances the watermark as far as commits are installed, durable and acknowledged.
     pub(crate) fn publish(&self, seq: &Sequencer) {
         let installed = self.installed.load(Ordering::Relaxed);
+        let installed = installed.min(seq.acknowledged());
         self.watermark.advance(if self.immediate {
             installed
         } else {

@@ -187,3 +187,52 @@ fn an_engine_that_keeps_none_refuses_them() {
     let mut txn = engine.begin(Default::default()).unwrap();
     assert!(txn.annotate(b"x".to_vec()).is_err());
 }
+
+#[test]
+fn commits_that_wait_for_an_acknowledgement_are_neither_durable_nor_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path());
+    let put = |key: &[u8], annotation: &[u8]| {
+        let mut txn = engine.begin(Default::default()).unwrap();
+        txn.put(Key::new(SPACE, key), b"v", Check::Blind).unwrap();
+        if !annotation.is_empty() {
+            txn.annotate(annotation.to_vec()).unwrap();
+        }
+        txn.commit().unwrap().position
+    };
+    let sees = |key: &[u8]| {
+        let mut txn = engine.begin(Default::default()).unwrap();
+        let mut found = false;
+        let keys = [Key::new(SPACE, key)];
+        txn.get(porpoise_kv::Read::SNAPSHOT, &keys, &mut |_, value| {
+            found = value.is_some();
+        })
+        .unwrap();
+        found
+    };
+    let mut reader = engine.annotations(0).unwrap();
+    engine.require_acknowledgement(true).unwrap();
+    // Without an annotation nothing is waited for.
+    engine.wait_durable(put(b"a", b"")).unwrap();
+    let first = put(b"b", b"one");
+    let second = put(b"c", b"two");
+    let plain = put(b"d", b"");
+    // What is waited for is on disk.
+    let found = loop {
+        let found = reader.read(1000).unwrap();
+        if !found.is_empty() {
+            break found;
+        }
+        reader.wait(Duration::from_millis(20));
+    };
+    assert!(engine.durable_position() < first && !sees(b"b"));
+    engine.acknowledge(found[0].commit);
+    engine.wait_durable(first).unwrap();
+    assert!(engine.durable_position() < second && sees(b"b") && !sees(b"c") && !sees(b"d"));
+    engine.acknowledge(second.0);
+    engine.wait_durable(plain).unwrap();
+    assert!(sees(b"d"));
+    let third = put(b"e", b"three");
+    engine.require_acknowledgement(false).unwrap();
+    engine.wait_durable(third).unwrap();
+}

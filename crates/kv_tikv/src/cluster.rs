@@ -1,6 +1,7 @@
 //! The connection to a cluster that the engine and its transactions share.
 
 use crate::keys::Layout;
+use crate::snapshots::Snapshots;
 use parking_lot::{Mutex, RwLock};
 use porpoise_kv::coordination::Fence;
 use porpoise_kv::{Error, Limits, Result, SpaceId, SpaceSpec};
@@ -34,6 +35,12 @@ pub(crate) struct ClusterMetrics {
     pub(crate) lock_timeouts: EventCounter,
     pub(crate) heartbeats_failed: EventCounter,
     pub(crate) keys_read: EventCounter,
+    pub(crate) snapshots_lost: EventCounter,
+    pub(crate) gc_runs: EventCounter,
+    pub(crate) gc_failures: EventCounter,
+    pub(crate) spaces_destroyed: EventCounter,
+    /// The safe point as this server saw it last, in milliseconds; only the collector looks.
+    pub(crate) safe_point: AtomicU64,
 }
 
 /// The spaces that this server knows, with the prefixes of their keys.
@@ -81,6 +88,11 @@ pub(crate) struct Cluster {
     pub(crate) metrics: ClusterMetrics,
     pub(crate) meta_lock: Mutex<()>,
     pub(crate) closed: AtomicBool,
+    /// Number of this connection, unique in the cluster.
+    pub(crate) identity: u64,
+    /// Whether garbage is collected, so that keys of dropped spaces are left to that.
+    pub(crate) collects: bool,
+    pub(crate) snapshots: Arc<Snapshots>,
     /// This server's lease.
     pub(crate) fence: Fence,
 }

@@ -1,8 +1,10 @@
 //! The contract's engine: connecting, and the functions of [`Engine`].
 
 use crate::cluster::{Cluster, ClusterMetrics, EventCounter, Spaces};
+use crate::fault::read_error;
+use crate::gc::Collector;
 use crate::keys::Layout;
-use crate::meta;
+use crate::meta::{self, uncancelled};
 use crate::txn::{LONGEST_KEY, TikvTxn};
 use parking_lot::Mutex;
 use porpoise_kv::coordination::{Coordination, Fence};
@@ -10,7 +12,7 @@ use porpoise_kv::{
     Capabilities, CommitPosition, CounterId, DurableListener, Engine, Error, Limits, Result,
     SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
 };
-use porpoise_tikv_client::{Client, ClientOptions, RequestCounts, RequestKind};
+use porpoise_tikv_client::{Client, ClientOptions, RequestCounts, RequestKind, TlsOptions};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +43,12 @@ pub struct KvTikvOptions {
     pub commit_lock_wait: Duration,
     /// Number of network threads.
     pub threads: usize,
+    /// TLS of all connections; `None` for plain ones.
+    pub tls: Option<TlsOptions>,
+    /// Name of the installation. A tenant with a name is refused to servers with another one, or none.
+    pub name: Option<String>,
+    /// Time for which old versions are retained; `None` turns garbage collection off on this server.
+    pub retention: Option<Duration>,
 }
 
 impl Default for KvTikvOptions {
@@ -54,6 +62,9 @@ impl Default for KvTikvOptions {
             lock_ttl: Duration::from_secs(20),
             commit_lock_wait: Duration::from_secs(5),
             threads: 2,
+            tls: None,
+            name: None,
+            retention: None,
         }
     }
 }
@@ -61,6 +72,8 @@ impl Default for KvTikvOptions {
 /// The engine on a TiKV cluster.
 pub struct KvTikv {
     cluster: Arc<Cluster>,
+    /// Stopped by a shutdown.
+    collector: Mutex<Option<Collector>>,
 }
 
 impl KvTikv {
@@ -82,6 +95,7 @@ impl KvTikv {
             request_time: options.request_timeout,
             retry_time: options.retry_timeout,
             lock_ttl: options.lock_ttl,
+            tls: options.tls.clone(),
             threads: options.threads,
         });
         let client = connected.map_err(|e| {
@@ -91,6 +105,7 @@ impl KvTikv {
             ))
         })?;
         let layout = Layout::new(options.tenant);
+        let identity = uncancelled(|call| client.timestamp(call)).map_err(read_error)?;
         let cluster = Arc::new(Cluster {
             client: client.clone(),
             spaces: Spaces::new(&layout),
@@ -104,15 +119,26 @@ impl KvTikv {
             metrics: ClusterMetrics::default(),
             meta_lock: Mutex::new(()),
             closed: AtomicBool::new(false),
+            identity,
+            collects: options.retention.is_some(),
+            snapshots: Arc::default(),
             fence: Fence::default(),
         });
         meta::open(&client, &layout, options.tenant)?;
-        cluster.client.in_background(move || {
-            if let Err(e) = meta::sweep(&client, &layout) {
-                tracing::warn!("rows of dropped spaces remain until the next start: {e}");
-            }
-        });
-        Ok(KvTikv { cluster })
+        meta::check_name(&client, &layout, options.tenant, options.name.as_deref())?;
+        let collector = options.retention;
+        let collector = collector.map(|retention| Collector::start(&cluster, retention));
+        if collector.is_none() {
+            cluster.client.in_background(move || {
+                if let Err(e) = meta::sweep(&client, &layout) {
+                    tracing::warn!("rows of dropped spaces remain until the next start: {e}");
+                }
+            });
+        }
+        Ok(KvTikv {
+            cluster,
+            collector: Mutex::new(collector),
+        })
     }
 
     /// Counts of requests since the engine connected.
@@ -243,11 +269,13 @@ impl Engine for KvTikv {
                 &m.keys_read,
             ),
         ];
+        all.extend(gc_stats(&self.cluster));
         all.extend(request_stats(&self.cluster.client));
         all
     }
 
     fn shutdown(&self) -> Result<()> {
+        *self.collector.lock() = None;
         self.cluster.closed.store(true, Ordering::Release);
         Ok(())
     }
@@ -285,6 +313,41 @@ const REQUESTS: [(&str, &str, RequestKind); 8] = [
     ),
 ];
 
+/// Counters of garbage collection.
+fn gc_stats(cluster: &Cluster) -> Vec<Stat> {
+    let m = &cluster.metrics;
+    let stat = |name, help, counter, value| Stat {
+        name,
+        help,
+        counter,
+        value,
+    };
+    let lost = "Transactions ended because versions that they read may be collected.";
+    let runs = "Garbage collections by this server.";
+    let failures = "Attempts to register for garbage collection or to collect that failed.";
+    let destroyed = "Dropped spaces whose keys this server destroyed.";
+    let safe_point = "Safe point of the last collection by this server, milliseconds since 1970.";
+    let open = "Timestamps that transactions read at.";
+    vec![
+        stat("snapshots_lost_total", lost, true, m.snapshots_lost.get()),
+        stat("gc_runs_total", runs, true, m.gc_runs.get()),
+        stat("gc_failures_total", failures, true, m.gc_failures.get()),
+        stat(
+            "spaces_destroyed_total",
+            destroyed,
+            true,
+            m.spaces_destroyed.get(),
+        ),
+        stat(
+            "gc_safe_point_ms",
+            safe_point,
+            false,
+            m.safe_point.load(Ordering::Relaxed),
+        ),
+        stat("snapshots", open, false, cluster.snapshots.len() as u64),
+    ]
+}
+
 /// Counters of requests to the cluster.
 fn request_stats(client: &Client) -> Vec<Stat> {
     let counts = client.counts();
@@ -300,6 +363,7 @@ fn request_stats(client: &Client) -> Vec<Stat> {
         .collect();
     let rounds = "Steps that statements waited for; requests sent at once are one.";
     let repeated = "Requests repeated because of a region or a connection.";
+    let removed = "Locks of other transactions removed, because those had ended or expired.";
     let looked_up = "Regions read from the placement driver.";
     all.extend([
         counter(
@@ -310,6 +374,7 @@ fn request_stats(client: &Client) -> Vec<Stat> {
         counter("request_rounds_total", rounds, counts.rounds),
         counter("requests_repeated_total", repeated, counts.retries),
         counter("region_lookups_total", looked_up, counts.region_lookups),
+        counter("locks_removed_total", removed, counts.locks_removed),
         Stat {
             name: "regions",
             help: "Regions known.",

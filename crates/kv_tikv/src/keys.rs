@@ -12,6 +12,8 @@
 //!       | 0x03                 next space id           -> u64
 //!       | 0x04 num(space)      dropped, rows remain    -> as 0x01
 //!       | 0x05 num(server)     record of a server      -> bytes of `rows`
+//!       | 0x06                 garbage collector       -> its number u64, end of its turn u64 (ms)
+//!       | 0x07                 name of installation    -> UTF-8
 //! rows  = num(group) num(partition) num(space) key
 //! value = 0x01 bytes
 //! ```
@@ -46,6 +48,8 @@ const META_COUNTER: u8 = 0x02;
 const META_NEXT_SPACE: u8 = 0x03;
 const META_DROPPED: u8 = 0x04;
 const META_SERVER: u8 = 0x05;
+const META_COLLECTOR: u8 = 0x06;
+const META_NAME: u8 = 0x07;
 
 const PLAIN: u8 = 0x01;
 
@@ -131,6 +135,26 @@ impl Layout {
     /// The range of all dropped spaces.
     pub(crate) fn all_dropped(&self) -> (Vec<u8>, Vec<u8>) {
         (self.meta(META_DROPPED), self.meta(META_DROPPED + 1))
+    }
+
+    /// Bytes of the tenant's number, in hex.
+    pub(crate) fn tenant(&self) -> String {
+        self.tenant.iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    /// The range of the keys of all tenants.
+    pub(crate) fn all_tenants() -> (Vec<u8>, Vec<u8>) {
+        (vec![FIRST], vec![FIRST + 1])
+    }
+
+    /// Key of the entry of the server that collects garbage.
+    pub(crate) fn collector(&self) -> Vec<u8> {
+        self.meta(META_COLLECTOR)
+    }
+
+    /// Key of the name of the installation.
+    pub(crate) fn name(&self) -> Vec<u8> {
+        self.meta(META_NAME)
     }
 
     /// Key of the record of a server.
@@ -284,6 +308,9 @@ mod tests {
         assert_eq!(hex(&l.counter(CounterId(1))), "700001020101");
         assert_eq!(hex(&l.next_space()), "70000103");
         assert_eq!(hex(&l.dropped(SpaceId(65))), "700001040141");
+        assert_eq!(hex(&l.server(9)), "700001050109");
+        assert_eq!(hex(&l.collector()), "70000106");
+        assert_eq!(hex(&l.name()), "70000107");
         assert_eq!(hex(&l.rows(SpaceId(65), &spec)), "700010014001030141");
         assert_eq!(hex(&Layout::new(7).version()), "7001070100");
         assert_eq!(hex(&frame(b"")), "01");

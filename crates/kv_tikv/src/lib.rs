@@ -30,8 +30,7 @@
 //! always [`porpoise_kv::CommitPosition::NONE`]. A space created with
 //! [`porpoise_kv::SpaceDurability::Memory`] is as durable as any other.
 //! A space that another server drops is noticed when this server has not
-//! used it yet, not by transactions already under way. The safe
-//! point of garbage collection is not moved.
+//! used it yet, not by transactions already under way.
 //!
 //! # Modules
 //!
@@ -43,6 +42,7 @@
 //! * `commit`: commit of the write buffer.
 //! * `cluster`: the connection that engine and transactions share.
 //! * `txn`, `engine`, `meta`: the contract's two traits; spaces and counters.
+//! * `snapshots`, `gc`: timestamps in use, and the collection of versions that nobody reads.
 //! * `coordination`: records and leases of servers.
 
 #![forbid(unsafe_code)]
@@ -52,13 +52,15 @@ mod commit;
 mod coordination;
 mod engine;
 mod fault;
+mod gc;
 mod keys;
 mod locks;
 mod meta;
 mod scan;
+mod snapshots;
 mod txn;
 mod writes;
 
 pub use engine::{KvTikv, KvTikvOptions};
 pub use keys::KEY_FORMAT_VERSION;
-pub use porpoise_tikv_client::{RequestCounts, RequestKind};
+pub use porpoise_tikv_client::{RequestCounts, RequestKind, TlsOptions};

@@ -62,6 +62,12 @@ impl Locks {
         self.held.keys()
     }
 
+    /// The start timestamp, if anything is held.
+    pub(crate) fn start_ts(&self) -> Option<u64> {
+        let txn = self.txn.as_ref().filter(|t| t.has_locks());
+        txn.map(Transaction::start_ts)
+    }
+
     /// Whether nothing is held.
     pub(crate) fn is_empty(&self) -> bool {
         self.held.is_empty()

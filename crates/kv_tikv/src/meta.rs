@@ -4,17 +4,18 @@
 //! of them was changed in between, and it is retried. Ids stay unique after an unknown outcome: another
 //! reservation gives higher ones.
 //!
-//! A drop of a space first removes its specification and adds a drop record, in one transaction.
-//! Then the rows are deleted in batches, and finally the drop record. Rows are deleted by
-//! transactions, not by `unsafe_destroy_range`, which also destroys primary locks and commit
-//! records that decide commits in other spaces. A server that finds a drop record when it connects
-//! completes the drop.
+//! A drop of a space removes its specification and adds a drop record, in one transaction. The keys are destroyed by garbage
+//! collection (`gc`), and finally the drop record. Without garbage collection, the rows are deleted at once in
+//! batches, by transactions, because destroying would take away the primary locks and commit
+//! records that decide commits in other spaces; a server that finds a drop record when it connects completes the
+//! drop.
 
 use crate::cluster::Cluster;
 use crate::fault::{commit_error, read_error};
+use crate::gc::range_of;
 use crate::keys::{
-    KEY_FORMAT_VERSION, Layout, UNCOORDINATED_VERSION, end_of, frame_spec, frame_u64,
-    frame_version, unframe_spec, unframe_u64, unframe_version,
+    KEY_FORMAT_VERSION, Layout, UNCOORDINATED_VERSION, end_of, frame, frame_spec, frame_u64,
+    frame_version, unframe, unframe_spec, unframe_u64, unframe_version,
 };
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
@@ -36,7 +37,7 @@ const DELETE_BATCH: u32 = 1000;
 const PAGE: u32 = 512;
 
 /// Runs a function with a [`Call`] without deadline, which cannot be cancelled.
-fn uncancelled<T>(run: impl FnOnce(Call<'_>) -> T) -> T {
+pub(crate) fn uncancelled<T>(run: impl FnOnce(Call<'_>) -> T) -> T {
     let cancel = Cancel::new();
     run(Call {
         cancel: &cancel,
@@ -142,10 +143,40 @@ pub(crate) fn open(client: &Client, layout: &Layout, tenant: u32) -> Result<()> 
     })
 }
 
+/// Writes the name of the installation if there is none yet; refuses another name.
+pub(crate) fn check_name(
+    client: &Client,
+    layout: &Layout,
+    tenant: u32,
+    name: Option<&str>,
+) -> Result<()> {
+    let key = layout.name();
+    change(client, vec![key.clone()], |values| {
+        let found = value_at(values, 0).map(unframe).transpose()?;
+        match (found, name) {
+            (None, Some(name)) => Ok((vec![put(key.clone(), frame(name.as_bytes()))], ())),
+            (Some(found), Some(name)) if found == name.as_bytes() => Ok((Vec::new(), ())),
+            (Some(found), name) => Err(Error::Unavailable(format!(
+                "tenant {tenant} of this cluster is the installation {:?}, not {}; use another                  tenant, or name=... if it is that one",
+                String::from_utf8_lossy(found),
+                name.map_or_else(
+                    || "one without a name".to_owned(),
+                    |name| format!("{name:?}")
+                ),
+            ))),
+            (None, None) => Ok((Vec::new(), ())),
+        }
+    })
+}
+
 /// All entries of a range of metadata, and the timestamp at which they were read.
 pub(crate) fn entries(client: &Client, start: Vec<u8>, end: Vec<u8>) -> Result<(u64, Pairs)> {
+    let ts = uncancelled(|call| client.timestamp(call)).map_err(read_error)?;
+    Ok((ts, entries_at(client, ts, start, end)?))
+}
+
+fn entries_at(client: &Client, ts: u64, start: Vec<u8>, end: Vec<u8>) -> Result<Pairs> {
     uncancelled(|call| {
-        let ts = client.timestamp(call).map_err(read_error)?;
         let mut page = PageRequest {
             start,
             end,
@@ -163,7 +194,7 @@ pub(crate) fn entries(client: &Client, start: Vec<u8>, end: Vec<u8>) -> Result<(
             }
             out.extend(found);
             if !full {
-                return Ok((ts, out));
+                return Ok(out);
             }
         }
     })
@@ -176,7 +207,19 @@ fn specs(
     start: Vec<u8>,
     end: Vec<u8>,
 ) -> Result<Vec<(SpaceId, SpaceSpec)>> {
-    let (_, found) = entries(client, start, end)?;
+    let ts = uncancelled(|call| client.timestamp(call)).map_err(read_error)?;
+    specs_at(client, layout, ts, start, end)
+}
+
+/// As [`specs`], at a timestamp.
+fn specs_at(
+    client: &Client,
+    layout: &Layout,
+    ts: u64,
+    start: Vec<u8>,
+    end: Vec<u8>,
+) -> Result<Vec<(SpaceId, SpaceSpec)>> {
+    let found = entries_at(client, ts, start, end)?;
     let spec = |(key, value): (Vec<u8>, Vec<u8>)| {
         let malformed = || Error::Corrupt("a malformed key in the list of spaces".into());
         let space = layout.space_of_meta(&key).ok_or_else(malformed)?;
@@ -251,7 +294,30 @@ impl Cluster {
                 self.spaces.forget(*space);
             }
         }
+        if self.collects {
+            return Ok(());
+        }
         sweep(&client, &self.layout)
+    }
+
+    /// Destroys the keys of spaces whose drop is visible at the safe point; returns their number.
+    pub(crate) fn destroy_dropped(&self, safe_point: u64) -> Result<u64> {
+        let (start, end) = self.layout.all_dropped();
+        let dropped = specs_at(&self.client, &self.layout, safe_point, start, end)?;
+        let mut destroyed = 0;
+        for (space, spec) in dropped {
+            let (start, end) = range_of(self.layout.rows(space, &spec));
+            let done = uncancelled(|call| self.client.destroy_range(call, &start, &end));
+            done.map_err(read_error)?;
+            let note = self.layout.dropped(space);
+            destroyed += change(&self.client, vec![note.clone()], |values| {
+                // Another server may have done the same.
+                let writes = value_at(values, 0).map(|_| delete(note.clone()));
+                let count = u64::from(writes.is_some());
+                Ok((writes.into_iter().collect(), count))
+            })?;
+        }
+        Ok(destroyed)
     }
 
     pub(crate) fn all_spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>> {

@@ -12,6 +12,7 @@ use crate::fault::read_error;
 use crate::keys::{LONGEST_PREFIX, end_of, unframe};
 use crate::locks::Locks;
 use crate::scan::{KeyRange, Source};
+use crate::snapshots::Pin;
 use crate::writes::Writes;
 use porpoise_kv::{
     Check, Commit, CommitPosition, Error, Isolation, Key, LockRequest, Locked, PreparedTxn, Read,
@@ -32,6 +33,10 @@ pub(crate) struct TikvTxn {
     /// Epoch of the server's lease in which it began; `None` if it does not depend on the lease.
     epoch: Option<u64>,
     snapshot: Option<u64>,
+    /// The snapshot's timestamp in use.
+    snapshot_pin: Option<Pin>,
+    /// The start timestamp of its locks in use.
+    start_pin: Option<Pin>,
     pinned: bool,
     writes: Writes,
     locks: Locks,
@@ -56,6 +61,8 @@ impl TikvTxn {
             cluster,
             options,
             snapshot: None,
+            snapshot_pin: None,
+            start_pin: None,
             pinned: false,
             writes: Writes::default(),
             locks: Locks::default(),
@@ -73,6 +80,13 @@ impl TikvTxn {
         }
         if let Err(refused) = self.check_lease() {
             return Err(self.end_on_error(refused));
+        }
+        let is_lost = |pin: &Option<Pin>| {
+            (pin.as_ref()).is_some_and(|pin| self.cluster.snapshots.is_lost(pin.ts))
+        };
+        if is_lost(&self.snapshot_pin) || is_lost(&self.start_pin) {
+            self.cluster.metrics.snapshots_lost.add(1);
+            return Err(self.end_on_error(Error::SnapshotGone));
         }
         Ok(())
     }
@@ -93,6 +107,8 @@ impl TikvTxn {
     fn end(&mut self) {
         self.ended = true;
         self.writes = Writes::default();
+        self.snapshot_pin = None;
+        self.start_pin = None;
         // Its locks are given back in the background.
         drop(self.locks.take());
     }
@@ -114,7 +130,9 @@ impl TikvTxn {
     }
 
     fn take_snapshot(&mut self) -> Result<()> {
-        self.snapshot = Some(self.now()?);
+        let ts = self.now()?;
+        self.snapshot = Some(ts);
+        self.snapshot_pin = Some(self.cluster.snapshots.pin(ts));
         Ok(())
     }
 
@@ -214,6 +232,10 @@ impl TikvTxn {
         };
         let (cluster, snapshot) = (&self.cluster, self.snapshot);
         self.locks.acquire(cluster, call, sorted, wait, snapshot)?;
+        if self.start_pin.is_none() {
+            let start = self.locks.start_ts();
+            self.start_pin = start.map(|ts| self.cluster.snapshots.pin(ts));
+        }
         match snapshot {
             Some(snapshot) => self.locks.compare_with(cluster, call, keys, snapshot),
             None => Ok(()),
@@ -311,6 +333,7 @@ impl Txn for TikvTxn {
             });
         }
         let ts = self.timestamp(read)?;
+        let _pin = self.cluster.snapshots.pin(ts);
         let source = Source {
             cluster: &self.cluster,
             call: self.call(),

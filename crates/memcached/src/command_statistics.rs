@@ -14,6 +14,7 @@
 use parking_lot::Mutex;
 use porpoise_base::counters::{BLOCKS, current_block};
 use porpoise_base::histogram::{Counts, Histogram};
+use porpoise_rows::command_summary::CommandSummary;
 use porpoise_wire::memcached::command::{Change, Mode, Status};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -188,33 +189,13 @@ impl PrefixStatistics {
 
 /// Counts and times of the commands of one verb on keys of one prefix.
 #[derive(Clone, Debug)]
-pub struct CommandSummary {
+pub struct VerbSummary {
     /// The verb.
     pub verb: &'static str,
-    /// The verb and the prefix: `get user:*`.
-    pub text: String,
-    /// Database of the prefix's table.
-    pub database: Option<String>,
-    /// Number of commands; for reads, of keys.
-    pub count: u64,
-    /// Number of those that failed.
-    pub errors: u64,
-    /// Items sent.
-    pub rows_read: u64,
-    /// Items changed.
-    pub rows_changed: u64,
-    /// Estimated total time, in nanoseconds.
-    pub nanos: u64,
     /// Total of the sampled times, in nanoseconds.
     pub sampled_nanos: u64,
-    /// Minimum of the sampled times, in nanoseconds.
-    pub min_nanos: u64,
-    /// Maximum of the sampled times, in nanoseconds.
-    pub max_nanos: u64,
-    /// Distribution of the sampled times.
-    pub latencies: Counts,
-    /// End of the first and of the last sampled command.
-    pub seen: Option<(Instant, Instant)>,
+    /// Counts and times; its text is the verb and the prefix: `get user:*`.
+    pub summary: CommandSummary,
 }
 
 /// Statistics of all prefixes. A prefix that leaves the configuration keeps its counters.
@@ -252,7 +233,7 @@ pub(crate) fn of_prefix(prefix: &[u8], database: Option<&str>) -> Option<Arc<Pre
 }
 
 /// Sums of all prefixes and verbs with at least one command since the last reset.
-pub fn summaries() -> Vec<CommandSummary> {
+pub fn summaries() -> Vec<VerbSummary> {
     let prefixes: Vec<_> = REGISTRY.prefixes.lock().values().cloned().collect();
     let mut summaries = Vec::new();
     for prefix in prefixes {
@@ -277,8 +258,7 @@ pub fn summaries() -> Vec<CommandSummary> {
             let mut latencies = Counts::default();
             latencies.add(&verb.latencies);
             let last_seen = *verb.last_seen.lock();
-            summaries.push(CommandSummary {
-                verb: name,
+            let summary = CommandSummary {
                 text: format!("{name} {shown}*"),
                 database: prefix.database.lock().clone(),
                 count,
@@ -286,11 +266,15 @@ pub fn summaries() -> Vec<CommandSummary> {
                 rows_read: sum(|block| &block.rows_read),
                 rows_changed: sum(|block| &block.rows_changed),
                 nanos: (nanos / sampled.max(1)).saturating_mul(count),
-                sampled_nanos: nanos,
                 min_nanos: if inverse_min == 0 { 0 } else { !inverse_min },
                 max_nanos: read(&verb.max_nanos),
                 latencies,
                 seen: verb.first_seen.get().copied().zip(last_seen),
+            };
+            summaries.push(VerbSummary {
+                verb: name,
+                sampled_nanos: nanos,
+                summary,
             });
         }
     }
@@ -347,7 +331,7 @@ mod tests {
         let now = Instant::now();
         statistics.time(Verb::Get, now, now + Duration::from_micros(40), 2);
         let mine = || {
-            let all = summaries().into_iter();
+            let all = summaries().into_iter().map(|verb| verb.summary);
             let mine = all.filter(|s| s.text.ends_with("command_statistics:*"));
             mine.collect::<Vec<_>>()
         };

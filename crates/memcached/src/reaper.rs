@@ -75,6 +75,10 @@ impl Reaper {
                             "the memcached configuration cannot be read; the mapping in force stays: {error}"
                         );
                     }
+                    // A standby removes what its source removes.
+                    if listener.db.is_read_only() {
+                        continue;
+                    }
                     match scan_all_tables(listener, &stop_signal) {
                         Ok(0) => {}
                         Ok(rows) => tracing::debug!("{rows} expired rows were deleted"),

@@ -153,12 +153,13 @@ impl Authentication {
             Some(account) => self.admit(shared, client, &account, lifetime),
             None => Err(self.denied(client)),
         };
-        let reported = (settings.audit)(client.id, &self.user, &client.host, admitted.is_ok());
+        // A refusal for the sake of the audit log is no failure of the client.
+        let is_admitted = admitted.is_ok();
+        let reported = (settings.audit)(client.id, &self.user, &client.host, is_admitted);
         let admitted = admitted.and_then(|account| reported.map(|()| account));
-        let is_granted = admitted.is_ok();
         let delay = control
             .guard()
-            .record(&self.user, &client.host, now, is_granted, delays);
+            .record(&self.user, &client.host, now, is_admitted, delays);
         match admitted {
             Ok(account) => {
                 let granted = Granted {

@@ -8,6 +8,7 @@
 
 use parking_lot::Mutex;
 use porpoise_base::histogram::{Counts, Histogram};
+use porpoise_rows::command_summary::CommandSummary;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -94,33 +95,6 @@ impl OperationStatistics {
     }
 }
 
-/// Counts and times of the operations of one kind on one table.
-#[derive(Clone, Debug)]
-pub struct OperationSummary {
-    /// The operation and the table, such as ``READ `shop`.`items` ``.
-    pub text: String,
-    /// The database.
-    pub database: String,
-    /// Number of operations.
-    pub count: u64,
-    /// Number of those that failed.
-    pub errors: u64,
-    /// Rows read and sent.
-    pub rows_read: u64,
-    /// Rows changed.
-    pub rows_changed: u64,
-    /// Total time, in nanoseconds.
-    pub nanos: u64,
-    /// Minimum of the times, in nanoseconds.
-    pub min_nanos: u64,
-    /// Maximum of the times, in nanoseconds.
-    pub max_nanos: u64,
-    /// Distribution of the times of operations, one for each part of a batch.
-    pub latencies: Counts,
-    /// End of the first and of the last batch.
-    pub seen: Option<(Instant, Instant)>,
-}
-
 struct Registry {
     enabled: AtomicBool,
     entries: Mutex<BTreeMap<String, Arc<OperationStatistics>>>,
@@ -156,8 +130,9 @@ pub(crate) fn of(text: &str, database: &str) -> Option<Arc<OperationStatistics>>
     Some(new)
 }
 
-/// Sums of all operations since the last reset.
-pub fn summaries() -> Vec<OperationSummary> {
+/// Sums of all operations since the last reset, each with the operation and the table, such as
+/// ``READ `shop`.`items` ``, as its text.
+pub fn summaries() -> Vec<CommandSummary> {
     let entries: Vec<_> = REGISTRY.entries.lock().values().cloned().collect();
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let used = entries.iter().filter(|entry| read(&entry.count) > 0);
@@ -166,9 +141,9 @@ pub fn summaries() -> Vec<OperationSummary> {
         let mut latencies = Counts::default();
         latencies.add(&entry.latencies);
         let last_seen = *entry.last_seen.lock();
-        OperationSummary {
+        CommandSummary {
             text: entry.text.clone(),
-            database: entry.database.clone(),
+            database: Some(entry.database.clone()),
             count: read(&entry.count),
             errors: read(&entry.errors),
             rows_read: read(&entry.rows_read),

@@ -3,15 +3,23 @@
 //! Requests of all tasks go through a channel to a task that owns the socket. It writes everything that
 //! is queued at once, reads answers, and passes each to its task, so that the requests of concurrent
 //! tasks are pipelined. If a task is dropped while it waits, its request is executed all the same.
+//!
+//! Single operations ([`AsyncConnection::get`], [`AsyncConnection::put`]) are combined: while
+//! [`MAX_COMBINED`] combined batches are in flight, operations queue, and those of one shape become one
+//! batch. So an idle connection sends an operation at once, and batches grow with the load. They succeed
+//! or fail by themselves, but share one transaction and its commit.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, COMBINED_BYTES};
+use crate::combined::{Combined, copy_of};
 use crate::connection::Target;
 use crate::core::{Answer, Core, LoginProgress};
 use crate::error::{Error, Result};
+use crate::operation::Operation;
 use crate::reply::Reply;
 use crate::scan::{ScanPage, ScanRequest};
 use crate::table::Table;
 use porpoise_client::{Address, TlsMode, server_name};
+use porpoise_types::Value;
 use std::collections::VecDeque;
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -23,19 +31,48 @@ use tokio_rustls::TlsConnector;
 /// Maximum number of requests that wait for the task that owns the socket.
 const QUEUE: usize = 1024;
 
-/// A request of a task.
+/// Maximum number of combined batches in flight: one that the server executes, and one that it executes
+/// next.
+const MAX_COMBINED: usize = 2;
+
+/// Maximum number of operations of a combined batch.
+const MAX_OPERATIONS: usize = 256;
+
+/// A request of a task, with the task that waits for its answer.
 enum Request {
-    Batch(Batch),
-    Scan(Vec<u8>, ScanPage),
-    Table(String, String),
+    Batch(Batch, Waiter<Answer>),
+    Scan(Vec<u8>, ScanPage, Waiter<Answer>),
+    Table(String, String, Waiter<Answer>),
+    Single(Operation, Vec<Value>, Waiter<Combined>),
 }
 
-type Waiter = oneshot::Sender<Result<Answer>>;
+type Waiter<T> = oneshot::Sender<Result<T>>;
+
+/// A request in flight.
+struct InFlight {
+    is_read: bool,
+    waiting: Waiting,
+}
+
+/// The tasks that wait for an answer.
+enum Waiting {
+    /// One, for the whole answer.
+    Task(Waiter<Answer>),
+    /// One for each operation of a combined batch.
+    Combined(Vec<Waiter<Combined>>),
+}
+
+/// Operations of one shape that will be one batch.
+struct Group {
+    operation: Operation,
+    batch: Batch,
+    waiters: Vec<Waiter<Combined>>,
+}
 
 /// A logged-in connection for tasks of a tokio runtime. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct AsyncConnection {
-    requests: mpsc::Sender<(Request, Waiter)>,
+    requests: mpsc::Sender<Request>,
     id: u64,
 }
 
@@ -117,10 +154,16 @@ impl AsyncConnection {
         self.id
     }
 
-    async fn send_request(&self, request: Request) -> Result<Answer> {
+    /// Whether the connection has ended: it broke, or the server closed it.
+    pub fn is_closed(&self) -> bool {
+        self.requests.is_closed()
+    }
+
+    /// Sends a request. It has had no effect if the error is [`Error::Broken`].
+    async fn send_request<T>(&self, request: impl FnOnce(Waiter<T>) -> Request) -> Result<T> {
         let (waiter, answer) = oneshot::channel();
         let closed = || Error::Broken(io::ErrorKind::NotConnected.into());
-        let sent = self.requests.send((request, waiter)).await;
+        let sent = self.requests.send(request(waiter)).await;
         sent.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
@@ -130,7 +173,8 @@ impl AsyncConnection {
     /// # Errors
     /// It does not exist, or the account has no privilege on it.
     pub async fn table(&self, database: &str, table: &str) -> Result<Table> {
-        let request = Request::Table(database.to_owned(), table.to_owned());
+        let (database, table) = (database.to_owned(), table.to_owned());
+        let request = |waiter| Request::Table(database, table, waiter);
         match self.send_request(request).await? {
             Answer::Table(table) => Ok(table),
             _ => Err(Error::Protocol("an answer of another kind")),
@@ -142,10 +186,37 @@ impl AsyncConnection {
     /// # Errors
     /// The whole batch failed. Errors of single operations are in the reply.
     pub async fn run(&self, batch: Batch) -> Result<Reply> {
-        match self.send_request(Request::Batch(batch)).await? {
+        match self
+            .send_request(|waiter| Request::Batch(batch, waiter))
+            .await?
+        {
             Answer::Reply(reply) => Ok(reply),
             _ => Err(Error::Protocol("an answer of another kind")),
         }
+    }
+
+    /// The row with a key; `None` if there is none. READs of concurrent tasks are combined.
+    ///
+    /// # Errors
+    /// The read failed.
+    pub async fn get(&self, read: &Operation, key: &[Value]) -> Result<Option<Vec<Value>>> {
+        Ok(self.single(read, key).await?.into_row())
+    }
+
+    /// Executes an INSERT, UPDATE, UPSERT or DELETE of one row, combined with those of concurrent tasks.
+    /// Returns the row's version and its generated id, as far as the operation asks for them; `None` if
+    /// the row does not exist or does not meet the conditions.
+    ///
+    /// # Errors
+    /// The write failed, or its outcome is unknown.
+    pub async fn put(&self, write: &Operation, values: &[Value]) -> Result<Option<(u64, u64)>> {
+        Ok(self.single(write, values).await?.written())
+    }
+
+    async fn single(&self, operation: &Operation, values: &[Value]) -> Result<Combined> {
+        let (operation, values) = (operation.clone(), values.to_vec());
+        self.send_request(|waiter| Request::Single(operation, values, waiter))
+            .await
     }
 
     /// Requests a page of a scan; see [`crate::Connection::scan`].
@@ -155,24 +226,144 @@ impl AsyncConnection {
     pub async fn scan(&self, scan: &ScanRequest, continuation: &[u8]) -> Result<ScanPage> {
         let mut body = Vec::new();
         let page = scan.put(continuation, &mut body)?;
-        match self.send_request(Request::Scan(body, page)).await? {
+        let request = |waiter| Request::Scan(body, page, waiter);
+        match self.send_request(request).await? {
             Answer::Page(page) => Ok(page),
             _ => Err(Error::Protocol("an answer of another kind")),
         }
     }
 }
 
-/// Adds a request to the output. A request that cannot be encoded is answered at once.
-fn add(core: &mut Core, waiters: &mut VecDeque<Waiter>, (request, waiter): (Request, Waiter)) {
-    let added = match request {
-        Request::Batch(batch) => core.batch(&batch),
-        Request::Scan(body, page) => core.scan(&body, page),
-        Request::Table(database, table) => core.open_table(&database, &table),
-    };
-    match added {
-        Ok(()) => waiters.push_back(waiter),
+/// Requests of tasks: in flight, or waiting to be combined.
+#[derive(Default)]
+struct Requests {
+    /// In the order of the core's requests in flight.
+    in_flight: VecDeque<InFlight>,
+    /// Number of combined batches in flight.
+    combined: usize,
+    /// Operations that are not sent yet.
+    groups: VecDeque<Group>,
+    /// Number of operations in `groups`.
+    queued: usize,
+}
+
+impl Requests {
+    /// Adds a request to the output, or an operation to its group. A request that cannot be encoded is
+    /// answered at once.
+    fn add(&mut self, core: &mut Core, request: Request) {
+        let (added, is_read, waiter) = match request {
+            Request::Batch(batch, waiter) => (core.batch(&batch), batch.is_read(), waiter),
+            Request::Scan(body, page, waiter) => (core.scan(&body, page), true, waiter),
+            Request::Table(database, table, waiter) => {
+                (core.open_table(&database, &table), true, waiter)
+            }
+            Request::Single(operation, values, waiter) => {
+                self.add_to_group(&operation, &values, waiter);
+                return;
+            }
+        };
+        match added {
+            Ok(()) => self.in_flight.push_back(InFlight {
+                is_read,
+                waiting: Waiting::Task(waiter),
+            }),
+            // The task may have been dropped.
+            Err(error) => drop(waiter.send(Err(error))),
+        }
+    }
+
+    fn add_to_group(&mut self, operation: &Operation, values: &[Value], waiter: Waiter<Combined>) {
+        let is_open = |group: &&mut Group| {
+            group.operation.is_same(operation)
+                && group.waiters.len() < MAX_OPERATIONS
+                && group.batch.bytes() < COMBINED_BYTES
+        };
+        let values: Vec<_> = values.iter().map(Value::as_ref).collect();
+        let group = match self.groups.iter_mut().find(is_open) {
+            Some(group) => group,
+            None => self.groups.push_back_mut(Group {
+                operation: operation.clone(),
+                batch: Batch::new(),
+                waiters: Vec::new(),
+            }),
+        };
+        match group.batch.push(operation, &values) {
+            Ok(()) => {
+                group.waiters.push(waiter);
+                self.queued += 1;
+            }
+            Err(error) => drop(waiter.send(Err(error))),
+        }
+    }
+
+    /// Adds groups to the output, as many as may be in flight.
+    fn send_groups(&mut self, core: &mut Core) {
+        while self.combined < MAX_COMBINED
+            && !core.is_full()
+            && let Some(group) = self.groups.pop_front()
+        {
+            self.queued -= group.waiters.len();
+            if group.waiters.is_empty() {
+                continue;
+            }
+            match core.batch(&group.batch) {
+                Ok(()) => {
+                    self.combined += 1;
+                    self.in_flight.push_back(InFlight {
+                        is_read: group.operation.is_read(),
+                        waiting: Waiting::Combined(group.waiters),
+                    });
+                }
+                Err(error) => fail(group.waiters, &error),
+            }
+        }
+    }
+
+    /// Passes an answer to the tasks that wait for it.
+    fn answer(&mut self, answer: Result<Answer>) {
+        let Some(request) = self.in_flight.pop_front() else {
+            return;
+        };
+        match request.waiting {
+            // A task may have been dropped.
+            Waiting::Task(waiter) => drop(waiter.send(answer)),
+            Waiting::Combined(waiters) => {
+                self.combined -= 1;
+                match answer {
+                    Ok(Answer::Reply(reply)) => {
+                        for (waiter, outcome) in waiters.into_iter().zip(reply.results()) {
+                            drop(waiter.send(outcome.and_then(Combined::of)));
+                        }
+                    }
+                    Ok(_) => fail(waiters, &Error::Protocol("an answer of another kind")),
+                    Err(error) => fail(waiters, &error),
+                }
+            }
+        }
+    }
+
+    /// Fails the requests in flight, because the connection broke. Requests that were not sent are
+    /// dropped, and so fail as such.
+    fn fail_all(self, why: &Error) {
+        for request in self.in_flight {
+            let error = io::Error::new(io::ErrorKind::NotConnected, why.to_string());
+            let error = if request.is_read {
+                Error::Broken(error)
+            } else {
+                Error::UnknownOutcome(error)
+            };
+            match request.waiting {
+                Waiting::Task(waiter) => drop(waiter.send(Err(error))),
+                Waiting::Combined(waiters) => fail(waiters, &error),
+            }
+        }
+    }
+}
+
+fn fail(waiters: Vec<Waiter<Combined>>, error: &Error) {
+    for waiter in waiters {
         // The task may have been dropped.
-        Err(error) => drop(waiter.send(Err(error))),
+        drop(waiter.send(Err(copy_of(error))));
     }
 }
 
@@ -181,24 +372,14 @@ fn add(core: &mut Core, waiters: &mut VecDeque<Waiter>, (request, waiter): (Requ
 async fn drive(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     mut core: Core,
-    mut queue: mpsc::Receiver<(Request, Waiter)>,
+    mut queue: mpsc::Receiver<Request>,
 ) {
-    let mut waiters = VecDeque::new();
-    let done = exchange(stream, &mut core, &mut queue, &mut waiters).await;
-    let is_safe = core.only_reads();
-    let (kind, text) = match &done {
-        Ok(()) => return,
-        Err(error) => (io::ErrorKind::NotConnected, error.to_string()),
-    };
-    for waiter in waiters {
-        let error = io::Error::new(kind, text.clone());
-        let error = if is_safe {
-            Error::Broken(error)
-        } else {
-            Error::UnknownOutcome(error)
-        };
-        // The task may have been dropped.
-        drop(waiter.send(Err(error)));
+    let mut requests = Requests::default();
+    let done = exchange(stream, &mut core, &mut queue, &mut requests).await;
+    // No request is accepted any more before those in flight fail.
+    queue.close();
+    if let Err(error) = done {
+        requests.fail_all(&error);
     }
 }
 
@@ -218,8 +399,8 @@ async fn write_or_flush(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) ->
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     core: &mut Core,
-    queue: &mut mpsc::Receiver<(Request, Waiter)>,
-    waiters: &mut VecDeque<Waiter>,
+    queue: &mut mpsc::Receiver<Request>,
+    requests: &mut Requests,
 ) -> Result<()> {
     let (mut reader, mut writer) = tokio::io::split(stream);
     // The bytes that are being sent, and the number of those that were. Meanwhile requests are added to
@@ -228,27 +409,35 @@ async fn exchange(
     // Whether TLS may hold back records of what was written.
     let mut is_unflushed = false;
     let mut is_open = true;
-    while is_open || core.in_flight() > 0 {
+    while is_open || core.in_flight() > 0 || !requests.groups.is_empty() {
         while let Some(answer) = core.next_answer()? {
-            if let Some(waiter) = waiters.pop_front() {
-                // The task may have been dropped.
-                drop(waiter.send(answer));
+            if core.has_ended() {
+                // Before a task knows of it, so that its next request goes to another connection.
+                queue.close();
+                requests.answer(answer);
+                return Err(Error::Broken(io::ErrorKind::ConnectionAborted.into()));
             }
+            requests.answer(answer);
         }
+        requests.send_groups(core);
         if sent == sending.len() {
             sending.clear();
             std::mem::swap(&mut sending, &mut core.output);
             sent = 0;
         }
         let unsent = sending.get(sent..).unwrap_or_default();
-        let (accepts, waits) = (is_open && !core.is_full(), core.in_flight() > 0);
+        let accepts = is_open && !core.is_full() && requests.queued < QUEUE;
+        let waits = core.in_flight() > 0;
         tokio::select! {
             request = queue.recv(), if accepts => match request {
                 Some(request) => {
-                    add(core, waiters, request);
+                    requests.add(core, request);
                     // Other queued requests are sent together with it.
-                    while !core.is_full() && let Ok(request) = queue.try_recv() {
-                        add(core, waiters, request);
+                    while !core.is_full()
+                        && requests.queued < QUEUE
+                        && let Ok(request) = queue.try_recv()
+                    {
+                        requests.add(core, request);
                     }
                 }
                 None => is_open = false,

@@ -2,9 +2,15 @@
 
 use crate::error::{Error, Result};
 use crate::operation::Operation;
-use porpoise_types::ValueRef;
+use crate::row::Row;
+use porpoise_types::{Value, ValueRef};
 use porpoise_wire::native::batch::{MAX_PARTS, MAX_ROWS, put_head, put_part};
+use smallvec::SmallVec;
 use std::time::Duration;
+
+/// Size in bytes at which a combined batch gets no more operations: far below the server's limit of a
+/// request, however large one row is.
+pub(crate) const COMBINED_BYTES: usize = 1 << 20;
 
 /// Operations that are sent in one message. They take effect in their order, in one transaction.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +64,11 @@ impl Batch {
         self.parts.iter().all(|part| part.operation.is_read())
     }
 
+    /// Size of the operations in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.data.len()).sum()
+    }
+
     /// Removes the operations, and keeps the memory of those of the same shape.
     pub fn clear(&mut self) {
         self.rows = 0;
@@ -69,7 +80,8 @@ impl Batch {
     }
 
     /// Adds an operation on one row. The values are, in this order: those of the key's columns, the
-    /// version to compare with, those of the columns, those to compare with.
+    /// version to compare with, those of the columns, those to compare with. Dates and times may also be
+    /// texts, as MySQL writes them.
     ///
     /// # Errors
     /// The values do not fit the operation, or the batch is full. It is unchanged then.
@@ -103,6 +115,17 @@ impl Batch {
         part.rows += 1;
         self.rows += 1;
         Ok(())
+    }
+
+    /// Adds an operation on this row, whose columns are in the order of [`trait@Row`]'s: an INSERT or UPSERT
+    /// built with `.columns(T::COLUMNS)`.
+    ///
+    /// # Errors
+    /// As [`Batch::push`].
+    pub fn push_row<T: Row>(&mut self, operation: &Operation, row: &T) -> Result<()> {
+        let values = row.to_values();
+        let values: SmallVec<[ValueRef<'_>; 16]> = values.iter().map(Value::as_ref).collect();
+        self.push(operation, &values)
     }
 
     /// Appends the message.

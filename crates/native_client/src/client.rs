@@ -10,13 +10,14 @@
 //!
 //! Rejected: a thread of its own for each connection (two context switches for every operation).
 
-use crate::batch::Batch;
+use crate::batch::{Batch, COMBINED_BYTES};
+use crate::combined::{Combined, copy_of};
 use crate::connection::{Connection, Target};
-use crate::error::{Error, Result, ServerError};
+use crate::error::{Error, Result};
 use crate::operation::Operation;
-use crate::reply::{Outcome, Reply};
+use crate::reply::Reply;
 use crate::table::Table;
-use porpoise_types::{Value, ValueRef};
+use porpoise_types::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -36,15 +37,6 @@ impl Default for ClientOptions {
             max_batch: 256,
         }
     }
-}
-
-/// Result of an operation that was combined with others.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Combined {
-    Row { version: u64, values: Vec<Value> },
-    Written { version: u64, generated_id: u64 },
-    NotFound,
-    ConditionFailed,
 }
 
 /// An operation in the queue.
@@ -111,7 +103,7 @@ impl Client {
     pub fn run(&self, batch: &Batch) -> Result<Reply> {
         let done = self.with_connection(|connection| connection.run(batch));
         match done {
-            Err(Error::Broken(_)) if batch.is_read() => {
+            Err(error) if batch.is_read() && error.is_without_effect() => {
                 self.with_connection(|connection| connection.run(batch))
             }
             done => done,
@@ -141,10 +133,7 @@ impl Client {
     /// # Errors
     /// The read failed.
     pub fn get(&self, read: &Operation, key: &[Value]) -> Result<Option<Vec<Value>>> {
-        match self.execute(read, key)? {
-            Combined::Row { values, .. } => Ok(Some(values)),
-            _ => Ok(None),
-        }
+        Ok(self.execute(read, key)?.into_row())
     }
 
     /// Executes an INSERT, UPDATE, UPSERT or DELETE of one row. Returns the row's version and its
@@ -154,13 +143,7 @@ impl Client {
     /// # Errors
     /// The write failed, or its outcome is unknown.
     pub fn put(&self, write: &Operation, values: &[Value]) -> Result<Option<(u64, u64)>> {
-        match self.execute(write, values)? {
-            Combined::Written {
-                version,
-                generated_id,
-            } => Ok(Some((version, generated_id))),
-            _ => Ok(None),
-        }
+        Ok(self.execute(write, values)?.written())
     }
 
     fn execute(&self, operation: &Operation, values: &[Value]) -> Result<Combined> {
@@ -206,23 +189,32 @@ impl Client {
         }
     }
 
+    /// Executes operations of one shape: in one batch, unless their values are large.
     fn run_group(&self, group: &[&Queued]) {
         let mut batch = Batch::new();
         let mut sent = Vec::new();
         for queued in group {
             let values: Vec<_> = queued.values.iter().map(Value::as_ref).collect();
             match batch.push(&queued.operation, &values) {
-                Ok(()) => sent.push(queued),
+                Ok(()) => sent.push(*queued),
                 Err(error) => *lock(&queued.completion.0) = Some(Err(error)),
             }
+            if batch.bytes() >= COMBINED_BYTES {
+                self.run_batch(&batch, &sent);
+                batch.clear();
+                sent.clear();
+            }
         }
-        if sent.is_empty() {
-            return;
+        if !sent.is_empty() {
+            self.run_batch(&batch, &sent);
         }
-        match self.run(&batch) {
+    }
+
+    fn run_batch(&self, batch: &Batch, sent: &[&Queued]) {
+        match self.run(batch) {
             Ok(reply) => {
                 for (queued, outcome) in sent.iter().zip(reply.results()) {
-                    *lock(&queued.completion.0) = Some(outcome.and_then(combined));
+                    *lock(&queued.completion.0) = Some(outcome.and_then(Combined::of));
                 }
             }
             Err(error) => {
@@ -261,38 +253,5 @@ impl Client {
         }
         drop(shared);
         self.changed.notify_all();
-    }
-}
-
-fn combined(outcome: Outcome<'_>) -> Result<Combined> {
-    Ok(match outcome {
-        Outcome::Row { version, values } => Combined::Row {
-            version,
-            values: values.into_iter().map(ValueRef::to_owned).collect(),
-        },
-        Outcome::Written {
-            version,
-            generated_id,
-        } => Combined::Written {
-            version,
-            generated_id,
-        },
-        Outcome::NotFound => Combined::NotFound,
-        Outcome::ConditionFailed => Combined::ConditionFailed,
-        Outcome::Failed(error) => return Err(Error::Server(error)),
-        Outcome::Aborted => return Err(Error::Protocol("an operation that was not done")),
-    })
-}
-
-/// The same error, for each operation of a batch that failed.
-fn copy_of(error: &Error) -> Error {
-    let io = |error: &std::io::Error| std::io::Error::new(error.kind(), error.to_string());
-    match error {
-        Error::Server(error) => Error::Server(ServerError::clone(error)),
-        Error::Broken(error) => Error::Broken(io(error)),
-        Error::UnknownOutcome(error) => Error::UnknownOutcome(io(error)),
-        Error::Protocol(what) => Error::Protocol(what),
-        Error::Connect(error) => Error::Usage(error.to_string()),
-        Error::Usage(text) => Error::Usage(text.clone()),
     }
 }

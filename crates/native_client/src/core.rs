@@ -26,7 +26,10 @@ use std::io;
 const MAX_ANSWER: usize = 1 << 30;
 
 /// Bytes read at a time.
-pub(crate) const READ_BYTES: usize = 64 * 1024;
+const READ_BYTES: usize = 64 * 1024;
+
+/// Bytes read at a time until the first answer: connections that are opened ahead stay small.
+const FIRST_READ_BYTES: usize = 1024;
 
 /// The error of a commit whose outcome the server does not know.
 const COMMIT_FAILED: u16 = 1180;
@@ -88,6 +91,8 @@ pub(crate) struct Core {
     connection: u64,
     server: String,
     login: Option<ClientLogin>,
+    /// Whether the server has ended the connection.
+    has_ended: bool,
 }
 
 impl Core {
@@ -107,7 +112,13 @@ impl Core {
             connection: 0,
             server: String::new(),
             login: None,
+            has_ended: false,
         }
+    }
+
+    /// Whether the server has ended the connection. No further request is answered.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// Id of the connection, for KILL.
@@ -135,17 +146,22 @@ impl Core {
         self.pending.iter().all(|pending| pending.is_read)
     }
 
-    /// The free part of the input buffer, at least [`READ_BYTES`]. The buffer grows with the unread
-    /// bytes.
+    /// The free part of the input buffer: at least [`READ_BYTES`] once batches or scans are in flight. The
+    /// buffer grows with the unread bytes.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.consumed > 0 {
             self.input.copy_within(self.consumed..self.filled, 0);
             self.filled -= self.consumed;
             self.consumed = 0;
         }
-        let wanted = self.filled + READ_BYTES.max(self.filled);
-        if self.input.len() < self.filled + READ_BYTES {
-            self.input.resize(wanted, 0);
+        let is_small = |pending: &Pending| matches!(pending.expected, Expected::Done);
+        let least = if self.pending.iter().all(is_small) {
+            FIRST_READ_BYTES
+        } else {
+            READ_BYTES
+        };
+        if self.input.len() < self.filled + least {
+            self.input.resize(self.filled + least.max(self.filled), 0);
         }
         self.input.get_mut(self.filled..).unwrap_or_default()
     }
@@ -310,6 +326,7 @@ impl Core {
                 let error = error_of(body);
                 // An error with the number of no request ends the connection: the requests in
                 // flight may have been executed.
+                self.has_ended |= !is_mine;
                 let is_unknown = error.code() == Some(COMMIT_FAILED) || !is_mine;
                 let error = if is_unknown && !self.only_reads() {
                     Error::UnknownOutcome(io::Error::other(error.to_string()))

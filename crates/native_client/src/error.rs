@@ -68,6 +68,12 @@ impl Error {
         }
     }
 
+    /// Whether the connection ended before the request had an effect. If the server ends a connection while a
+    /// write is in flight, the outcome is unknown instead.
+    pub(crate) fn is_without_effect(&self) -> bool {
+        matches!(self, Error::Broken(_)) || matches!(self.code(), Some(1053 | 3169))
+    }
+
     /// Whether a table's definition has changed since it was looked up: look it up again.
     pub fn is_stale(&self) -> bool {
         self.code() == Some(1412)

@@ -10,22 +10,27 @@
 //! Connection ---- Batch --> core (frames, requests in flight) --> Stream        synchronous
 //! Client ---------- combines the operations of concurrent threads into batches of Connections
 //! AsyncConnection - Batch --> core --> tokio::net::TcpStream                     asynchronous
+//! AsyncClient ----- AsyncConnections, which combine the operations of concurrent tasks
 //! ```
 //!
 //! * [`Connection`]: one connection, with pipelining.
 //! * [`Client`]: a pool for many threads, whose single operations it combines into batches.
-//! * [`AsyncConnection`]: an asynchronous connection, shared by many tasks.
-//! * [`Table`], [`Operation`], [`Batch`], [`Reply`]: requests and answers of all three.
-//! * [`Row`]: typed rows.
+//! * [`AsyncConnection`]: an asynchronous connection, shared by many tasks, whose single operations it
+//!   combines into batches.
+//! * [`AsyncClient`]: a few of them, opened again when they break.
+//! * [`Table`], [`Operation`], [`Batch`], [`Reply`]: requests and answers of all of these.
+//! * [`trait@Row`]: typed rows.
 //!
 //! A request is retried automatically only if it cannot have had an effect: it was not sent, or it
 //! only reads. After a write whose answer did not arrive the error is [`Error::UnknownOutcome`].
 
 #![forbid(unsafe_code)]
 
+mod async_client;
 mod asynchronous;
 mod batch;
 mod client;
+mod combined;
 mod connection;
 mod core;
 mod error;
@@ -36,6 +41,7 @@ mod scan;
 mod table;
 mod values;
 
+pub use async_client::{AsyncClient, AsyncClientOptions};
 pub use asynchronous::AsyncConnection;
 pub use batch::Batch;
 pub use client::{Client, ClientOptions};
@@ -43,10 +49,11 @@ pub use connection::{Connection, Target};
 pub use error::{Error, Result, ServerError};
 pub use operation::{Operation, OperationBuilder};
 pub use porpoise_client::{Address, TlsMode, TlsOptions};
+pub use porpoise_native_derive::Row;
 pub use porpoise_types::{Value, ValueRef};
 pub use porpoise_wire::native::message::Isolation;
 pub use reply::{Outcome, Reply, Results};
-pub use row::{FromValue, IntoValue, Row};
+pub use row::{ColumnValues, FromValue, IntoValue, Row};
 pub use scan::{Bound, ScanPage, ScanRequest};
 pub use table::Table;
 pub use values::RowValues;

@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::table::Table;
-use porpoise_types::ValueRef;
+use porpoise_types::temporal::DateRules;
+use porpoise_types::{DateTime, Time, ValueRef};
 use porpoise_wire::native::batch::{
     Action, ColumnUse, Condition, FOR_UPDATE, Operation as Kind, Shape, WITH_GENERATED_ID,
     WITH_VERSION,
@@ -67,7 +68,7 @@ impl Operation {
             .split_at_checked(definition.key.len())
             .unwrap_or_default();
         for (encoding, value) in definition.key.iter().zip(key) {
-            value::put(out, *encoding, *value).map_err(unfit)?;
+            value::put(out, *encoding, of_text(*encoding, *value)).map_err(unfit)?;
         }
         if definition.shape.compares_version() {
             let (first, others) = rest.split_first().ok_or(Error::Protocol("version"))?;
@@ -75,10 +76,40 @@ impl Operation {
             rest = others;
         }
         if !rest.is_empty() {
-            let pairs = definition.values.iter().copied().zip(rest.iter().copied());
+            let pairs = definition.values.iter().zip(rest);
+            let pairs = pairs.map(|(encoding, value)| (*encoding, of_text(*encoding, *value)));
             value::put_row(out, rest.len(), pairs).map_err(unfit)?;
         }
         Ok(())
+    }
+}
+
+/// The value of a date or time that is given as text. Other values, and texts that are none, are returned
+/// as they are.
+#[inline]
+pub(crate) fn of_text(encoding: Encoding, value: ValueRef<'_>) -> ValueRef<'_> {
+    match (encoding, value) {
+        (Encoding::Date | Encoding::DateTime | Encoding::Time, ValueRef::Bytes(text)) => {
+            parsed(encoding, text).unwrap_or(value)
+        }
+        _ => value,
+    }
+}
+
+/// A date or time, if the whole text is one.
+fn parsed(encoding: Encoding, text: &[u8]) -> Option<ValueRef<'static>> {
+    if encoding == Encoding::Time {
+        let parsed = Time::parse(text).filter(|p| !p.truncated && !p.clipped)?;
+        return Some(ValueRef::Time(parsed.value));
+    }
+    let parsed = DateTime::parse(text, DateRules::LENIENT)?;
+    if parsed.truncated || parsed.offset.is_some() {
+        return None;
+    }
+    match encoding {
+        Encoding::DateTime => Some(ValueRef::DateTime(parsed.value)),
+        _ if parsed.date_only => Some(ValueRef::Date(parsed.value.date())),
+        _ => None,
     }
 }
 

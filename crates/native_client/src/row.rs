@@ -3,23 +3,42 @@
 use crate::error::{Error, Result};
 use porpoise_types::{Date, DateTime, Time, Value, ValueRef};
 
-/// A type whose values are rows.
+/// A type whose values are rows. `#[derive(Row)]` implements it for a struct: its fields are columns of
+/// their names, or of those in `#[row(column = "...")]`.
 ///
 /// ```
-/// porpoise_native_client::row! {
-///     /// An item.
-///     pub struct Item {
-///         id: i64,
-///         name: String,
-///         price: Option<f64>,
-///     }
+/// use porpoise_native_client::{Row, Value};
+///
+/// #[derive(Row)]
+/// struct Item {
+///     id: i64,
+///     #[row(column = "item_name")]
+///     name: String,
+///     price: Option<f64>,
 /// }
-/// use porpoise_native_client::Row;
-/// assert_eq!(Item::COLUMNS, ["id", "name", "price"]);
+///
+/// assert_eq!(Item::COLUMNS, ["id", "item_name", "price"]);
 /// let item = Item { id: 1, name: "fin".into(), price: None };
 /// let values = item.to_values();
-/// let read: Vec<_> = values.iter().map(|value| value.as_ref()).collect();
-/// assert_eq!(Item::from_values(&read).unwrap().name, "fin");
+/// let read = Item::from_values(values.iter().map(Value::as_ref)).unwrap();
+/// assert_eq!((read.id, read.name, read.price), (1, "fin".into(), None));
+/// ```
+///
+/// It can be derived for structs with named fields only, and has no other attributes:
+///
+/// ```compile_fail
+/// #[derive(porpoise_native_client::Row)]
+/// enum Item { One }
+/// ```
+///
+/// ```compile_fail
+/// #[derive(porpoise_native_client::Row)]
+/// struct Item(i64);
+/// ```
+///
+/// ```compile_fail
+/// #[derive(porpoise_native_client::Row)]
+/// struct Item { #[row(name = "item_id")] id: i64 }
 /// ```
 pub trait Row: Sized {
     /// The columns, in the order of the values.
@@ -31,39 +50,44 @@ pub trait Row: Sized {
     /// The row with these values.
     ///
     /// # Errors
-    /// A value is of another type.
-    fn from_values(values: &[ValueRef<'_>]) -> Result<Self>;
+    /// A value is of another type, or their number is not that of the columns.
+    fn from_values<'v>(values: impl IntoIterator<Item = ValueRef<'v>>) -> Result<Self>;
 }
 
-/// Defines a struct that is a [`Row`]: the fields are columns of the same names.
-#[macro_export]
-macro_rules! row {
-    ($(#[$meta:meta])* $visibility:vis struct $name:ident {
-        $($(#[$field_meta:meta])* $field:ident: $ty:ty),* $(,)?
-    }) => {
-        $(#[$meta])*
-        #[derive(Clone, Debug, PartialEq)]
-        $visibility struct $name {
-            $($(#[$field_meta])* #[allow(missing_docs)] pub $field: $ty),*
+/// The values of a row, for implementations of [`Row::from_values`].
+#[derive(Debug)]
+pub struct ColumnValues<I>(I);
+
+impl<'v, I: Iterator<Item = ValueRef<'v>>> ColumnValues<I> {
+    /// The values, in the order of the columns.
+    pub fn new(values: impl IntoIterator<IntoIter = I, Item = ValueRef<'v>>) -> ColumnValues<I> {
+        ColumnValues(values.into_iter())
+    }
+
+    /// The value of the next column, which has this name.
+    ///
+    /// # Errors
+    /// There is none, or it is of another type.
+    #[inline]
+    pub fn next_column<T: FromValue>(&mut self, column: &str) -> Result<T> {
+        let value = self.0.next();
+        let value = value.ok_or_else(|| Error::Usage(format!("column {column} has no value")))?;
+        T::from_value(value).map_err(|error| match error {
+            Error::Usage(text) => Error::Usage(format!("column {column}: {text}")),
+            other => other,
+        })
+    }
+
+    /// Checks that no value is left.
+    ///
+    /// # Errors
+    /// There are more values than columns.
+    pub fn finish(mut self) -> Result<()> {
+        match self.0.next() {
+            None => Ok(()),
+            Some(_) => Err(Error::Usage("the row has more columns".to_owned())),
         }
-
-        impl $crate::Row for $name {
-            const COLUMNS: &'static [&'static str] = &[$(stringify!($field)),*];
-
-            fn to_values(&self) -> Vec<$crate::Value> {
-                vec![$($crate::IntoValue::to_value(&self.$field)),*]
-            }
-
-            fn from_values(values: &[$crate::ValueRef<'_>]) -> $crate::Result<Self> {
-                let mut values = values.iter().copied();
-                Ok($name {
-                    $($field: $crate::FromValue::from_value(
-                        values.next().unwrap_or($crate::ValueRef::Null),
-                    )?),*
-                })
-            }
-        }
-    };
+    }
 }
 
 /// A type that values can be converted to.

@@ -1,6 +1,7 @@
 //! Scans of ranges of an index.
 
 use crate::error::{Error, Result};
+use crate::operation::of_text;
 use crate::table::Table;
 use crate::values::RowValues;
 use porpoise_types::Value;
@@ -163,7 +164,8 @@ fn put_bound(out: &mut Vec<u8>, bound: &Bound, key: &[Encoding]) -> Result<()> {
         ));
     }
     out.extend_from_slice(&[kind as u8, u8::try_from(values.len()).unwrap_or(u8::MAX)]);
-    let pairs = key.iter().copied().zip(values.iter().map(Value::as_ref));
+    let pairs = key.iter().zip(values);
+    let pairs = pairs.map(|(encoding, value)| (*encoding, of_text(*encoding, value.as_ref())));
     value::put_row(out, values.len(), pairs)
         .map_err(|_| Error::Usage("a value does not fit its column's type".to_owned()))
 }

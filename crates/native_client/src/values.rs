@@ -1,5 +1,7 @@
 //! Values of a row, decoded from the received bytes without a copy.
 
+use crate::error::Result;
+use crate::row::Row;
 use porpoise_types::ValueRef;
 use porpoise_wire::native::Reader;
 use porpoise_wire::native::value::{self, Encoding};
@@ -43,6 +45,14 @@ impl<'a> RowValues<'a> {
     /// The value at a position. The values before it are skipped, in linear time.
     pub fn get(&self, position: usize) -> Option<ValueRef<'a>> {
         self.into_iter().nth(position)
+    }
+
+    /// The row with these values, which were read with `.columns(T::COLUMNS)`.
+    ///
+    /// # Errors
+    /// A value is of another type.
+    pub fn to_row<T: Row>(&self) -> Result<T> {
+        T::from_values(*self)
     }
 
     /// All values.

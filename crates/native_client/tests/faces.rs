@@ -2,16 +2,17 @@
 
 use super::support::*;
 use porpoise_native_client::{
-    AsyncConnection, Batch, Client, ClientOptions, Error, IntoValue, Outcome, Row, Value,
+    AsyncClient, AsyncClientOptions, AsyncConnection, Batch, Client, ClientOptions, Error,
+    IntoValue, Outcome, Row, Value,
 };
 use std::sync::Arc;
 
-porpoise_native_client::row! {
-    /// A row of the tests' table.
-    pub struct Item {
-        id: i64,
-        name: Option<String>,
-    }
+/// A row of the tests' table.
+#[derive(Clone, Debug, PartialEq, Row)]
+struct Item {
+    id: i64,
+    #[row(column = "name")]
+    title: Option<String>,
 }
 
 fn items(count: i64) -> porpoise_testkit::Porpoise {
@@ -65,12 +66,11 @@ fn operations_of_many_threads_are_combined() {
                 for n in 0..50 {
                     let id = (thread * 50 + n) % 1000;
                     let row = client.get(read, &[Value::Int(id)]).unwrap().unwrap();
-                    let refs: Vec<_> = row.iter().map(Value::as_ref).collect();
-                    let item = Item::from_values(&refs).unwrap();
-                    assert_eq!((item.id, item.name), (id, Some(format!("name{id}"))));
+                    let item = Item::from_values(row.iter().map(Value::as_ref)).unwrap();
+                    assert_eq!((item.id, item.title), (id, Some(format!("name{id}"))));
                     let new = Item {
                         id: 10_000 + thread * 50 + n,
-                        name: None,
+                        title: None,
                     };
                     client.put(insert, &new.to_values()).unwrap().unwrap();
                     let again = client.put(insert, &new.to_values()).unwrap_err();
@@ -81,12 +81,43 @@ fn operations_of_many_threads_are_combined() {
         }
     });
     assert_eq!(sql(&server, "select count(*) from d.t"), "1800");
+    let batches = batches(&server);
+    assert!(batches < 2400, "nothing was combined: {batches} batches");
+}
+
+/// Number of batches that the server has executed.
+fn batches(server: &porpoise_testkit::Porpoise) -> u64 {
     let (_, metrics) = server.http("/metrics");
     let batches = metrics
         .lines()
         .find_map(|line| line.strip_prefix("porpoise_native_batches_total "));
-    let batches: u64 = batches.unwrap().parse().unwrap();
-    assert!(batches < 2400, "nothing was combined: {batches} batches");
+    batches.unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_row_is_a_struct() {
+    let server = items(10);
+    let mut native = connect(&server);
+    let table = native.table("d", "t").unwrap();
+    let insert = table.insert().columns(Item::COLUMNS).build().unwrap();
+    let read = table.read().columns(Item::COLUMNS).build().unwrap();
+    let item = Item {
+        id: 77,
+        title: Some("fin".to_owned()),
+    };
+    let mut new = Batch::new();
+    new.push_row(&insert, &item).unwrap();
+    native.run(&new).unwrap().into_success().unwrap();
+    let reply = native.run(&batch(&read, &[&[int(77)]])).unwrap();
+    let Some(Ok(Outcome::Row { values, .. })) = reply.results().next() else {
+        panic!("{:?}", shown(&reply));
+    };
+    assert_eq!(values.to_row::<Item>().unwrap(), item);
+    // Values of other types or in another number are refused, by the name of the column.
+    let wrong = Item::from_values([text("x"), text("y")]).unwrap_err();
+    assert!(wrong.to_string().contains("column id"), "{wrong}");
+    assert!(Item::from_values([int(1)]).is_err());
+    assert!(Item::from_values([int(1), text("a"), int(2)]).is_err());
 }
 
 #[test]
@@ -145,6 +176,100 @@ fn tasks_share_a_connection() {
         let page = native.scan(&scan, &[]).await.unwrap();
         assert_eq!(page.rows().unwrap().len(), 3);
         assert!(native.table("d", "none").await.is_err());
+    });
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().unwrap()
+}
+
+#[test]
+fn operations_of_many_tasks_are_combined() {
+    let server = items(1000);
+    let target = target(&server, "root", "");
+    let before = batches(&server);
+    runtime().block_on(async {
+        let native = AsyncConnection::connect(&target).await.unwrap();
+        let table = native.table("d", "t").await.unwrap();
+        let read = table.read().all_columns().build().unwrap();
+        let insert = table.insert().all_columns().build().unwrap();
+        let tasks: Vec<_> = (0..64i64)
+            .map(|task| {
+                let (native, read, insert) = (native.clone(), read.clone(), insert.clone());
+                tokio::spawn(async move {
+                    for n in 0..20 {
+                        let id = (task * 20 + n) % 1000;
+                        let row = native.get(&read, &[Value::Int(id)]).await.unwrap().unwrap();
+                        let item = Item::from_values(row.iter().map(Value::as_ref)).unwrap();
+                        assert_eq!((item.id, item.title), (id, Some(format!("name{id}"))));
+                        let new = Item {
+                            id: 10_000 + task * 20 + n,
+                            title: None,
+                        };
+                        let values = new.to_values();
+                        native.put(&insert, &values).await.unwrap().unwrap();
+                        // Each operation has its own error.
+                        let again = native.put(&insert, &values).await.unwrap_err();
+                        assert_eq!(again.code(), Some(1062));
+                    }
+                    let absent = native.get(&read, &[77_777i64.to_value()]).await.unwrap();
+                    assert_eq!(absent, None);
+                    let unfit = native.get(&read, &[Value::Null, Value::Null]).await;
+                    assert!(matches!(unfit, Err(Error::Usage(_))));
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    assert_eq!(sql(&server, "select count(*) from d.t"), "2280");
+    let operations = 64 * (20 * 3 + 1);
+    let batches = batches(&server) - before;
+    assert!(
+        batches < operations / 2,
+        "{batches} batches for {operations} operations"
+    );
+}
+
+/// Ends all idle sessions, and waits until they have ended.
+fn end_sessions(server: &porpoise_testkit::Porpoise) {
+    let idle = "select id from information_schema.processlist where command = 'Sleep'";
+    for id in sql(server, idle).lines() {
+        sql(server, &format!("kill {id}"));
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let is_listed =
+            format!("select count(*) from information_schema.processlist where id = {id}");
+        while sql(server, &is_listed) != "0" {
+            assert!(std::time::Instant::now() < until, "session {id} goes on");
+        }
+    }
+}
+
+#[test]
+fn an_asynchronous_pool_opens_broken_connections_again() {
+    let server = items(10);
+    let options = AsyncClientOptions { connections: 0 };
+    let client = AsyncClient::new(target(&server, "root", ""), &options);
+    runtime().block_on(async {
+        let table = client.table("d", "t").await.unwrap();
+        let read = table.read().columns(&["id"]).build().unwrap();
+        let insert = table.insert().columns(&["id"]).build().unwrap();
+        let wanted = Some(vec![Value::Int(3)]);
+        assert_eq!(client.get(&read, &[Value::Int(3)]).await.unwrap(), wanted);
+        for n in 0..5 {
+            end_sessions(&server);
+            // A read is repeated over a new connection.
+            assert_eq!(client.get(&read, &[Value::Int(3)]).await.unwrap(), wanted);
+            client.put(&insert, &[Value::Int(100 + n)]).await.unwrap();
+        }
+        let scan = table.scan().columns(&["id"]).limit(3);
+        let page = client.scan(&scan, &[]);
+        assert_eq!(page.await.unwrap().rows().unwrap().len(), 3);
+        let mut batch = Batch::new();
+        batch.push(&read, &[int(104)]).unwrap();
+        assert_eq!(shown(&client.run(&batch).await.unwrap()), ["row 104"]);
     });
 }
 

@@ -16,6 +16,7 @@
 //! Rejected: statements made of the rows. They would be parsed and planned for each row, and depend on session settings.
 
 use crate::convert::to_storage;
+use crate::copied::CopiedRanges;
 use crate::event::rows::flags;
 use crate::event::{DecodeError, RowChangeKind, RowImage, RowsEvent, TableMap};
 use porpoise_kv::{LockMode, Read};
@@ -83,6 +84,9 @@ impl ApplyError {
 /// Result of applying.
 pub type Applied<T> = Result<T, ApplyError>;
 
+/// A change of a row: the image before, or of an insertion the row, and of an update the image after.
+type ImageChange = (RowChangeKind, RowImage, Option<RowImage>);
+
 /// A table map matched with a table of this server.
 #[derive(Debug)]
 pub struct MappedTable {
@@ -90,6 +94,8 @@ pub struct MappedTable {
     map: TableMap,
     /// Position in the table of each column of the source.
     positions: Vec<usize>,
+    /// Rows that are applied, by the position of a column and ranges of its values; `None`: all.
+    restriction: Option<(usize, CopiedRanges)>,
 }
 
 impl MappedTable {
@@ -131,6 +137,57 @@ impl MappedTable {
             table,
             map,
             positions,
+            restriction: None,
+        })
+    }
+
+    /// The same, for rows in these ranges only.
+    ///
+    /// # Errors
+    /// The table lacks the column.
+    pub fn restricted(mut self, ranges: &CopiedRanges) -> Applied<MappedTable> {
+        let column = self.table.column(ranges.column()).ok_or_else(|| {
+            ApplyError::Definition(format!(
+                "table {} lacks column '{}', by which an import copies it",
+                self.table.quoted_name(),
+                ranges.column()
+            ))
+        })?;
+        self.restriction = Some((column, ranges.clone()));
+        Ok(self)
+    }
+
+    /// The change of a row that is left of it within the copied ranges; a row that moves into them is inserted, one that
+    /// moves out of them is deleted.
+    fn restrict(&self, change: ImageChange) -> Applied<Option<ImageChange>> {
+        let Some((column, ranges)) = &self.restriction else {
+            return Ok(Some(change));
+        };
+        let is_inside = |image: &RowImage| {
+            let value = image.get(*column).and_then(Option::as_ref);
+            let value = value.and_then(|value| match value {
+                Value::Int(value) => Some(i128::from(*value)),
+                Value::UInt(value) => Some(i128::from(*value)),
+                _ => None,
+            });
+            value.map(|value| ranges.contains(value)).ok_or_else(|| {
+                ApplyError::Definition(format!(
+                    "an event of table {} lacks column '{}', by which an import copies it: set \
+                     binlog_row_image = FULL at the source",
+                    self.table.quoted_name(),
+                    ranges.column()
+                ))
+            })
+        };
+        let (kind, first, second) = change;
+        let Some(after) = second else {
+            return Ok(is_inside(&first)?.then_some((kind, first, None)));
+        };
+        Ok(match (is_inside(&first)?, is_inside(&after)?) {
+            (true, true) => Some((kind, first, Some(after))),
+            (true, false) => Some((RowChangeKind::Delete, first, None)),
+            (false, true) => Some((RowChangeKind::Insert, after, None)),
+            (false, false) => None,
         })
     }
 
@@ -185,17 +242,22 @@ impl MappedTable {
     pub fn apply(&self, txn: &mut Txn, event: &RowsEvent) -> Applied<u64> {
         txn.set_foreign_key_checks(event.flags & flags::NO_FOREIGN_KEY_CHECKS == 0);
         let mut group = Group::default();
+        let mut group_kind = event.kind;
         let mut rows = 0;
         for images in self.decode(event)? {
             let (first, second) = images?;
             rows += 1;
-            if !group.admits(self, event.kind, &first, second.as_ref()) {
-                group.flush(self, txn, event.kind)?;
-                group.admits(self, event.kind, &first, second.as_ref());
+            let Some((kind, first, second)) = self.restrict((event.kind, first, second))? else {
+                continue;
+            };
+            if kind != group_kind || !group.admits(self, kind, &first, second.as_ref()) {
+                group.flush(self, txn, group_kind)?;
+                group_kind = kind;
+                group.admits(self, kind, &first, second.as_ref());
             }
             group.rows.push((first, second));
         }
-        group.flush(self, txn, event.kind)?;
+        group.flush(self, txn, group_kind)?;
         Ok(rows)
     }
 

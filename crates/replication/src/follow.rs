@@ -26,12 +26,16 @@
 //! received what they have not applied.
 
 use crate::apply::{ApplyError, MappedTable};
+use crate::copied::{CopiedRanges, CopiedTables};
 use crate::event::rows::flags as row_flags;
-use crate::event::{Event, FormatDescription, Header, QueryEvent, TableMap, XaPrepare, flags};
+use crate::event::{
+    Event, FormatDescription, Header, QueryEvent, TableMap, TransactionPayload, XaPrepare, flags,
+};
 use crate::filter::Filters;
 use crate::position::{AnyGtid, AppliedPosition, Coordinates, PendingDefinition, PositionTable};
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::StatementMark;
+use porpoise_kv::{CommitPosition, StatementMark};
+use porpoise_rows::changes::Origin;
 use porpoise_rows::ddl::metadata_lock_error;
 use porpoise_rows::hot_keys::Interface;
 use porpoise_rows::metadata_lock::{Activity, MetadataLockSession};
@@ -42,11 +46,17 @@ use std::time::Duration;
 
 /// Runs statements that define something.
 pub trait StatementRunner: Send {
-    /// Runs a statement of the source with its session variables and its default database.
+    /// Runs a statement of the source with its session variables and its default database. The change log names
+    /// its origin.
     ///
     /// # Errors
     /// The statement's.
-    fn run(&mut self, query: &QueryEvent, is_mariadb: bool) -> Result<(), StatementError>;
+    fn run(
+        &mut self,
+        query: &QueryEvent,
+        is_mariadb: bool,
+        origin: Origin,
+    ) -> Result<(), StatementError>;
 }
 
 /// Failure of a statement.
@@ -78,6 +88,8 @@ pub struct FollowOptions {
     pub server_id: u32,
     /// Which tables and statements are applied.
     pub filters: Filters,
+    /// The tables that an import has not copied whole; of them only rows that are copied are applied.
+    pub copied: CopiedTables,
     /// Longest wait for a row lock.
     pub lock_wait: Duration,
     /// Ends all waits.
@@ -88,6 +100,9 @@ pub struct FollowOptions {
 #[derive(Default)]
 struct Group {
     gtid: Option<AnyGtid>,
+    /// The server that ran it first, and the time of its commit there.
+    server_id: u32,
+    commit_micros: u64,
     /// Its changes are left out: it was applied before, or is to be skipped.
     is_skipped: bool,
 }
@@ -111,6 +126,23 @@ pub struct Follower {
     /// Transactions that are still to be skipped.
     skip: u64,
     transactions: u64,
+    /// The last commit.
+    committed: CommitPosition,
+}
+
+impl Group {
+    /// Its origin for the change log of this server, which keeps MySQL's identifiers.
+    fn origin(&self) -> Origin {
+        let gtid = match self.gtid {
+            Some(AnyGtid::Mysql(gtid)) => Some((gtid.source.0, gtid.number)),
+            _ => None,
+        };
+        Origin {
+            server_id: self.server_id,
+            gtid,
+            commit_micros: self.commit_micros,
+        }
+    }
 }
 
 type Followed<T> = Result<T, FollowError>;
@@ -146,6 +178,7 @@ impl Follower {
             tables: HashMap::new(),
             skip,
             transactions: 0,
+            committed: CommitPosition::NONE,
         }
     }
 
@@ -171,6 +204,15 @@ impl Follower {
     #[must_use]
     pub fn to_skip(&self) -> u64 {
         self.skip
+    }
+
+    /// Waits until everything that is applied is on disk.
+    ///
+    /// # Errors
+    /// The log of the engine has failed.
+    pub fn wait_durable(&self) -> Followed<()> {
+        let done = self.db.engine().wait_durable(self.committed);
+        done.map_err(|error| self.failed("XID", &porpoise_rows::Error::from(error).into()))
     }
 
     /// Whether a transaction has begun.
@@ -213,8 +255,12 @@ impl Follower {
                 Ok(())
             }
             Event::Gtid(gtid) => {
-                let gtid = gtid.gtid.map(AnyGtid::Mysql);
-                self.begin_group(header, gtid)
+                let times = gtid.commit_times;
+                self.begin_group(header, gtid.gtid.map(AnyGtid::Mysql))?;
+                if let (Some(group), Some(times)) = (&mut self.group, times) {
+                    group.commit_micros = times.original;
+                }
+                Ok(())
             }
             Event::MariadbGtid(event) if event.is_xa => Err(self.refuse(
                 "MariaDB's GTID",
@@ -240,18 +286,7 @@ impl Follower {
                 "XA_PREPARE",
                 "XA transactions in two phases cannot be applied",
             )),
-            Event::TransactionPayload(payload) => {
-                let mut inner = format.clone();
-                inner.has_checksums = false;
-                for bytes in payload.iter() {
-                    let decoded = bytes.and_then(|bytes| Event::decode(bytes, &inner));
-                    let (mut header, event) =
-                        decoded.map_err(|error| self.failed("event", &ApplyError::from(error)))?;
-                    header.next_position = 0;
-                    self.apply(&header, event, &inner)?;
-                }
-                Ok(())
-            }
+            Event::TransactionPayload(payload) => self.payload(&payload, format),
             Event::Incident(incident) => {
                 let message = String::from_utf8_lossy(&incident.message);
                 Err(self.refuse(
@@ -269,6 +304,31 @@ impl Follower {
         }
     }
 
+    /// Applies the events of a compressed transaction.
+    fn payload(
+        &mut self,
+        payload: &TransactionPayload,
+        format: &FormatDescription,
+    ) -> Followed<()> {
+        let mut inner = format.clone();
+        inner.has_checksums = false;
+        for bytes in payload.iter() {
+            let decoded = bytes.and_then(|bytes| Event::decode(bytes, &inner));
+            let (mut header, event) =
+                decoded.map_err(|error| self.failed("event", &ApplyError::from(error)))?;
+            header.next_position = 0;
+            // Each level may grow to the limit of an event, and uses stack.
+            if matches!(event, Event::TransactionPayload(_)) {
+                return Err(self.refuse(
+                    "TRANSACTION_PAYLOAD",
+                    "it contains another TRANSACTION_PAYLOAD",
+                ));
+            }
+            self.apply(&header, event, &inner)?;
+        }
+        Ok(())
+    }
+
     /// Starts a transaction of the source.
     fn begin_group(&mut self, header: &Header, gtid: Option<AnyGtid>) -> Followed<()> {
         let was_applied = gtid.is_some_and(|gtid| self.applied.gtids.contains(gtid));
@@ -281,6 +341,8 @@ impl Follower {
         }
         self.group = Some(Group {
             gtid,
+            server_id: header.server_id,
+            commit_micros: u64::from(header.timestamp) * 1_000_000,
             is_skipped: was_applied || is_own || is_unwanted || is_marked,
         });
         Ok(())
@@ -299,6 +361,7 @@ impl Follower {
             lock_wait: self.options.lock_wait,
             cascades_fire: false,
             fires_triggers: false,
+            replicates: true,
             interface: Interface::Internal,
             ..BeginOptions::default()
         };
@@ -322,11 +385,15 @@ impl Follower {
         };
         self.tables.clear();
         self.savepoints.clear();
+        if group.commit_micros > 0 {
+            txn.set_origin(group.origin());
+        }
         let done = self.commit_with(&mut txn, &next);
-        let done = done.and_then(|()| Ok(txn.commit().map(drop)?));
+        let done = done.and_then(|()| Ok(txn.commit()?));
         self.locks.finish(Activity::Commit);
         self.locks.end();
-        done.map_err(|error| self.failed("XID", &error))?;
+        let done = done.map_err(|error| self.failed("XID", &error))?;
+        self.committed = done.position;
         self.applied = next;
         self.transactions += 1;
         Ok(())
@@ -471,7 +538,8 @@ impl Follower {
         if self.txn.as_ref().is_none_or(|txn| !txn.has_writes()) {
             self.locks.end();
         }
-        let Err(error) = self.runner.run(query, is_mariadb) else {
+        let origin = self.group.as_ref().map(Group::origin).unwrap_or_default();
+        let Err(error) = self.runner.run(query, is_mariadb, origin) else {
             return Ok(());
         };
         let is_repeated = before.is_some() && REPEATED.contains(&error.number);
@@ -506,7 +574,16 @@ impl Follower {
             self.tables.insert(id, None);
             return Ok(());
         }
+        let ranges = self.options.copied.ranges(&database, &name).cloned();
+        if ranges.as_ref().is_some_and(CopiedRanges::is_empty) {
+            self.tables.insert(id, None);
+            return Ok(());
+        }
         let mapped = self.map_table(&database, &name, map);
+        let mapped = mapped.and_then(|mapped| match ranges {
+            Some(ranges) => mapped.restricted(&ranges),
+            None => Ok(mapped),
+        });
         let mapped = mapped.map_err(|error| self.failed("TABLE_MAP", &error))?;
         self.tables.insert(id, Some(mapped));
         Ok(())
@@ -559,6 +636,11 @@ impl Follower {
         };
         if let (Some(mapped), Some(txn)) = (mapped, &mut self.txn) {
             let table = format!("{}.{}", mapped.table().database, mapped.table().name);
+            if let Some(version) = rows.row_version
+                && let Err(error) = txn.set_row_version(version)
+            {
+                return Err(self.failed(&format!("{name} event on table {table}"), &error.into()));
+            }
             if let Err(error) = mapped.apply(txn, rows) {
                 return Err(self.failed(&format!("{name} event on table {table}"), &error));
             }

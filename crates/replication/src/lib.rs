@@ -3,8 +3,12 @@
 //!
 //! * [`event`]: the codec of events, version 4, in both directions.
 //! * [`gtid`]: sets of global transaction identifiers, of MySQL and of MariaDB.
+//! * [`readable`]: rows of events for readers without tables of their own.
 //! * [`replica`]: this server as a replica: [`source`] reads events, [`follow`] applies them in transactions with the
-//!   help of [`mod@apply`] and [`convert`], [`position`] keeps what was applied.
+//!   help of [`mod@apply`] and [`convert`], [`position`] keeps what was applied, and [`copied`] knows what an unfinished
+//!   import has not copied yet.
+//! * [`epoch`]: which of two sources counts. [`election`]: the vote of a group on it, a state machine that `porpoise`
+//!   does not run yet; simulations test it.
 //!
 //! Invariants:
 //! 1. Nothing that a source or a file contains panics, or allocates by a length field alone.
@@ -15,10 +19,14 @@
 
 pub mod apply;
 pub mod convert;
+pub mod copied;
+pub mod election;
+pub mod epoch;
 pub mod event;
 pub mod filter;
 pub mod follow;
 pub mod gtid;
 pub mod position;
+pub mod readable;
 pub mod replica;
 pub mod source;

@@ -9,8 +9,11 @@
 //!
 //! Invariant: the password is in no message and no state.
 
+use crate::copied::CopiedTables;
+use crate::epoch::EpochKeeper;
 use crate::filter::Filters;
 use crate::follow::{FollowError, FollowOptions, Follower, StatementRunner};
+use crate::gtid::GtidSet;
 use crate::position::{AppliedPosition, Coordinates, GtidPosition, PositionTable};
 use crate::source::{FIRST_POSITION, SourceError, SourceIdentity, SourceOptions, SourceStream};
 use parking_lot::{Condvar, Mutex};
@@ -59,6 +62,10 @@ pub struct SourceSettings {
     pub ssl_key: String,
     /// Whether the replica is to run.
     pub is_started: bool,
+    /// File and position of START REPLICA UNTIL. Kept, so that a replica whose server restarts does not run past it.
+    pub until: Option<(String, u64)>,
+    /// Whether the source is to be told that this server has taken over.
+    pub is_former: bool,
     /// Filters.
     pub filters: Filters,
 }
@@ -81,6 +88,8 @@ impl Default for SourceSettings {
             ssl_cert: String::new(),
             ssl_key: String::new(),
             is_started: false,
+            until: None,
+            is_former: false,
             filters: Filters::default(),
         }
     }
@@ -251,11 +260,20 @@ pub struct ReplicaHost {
     pub runner: RunnerFactory,
     /// The server's id.
     pub server_id: Box<dyn Fn() -> u32 + Send + Sync>,
+    /// Whether the replica acknowledges transactions (`rpl_semi_sync_replica_enabled`).
+    pub semi_sync: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Keeps the greatest epoch met.
+    pub epochs: Arc<dyn EpochKeeper>,
+    /// The transactions in this server's own log.
+    pub executed: Box<dyn Fn() -> GtidSet + Send + Sync>,
     /// The port of the MySQL listener.
     pub port: u16,
     /// Receives messages for the operator.
     pub report: Box<dyn Fn(&str) + Send + Sync>,
 }
+
+/// Pause between two attempts to reach a former source.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
 
 /// Longest wait for a row lock.
 const LOCK_WAIT: Duration = Duration::from_secs(50);
@@ -281,6 +299,9 @@ struct Shared {
 pub struct Replica {
     shared: Arc<Shared>,
     running: Mutex<Option<Running>>,
+    /// Held by each statement that starts, stops or changes the replica, so that none of them acts on a state that
+    /// another one is changing.
+    statements: Mutex<()>,
 }
 
 impl Replica {
@@ -304,6 +325,7 @@ impl Replica {
                 stopped: Condvar::new(),
             }),
             running: Mutex::new(None),
+            statements: Mutex::new(()),
         })
     }
 
@@ -312,7 +334,8 @@ impl Replica {
     /// # Errors
     /// No thread can be created.
     pub fn resume(&self) -> Result<(), ReplicaError> {
-        if !self.shared.state.lock().settings.is_started {
+        let settings = self.shared.state.lock().settings.clone();
+        if !settings.is_started && !settings.is_former {
             return Ok(());
         }
         self.spawn()
@@ -326,10 +349,14 @@ impl Replica {
     }
 
     fn is_running(&self) -> bool {
-        let running = self.running.lock();
-        running
-            .as_ref()
-            .is_some_and(|running| !running.thread.is_finished())
+        self.shared.is_running(self.running.lock().as_ref())
+    }
+
+    /// Ends the attempts to reach a former source.
+    fn forget_former(&self) {
+        if self.shared.state.lock().settings.is_former {
+            self.halt();
+        }
     }
 
     /// Changes settings and position.
@@ -341,6 +368,8 @@ impl Replica {
         settings: impl FnOnce(&mut SourceSettings),
         position: Option<NewPosition>,
     ) -> Result<(), ReplicaError> {
+        let _statement = self.statements.lock();
+        self.forget_former();
         if self.is_running() {
             return Err(ReplicaError::Running);
         }
@@ -348,6 +377,7 @@ impl Replica {
         let mut changed = parse_settings(&stored)?;
         let before = (changed.host.clone(), changed.port);
         settings(&mut changed);
+        changed.is_former = false;
         if changed.heartbeat_millis == 0 {
             return Err(ReplicaError::Setting(
                 "SOURCE_HEARTBEAT_PERIOD must be greater than 0: a lost connection is noticed by its absence".into(),
@@ -381,34 +411,37 @@ impl Replica {
         stored: &mut AppliedPosition,
         settings: SourceSettings,
     ) -> Result<(), ReplicaError> {
-        stored.settings = serde_json::to_string(&settings)
-            .map_err(|error| ReplicaError::Setting(error.to_string()))?;
-        self.shared.positions.save(stored)?;
-        let mut state = self.shared.state.lock();
-        state.settings = settings;
-        state.set_position(stored);
-        Ok(())
+        self.shared.store(stored, settings)
     }
 
-    fn set_started(&self, is_started: bool) -> Result<(), ReplicaError> {
+    fn set_started(
+        &self,
+        is_started: bool,
+        until: Option<(String, u64)>,
+    ) -> Result<(), ReplicaError> {
         let mut stored = self
             .shared
             .positions
             .load()?
             .ok_or(ReplicaError::NoSource)?;
         let mut settings = parse_settings(&stored)?;
-        if settings.is_started == is_started {
+        if settings.is_started == is_started && settings.until == until && !settings.is_former {
             return Ok(());
         }
         settings.is_started = is_started;
+        settings.until = until;
+        settings.is_former = false;
         self.store(&mut stored, settings)
     }
 
-    /// Starts the thread. Returns false if it is running.
+    /// Starts the thread, which ends at the end of the first transaction at or after `until`, if it is given. Returns
+    /// false if it is running.
     ///
     /// # Errors
     /// There is no source; no thread can be created.
-    pub fn start(&self) -> Result<bool, ReplicaError> {
+    pub fn start(&self, until: Option<(String, u64)>) -> Result<bool, ReplicaError> {
+        let _statement = self.statements.lock();
+        self.forget_former();
         if self.is_running() {
             return Ok(false);
         }
@@ -418,18 +451,21 @@ impl Replica {
         {
             return Err(ReplicaError::NoSource);
         }
-        self.set_started(true)?;
+        self.set_started(true, until)?;
         self.spawn()?;
         Ok(true)
     }
 
     fn spawn(&self) -> Result<(), ReplicaError> {
         let mut running = self.running.lock();
-        if running
-            .as_ref()
-            .is_some_and(|running| !running.thread.is_finished())
-        {
+        if self.shared.is_running(running.as_ref()) {
             return Ok(());
+        }
+        // It has reported its end.
+        if let Some(ended) = running.take()
+            && ended.thread.join().is_err()
+        {
+            (self.shared.host.report)("the thread of the replica has failed");
         }
         let cancel = Cancel::new();
         {
@@ -455,11 +491,35 @@ impl Replica {
     /// # Errors
     /// The setting cannot be stored.
     pub fn stop(&self) -> Result<bool, ReplicaError> {
+        let _statement = self.statements.lock();
         let was_running = self.halt();
         if self.state().is_some() {
-            self.set_started(false)?;
+            self.set_started(false, None)?;
         }
         Ok(was_running)
+    }
+
+    /// This server has taken over: the source, if there is one, is told so as soon as it can be reached.
+    ///
+    /// # Errors
+    /// The setting cannot be stored; no thread can be created.
+    pub fn tell_source(&self) -> Result<(), ReplicaError> {
+        let Some(mut stored) = self.shared.positions.load()? else {
+            return Ok(());
+        };
+        let mut settings = parse_settings(&stored)?;
+        if settings.user.is_empty() {
+            return Ok(());
+        }
+        settings.is_former = true;
+        self.store(&mut stored, settings)?;
+        self.spawn()
+    }
+
+    /// Whether the replica follows its source.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        self.is_running() && !self.shared.state.lock().settings.is_former
     }
 
     /// Stops the thread until the next start of the server.
@@ -467,7 +527,7 @@ impl Replica {
         let Some(running) = self.running.lock().take() else {
             return false;
         };
-        let was_running = !running.thread.is_finished();
+        let was_running = self.shared.is_running(Some(&running));
         running.cancel.cancel(Reason::Shutdown);
         self.shared.stopped.notify_all();
         if running.thread.join().is_err() {
@@ -481,6 +541,8 @@ impl Replica {
     /// # Errors
     /// The replica is running.
     pub fn reset(&self, all: bool) -> Result<(), ReplicaError> {
+        let _statement = self.statements.lock();
+        self.forget_former();
         if self.is_running() {
             return Err(ReplicaError::Running);
         }
@@ -506,6 +568,7 @@ impl Replica {
     /// # Errors
     /// The replica is running.
     pub fn set_skip(&self, transactions: u64) -> Result<(), ReplicaError> {
+        let _statement = self.statements.lock();
         if self.is_running() {
             return Err(ReplicaError::Running);
         }
@@ -528,6 +591,10 @@ impl ReplicaState {
     }
 }
 
+fn settings_text(settings: &SourceSettings) -> Result<String, ReplicaError> {
+    serde_json::to_string(settings).map_err(|error| ReplicaError::Setting(error.to_string()))
+}
+
 fn parse_settings(stored: &AppliedPosition) -> Result<SourceSettings, ReplicaError> {
     if stored.settings.is_empty() {
         return Ok(SourceSettings::default());
@@ -539,11 +606,34 @@ fn parse_settings(stored: &AppliedPosition) -> Result<SourceSettings, ReplicaErr
     })
 }
 
+fn unreadable(what: &str, error: &porpoise_rows::Error) -> Ended {
+    Ended::Apply(FollowError {
+        number: error.code(),
+        message: format!("{what} cannot be read: {error}"),
+        is_transient: false,
+    })
+}
+
 /// Why following has ended.
 enum Ended {
     Stopped,
+    /// The position of START REPLICA UNTIL is reached.
+    Reached,
     Source(SourceError),
     Apply(FollowError),
+}
+
+/// Whether a place in the log is at or after another. Names of files end with a number of at least six digits.
+fn is_reached(read: &Coordinates, until: &(String, u64)) -> bool {
+    let order = |file: &str, position: u64| (file.len(), file.to_owned(), position);
+    order(&read.file, read.position) >= order(&until.0, until.1)
+}
+
+/// Acknowledges what is applied, once it is on disk.
+fn acknowledge(stream: &mut SourceStream, follower: &Follower) -> Result<(), Ended> {
+    follower.wait_durable().map_err(Ended::Apply)?;
+    let place = follower.read().clone();
+    stream.acknowledge(&place).map_err(Ended::Source)
 }
 
 impl Shared {
@@ -551,8 +641,42 @@ impl Shared {
         self.db.clock().unix_micros()
     }
 
+    /// Whether a thread follows: one that has reported its end does not, although it may exist for another moment.
+    fn is_running(&self, running: Option<&Running>) -> bool {
+        running.is_some_and(|running| !running.thread.is_finished())
+            && self.state.lock().activity != Activity::Stopped
+    }
+
+    fn store(
+        &self,
+        stored: &mut AppliedPosition,
+        settings: SourceSettings,
+    ) -> Result<(), ReplicaError> {
+        stored.settings = settings_text(&settings)?;
+        self.positions.save(stored)?;
+        let mut state = self.state.lock();
+        state.settings = settings;
+        state.set_position(stored);
+        Ok(())
+    }
+
+    /// Keeps where the replica has ended, and that it does not run again by itself.
+    fn end_at_until(&self, read: &Coordinates) -> Result<(), ReplicaError> {
+        let mut stored = self.positions.load()?.ok_or(ReplicaError::NoSource)?;
+        let mut settings = parse_settings(&stored)?;
+        settings.is_started = false;
+        settings.until = None;
+        // Behind events that belong to no transaction, such as those that begin a file.
+        stored.coordinates = read.clone();
+        self.store(&mut stored, settings)
+    }
+
     /// Follows the source until it is stopped, or until an error that trying again does not mend.
     fn run(&self, cancel: &Cancel) {
+        if self.state.lock().settings.is_former {
+            self.tell_former(cancel);
+            return;
+        }
         let (mut attempts, mut repetitions) = (0, 0);
         while cancel.reason().is_none() {
             let before = self.state.lock().transactions;
@@ -561,7 +685,7 @@ impl Shared {
                 (attempts, repetitions) = (0, 0);
             }
             match ended {
-                Ended::Stopped => return,
+                Ended::Stopped | Ended::Reached => return,
                 Ended::Source(error) => {
                     attempts += 1;
                     if !self.connect_again(&error, attempts, cancel) {
@@ -584,6 +708,51 @@ impl Shared {
                     return;
                 }
             }
+        }
+    }
+
+    /// Tells a former source that its epoch is over, as soon as it can be reached.
+    fn tell_former(&self, cancel: &Cancel) {
+        while cancel.reason().is_none() {
+            let settings = self.state.lock().settings.clone();
+            let own = self.host.epochs.epoch();
+            let told = SourceStream::open(&self.options(&settings), &Coordinates::default(), None);
+            match told {
+                Err(SourceError::Outdated { .. }) => break,
+                // It has met the epoch by itself.
+                Ok(stream) if stream.epoch() >= own => break,
+                _ => self.pause(TELL_AGAIN, cancel),
+            }
+        }
+        if cancel.reason().is_some() {
+            return;
+        }
+        (self.host.report)("the former source knows that this server has taken over");
+        let cleared = self.positions.load().map_err(ReplicaError::from);
+        let cleared = cleared.and_then(|stored| {
+            let Some(mut stored) = stored else {
+                return Ok(());
+            };
+            let mut settings = parse_settings(&stored)?;
+            settings.is_former = false;
+            stored.settings = settings_text(&settings)?;
+            self.positions.save(&stored)?;
+            self.state.lock().settings = settings;
+            Ok(())
+        });
+        if let Err(error) = cleared {
+            (self.host.report)(&format!("the replica's settings: {error}"));
+        }
+    }
+
+    fn options(&self, settings: &SourceSettings) -> SourceOptions {
+        SourceOptions {
+            target: settings.target(),
+            server_id: (self.host.server_id)(),
+            port: self.host.port,
+            heartbeat: Duration::from_millis(settings.heartbeat_millis),
+            semi_sync: (self.host.semi_sync)(),
+            epoch: self.host.epochs.epoch(),
         }
     }
 
@@ -648,26 +817,37 @@ impl Shared {
         // What is stored, not what was last known: the outcome of a commit may have been unknown.
         let applied = match self.positions.load() {
             Ok(stored) => stored.unwrap_or_default(),
-            Err(error) => {
-                return Ended::Apply(FollowError {
-                    number: error.code(),
-                    message: format!("the stored position cannot be read: {error}"),
-                    is_transient: false,
-                });
-            }
+            Err(error) => return unreadable("the stored position", &error),
         };
-        let server_id = (self.host.server_id)();
-        let options = SourceOptions {
-            target: settings.target(),
-            server_id,
-            port: self.host.port,
-            heartbeat: Duration::from_millis(settings.heartbeat_millis),
+        if let Some(until) = &settings.until
+            && !applied.coordinates.file.is_empty()
+            && is_reached(&applied.coordinates, until)
+        {
+            return self.reached(&applied.coordinates);
+        }
+        let copied = match CopiedTables::load(&self.db) {
+            Ok(copied) => copied,
+            Err(error) => return unreadable("the progress of an import", &error),
         };
+        let mut applied = applied;
+        if settings.auto_position {
+            // As on MySQL, what this server has committed itself is not asked for, either.
+            applied.gtids.mysql.union_with(&(self.host.executed)());
+        }
+        let options = self.options(&settings);
+        let server_id = options.server_id;
         let gtids = settings.auto_position.then_some(&applied.gtids);
         let mut stream = match SourceStream::open(&options, &applied.coordinates, gtids) {
             Ok(stream) => stream,
             Err(error) => return Ended::Source(error),
         };
+        if let Err(error) = self.host.epochs.meet(stream.epoch()) {
+            return Ended::Apply(FollowError {
+                number: 1593,
+                message: format!("the epoch of the source cannot be recorded: {error}"),
+                is_transient: false,
+            });
+        }
         {
             let mut state = self.state.lock();
             state.source = Some(stream.identity().clone());
@@ -677,14 +857,17 @@ impl Shared {
         let options = FollowOptions {
             server_id,
             filters: settings.filters.clone(),
+            copied,
             lock_wait: LOCK_WAIT,
             cancel: cancel.clone(),
         };
         let runner = (self.host.runner)(cancel);
         let mut follower = Follower::new(self.db.clone(), options, runner, applied, to_skip);
-        let delay = i64::try_from(settings.delay).unwrap_or(i64::MAX);
         let before = self.state.lock().transactions;
-        let ended = self.apply_events(&mut stream, &mut follower, delay, before, cancel);
+        let ended = self.apply_events(&mut stream, &mut follower, &settings, before, cancel);
+        if matches!(ended, Ended::Reached) {
+            return self.reached(follower.read());
+        }
         self.state.lock().read = follower.applied().coordinates.clone();
         ended
     }
@@ -693,13 +876,20 @@ impl Shared {
         &self,
         stream: &mut SourceStream,
         follower: &mut Follower,
-        delay: i64,
+        settings: &SourceSettings,
         before: u64,
         cancel: &Cancel,
     ) -> Ended {
+        let delay = i64::try_from(settings.delay).unwrap_or(i64::MAX);
         loop {
             if cancel.reason().is_some() {
                 return Ended::Stopped;
+            }
+            if let Some(until) = &settings.until
+                && !follower.is_inside()
+                && is_reached(follower.read(), until)
+            {
+                return Ended::Reached;
             }
             let (header, event) = match stream.next_event() {
                 Ok(Some(event)) => event,
@@ -738,6 +928,22 @@ impl Shared {
             if let Err(error) = done {
                 return Ended::Apply(error);
             }
+            if stream.is_ack_requested()
+                && let Err(ended) = acknowledge(stream, follower)
+            {
+                return ended;
+            }
+        }
+    }
+
+    fn reached(&self, read: &Coordinates) -> Ended {
+        match self.end_at_until(read) {
+            Ok(()) => Ended::Reached,
+            Err(error) => Ended::Apply(FollowError {
+                number: error.number(),
+                message: format!("the position cannot be stored: {error}"),
+                is_transient: false,
+            }),
         }
     }
 

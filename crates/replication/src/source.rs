@@ -7,7 +7,9 @@
 //! A source that has nothing to send sends a heartbeat in the period that was agreed upon. If nothing arrives for
 //! several periods, the connection is lost.
 
+use crate::epoch::{EPOCH_VARIABLE, MAX_EPOCH};
 use crate::event::{DecodeError, Event, FormatDescription, Header};
+use crate::gtid::GtidSet;
 use crate::position::{Coordinates, GtidPosition};
 use porpoise_client::mysql::{Connection, Target};
 use porpoise_wire::mysql::client::result::{Event as ReplyEvent, Row, parse_error};
@@ -20,6 +22,9 @@ const COM_BINLOG_DUMP_GTID: u8 = 0x1E;
 
 /// Flag of COM_BINLOG_DUMP_GTID: the body has a set.
 const THROUGH_GTID: u16 = 4;
+
+/// First byte of semi-synchronous headers and acknowledgements.
+const SEMI_SYNC: u8 = 0xEF;
 
 /// First position of a file.
 pub const FIRST_POSITION: u64 = 4;
@@ -36,6 +41,16 @@ pub enum SourceError {
     /// The source cannot be followed as it is configured.
     #[error("{0}")]
     Unsuitable(String),
+    /// The source's epoch is over: another server has taken over from it.
+    #[error(
+        "the source has epoch {theirs}, this server has met epoch {ours}: another server has taken over from it, and it was told so"
+    )]
+    Outdated {
+        /// The source's epoch.
+        theirs: u64,
+        /// The greatest one met.
+        ours: u64,
+    },
     /// Nothing arrived, no heartbeat either.
     #[error("no event and no heartbeat for {0:?}")]
     Silent(Duration),
@@ -50,7 +65,7 @@ impl SourceError {
             SourceError::Connection(porpoise_client::Error::Connect { .. }) => 2003,
             SourceError::Connection(_) | SourceError::Silent(_) => 2013,
             SourceError::Event(_) => 1236,
-            SourceError::Unsuitable(_) => 1593,
+            SourceError::Unsuitable(_) | SourceError::Outdated { .. } => 1593,
         }
     }
 
@@ -62,7 +77,9 @@ impl SourceError {
             // may be repaired at the source, as MySQL's replicas hope too.
             SourceError::Connection(porpoise_client::Error::Server(error)) => error.code != 1236,
             SourceError::Connection(_) | SourceError::Silent(_) => true,
-            SourceError::Event(_) | SourceError::Unsuitable(_) => false,
+            SourceError::Event(_) | SourceError::Unsuitable(_) | SourceError::Outdated { .. } => {
+                false
+            }
         }
     }
 }
@@ -78,6 +95,10 @@ pub struct SourceOptions {
     pub port: u16,
     /// Period of heartbeats.
     pub heartbeat: Duration,
+    /// Whether the replica acknowledges transactions, if the source knows semi-synchronous replication.
+    pub semi_sync: bool,
+    /// The greatest epoch that this server has met.
+    pub epoch: u64,
 }
 
 /// Kind and identity of a source.
@@ -109,6 +130,11 @@ pub struct SourceStream {
     /// Longest silence.
     patience: Duration,
     heard: Instant,
+    /// Whether events have semi-synchronous headers.
+    is_semi_sync: bool,
+    /// Whether the source waits for the acknowledgement of the last event.
+    is_ack_requested: bool,
+    epoch: u64,
 }
 
 /// Wait of [`SourceStream::next_event`], after which the caller looks whether it is to stop.
@@ -129,9 +155,23 @@ impl SourceStream {
         let mut connection = Connection::connect(&target)?;
         let identity = identify(&mut connection, options)?;
         let has_checksums = prepare(&mut connection, options, &identity)?;
+        let epoch = exchange_epochs(&mut connection, options.epoch)?;
+        if let (Some(1..), Some(gtids), false) = (epoch, gtids, identity.is_mariadb()) {
+            compare_transactions(&mut connection, &gtids.mysql)?;
+        }
+        let is_semi_sync = options.semi_sync && offer_acknowledgement(&mut connection)?;
         register(&mut connection, options)?;
         let format = FormatDescription::new(&identity.version, 0, has_checksums);
         request(&mut connection, options, &identity, coordinates, gtids)?;
+        if let Some(theirs) = epoch.filter(|theirs| *theirs < options.epoch) {
+            // The answer is an error: the source has read the greater epoch.
+            let mut answer = Vec::new();
+            let _ = connection.receive(&mut answer);
+            return Err(SourceError::Outdated {
+                theirs,
+                ours: options.epoch,
+            });
+        }
         connection.set_read_timeout(Some(POLL))?;
         Ok(SourceStream {
             connection,
@@ -140,7 +180,40 @@ impl SourceStream {
             packet: Vec::new(),
             patience: options.heartbeat * 3 + Duration::from_secs(5),
             heard: Instant::now(),
+            is_semi_sync,
+            is_ack_requested: false,
+            epoch: epoch.unwrap_or(0),
         })
+    }
+
+    /// The source's epoch; 0 of a server that has none.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether the source receives acknowledgements.
+    #[must_use]
+    pub fn is_semi_sync(&self) -> bool {
+        self.is_semi_sync
+    }
+
+    /// Whether the source waits for the acknowledgement of the last event.
+    #[must_use]
+    pub fn is_ack_requested(&self) -> bool {
+        self.is_ack_requested
+    }
+
+    /// Acknowledges everything up to a place: it is on the replica's disk.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub fn acknowledge(&mut self, place: &Coordinates) -> Result<(), SourceError> {
+        self.is_ack_requested = false;
+        let mut packet = vec![SEMI_SYNC];
+        packet.extend(place.position.to_le_bytes());
+        packet.extend(place.file.as_bytes());
+        Ok(self.connection.send_packet(&packet)?)
     }
 
     /// Kind and identity of the source.
@@ -170,7 +243,19 @@ impl SourceStream {
         if let Some(error) = parse_error(&self.packet) {
             return Err(porpoise_client::Error::Server(error).into());
         }
+        self.is_ack_requested = false;
         let bytes = match self.packet.split_first() {
+            Some((0, bytes)) if self.is_semi_sync => {
+                let Some((&[SEMI_SYNC, request], bytes)) = bytes.split_first_chunk::<2>() else {
+                    let what = "an event without a semi-synchronous header";
+                    return Err(porpoise_client::Error::Protocol(what).into());
+                };
+                if request == 1 {
+                    self.is_ack_requested = true;
+                    self.connection.expect_sequence(1);
+                }
+                bytes
+            }
             Some((0, bytes)) => bytes,
             Some((0xFE, _)) => {
                 let what = "the source has ended the stream";
@@ -287,6 +372,49 @@ fn prepare(
         connection.execute("SET @mariadb_slave_capability = 4")?;
     }
     Ok(algorithm.eq_ignore_ascii_case("CRC32"))
+}
+
+/// Reads the source's epoch, and announces the replica's. `None` if the source has none.
+fn exchange_epochs(connection: &mut Connection, own: u64) -> Result<Option<u64>, SourceError> {
+    let [_, epoch] = texts(
+        connection,
+        &format!("SHOW VARIABLES LIKE '{EPOCH_VARIABLE}'"),
+    )?;
+    let Ok(epoch) = epoch.parse::<u64>() else {
+        return Ok(None);
+    };
+    connection.execute(&format!("SET @{EPOCH_VARIABLE} = {own}"))?;
+    Ok(Some(epoch.min(MAX_EPOCH)))
+}
+
+/// Refuses to follow a source that lacks transactions of this server: they were not acknowledged when the source took
+/// over.
+fn compare_transactions(connection: &mut Connection, own: &GtidSet) -> Result<(), SourceError> {
+    let [theirs] = texts(connection, "SELECT @@GLOBAL.gtid_executed")?;
+    let theirs = GtidSet::parse(&theirs)
+        .map_err(|error| SourceError::Unsuitable(format!("the source's gtid_executed: {error}")))?;
+    let extra = own.subtract(&theirs);
+    if extra.is_empty() {
+        return Ok(());
+    }
+    Err(SourceError::Unsuitable(format!(
+        "this server has transactions that the source lacks: {extra}. They were not on the source when it took over. Look at them with          SHOW BINLOG EVENTS, repeat on the source what is wanted of them, then follow it from an empty data directory"
+    )))
+}
+
+/// Tells the source that the replica acknowledges. Returns false if the source does not know it.
+fn offer_acknowledgement(connection: &mut Connection) -> Result<bool, SourceError> {
+    for name in [
+        "rpl_semi_sync_source_enabled",
+        "rpl_semi_sync_master_enabled",
+    ] {
+        let [found, _] = texts(connection, &format!("SHOW VARIABLES LIKE '{name}'"))?;
+        if !found.is_empty() {
+            connection.execute("SET @rpl_semi_sync_replica = 1, @rpl_semi_sync_slave = 1")?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The reply to a command that returns OK or an error.

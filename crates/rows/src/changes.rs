@@ -22,15 +22,10 @@ use crate::row::RowRef;
 use crate::table::Table;
 use porpoise_kv::StatementMark;
 use porpoise_types::{Value, ValueRef};
+use std::sync::Arc;
 
 /// Databases whose rows are not logged: the server itself writes to them.
-const SYSTEM_DATABASES: [&str; 5] = [
-    "mysql",
-    "ndbmemcache",
-    "sys",
-    "information_schema",
-    "performance_schema",
-];
+const SYSTEM_DATABASES: [&str; 4] = ["mysql", "sys", "information_schema", "performance_schema"];
 
 /// Whether rows of a database are never logged.
 #[must_use]
@@ -139,6 +134,7 @@ struct Captured {
     table: usize,
     kind: ChangeKind,
     columns: ImageColumns,
+    version: u64,
     /// End of its images in the buffer.
     end: usize,
 }
@@ -149,7 +145,7 @@ struct ChangedTable {
     id: TableId,
     version: u32,
     /// The log's description of it; `None` if it is not logged.
-    description: Option<Vec<u8>>,
+    description: Option<Arc<[u8]>>,
 }
 
 /// The changes of a transaction.
@@ -172,6 +168,8 @@ pub struct LoggedChange<'c> {
     pub kind: ChangeKind,
     /// The columns in its images.
     pub columns: &'c [bool],
+    /// Version of the row after the change; 0 of a deletion.
+    pub version: u64,
     /// The encoded images.
     pub images: &'c [u8],
 }
@@ -203,6 +201,7 @@ impl TransactionChanges {
                     .unwrap_or_default(),
                 kind: change.kind,
                 columns: &change.columns,
+                version: change.version,
                 images,
             }
         })
@@ -212,7 +211,7 @@ impl TransactionChanges {
     pub(crate) fn table(
         &mut self,
         table: &Table,
-        describe: impl FnOnce() -> Option<Vec<u8>>,
+        describe: impl FnOnce() -> Option<Arc<[u8]>>,
     ) -> Option<usize> {
         let is = |known: &ChangedTable| known.id == table.id && known.version == table.version;
         // The last one is most often the one.
@@ -229,13 +228,14 @@ impl TransactionChanges {
         is_logged.then_some(at)
     }
 
-    /// Captures a change of the table with this number.
+    /// Captures a change of the table with this number, after which the row has this version.
     pub(crate) fn push(
         &mut self,
         log: &dyn ChangeLog,
         mark: StatementMark,
         (number, table): (usize, &Table),
         change: &Change<'_>,
+        version: u64,
     ) {
         let Some(columns) = log.encode(table, change, &mut self.images) else {
             return;
@@ -245,6 +245,7 @@ impl TransactionChanges {
             table: number,
             kind: change.kind(),
             columns,
+            version,
             end: self.images.len(),
         });
     }
@@ -259,7 +260,7 @@ impl TransactionChanges {
 }
 
 /// Origin of a transaction that another server ran first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Number of that server.
     pub server_id: u32,
@@ -293,7 +294,7 @@ pub struct LoggedStatement {
 /// A log of changes.
 pub trait ChangeLog: Send + Sync {
     /// Describes a table for the log, or returns `None` if its rows are not logged.
-    fn describe(&self, table: &Table) -> Option<Vec<u8>>;
+    fn describe(&self, table: &Table) -> Option<Arc<[u8]>>;
 
     /// Appends the images of a change, and returns their columns. Appends nothing and returns `None` if the log
     /// needs nothing of it: no value differs.
@@ -317,8 +318,8 @@ mod tests {
     struct Plain;
 
     impl ChangeLog for Plain {
-        fn describe(&self, table: &Table) -> Option<Vec<u8>> {
-            (!is_system_database(&table.database)).then(|| table.name.clone().into_bytes())
+        fn describe(&self, table: &Table) -> Option<Arc<[u8]>> {
+            (!is_system_database(&table.database)).then(|| table.name.as_bytes().into())
         }
 
         fn encode(&self, _: &Table, _: &Change<'_>, out: &mut Vec<u8>) -> Option<ImageColumns> {
@@ -373,6 +374,7 @@ mod tests {
                 StatementMark(mark),
                 (number, table),
                 &Change::insert(&[]),
+                1,
             );
         }
         assert_eq!(

@@ -17,6 +17,7 @@ use crate::expressions::{CompileExpressions, Compiled, RowContext, RowExpression
 use crate::fk::FkCounters;
 use crate::hot_keys::HotKeys;
 use crate::metadata_lock::MetadataLocks;
+use crate::read_only::{ReadOnly, ReadOnlyState};
 use crate::row::overflow::MAX_ROW_BYTES;
 use crate::table::Table;
 use crate::text_index::maintenance::TextMaintenance;
@@ -70,6 +71,8 @@ pub struct Db {
     pub(crate) text_maintenance: TextMaintenance,
     /// The change log; unset if it is off.
     change_log: OnceLock<Arc<dyn ChangeLog>>,
+    /// Whose writes are refused.
+    pub(crate) read_only: ReadOnlyState,
     /// Prepared transactions that were taken from the engine before
     /// [`crate::prepared::PreparedTxn::restore`].
     pub(crate) restored: Mutex<Vec<Box<dyn kv::PreparedTxn>>>,
@@ -170,6 +173,7 @@ impl Db {
             trigger_runner: OnceLock::new(),
             text_maintenance: TextMaintenance::default(),
             change_log: OnceLock::new(),
+            read_only: ReadOnlyState::default(),
             restored: Mutex::default(),
             expiry_zone: ExpiryZone::default(),
             has_ttl,
@@ -362,6 +366,24 @@ impl Db {
     /// Logs changes from now on; called once, before rows are written. The engine has annotations.
     pub fn set_change_log(&self, log: Arc<dyn ChangeLog>) {
         let _ = self.change_log.set(log);
+    }
+
+    /// Sets whose writes are refused, from now on.
+    pub fn set_read_only(&self, to: ReadOnly) {
+        self.read_only.set(to);
+    }
+
+    /// Whether writes of clients are refused.
+    pub fn is_read_only(&self) -> bool {
+        !self.read_only.is_off()
+    }
+
+    /// Fails with error 1290 if the writes of a client are refused.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn check_writes_allowed(&self, is_privileged: bool) -> Result<()> {
+        self.read_only.check(is_privileged)
     }
 
     /// The change log, if it is on.

@@ -76,7 +76,8 @@ impl TtlUnit {
         match self {
             TtlUnit::Second => interval.micros = n * SECOND,
             TtlUnit::Minute => interval.micros = n * 60 * SECOND,
-            TtlUnit::Hour => interval.micros = n * 3600 * SECOND,
+            // Beyond the range of dates, so that rows never expire.
+            TtlUnit::Hour => interval.micros = (n * 3600).saturating_mul(SECOND),
             TtlUnit::Day => interval.days = n,
             TtlUnit::Week => interval.days = n * 7,
             TtlUnit::Month => interval.months = n,
@@ -337,6 +338,19 @@ mod tests {
             "99999999999999999999h",
         ] {
             assert_eq!(job_interval_seconds(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rows_with_the_longest_lifetimes_never_expire() {
+        let now = ExpiryTime::new(1_700_000_000_000_000, &TimeZone::parse("+00:00").unwrap());
+        let first = ValueRef::DateTime(DateTime::from_unix_micros(0).unwrap());
+        for unit in TtlUnit::ALL {
+            let lifetime = Lifetime {
+                amount: u32::MAX,
+                unit,
+            };
+            assert!(!lifetime.is_over(first, Kind::DateTime, &now), "{unit:?}");
         }
     }
 

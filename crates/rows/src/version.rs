@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use porpoise_kv::{self as kv, CounterId, Engine};
 use std::cell::Cell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The counter of row versions.
 pub const ROW_VERSIONS: CounterId = CounterId(1);
@@ -38,6 +38,8 @@ struct Slot(Mutex<Range<u64>>);
 pub(crate) struct IdAllocator {
     counter: CounterId,
     pool: Mutex<Range<u64>>,
+    /// Ids below this are not handed out any more: another server may have given them.
+    floor: AtomicU64,
     slots: [Slot; SLOTS],
 }
 
@@ -62,6 +64,7 @@ impl IdAllocator {
         IdAllocator {
             counter,
             pool: Mutex::new(0..0),
+            floor: AtomicU64::new(0),
             slots: Default::default(),
         }
     }
@@ -81,6 +84,32 @@ impl IdAllocator {
         let version = range.start;
         range.start += 1;
         Ok(version)
+    }
+
+    /// Ensures that all ids handed out from now on are greater than one that another server has given.
+    ///
+    /// # Errors
+    /// The engine's error if it cannot reserve a range; [`kv::Resource::Ids`] past the bound.
+    pub(crate) fn raise(&self, engine: &dyn Engine, id: u64) -> Result<()> {
+        if id < self.floor.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut pool = self.pool.lock();
+        if id < self.floor.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if id >= END {
+            return Err(Error::Kv(kv::Error::Full(kv::Resource::Ids)));
+        }
+        // A whole range is skipped, so that this happens once in so many transactions of the other server.
+        let skipped = engine.reserve_ids(self.counter, RESERVE, id + 1)?;
+        self.floor.store(skipped.end, Ordering::Release);
+        *pool = 0..0;
+        drop(pool);
+        for slot in &self.slots {
+            *slot.0.lock() = 0..0;
+        }
+        Ok(())
     }
 
     fn refill(&self, engine: &dyn Engine, size: u64) -> Result<Range<u64>> {
@@ -103,6 +132,18 @@ mod tests {
     use super::*;
     use porpoise_kv::model::Model;
     use std::collections::HashSet;
+
+    #[test]
+    fn own_versions_are_greater_than_those_of_another_server() {
+        let model = Model::new();
+        let versions = IdAllocator::new(ROW_VERSIONS);
+        let first = versions.next(&model).unwrap();
+        for other in [first + 1, first + 2, first + RESERVE, 1 << 40] {
+            versions.raise(&model, other).unwrap();
+            assert!(versions.next(&model).unwrap() > other);
+        }
+        assert!(versions.raise(&model, END).is_err());
+    }
 
     #[test]
     fn versions_of_many_threads_and_of_a_second_start_are_distinct_and_not_zero() {

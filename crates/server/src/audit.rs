@@ -14,19 +14,21 @@
 use parking_lot::Mutex;
 use porpoise_base::blocking::blocking;
 use porpoise_base::clock::Clock;
+use porpoise_base::log_file::LogFile;
 use porpoise_sql::SqlError;
 use porpoise_sql::audit::{AuditSink, AuditedLogin, AuditedStatement, refusal};
 use porpoise_types::DateTime;
 use serde_json::{Value, json};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Version of the format of lines.
 pub const AUDIT_FORMAT_VERSION: u8 = 1;
+
+/// Permissions of the file.
+const MODE: u32 = 0o600;
 
 /// The audit log of a server.
 pub struct AuditLog {
@@ -39,61 +41,13 @@ pub struct AuditLog {
     write_errors: AtomicU64,
 }
 
-/// The open file.
-#[derive(Default)]
-struct LogFile {
-    /// `None` after a failure or a request to reopen it.
-    file: Option<File>,
-    /// Whether its last line may be cut off.
-    is_cut: bool,
-}
-
-impl LogFile {
-    fn open(path: &Path) -> io::Result<LogFile> {
-        let mut options = OpenOptions::new();
-        let options = options.append(true).read(true).create(true).mode(0o600);
-        let file = options.open(path)?;
-        let mut last = [b'\n'];
-        let length = file.metadata()?.len();
-        if let Some(at) = length.checked_sub(1) {
-            // A pipe or a terminal cannot be read at a place; its last byte does not matter.
-            let _ = file.read_at(&mut last, at);
-        }
-        Ok(LogFile {
-            file: Some(file),
-            is_cut: last != [b'\n'],
-        })
-    }
-
-    /// Appends a line, opening the file first if necessary.
-    fn append(&mut self, path: &Path, line: &str) -> io::Result<()> {
-        if self.file.is_none() {
-            *self = LogFile::open(path)?;
-        }
-        let Some(file) = &mut self.file else {
-            return Ok(());
-        };
-        let line = match self.is_cut {
-            true => format!("\n{line}\n"),
-            false => format!("{line}\n"),
-        };
-        let written = file.write_all(line.as_bytes());
-        if written.is_err() {
-            self.file = None;
-        } else {
-            self.is_cut = false;
-        }
-        written
-    }
-}
-
 impl AuditLog {
     /// Opens the log.
     ///
     /// # Errors
     /// The file cannot be opened.
     pub fn open(path: PathBuf, required: bool, clock: Arc<dyn Clock>) -> io::Result<AuditLog> {
-        let file = LogFile::open(&path)?;
+        let file = LogFile::open(&path, MODE)?;
         Ok(AuditLog {
             path,
             required,
@@ -116,8 +70,8 @@ impl AuditLog {
 
     /// Writes a line. Returns false if that failed.
     fn write(&self, line: &Value) -> bool {
-        let line = line.to_string();
-        let written = blocking(|| self.file.lock().append(&self.path, &line));
+        let line = format!("{line}\n");
+        let written = blocking(|| self.file.lock().append(&self.path, MODE, &line));
         self.failing.store(written.is_err(), Ordering::Relaxed);
         if let Err(error) = &written {
             let before = self.write_errors.fetch_add(1, Ordering::Relaxed);
@@ -187,28 +141,6 @@ impl AuditSink for AuditLog {
     }
 
     fn reopen(&self) {
-        self.file.lock().file = None;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_begins_behind_one_that_was_cut_off() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("audit.log");
-        std::fs::write(&path, "{\"whole\":1}\n{\"cut o").unwrap();
-        let mut file = LogFile::open(&path).unwrap();
-        file.append(&path, "{\"a\":1}").unwrap();
-        file.append(&path, "{\"b\":2}").unwrap();
-        file.file = None;
-        file.append(&path, "{\"c\":3}").unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(
-            text,
-            "{\"whole\":1}\n{\"cut o\n{\"a\":1}\n{\"b\":2}\n{\"c\":3}\n"
-        );
+        self.file.lock().close();
     }
 }

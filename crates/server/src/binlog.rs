@@ -1,14 +1,18 @@
 //! The binary log of a server: its options, the server's UUID, and its statements.
 
-use crate::config::{Config, StartError};
+use crate::config::{Config, DurabilityChoice, EngineChoice, StartError};
+use crate::standby::epoch;
 use porpoise_base::disk::Disk;
+use porpoise_binlog::acknowledge::{AckPolicy, Acknowledgers};
 use porpoise_binlog::log::Replica;
 use porpoise_binlog::{BinaryLog, Encoder, Error, Options, RowImage};
 use porpoise_kv::Engine;
 use porpoise_replication::event::ColumnMetadata;
 use porpoise_replication::gtid::Uuid;
 use porpoise_rows::Db;
-use porpoise_sql::binary_log::{BinaryLogEvent, BinaryLogStatus, BinaryLogs, RegisteredReplica};
+use porpoise_sql::binary_log::{
+    AckSettings, AckStatus, BinaryLogEvent, BinaryLogStatus, BinaryLogs, RegisteredReplica,
+};
 use porpoise_sql::{SqlError, SqlServer, VERSION};
 use std::io;
 use std::path::Path;
@@ -30,11 +34,27 @@ impl OpenLog {
     /// Lets SQL show and manage the log. Returns the log.
     pub fn provide(self, sql: &SqlServer) -> Arc<BinaryLog> {
         sql.provide_binary_log(Arc::new(Statements {
+            engine: sql.db().engine().clone(),
             log: self.log.clone(),
             encoder: self.encoder,
         }));
         self.log
     }
+}
+
+/// Marks a run without the log on data that have one: its readers are told later that changes are missing. Called
+/// before the engine is opened, which removes what the log has not written yet.
+///
+/// # Errors
+/// A message for the operator in one line.
+pub fn mark_unlogged(config: &Config, disk: &dyn Disk) -> Result<(), StartError> {
+    let has_store =
+        config.engine == EngineChoice::Embedded && config.durability != DurabilityChoice::Memory;
+    if config.log_bin || !has_store {
+        return Ok(());
+    }
+    let marked = porpoise_binlog::mark_unlogged(disk, &config.data_dir.join(DIRECTORY));
+    marked.map_err(|e| StartError::failure(format!("binary log: {e}")))
 }
 
 /// Opens the log, if the configuration has one, and lets rows log their changes.
@@ -111,7 +131,15 @@ fn random_uuid() -> io::Result<Uuid> {
 
 /// Settings of the log that clients can read as system variables.
 pub fn variables(config: &Config) -> Vec<(&'static str, String)> {
-    let mut list = vec![("server_id", config.server_id.to_string())];
+    // A damaged file ends the start when the replica is opened.
+    let epoch = epoch::read(&config.data_dir).unwrap_or_default();
+    let is_read_only = epoch.is_read_only.unwrap_or(config.super_read_only);
+    let mut list = vec![
+        ("server_id", config.server_id.to_string()),
+        ("read_only", is_read_only.to_string()),
+        ("super_read_only", is_read_only.to_string()),
+        ("replication_epoch", epoch.number.to_string()),
+    ];
     if !config.log_bin {
         return list;
     }
@@ -125,6 +153,22 @@ pub fn variables(config: &Config) -> Vec<(&'static str, String)> {
     } else {
         "MINIMAL"
     };
+    if let Some(replicas) = config.replication_ack {
+        let timeout = config.replication_ack_timeout.map(|time| time.as_millis());
+        let timeout = timeout.and_then(|millis| u32::try_from(millis).ok());
+        list.extend([
+            ("rpl_semi_sync_master_enabled", "ON".to_owned()),
+            ("rpl_semi_sync_source_enabled", "ON".to_owned()),
+            (
+                "rpl_semi_sync_source_wait_for_replica_count",
+                replicas.to_string(),
+            ),
+            (
+                "rpl_semi_sync_source_timeout",
+                timeout.unwrap_or(u32::MAX).to_string(),
+            ),
+        ]);
+    }
     let expire = config.binlog_expire.map_or(0, |time| time.as_secs());
     if let Ok(uuid) = server_uuid(&config.data_dir) {
         list.push(("server_uuid", uuid.to_string()));
@@ -150,6 +194,7 @@ pub fn variables(config: &Config) -> Vec<(&'static str, String)> {
 }
 
 struct Statements {
+    engine: Arc<dyn Engine>,
     log: Arc<BinaryLog>,
     encoder: Arc<Encoder>,
 }
@@ -166,6 +211,10 @@ fn statement_error(error: Error) -> SqlError {
 
 impl BinaryLogs for Statements {
     fn status(&self) -> BinaryLogStatus {
+        // The position belongs to what a snapshot shows now: programs that copy data record both. A log that is
+        // closed, or an engine that has failed, shows where it stopped.
+        let newest = self.engine.newest_position();
+        let _ = self.engine.wait_durable(newest).is_ok() && self.log.catch_up().is_ok();
         let status = self.log.status();
         BinaryLogStatus {
             file: status.file,
@@ -228,6 +277,28 @@ impl BinaryLogs for Statements {
             uuid: replica.uuid,
         };
         self.log.replicas().into_iter().map(entry).collect()
+    }
+
+    fn set_acknowledgement(&self, settings: AckSettings) -> Result<(), SqlError> {
+        let policy = AckPolicy {
+            is_on: settings.is_on,
+            by: Acknowledgers::Any(settings.replicas as usize),
+            timeout: settings.timeout,
+        };
+        self.log.set_ack_policy(policy).map_err(statement_error)
+    }
+
+    fn acknowledgement(&self) -> AckStatus {
+        let status = self.log.ack_status();
+        AckStatus {
+            is_waiting_mode: status.is_waiting_mode,
+            clients: status.clients,
+            waiting: status.waiting,
+            acknowledged: status.acknowledged,
+            passed: status.passed,
+            timeouts: status.timeouts,
+            wait_micros: status.wait_micros,
+        }
     }
 
     fn set_row_image(&self, image: &str) {

@@ -9,16 +9,22 @@
 //! Exit statuses, as in the help: 0 without problems, 1 with problems (including a
 //! damaged store or missing files), 2 if the directory cannot be checked.
 
-use crate::config::StartError;
+use crate::config::{ClusterUrl, StartError};
 use crate::datadir::DataDir;
 use crate::engine::STORE;
 use crate::rows;
 use porpoise_base::disk::{self, Overlay};
-use porpoise_kv::{Durability, Error};
+use porpoise_kv::{Durability, Engine, Error};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
+use porpoise_rows::Db;
+use porpoise_rows::definition::TableId;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Time in which a server of a cluster has learned of new definitions for certain.
+const NEWS_TIME: Duration = Duration::from_secs(1);
 
 /// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +85,27 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
     Ok(report)
 }
 
+/// Checks the data in a cluster, also while servers use it: each table at a snapshot of its own. Takes part in the
+/// cluster as a server meanwhile, so that definitions do not change under it.
+///
+/// # Errors
+/// With exit status 2: the cluster cannot be reached or read.
+pub fn check_cluster(url: &ClusterUrl) -> Result<Report, StartError> {
+    let unusable = |error: &dyn std::fmt::Display| {
+        StartError::usage(format!("the cluster cannot be checked: {error}"))
+    };
+    let engine = crate::engine::open_cluster(url)?;
+    let mut report = Report::default();
+    let checked = check_tables(engine.clone(), &mut report);
+    engine.shutdown().map_err(|e| unusable(&e))?;
+    match checked {
+        Ok(()) => {}
+        Err(Failure::Damage(problem)) => report.problems.push(problem),
+        Err(Failure::CheckFailed(error)) => return Err(unusable(&error)),
+    }
+    Ok(report)
+}
+
 /// Prints the files of the store in a data directory: groups, records, blocks, damage.
 ///
 /// # Errors
@@ -128,19 +155,7 @@ fn check_store(store: PathBuf, report: &mut Report) -> Result<(), Failure> {
         ..KvMemOptions::default()
     })
     .map_err(|e| Failure::of("the embedded engine cannot be opened", &e))?;
-    let db = rows::open(engine.clone());
-    let db = db.map_err(|e| Failure::of_rows("the catalog cannot be opened", &e))?;
-    for table in db.catalog().tables.values() {
-        let (rows, problems) = db
-            .define(|cx| db.check_table(cx, table))
-            .map_err(|e| Failure::of_rows(&table.quoted_name(), &e))?;
-        report.tables += 1;
-        report.rows += rows;
-        let lines = problems
-            .iter()
-            .map(|p| format!("{}: {}", p.table, p.description));
-        report.problems.extend(lines);
-    }
+    check_tables(engine.clone(), report)?;
     engine.reclaim();
     if let Err(problem) = engine.verify() {
         report.problems.push(format!("engine: {problem}"));
@@ -148,12 +163,64 @@ fn check_store(store: PathBuf, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks all tables.
+fn check_tables(engine: Arc<dyn Engine>, report: &mut Report) -> Result<(), Failure> {
+    let db = rows::open(engine);
+    let db = db.map_err(|e| Failure::of_rows("the catalog cannot be opened", &e))?;
+    let mut tables: Vec<_> = db.catalog().tables.keys().copied().collect();
+    tables.sort_unstable();
+    for id in tables {
+        check_one(&db, id, report)?;
+    }
+    Ok(())
+}
+
+/// Checks a table. What seems wrong is looked at again if definitions were changed meanwhile by another server, which this
+/// one learns after [`NEWS_TIME`].
+fn check_one(db: &Db, id: TableId, report: &mut Report) -> Result<(), Failure> {
+    loop {
+        let catalog = db.catalog();
+        let Some(table) = catalog.tables.get(&id) else {
+            return Ok(());
+        };
+        let checked = db.define(|cx| db.check_table(cx, table));
+        let is_suspicious = !checked
+            .as_ref()
+            .is_ok_and(|(_, problems)| problems.is_empty());
+        if is_suspicious && db.is_clustered() {
+            std::thread::sleep(NEWS_TIME);
+            if db.catalog().version != catalog.version {
+                continue;
+            }
+        }
+        let (rows, problems) = checked.map_err(|e| Failure::of_rows(&table.quoted_name(), &e))?;
+        report.tables += 1;
+        report.rows += rows;
+        let lines = problems
+            .iter()
+            .map(|p| format!("{}: {}", p.table, p.description));
+        report.problems.extend(lines);
+        return Ok(());
+    }
+}
+
 /// Checks, and prints the problems, or the number of tables and rows without problems.
 ///
 /// # Errors
 /// As [`check`]; with exit status 1 and a summary if there are problems.
 pub fn run(data_dir: &Path) -> Result<(), StartError> {
-    let report = check(data_dir)?;
+    print(&check(data_dir)?)
+}
+
+/// As [`run`], for a cluster.
+///
+/// # Errors
+/// As [`check_cluster`]; with exit status 1 and a summary if there are problems.
+pub fn run_cluster(url: &ClusterUrl) -> Result<(), StartError> {
+    print(&check_cluster(url)?)
+}
+
+fn print(report: &Report) -> Result<(), StartError> {
     let counts = format!("{} tables, {} rows", report.tables, report.rows);
     let mut text = String::new();
     for problem in &report.problems {

@@ -1,11 +1,15 @@
 //! The command line, generated from the table of settings.
 
 use crate::backup::command::{BackupOptions, RestoreOptions};
-use crate::config::{self, Config, StartError, Values, report, table::SETTINGS};
+use crate::cluster::ClusterCommand;
+use crate::config::{self, ClusterUrl, Config, StartError, Values, report, table::SETTINGS};
 use crate::demo;
 use crate::import::{self, Existing, ImportOptions, Selection};
+use crate::standby::promote::PromoteOptions;
 use crate::target;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand, error::ErrorKind,
+};
 use porpoise_shell::{TlsArgs, mc, sql};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -20,12 +24,16 @@ pub enum CliCommand {
     CheckConfig(Box<Config>),
     /// Check the store in this data directory.
     Check(PathBuf),
+    /// Check the data in this cluster.
+    CheckCluster(Box<ClusterUrl>),
     /// Print the files of the store in this data directory.
     Dump(PathBuf),
     /// Copy what is readable from a data directory into a new one, or into a file.
     Salvage(PathBuf, PathBuf),
     /// Make, list or verify backups.
     Backup(Box<BackupOptions>),
+    /// Let a standby take over.
+    Promote(Box<PromoteOptions>),
     /// Build a data directory from a backup.
     Restore(Box<RestoreOptions>),
     /// Load a dump into a server.
@@ -36,6 +44,8 @@ pub enum CliCommand {
     Mc(Box<mc::Options>),
     /// Run a server in memory with example data, and a shell.
     Demo(demo::Options),
+    /// Describe, generate or demonstrate a cluster.
+    Cluster(ClusterCommand),
     /// Replace this process by the benchmark program, with these arguments.
     Bench(Vec<OsString>),
     /// Write the manual pages into this directory.
@@ -96,7 +106,7 @@ fn with_settings(command: Command) -> Command {
 
 fn check_command() -> Command {
     Command::new("check")
-        .about("Checks files, rows, index entries, constraints and counters of a data directory")
+        .about("Checks files, rows, index entries, constraints and counters of a data directory or a cluster")
         .after_help(
             "Nothing is written: recovery runs in memory. Exit status 0: no problems; 1: problems, \
              a line each, missing and damaged files of a store among them; 2: the directory \
@@ -109,6 +119,13 @@ fn check_command() -> Command {
                 .help("Data directory of a stopped server")
                 .default_value("porpoise-data")
                 .value_parser(clap::value_parser!(PathBuf)),
+        )
+        .arg(
+            Arg::new("engine")
+                .long("engine")
+                .value_name("ENGINE")
+                .help("Check a TiKV cluster instead, also while servers use it: tikv://HOST:PORT,...")
+                .conflicts_with_all(["data-dir", "dump"]),
         )
         .arg(
             Arg::new("dump")
@@ -139,18 +156,25 @@ fn salvage_command() -> Command {
 
 fn import_command() -> Command {
     let command = Command::new("import")
-        .about("Loads a dump by MySQL Shell (util.dumpInstance) into a server")
+        .about("Loads a running MySQL or MariaDB server, or a dump by MySQL Shell, into a server")
         .after_help(
-            "The password is taken from the URL or from PORPOISE_PASSWORD. The server must accept \
-             files of clients: SET GLOBAL local_infile = ON. The same command continues an import \
-             that was interrupted; its progress is kept in the server, in the schema porpoise_import.",
+            "The password is taken from the URL or from PORPOISE_PASSWORD, that of SOURCE from its URL or from \
+             PORPOISE_SOURCE_PASSWORD. The server must accept files of clients: SET GLOBAL local_infile = ON. The same \
+             command continues an import that was interrupted; its progress is kept in the server, in the schema \
+             porpoise_import.",
+        )
+        .arg(
+            Arg::new("source")
+                .value_name("SOURCE")
+                .help("Running server from which is copied, mysql://USER:PASSWORD@HOST:PORT")
+                .required_unless_present("dump")
+                .conflicts_with_all(["dump", "users"]),
         )
         .arg(
             Arg::new("dump")
                 .long("dump")
                 .value_name("DIR")
                 .help("Directory of the dump; files as they are, or compressed by zstd or gzip")
-                .required(true)
                 .value_parser(clap::value_parser!(PathBuf)),
         )
         .arg(
@@ -201,6 +225,19 @@ const IMPORT_FLAGS: &[(&str, &str)] = &[
         "Forget an interrupted import of this dump instead of continuing it",
     ),
     ("quiet", "Report no progress"),
+    ("follow", "Follow SOURCE after the copy, and report the lag"),
+    (
+        "cut-over",
+        "End following once everything of SOURCE, which must be read-only, is applied",
+    ),
+    (
+        "leave-out",
+        "Leave out the objects of SOURCE that cannot be moved, instead of loading nothing",
+    ),
+    (
+        "dry-run",
+        "Only report which objects of SOURCE cannot be moved",
+    ),
 ];
 
 /// Options of `import` that list names, separated by commas.
@@ -224,7 +261,23 @@ fn import_options(
 ) -> Result<ImportOptions, StartError> {
     let text = |name: &str| given.get_one::<String>(name).map_or("", String::as_str);
     let tls = options::<TlsArgs>(given)?.options();
+    let live = match given.get_one::<String>("source") {
+        None => None,
+        Some(source) => Some(import::Live {
+            source: target::parse(
+                import::FROM,
+                source,
+                variable("PORPOISE_SOURCE_PASSWORD"),
+                tls.clone(),
+            )?,
+            follow: given.get_flag("follow"),
+            cut_over: given.get_flag("cut-over"),
+            leave_out: given.get_flag("leave-out"),
+            dry_run: given.get_flag("dry-run"),
+        }),
+    };
     Ok(ImportOptions {
+        live,
         dump: given
             .get_one::<PathBuf>("dump")
             .cloned()
@@ -323,6 +376,17 @@ fn backup_command() -> Command {
     BackupOptions::augment_args(command)
 }
 
+fn promote_command() -> Command {
+    let command = Command::new("promote")
+        .about("Lets a standby take over from its source")
+        .after_help(
+            "With --primary no commit is lost: it refuses writes, and the standby applies what it lacks first. Without, the \
+             standby takes over with what it has: with --replication-ack on the source, every acknowledged commit. \
+             The accounts need SUPER; passwords are taken from the URLs or from PORPOISE_PASSWORD. Exit status 1: the standby has not taken over.",
+        );
+    PromoteOptions::augment_args(command)
+}
+
 fn restore_command() -> Command {
     let command = Command::new("restore")
         .about("Builds a new data directory from a backup and the archived log")
@@ -338,6 +402,16 @@ fn demo_command() -> Command {
     demo::Options::augment_args(Command::new("demo")).about(
         "Runs a server in memory with example data, and opens the shell for SQL; leaves nothing behind",
     )
+}
+
+fn cluster_command() -> Command {
+    let command = Command::new("cluster").subcommand_required(true).after_help(
+        "Nothing is installed or started on other hosts: `generate` writes files for them, and START.md says what \
+         to do with them. Exit status 1: files would change (--check), or the demonstration failed; 2: the \
+         description is wrong, or files were changed by hand.",
+    );
+    ClusterCommand::augment_subcommands(command)
+        .about("Describes a TiKV cluster with Porpoise servers, and generates its settings")
 }
 
 fn man_command() -> Command {
@@ -369,7 +443,9 @@ pub fn command() -> Command {
         .subcommand(salvage_command())
         .subcommand(backup_command())
         .subcommand(restore_command())
+        .subcommand(promote_command())
         .subcommand(import_command())
+        .subcommand(cluster_command())
         .subcommand(bench_command())
         .subcommand(man_command())
 }
@@ -434,7 +510,13 @@ fn other_command(
             Ok(if is_dump {
                 CliCommand::Dump(dir)
             } else {
-                CliCommand::Check(dir)
+                match given.get_one::<String>("engine") {
+                    None => CliCommand::Check(dir),
+                    Some(text) => CliCommand::CheckCluster(Box::new(
+                        ClusterUrl::parse(text)
+                            .map_err(|e| StartError::usage(format!("--engine: expected {e}")))?,
+                    )),
+                }
             })
         }
         "salvage" => {
@@ -446,6 +528,7 @@ fn other_command(
             Ok(CliCommand::Import(Box::new(options)))
         }
         "backup" => options(given).map(|o| CliCommand::Backup(Box::new(o))),
+        "promote" => options(given).map(|o| CliCommand::Promote(Box::new(o))),
         "restore" => options(given).map(|o| CliCommand::Restore(Box::new(o))),
         "sql" => options(given).map(|o| CliCommand::Sql(Box::new(o))),
         "mc" => options(given).map(|o| CliCommand::Mc(Box::new(o))),
@@ -454,6 +537,7 @@ fn other_command(
             Ok(CliCommand::Manual(into.unwrap_or_default()))
         }
         "demo" => options(given).map(CliCommand::Demo),
+        "cluster" => options(given).map(CliCommand::Cluster),
         "bench" => {
             let arguments = given.get_many("arguments").unwrap_or_default().cloned();
             Ok(CliCommand::Bench(arguments.collect()))
@@ -500,8 +584,17 @@ pub fn one_line(error: &clap::Error, no_command: &str) -> String {
         return no_command.to_owned();
     }
     let text = error.to_string();
-    let first = text.lines().next().unwrap_or_default();
-    let message = first.strip_prefix("error: ").unwrap_or(first);
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    let mut message = first.strip_prefix("error: ").unwrap_or(first).to_owned();
+    if message.ends_with(':') {
+        // A list follows, of missing arguments for example.
+        let list: Vec<&str> = lines
+            .take_while(|line| !line.is_empty())
+            .map(str::trim)
+            .collect();
+        message = format!("{message} {}", list.join(", "));
+    }
     format!("{message}; try --help")
 }
 
@@ -550,6 +643,11 @@ mod tests {
             assert!(!error.message.contains('\n'), "{error}");
             assert!(!error.message.is_empty());
         }
+        let error = parse_args(&["porpoise", "salvage"]).unwrap_err();
+        assert_eq!(
+            error.message,
+            "the following required arguments were not provided: --from <DIR>, --into <NEW>; try --help"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Opens the storage engine: the only module that names a concrete one.
 
-use crate::config::{Config, DurabilityChoice, EngineChoice, StartError};
+use crate::binlog;
+use crate::config::{ClusterUrl, Config, DurabilityChoice, EngineChoice, StartError};
 use porpoise_base::disk::{self, Disk};
 use porpoise_kv::{Durability, Engine};
 use porpoise_kv_mem::{KvMem, KvMemOptions, MemoryUse};
@@ -58,11 +59,12 @@ pub type OpenEngine = (Arc<dyn Engine>, Option<Arc<KvMem>>);
 pub fn open_with_backups(config: &Config, disk: Arc<dyn Disk>) -> Result<OpenEngine, StartError> {
     match &config.engine {
         EngineChoice::Embedded => {
+            binlog::mark_unlogged(config, &*disk)?;
             let engine = open_embedded(config, disk)?;
             Ok((engine.clone(), Some(engine)))
         }
-        EngineChoice::Tikv(addresses) => {
-            if config.log_bin {
+        EngineChoice::Tikv(url) => {
+            if config.log_bin || config.replication_ack.is_some() {
                 let message = "--log-bin needs the embedded engine: a TiKV cluster has no order of commits that one server knows; follow it by its own tool, TiCDC";
                 return Err(StartError::usage(message));
             }
@@ -70,7 +72,11 @@ pub fn open_with_backups(config: &Config, disk: Arc<dyn Disk>) -> Result<OpenEng
                 let message = "--backup-to and --archive-to need the embedded engine; a TiKV cluster is backed up by its own tool, BR";
                 return Err(StartError::usage(message));
             }
-            Ok((open_cluster(config, addresses)?, None))
+            if config.durability != DurabilityChoice::Sync {
+                let message = "--durability: a TiKV cluster supports only sync";
+                return Err(StartError::usage(message));
+            }
+            Ok((open_cluster(url)?, None))
         }
     }
 }
@@ -101,6 +107,10 @@ fn open_embedded(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<KvMem>, Sta
         let message = "--log-bin: with --durability memory there is no log";
         return Err(StartError::usage(message));
     }
+    if config.replication_ack.is_some() && (!config.log_bin || durability != Durability::Sync) {
+        let message = "--replication-ack needs --log-bin and --durability sync";
+        return Err(StartError::usage(message));
+    }
     let options = KvMemOptions {
         dir,
         disk,
@@ -128,24 +138,60 @@ fn archive_bound(config: &Config) -> Result<Option<u64>, StartError> {
     Ok(Some(config.archive_backlog.unwrap_or(u64::MAX)))
 }
 
+/// Connects to a cluster.
+///
+/// # Errors
+/// In one line: it cannot be reached, or is another installation's; files of TLS that cannot be read.
 #[cfg(feature = "tikv")]
-fn open_cluster(config: &Config, addresses: &[String]) -> Result<Arc<dyn Engine>, StartError> {
+pub fn open_cluster(url: &ClusterUrl) -> Result<Arc<dyn Engine>, StartError> {
     use porpoise_kv_tikv::{KvTikv, KvTikvOptions};
-    if config.durability != DurabilityChoice::Sync {
-        let message = "--durability: a TiKV cluster supports only sync";
-        return Err(StartError::usage(message));
-    }
+    let usual = KvTikvOptions::default();
     let options = KvTikvOptions {
-        endpoints: addresses.to_vec(),
-        ..KvTikvOptions::default()
+        endpoints: url.addresses.clone(),
+        tenant: url.tenant,
+        name: url.name.clone(),
+        connect_timeout: url.connect_timeout.unwrap_or(usual.connect_timeout),
+        request_timeout: url.request_timeout.unwrap_or(usual.request_timeout),
+        retry_timeout: url.retry_timeout.unwrap_or(usual.retry_timeout),
+        lock_ttl: url.lock_ttl.unwrap_or(usual.lock_ttl),
+        commit_lock_wait: url.lock_wait.unwrap_or(usual.commit_lock_wait),
+        retention: url.retention,
+        tls: cluster_tls(url)?,
+        ..usual
     };
-    let engine = KvTikv::connect(options)
-        .map_err(|e| StartError::usage(format!("--engine tikv://{}: {e}", addresses.join(","))))?;
+    let engine = KvTikv::connect(options).map_err(|e| {
+        let named = url.addresses.join(",");
+        StartError::usage(format!("--engine tikv://{named}: {e}"))
+    })?;
     Ok(Arc::new(engine))
 }
 
+/// Reads the files of TLS.
+#[cfg(feature = "tikv")]
+fn cluster_tls(url: &ClusterUrl) -> Result<Option<porpoise_kv_tikv::TlsOptions>, StartError> {
+    let read = |option: &str, path: &std::path::Path| {
+        std::fs::read(path)
+            .map_err(|e| StartError::usage(format!("--engine: {option}={}: {e}", path.display())))
+    };
+    let Some(ca) = &url.ca else {
+        return Ok(None);
+    };
+    let identity = url.identity.as_ref();
+    let identity = identity.map(|(certificate, key)| {
+        Ok::<_, StartError>((read("cert", certificate)?, read("key", key)?))
+    });
+    Ok(Some(porpoise_kv_tikv::TlsOptions {
+        authority: read("ca", ca)?,
+        identity: identity.transpose()?,
+    }))
+}
+
+/// Connects to a cluster.
+///
+/// # Errors
+/// Always.
 #[cfg(not(feature = "tikv"))]
-fn open_cluster(_: &Config, _: &[String]) -> Result<Arc<dyn Engine>, StartError> {
+pub fn open_cluster(_: &ClusterUrl) -> Result<Arc<dyn Engine>, StartError> {
     let message =
         "--engine: this build does not include TiKV; build with the cargo feature \"tikv\"";
     Err(StartError::usage(message))
@@ -172,7 +218,10 @@ mod tests {
     #[test]
     fn a_cluster_rejects_durability_other_than_sync() {
         let mut config = table::defaults();
-        config.engine = EngineChoice::Tikv(vec!["127.0.0.1:1".into()]);
+        config.engine = EngineChoice::Tikv(Box::new(ClusterUrl {
+            addresses: vec!["127.0.0.1:1".into()],
+            ..ClusterUrl::default()
+        }));
         config.durability = DurabilityChoice::Interval;
         let Err(error) = open(&config, disk::real()) else {
             panic!("opened");

@@ -6,6 +6,7 @@
 use crate::backup::command;
 use crate::check;
 use crate::cli::{self, CliCommand};
+use crate::cluster;
 use crate::config::{Config, StartError, exposure};
 use crate::demo;
 use crate::import;
@@ -14,6 +15,7 @@ use crate::manual;
 use crate::reload::SetLogFilter;
 use crate::salvage;
 use crate::serve;
+use crate::standby::promote;
 use crate::tls;
 use porpoise_base::disk::Disk;
 use porpoise_base::threads::{self, Role};
@@ -65,10 +67,13 @@ fn run(
             Ok(ExitCode::SUCCESS)
         }
         CliCommand::Check(data_dir) => check::run(&data_dir).map(done),
+        CliCommand::Cluster(command) => cluster::run(&command).map(done),
+        CliCommand::CheckCluster(url) => check::run_cluster(&url).map(done),
         CliCommand::Dump(data_dir) => check::dump(&data_dir).map(done),
         CliCommand::Salvage(from, into) => salvage::run(&from, &into).map(done),
         CliCommand::Backup(options) => command::run_backup(&options).map(done),
         CliCommand::Restore(options) => command::run_restore(&options).map(done),
+        CliCommand::Promote(options) => promote::run(&options).map(done),
         CliCommand::Import(options) => import::run(&options).map(done),
         CliCommand::Manual(into) => manual::write(cli::command(), &into).map(done),
         CliCommand::Bench(arguments) => Err(execute_bench(&arguments)),

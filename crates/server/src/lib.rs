@@ -7,6 +7,7 @@
 //! * [`reload`] reads the configuration again at SIGHUP.
 //! * [`demo`]: `porpoise demo`, a server in memory with example data.
 //! * [`import`]: loads dumps of MySQL Shell. [`check`], [`salvage`]: verify and rescue a data directory.
+//! * [`standby`]: `porpoise promote`, epochs of replication.
 //! * [`net`]: connections, worker groups, deferred replies; independent of protocols.
 //! * [`mysql`]: the MySQL listener.
 //! * [`memcached`]: the memcached listener.
@@ -24,6 +25,7 @@ mod binlog;
 pub mod certificate;
 pub mod check;
 pub mod cli;
+pub mod cluster;
 pub mod config;
 pub mod console;
 pub mod datadir;
@@ -39,6 +41,7 @@ pub mod metrics;
 pub mod mysql;
 pub mod native;
 pub mod net;
+mod new_data_dir;
 mod password_login;
 pub mod reload;
 mod replica;
@@ -48,6 +51,7 @@ pub mod salvage;
 pub mod serve;
 pub mod service_manager;
 pub mod services;
+mod standby;
 pub mod summary;
 pub mod sys;
 mod target;

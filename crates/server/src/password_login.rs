@@ -64,13 +64,15 @@ impl PasswordLogin<'_> {
     pub(crate) fn verify(&self, sql: &SqlServer) -> LoginAttempt {
         let access = sql.access();
         let (host, now) = (client_host(Some(self.info.peer)), access.now());
-        let result = self.report(sql, &host, self.admit(sql, &host));
-        let granted = result.is_ok();
+        let admitted = self.admit(sql, &host);
+        // A refusal for the sake of the audit log is no failure of the client.
+        let is_admitted = admitted.is_ok();
+        let result = self.report(sql, &host, admitted);
         let (delays, _) = login_policy(sql);
         let delay = access
             .guard()
-            .record(self.user, &host, now, granted, delays);
-        if !granted {
+            .record(self.user, &host, now, is_admitted, delays);
+        if result.is_err() {
             metrics::add(Counter::LoginsDenied, 1);
             let interface = self.interface;
             tracing::info!(user = ?self.user, %host, "{interface} login denied");

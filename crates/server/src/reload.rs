@@ -77,13 +77,23 @@ impl Reloader {
         }
         if is_changed("max-connections") || is_changed("max-before-login") {
             self.net.set_limits(max_connections, new.max_before_login);
+            self.show("max_connections", max_connections as u64);
         }
         if is_changed("statement-memory") {
             let bytes = new.statement_memory.unwrap_or(u64::MAX);
-            self.memory.set_limit(bytes.max(MIN_STATEMENT_MEMORY));
+            let bytes = bytes.max(MIN_STATEMENT_MEMORY);
+            self.memory.set_limit(bytes);
+            self.show("global_connection_memory_limit", bytes);
         }
         *config = in_force(&config, new);
         Ok(changed.len())
+    }
+
+    /// Lets a system variable show the value in force.
+    fn show(&self, variable: &str, value: u64) {
+        if let Err(error) = self.sql.show_setting(variable, &value.to_string()) {
+            tracing::warn!("reload: {variable} shows its former value: {error}");
+        }
     }
 }
 

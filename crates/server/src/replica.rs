@@ -2,16 +2,20 @@
 //! that arrive.
 
 use crate::config::{Config, StartError};
+use crate::standby::epoch::Epochs;
 use porpoise_base::cancel::Cancel;
+use porpoise_binlog::BinaryLog;
 use porpoise_replication::event::QueryEvent;
 use porpoise_replication::filter::Filters;
 use porpoise_replication::follow::{StatementError, StatementRunner};
+use porpoise_replication::gtid::GtidSet;
 use porpoise_replication::position::GtidPosition;
 use porpoise_replication::replica::{
     Activity, LastError, NewPosition, Replica, ReplicaError, ReplicaHost, ReplicaState,
     SourceSettings,
 };
 use porpoise_rows::Db;
+use porpoise_rows::changes::Origin;
 use porpoise_sql::replica::{
     FilterItem, FilterKind, ReplicaControl, ReplicaFailure, ReplicaStatus, SourceChange,
 };
@@ -33,7 +37,14 @@ pub fn start(
     config: &Config,
     db: &Arc<Db>,
     sql: &Arc<SqlServer>,
+    binlog: Option<Arc<BinaryLog>>,
 ) -> std::result::Result<Arc<Replica>, StartError> {
+    let epochs = Epochs::open(&config.data_dir)
+        .map_err(|error| StartError::failure(format!("the epoch of replication: {error}")))?;
+    epochs.provide(sql);
+    if let Some(log) = &binlog {
+        log.provide_epochs(epochs.clone());
+    }
     let (server, ids) = (Arc::downgrade(sql), AtomicU64::new(FIRST_ID));
     let runner = move |cancel: &Cancel| -> Box<dyn StatementRunner> {
         Box::new(DefinitionRunner {
@@ -43,16 +54,30 @@ pub fn start(
         })
     };
     let named = Arc::downgrade(sql);
+    let semi_sync = Arc::downgrade(sql);
     let host = ReplicaHost {
         runner: Box::new(runner),
         server_id: Box::new(move || named.upgrade().map_or(0, |sql| sql.number("server_id"))),
+        semi_sync: Box::new(move || {
+            semi_sync
+                .upgrade()
+                .is_some_and(|sql| sql.number("rpl_semi_sync_replica_enabled") == 1)
+        }),
+        epochs: epochs.clone(),
+        executed: Box::new(move || {
+            let status = binlog.as_ref().map(|log| log.status());
+            status.map_or_else(GtidSet::new, |status| status.executed)
+        }),
         port: config.mysql_listen.map_or(0, |address| address.port()),
         report: Box::new(|message| tracing::warn!("{message}")),
     };
     let replica = Replica::open(db.clone(), host)
         .map_err(|error| StartError::failure(format!("the replica's position: {error}")))?;
     let replica = Arc::new(replica);
-    sql.provide_replica(Arc::new(Control(replica.clone())));
+    sql.provide_replica(Arc::new(Control {
+        replica: replica.clone(),
+        epochs,
+    }));
     if let Err(error) = replica.resume() {
         tracing::warn!("the replica does not start: {error}");
     }
@@ -60,7 +85,10 @@ pub fn start(
 }
 
 /// Control by SQL statements.
-struct Control(Arc<Replica>);
+struct Control {
+    replica: Arc<Replica>,
+    epochs: Arc<Epochs>,
+}
 
 fn reported(error: ReplicaError) -> SqlError {
     SqlError::new(error.number(), "HY000", error.to_string())
@@ -106,7 +134,7 @@ impl ReplicaControl for Control {
                 has_file.then(|| NewPosition::File(changes.log_file.clone(), changes.log_position))
             }
         };
-        self.0
+        self.replica
             .change(|settings| change(settings, changes), position)
             .map_err(reported)
     }
@@ -132,29 +160,47 @@ impl ReplicaControl for Control {
                 *place = names;
             }
         };
-        self.0
+        self.replica
             .change(|settings| apply(&mut settings.filters), None)
             .map_err(reported)
     }
 
-    fn start(&self, skip: u64) -> Result<bool> {
+    fn start(&self, skip: u64, until: Option<(String, u64)>) -> Result<bool> {
         if skip > 0 {
-            self.0.set_skip(skip).map_err(reported)?;
+            self.replica.set_skip(skip).map_err(reported)?;
         }
-        self.0.start().map_err(reported)
+        self.replica.start(until).map_err(reported)
     }
 
     fn stop(&self) -> Result<bool> {
-        self.0.stop().map_err(reported)
+        self.replica.stop().map_err(reported)
     }
 
     fn reset(&self, all: bool) -> Result<()> {
-        self.0.reset(all).map_err(reported)
+        self.replica.reset(all).map_err(reported)
+    }
+
+    fn take_over(&self, epoch: u64) -> Result<bool> {
+        if self.replica.follows() {
+            return Err(reported(ReplicaError::Running));
+        }
+        let done = self.epochs.take_over(epoch).map_err(|error| {
+            SqlError::new(
+                1105,
+                "HY000",
+                format!("the epoch cannot be recorded: {error}"),
+            )
+        })?;
+        if done {
+            tracing::info!(epoch, "this server has taken over: clients may write");
+            self.replica.tell_source().map_err(reported)?;
+        }
+        Ok(done)
     }
 
     fn status(&self) -> Option<ReplicaStatus> {
         let now = porpoise_base::clock::system().unix_micros();
-        self.0.state().map(|state| status(state, now))
+        self.replica.state().map(|state| status(state, now))
     }
 }
 
@@ -196,6 +242,7 @@ fn status(state: ReplicaState, now: i64) -> ReplicaStatus {
         applied: (state.applied.file, state.applied.position),
         gtids: state.gtids.to_string(),
         to_skip: state.to_skip,
+        until: settings.until,
         ssl: settings.ssl,
         ssl_ca: settings.ssl_ca,
         ssl_cert: settings.ssl_cert,
@@ -243,8 +290,9 @@ impl StatementRunner for DefinitionRunner {
         &mut self,
         query: &QueryEvent,
         is_mariadb: bool,
+        origin: Origin,
     ) -> std::result::Result<(), StatementError> {
-        self.execute(query, is_mariadb)
+        self.execute(query, is_mariadb, origin)
             .map_err(|error| StatementError {
                 number: error.code,
                 is_transient: matches!(error.code, 1205 | 1213),
@@ -254,10 +302,11 @@ impl StatementRunner for DefinitionRunner {
 }
 
 impl DefinitionRunner {
-    fn execute(&self, query: &QueryEvent, is_mariadb: bool) -> Result<()> {
+    fn execute(&self, query: &QueryEvent, is_mariadb: bool, origin: Origin) -> Result<()> {
         let server = self.server.upgrade();
         let server = server.ok_or_else(|| SqlError::internal("the server is stopping"))?;
         let mut session = server.connect_system(self.id, self.cancel.clone())?;
+        session.set_origin(Some(origin));
         for statement in settings(query, is_mariadb) {
             session.query(statement.as_bytes(), false, &mut Discard)?;
         }

@@ -12,6 +12,7 @@
 use crate::config::StartError;
 use crate::datadir::DataDir;
 use crate::engine::STORE;
+use crate::new_data_dir::NewDataDir;
 use porpoise_access::is_system_schema;
 use porpoise_base::cancel::Cancel;
 use porpoise_base::clock;
@@ -37,6 +38,9 @@ use std::sync::Arc;
 
 /// Rows per transaction, and per INSERT of a dump.
 const BATCH: usize = 500;
+
+/// Ending of the name of a result that is not complete.
+const UNFINISHED: &str = "salvaging";
 
 /// Result of a salvage.
 #[derive(Clone, Debug, Default)]
@@ -70,23 +74,15 @@ pub fn salvage_into(from: &Path, into: &Path) -> Result<Report, StartError> {
     if is_dump {
         let target = Target::open(None)?;
         target.copy_all(&source, &mut report);
-        let mut options = std::fs::OpenOptions::new();
-        // Rows and verifiers of passwords are for the owner of the file only.
-        let file = options.write(true).create_new(true).mode(0o600).open(into);
-        let written = file.and_then(|file| {
-            let mut out = BufWriter::new(file);
-            write_dump(&target, &mut out)?;
-            out.flush()?;
-            out.get_ref().sync_all()
-        });
         let failed = |e| StartError::failure(format!("{}: {e}", into.display()));
-        written.map_err(failed)?;
+        write_dump_file(&target, into).map_err(failed)?;
         return Ok(report);
     }
-    let target = DataDir::lock(into)?;
-    let opened = Target::open(Some(target.path().join(STORE)))?;
-    opened.copy_all(&source, &mut report);
-    opened.close()?;
+    let mut new = NewDataDir::begin(into, UNFINISHED)?;
+    let target = Target::open(Some(new.path().join(STORE)))?;
+    target.copy_all(&source, &mut report);
+    target.close()?;
+    new.finish(into)?;
     Ok(report)
 }
 
@@ -463,6 +459,25 @@ fn execute(session: &mut SqlSession, text: &str) -> Result<Vec<String>, SqlError
     let mut sink = LastRow::default();
     session.query(text.as_bytes(), false, &mut sink)?;
     Ok(sink.1)
+}
+
+/// Writes the dump to a file beside its place, which gets its name when it is complete and on disk.
+fn write_dump_file(target: &Target, into: &Path) -> io::Result<()> {
+    let name = into.file_name().unwrap_or_default().to_string_lossy();
+    let unfinished = into.with_file_name(format!(".{name}.{UNFINISHED}"));
+    let mut options = std::fs::OpenOptions::new();
+    // Rows and verifiers of passwords are for the owner of the file only.
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    let mut out = BufWriter::new(options.open(&unfinished)?);
+    let written = write_dump(target, &mut out)
+        .and_then(|()| out.flush())
+        .and_then(|()| out.get_ref().sync_all())
+        .and_then(|()| std::fs::rename(&unfinished, into));
+    if written.is_err() {
+        // The error of writing tells more.
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    written
 }
 
 /// Writes the target's databases, without the server's own, as SQL.

@@ -41,7 +41,7 @@ use porpoise_sql::event_scheduler::EventScheduler;
 use porpoise_sql::server::CommandStatistics;
 use porpoise_sql::session::TriggerSessions;
 use porpoise_sql::ttl_reaper::TtlReaper;
-use porpoise_sql::{ClassLatency, CommandSummary, SqlConfig, SqlServer};
+use porpoise_sql::{ClassLatency, SqlConfig, SqlServer};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -106,9 +106,6 @@ impl Services {
         root_password: Option<&str>,
     ) -> Result<Services, StartError> {
         let (engine, embedded) = engine::open_with_backups(config, disk.clone())?;
-        let failed = |what: &str, error: &dyn std::fmt::Display| {
-            StartError::failure(format!("{what}: {error}"))
-        };
         let db = rows::open_with(engine.clone(), db_options(config))
             .map_err(|e| failed("the catalog cannot be opened", &e))?;
         // Of several servers that start for the first time, one creates the system tables.
@@ -138,12 +135,13 @@ impl Services {
             .map_err(|e| failed("the event scheduler cannot be started", &e))?;
         let ttl_reaper = TtlReaper::start(db.clone(), ttl_report)
             .map_err(|e| failed("cannot start the thread that deletes expired rows", &e))?;
-        let replica = replica::start(config, &db, &sql)?;
+        let replica = replica::start(config, &db, &sql, binlog.clone())?;
         let tls = memcached_tls(config, tls);
         let protocol = |listener| -> Arc<dyn Protocol> {
             Arc::new(MemcachedProtocol::new(listener, tls.clone()))
         };
         drop(initialization);
+        apply_replication_settings(&sql)?;
         Ok(Services {
             engine,
             db,
@@ -195,6 +193,7 @@ impl Services {
     /// # Errors
     /// A message about data that could not be written to disk.
     pub fn close(&self) -> Result<(), String> {
+        self.engine.abandon_acknowledgement();
         self.replica.halt();
         if let Some(rest) = &self.rest {
             rest.close();
@@ -222,6 +221,17 @@ impl Services {
         }
         self.engine.shutdown().map_err(|e| e.to_string())
     }
+}
+
+fn failed(what: &str, error: &dyn std::fmt::Display) -> StartError {
+    StartError::failure(format!("{what}: {error}"))
+}
+
+/// Puts the settings in force that would be in the way of the start.
+fn apply_replication_settings(sql: &SqlServer) -> Result<(), StartError> {
+    sql.apply_read_only();
+    sql.apply_acknowledgement()
+        .map_err(|e| StartError::failure(format!("--replication-ack: {e}")))
 }
 
 /// Opens SQL over the rows, and the memory budget of its statements and of all connections.
@@ -332,7 +342,11 @@ fn provide_command_statistics(config: &Config, sql: &SqlServer) {
     porpoise_memcached::command_statistics::enable(config.performance_schema);
     operation_statistics::enable(config.performance_schema);
     sql.provide_command_statistics(CommandStatistics {
-        summaries: || [command_summaries(), operation_summaries()].concat(),
+        summaries: || {
+            let commands = porpoise_memcached::command_statistics::summaries().into_iter();
+            let commands = commands.map(|verb| verb.summary);
+            commands.chain(operation_statistics::summaries()).collect()
+        },
         reset: || {
             porpoise_memcached::command_statistics::reset();
             operation_statistics::reset();
@@ -343,56 +357,17 @@ fn provide_command_statistics(config: &Config, sql: &SqlServer) {
 /// Sampled times of memcached commands by verb, for metrics.
 pub fn command_latencies() -> Vec<ClassLatency> {
     let mut latencies = vec![ClassLatency::new("get")];
-    for summary in porpoise_memcached::command_statistics::summaries() {
-        let known = latencies.iter().position(|l| l.class == summary.verb);
+    for verb in porpoise_memcached::command_statistics::summaries() {
+        let known = latencies.iter().position(|l| l.class == verb.verb);
         let at = known.unwrap_or_else(|| {
-            latencies.push(ClassLatency::new(summary.verb));
+            latencies.push(ClassLatency::new(verb.verb));
             latencies.len() - 1
         });
         if let Some(latency) = latencies.get_mut(at) {
-            latency.add_counts(&summary.latencies, summary.sampled_nanos);
+            latency.add_counts(&verb.summary.latencies, verb.sampled_nanos);
         }
     }
     latencies
-}
-
-/// Statistics of memcached commands, as SQL shows them.
-fn command_summaries() -> Vec<CommandSummary> {
-    let summaries = porpoise_memcached::command_statistics::summaries();
-    let summary =
-        |summary: porpoise_memcached::command_statistics::CommandSummary| CommandSummary {
-            text: summary.text,
-            database: summary.database,
-            count: summary.count,
-            errors: summary.errors,
-            rows_sent: summary.rows_read,
-            rows_affected: summary.rows_changed,
-            nanos: summary.nanos,
-            min_nanos: summary.min_nanos,
-            max_nanos: summary.max_nanos,
-            latencies: summary.latencies,
-            seen: summary.seen,
-        };
-    summaries.into_iter().map(summary).collect()
-}
-
-/// Statistics of operations of native clients and of REST, as SQL shows them.
-fn operation_summaries() -> Vec<CommandSummary> {
-    let summary = |summary: operation_statistics::OperationSummary| CommandSummary {
-        text: summary.text,
-        database: Some(summary.database),
-        count: summary.count,
-        errors: summary.errors,
-        rows_sent: summary.rows_read,
-        rows_affected: summary.rows_changed,
-        nanos: summary.nanos,
-        min_nanos: summary.min_nanos,
-        max_nanos: summary.max_nanos,
-        latencies: summary.latencies,
-        seen: summary.seen,
-    };
-    let summaries = operation_statistics::summaries();
-    summaries.into_iter().map(summary).collect()
 }
 
 /// The MySQL listener, the native one and REST, which share the RSA key and the password cache;
@@ -422,6 +397,7 @@ impl Protocols {
         let mysql = has_mysql.then(|| -> Arc<dyn Protocol> {
             let (tls, rsa) = (Some(tls.clone()), rsa.clone());
             let verifiers = verifiers.clone();
+            let binlog = binlog.clone();
             Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers, binlog))
         });
         let rows = (has_native || has_rest).then(|| native::open(sql, rsa, verifiers.clone()));
@@ -438,6 +414,7 @@ impl Protocols {
                 sql: sql.clone(),
                 native,
                 memory: memory.clone(),
+                binlog,
                 verifiers,
             };
             Rest::new(config, parts)

@@ -75,7 +75,7 @@ fn data(config: &Config) -> String {
     };
     match &config.engine {
         EngineChoice::Embedded => format!("{}, durability {durability}", directory.display()),
-        EngineChoice::Tikv(drivers) => format!("TiKV cluster at {}", drivers.join(", ")),
+        EngineChoice::Tikv(url) => format!("TiKV cluster at {}", url.addresses.join(", ")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The binary log as statements see it. The server provides it: SQL knows no files.
 
 use porpoise_sql_expr::error::{Result, SqlError};
+use std::time::Duration;
 
 /// Present state of the log.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +46,59 @@ pub struct RegisteredReplica {
     pub source_id: u32,
     /// Its UUID; empty if it has not said.
     pub uuid: String,
+}
+
+/// How commits wait for the acknowledgement of replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AckSettings {
+    /// Whether they wait.
+    pub is_on: bool,
+    /// For how many.
+    pub replicas: u32,
+    /// Longest wait; `None`: for ever.
+    pub timeout: Option<Duration>,
+}
+
+/// State and counters of acknowledgement, for SHOW STATUS.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AckStatus {
+    /// Whether commits wait at present.
+    pub is_waiting_mode: bool,
+    /// Connected replicas that acknowledge.
+    pub clients: u64,
+    /// Commits that wait.
+    pub waiting: u64,
+    /// Commits acknowledged in time.
+    pub acknowledged: u64,
+    /// Commits that passed without acknowledgement.
+    pub passed: u64,
+    /// Number of timeouts.
+    pub timeouts: u64,
+    /// Total time in which commits have waited, in microseconds.
+    pub wait_micros: u64,
+}
+
+impl AckStatus {
+    /// The variables of SHOW STATUS.
+    pub(crate) fn variables(self) -> Vec<(String, String)> {
+        let mode = if self.is_waiting_mode { "ON" } else { "OFF" };
+        let average = self.wait_micros.checked_div(self.acknowledged);
+        let list = [
+            ("clients", self.clients.to_string()),
+            ("no_times", self.timeouts.to_string()),
+            ("no_tx", self.passed.to_string()),
+            ("status", mode.to_owned()),
+            ("tx_avg_wait_time", average.unwrap_or(0).to_string()),
+            ("tx_wait_time", self.wait_micros.to_string()),
+            ("tx_waits", self.acknowledged.to_string()),
+            ("wait_sessions", self.waiting.to_string()),
+            ("yes_tx", self.acknowledged.to_string()),
+        ];
+        let name = |name| format!("Rpl_semi_sync_source_{name}");
+        list.into_iter()
+            .map(|(n, value)| (name(n), value))
+            .collect()
+    }
 }
 
 /// The binary log. Errors are those of statements.
@@ -96,6 +150,15 @@ pub trait BinaryLogs: Send + Sync {
 
     /// Sets `binlog_row_image` for transactions from now on.
     fn set_row_image(&self, image: &str);
+
+    /// Sets how commits wait for the acknowledgement of replicas, from now on.
+    ///
+    /// # Errors
+    /// The engine cannot hold commits back.
+    fn set_acknowledgement(&self, settings: AckSettings) -> Result<()>;
+
+    /// State and counters of acknowledgement.
+    fn acknowledgement(&self) -> AckStatus;
 }
 
 /// The error for statements on the log of a server without one.

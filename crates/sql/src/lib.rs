@@ -7,7 +7,8 @@
 //! * [`context`]: the state of a session that statements read.
 //! * [`vars`]: system variables. [`users`]: accounts. [`privileges`]: privilege checks.
 //! * [`information_schema`]: rows of the tables that describe the server.
-//! * [`definition`], [`table_expressions`]: CREATE, ALTER, and the expressions of definitions.
+//! * [`definition`], [`table_expressions`]: CREATE, ALTER, and the expressions of definitions;
+//!   [`definition_scope`]: the tables that a logged definition concerns.
 //! * [`statements`]: statistics of statements, and the slow query log; [`performance_schema`]: their
 //!   tables.
 //! * [`trace`]: traces of statements, for OpenTelemetry.
@@ -23,6 +24,7 @@ pub mod client;
 pub mod context;
 pub mod deadlocks;
 pub mod definition;
+pub mod definition_scope;
 mod event_runs;
 mod event_schedule;
 pub mod event_scheduler;
@@ -49,6 +51,7 @@ pub mod vars;
 mod xa;
 
 pub use client::{ClientInfo, Encryption};
+pub use definition_scope::{DefinitionKind, DefinitionScope, definition_scope};
 pub use porpoise_sql_exec::exec::{ResultEnd, ResultSink};
 pub use porpoise_sql_expr::error::{SqlError, cancelled};
 pub use porpoise_sql_expr::functions::info::VERSION;
@@ -57,5 +60,4 @@ pub use porpoise_sql_plan::plan::ResultColumn;
 pub use results::Outcome;
 pub use server::{BackupReport, BackupRequest, SqlConfig, SqlServer, TableSize};
 pub use session::{Param, PreparedInfo, SessionChange, SqlSession};
-pub use statements::CommandSummary;
 pub use statements::latency::ClassLatency;

@@ -33,8 +33,6 @@ pub struct Process {
     named_at: u64,
     database: Mutex<Option<String>>,
     statement: Mutex<Running>,
-    /// The plan of the running statement, for EXPLAIN FOR CONNECTION.
-    plan: Mutex<Option<Arc<Planned>>>,
     /// Start of the current state, in milliseconds after `connected_at`.
     since: AtomicU64,
     connected_at: Instant,
@@ -55,17 +53,21 @@ struct Running {
     command: &'static str,
     /// Text shown as Info; empty if there is none.
     info: Vec<u8>,
+    /// Its plan, for EXPLAIN FOR CONNECTION.
+    plan: Option<Arc<Planned>>,
     /// The last statements that have ended.
     recent: Recent,
 }
 
 impl Running {
-    /// Ends the statement.
-    fn end(&mut self) {
+    /// Ends the statement. Returns its plan, to be freed without the lock.
+    #[must_use]
+    fn end(&mut self) -> Option<Arc<Planned>> {
         self.command = "";
         if self.info.capacity() > IDLE_CAPACITY {
             self.info = Vec::new();
         }
+        self.plan.take()
     }
 }
 
@@ -105,7 +107,6 @@ impl Process {
             named_at,
             database: Mutex::default(),
             statement: Mutex::default(),
-            plan: Mutex::default(),
             since: AtomicU64::new(0),
             connected_at: now,
             transaction_since: AtomicU64::new(0),
@@ -136,27 +137,38 @@ impl Process {
         statement
             .info
             .extend_from_slice(text.get(..MAX_STATEMENT_LEN).unwrap_or(text));
+        let plan = statement.plan.take();
         drop(statement);
+        drop(plan);
         self.set_since(now);
     }
 
-    /// Replaces the plan of the running statement, and returns the one before.
+    /// Replaces the plan of the running statement, and returns the one before. The end of the
+    /// session's statement removes it.
     pub(crate) fn replace_plan(&self, plan: Option<Arc<Planned>>) -> Option<Arc<Planned>> {
-        std::mem::replace(&mut *self.plan.lock(), plan)
+        std::mem::replace(&mut self.statement.lock().plan, plan)
     }
 
     /// The plan of the running statement; `None` if it has none.
     pub(crate) fn plan(&self) -> Option<Arc<Planned>> {
-        self.plan.lock().clone()
+        self.statement.lock().plan.clone()
     }
 
-    /// Replaces the text by that of a statement of a program.
-    pub fn set_statement(&self, text: &[u8]) {
+    /// Replaces the text by that of a statement of a program. `keeps_plan`: the statement that has
+    /// called the program goes on with its plan.
+    pub fn set_statement(&self, text: &[u8], keeps_plan: bool) {
         let mut statement = self.statement.lock();
+        let plan = if keeps_plan {
+            None
+        } else {
+            statement.plan.take()
+        };
         statement.info.clear();
         statement
             .info
             .extend_from_slice(text.get(..MAX_STATEMENT_LEN).unwrap_or(text));
+        drop(statement);
+        drop(plan);
     }
 
     /// The first `limit` bytes of the statement's text.
@@ -168,7 +180,8 @@ impl Process {
 
     /// Records the end of a statement.
     pub fn end(&self, now: Instant) {
-        self.statement.lock().end();
+        let plan = self.statement.lock().end();
+        drop(plan);
         self.set_since(now);
     }
 
@@ -180,10 +193,9 @@ impl Process {
         if running.recent.push(completed) || digests.samples_values() {
             running.recent.count(digests, &running.info);
         }
-        if idle {
-            running.end();
-        }
+        let plan = if idle { running.end() } else { None };
         drop(statement);
+        drop(plan);
         if idle {
             self.set_since(completed.ended);
         }

@@ -108,6 +108,8 @@ pub struct ReplicaStatus {
     pub filters: [String; 7],
     /// Transactions to be skipped.
     pub to_skip: u64,
+    /// File and position at which the replica stops (START REPLICA UNTIL).
+    pub until: Option<(String, u64)>,
     /// TLS: required, CA file, certificate, key, verification.
     pub ssl: bool,
     /// File of authorities.
@@ -150,11 +152,12 @@ pub trait ReplicaControl: Send + Sync {
     /// 1198 while the replica runs.
     fn change_filters(&self, rules: Vec<(FilterKind, Vec<FilterItem>)>) -> Result<()>;
 
-    /// Starts the replica; `skip` transactions are left out first. Returns false if it was running.
+    /// Starts the replica; `skip` transactions are left out first, and it stops at the end of the first transaction
+    /// that ends at or after `until`, a file and a position. Returns false if it was running.
     ///
     /// # Errors
     /// 1200 without a source.
-    fn start(&self, skip: u64) -> Result<bool>;
+    fn start(&self, skip: u64, until: Option<(String, u64)>) -> Result<bool>;
 
     /// Stops the replica. Returns false if it was not running.
     ///
@@ -167,6 +170,13 @@ pub trait ReplicaControl: Send + Sync {
     /// # Errors
     /// 1198 while the replica runs.
     fn reset(&self, all: bool) -> Result<()>;
+
+    /// Begins an epoch, in which this server is the source; clients may write. Returns false if the number is not greater
+    /// than all epochs met.
+    ///
+    /// # Errors
+    /// 1198 while the replica runs; the epoch cannot be recorded.
+    fn take_over(&self, epoch: u64) -> Result<bool>;
 
     /// The state; `None` without a source.
     fn status(&self) -> Option<ReplicaStatus>;

@@ -1,12 +1,11 @@
 //! The SQL server: state shared by all sessions.
 
 use crate::audit::{AuditSink, AuditedLogin};
-use crate::binary_log::BinaryLogs;
+use crate::binary_log::{AckSettings, BinaryLogs};
 use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
 use crate::replica::{ReplicaControl, ReplicaStatus};
-use crate::statements::CommandSummary;
 use crate::statements::digests::{Digests, Summary};
 use crate::statements::latency::ClassLatency;
 use crate::statements::phases::Phases;
@@ -24,9 +23,10 @@ use porpoise_base::cancel::Cancel;
 use porpoise_base::histogram::Counts;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
-use porpoise_rows::Db;
 use porpoise_rows::catalog::Table;
+use porpoise_rows::command_summary::CommandSummary;
 use porpoise_rows::sample::TableBytes;
+use porpoise_rows::{Db, ReadOnly};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::named_locks::NamedLocks;
 use porpoise_sql_plan::statistics::Statistics;
@@ -355,6 +355,49 @@ impl SqlServer {
         self.binary_log.get()
     }
 
+    /// Lets commits wait for replicas as the variables rpl_semi_sync_source_* say.
+    ///
+    /// # Errors
+    /// The engine cannot hold commits back.
+    pub fn apply_acknowledgement(&self) -> Result<()> {
+        let Some(log) = self.binary_log() else {
+            return Ok(());
+        };
+        let timeout = self.number("rpl_semi_sync_source_timeout");
+        log.set_acknowledgement(AckSettings {
+            is_on: self.number("rpl_semi_sync_source_enabled") == 1,
+            replicas: self.number("rpl_semi_sync_source_wait_for_replica_count"),
+            timeout: (timeout < u32::MAX).then(|| Duration::from_millis(timeout.into())),
+        })
+    }
+
+    /// Shows an epoch of replication, and refuses or permits the writes of clients since.
+    pub fn record_epoch(&self, epoch: u64, is_read_only: bool) {
+        let mut globals = self.globals.write();
+        for (name, value) in [
+            ("replication_epoch", VarValue::Int(epoch)),
+            ("read_only", VarValue::Bool(is_read_only)),
+            ("super_read_only", VarValue::Bool(is_read_only)),
+        ] {
+            if let Some(at) = crate::vars::find(name) {
+                globals.set(at, value);
+            }
+        }
+        drop(globals);
+        self.apply_read_only();
+    }
+
+    /// Refuses the writes of clients, or not, as read_only and super_read_only say.
+    pub fn apply_read_only(&self) {
+        let is_on = |name| self.number(name) == 1;
+        self.db
+            .set_read_only(match (is_on("read_only"), is_on("super_read_only")) {
+                (_, true) => ReadOnly::Super,
+                (true, false) => ReadOnly::Clients,
+                (false, false) => ReadOnly::Off,
+            });
+    }
+
     /// Sets the audit log, once.
     pub fn provide_audit(&self, log: Arc<dyn AuditSink>) {
         let _first = self.audit.set(log);
@@ -469,6 +512,14 @@ impl SqlServer {
     /// The global value of a system variable, as SHOW prints it.
     pub fn variable(&self, name: &str) -> Option<String> {
         crate::vars::find(name).map(|at| self.globals.read().value_at(at).text())
+    }
+
+    /// Changes the global value of a variable that only shows a setting of the configuration.
+    ///
+    /// # Errors
+    /// As [`Values::set_text`].
+    pub fn show_setting(&self, name: &str, text: &str) -> Result<()> {
+        self.globals.write().set_text(name, text)
     }
 
     /// The global value of a numeric system variable, at most `u32::MAX`; 1 for a switch that is on. Reads

@@ -43,6 +43,11 @@ impl TikvDouble {
         }
     }
 
+    /// Builds the program if its sources have changed, and returns its path.
+    pub fn program() -> std::path::PathBuf {
+        go::build(NAME, SOURCES)
+    }
+
     /// Value of the server's option `--engine`.
     pub fn engine(&self) -> String {
         format!("tikv://{}", self.pd_addr)

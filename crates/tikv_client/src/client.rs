@@ -15,7 +15,10 @@ use porpoise_base::cancel::Cancel;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Service in whose name versions are collected: the one that every collector of a cluster uses.
+const COLLECTOR: &str = "gc_worker";
 
 /// A client of a cluster. Clones share connections.
 ///
@@ -30,11 +33,15 @@ impl Client {
     /// [`crate::Error::Unavailable`] if none answers within `connect_time`.
     pub fn connect(options: ClientOptions) -> Result<Client> {
         let threads = Threads::start(options.threads)?;
-        let pd = Pd::new(options.endpoints.clone(), threads.handle());
+        let pd = Pd::new(
+            options.endpoints.clone(),
+            options.tls.clone(),
+            threads.handle(),
+        );
         let router = Arc::new(Router {
             pd,
             regions: RegionCache::default(),
-            stores: Stores::default(),
+            stores: Stores::new(options.tls.clone()),
             counters: Counters::default(),
             request_time: options.request_time,
             value_bytes: AtomicUsize::new(FIRST_VALUE_BYTES),
@@ -131,6 +138,70 @@ impl Client {
             .router()
             .remove_locks_of_range(start.to_vec(), end, max_ts, &mut b);
         self.threads().wait(call, removed)
+    }
+
+    /// Registers the timestamp below which this service needs no versions, for `ttl`; zero ends the
+    /// registration. Returns a timestamp below which versions may be gone already, or may go.
+    ///
+    /// # Errors
+    /// No placement driver answers in time.
+    pub fn register_service(
+        &self,
+        call: Call<'_>,
+        service: &str,
+        ttl: Duration,
+        safe_point: u64,
+    ) -> Result<u64> {
+        // A fraction of a second would end at once.
+        let seconds = i64::try_from(ttl.as_secs_f64().ceil() as u64).unwrap_or(i64::MAX);
+        let mut b = self.backoff(call);
+        let pd = &self.router().pd;
+        let registered = pd.register_service(service, seconds, safe_point, &mut b);
+        self.threads().wait(call, registered)
+    }
+
+    /// Announces that versions are going to be collected below `wanted`; returns the timestamp up to which
+    /// all services allow it. From then on nobody may register a lower one.
+    ///
+    /// # Errors
+    /// No placement driver answers in time.
+    pub fn announce_safe_point(&self, call: Call<'_>, wanted: u64) -> Result<u64> {
+        let mut b = self.backoff(call);
+        let pd = &self.router().pd;
+        let least = pd.register_service(COLLECTOR, i64::MAX, wanted, &mut b);
+        Ok(self.threads().wait(call, least)?.min(wanted))
+    }
+
+    /// Moves the safe point: stores may collect what is not visible at it or later. All locks of older
+    /// transactions must be removed before.
+    ///
+    /// # Errors
+    /// No placement driver answers in time.
+    pub fn move_safe_point(&self, call: Call<'_>, safe_point: u64) -> Result<u64> {
+        let mut b = self.backoff(call);
+        let moved = self.router().pd.move_safe_point(safe_point, &mut b);
+        self.threads().wait(call, moved)
+    }
+
+    /// The safe point in force.
+    ///
+    /// # Errors
+    /// No placement driver answers in time.
+    pub fn safe_point(&self, call: Call<'_>) -> Result<u64> {
+        let mut b = self.backoff(call);
+        let found = self.router().pd.safe_point(&mut b);
+        self.threads().wait(call, found)
+    }
+
+    /// Destroys everything in `start..end` in every store, at once and without a trace. No transaction may have
+    /// written there above the safe point.
+    ///
+    /// # Errors
+    /// Some store did not do it; it may be repeated.
+    pub fn destroy_range(&self, call: Call<'_>, start: &[u8], end: &[u8]) -> Result<()> {
+        let mut b = self.backoff(call);
+        let destroyed = self.router().destroy_range(start, end, &mut b);
+        self.threads().wait(call, destroyed)
     }
 
     /// Runs calls on a thread of the client. They end with the client.

@@ -66,6 +66,8 @@ pub struct RequestCounts {
     pub retries: u64,
     /// Requests to the placement driver about regions.
     pub region_lookups: u64,
+    /// Locks of other transactions that were removed.
+    pub locks_removed: u64,
     requests: [u64; KINDS.len()],
 }
 
@@ -87,6 +89,7 @@ impl RequestCounts {
         out.rounds -= earlier.rounds;
         out.retries -= earlier.retries;
         out.region_lookups -= earlier.region_lookups;
+        out.locks_removed -= earlier.locks_removed;
         for (n, before) in out.requests.iter_mut().zip(earlier.requests) {
             *n -= before;
         }
@@ -101,6 +104,7 @@ pub(crate) struct Counters {
     pub(crate) rounds: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) region_lookups: AtomicU64,
+    pub(crate) locks_removed: AtomicU64,
     requests: [AtomicU64; KINDS.len()],
 }
 
@@ -119,6 +123,7 @@ impl Counters {
             rounds: get(&self.rounds),
             retries: get(&self.retries),
             region_lookups: get(&self.region_lookups),
+            locks_removed: get(&self.locks_removed),
             requests: std::array::from_fn(|i| self.requests.get(i).map_or(0, get)),
         }
     }

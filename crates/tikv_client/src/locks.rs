@@ -162,6 +162,10 @@ impl Round {
             });
             return Ok(());
         }
+        // Older stores do not say which are missing; no value is empty.
+        if r.not_founds.is_empty() {
+            r.not_founds = r.values.iter().map(Vec::is_empty).collect();
+        }
         if r.values.len() != keys.len() || r.not_founds.len() != keys.len() {
             return Err(unexpected());
         }

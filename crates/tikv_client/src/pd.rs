@@ -27,11 +27,13 @@
 use crate::backoff::{Backoff, Class};
 use crate::error::{Error, Result};
 use crate::proto::{
-    GetMembersRequest, GetMembersResponse, GetRegionRequest, GetRegionResponse, GetStoreRequest,
-    GetStoreResponse, RequestHeader, ResponseHeader, Store, Timestamp, TsoRequest, TsoResponse,
+    GetAllStoresRequest, GetAllStoresResponse, GetMembersRequest, GetMembersResponse,
+    GetRegionRequest, GetRegionResponse, GetSafePointRequest, GetStoreRequest, GetStoreResponse,
+    MoveSafePointRequest, RequestHeader, ResponseHeader, SafePointResponse,
+    ServiceSafePointRequest, ServiceSafePointResponse, Store, Timestamp, TsoRequest, TsoResponse,
 };
 use crate::region::{Region, encode_key};
-use crate::transport::{self, Channel};
+use crate::transport::{self, Channel, TlsOptions};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,6 +59,11 @@ pub fn physical_ms(ts: u64) -> u64 {
     ts >> LOGICAL_BITS
 }
 
+/// The first timestamp of a millisecond.
+pub fn first_timestamp_of(ms: u64) -> u64 {
+    ms << LOGICAL_BITS
+}
+
 /// The last timestamp of a millisecond.
 pub fn last_timestamp_of(ms: u64) -> u64 {
     (ms << LOGICAL_BITS) | ((1 << LOGICAL_BITS) - 1)
@@ -75,6 +82,7 @@ struct Members {
 /// The placement drivers of a cluster.
 pub(crate) struct Pd {
     members: Mutex<Members>,
+    tls: Option<TlsOptions>,
     /// One search for the leader at a time.
     searching: tokio::sync::Mutex<()>,
     waiters: mpsc::UnboundedSender<Waiter>,
@@ -83,7 +91,9 @@ pub(crate) struct Pd {
 }
 
 fn address_of(url: &str) -> String {
-    let url = url.strip_prefix("http://").unwrap_or(url);
+    let url = (url.strip_prefix("http://"))
+        .or_else(|| url.strip_prefix("https://"))
+        .unwrap_or(url);
     url.trim_end_matches('/').to_owned()
 }
 
@@ -96,7 +106,11 @@ fn check_header(header: Option<&ResponseHeader>) -> std::result::Result<(), Stri
 
 impl Pd {
     /// Uses the placement drivers at these addresses; starts the task for timestamps. Reaches nobody yet.
-    pub(crate) fn new(addresses: Vec<String>, runtime: &tokio::runtime::Handle) -> Arc<Pd> {
+    pub(crate) fn new(
+        addresses: Vec<String>,
+        tls: Option<TlsOptions>,
+        runtime: &tokio::runtime::Handle,
+    ) -> Arc<Pd> {
         let (waiters, queue) = mpsc::unbounded_channel();
         let pd = Arc::new(Pd {
             members: Mutex::new(Members {
@@ -104,6 +118,7 @@ impl Pd {
                 leader: None,
                 cluster_id: 0,
             }),
+            tls,
             searching: tokio::sync::Mutex::new(()),
             waiters,
             newest: Mutex::new((0, Instant::now())),
@@ -142,8 +157,9 @@ impl Pd {
         let addresses = self.members.lock().addresses.clone();
         let mut asked = JoinSet::new();
         for address in addresses {
+            let tls = self.tls.clone();
             asked.spawn(async move {
-                let channel = transport::channel(&address, ANSWER_TIME)?;
+                let channel = transport::channel(&address, ANSWER_TIME, tls.as_ref())?;
                 let request = GetMembersRequest { header: None };
                 let path = "/pdpb.PD/GetMembers";
                 let answer: GetMembersResponse =
@@ -174,7 +190,7 @@ impl Pd {
             return Err("the placement drivers have no leader at present".into());
         };
         let address = address_of(url);
-        let channel = transport::channel(&address, ANSWER_TIME)?;
+        let channel = transport::channel(&address, ANSWER_TIME, self.tls.as_ref())?;
         let mut members = self.members.lock();
         if members.cluster_id != 0 && cluster != members.cluster_id {
             return Err(format!(
@@ -250,6 +266,66 @@ impl Pd {
         };
         let answer: GetStoreResponse = self.ask("/pdpb.PD/GetStore", request, b).await?;
         Ok(answer.store)
+    }
+
+    /// All stores that hold data, also those that do not answer.
+    pub(crate) async fn stores(&self, b: &mut Backoff) -> Result<Vec<Store>> {
+        loop {
+            let request = GetAllStoresRequest {
+                header: self.header(),
+                exclude_tombstone_stores: true,
+            };
+            let path = "/pdpb.PD/GetAllStores";
+            let answer: GetAllStoresResponse = self.ask(path, request, b).await?;
+            match check_header(answer.header.as_ref()) {
+                Ok(()) => return Ok(answer.stores),
+                Err(why) => b.pause(Class::Network, &why).await?,
+            }
+        }
+    }
+
+    /// Registers the timestamp that a service needs; returns the least that any service needs, or that is
+    /// kept anyway.
+    pub(crate) async fn register_service(
+        &self,
+        service: &str,
+        ttl: i64,
+        safe_point: u64,
+        b: &mut Backoff,
+    ) -> Result<u64> {
+        let request = ServiceSafePointRequest {
+            header: self.header(),
+            service_id: service.as_bytes().to_vec(),
+            ttl,
+            safe_point,
+        };
+        let path = "/pdpb.PD/UpdateServiceGCSafePoint";
+        let answer: ServiceSafePointResponse = self.ask(path, request, b).await?;
+        check_header(answer.header.as_ref()).map_err(Error::Unavailable)?;
+        Ok(answer.min_safe_point)
+    }
+
+    /// The safe point of garbage collection.
+    pub(crate) async fn safe_point(&self, b: &mut Backoff) -> Result<u64> {
+        let request = GetSafePointRequest {
+            header: self.header(),
+        };
+        let path = "/pdpb.PD/GetGCSafePoint";
+        let answer: SafePointResponse = self.ask(path, request, b).await?;
+        check_header(answer.header.as_ref()).map_err(Error::Unavailable)?;
+        Ok(answer.safe_point)
+    }
+
+    /// Moves the safe point of garbage collection; returns the one in force.
+    pub(crate) async fn move_safe_point(&self, safe_point: u64, b: &mut Backoff) -> Result<u64> {
+        let request = MoveSafePointRequest {
+            header: self.header(),
+            safe_point,
+        };
+        let path = "/pdpb.PD/UpdateGCSafePoint";
+        let answer: SafePointResponse = self.ask(path, request, b).await?;
+        check_header(answer.header.as_ref()).map_err(Error::Unavailable)?;
+        Ok(answer.safe_point)
     }
 
     /// Waits until the leader answers; learns the members.

@@ -133,7 +133,10 @@ impl Router {
                 match reply {
                     Reply::Get(r) => match (r.error, keys.first()) {
                         (Some(e), _) => locks.push(lock_of(e)?),
-                        (None, Some(key)) if !r.not_found => found.push((key.clone(), r.value)),
+                        // Not every store sets the mark; no value is empty.
+                        (None, Some(key)) if !r.not_found && !r.value.is_empty() => {
+                            found.push((key.clone(), r.value));
+                        }
                         _ => {}
                     },
                     Reply::BatchGet(r) => match r.error {

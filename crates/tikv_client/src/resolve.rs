@@ -31,6 +31,7 @@ use crate::proto::{
 };
 use crate::router::{GroupLimit, Router, unexpected};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Time that a read or write gives an asynchronous commit before it looks at all of its keys.
@@ -287,7 +288,10 @@ impl Router {
             _ => return Err(unexpected()),
         };
         match error {
-            None => Ok(()),
+            None => {
+                self.counters.locks_removed.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
             Some(e) => Err(Error::Unavailable(format!("removing a lock: {e:?}"))),
         }
     }

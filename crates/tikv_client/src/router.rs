@@ -27,7 +27,7 @@ use crate::backoff::{Backoff, Class};
 use crate::counts::Counters;
 use crate::error::{Error, Result};
 use crate::pd::Pd;
-use crate::proto::{Command, Context, RegionError, Reply, store_state};
+use crate::proto::{Command, Context, DestroyRangeRequest, RegionError, Reply, store_state};
 use crate::region::{Region, RegionCache};
 use crate::store::{Connection, Pending, Stores};
 use std::sync::Arc;
@@ -378,6 +378,27 @@ impl Router {
         self.each(vec![key.to_vec()], limit, Duration::ZERO, b, build, take)
             .await?;
         reply.ok_or_else(unexpected)
+    }
+
+    /// Destroys a range in every store.
+    pub(crate) async fn destroy_range(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        b: &mut Backoff,
+    ) -> Result<()> {
+        for store in self.pd.stores(b).await? {
+            if store.state == store_state::TOMBSTONE || store.is_columnar() {
+                continue;
+            }
+            let request = DestroyRangeRequest {
+                start_key: start.to_vec(),
+                end_key: end.to_vec(),
+            };
+            let destroyed = self.stores.destroy_range(&store.address, request).await;
+            destroyed.map_err(Error::Unavailable)?;
+        }
+        Ok(())
     }
 
     /// Sends one request to a known region, once. `None`: the cache was corrected, and the caller chooses the region

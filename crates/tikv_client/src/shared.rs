@@ -2,6 +2,7 @@
 
 use crate::call::Threads;
 use crate::router::Router;
+use crate::transport::TlsOptions;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub struct ClientOptions {
     pub retry_time: Duration,
     /// Time to live of locks without heartbeats: how long those of a dead server block others.
     pub lock_ttl: Duration,
+    /// TLS of all connections; `None` for plain ones.
+    pub tls: Option<TlsOptions>,
     /// Number of network threads.
     pub threads: usize,
 }

@@ -12,8 +12,11 @@
 //! 1. Every request ends: with its answer, with the connection's end, or at its time limit.
 //! 2. A request is written to one connection only; who repeats it decides that, not this module.
 
-use crate::proto::{BatchCommandsRequest, BatchCommandsResponse, BatchRequest, Command, Reply};
-use crate::transport::{self, Channel};
+use crate::proto::{
+    BatchCommandsRequest, BatchCommandsResponse, BatchRequest, Command, DestroyRangeRequest,
+    DestroyRangeResponse, Reply,
+};
+use crate::transport::{self, Channel, TlsOptions};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,6 +29,8 @@ use tokio_stream::wrappers::ReceiverStream;
 const LARGEST_BATCH: usize = 128;
 /// Time to connect to a store.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
+/// Time for the destruction of a range in one store.
+const DESTROY_TIME: Duration = Duration::from_secs(120);
 /// Messages that wait for the network.
 const OUTGOING: usize = 16;
 
@@ -78,8 +83,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    fn open(address: &str) -> Result<Arc<Connection>, String> {
-        let channel = transport::channel(address, CONNECT_TIME)?;
+    fn open(address: &str, tls: Option<&TlsOptions>) -> Result<Arc<Connection>, String> {
+        let channel = transport::channel(address, CONNECT_TIME, tls)?;
         let (requests, queue) = mpsc::unbounded_channel();
         let connection = Arc::new(Connection {
             address: address.to_owned(),
@@ -193,13 +198,39 @@ async fn receive_answers(
 }
 
 /// The stores of a cluster, by number.
-#[derive(Default)]
 pub(crate) struct Stores {
+    tls: Option<TlsOptions>,
     addresses: Mutex<HashMap<u64, String>>,
     connections: Mutex<HashMap<String, Arc<Connection>>>,
 }
 
 impl Stores {
+    /// No store is known yet.
+    pub(crate) fn new(tls: Option<TlsOptions>) -> Stores {
+        Stores {
+            tls,
+            addresses: Mutex::default(),
+            connections: Mutex::default(),
+        }
+    }
+
+    /// Destroys a range in the store at `address`.
+    pub(crate) async fn destroy_range(
+        &self,
+        address: &str,
+        request: DestroyRangeRequest,
+    ) -> Result<(), String> {
+        let channel = transport::channel(address, CONNECT_TIME, self.tls.as_ref())?;
+        let path = "/tikvpb.Tikv/UnsafeDestroyRange";
+        let answer: DestroyRangeResponse =
+            transport::unary(&channel, path, request, DESTROY_TIME).await?;
+        match (answer.region_error, answer.error.as_str()) {
+            (None, "") => Ok(()),
+            (Some(e), _) => Err(format!("store {address}: {}", e.message)),
+            (None, why) => Err(format!("store {address}: {why}")),
+        }
+    }
+
     /// The address of a store, if known.
     pub(crate) fn address(&self, store: u64) -> Option<String> {
         self.addresses.lock().get(&store).cloned()
@@ -221,7 +252,7 @@ impl Stores {
         if let Some(connection) = all.get(address).filter(|c| !c.is_ended()) {
             return Ok(connection.clone());
         }
-        let connection = Connection::open(address)?;
+        let connection = Connection::open(address, self.tls.as_ref())?;
         all.insert(address.to_owned(), connection.clone());
         Ok(connection)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use tonic::transport::Endpoint;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use tonic_prost::ProstCodec;
 
 /// Longest message accepted: an answer of the most and largest values.
@@ -13,6 +13,32 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(3);
 /// HTTP/2 windows: a page of rows without a wait for window updates.
 const WINDOW: u32 = 8 << 20;
+
+/// Certificates of connections with TLS, in PEM. The servers' names are verified.
+#[derive(Clone)]
+pub struct TlsOptions {
+    /// Certificate of the authority that signed those of the servers.
+    pub authority: Vec<u8>,
+    /// Certificate and private key of this client, for servers that ask for one.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl std::fmt::Debug for TlsOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsOptions").finish_non_exhaustive()
+    }
+}
+
+impl TlsOptions {
+    fn config(&self) -> ClientTlsConfig {
+        let authority = Certificate::from_pem(&self.authority);
+        let config = ClientTlsConfig::new().ca_certificate(authority);
+        match &self.identity {
+            Some((certificate, key)) => config.identity(Identity::from_pem(certificate, key)),
+            None => config,
+        }
+    }
+}
 
 /// A connection to a server, made when it is first used and again after it broke.
 #[derive(Clone)]
@@ -39,9 +65,22 @@ pub(crate) fn describe(status: &tonic::Status) -> String {
 }
 
 /// A channel to `address` (`HOST:PORT`).
-pub(crate) fn channel(address: &str, connect: Duration) -> Result<Channel, String> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))
-        .map_err(|e| format!("{address} is not an address: {e}"))?
+pub(crate) fn channel(
+    address: &str,
+    connect: Duration,
+    tls: Option<&TlsOptions>,
+) -> Result<Channel, String> {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
+        .map_err(|e| format!("{address} is not an address: {e}"))?;
+    if let Some(tls) = tls {
+        let with_tls = endpoint.tls_config(tls.config());
+        endpoint = with_tls.map_err(|e| {
+            let cause = std::error::Error::source(&e).map(ToString::to_string);
+            format!("the certificates of TLS: {e}: {cause:?}")
+        })?;
+    }
+    let endpoint = endpoint
         .connect_timeout(connect)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(KEEP_ALIVE)

@@ -147,8 +147,15 @@ const MEMBERS: &[Member] = &[
     ),
     member(
         "porpoise-native-client",
-        &["porpoise-client", "porpoise-types", "porpoise-wire"],
+        &[
+            "porpoise-client",
+            "porpoise-native-derive",
+            "porpoise-types",
+            "porpoise-wire",
+        ],
     ),
+    member("porpoise-native-derive", &[]),
+    member("porpoise-native-c", &["porpoise-native-client"]),
     member(
         "porpoise",
         &[
@@ -216,6 +223,7 @@ const NEVER_AN_ENGINE: &[&str] = &[
     "porpoise-backup",
     "porpoise-bench",
     "porpoise-client",
+    "porpoise-native-c",
     "porpoise-native-client",
     "porpoise-shell",
     "porpoise-wire",

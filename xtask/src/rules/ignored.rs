@@ -77,7 +77,9 @@ fn directory_name(package: &str) -> &str {
         "porpoise" => "server",
         "porpoise-kv-mem" => "kv_mem",
         "porpoise-kv-tikv" => "kv_tikv",
+        "porpoise-native-c" => "native_c",
         "porpoise-native-client" => "native_client",
+        "porpoise-native-derive" => "native_derive",
         "porpoise-tikv-client" => "tikv_client",
         other => other.strip_prefix("porpoise-").unwrap_or(other),
     }

@@ -348,8 +348,10 @@ pub fn ensure(db: &Arc<Db>) -> Result<CommitPosition> {
         // Only tables added by a later version of Porpoise were missing; they have no default rows.
         return Ok(CommitPosition::NONE);
     }
+    // Every server has these tables and rows from its own first start: the change log has what is changed later.
     let mut txn = db.begin(BeginOptions {
         sync: true,
+        logged: false,
         ..BeginOptions::default()
     })?;
     let catalog = db.catalog();
@@ -412,7 +414,11 @@ pub fn sign_on(db: &Arc<Db>, role: &str) -> Result<()> {
     if let Some(place) = table.column("signon_time").and_then(|p| row.get_mut(p)) {
         *place = now.map_or(Value::Null, Value::DateTime);
     }
-    let mut txn = db.begin(BeginOptions::default())?;
+    // Each server records its own start.
+    let mut txn = db.begin(BeginOptions {
+        logged: false,
+        ..BeginOptions::default()
+    })?;
     txn.insert(table, vec![row], InsertMode::Replace)?;
     txn.commit()?;
     Ok(())

@@ -2,7 +2,8 @@
 //!
 //! An object is written to a file with another name, synced, renamed, and the directory is synced. A backup and
 //! the archive may write the same object at once, so each write has a file of its own; the object is
-//! the same whichever is renamed last. A server that is killed may leave such a file, which nothing reads.
+//! the same whichever is renamed last. A server that is killed may leave such a file, which nothing reads, and
+//! which `porpoise backup prune` removes.
 
 use super::ObjectStore;
 use crate::{Error, Result};
@@ -11,6 +12,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 /// Ending of the names of files that are being written.
 const UNFINISHED: &str = ".tmp";
@@ -100,15 +102,9 @@ impl ObjectStore for Directory {
 
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         let dir = self.root.join(prefix);
-        let entries = match fs::read_dir(&dir) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(io_error(&dir, &e)),
-        };
         let mut names = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|e| io_error(&dir, &e))?;
-            let name = entry.file_name().to_string_lossy().into_owned();
+        for path in files(&dir)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
             if !name.ends_with(UNFINISHED) {
                 names.push(format!("{prefix}{name}"));
             }
@@ -116,11 +112,73 @@ impl ObjectStore for Directory {
         names.sort();
         Ok(names)
     }
+
+    fn remove_unfinished(&self, before: SystemTime) -> Result<usize> {
+        let mut removed = remove_unfinished(&self.root, before)?;
+        for dir in files(&self.root)?.filter(|path| path.is_dir()) {
+            removed += remove_unfinished(&dir, before)?;
+        }
+        Ok(removed)
+    }
+}
+
+/// Paths in a directory; none if it does not exist.
+fn files(dir: &Path) -> Result<std::vec::IntoIter<PathBuf>> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new().into_iter()),
+        Err(e) => return Err(io_error(dir, &e)),
+    };
+    let paths = entries.map(|entry| Ok(entry?.path()));
+    let paths: io::Result<Vec<PathBuf>> = paths.collect();
+    Ok(paths.map_err(|e| io_error(dir, &e))?.into_iter())
+}
+
+/// Removes unfinished files of one directory.
+fn remove_unfinished(dir: &Path, before: SystemTime) -> Result<usize> {
+    let mut removed = 0;
+    for path in files(dir)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_unfinished = name.ends_with(UNFINISHED);
+        // A file that is gone has been completed meanwhile.
+        let changed = fs::metadata(&path).and_then(|file| file.modified());
+        if is_unfinished && changed.is_ok_and(|changed| changed < before) {
+            fs::remove_file(&path).map_err(|e| io_error(&path, &e))?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn old_unfinished_files_are_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Directory::new(home.path());
+        let old = SystemTime::now() - Duration::from_secs(7200);
+        assert_eq!(store.remove_unfinished(old).unwrap(), 0);
+        for name in ["repository", "log/1", "data/2"] {
+            store.put(name, b"x").unwrap();
+        }
+        for (name, is_old) in [
+            ("log/3.9-1.tmp", true),
+            ("repository.9-2.tmp", true),
+            ("data/4.9-3.tmp", false),
+        ] {
+            let file = File::create(home.path().join(name)).unwrap();
+            if is_old {
+                file.set_modified(old).unwrap();
+            }
+        }
+        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+        assert_eq!(store.remove_unfinished(hour_ago).unwrap(), 2);
+        assert!(home.path().join("data/4.9-3.tmp").exists());
+        assert_eq!(store.list("log/").unwrap(), ["log/1"]);
+    }
 
     #[test]
     fn an_object_that_two_threads_write_at_once_is_whole() {

@@ -5,6 +5,7 @@ mod s3;
 
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 pub use directory::Directory;
 pub use s3::{Bucket, Service};
@@ -35,6 +36,15 @@ pub trait ObjectStore: Send + Sync {
     /// # Errors
     /// [`Error::Io`].
     fn list(&self, prefix: &str) -> Result<Vec<String>>;
+
+    /// Removes what interrupted writes have left, if it was last changed before a time. Returns how many
+    /// objects these were. A bucket keeps no part of an object.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn remove_unfinished(&self, _before: SystemTime) -> Result<usize> {
+        Ok(0)
+    }
 }
 
 /// Where a repository is.

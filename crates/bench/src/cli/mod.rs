@@ -6,7 +6,7 @@ use crate::budgets;
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, asynchronous, backup, contention, dump, fk, fulltext, inserts, kv_runs,
+    Bench, analytics, asynchronous, backup, contention, dump, fk, fulltext, idle, inserts, kv_runs,
     memcached_runs, mget, native, programs, schema_change, sysbench, tpch,
 };
 use crate::machine::Machine;
@@ -63,6 +63,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Throughput over connections, by both kinds of client",
     ),
     (
+        "idle",
+        "Connections that do nothing: memory and time of the server for each",
+    ),
+    (
         "native",
         "In this process, without network: what rows and engine can do",
     ),
@@ -108,7 +112,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "all",
-        "All of these; async, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
+        "All of these; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
     ),
 ];
 
@@ -335,6 +339,7 @@ type RunOne<'a> = dyn Fn(&mut Bench, &str) -> Result<()> + 'a;
 /// Experiments that `bench all --quick` skips.
 const LEFT_OUT_OF_QUICK: &[&str] = &[
     "async",
+    "idle",
     "memcached",
     "sysbench",
     "backup",
@@ -362,6 +367,7 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         }
         "fk" => fk::fk(bench, rows_per_connection),
         "autoinc" => inserts::autoinc(bench),
+        "idle" => idle::idle(bench),
         "blob" => inserts::blob(bench),
         "sysbench" => sysbench::sysbench(bench),
         "backup" => backup::backup(bench),
@@ -388,6 +394,7 @@ fn run_all(bench: &mut Bench, run_one: &RunOne<'_>) -> Result<()> {
         "autoinc",
         "blob",
         "connections",
+        "idle",
         "native",
         "sysbench",
         "backup",

@@ -217,6 +217,7 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("autoinc", &["ops", "rows"]),
     ("blob", &["ops"]),
     ("connections", &["ops", "shape"]),
+    ("idle", &["ops", "shape", "time", "warm-up", "rows"]),
     ("native", &["shape"]),
     ("sysbench", &["ops", "shape"]),
     ("contention", &["ops", "shape"]),

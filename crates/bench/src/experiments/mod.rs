@@ -11,6 +11,7 @@ pub mod contention;
 pub mod dump;
 pub mod fk;
 pub mod fulltext;
+pub mod idle;
 pub mod inserts;
 pub mod kv;
 pub mod kv_runs;

@@ -272,6 +272,9 @@ impl MemTxn {
         let position = logged.append(&mut seq, ts);
         self.pass_stage(&mut seq);
         seq.last_ts = ts;
+        if logged.is_annotated {
+            seq.note_annotated(ts);
+        }
         state.metrics.commits.add(1);
         state.store.versions_created.add(installs.len() as u64);
         for install in installs.iter() {
@@ -328,6 +331,8 @@ struct Logged<'s> {
     log: Option<&'s Log>,
     /// Empty if the commit is not logged.
     record: Vec<u8>,
+    /// Whether the record has an annotation.
+    is_annotated: bool,
     /// The tag of its chunks, or 0.
     tag: u64,
     /// Number of chunks.
@@ -345,6 +350,7 @@ impl<'s> Logged<'s> {
         let mut logged = Logged {
             log: state.log.as_deref(),
             record: Vec::new(),
+            is_annotated: false,
             tag: 0,
             chunks: 0,
         };
@@ -367,6 +373,7 @@ impl<'s> Logged<'s> {
         let size = COMMIT_HEAD + annotated.sum::<usize>() + size.sum::<usize>();
         let mut record = Vec::with_capacity(size.min(CHUNK * 2));
         begin_commit(&mut record);
+        logged.is_annotated = !annotation.is_empty();
         for (key, part) in annotations::parts(annotation) {
             annotations::put_part(&mut record, &key, part);
             logged.append_full_chunk(log, &mut record)?;

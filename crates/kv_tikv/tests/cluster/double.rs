@@ -45,10 +45,16 @@ impl Double {
 
     /// Starts one with so many placement drivers and stores.
     pub fn with(placement_drivers: usize, stores: usize) -> Double {
+        Double::with_arguments(placement_drivers, stores, &[])
+    }
+
+    /// As [`Double::with`], with more arguments.
+    pub fn with_arguments(placement_drivers: usize, stores: usize, more: &[&str]) -> Double {
         let addresses = |n| vec!["127.0.0.1:0"; n].join(",");
         let mut child = Command::new(program())
             .args(["-until-stdin-ends", "-pd", &addresses(placement_drivers)])
             .args(["-kv", &addresses(stores)])
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -94,6 +100,17 @@ impl Double {
     pub fn locks(&self) -> Vec<String> {
         let all = self.http("GET", "/locks");
         all.lines().map(str::to_owned).collect()
+    }
+
+    /// Answer to a question of `tests/tikv-double/faults.go`.
+    pub fn ask(&self, path: &str) -> String {
+        self.http("GET", path).trim().to_owned()
+    }
+
+    /// Number of versions of keys with a prefix.
+    pub fn versions(&self, prefix: &[u8]) -> usize {
+        let number = self.ask(&format!("/versions?key={}", hex(prefix)));
+        number.parse().expect("a number")
     }
 
     /// Calls of a method so far.

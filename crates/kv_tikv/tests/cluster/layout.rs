@@ -21,6 +21,7 @@ fn raw(cluster: &Double) -> Client {
         retry_time: options.retry_timeout,
         lock_ttl: options.lock_ttl,
         threads: 1,
+        tls: options.tls,
     })
     .unwrap()
 }

@@ -11,6 +11,7 @@
 mod contract;
 mod double;
 mod failures;
+mod gc;
 mod heartbeats;
 mod held_locks;
 mod layout;
@@ -18,6 +19,7 @@ mod lost_locks;
 mod orphans;
 mod regions;
 mod requests;
+mod tls;
 mod two_servers;
 mod unknown;
 mod unreachable;

@@ -33,7 +33,6 @@ use foldhash::fast::RandomState;
 use porpoise_kv::{self as kv, CommitPosition};
 use porpoise_rows::{Error, Txn};
 use porpoise_wire::memcached::command::{Change, Outcome};
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -275,18 +274,7 @@ fn execute_each(
         if !changed.insert(index_key) {
             return Ok((results, 0));
         }
-        let mut place = Place {
-            container,
-            key,
-            index_key,
-            primary: match container.index() {
-                0 => Cow::Borrowed(index_key),
-                _ => Cow::Borrowed(&[]),
-            },
-            convert,
-            max_value: shared.limits.max_value,
-            metadata: &shared.metadata,
-        };
+        let mut place = Place::new(container, key, index_key, convert, shared);
         let mark = txn.mark();
         match table::run(txn, &mut place, change) {
             Ok(outcome) => results.push(Ok(outcome)),

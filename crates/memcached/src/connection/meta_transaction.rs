@@ -20,13 +20,14 @@
 //! Invariants:
 //! 1. No lock is taken before all commands have arrived.
 //! 2. Buffered commands are limited in number and bytes.
-//! 3. A malformed line, or a command that is not allowed in a transaction, makes the whole
+//! 3. A command is counted once, however often the transaction is attempted.
+//! 4. A malformed line, or a command that is not allowed in a transaction, makes the whole
 //!    transaction fail with `MN R`.
 //!
 //! Rejected: executing each command on arrival in an open transaction, which would let a client
 //! hold row locks for an unlimited time.
 
-use crate::command_statistics::{Effects, Verb};
+use crate::command_statistics::{Effects, PrefixStatistics, Verb};
 use crate::commands;
 use crate::commands::store::lock;
 use crate::connection::{ConnectionState, finish};
@@ -45,7 +46,7 @@ use porpoise_wire::memcached::command::{Change, Status};
 use porpoise_wire::memcached::meta::{Get, Meta};
 use porpoise_wire::memcached::meta_reply::{self, Hit, RefreshState};
 use porpoise_wire::memcached::{Limits, Parsed, Parser, Request, reply};
-use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Maximum number of commands in a transaction.
 pub const MAX_COMMANDS: usize = 1000;
@@ -116,11 +117,14 @@ impl MetaTransaction {
         }
         let commands = parse(&self.raw, state.shared.limits);
         let shared = state.shared.clone();
+        let mut executed = Vec::new();
         let done = state
             .context
             .retry_until_final(&mut state.current, |context, current| {
-                attempt(context, current, &commands)
+                executed.clear();
+                attempt(context, current, &commands, &mut executed)
             });
+        executed.iter().for_each(ExecutedChange::count);
         finish(
             done,
             out,
@@ -199,10 +203,28 @@ fn resolve<'m, 'k>(
     }))
 }
 
-fn attempt(
+/// A change that an attempt has executed, to be counted when the attempt was the last one.
+struct ExecutedChange<'c> {
+    change: &'c Change<'c>,
+    status: Status,
+    /// Those of its prefix. A container with several prefixes is counted under its first one.
+    statistics: Option<Arc<PrefixStatistics>>,
+}
+
+impl ExecutedChange<'_> {
+    fn count(&self) {
+        commands::count(self.change, self.status);
+        if let Some(statistics) = &self.statistics {
+            statistics.count(Verb::of(self.change), Effects::of_change(self.status));
+        }
+    }
+}
+
+fn attempt<'c>(
     context: &mut CommandContext,
     current: &CurrentMapping,
-    commands: &[Meta<'_>],
+    commands: &'c [Meta<'c>],
+    executed: &mut Vec<ExecutedChange<'c>>,
 ) -> Attempt<ExecutionResult> {
     let shared = context.shared.clone();
     let convert = Conversion::new(shared.db.clock().as_ref());
@@ -233,19 +255,9 @@ fn attempt(
         metadata: Vec::new(),
     };
     for command in &resolved {
-        let mut place = Place {
-            container: command.container,
-            key: &command.key,
-            index_key: &command.index_key,
-            primary: match command.container.index() {
-                0 => Cow::Borrowed(command.index_key.as_slice()),
-                _ => Cow::Borrowed(&[]),
-            },
-            convert,
-            max_value: shared.limits.max_value,
-            metadata: &shared.metadata,
-        };
-        match execute_command(&mut txn, &mut place, command.meta, &mut result) {
+        let (key, index_key) = (&command.key, &command.index_key);
+        let mut place = Place::new(command.container, key, index_key, convert, &shared);
+        match execute_command(&mut txn, &mut place, command.meta, &mut result, executed) {
             Ok(true) => {}
             Ok(false) => return Attempt::rolled_back(txn, result),
             Err(failure) => return Attempt::end(txn, Err(failure)),
@@ -260,11 +272,12 @@ fn attempt(
 }
 
 /// Executes one command. Returns false if the transaction must fail.
-fn execute_command(
+fn execute_command<'c>(
     txn: &mut Txn,
     place: &mut Place<'_>,
-    meta: &Meta<'_>,
+    meta: &'c Meta<'c>,
     result: &mut ExecutionResult,
+    executed: &mut Vec<ExecutedChange<'c>>,
 ) -> Result<bool, Failure> {
     match meta {
         Meta::Get(get) => read(txn, place, get, &mut result.answers).map(|()| true),
@@ -273,8 +286,11 @@ fn execute_command(
                 outcome,
                 metadata_update: after,
             } = commands::run(txn, place, change)?;
-            commands::count(change, outcome.status);
-            note_change(place, change, outcome.status);
+            executed.push(ExecutedChange {
+                change,
+                status: outcome.status,
+                statistics: place.container.statistics.first().cloned(),
+            });
             let now = place.convert.unix_seconds();
             result.metadata.push(after);
             meta_reply::outcome(&mut result.answers, format, &outcome, now);
@@ -284,13 +300,6 @@ fn execute_command(
             ))
         }
         _ => Ok(true),
-    }
-}
-
-/// Counts a change by prefix. A container with several prefixes is counted under its first prefix.
-fn note_change(place: &Place<'_>, change: &Change<'_>, status: Status) {
-    if let Some(statistics) = place.container.statistics.first() {
-        statistics.count(Verb::of(change), Effects::of_change(status));
     }
 }
 

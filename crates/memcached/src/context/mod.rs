@@ -152,6 +152,30 @@ pub struct Place<'a> {
     pub metadata: &'a ItemMetadata,
 }
 
+impl<'a> Place<'a> {
+    /// The row of a key, which is encoded for the container's index.
+    pub(crate) fn new(
+        container: &'a Container,
+        key: &'a [u8],
+        index_key: &'a [u8],
+        convert: Conversion,
+        shared: &'a ListenerState,
+    ) -> Place<'a> {
+        Place {
+            container,
+            key,
+            index_key,
+            primary: match container.index() {
+                0 => Cow::Borrowed(index_key),
+                _ => Cow::Borrowed(&[]),
+            },
+            convert,
+            max_value: shared.limits.max_value,
+            metadata: &shared.metadata,
+        }
+    }
+}
+
 impl Place<'_> {
     /// Returns the metadata id of the item.
     pub(crate) fn id(&self) -> ItemId {
@@ -378,18 +402,7 @@ impl CommandContext {
         if let Err(error) = container.append_key(rest, &mut convert, &mut self.keys) {
             return failed(Failure::NoSuchKey(error), CommitPosition::NONE);
         }
-        let mut place = Place {
-            container,
-            key: rest,
-            index_key: &self.keys,
-            primary: match container.index() {
-                0 => Cow::Borrowed(self.keys.as_slice()),
-                _ => Cow::Borrowed(&[]),
-            },
-            convert,
-            max_value: self.shared.limits.max_value,
-            metadata: &self.shared.metadata,
-        };
+        let mut place = Place::new(container, rest, &self.keys, convert, &self.shared);
         let mut txn = match db.begin(self.options()) {
             Ok(txn) => txn,
             Err(error) => return failed(error.into(), CommitPosition::NONE),

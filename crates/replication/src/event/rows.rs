@@ -141,12 +141,38 @@ pub struct RowsEvent {
     pub table_id: u64,
     /// Bits of [`flags`].
     pub flags: u16,
+    /// Version of the rows after the change, that memcached shows as CAS: an addition of Porpoise, in the extra data.
+    pub row_version: Option<u64>,
     /// Columns of the first image: before, or after of an insert.
     pub columns: ColumnBitmap,
     /// Columns of the image after of an update.
     pub columns_after: Option<ColumnBitmap>,
     /// The images, encoded.
     pub data: Vec<u8>,
+}
+
+/// Version of the form of row versions in the extra data (docs/formats.md, "Row versions in the binary log").
+pub const ROW_VERSION_FORMAT_VERSION: u8 = 1;
+
+/// Type of extra data with information for the storage engine: type, length without the type, format, contents.
+const EXTRA_INFO: u8 = 0;
+
+/// Format of such information that MySQL leaves to others (ERIF_OPEN1).
+const OPEN_FORMAT: u8 = 64;
+
+/// Bytes of the extra data with a row version.
+const ROW_VERSION_LEN: usize = 4 + 8;
+
+/// The row version in extra data; `None` in that of other servers.
+fn parse_row_version(extra: &[u8]) -> Option<u64> {
+    let expected = [
+        EXTRA_INFO,
+        ROW_VERSION_LEN as u8 - 1,
+        OPEN_FORMAT,
+        ROW_VERSION_FORMAT_VERSION,
+    ];
+    let version = extra.strip_prefix(&expected)?;
+    Some(u64::from_le_bytes(*version.first_chunk()?))
 }
 
 /// Values of a row image. `None`: the image lacks the column.
@@ -161,6 +187,7 @@ impl RowsEvent {
             kind,
             table_id,
             flags: 0,
+            row_version: None,
             columns,
             columns_after,
             data: Vec::new(),
@@ -172,18 +199,19 @@ impl RowsEvent {
     pub fn push_image<'a>(
         data: &mut Vec<u8>,
         present: &ColumnBitmap,
-        row: impl Iterator<Item = (ValueRef<'a>, &'a ColumnType)> + Clone,
+        row: impl Iterator<Item = (ValueRef<'a>, &'a ColumnType)>,
     ) {
-        let written = || {
-            row.clone()
-                .zip(present.iter())
-                .filter(|(_, is_present)| *is_present)
-                .map(|(column, _)| column)
-        };
-        let nulls: ColumnBitmap = written().map(|(value, _)| value.is_null()).collect();
-        nulls.encode(data);
-        for (value, ty) in written() {
-            WireColumn::of(ty).encode_value(value, ty, data);
+        let nulls = data.len();
+        data.resize(nulls + present.count().div_ceil(8), 0);
+        let columns = row
+            .zip(present.iter())
+            .filter(|(_, is_present)| *is_present);
+        for (n, ((value, ty), _)) in columns.enumerate() {
+            if !value.is_null() {
+                WireColumn::of(ty).encode_value(value, ty, data);
+            } else if let Some(byte) = data.get_mut(nulls + n / 8) {
+                *byte |= 1 << (n % 8);
+            }
         }
     }
 
@@ -207,9 +235,11 @@ impl RowsEvent {
         let is_compressed = number >= kind::MARIADB_WRITE_ROWS_COMPRESSED_V1;
         let table_id = body.uint(6, "number of the table")?;
         let flags = body.u16("flags")?;
+        let mut row_version = None;
         if has_extra {
             let length = body.u16("length of the extra data")?;
-            body.take(usize::from(length.saturating_sub(2)), "extra data")?;
+            let extra = body.take(usize::from(length.saturating_sub(2)), "extra data")?;
+            row_version = parse_row_version(extra);
         }
         let count = body.lenenc("number of columns")?;
         // A bit for each column must follow.
@@ -231,6 +261,7 @@ impl RowsEvent {
             kind: change,
             table_id,
             flags,
+            row_version,
             columns,
             columns_after,
             data,
@@ -240,8 +271,16 @@ impl RowsEvent {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_uint(out, self.table_id, 6);
         put_uint(out, u64::from(self.flags), 2);
-        // No extra data but its length itself.
-        put_uint(out, 2, 2);
+        match self.row_version {
+            None => put_uint(out, 2, 2),
+            Some(version) => {
+                put_uint(out, 2 + ROW_VERSION_LEN as u64, 2);
+                let head = [EXTRA_INFO, ROW_VERSION_LEN as u8 - 1, OPEN_FORMAT];
+                out.extend_from_slice(&head);
+                out.push(ROW_VERSION_FORMAT_VERSION);
+                put_uint(out, version, 8);
+            }
+        }
         put_lenenc(out, self.columns.len() as u64);
         self.columns.encode(out);
         if let Some(after) = &self.columns_after {

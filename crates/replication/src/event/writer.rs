@@ -33,10 +33,37 @@ impl EventWriter {
         event: &Event,
     ) -> usize {
         let start = out.len();
+        let size = self.write_unsealed(out, position, options, event);
+        if let Some((covered, place)) = out
+            .get_mut(start..)
+            .and_then(|event| event.split_last_chunk_mut::<CHECKSUM_LEN>())
+            && self.has_checksum(event)
+        {
+            *place = checksum(covered).to_le_bytes();
+        }
+        size
+    }
+
+    fn has_checksum(&self, event: &Event) -> bool {
+        self.has_checksums || matches!(event, Event::FormatDescription(_))
+    }
+
+    /// Appends an event as [`EventWriter::write`] does, but leaves its checksum 0: for events that get their
+    /// position, and their checksum with it, by [`set_next_position`].
+    pub fn write_unsealed(
+        &self,
+        out: &mut Vec<u8>,
+        position: Option<u64>,
+        options: EventOptions,
+        event: &Event,
+    ) -> usize {
+        let start = out.len();
         out.resize(start + HEADER_LEN, 0);
         event.encode_body(out);
-        let has_checksum = self.has_checksums || matches!(event, Event::FormatDescription(_));
-        let size = out.len() - start + if has_checksum { CHECKSUM_LEN } else { 0 };
+        if self.has_checksum(event) {
+            out.resize(out.len() + CHECKSUM_LEN, 0);
+        }
+        let size = out.len() - start;
         let header = Header {
             timestamp: options.timestamp,
             kind: event.kind(),
@@ -53,10 +80,6 @@ impl EventWriter {
         header.write(&mut bytes);
         if let Some(place) = out.get_mut(start..start + HEADER_LEN) {
             place.copy_from_slice(&bytes);
-        }
-        if has_checksum {
-            let sum = checksum(out.get(start..).unwrap_or_default());
-            out.extend_from_slice(&sum.to_le_bytes());
         }
         size
     }

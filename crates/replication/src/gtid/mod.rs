@@ -143,6 +143,15 @@ impl GtidSet {
         self.sources.is_empty()
     }
 
+    /// The identifiers of one server.
+    #[must_use]
+    pub fn of_source(&self, source: Uuid) -> GtidSet {
+        let ranges = self.sources.get(&source);
+        GtidSet {
+            sources: ranges.map(|r| (source, r.clone())).into_iter().collect(),
+        }
+    }
+
     /// Number of identifiers.
     #[must_use]
     pub fn len(&self) -> u64 {

@@ -34,105 +34,24 @@
 
 mod deadlock;
 mod list;
+mod modes;
 mod server_barrier;
+mod waits;
 
 use crate::definition::TableId;
-use crate::progress::{Progress, Stage};
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use porpoise_base::blocking::wait_for_lock;
-use porpoise_base::cancel::{Cancel, Reason};
+use crate::progress::Progress;
+use modes::{STATEMENT, WRITES};
+use parking_lot::{Condvar, Mutex};
+use porpoise_base::cancel::Cancel;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
+use waits::{Need, Waiter};
 
 pub use list::MetadataLock;
+pub use modes::{Access, Activity, Exclusion, MetadataLockError};
 pub(crate) use server_barrier::{ServerBarrier, TableUsers};
-
-/// Why a metadata lock was not granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetadataLockError {
-    /// The deadline passed (1205).
-    Timeout,
-    /// The session waited in a cycle with others (1213).
-    Deadlock,
-    /// The wait was cancelled.
-    Cancelled(Reason),
-}
-
-/// Use of a table by a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// It only reads rows.
-    Read,
-    /// It changes rows, or reads them for a constraint of rows that it changes.
-    Write,
-}
-
-/// The sessions that a barrier keeps away from a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exclusion {
-    /// Those that write to it.
-    Writers,
-    /// All others.
-    Everyone,
-    /// Only those that raise a barrier of any kind: an online schema change.
-    Definitions,
-}
-
-impl Exclusion {
-    fn covers(self, access: Access) -> bool {
-        match self {
-            Exclusion::Writers => access == Access::Write,
-            Exclusion::Everyone => true,
-            Exclusion::Definitions => false,
-        }
-    }
-
-    /// Whether barriers of both kinds over one table exclude each other.
-    fn conflicts(self, other: Exclusion) -> bool {
-        self != Exclusion::Writers || other != Exclusion::Writers
-    }
-}
-
-/// A change that a lock of the whole server can hold off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Activity {
-    /// A statement or command that changes rows or definitions.
-    Write = 1,
-    /// The commit of a transaction that has changed rows.
-    Commit = 2,
-    /// A statement that changes definitions or accounts.
-    Define = 4,
-    /// Writes that a session may do until further notice: it has tables locked for writing, or
-    /// acts for another session that writes.
-    HeldWrites = 8,
-}
-
-/// The flags of [`Activity::Write`] in both its forms.
-const WRITES: u8 = Activity::Write as u8 | Activity::HeldWrites as u8;
-
-/// The flags of activities that end with their statement.
-const STATEMENT: u8 = Activity::Write as u8 | Activity::Define as u8;
-
-impl Activity {
-    /// The flags that a block of this activity waits for.
-    fn flags(self) -> u8 {
-        match self {
-            Activity::Write | Activity::HeldWrites => WRITES,
-            Activity::Commit | Activity::Define => self as u8,
-        }
-    }
-
-    fn stage(self) -> Stage {
-        match self {
-            Activity::Write | Activity::HeldWrites => Stage::WaitingForReadLock,
-            Activity::Commit => Stage::WaitingForCommitLock,
-            Activity::Define => Stage::WaitingForBackupLock,
-        }
-    }
-}
 
 /// Tables that a session uses.
 pub type Uses = SmallVec<[(TableId, Access); 4]>;
@@ -191,48 +110,6 @@ impl Barrier {
         let mut tables = self.tables.iter();
         tables.any(|(_, exclusion)| *exclusion != Exclusion::Definitions)
     }
-}
-
-/// Condition that a session waits for.
-enum Need {
-    /// No barrier covers these uses.
-    Share(Uses),
-    /// No other barrier covers these tables.
-    RaiseBarrier(Exclusions),
-    /// No other session uses these tables.
-    Unused(Exclusions),
-    /// No other session has used the table since before the epoch.
-    NoOlderUser(TableId, u64),
-    /// No block covers the activity.
-    Begin(Activity),
-    /// No other session is active in this way.
-    Quiet(Activity),
-}
-
-impl Need {
-    fn stage(&self) -> Stage {
-        match self {
-            Need::Begin(activity) | Need::Quiet(activity) => activity.stage(),
-            Need::Share(_) | Need::RaiseBarrier(_) | Need::Unused(_) | Need::NoOlderUser(..) => {
-                Stage::WaitingForTable
-            }
-        }
-    }
-
-    /// Whether the waiter is the victim of a deadlock rather than another one: it can run again,
-    /// whereas definitions and backups cost more (as in MySQL).
-    fn is_cheap(&self) -> bool {
-        matches!(
-            self,
-            Need::Share(_) | Need::Begin(Activity::Write | Activity::Commit)
-        )
-    }
-}
-
-struct Waiter {
-    owner: usize,
-    need: Need,
-    is_victim: bool,
 }
 
 #[derive(Default)]
@@ -306,139 +183,6 @@ impl MetadataLocks {
             metadata_locks: self.clone(),
             slot,
             progress: Arc::default(),
-        }
-    }
-
-    /// Waits on the condition variable until the need is met, the deadline, or a cancellation.
-    fn wait_until(
-        self: &Arc<Self>,
-        owner: usize,
-        need: Need,
-        deadline: Instant,
-        cancel: &Cancel,
-    ) -> Result<(), MetadataLockError> {
-        let me = self.clone();
-        let _registration = cancel.register(Arc::new(move || {
-            let _shared = me.shared.lock();
-            me.changed.notify_all();
-        }));
-        wait_for_lock(|| {
-            let mut shared = self.shared.lock();
-            let is_victim = false;
-            shared.waiters.push(Waiter {
-                owner,
-                need,
-                is_victim,
-            });
-            let done = self.wait_registered(&mut shared, owner, deadline, cancel);
-            shared.waiters.retain(|w| w.owner != owner);
-            done
-        })
-    }
-
-    /// Waits as a registered waiter.
-    fn wait_registered(
-        &self,
-        shared: &mut MutexGuard<'_, Shared>,
-        owner: usize,
-        deadline: Instant,
-        cancel: &Cancel,
-    ) -> Result<(), MetadataLockError> {
-        if shared.choose_victims(owner) {
-            self.changed.notify_all();
-        }
-        loop {
-            let waiter = shared.waiters.iter().find(|w| w.owner == owner);
-            let Some(waiter) = waiter else {
-                return Ok(());
-            };
-            if shared.blockers(owner, &waiter.need).is_empty() {
-                return Ok(());
-            }
-            if waiter.is_victim {
-                return Err(MetadataLockError::Deadlock);
-            }
-            if let Some(reason) = cancel.reason() {
-                return Err(MetadataLockError::Cancelled(reason));
-            }
-            if Instant::now() >= deadline {
-                return Err(MetadataLockError::Timeout);
-            }
-            self.changed.wait_until(shared, deadline);
-        }
-    }
-}
-
-impl Shared {
-    /// The sessions that keep `owner` from what it needs.
-    fn blockers(&self, owner: usize, need: &Need) -> Owners {
-        let barriers = self.barriers.iter().filter(|b| b.owner != owner);
-        let slots = self.slots.iter().filter(|slot| slot.owner() != owner);
-        match need {
-            Need::Share(uses) => {
-                let covered = |b: &&Barrier| {
-                    let covers = |(t, access): &(TableId, Access)| {
-                        b.tables.iter().any(|(b, e)| b == t && e.covers(*access))
-                    };
-                    uses.iter().any(covers)
-                };
-                barriers.filter(covered).map(|b| b.owner).collect()
-            }
-            Need::RaiseBarrier(tables) => {
-                let covered = |b: &&Barrier| {
-                    let conflicts = |(t, e): &(TableId, Exclusion)| {
-                        let same =
-                            |(b, other): &(TableId, Exclusion)| b == t && e.conflicts(*other);
-                        b.tables.iter().any(same)
-                    };
-                    tables.iter().any(conflicts)
-                };
-                barriers.filter(covered).map(|b| b.owner).collect()
-            }
-            Need::Unused(tables) => {
-                let users = slots.filter(|slot| slot.uses(tables));
-                users.map(Slot::owner).collect()
-            }
-            Need::NoOlderUser(table, epoch) => {
-                let users = slots.filter(|slot| slot.is_older_user(*table, *epoch));
-                users.map(Slot::owner).collect()
-            }
-            Need::Begin(activity) => {
-                let blocks = self.blocks.iter();
-                let blocks = blocks.filter(|(o, a)| *o != owner && a.flags() == activity.flags());
-                blocks.map(|(owner, _)| *owner).collect()
-            }
-            Need::Quiet(activity) => {
-                let active = slots.filter(|slot| slot.has(activity.flags()));
-                active.map(Slot::owner).collect()
-            }
-        }
-    }
-
-    /// Marks a victim in each cycle of waits through `owner`. Returns whether there was one.
-    fn choose_victims(&mut self, owner: usize) -> bool {
-        let mut found = false;
-        loop {
-            let waiters = &self.waiters;
-            let waits_for = |session: usize| {
-                let mut waiting = waiters.iter().filter(|w| !w.is_victim);
-                let waiter = waiting.find(|w| w.owner == session);
-                waiter.map_or_else(Owners::new, |w| self.blockers(session, &w.need))
-            };
-            let Some(cycle) = deadlock::cycle_through(owner, waits_for) else {
-                return found;
-            };
-            let cheap = |session: &&usize| {
-                let mut waiters = waiters.iter();
-                waiters.any(|w| w.owner == **session && w.need.is_cheap())
-            };
-            let victim = cycle.iter().find(cheap).copied().unwrap_or(owner);
-            let mut marked = self.waiters.iter_mut().filter(|w| w.owner == victim);
-            let Some(waiter) = marked.next() else {
-                return found;
-            };
-            waiter.is_victim = true;
-            found = true;
         }
     }
 }
@@ -822,6 +566,7 @@ impl Drop for ActivityBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use porpoise_base::cancel::Reason;
     use std::time::Duration;
 
     const T: (TableId, Access) = (TableId(1), Access::Write);

@@ -17,6 +17,7 @@
 
 pub(crate) mod access_counts;
 mod arena;
+mod capture;
 pub(crate) mod cascade;
 pub(crate) mod delete;
 mod documents;
@@ -31,18 +32,20 @@ pub(crate) mod lookup;
 pub(crate) mod merge;
 mod reapply;
 pub(crate) mod scan;
+mod scratch;
+mod statement;
 pub(crate) mod text_search;
 pub(crate) mod update;
 pub(crate) mod write;
 
 use crate::autoinc::GeneratedIds;
 use crate::catalog::persist::cluster::write_token;
-use crate::changes::{Change, Origin, TransactionChanges};
+use crate::changes::{Origin, TransactionChanges};
 use crate::db::Db;
 use crate::definition::TableId;
 use crate::expressions::RowContext;
 use crate::hot_keys::Interface;
-use crate::overflow::{self, OverflowFetch};
+use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::{AccessKind, Table};
 use crate::text_index::maintenance::TextChange;
@@ -50,11 +53,9 @@ use crate::ttl::ExpiryTime;
 use crate::{AutoIncOptions, Error, Result};
 use access_counts::AccessCounts;
 use delete::DeleteOutcome;
-use documents::ReadRemovals;
 use expressions::RowEvaluator;
 use firing::FireTriggers;
 use insert::{InsertMode, InsertOutcome, Inserted};
-use keyset::KeySet;
 use lookup::{FoundVisitor, LockedVisitor, Lookup};
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{
@@ -62,9 +63,10 @@ use porpoise_kv::{
 };
 use porpoise_types::{Value, Warning};
 use scan::{EntryVisitor, Fetch, RowScanVisitor, ScanPosition, ScanSpec};
+use scratch::Scratch;
 use smallvec::SmallVec;
+use statement::Statement;
 use std::any::Any;
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 use update::{RowChange, UpdateMode, UpdateOutcome};
@@ -93,6 +95,10 @@ pub struct BeginOptions {
     pub interface: Interface,
     /// Whether its changes go to the change log, if there is one (`sql_log_bin`).
     pub logged: bool,
+    /// Whether it applies the changes of another server: it writes also where clients cannot.
+    pub replicates: bool,
+    /// Whether its account may write in spite of `read_only`.
+    pub is_privileged: bool,
 }
 
 impl Default for BeginOptions {
@@ -108,6 +114,8 @@ impl Default for BeginOptions {
             snapshot_conflicts: true,
             interface: Interface::Internal,
             logged: true,
+            replicates: false,
+            is_privileged: false,
         }
     }
 }
@@ -149,55 +157,11 @@ pub struct Txn {
     expiry_time: Option<ExpiryTime>,
     /// Changes for the change log; `None` if they are not logged.
     changes: Option<Box<TransactionChanges>>,
-}
-
-/// Buffers of writing statements. They are returned to a thread-local pool, so that a small
-/// statement allocates almost nothing.
-#[derive(Default)]
-struct Scratch {
-    /// Key set, taken by a writing statement while it runs.
-    keys: KeySet,
-    /// Encoded row.
-    row: Vec<u8>,
-    /// Encoded entry.
-    entry: Vec<u8>,
-}
-
-thread_local! {
-    static POOL: RefCell<Vec<Scratch>> = const { RefCell::new(Vec::new()) };
-}
-
-impl Scratch {
-    fn take() -> Scratch {
-        POOL.try_with(|pool| pool.try_borrow_mut().ok()?.pop())
-            .ok()
-            .flatten()
-            .unwrap_or_default()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        const MAX_POOLED: usize = 8;
-        let mut keys = std::mem::take(&mut self.keys);
-        keys.clear();
-        let (row, entry) = (
-            std::mem::take(&mut self.row),
-            std::mem::take(&mut self.entry),
-        );
-        if row.capacity() > 1 << 20 || row.capacity() + entry.capacity() == 0 {
-            return;
-        }
-        // While a thread ends, its pool is gone: the buffers are freed.
-        let _ = POOL.try_with(|pool| {
-            if let Ok(mut pool) = pool.try_borrow_mut()
-                && pool.len() < MAX_POOLED
-            {
-                // Its own drop finds nothing to keep once the pool drops it.
-                pool.push(Scratch { keys, row, entry });
-            }
-        });
-    }
+    /// See [`BeginOptions::replicates`].
+    replicates: bool,
+    is_privileged: bool,
+    /// Whether it has written rows that clients cannot write while the database is read-only.
+    wrote_rows: bool,
 }
 
 impl Db {
@@ -232,6 +196,9 @@ impl Db {
             text_changes: Vec::new(),
             expiry_time: None,
             changes: (options.logged && self.change_log().is_some()).then(Box::default),
+            replicates: options.replicates,
+            is_privileged: options.is_privileged,
+            wrote_rows: false,
         })
     }
 }
@@ -828,6 +795,9 @@ impl Txn {
     /// The engine's. Nothing has changed then, except after [`kv::Error::UnknownOutcome`], when the
     /// outcome is unknown.
     pub fn commit(mut self) -> Result<kv::Commit> {
+        if self.wrote_rows && !self.db.read_only.is_off() {
+            self.db.read_only.check(self.is_privileged)?;
+        }
         self.annotate()?;
         if !self.subscribed.is_empty() && self.db.membership().is_some() {
             // Other servers notice the commit by the token.
@@ -859,74 +829,37 @@ impl Txn {
         Ok(commit)
     }
 
-    /// Gives the engine what the change log needs of this transaction.
-    pub(crate) fn annotate(&mut self) -> Result<()> {
-        let Some(changes) = self.changes.take() else {
-            return Ok(());
-        };
-        let Some(log) = self.db.change_log() else {
-            return Ok(());
-        };
-        if changes.is_empty() {
-            return Ok(());
-        }
-        let annotation = log.transaction(&changes, self.db.clock().unix_micros());
-        Ok(self.kv.annotate(annotation)?)
-    }
-
-    /// Captures a change for the change log. `old` is the row before, as it was read; `new` are the values after.
+    /// Fails with error 1290 if the database is read-only for this transaction and table.
     #[inline]
-    fn capture(
-        &mut self,
-        table: &Table,
-        primary: &[u8],
-        old: Option<RowRef<'_>>,
-        new: Option<&[Value]>,
-    ) -> Result<()> {
-        if self.changes.is_none() {
+    pub(crate) fn check_writable(&mut self, table: &Table) -> Result<()> {
+        if self.replicates {
             return Ok(());
         }
-        self.capture_change(table, primary, old, new)
+        if self.wrote_rows && self.db.read_only.is_off() {
+            return Ok(());
+        }
+        self.check_read_only(table)
     }
 
     #[inline(never)]
-    fn capture_change(
-        &mut self,
-        table: &Table,
-        primary: &[u8],
-        old: Option<RowRef<'_>>,
-        new: Option<&[Value]>,
-    ) -> Result<()> {
-        let (Some(log), Some(changes)) = (self.db.change_log(), &mut self.changes) else {
+    fn check_read_only(&mut self, table: &Table) -> Result<()> {
+        let is_system = ["mysql", "sys"].iter().any(|name| *name == table.database);
+        let is_own = is_system && !self.is_sql;
+        if is_own || !self.db.catalog().tables.contains_key(&table.id) {
             return Ok(());
-        };
-        // Temporary tables are not in the catalog.
-        let describe = || {
-            let known = self.db.catalog().tables.contains_key(&table.id);
-            known.then(|| log.describe(table)).flatten()
-        };
-        let Some(number) = changes.table(table, describe) else {
-            return Ok(());
-        };
-        let mark = self.kv.mark();
-        let (kv, read) = (self.kv.as_mut(), Read::CURRENT);
-        let complete = match &old {
-            Some(old) if old.has_overflow() => {
-                overflow::complete_row(kv, read, table, primary, old.bytes())?
-            }
-            _ => None,
-        };
-        let whole = match &complete {
-            Some(bytes) => Some(RowRef::new(table, bytes)?),
-            None => old,
-        };
-        let change = match (old, whole, new) {
-            (Some(old), Some(whole), Some(new)) => Change::update(old, whole, new),
-            (_, Some(whole), None) => Change::delete(whole),
-            (_, _, Some(new)) => Change::insert(new),
-            _ => return Ok(()),
-        };
-        changes.push(log.as_ref(), mark, (number, table), &change);
+        }
+        self.wrote_rows = true;
+        self.db.read_only.check(self.is_privileged)
+    }
+
+    /// Sets the version of the rows that are written from now on: that of the server which wrote them first, so
+    /// that the CAS values of memcached are the same on both. Versions of this server's own writes are greater.
+    ///
+    /// # Errors
+    /// The engine's error if it cannot reserve a range.
+    pub fn set_row_version(&mut self, version: u64) -> Result<()> {
+        self.db.versions.raise(self.db.engine().as_ref(), version)?;
+        self.row_version = version;
         Ok(())
     }
 
@@ -984,56 +917,5 @@ impl Txn {
             db: &self.db,
             context: self.row_context.as_deref(),
         }
-    }
-
-    /// Runs a writing statement with an empty key set. If it fails, its writes are rolled back.
-    fn statement<T>(
-        &mut self,
-        table: &Table,
-        runner: Option<&dyn FireTriggers>,
-        run: impl FnOnce(&mut Statement<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let mark = self.kv.mark();
-        let mut keys = std::mem::take(&mut self.scratch.keys);
-        keys.clear();
-        let mut statement = Statement {
-            txn: self,
-            keys,
-            keep_version: false,
-            runner,
-            removals: ReadRemovals::new(),
-        };
-        let done = run(&mut statement);
-        self.scratch.keys = statement.keys;
-        if done.is_err() {
-            self.rollback_to(mark);
-        }
-        done.map_err(|e| match e {
-            Error::Kv(kv::Error::Full(kv::Resource::Memory | kv::Resource::Disk)) => Error::Full {
-                table: table.name.clone(),
-            },
-            e => e,
-        })
-    }
-}
-
-/// A writing statement: its transaction, and the keys that it locks and checks by.
-struct Statement<'t> {
-    txn: &'t mut Txn,
-    keys: KeySet,
-    /// Whether replaced rows keep their version.
-    keep_version: bool,
-    /// Runs the triggers of rows that foreign key actions change; `None` for the server's own
-    /// runner.
-    runner: Option<&'t dyn FireTriggers>,
-    /// Removals of FULLTEXT indexes that were read ahead.
-    removals: ReadRemovals,
-}
-
-impl Statement<'_> {
-    /// Locks the keys gathered since the last call.
-    fn lock_keys(&mut self) -> Result<()> {
-        let wait = self.txn.wait();
-        Ok(self.keys.lock(self.txn.kv.as_mut(), wait)?)
     }
 }

@@ -88,6 +88,7 @@ impl Statement<'_> {
     ) -> Result<()> {
         self.txn.check_cancel()?;
         self.txn.check_not_busy(table)?;
+        self.txn.check_writable(table)?;
         self.txn.note_written(table);
         self.record_changed_row(table, primary)?;
         let mut row = std::mem::take(&mut self.txn.scratch.row);
@@ -129,7 +130,8 @@ impl Statement<'_> {
         };
         let primary = plan.primary(row, &self.keys);
         let primary = primary.as_slice();
-        self.txn.capture(table, primary, None, Some(values))?;
+        self.txn
+            .capture(table, primary, None, Some((values, stamp.version)))?;
         let heads =
             overflow::write_new(&self.txn.db, self.txn.kv.as_mut(), table, primary, values)?;
         let mut own = plan.own(row).iter().copied();
@@ -233,6 +235,7 @@ impl Statement<'_> {
     ) -> Result<()> {
         self.txn.check_cancel()?;
         self.txn.check_not_busy(table)?;
+        self.txn.check_writable(table)?;
         self.txn.note_written(table);
         self.txn.capture(table, primary, Some(old), None)?;
         self.record_changed_row(table, primary)?;
@@ -287,7 +290,13 @@ impl Statement<'_> {
     ) -> Result<()> {
         let moved = primary != new_primary;
         let texts = self.texts_to_change(table, (primary, &old), (new_primary, new))?;
-        self.txn.capture(table, primary, Some(old), Some(new))?;
+        let version = if self.keep_version {
+            old.version()
+        } else {
+            self.txn.row_version()?
+        };
+        let after = Some((new, version));
+        self.txn.capture(table, primary, Some(old), after)?;
         if moved {
             self.record_changed_row(table, primary)?;
             let space = table.space(0, primary);
@@ -296,11 +305,6 @@ impl Statement<'_> {
                 .delete(Key::new(space, primary), Check::Locked)?;
             self.keys.record_own_write(space, primary, false);
         }
-        let version = if self.keep_version {
-            old.version()
-        } else {
-            self.txn.row_version()?
-        };
         let stamp = RowStamp {
             version,
             expiry: old.expiry(),

@@ -16,7 +16,7 @@ use porpoise_wire::mysql::client::result::{Event, Row};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The option that names the server.
 const FROM: ServerOption = ServerOption {
@@ -26,6 +26,9 @@ const FROM: ServerOption = ServerOption {
 
 /// Interval at which the state of a running backup is asked for.
 const POLL: Duration = Duration::from_millis(500);
+
+/// Age from which `porpoise backup prune` removes files that interrupted writes have left.
+const UNFINISHED_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// `porpoise backup`.
 #[derive(Args, Clone, Debug)]
@@ -226,6 +229,13 @@ fn prune_place(options: &PruneOptions) -> Result<(), StartError> {
         since: options.keep_days.map(days),
     };
     let done = prune(&repository, archive.as_ref(), keep, options.dry_run)?;
+    if !options.dry_run {
+        let now = Duration::from_micros(u64::try_from(now).unwrap_or(0));
+        let before = UNIX_EPOCH + now.saturating_sub(UNFINISHED_AGE);
+        for repository in [Some(&repository), archive.as_ref()].into_iter().flatten() {
+            repository.remove_unfinished(before)?;
+        }
+    }
     let verb = if options.dry_run {
         "would be removed"
     } else {

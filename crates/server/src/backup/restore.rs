@@ -1,8 +1,7 @@
 //! `porpoise restore`: builds a data directory from a backup and the archived log.
 //!
-//! The directory is built beside the place where it is wanted, as `.NAME.restoring`, and renamed when it
-//! is complete and on disk. So a restore that was interrupted leaves nothing that a server would start
-//! from, and the next one begins again.
+//! The directory is built beside the place where it is wanted ([`NewDataDir`]). So a restore that was
+//! interrupted leaves nothing that a server would start from, and the next one begins again.
 //!
 //! Point in time: the log is cut behind a record. A commit is one record, so every commit is in the
 //! result completely or not at all.
@@ -10,14 +9,12 @@
 use super::progress::Bar;
 use crate::config::StartError;
 use crate::engine::STORE;
+use crate::new_data_dir::{NewDataDir, check_vacant, create_dir};
 use porpoise_backup::{Backup, BackupFile, Chain, Error, Group, Repository};
 use porpoise_base::base64;
-use porpoise_base::disk::{self, lock_directory};
+use porpoise_base::disk;
 use porpoise_kv_mem::{LogGroup, StoreBuilder, records_until};
-use std::fs::{self, DirBuilder, File};
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The point to which a store is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +54,17 @@ pub struct Restored {
     pub position: u64,
     /// Time of the last group of the log; 0 if there is none.
     pub time: u64,
-    /// Whether there is archived log behind a gap, which cannot be restored.
+    /// Whether there is archived log behind a gap that comes before the point: it cannot be restored.
     pub has_gap: bool,
+}
+
+/// The log that a restore has written.
+#[derive(Clone, Copy)]
+struct Replayed {
+    /// Time of its last group; 0 if there is none.
+    time: u64,
+    /// Whether it ends at the point, rather than where no piece continues.
+    is_cut: bool,
 }
 
 impl From<Error> for StartError {
@@ -76,10 +82,6 @@ impl From<porpoise_kv::Error> for StartError {
     }
 }
 
-fn io_error(path: &Path) -> impl FnOnce(io::Error) -> StartError + '_ {
-    move |error| StartError::failure(format!("{}: {error}", path.display()))
-}
-
 impl Restoring<'_> {
     /// Restores.
     ///
@@ -91,8 +93,8 @@ impl Restoring<'_> {
         self.check_archive()?;
         let backup = self.choose()?;
         self.check_position(&backup)?;
-        let mut building = Building::begin(self.data_dir)?;
-        let store = building.path.join(STORE);
+        let mut building = NewDataDir::begin(self.data_dir, "restoring")?;
+        let store = building.path().join(STORE);
         create_dir(&store)?;
         let manifest = match &backup.manifest {
             Some(text) => Some(base64::decode(text.as_bytes()).ok_or_else(|| {
@@ -117,7 +119,7 @@ impl Restoring<'_> {
                 return Err(StartError::failure(text));
             }
         }
-        let time = self.put_log(&backup, &mut builder, &mut |bytes| {
+        let log = self.put_log(&backup, &mut builder, &mut |bytes| {
             done += bytes;
             bar.show(done, total.max(done));
         })?;
@@ -133,8 +135,10 @@ impl Restoring<'_> {
         Ok(Restored {
             number: backup.number,
             position,
-            time,
-            has_gap: self.until == Until::End && self.last_archived()? > position,
+            time: log.time,
+            has_gap: !log.is_cut
+                && matches!(self.until, Until::End | Until::Time(_))
+                && self.last_archived()? > position,
         })
     }
 
@@ -217,20 +221,20 @@ impl Restoring<'_> {
         }))
     }
 
-    /// Writes the log from the backup's begin up to the point. Returns the time of the last group.
+    /// Writes the log from the backup's begin up to the point.
     fn put_log(
         &self,
         backup: &Backup,
         builder: &mut StoreBuilder,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<u64, StartError> {
+    ) -> Result<Replayed, StartError> {
         let mut from = backup.log_from;
         let mut time = 0;
         for repository in [Some(self.backups), self.archive].into_iter().flatten() {
             let mut chain = Chain::new(repository, from)?;
             while let Some(group) = chain.next_group()? {
                 let Some(kept) = self.until_point(backup, group)? else {
-                    return Ok(time);
+                    return Ok(Replayed { time, is_cut: true });
                 };
                 progress(kept.records.len() as u64);
                 time = kept.time;
@@ -238,7 +242,10 @@ impl Restoring<'_> {
             }
             from = chain.position();
         }
-        Ok(time)
+        Ok(Replayed {
+            time,
+            is_cut: false,
+        })
     }
 
     /// The part of a group that lies before the point; `None` if nothing does.
@@ -281,95 +288,4 @@ impl Restoring<'_> {
             "the archived log ends at position {end}, before the position asked for"
         )))
     }
-}
-
-/// Refuses a directory that holds something.
-fn check_vacant(path: &Path) -> Result<(), StartError> {
-    let at = path.display();
-    match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(StartError::usage(format!(
-            "--data-dir: {at} is not empty; a restore writes to a new directory only"
-        ))),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(StartError::usage(format!("--data-dir: {at}: {e}"))),
-    }
-}
-
-fn create_dir(path: &Path) -> Result<(), StartError> {
-    let created = DirBuilder::new().mode(0o700).create(path);
-    created.map_err(io_error(path))
-}
-
-fn sync_dir(path: &Path) -> Result<(), StartError> {
-    let synced = File::open(path).and_then(|dir| dir.sync_all());
-    synced.map_err(io_error(path))
-}
-
-/// A data directory that is being built.
-struct Building {
-    path: PathBuf,
-    parent: PathBuf,
-    is_finished: bool,
-    /// Holds off another restore to the same place.
-    _lock: Option<File>,
-}
-
-impl Building {
-    /// Creates the directory; removes what an interrupted restore left.
-    fn begin(data_dir: &Path) -> Result<Building, StartError> {
-        let name = data_dir.file_name().ok_or_else(|| {
-            StartError::usage(format!("--data-dir: {} has no name", data_dir.display()))
-        })?;
-        let parent = match data_dir.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        fs::create_dir_all(&parent).map_err(io_error(&parent))?;
-        let path = parent.join(format!(".{}.restoring", name.to_string_lossy()));
-        if path.exists() {
-            let lock = lock_directory(&path).map_err(|_| busy(&path))?;
-            let names = fs::read_dir(&path).map_err(io_error(&path))?;
-            let is_foreign = |entry: io::Result<fs::DirEntry>| {
-                entry.map_or(true, |entry| entry.file_name() != STORE)
-            };
-            if names.into_iter().any(is_foreign) {
-                let text = format!("{} is not of a restore; remove it", path.display());
-                return Err(StartError::usage(text));
-            }
-            fs::remove_dir_all(&path).map_err(io_error(&path))?;
-            drop(lock);
-        }
-        create_dir(&path)?;
-        let lock = lock_directory(&path).map_err(|_| busy(&path))?;
-        Ok(Building {
-            path,
-            parent,
-            is_finished: false,
-            _lock: lock,
-        })
-    }
-
-    /// Makes the directory durable and gives it its name.
-    fn finish(&mut self, data_dir: &Path) -> Result<(), StartError> {
-        sync_dir(&self.path.join(STORE))?;
-        sync_dir(&self.path)?;
-        check_vacant(data_dir)?;
-        fs::rename(&self.path, data_dir).map_err(io_error(data_dir))?;
-        self.is_finished = true;
-        sync_dir(&self.parent)
-    }
-}
-
-impl Drop for Building {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            // What cannot be removed is removed by the next restore.
-            let _ = fs::remove_dir_all(&self.path);
-        }
-    }
-}
-
-fn busy(path: &Path) -> StartError {
-    StartError::usage(format!("{} is in use by another restore", path.display()))
 }

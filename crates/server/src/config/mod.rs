@@ -8,10 +8,13 @@
 //! Invariant: every error is one line that names the setting, the source of the value, the value
 //! and the accepted values.
 
+mod cluster_url;
 pub mod exposure;
 pub mod report;
 pub mod table;
 pub mod value;
+
+pub use cluster_url::{ClusterUrl, is_address};
 
 use porpoise_client::http::Endpoint;
 use std::collections::BTreeMap;
@@ -60,8 +63,8 @@ pub enum EngineChoice {
     /// The embedded engine.
     #[default]
     Embedded,
-    /// A TiKV cluster, by its placement drivers' addresses.
-    Tikv(Vec<String>),
+    /// A TiKV cluster.
+    Tikv(Box<ClusterUrl>),
 }
 
 /// Use of TLS by a listener.
@@ -207,6 +210,12 @@ pub struct Config {
     pub binlog_total_size: Option<u64>,
     /// Whether transactions in the binary log are compressed.
     pub binlog_compression: bool,
+    /// Number of replicas that acknowledge a commit before its client learns of it; `None`: none.
+    pub replication_ack: Option<usize>,
+    /// Longest wait of a commit for them; `None`: for ever.
+    pub replication_ack_timeout: Option<Duration>,
+    /// Whether clients cannot write.
+    pub super_read_only: bool,
     /// The operator's certificate (PEM); `None`: one is generated at the first start.
     pub tls_cert: Option<PathBuf>,
     /// Private key of `tls_cert` (PEM).

@@ -2,7 +2,7 @@
 //! here.
 
 use super::value::{Parsed, address, duration, number, path, size, switch};
-use super::{Config, DurabilityChoice, EngineChoice, TlsMode};
+use super::{ClusterUrl, Config, DurabilityChoice, EngineChoice, TlsMode};
 use porpoise_client::http::Endpoint;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ settings! {
         "Refuses to start if the data directory contains no store (for volumes that may not be mounted)",
         |c, t| c.require_data = switch(t)?;
     "engine" "ENGINE" = "embedded":
-        "Storage engine: embedded, or tikv://HOST:PORT,... (placement drivers of a TiKV cluster)",
+        "Storage engine: embedded, or tikv://HOST:PORT,...?OPTION=VALUE&... (placement drivers of a TiKV cluster; options: ca, cert, key, tenant, name, connect-timeout, request-timeout, retry-timeout, lock-ttl, lock-wait, retention)",
         |c, t| c.engine = engine(t)?;
     "cluster-lease" "TIME" = "15s":
         "With TiKV: time after which the other servers take this one for dead if they hear nothing of it, from 1s to 10m; changes of definitions wait for it at most that long",
@@ -209,7 +209,7 @@ settings! {
     "binlog-row-image" "IMAGE" = "full":
         "Columns in the binary log: full, noblob (without large columns that did not change) or minimal (the key, and what changed)",
         |c, t| c.binlog_row_image = porpoise_binlog::RowImage::parse(t).ok_or("full, noblob or minimal")?;
-    "binlog-row-metadata" "DETAIL" = "minimal":
+    "binlog-row-metadata" "DETAIL" = "full":
         "Description of tables in the binary log: minimal, or full (names of columns, members of ENUM and SET, primary key)",
         |c, t| c.binlog_full_metadata = metadata(t)?;
     "binlog-expire-logs-seconds" "N" = "2592000":
@@ -227,6 +227,21 @@ settings! {
     "binlog-transaction-compression" "" = "false":
         "Compresses transactions in the binary log with zstd, as MySQL does; MariaDB cannot read them",
         |c, t| c.binlog_compression = switch(t)?;
+    "replication-ack" "N" = "off":
+        "Number of replicas that have a commit on disk before it is acknowledged to its client; needs --log-bin and --durability sync",
+        |c, t| c.replication_ack = match t {
+            "off" => None,
+            _ => Some(number(t, 1, 65_535)?),
+        };
+    "replication-ack-timeout" "TIME" = "off":
+        "Time after which a commit is acknowledged although replicas are missing, until one has caught up; off: commits wait",
+        |c, t| c.replication_ack_timeout = match t {
+            "off" => None,
+            _ => Some(duration(t)?),
+        };
+    "super-read-only" "" = "false":
+        "Refuses the writes of clients: for a standby, which only replication changes",
+        |c, t| c.super_read_only = switch(t)?;
     "tls-cert" "FILE" = "":
         "Certificate chain (PEM) that replaces the self-signed certificate created at first start",
         |c, t| c.tls_cert = path(t)?;
@@ -284,21 +299,7 @@ fn engine(text: &str) -> Parsed<EngineChoice> {
     if text == "embedded" {
         return Ok(EngineChoice::Embedded);
     }
-    let addresses: Vec<String> = text
-        .strip_prefix("tikv://")
-        .unwrap_or_default()
-        .split(',')
-        .map(str::to_owned)
-        .collect();
-    let is_address = |a: &String| {
-        a.rsplit_once(':')
-            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
-    };
-    if addresses.iter().all(is_address) {
-        Ok(EngineChoice::Tikv(addresses))
-    } else {
-        Err("embedded or tikv://HOST:PORT,...".into())
-    }
+    ClusterUrl::parse(text).map(|url| EngineChoice::Tikv(Box::new(url)))
 }
 
 fn listeners(text: &str) -> Parsed<Vec<(String, SocketAddr)>> {

@@ -70,22 +70,51 @@ impl Registry {
     }
 }
 
-/// Flag of a connection whose request is being answered; set by the page handlers.
+/// Flags of a connection, for the page handlers.
+#[derive(Debug, Default)]
+struct Flags {
+    /// A request is being answered.
+    answering: AtomicBool,
+    /// The answer is a stream.
+    streaming: AtomicBool,
+}
+
+/// State of a connection whose request is being answered; set by the page handlers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Client(Arc<AtomicBool>);
+pub(crate) struct Client(Arc<Flags>);
+
+/// An answer that is sent in many parts. The connection is being answered until this is dropped.
+#[derive(Debug)]
+pub(crate) struct StreamGuard(Client);
 
 impl Client {
-    /// Sets the flag: the request is complete and is being answered.
+    /// The request is complete and is being answered.
     pub(crate) fn begin_answer(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.answering.store(true, Ordering::Relaxed);
+    }
+
+    /// The answer is a stream, which a new connection does not replace while others are idle.
+    pub(crate) fn begin_stream(&self) -> StreamGuard {
+        self.0.streaming.store(true, Ordering::Relaxed);
+        StreamGuard(self.clone())
     }
 
     fn end_answer(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.answering.store(false, Ordering::Relaxed);
     }
 
     fn is_answering(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        let Flags {
+            answering,
+            streaming,
+        } = &*self.0;
+        answering.load(Ordering::Relaxed) || streaming.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.0.0.streaming.store(false, Ordering::Relaxed);
     }
 }
 

@@ -15,7 +15,7 @@ mod budget;
 mod listener;
 pub mod metrics_page;
 
-pub(crate) use budget::{Client, Limits};
+pub(crate) use budget::{Client, Limits, StreamGuard};
 pub use listener::Http;
 pub(crate) use listener::{ConnectionInfo, Site};
 

@@ -5,7 +5,7 @@ use porpoise_client::mysql::{Connection, Target};
 use porpoise_client::{Error, Result};
 use porpoise_shell::sql::splitter::{Piece, Splitter};
 use porpoise_wire::mysql::Capabilities;
-use porpoise_wire::mysql::client::result::{Event, Row};
+use porpoise_wire::mysql::client::result::{Event, Row, TextRow};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -56,14 +56,8 @@ impl Server {
     /// # Errors
     /// One line.
     pub fn connect(target: &Target, is_utc: bool) -> std::result::Result<Server, StartError> {
-        let capabilities = target.capabilities | Capabilities::LOCAL_FILES;
-        let target = Target {
-            capabilities,
-            ..target.clone()
-        };
-        let connection = Connection::connect(&target).map_err(failed)?;
-        let mut server = Server { connection };
-        server.run(
+        let mut server = Server::with_settings(
+            target,
             "SET NAMES utf8mb4; SET SESSION foreign_key_checks = 0, unique_checks = 0, \
              sql_mode = 'NO_AUTO_VALUE_ON_ZERO'",
         )?;
@@ -71,6 +65,67 @@ impl Server {
             server.run("SET SESSION time_zone = '+00:00'")?;
         }
         Ok(server)
+    }
+
+    /// Connects, and runs statements that set the session's variables.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn with_settings(
+        target: &Target,
+        settings: &str,
+    ) -> std::result::Result<Server, StartError> {
+        let capabilities = target.capabilities | Capabilities::LOCAL_FILES;
+        let target = Target {
+            capabilities,
+            ..target.clone()
+        };
+        let connection = Connection::connect(&target).map_err(failed)?;
+        let mut server = Server { connection };
+        server.run(settings)?;
+        Ok(server)
+    }
+
+    /// Passes each row of a result to `receive` as it arrives.
+    ///
+    /// # Errors
+    /// One line; that of `receive`, after which the connection cannot be used.
+    pub fn stream(
+        &mut self,
+        text: &str,
+        mut receive: impl FnMut(TextRow<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut failure = None;
+        self.connection
+            .query(text.as_bytes(), |event| match event {
+                Event::Error(error) => {
+                    failure = Some(error);
+                    Ok(())
+                }
+                Event::Row(Row::Text(row)) => receive(row),
+                _ => Ok(()),
+            })?;
+        failure.map_or(Ok(()), |error| Err(Error::Server(error)))
+    }
+
+    /// The first row of a result; missing cells are empty.
+    ///
+    /// # Errors
+    /// As [`Server::run`].
+    pub fn first_row<const N: usize>(
+        &mut self,
+        text: &str,
+    ) -> std::result::Result<[String; N], StartError> {
+        let mut cells = self
+            .run(text)?
+            .rows
+            .into_iter()
+            .next()
+            .unwrap_or_default()
+            .into_iter();
+        Ok(std::array::from_fn(|_| {
+            cells.next().flatten().unwrap_or_default()
+        }))
     }
 
     /// Runs statements, and sends `file` if they load a file.

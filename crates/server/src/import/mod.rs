@@ -1,4 +1,4 @@
-//! `porpoise import`: loads a dump by MySQL Shell into a server.
+//! `porpoise import`: loads a dump by MySQL Shell, or a running server ([`live`]), into a server.
 //!
 //! Order: accounts, schemas with their routines, tables, rows, triggers, views, privileges. Rows are loaded by
 //! LOAD DATA LOCAL over several connections, the largest files first, without checks of foreign and unique
@@ -11,12 +11,14 @@
 mod accounts;
 mod connection;
 mod dump;
+mod live;
 mod progress;
 mod report;
 mod rows;
 mod selection;
 
 pub use accounts::account_name;
+pub use live::{FROM, Live};
 pub use report::Report;
 pub use selection::{Selection, table_name};
 
@@ -51,8 +53,10 @@ pub enum Existing {
 /// Options of an import.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// The directory.
+    /// The directory; unused if `live` is given.
     pub dump: PathBuf,
+    /// The running server from which is copied, in place of a dump.
+    pub live: Option<Live>,
     /// The server.
     pub into: Target,
     /// Number of connections that load rows.
@@ -69,11 +73,18 @@ pub struct ImportOptions {
     pub quiet: bool,
 }
 
-/// Loads a dump.
+/// Loads a dump or a running server.
 ///
 /// # Errors
-/// One line: the dump cannot be read, the server refuses something.
+/// One line: the dump cannot be read, a server refuses something.
 pub fn run(options: &ImportOptions) -> Result<(), StartError> {
+    match &options.live {
+        Some(live) => live::run(options, live),
+        None => load_dump(options),
+    }
+}
+
+fn load_dump(options: &ImportOptions) -> Result<(), StartError> {
     let start = Instant::now();
     let mut report = Report::default();
     let mut dump = Dump::read(&options.dump)?;

@@ -67,25 +67,31 @@ impl Selection {
             dump.schemas.iter().map(count).sum()
         };
         let before = objects(dump);
-        dump.schemas.retain(|schema| {
-            let of_table = |(s, _): &(String, String)| *s == schema.name;
-            let is_included = self.include_schemas.is_empty() && self.include_tables.is_empty()
-                || self.include_schemas.contains(&schema.name)
-                || self.include_tables.iter().any(of_table);
-            is_included && !self.exclude_schemas.contains(&schema.name)
-        });
+        dump.schemas
+            .retain(|schema| self.contains_schema(&schema.name));
         for schema in &mut dump.schemas {
-            let is_selected = |table: &str| {
-                let name = (schema.name.clone(), table.to_owned());
-                let is_included = self.include_tables.is_empty()
-                    || self.include_tables.contains(&name)
-                    || self.include_schemas.contains(&schema.name);
-                is_included && !self.exclude_tables.contains(&name)
-            };
+            let is_selected = |table: &str| self.contains(&schema.name, table);
             schema.tables.retain(|table| is_selected(&table.name));
             schema.views.retain(|view| is_selected(&view.name));
         }
         Ok(before - objects(dump))
+    }
+
+    /// Whether anything of a schema is selected.
+    pub fn contains_schema(&self, schema: &str) -> bool {
+        let is_included = self.include_schemas.is_empty() && self.include_tables.is_empty()
+            || self.include_schemas.contains(schema)
+            || self.include_tables.iter().any(|(of, _)| of == schema);
+        is_included && !self.exclude_schemas.contains(schema)
+    }
+
+    /// Whether a table or view is selected.
+    pub fn contains(&self, schema: &str, table: &str) -> bool {
+        let name = (schema.to_owned(), table.to_owned());
+        let is_included = self.include_tables.is_empty()
+            || self.include_tables.contains(&name)
+            || self.include_schemas.contains(schema);
+        self.contains_schema(schema) && is_included && !self.exclude_tables.contains(&name)
     }
 
     fn check_names(&self, dump: &Dump) -> Result<(), StartError> {

@@ -13,7 +13,7 @@
 use super::answer::{Answer, client_gone};
 use porpoise_sql::{Outcome, SqlError};
 use porpoise_wire::mysql::local_file::{self, FilePackets};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Number of bytes read at a time.
 const CHUNK: usize = 64 * 1024;
@@ -87,8 +87,18 @@ impl Answer<'_> {
     /// Reads bytes after the command: those that arrived with it, then those of the socket. Returns
     /// their number, which may be 0.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, SqlError> {
+        self.receive_within(buffer, Duration::from_millis(100))
+    }
+
+    /// As [`Answer::receive`], with the wait for bytes of the socket.
+    pub(super) fn receive_within(
+        &mut self,
+        buffer: &mut [u8],
+        wait: Duration,
+    ) -> Result<usize, SqlError> {
         if self.unread.is_empty() {
-            return self.out.receive(buffer).map_err(|_| client_gone());
+            let received = self.out.receive_within(buffer, wait);
+            return received.map_err(|_| client_gone());
         }
         let n = buffer.len().min(self.unread.len());
         let (taken, rest) = self.unread.split_at_checked(n).unwrap_or_default();

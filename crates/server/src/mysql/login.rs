@@ -250,12 +250,12 @@ impl Authentication {
                 None
             }
         };
+        // A refusal for the sake of the audit log is no failure of the client.
+        let is_admitted = granted.is_some();
         let granted = self.report(shared, peer, granted, answer);
         let user = &self.request.user;
         let policy = delays(&shared.sql);
-        let delay = access
-            .guard()
-            .record(user, &host, now, granted.is_some(), policy);
+        let delay = access.guard().record(user, &host, now, is_admitted, policy);
         match granted {
             Some(granted) => LoginStep::Granted(Granted { delay, ..granted }),
             None => {

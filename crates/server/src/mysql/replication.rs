@@ -5,13 +5,22 @@
 //!
 //! A reader announces in user variables what it understands: `@source_binlog_checksum` (checksums),
 //! `@source_heartbeat_period` (nanoseconds after which a heartbeat is sent), `@replica_uuid`; each also under its
-//! former name.
+//! former name. With `@rpl_semi_sync_replica` it takes part in semi-synchronous replication: two bytes stand in front
+//! of each event, and where the second one is 1 the reader answers, once it has the event on its disk, with a packet:
+//!
+//! ```text
+//! 00 | EF | acknowledge? | event          EF | position (8) | file
+//! ```
+//!
+//! The answer has the packet number 0, and the next event the number 1. While an answer is awaited, the session looks
+//! for it and for new events in turn.
 
 use super::Shared;
 use super::answer::{Answer, client_gone, status_of};
 use super::session::{Flow, LoggedIn};
 use porpoise_binlog::log::Replica;
 use porpoise_binlog::{BinaryLog, Dump, DumpStart, Step};
+use porpoise_replication::epoch::EPOCH_VARIABLE;
 use porpoise_replication::gtid::GtidSet;
 use porpoise_sql::SqlError;
 use porpoise_wire::mysql::command::{BinlogDump, RegisterReplica};
@@ -21,6 +30,18 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for events after which the session looks whether it was cancelled.
 const WAIT: Duration = Duration::from_millis(200);
+
+/// Shortest time between heartbeats, as on MySQL.
+const MIN_PERIOD: Duration = Duration::from_millis(1);
+
+/// Longest wait for an acknowledgement after which the session looks for new events.
+const ACK_WAIT: Duration = Duration::from_millis(10);
+
+/// First byte of semi-synchronous headers and acknowledgements.
+const SEMI_SYNC: u8 = 0xEF;
+
+/// Longest acknowledgement, in bytes: MySQL's names of files have at most 512.
+const MAX_ACK: usize = 1 + 8 + 512;
 
 /// Entry of a replica in SHOW REPLICAS, which ends with its connection.
 pub(super) struct Registration {
@@ -76,6 +97,13 @@ impl LoggedIn {
         value.or_else(|| self.sql.user_variable(former))
     }
 
+    /// The time after which the reader wants a heartbeat, if it wants any.
+    fn heartbeat_period(&self) -> Option<Duration> {
+        let nanos = self.announced("source_heartbeat_period", "master_heartbeat_period");
+        let nanos = nanos.and_then(|text| text.parse().ok()).filter(|n| *n > 0);
+        nanos.map(|nanos| Duration::from_nanos(nanos).max(MIN_PERIOD))
+    }
+
     /// COM_BINLOG_DUMP and COM_BINLOG_DUMP_GTID: answers with events until the reader disconnects.
     pub(super) fn dump_binlog(
         &mut self,
@@ -110,16 +138,10 @@ impl LoggedIn {
         answer: &mut Answer<'_>,
     ) -> Result<(), SqlError> {
         let failed = |error: porpoise_binlog::Error| refused(error.to_string());
-        let start = match request.gtids {
-            Some(gtids) => {
-                let set = GtidSet::from_bytes(gtids);
-                DumpStart::Gtids(set.map_err(|error| refused(error.to_string()))?)
-            }
-            None => DumpStart::Position {
-                file: String::from_utf8_lossy(request.file).into_owned(),
-                position: request.position,
-            },
-        };
+        let epoch = self.announced(EPOCH_VARIABLE, EPOCH_VARIABLE);
+        if let Some(epoch) = epoch.and_then(|text| text.parse().ok()) {
+            log.meet_epoch(epoch).map_err(failed)?;
+        }
         let checksum = self.announced("source_binlog_checksum", "master_binlog_checksum");
         let Some(checksum) = checksum else {
             return Err(refused(
@@ -127,17 +149,27 @@ impl LoggedIn {
             ));
         };
         let has_checksums = checksum.eq_ignore_ascii_case("CRC32");
-        let period = self.announced("source_heartbeat_period", "master_heartbeat_period");
-        let period = period.and_then(|text| text.parse().ok()).filter(|n| *n > 0);
-        let period = period.map(Duration::from_nanos);
+        let period = self.heartbeat_period();
+        let start = start_of(request)?;
         let mut dump = Dump::open(log.clone(), start, has_checksums).map_err(failed)?;
+        let semi_sync = self.announced("rpl_semi_sync_replica", "rpl_semi_sync_slave");
+        let mut acks = semi_sync.filter(|value| value == "1").map(|_| {
+            dump.expect_acknowledgements(request.server_id);
+            AckReader::default()
+        });
         let mut last_sent = Instant::now();
         let mut wait = Duration::ZERO;
         while !self.sql.is_cancelled() {
             match dump.next(wait).map_err(failed)? {
                 Step::Event(event) => {
-                    send(answer, &event)?;
+                    let flag = acks.as_ref().map(|_| dump.is_ack_requested());
+                    send(answer, &event, flag)?;
                     (wait, last_sent) = (Duration::ZERO, Instant::now());
+                    if let (Some(acks), Some(true)) = (&mut acks, flag) {
+                        answer.drain().map_err(|_| client_gone())?;
+                        answer.sequence = 1;
+                        acks.read(answer, &mut dump, Duration::ZERO)?;
+                    }
                 }
                 Step::Idle if wait.is_zero() => {
                     answer.drain().map_err(|_| client_gone())?;
@@ -145,10 +177,17 @@ impl LoggedIn {
                         return Ok(());
                     }
                     wait = WAIT.min(period.unwrap_or(WAIT));
+                    if let Some(acks) = acks.as_mut().filter(|_| dump.awaits_ack()) {
+                        acks.read(answer, &mut dump, ACK_WAIT)?;
+                        wait = Duration::ZERO;
+                    }
                 }
                 Step::Idle => {
+                    if let Some(acks) = &mut acks {
+                        acks.read(answer, &mut dump, Duration::ZERO)?;
+                    }
                     if period.is_some_and(|period| last_sent.elapsed() >= period) {
-                        send(answer, &dump.heartbeat())?;
+                        send(answer, &dump.heartbeat(), acks.as_ref().map(|_| false))?;
                         answer.drain().map_err(|_| client_gone())?;
                         last_sent = Instant::now();
                     }
@@ -159,12 +198,92 @@ impl LoggedIn {
     }
 }
 
-/// Appends an event as a packet; sends if much is waiting.
-fn send(answer: &mut Answer<'_>, event: &[u8]) -> Result<(), SqlError> {
+/// The place at which a reader begins.
+fn start_of(request: &BinlogDump<'_>) -> Result<DumpStart, SqlError> {
+    Ok(match request.gtids {
+        Some(gtids) => {
+            let set = GtidSet::from_bytes(gtids);
+            DumpStart::Gtids(set.map_err(|error| refused(error.to_string()))?)
+        }
+        None => DumpStart::Position {
+            file: String::from_utf8_lossy(request.file).into_owned(),
+            position: request.position,
+        },
+    })
+}
+
+/// Reads acknowledgements.
+#[derive(Default)]
+struct AckReader {
+    /// Bytes of a packet that has not arrived completely.
+    received: Vec<u8>,
+}
+
+impl AckReader {
+    /// Reads what has arrived; waits for it if nothing has.
+    fn read(
+        &mut self,
+        answer: &mut Answer<'_>,
+        dump: &mut Dump,
+        mut wait: Duration,
+    ) -> Result<(), SqlError> {
+        let failed = |error: porpoise_binlog::Error| refused(error.to_string());
+        let mut buffer = [0; 1024];
+        loop {
+            let received = answer.receive_within(&mut buffer, wait)?;
+            if received == 0 {
+                return Ok(());
+            }
+            wait = Duration::ZERO;
+            let bytes = buffer.get(..received).unwrap_or_default();
+            self.received.extend_from_slice(bytes);
+            while let Some(ack) = self.take_packet()? {
+                let acknowledged = parse_ack(&ack);
+                let (file, position) = acknowledged
+                    .ok_or_else(|| refused("Read semi-sync reply magic number error"))?;
+                dump.acknowledge(&file, position).map_err(failed)?;
+            }
+        }
+    }
+
+    /// The payload of the next complete packet.
+    fn take_packet(&mut self) -> Result<Option<Vec<u8>>, SqlError> {
+        let Some((&[a, b, c, _], _)) = self.received.split_first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes([a, b, c, 0]) as usize;
+        if length > MAX_ACK {
+            return Err(refused("Read semi-sync reply length error"));
+        }
+        if self.received.len() < 4 + length {
+            return Ok(None);
+        }
+        let rest = self.received.split_off(4 + length);
+        let mut packet = std::mem::replace(&mut self.received, rest);
+        packet.drain(..4);
+        Ok(Some(packet))
+    }
+}
+
+/// File and position of an acknowledgement.
+fn parse_ack(packet: &[u8]) -> Option<(String, u64)> {
+    let rest = packet.strip_prefix(&[SEMI_SYNC])?;
+    let (position, file) = rest.split_first_chunk::<8>()?;
+    let file = file.split(|byte| *byte == 0).next().unwrap_or_default();
+    let file = String::from_utf8_lossy(file).into_owned();
+    Some((file, u64::from_le_bytes(*position)))
+}
+
+/// Appends an event as a packet; sends if much is waiting. `request` is given to readers that acknowledge: whether
+/// they are to acknowledge this event.
+fn send(answer: &mut Answer<'_>, event: &[u8], request: Option<bool>) -> Result<(), SqlError> {
     let start = frame::begin(answer.out.buf());
     let out = answer.out.buf();
     // OK, in front of each event.
     out.push(0);
+    if let Some(request) = request {
+        out.extend_from_slice(&[SEMI_SYNC, u8::from(request)]);
+    }
     out.extend_from_slice(event);
     frame::finish(answer.out.buf(), start, &mut answer.sequence);
     if answer.out.is_full() {

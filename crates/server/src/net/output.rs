@@ -257,6 +257,14 @@ impl Output {
     /// # Errors
     /// The client has disconnected, or the session must end.
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Gone> {
+        self.receive_within(buffer, Duration::from_millis(100))
+    }
+
+    /// As [`Output::receive`], with another wait.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn receive_within(&mut self, buffer: &mut [u8], wait: Duration) -> Result<usize, Gone> {
         let got = self.transport.read(buffer, false).map_err(|_| Gone)?;
         self.received += got.bytes as u64;
         if got.bytes > 0 {
@@ -273,8 +281,15 @@ impl Output {
             return Err(Gone);
         }
         let fd = self.transport.fd();
-        blocking(|| crate::sys::wait_readable(fd, Duration::from_millis(100))).map_err(|_| Gone)?;
-        Ok(0)
+        if wait.is_zero() {
+            return Ok(0);
+        }
+        if !blocking(|| crate::sys::wait_readable(fd, wait)).map_err(|_| Gone)? {
+            return Ok(0);
+        }
+        let got = self.transport.read(buffer, false).map_err(|_| Gone)?;
+        self.received += got.bytes as u64;
+        Ok(got.bytes)
     }
 
     fn await_log(&mut self) -> Result<(), Gone> {

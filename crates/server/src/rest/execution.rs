@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Invariants:
-//! 1. At most [`REQUEST_THREADS`] requests and [`LOGIN_THREADS`] password checks run at a time.
+//! 1. At most [`REQUEST_THREADS`] requests, [`CHANGE_STREAMS`] change streams and [`LOGIN_THREADS`] password
+//!    checks run at a time.
 //! 2. A request whose client is gone or whose time is over is cancelled: it holds its thread no longer
 //!    than its next check for cancellation.
 //! 3. After [`Rest::close`] no request runs.
@@ -18,6 +19,7 @@ use super::problem::Problem;
 use crate::http::ConnectionInfo;
 use crate::net::client_host;
 use axum::http::StatusCode;
+use porpoise_access::Rights;
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::memory::{ConnectionMemory, MemoryClass, MemoryTracker};
 use porpoise_kv::CommitPosition;
@@ -42,6 +44,12 @@ const QUEUE_TIME: Duration = Duration::from_secs(20);
 /// Time limit of requests that name none.
 const DEFAULT_TIME: Duration = Duration::from_secs(30);
 
+/// Number of change streams that are open at a time.
+pub(super) const CHANGE_STREAMS: usize = 64;
+
+/// Longest time of a change stream: less than the lifetime of a connection.
+pub(super) const STREAM_TIME: Duration = Duration::from_secs(50 * 60);
+
 /// Largest time limit.
 const MAX_TIME: Duration = Duration::from_secs(600);
 
@@ -57,7 +65,7 @@ pub(super) struct Execution {
     login: Arc<Login>,
     info: ConnectionInfo,
     id: u64,
-    cancel: Cancel,
+    pub(super) cancel: Cancel,
     pub(super) memory: Arc<ConnectionMemory>,
     /// Charge for the body.
     _body: MemoryTracker,
@@ -68,6 +76,22 @@ pub(super) struct Execution {
 impl Execution {
     fn host(&self) -> String {
         client_host(Some(self.info.peer))
+    }
+
+    /// The rights of the account at present.
+    ///
+    /// # Errors
+    /// The account was dropped or locked, or has another password than at the login.
+    pub(super) fn rights(&self) -> Result<Rights, Problem> {
+        self.rest.check_login(&self.login, &self.info)?;
+        let data = self.rest.sql.access().data();
+        let account = data.name_since(&self.login.account, self.login.version);
+        Ok(data.rights(&format!("{}@{}", account.user, account.host)))
+    }
+
+    /// `'user'@'host'`, for messages.
+    pub(super) fn shown_account(&self) -> String {
+        format!("'{}'@'{}'", self.login.user, self.host())
     }
 
     /// Opens a session for rows by key.
@@ -245,6 +269,33 @@ impl Order {
         let limit = self.time_limit.map_or(DEFAULT_TIME, |limit| {
             Duration::from_millis(u64::from(limit)).min(MAX_TIME)
         });
+        let permits = self.rest.requests.clone();
+        self.start_on(permits, limit, work)
+    }
+
+    /// Starts a change stream, unless too many are open: the future is its result.
+    ///
+    /// # Errors
+    /// No memory; too many streams.
+    pub(super) fn start_stream<T: Send + 'static>(
+        self,
+        work: impl FnOnce(Execution) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<(Cancellation, impl Future<Output = Result<T, Problem>>), Problem> {
+        let permits = self.rest.streams.clone();
+        if permits.available_permits() == 0 {
+            let text = format!("Too many connections: {CHANGE_STREAMS} change streams are open");
+            return Err(Problem::mysql(1040, "08004", text));
+        }
+        // The stream ends by itself before.
+        self.start_on(permits, STREAM_TIME * 2, work)
+    }
+
+    fn start_on<T: Send + 'static>(
+        self,
+        permits: Arc<Semaphore>,
+        limit: Duration,
+        work: impl FnOnce(Execution) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<(Cancellation, impl Future<Output = Result<T, Problem>>), Problem> {
         let memory = Arc::new(ConnectionMemory::new(self.rest.memory.clone()));
         let body = MemoryTracker::new(memory.clone(), MemoryClass::Statement);
         let bytes = (self.body as u64).saturating_mul(MEMORY_FACTOR);
@@ -268,7 +319,7 @@ impl Order {
                 rest: rest.clone(),
                 id,
             };
-            let done = on_thread(&rest.requests, move || {
+            let done = on_thread(&permits, move || {
                 let _listed = listed;
                 work(execution)
             });
@@ -282,6 +333,7 @@ impl Rest {
     /// Cancels all requests, waits for their end, and refuses further ones.
     pub(crate) fn close(&self) {
         self.requests.close();
+        self.streams.close();
         self.logins.close();
         let mut running = self.running.lock();
         for cancel in running.values() {

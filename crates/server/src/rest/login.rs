@@ -41,6 +41,10 @@ pub(super) const TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
 /// Maximum number of tokens; beyond it the oldest ends.
 const MAX_TOKENS: usize = 10_000;
 
+/// Maximum number of tokens of an account; beyond it the account's oldest ends, so that one account does not
+/// end the tokens of others.
+const MAX_ACCOUNT_TOKENS: usize = 1_000;
+
 /// Longest Authorization header.
 const MAX_CREDENTIALS: usize = 1024;
 
@@ -99,11 +103,11 @@ impl Tokens {
         if table.len() >= MAX_TOKENS {
             table.retain(|_, token| !is_over(token, issued));
         }
-        if table.len() >= MAX_TOKENS {
-            let oldest = table.iter().min_by_key(|(_, token)| token.issued);
-            if let Some(oldest) = oldest.map(|(text, _)| text.clone()) {
-                table.remove(&oldest);
-            }
+        let is_own = |token: &Token| token.login.account == login.account;
+        if table.values().filter(|token| is_own(token)).count() >= MAX_ACCOUNT_TOKENS {
+            remove_oldest(&mut table, is_own);
+        } else if table.len() >= MAX_TOKENS {
+            remove_oldest(&mut table, |_| true);
         }
         table.insert(text.clone(), Token { login, issued });
         Some(text)
@@ -123,6 +127,15 @@ impl Tokens {
     /// Ends a token.
     pub(super) fn revoke(&self, text: &str) {
         self.table.lock().remove(text);
+    }
+}
+
+/// Ends the oldest of the tokens that meet a condition.
+fn remove_oldest(table: &mut HashMap<String, Token>, is_meant: impl Fn(&Token) -> bool) {
+    let meant = table.iter().filter(|(_, token)| is_meant(token));
+    let oldest = meant.min_by_key(|(_, token)| token.issued);
+    if let Some(oldest) = oldest.map(|(text, _)| text.clone()) {
+        table.remove(&oldest);
     }
 }
 
@@ -207,7 +220,7 @@ impl Rest {
                 let login = self.tokens.find(&token);
                 let login =
                     login.ok_or_else(|| unauthorized("The token is unknown or has expired"))?;
-                if let Err(problem) = self.check_token(&login, info) {
+                if let Err(problem) = self.check_login(&login, info) {
                     self.tokens.revoke(&token);
                     return Err(problem);
                 }
@@ -269,8 +282,11 @@ impl Rest {
         Some(Login::new(user.to_owned(), account, data.version))
     }
 
-    /// Checks that the account of a token is the same, and may be used.
-    fn check_token(&self, login: &Login, info: &ConnectionInfo) -> Result<(), Problem> {
+    /// Checks that the account of an earlier login is the same, and may be used.
+    ///
+    /// # Errors
+    /// 401; the account is locked, or its password has expired.
+    pub(super) fn check_login(&self, login: &Login, info: &ConnectionInfo) -> Result<(), Problem> {
         let access = self.sql.access();
         let data = access.data();
         let host = client_host(Some(info.peer));
@@ -279,7 +295,7 @@ impl Rest {
             .account(&account.user, &account.host)
             .filter(|account| account.secret == login.secret)
             .filter(|account| account.id().matches_host(&host));
-        let account = account.ok_or_else(|| unauthorized("The token is no longer valid"))?;
+        let account = account.ok_or_else(|| unauthorized("The login is no longer valid"))?;
         let tls = info.tls.clone().map(tls_peer);
         let policy = password_login::policy(&self.sql);
         let admitted = access.check_requirements(account, tls.as_ref(), access.now(), policy);
@@ -302,6 +318,31 @@ mod tests {
         let value = HeaderValue::from_str(text).unwrap();
         headers.insert(header::AUTHORIZATION, value);
         credentials(&headers).ok()
+    }
+
+    #[test]
+    fn an_account_ends_its_own_tokens_only() {
+        let tokens = Tokens::new(porpoise_base::clock::system());
+        let login = |user: &str| {
+            Arc::new(Login {
+                user: user.to_owned(),
+                account: AuthId {
+                    user: user.to_owned(),
+                    host: "%".to_owned(),
+                },
+                version: 0,
+                secret: Vec::new(),
+            })
+        };
+        let other = tokens.issue(login("other")).unwrap();
+        let busy = login("busy");
+        let first = tokens.issue(busy.clone()).unwrap();
+        for _ in 0..MAX_ACCOUNT_TOKENS {
+            tokens.issue(busy.clone()).unwrap();
+        }
+        assert!(tokens.find(&other).is_some());
+        assert!(tokens.find(&first).is_none());
+        assert_eq!(tokens.table.lock().len(), MAX_ACCOUNT_TOKENS + 1);
     }
 
     #[test]

@@ -7,12 +7,14 @@
 //!                 +-- a thread for requests ([`execution`])
 //!                        rows, batch, schema --> porpoise_native::LocalSession --> batches of the native protocol
 //!                        sql                 --> SqlSession
+//!                        changes             --> porpoise_binlog::Feed
 //! ```
 //!
 //! * [`routes`]: the table of operations; [`openapi`] makes the document from it.
 //! * [`login`]: Basic credentials and bearer tokens. [`execution`]: threads, time limits, cancellation.
 //! * [`values`]: JSON of values. [`problem`]: failures. [`operation`]: operations on rows, from JSON.
-//! * [`rows`], [`batch`], [`schema`], [`sql`]: the requests.
+//! * [`rows`], [`batch`], [`schema`], [`sql`], [`changes`]: the requests. [`stream`]: answers in chunks.
+//! * [`arrow`]: results of statements as Arrow streams.
 //!
 //! Invariants:
 //! 1. The rest thread runs no statement, touches no row and verifies no password.
@@ -25,7 +27,9 @@
 //! Rejected: the console's listener and logins. Its cookies need CSRF tokens, its limits are those of a
 //! page for operators, and a busy REST client must not delay `/health`.
 
+mod arrow;
 mod batch;
+mod changes;
 mod execution;
 mod login;
 mod openapi;
@@ -35,6 +39,7 @@ mod routes;
 mod rows;
 mod schema;
 mod sql;
+mod stream;
 mod values;
 
 use crate::config::{Config, TlsMode};
@@ -45,13 +50,14 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header, request};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
-use execution::{LOGIN_THREADS, Order, REQUEST_THREADS};
+use execution::{CHANGE_STREAMS, LOGIN_THREADS, Order, REQUEST_THREADS};
 use login::{Credentials, Login, TOKEN_LIFETIME, Tokens};
 use parking_lot::{Condvar, Mutex};
 use porpoise_access::VerifierCache;
 use porpoise_base::cancel::Cancel;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_base::threads::Role;
+use porpoise_binlog::BinaryLog;
 use porpoise_native::Native;
 use porpoise_sql::SqlServer;
 use problem::Problem;
@@ -88,10 +94,14 @@ pub(crate) struct Rest {
     sql: Arc<SqlServer>,
     native: Arc<Native>,
     memory: Arc<MemoryBudget>,
+    /// The binary log, if the server keeps one.
+    binlog: Option<Arc<BinaryLog>>,
     verifiers: Arc<VerifierCache>,
     tokens: Tokens,
     requires_tls: bool,
     requests: Arc<Semaphore>,
+    /// Change streams that may be opened.
+    streams: Arc<Semaphore>,
     logins: Arc<Semaphore>,
     next_id: AtomicU64,
     /// The requests that run, or wait for a thread.
@@ -104,6 +114,8 @@ pub(crate) struct Parts {
     pub(crate) sql: Arc<SqlServer>,
     pub(crate) native: Arc<Native>,
     pub(crate) memory: Arc<MemoryBudget>,
+    /// The binary log, if the server keeps one.
+    pub(crate) binlog: Option<Arc<BinaryLog>>,
     /// Hashes of passwords that were verified before.
     pub(crate) verifiers: Arc<VerifierCache>,
 }
@@ -116,9 +128,11 @@ impl Rest {
             sql: parts.sql,
             native: parts.native,
             memory: parts.memory,
+            binlog: parts.binlog,
             verifiers: parts.verifiers,
             requires_tls: config.rest_tls == TlsMode::Required,
             requests: Arc::new(Semaphore::new(REQUEST_THREADS)),
+            streams: Arc::new(Semaphore::new(CHANGE_STREAMS)),
             logins: Arc::new(Semaphore::new(LOGIN_THREADS)),
             next_id: AtomicU64::new(FIRST_ID),
             running: Mutex::default(),
@@ -141,7 +155,7 @@ impl Rest {
             router: Router::new().fallback(respond).with_state(self.clone()),
             tls,
             limits: LIMITS,
-            threads: REQUEST_THREADS + LOGIN_THREADS,
+            threads: REQUEST_THREADS + CHANGE_STREAMS + LOGIN_THREADS,
         };
         Http::serve(socket, site)
     }
@@ -184,9 +198,13 @@ async fn respond(
             call.answer(body).await
         }
         Found::OtherMethods(methods) => {
-            let text = format!("This path has the methods {methods}");
-            let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, text);
-            let mut response = problem.into_response();
+            // Without headers that would let pages of other sites in.
+            let mut response = if head.method == Method::OPTIONS {
+                StatusCode::NO_CONTENT.into_response()
+            } else {
+                let text = format!("This path has the methods {methods}");
+                Problem::new(StatusCode::METHOD_NOT_ALLOWED, text).into_response()
+            };
             if let Ok(methods) = HeaderValue::from_str(&methods) {
                 response.headers_mut().insert(header::ALLOW, methods);
             }
@@ -269,6 +287,11 @@ impl Call<'_> {
                 let parsed: sql::StatementBody = parse(&body)?;
                 let order = self.order(login, parsed.time_limit_ms.map(u32::from), body.len());
                 sql::run(order, parsed, &self.head.headers).await
+            }
+            Endpoint::Changes => {
+                let request = changes::ChangesRequest::parse(&query, &self.head.headers)?;
+                let order = self.order(login, None, body.len());
+                changes::run(order, request, self.client).await
             }
             Endpoint::InsertRow => {
                 let database = self.matched.parameter("database")?;

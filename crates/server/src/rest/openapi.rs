@@ -102,9 +102,15 @@ fn answer(route: &Route, answer: &Answer) -> Value {
         return described;
     };
     if let Some(name) = answer.schema {
-        let mut content = json!({"application/json": {"schema": schema(name)}});
-        if let (true, Some(kinds)) = (route.streams_lines(), content.as_object_mut()) {
+        let kind = if route.streams_events() {
+            "text/event-stream"
+        } else {
+            "application/json"
+        };
+        let mut content = json!({kind: {"schema": schema(name)}});
+        if let (true, Some(kinds)) = (route.streams_rows(), content.as_object_mut()) {
             kinds.insert("application/x-ndjson".to_owned(), json!({}));
+            kinds.insert(super::arrow::MEDIA_TYPE.to_owned(), json!({}));
         }
         members.insert("content".to_owned(), content);
     }
@@ -150,6 +156,7 @@ fn schemas() -> Map<String, Value> {
         table_schemas(),
         batch_schemas(),
         statement_schemas(),
+        change_schemas(),
     ];
     let members = all.into_iter().filter_map(|schemas| match schemas {
         Value::Object(members) => Some(members),
@@ -293,6 +300,52 @@ fn statement_schemas() -> Value {
             "warnings": number(),
             "error": schema("Problem"),
         })),
+    })
+}
+
+/// The events of a change stream: the type of an event names the schema of its data.
+fn change_schemas() -> Value {
+    let key = || list(schema("Value"));
+    let place = || json!({"file": text(), "position": digits()});
+    let name = object(
+        &["database", "table"],
+        json!({"database": text(), "table": text()}),
+    );
+    let mut commit = json!({"gtid": optional(text()), "time": text()});
+    if let (Some(commit), Value::Object(place)) = (commit.as_object_mut(), place()) {
+        commit.extend(place);
+    }
+    json!({
+        "ChangeEvents": {
+            "type": "string",
+            "description": "Server-sent events. Only start and commit events, and heartbeats, have an id: a position.",
+            "x-events": {
+                "start": schema("ChangeStart"),
+                "change": schema("Change"),
+                "definition": schema("ChangedDefinition"),
+                "commit": schema("ChangeCommit"),
+                "error": schema("Problem"),
+            },
+        },
+        "ChangeStart": object(&["file", "position"], place()),
+        "Change": object(&["op", "database", "table"], json!({
+            "op": {"type": "string", "enum": ["insert", "update", "delete"]},
+            "database": text(),
+            "table": text(),
+            "key": key(),
+            "old_key": key(),
+            "row": schema("Row"),
+            "old": schema("Row"),
+        })),
+        "ChangedDefinition": object(&["kind", "tables"], json!({
+            "kind": {
+                "type": "string",
+                "enum": ["create", "alter", "truncate", "drop", "rename", "unknown"],
+            },
+            "database": text(),
+            "tables": list(name),
+        })),
+        "ChangeCommit": object(&["gtid", "time", "file", "position"], commit),
     })
 }
 

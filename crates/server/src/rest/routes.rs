@@ -33,6 +33,8 @@ pub(super) enum Endpoint {
     Batch,
     /// Executes an SQL statement.
     Sql,
+    /// Streams changes of rows.
+    Changes,
 }
 
 /// A parameter in the query or a header.
@@ -41,7 +43,7 @@ pub(super) struct Parameter {
     pub(super) name: &'static str,
     /// `query` or `header`.
     pub(super) place: &'static str,
-    /// `string` or `integer`.
+    /// `string`, `integer` or `boolean`.
     pub(super) kind: &'static str,
     pub(super) text: &'static str,
 }
@@ -78,9 +80,14 @@ impl Route {
         self.endpoint == Endpoint::OpenApi
     }
 
-    /// Whether the answer may also be lines of JSON.
-    pub(super) fn streams_lines(&self) -> bool {
+    /// Whether the answer may also be lines of JSON or an Arrow stream.
+    pub(super) fn streams_rows(&self) -> bool {
         self.endpoint == Endpoint::Sql
+    }
+
+    /// Whether the answer is a stream of events.
+    pub(super) fn streams_events(&self) -> bool {
+        self.endpoint == Endpoint::Changes
     }
 }
 
@@ -118,6 +125,52 @@ const IF_NONE_MATCH: Parameter = Parameter {
     kind: "string",
     text: "GET: versions that are answered 304. PUT: * requires that no row has the key.",
 };
+
+/// Parameters of the change stream.
+const CHANGES: &[Parameter] = &[
+    Parameter {
+        name: "database",
+        place: "query",
+        kind: "string",
+        text: "Database whose changes are sent; default: all. Needs SELECT on it, or on the tables.",
+    },
+    Parameter {
+        name: "table",
+        place: "query",
+        kind: "string",
+        text: "Names of tables of the database, between commas; default: all.",
+    },
+    Parameter {
+        name: "key_prefix",
+        place: "query",
+        kind: "string",
+        text: "Beginning of the primary key, whose values are joined by commas.",
+    },
+    Parameter {
+        name: "from",
+        place: "query",
+        kind: "string",
+        text: "Position: now (default), first, a set of GTIDs, or FILE:POSITION.",
+    },
+    Parameter {
+        name: "Last-Event-ID",
+        place: "header",
+        kind: "string",
+        text: "Position of a client that reconnects: the last id that it has received. Takes precedence over from.",
+    },
+    Parameter {
+        name: "heartbeat_ms",
+        place: "query",
+        kind: "integer",
+        text: "Milliseconds without an event after which a heartbeat is sent; default: 15000.",
+    },
+    Parameter {
+        name: "follow",
+        place: "query",
+        kind: "boolean",
+        text: "false ends the stream at the end of the log.",
+    },
+];
 
 const fn json(status: u16, schema: &'static str, text: &'static str) -> Answer {
     Answer {
@@ -261,13 +314,26 @@ pub(super) const ROUTES: &[Route] = &[
         endpoint: Endpoint::Sql,
         method: "POST",
         path: "/v1/sql",
-        text: "Executes an SQL statement in a session of its own. With Accept: application/x-ndjson each row is a line.",
+        text: "Executes an SQL statement in a session of its own. With Accept: application/x-ndjson each row is a line, with Accept: application/vnd.apache.arrow.stream the rows are an Arrow stream.",
         parameters: &[],
         body: Some("Statement"),
         answers: &[json(
             200,
             "StatementResult",
             "The result; it may end with an error.",
+        )],
+    },
+    Route {
+        endpoint: Endpoint::Changes,
+        method: "GET",
+        path: "/v1/changes",
+        text: "Streams changes of rows as server-sent events, from a position of the binary log.",
+        parameters: CHANGES,
+        body: None,
+        answers: &[json(
+            200,
+            "ChangeEvents",
+            "The events; the last one may be an error.",
         )],
     },
 ];
@@ -320,13 +386,19 @@ pub(super) fn find<'p>(method: &Method, path: &'p str) -> Found<'p> {
     if matching.is_empty() {
         return Found::NoPath;
     }
-    match matching
-        .iter()
-        .find(|route| route.method == method.as_str())
-    {
+    // The answer to HEAD is that to GET, whose body is not sent.
+    let wanted = match method.as_str() {
+        "HEAD" => "GET",
+        other => other,
+    };
+    match matching.iter().find(|route| route.method == wanted) {
         Some(route) => Found::Route(Matched { route, segments }),
         None => {
-            let methods: Vec<&str> = matching.iter().map(|route| route.method).collect();
+            let methods = matching.iter().flat_map(|route| match route.method {
+                "GET" => &["GET", "HEAD"][..],
+                _ => std::slice::from_ref(&route.method),
+            });
+            let methods: Vec<&str> = methods.copied().chain(["OPTIONS"]).collect();
             Found::OtherMethods(methods.join(", "))
         }
     }
@@ -434,7 +506,8 @@ mod tests {
         let Found::OtherMethods(methods) = find(&Method::POST, path) else {
             panic!("POST is not refused");
         };
-        assert_eq!(methods, "GET, PUT, PATCH, DELETE");
+        assert_eq!(methods, "GET, HEAD, PUT, PATCH, DELETE, OPTIONS");
+        assert!(matches!(find(&Method::HEAD, path), Found::Route(_)));
         for path in [
             "/",
             "/v1",

@@ -65,6 +65,15 @@ fn version_of(tag: &str) -> Option<u64> {
     (tag_of(version) == tag.trim()).then_some(version)
 }
 
+/// Whether a value of If-None-Match has the tag of a version. Tags are compared weakly: caches on the way may
+/// have made them weak.
+fn is_listed(tags: &str, version: u64) -> bool {
+    tags.split(',').map(str::trim).any(|tag| {
+        let strong = tag.strip_prefix("W/").unwrap_or(tag);
+        tag == "*" || version_of(strong) == Some(version)
+    })
+}
+
 fn tag_of(version: u64) -> String {
     format!("\"{version}\"")
 }
@@ -202,9 +211,8 @@ pub(super) fn read(execution: &Execution, address: &RowAddress) -> Result<Respon
     let OperationOutcome::Row { version, values } = outcome else {
         return Err(problem_of(&outcome).unwrap_or_else(unexpected));
     };
-    let known = address.if_none_match.as_deref().unwrap_or_default();
-    let is_known = |tag: &str| tag.trim() == "*" || version_of(tag) == Some(version);
-    if !known.is_empty() && known.split(',').any(is_known) {
+    let known = address.if_none_match.as_deref();
+    if known.is_some_and(|known| is_listed(known, version)) {
         return Ok(tagged(StatusCode::NOT_MODIFIED.into_response(), version));
     }
     let mut body = Vec::new();
@@ -371,6 +379,16 @@ mod tests {
             "\"18446744073709551616\"",
         ] {
             assert_eq!(Tag::parse(tag).unwrap(), Tag::None, "{tag}");
+        }
+        for (tags, wanted) in [
+            ("*", true),
+            ("\"17\"", true),
+            ("W/\"17\"", true),
+            ("\"1\" , W/\"17\"", true),
+            ("17, \"1\"", false),
+            ("", false),
+        ] {
+            assert_eq!(is_listed(tags, 17), wanted, "{tags}");
         }
         assert!(Tag::parse("\"1\", \"2\"").is_err());
         assert_eq!(version_of(&tag_of(u64::MAX)), Some(u64::MAX));

@@ -1,7 +1,9 @@
 //! SQL statements: one for each request, in a session of its own, whose rows are streamed.
 //!
 //! Rows are sent in chunks as the statement produces them. A failure before the first chunk is a
-//! problem; after it, the result ends with a member (NDJSON: a line) `error` in place of the summary.
+//! problem; after it, the result ends with a member (NDJSON: a line) `error` in place of the summary, and
+//! an Arrow stream without its end. A statement without rows is answered by an object where Arrow was asked
+//! for.
 //! A result whose rows may not be durable yet, or whose statement may restart, is kept until its end.
 //!
 //! Invariants:
@@ -13,35 +15,27 @@
 //! what they are for, transactions of several statements, is the work of a stored procedure or of
 //! `/v1/batch` here.
 
-use super::execution::{Cancellation, Execution, Order};
+use super::arrow;
+use super::execution::{Execution, Order};
 use super::problem::Problem;
+use super::stream::{self, ChunkSender};
 use super::values::{Json, number_of, put_string, put_value};
-use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::body::Bytes;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use hyper::body::Frame;
 use porpoise_base::base64;
-use porpoise_base::blocking::blocking;
 use porpoise_base::memory::{MemoryClass, MemoryTracker};
 use porpoise_kv::CommitPosition;
 use porpoise_sql::{Outcome, Param, ResultColumn, ResultEnd, ResultSink, SqlError, SqlSession};
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::io;
 use std::num::NonZeroU32;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::runtime::Handle;
-use tokio::sync::mpsc;
-use tokio::time::timeout;
 
 /// Size of a chunk in bytes.
 const CHUNK: usize = 64 * 1024;
-
-/// Chunks that wait for the client.
-const MAX_CHUNKS: usize = 4;
 
 /// Longest wait for a client that does not read.
 const WRITE_TIME: Duration = Duration::from_secs(60);
@@ -80,56 +74,35 @@ enum Form {
     Object,
     /// A line for the columns, for each row, and for the summary.
     Lines,
+    /// An Arrow stream.
+    Arrow,
 }
 
-/// A part of an answer.
-enum Piece {
-    Chunk(Bytes),
-    /// The answer is complete.
-    End,
-}
-
-/// An answer in chunks. Dropping it ends the statement.
-struct Chunks {
-    first: Option<Bytes>,
-    rest: mpsc::Receiver<Piece>,
-    is_complete: bool,
-    _cancellation: Cancellation,
-}
-
-impl hyper::body::Body for Chunks {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(first))));
-        }
-        if self.is_complete {
-            return Poll::Ready(None);
-        }
-        self.rest.poll_recv(cx).map(|piece| match piece {
-            Some(Piece::Chunk(bytes)) => Some(Ok(Frame::data(bytes))),
-            Some(Piece::End) => {
-                self.is_complete = true;
-                None
-            }
-            // The statement's thread has ended before the result: the connection is cut off, so that
-            // the client does not take it for complete.
-            None => Some(Err(io::ErrorKind::UnexpectedEof.into())),
-        })
+impl Form {
+    /// The form that a client accepts: the first of its media types that is known, or an object.
+    fn accepted(header: &str) -> Form {
+        let kinds = header.split(',').filter_map(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default();
+            let is_refused =
+                parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
+            (!is_refused).then_some(kind)
+        });
+        let known = [Form::Object, Form::Lines, Form::Arrow];
+        let mut forms = kinds.filter_map(|kind| {
+            let mut known = known.into_iter();
+            known.find(|form| form.media_type().eq_ignore_ascii_case(kind))
+        });
+        forms.next().unwrap_or(Form::Object)
     }
-}
 
-fn internal() -> Problem {
-    Problem::mysql(
-        1105,
-        "HY000",
-        "internal error; see the server's log".to_owned(),
-    )
+    fn media_type(self) -> &'static str {
+        match self {
+            Form::Object => "application/json",
+            Form::Lines => NDJSON,
+            Form::Arrow => arrow::MEDIA_TYPE,
+        }
+    }
 }
 
 /// Executes a statement. The answer begins with its first chunk.
@@ -139,40 +112,24 @@ pub(super) async fn run(
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let accepted = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());
-    let (form, kind) = if accepted.unwrap_or_default().contains(NDJSON) {
-        (Form::Lines, NDJSON)
-    } else {
-        (Form::Object, "application/json")
-    };
-    let (send, mut receive) = mpsc::channel(MAX_CHUNKS);
-    let handle = Handle::current();
+    let form = Form::accepted(accepted.unwrap_or_default());
+    let sent = Arc::new(OnceLock::new());
+    let (send, receive) = stream::channel(WRITE_TIME);
+    let sent_form = sent.clone();
     let (cancellation, task) = order.start(move |execution| {
-        let sink = JsonSink::new(&execution, form, send, handle);
+        let sink = AnswerSink::new(&execution, form, sent_form, send);
         execute(&execution, &body, sink)
     })?;
-    let task = tokio::spawn(task);
-    let Some(Piece::Chunk(first)) = receive.recv().await else {
-        return match task.await {
-            Ok(Err(problem)) => Err(problem),
-            _ => Err(internal()),
-        };
-    };
-    let chunks = Chunks {
-        first: Some(first),
-        rest: receive,
-        is_complete: false,
-        _cancellation: cancellation,
-    };
-    let mut response = ([(header::CONTENT_TYPE, kind)], Body::new(chunks)).into_response();
-    *response.status_mut() = StatusCode::OK;
-    Ok(response)
+    let body = receive.body(task, cancellation, None).await?;
+    let kind = sent.get().unwrap_or(&form).media_type();
+    Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 
 /// Executes a statement on a thread that may block.
 fn execute(
     execution: &Execution,
     body: &StatementBody,
-    mut sink: JsonSink<'_>,
+    mut sink: AnswerSink<'_>,
 ) -> Result<(), Problem> {
     let parameters = body.parameters.iter().map(|raw| parameter(raw));
     let parameters = parameters.collect::<Result<Vec<_>, _>>()?;
@@ -198,7 +155,7 @@ fn execute_in(
     session: &mut SqlSession,
     body: &StatementBody,
     parameters: &[(Value, ColumnType)],
-    sink: &mut JsonSink<'_>,
+    sink: &mut AnswerSink<'_>,
 ) -> Result<Outcome, SqlError> {
     let statement = body.statement.as_bytes();
     if parameters.is_empty() {
@@ -258,14 +215,17 @@ fn parameter(raw: &RawValue) -> Result<(Value, ColumnType), Problem> {
 }
 
 /// The sink of a statement's result.
-struct JsonSink<'e> {
+struct AnswerSink<'e> {
     execution: &'e Execution,
     form: Form,
-    send: mpsc::Sender<Piece>,
-    handle: Handle,
+    /// The form of the first chunk, from then on.
+    sent_form: Arc<OnceLock<Form>>,
+    send: ChunkSender,
     out: Vec<u8>,
     memory: MemoryTracker,
     columns: Vec<ColumnType>,
+    /// Rows of an Arrow stream that are not in `out` yet.
+    arrow: Option<arrow::Stream>,
     has_rows: bool,
     /// Whether the columns have been appended.
     has_columns: bool,
@@ -278,21 +238,22 @@ struct JsonSink<'e> {
     position: CommitPosition,
 }
 
-impl<'e> JsonSink<'e> {
+impl<'e> AnswerSink<'e> {
     fn new(
         execution: &'e Execution,
         form: Form,
-        send: mpsc::Sender<Piece>,
-        handle: Handle,
-    ) -> JsonSink<'e> {
-        JsonSink {
+        sent_form: Arc<OnceLock<Form>>,
+        send: ChunkSender,
+    ) -> AnswerSink<'e> {
+        AnswerSink {
+            sent_form,
             memory: MemoryTracker::new(execution.memory.clone(), MemoryClass::Statement),
             execution,
             form,
             send,
-            handle,
             out: Vec::new(),
             columns: Vec::new(),
+            arrow: None,
             has_rows: false,
             has_columns: false,
             has_result: false,
@@ -303,7 +264,12 @@ impl<'e> JsonSink<'e> {
     }
 
     fn put_columns(&mut self, columns: &[ResultColumn]) {
+        self.has_columns = true;
         let out = &mut self.out;
+        if self.form == Form::Arrow {
+            self.arrow = Some(arrow::Stream::new(columns, out));
+            return;
+        }
         out.extend_from_slice(b"{\"columns\":[");
         for (n, column) in columns.iter().enumerate() {
             out.extend_from_slice(if n > 0 { b",{" } else { b"{" });
@@ -315,9 +281,8 @@ impl<'e> JsonSink<'e> {
         }
         out.extend_from_slice(match self.form {
             Form::Object => b"],\"rows\":[",
-            Form::Lines => b"]}\n",
+            _ => b"]}\n",
         });
-        self.has_columns = true;
     }
 
     /// Appends the end of the rows, and the start of the summary.
@@ -327,11 +292,20 @@ impl<'e> JsonSink<'e> {
         }
         self.out.extend_from_slice(match self.form {
             Form::Object => b"],",
-            Form::Lines => b"{",
+            _ => b"{",
         });
     }
 
     fn finish(&mut self, outcome: &Outcome) -> Result<(), SqlError> {
+        if let Some(stream) = &mut self.arrow {
+            stream.put_batch(&mut self.out);
+            arrow::put_end(&mut self.out);
+            self.flush()?;
+            return self.send.end();
+        }
+        if self.form == Form::Arrow {
+            self.form = Form::Object;
+        }
         self.begin_summary();
         let summary = format!(
             "\"affected_rows\":{},\"last_insert_id\":\"{}\",\"warnings\":{}}}\n",
@@ -339,44 +313,49 @@ impl<'e> JsonSink<'e> {
         );
         self.out.extend_from_slice(summary.as_bytes());
         self.flush()?;
-        self.send_piece(Piece::End)
+        self.send.end()
     }
 
+    /// Ends an answer of which part was sent. An Arrow stream has no place for a failure: the connection is
+    /// cut off.
     fn finish_with(&mut self, problem: &Problem) -> Result<(), SqlError> {
+        if self.form == Form::Arrow {
+            return Ok(());
+        }
         self.begin_summary();
         self.out.extend_from_slice(b"\"error\":");
         problem.put(&mut self.out);
         self.out.extend_from_slice(b"}\n");
         self.flush()?;
-        self.send_piece(Piece::End)
+        self.send.end()
     }
 
     /// Sends what was appended.
     fn flush(&mut self) -> Result<(), SqlError> {
         let bytes = Bytes::from(std::mem::take(&mut self.out));
         self.is_sent = true;
-        self.send_piece(Piece::Chunk(bytes))?;
+        self.sent_form.get_or_init(|| self.form);
+        self.send.send(bytes, None)?;
         self.memory.resize_always(0);
         Ok(())
     }
 
-    fn send_piece(&self, piece: Piece) -> Result<(), SqlError> {
-        let sent = blocking(|| {
-            self.handle
-                .block_on(timeout(WRITE_TIME, self.send.send(piece)))
-        });
-        match sent {
-            Ok(Ok(())) => Ok(()),
-            _ => Err(SqlError::new(
-                1160,
-                "08S01",
-                "Got an error writing communication packets",
-            )),
+    /// Sends what was appended if it is a chunk and need not be kept.
+    fn flush_full(&mut self) -> Result<(), SqlError> {
+        if self.out.len() < CHUNK {
+            return Ok(());
+        }
+        let held = self.memory.resize(self.out.capacity() as u64);
+        held.map_err(porpoise_sql::memory::refused)?;
+        if self.buffers_until_end {
+            Ok(())
+        } else {
+            self.flush()
         }
     }
 }
 
-impl ResultSink for JsonSink<'_> {
+impl ResultSink for AnswerSink<'_> {
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
         if self.has_result {
             let text = "PROCEDURE can't return a result set in the given context";
@@ -394,6 +373,13 @@ impl ResultSink for JsonSink<'_> {
     }
 
     fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        if let Some(stream) = &mut self.arrow {
+            stream.push(values)?;
+            if stream.len() >= CHUNK {
+                stream.put_batch(&mut self.out);
+            }
+            return self.flush_full();
+        }
         if self.has_rows && self.form == Form::Object {
             self.out.push(b',');
         }
@@ -409,16 +395,7 @@ impl ResultSink for JsonSink<'_> {
         if self.form == Form::Lines {
             self.out.push(b'\n');
         }
-        if self.out.len() < CHUNK {
-            return Ok(());
-        }
-        let held = self.memory.resize(self.out.capacity() as u64);
-        held.map_err(porpoise_sql::memory::refused)?;
-        if self.buffers_until_end {
-            Ok(())
-        } else {
-            self.flush()
-        }
+        self.flush_full()
     }
 
     fn end_result(&mut self, end: &ResultEnd) -> Result<(), SqlError> {
@@ -432,6 +409,7 @@ impl ResultSink for JsonSink<'_> {
     fn discard_result(&mut self) -> bool {
         if !self.is_sent {
             self.out.clear();
+            self.arrow = None;
             self.has_columns = false;
         }
         !self.is_sent

@@ -2,6 +2,7 @@
 
 use crate::support::{connect, good, restore, server, status, text};
 use porpoise_testkit::wait_until;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The archive's place is a file for a while: commits go on, and the archive catches up.
@@ -72,6 +73,56 @@ fn the_archive_may_lie_apart_from_the_backups() {
     restore(&backups, dir.path(), "without", &[]);
     restore(&backups, dir.path(), "with", &["--archive", text(&place)]);
     for (name, count) in [("without", "0"), ("with", "1")] {
+        let restored = server(dir.path(), name).start();
+        let found = good(&mut connect(&restored), "SELECT COUNT(*) FROM d.t");
+        assert_eq!(found, [count], "{name}");
+    }
+}
+
+/// A restore to a time tells that log before that time is missing, and restores what lies before the gap.
+#[test]
+fn a_gap_of_the_archive_is_told_by_a_restore_to_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("archive");
+    let source = server(dir.path(), "data")
+        .arg("--archive-to", &place)
+        .arg("--archive-interval", "20ms")
+        .start();
+    let mut sql = connect(&source);
+    good(&mut sql, "CREATE DATABASE d");
+    good(&mut sql, "CREATE TABLE d.t (n INT PRIMARY KEY)");
+    good(&mut sql, "BACKUP DATABASE TO 'backups'");
+    let pieces = || {
+        let files = std::fs::read_dir(place.join("log")).unwrap();
+        let paths = files.map(|file| file.unwrap().path());
+        let mut pieces: Vec<_> = paths
+            .filter(|p| p.extension() != Some("tmp".as_ref()))
+            .collect();
+        pieces.sort();
+        pieces
+    };
+    let mut last_pieces = Vec::new();
+    for n in 0..3 {
+        good(&mut sql, &format!("INSERT INTO d.t VALUES ({n})"));
+        let position = status(&mut sql, "Log_position");
+        let archived = wait_until(Duration::from_secs(20), || {
+            (status(&mut sql, "Archive_position") >= position).then_some(())
+        });
+        archived.expect("the log is archived");
+        last_pieces.push(pieces().last().unwrap().clone());
+    }
+    drop(source);
+    let backups = dir.path().join("backups");
+    let future = ["--archive", text(&place), "--until", "2200-01-01 00:00:00"];
+    let whole = restore(&backups, dir.path(), "whole", &future);
+    assert!(!whole.contains("gap"), "{whole}");
+    let of_second = |piece: &&PathBuf| **piece > last_pieces[0] && **piece <= last_pieces[1];
+    for piece in pieces().iter().filter(of_second) {
+        std::fs::remove_file(piece).unwrap();
+    }
+    let cut = restore(&backups, dir.path(), "cut", &future);
+    assert!(cut.contains("the archived log has a gap"), "{cut}");
+    for (name, count) in [("whole", "3"), ("cut", "1")] {
         let restored = server(dir.path(), name).start();
         let found = good(&mut connect(&restored), "SELECT COUNT(*) FROM d.t");
         assert_eq!(found, [count], "{name}");

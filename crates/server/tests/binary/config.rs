@@ -127,8 +127,9 @@ fn sighup_puts_changes_in_force_and_a_bad_file_changes_nothing() {
     let held: Vec<_> = (0..8)
         .map(|_| std::net::TcpStream::connect(server.memcached_addr).unwrap())
         .collect();
-    let done = server.sql("SELECT 1");
+    let done = server.sql("SELECT @@global.max_connections");
     assert!(done.is_ok, "the ninth connection: {}", done.stderr);
+    assert_eq!(done.stdout, "9\n");
     drop(held);
 }
 

@@ -128,6 +128,10 @@ fn an_intact_store_is_copied_whole() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = prepare(scratch.path());
     let before = files(&dir);
+    // What interrupted runs have left is replaced.
+    let leftovers = [".new.salvaging", ".dump.sql.salvaging"].map(|name| scratch.path().join(name));
+    std::fs::create_dir_all(leftovers[0].join("store/junk")).unwrap();
+    std::fs::write(&leftovers[1], "INSERT").unwrap();
     let into = scratch.path().join("new");
     let (status, text) = salvage(&dir, &into);
     assert_eq!(status, 0, "{text}");
@@ -156,6 +160,7 @@ fn an_intact_store_is_copied_whole() {
     let dump = scratch.path().join("dump.sql");
     let (status, text) = salvage(&dir, &dump);
     assert_eq!(status, 0, "{text}");
+    assert!(!leftovers.iter().any(|path| path.exists()));
     let sql = std::fs::read_to_string(&dump).unwrap();
     assert_eq!(rows(&sql), intact());
     // The dump loads.

@@ -7,7 +7,10 @@
     reason = "a test stops at what it does not expect"
 )]
 
+mod gap;
+mod images;
 mod kills;
 mod reading;
 mod replica;
+mod semi_sync;
 mod support;

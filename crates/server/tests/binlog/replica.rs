@@ -1,6 +1,6 @@
 //! A MariaDB replica, by position: cascades, memcached, expiry, large rows, definitions; kills of the source.
 
-use crate::support::{good, server};
+use crate::support::{dump, good, run_script, server};
 use porpoise_testkit::{Mariadb, Porpoise};
 use std::time::Duration;
 
@@ -60,6 +60,8 @@ fn a_mariadb_replica_follows_by_position_through_kills_of_the_source() {
         &source,
         "CREATE USER repl IDENTIFIED WITH mysql_native_password BY 'pw'; GRANT REPLICATION SLAVE ON *.* TO repl",
     );
+    // Every Porpoise server has the tables of memcached; another gets them by a copy.
+    run_script(replica.addr, &dump(&source, "ndbmemcache"));
     follow(
         &replica,
         &source,
@@ -117,6 +119,10 @@ fn a_mariadb_replica_follows_by_position_through_kills_of_the_source() {
             ));
         }
         source.memcached("delete c:3\r\nset c:count 0 0 1\r\n5\r\nincr c:count 7\r\n");
+        // The default table of memcached.
+        source.memcached(&format!(
+            "set other{round} 7 0 3\r\nabc\r\nappend other{round} 0 0 1\r\nd\r\ndelete other0\r\n"
+        ));
         if round == 1 {
             good(
                 &source,
@@ -135,6 +141,27 @@ fn a_mariadb_replica_follows_by_position_through_kills_of_the_source() {
             &["marks", "parents", "children", "log", "cached", "types"],
         );
     }
+    for table in ["kv", "containers", "key_prefixes"] {
+        let query = format!("SELECT * FROM ndbmemcache.{table} ORDER BY 1, 2");
+        let rows = source.sql(&query);
+        assert_eq!(rows.rows(), replica.sql(&query).rows(), "{table}");
+        assert!(rows.rows().len() >= 2, "{table}");
+    }
+    // Accounts arrive as statements, with their stored passwords.
+    good(
+        &source,
+        "CREATE USER ann@localhost IDENTIFIED WITH mysql_native_password BY 'secret'; GRANT SELECT ON d.* TO ann@localhost;
+         ALTER USER ann@localhost IDENTIFIED BY 'changed'; CREATE ROLE reader; DROP ROLE reader",
+    );
+    wait_for(&replica, &source);
+    let own = |server: &dyn Fn(&str) -> String| {
+        server("SELECT authentication_string FROM mysql.user WHERE user = 'ann'")
+    };
+    let secret = own(&|query| replica.sql(query).stdout);
+    assert_eq!(secret, own(&|query| source.sql(query).stdout));
+    assert!(secret.starts_with('*'), "{secret}");
+    let grants = replica.sql("SHOW GRANTS FOR ann@localhost").stdout;
+    assert!(grants.contains("GRANT SELECT ON `d`.*"), "{grants}");
     let replicas = good(&source, "SHOW REPLICAS");
     assert!(replicas[0].starts_with("2|"), "{replicas:?}");
     let rows = good(

@@ -59,3 +59,21 @@ pub fn run_script(address: SocketAddr, script: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
 }
+
+/// Text of `mariadb-dump` for a database.
+pub fn dump(server: &Porpoise, database: &str) -> String {
+    let output = Command::new("mariadb-dump")
+        .args([
+            "--no-defaults",
+            "--protocol=tcp",
+            "--user=root",
+            "--host=127.0.0.1",
+        ])
+        .arg(format!("--port={}", server.mysql_addr.port()))
+        .args(["--databases", database])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -6,6 +6,8 @@
     reason = "a test that fails may panic"
 )]
 
+mod tool;
+
 use porpoise_testkit::{Porpoise, SqlOutput, TikvDouble};
 use std::process::Command;
 use std::time::{Duration, Instant};

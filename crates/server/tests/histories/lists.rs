@@ -1,15 +1,19 @@
-//! List-append: clients read lists and append numbers to them, in transactions of SQL and by
-//! commands of memcached. A list is the text of a row, `,1,4,2`.
+//! List-append: clients read lists and append numbers to them, in transactions of SQL and of the native
+//! protocol, by commands of memcached and by requests of REST. A list is the text of a row, `,1,4,2`.
 
+use crate::rows::{Native, Rest, Updated};
 use crate::support::{Cache, Failure, Random, Sql, map_prefix, server};
+use porpoise_native_client::{Error, Isolation, Value, ValueRef};
 use porpoise_sim::history::{Allowed, Op, Outcome, Transaction, check_history};
 use porpoise_testkit::{Porpoise, exchange};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const LISTS: u64 = 6;
-const SQL_CLIENTS: u64 = 4;
+const SQL_CLIENTS: u64 = 3;
 const MEMCACHED_CLIENTS: u64 = 2;
+const NATIVE_CLIENTS: u64 = 2;
+const REST_CLIENTS: u64 = 1;
 
 /// Form of the transactions of a run.
 #[derive(Clone, Copy)]
@@ -18,22 +22,27 @@ struct Level {
     allowed: Allowed,
     /// Appends may be made of what an earlier SELECT of the transaction showed.
     rewrites: bool,
+    /// Level of native transactions.
+    native: Isolation,
 }
 
 const READ_COMMITTED: Level = Level {
     name: "READ COMMITTED",
     allowed: Allowed::READ_COMMITTED,
     rewrites: false,
+    native: Isolation::Snapshot,
 };
 const REPEATABLE_READ: Level = Level {
     name: "REPEATABLE READ",
     allowed: Allowed::SNAPSHOT,
     rewrites: true,
+    native: Isolation::Snapshot,
 };
 const SERIALIZABLE: Level = Level {
     name: "SERIALIZABLE",
     allowed: Allowed::SERIALIZABLE,
     rewrites: true,
+    native: Isolation::Serializable,
 };
 
 /// State shared by the clients of a run.
@@ -252,6 +261,199 @@ impl Run {
     }
 }
 
+/// The numbers of a list that a native client has read.
+fn stored(value: &Value) -> Vec<u64> {
+    let Value::Bytes(bytes) = value else {
+        panic!("{value:?}");
+    };
+    numbers(std::str::from_utf8(bytes).unwrap())
+}
+
+impl Run {
+    fn two_lists(&self, rng: &mut Random) -> (u64, u64) {
+        let one = rng.below(LISTS);
+        let two = (one + 1 + rng.below(LISTS - 1)) % LISTS;
+        (self.base + one, self.base + two)
+    }
+
+    fn native_client(&self, seed: u64, until: Until) -> Vec<Transaction> {
+        let mut rng = Random::new(seed);
+        let mut native = Native::connect(&self.server, "l");
+        let mut done = Vec::new();
+        while !until.over(done.len()) {
+            let (one, two) = self.two_lists(&mut rng);
+            if rng.below(3) > 0 {
+                let mut run = |ops: &mut Vec<Op>| {
+                    native.connection.begin(self.level.native).unwrap();
+                    let done = self.in_native(&mut native, &mut rng, (one, two), ops);
+                    if done.is_err() {
+                        // Without an effect but that requests are executed again.
+                        native.connection.rollback().unwrap();
+                    }
+                    native_outcome(done)
+                };
+                done.push(self.note(|ops| run(ops)));
+                continue;
+            }
+            let mut seen = Vec::new();
+            done.push(self.note(|ops| {
+                seen = native.read(&[one, two]).unwrap();
+                for (list, (_, value)) in [one, two].into_iter().zip(&seen) {
+                    ops.push(Op::Read(list, stored(value)));
+                }
+                Outcome::Committed
+            }));
+            done.push(self.note(|ops| self.native_swap(&mut native, (one, two), &seen, ops)));
+        }
+        done
+    }
+
+    /// The rest of a native transaction. Returns whether it has committed.
+    fn in_native(
+        &self,
+        native: &mut Native,
+        rng: &mut Random,
+        (one, two): (u64, u64),
+        ops: &mut Vec<Op>,
+    ) -> Result<bool, Error> {
+        if rng.below(2) == 0 {
+            let (_, seen) = native.read(&[two])?.remove(0);
+            ops.push(Op::Read(two, stored(&seen)));
+        }
+        let (_, before) = if rng.below(2) == 0 {
+            native.lock(one)?
+        } else {
+            native.read(&[one])?.remove(0)
+        };
+        let before = stored(&before);
+        ops.push(Op::Read(one, before.clone()));
+        let number = self.number();
+        ops.push(Op::Append(one, number));
+        let all = text(&[&before[..], &[number]].concat());
+        match native.update(one, ValueRef::Bytes(all.as_bytes())) {
+            Updated::Yes => {}
+            Updated::No => panic!("an unconditional UPDATE has failed"),
+            Updated::Conflict => {
+                native.connection.rollback()?;
+                return Ok(false);
+            }
+        }
+        let commits = rng.below(10) > 0;
+        if commits {
+            native.connection.commit()?;
+        } else {
+            native.connection.rollback()?;
+        }
+        Ok(commits)
+    }
+
+    /// Appends to two lists by an atomic batch, if they are as they were read: where it succeeds, it has
+    /// read them, too.
+    fn native_swap(
+        &self,
+        native: &mut Native,
+        lists: (u64, u64),
+        seen: &[(u64, Value)],
+        ops: &mut Vec<Op>,
+    ) -> Outcome {
+        let (mut versions, mut texts) = (Vec::new(), Vec::new());
+        for (list, (version, value)) in [lists.0, lists.1].into_iter().zip(seen) {
+            let (before, number) = (stored(value), self.number());
+            texts.push(text(&[&before[..], &[number]].concat()));
+            versions.push((list, *version));
+            ops.push(Op::Read(list, before));
+            ops.push(Op::Append(list, number));
+        }
+        let changes = versions.iter().zip(&texts);
+        let changes = changes.map(|((l, v), text)| (*l, *v, ValueRef::Bytes(text.as_bytes())));
+        let updated = native.swap(&changes.collect::<Vec<_>>());
+        swapped(updated, ops)
+    }
+
+    fn rest_client(&self, seed: u64, until: Until) -> Vec<Transaction> {
+        let mut rng = Random::new(seed);
+        let rest = Rest::new(&self.server, "l");
+        let mut done = Vec::new();
+        while !until.over(done.len()) {
+            let (one, two) = self.two_lists(&mut rng);
+            let mut seen = Vec::new();
+            match rng.below(3) {
+                0 => {
+                    done.push(self.note(|ops| {
+                        seen = rest.read_all(&[one, two]);
+                        for (list, (_, value)) in [one, two].into_iter().zip(&seen) {
+                            ops.push(Op::Read(list, numbers(value)));
+                        }
+                        Outcome::Committed
+                    }));
+                    let lists = [one, two].into_iter().zip(&seen);
+                    done.push(self.note(|ops| self.rest_swap(&rest, lists, ops)));
+                }
+                1 => {
+                    done.push(self.note(|ops| {
+                        seen = vec![rest.read(one)];
+                        ops.push(Op::Read(one, numbers(&seen[0].1)));
+                        Outcome::Committed
+                    }));
+                    done.push(self.note(|ops| {
+                        let ((version, before), number) = (&seen[0], self.number());
+                        ops.push(Op::Read(one, numbers(before)));
+                        ops.push(Op::Append(one, number));
+                        let all = format!("{before},{number}");
+                        swapped(rest.patch(one, Some(*version), &all), ops)
+                    }));
+                }
+                _ => done.push(self.note(|ops| {
+                    let number = self.number();
+                    ops.push(Op::Append(one, number));
+                    let append = format!("UPDATE h.l SET v = CONCAT(v, ?) WHERE id = {one}");
+                    if rest.statement(&append, &text(&[number])) {
+                        Outcome::Committed
+                    } else {
+                        Outcome::Aborted
+                    }
+                })),
+            }
+        }
+        done
+    }
+
+    /// As [`Run::native_swap`], by a batch over REST.
+    fn rest_swap<'s>(
+        &self,
+        rest: &Rest,
+        lists: impl Iterator<Item = (u64, &'s (u64, String))>,
+        ops: &mut Vec<Op>,
+    ) -> Outcome {
+        let changes = lists.map(|(list, (version, before))| {
+            let number = self.number();
+            ops.push(Op::Read(list, numbers(before)));
+            ops.push(Op::Append(list, number));
+            (list, *version, format!("{before},{number}"))
+        });
+        let changes: Vec<_> = changes.collect();
+        swapped(rest.swap(&changes), ops)
+    }
+}
+
+/// Outcome of a swap. One that has failed has read nothing that `ops` says.
+fn swapped(updated: Updated, ops: &mut Vec<Op>) -> Outcome {
+    if updated == Updated::Yes {
+        return Outcome::Committed;
+    }
+    ops.retain(|op| matches!(op, Op::Append(..)));
+    Outcome::Aborted
+}
+
+fn native_outcome(answer: Result<bool, Error>) -> Outcome {
+    match answer {
+        Ok(true) => Outcome::Committed,
+        Ok(false) => Outcome::Aborted,
+        Err(error) if error.is_conflict() => Outcome::Aborted,
+        Err(other) => panic!("{other}"),
+    }
+}
+
 fn read(sql: &mut Sql, select: &str) -> Result<Vec<u64>, Failure> {
     let answer = sql.attempt(select)?;
     Ok(numbers(answer.rows[0][0].as_deref().unwrap()))
@@ -282,7 +484,10 @@ impl Until {
 
 /// A server with the table of lists, reachable as `l:1`, `l:2`, ...
 fn start(level: Level) -> Run {
-    let server = server().start();
+    let server = server()
+        .arg("--native-listen", "127.0.0.1:0")
+        .arg("--rest-listen", "127.0.0.1:0")
+        .start();
     let mut sql = Sql::connect(server.mysql_addr);
     sql.run("CREATE DATABASE h; USE h; CREATE TABLE l (id INT PRIMARY KEY, v TEXT NOT NULL)");
     map_prefix(&mut sql, "l:", ("h", "l"), ("id", "v"));
@@ -309,7 +514,12 @@ fn round(run: &mut Run, seed: u64, until: Until) -> Vec<Transaction> {
             (0..SQL_CLIENTS).map(|n| scope.spawn(move || run.sql_client(seed * 100 + n, until)));
         let by_memcached = (0..MEMCACHED_CLIENTS)
             .map(|n| scope.spawn(move || run.memcached_client(seed * 100 + 50 + n, until)));
-        let clients: Vec<_> = by_sql.chain(by_memcached).collect();
+        let by_native = (0..NATIVE_CLIENTS)
+            .map(|n| scope.spawn(move || run.native_client(seed * 100 + 70 + n, until)));
+        let by_rest = (0..REST_CLIENTS)
+            .map(|n| scope.spawn(move || run.rest_client(seed * 100 + 90 + n, until)));
+        let clients = by_sql.chain(by_memcached).chain(by_native).chain(by_rest);
+        let clients: Vec<_> = clients.collect();
         let histories = clients.into_iter().map(|client| client.join().unwrap());
         histories.flatten().collect()
     });

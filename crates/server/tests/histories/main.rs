@@ -1,5 +1,5 @@
-//! Histories of transactions through the running server, by SQL and memcached connections on the
-//! same rows, checked for the anomalies that each isolation level excludes.
+//! Histories of transactions through the running server, by SQL, memcached, native and REST clients on
+//! the same rows, checked for the anomalies that each isolation level excludes.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +12,7 @@ mod anomalies;
 mod guide;
 mod lists;
 mod registers;
+mod rows;
 #[allow(dead_code, reason = "shared with other tests, which use more of it")]
 #[path = "../system/support/mod.rs"]
 mod support;

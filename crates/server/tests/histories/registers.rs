@@ -1,7 +1,10 @@
-//! Registers: rows of one number that SQL and memcached read, write and swap, one call at a time.
+//! Registers: rows of one number that all four interfaces read, write and swap, one call at a time. The
+//! version by which memcached, native and REST clients swap is one number, whichever of them read it.
 //! Every call happened at some moment between its sending and its answer.
 
+use crate::rows::{Native, Rest, Updated};
 use crate::support::{Cache, Random, Sql, map_prefix, server};
+use porpoise_native_client::{Value, ValueRef};
 use porpoise_sim::history::register::{Access, Call, linearizable};
 use porpoise_testkit::Porpoise;
 use std::collections::BTreeMap;
@@ -102,9 +105,74 @@ impl Run {
     }
 }
 
+/// The access of a swap; conflicts are repeated by the server.
+fn swap(from: u64, to: u64, updated: Updated) -> Access {
+    match updated {
+        Updated::Yes => Access::Swapped(from, to),
+        Updated::No => Access::SwapFailed(from),
+        Updated::Conflict => panic!("a conflict of one statement"),
+    }
+}
+
+impl Run {
+    fn by_native(&self, seed: u64) -> Vec<(u64, Call)> {
+        let mut native = Native::connect(&self.server, "r");
+        let mut known = BTreeMap::new();
+        let stored = |value: u64| ValueRef::Int(value.try_into().unwrap());
+        self.client(seed, |register, what| match what {
+            0 => {
+                let value = self.value();
+                assert_eq!(native.update(register, stored(value)), Updated::Yes);
+                Access::Write(value)
+            }
+            1 if known.contains_key(&register) => {
+                let ((version, from), to) = (known[&register], self.value());
+                let updated = native.swap(&[(register, version, stored(to))]);
+                swap(from, to, updated)
+            }
+            _ => {
+                let (version, value) = native.read(&[register]).unwrap().remove(0);
+                let Value::Int(value) = value else {
+                    panic!("{value:?}");
+                };
+                let value = u64::try_from(value).unwrap();
+                known.insert(register, (version, value));
+                Access::Read(value)
+            }
+        })
+    }
+
+    fn by_rest(&self, seed: u64) -> Vec<(u64, Call)> {
+        let rest = Rest::new(&self.server, "r");
+        let mut known = BTreeMap::new();
+        self.client(seed, |register, what| match what {
+            0 => {
+                let value = self.value();
+                let updated = rest.patch(register, None, &value.to_string());
+                assert_eq!(updated, Updated::Yes);
+                Access::Write(value)
+            }
+            1 if known.contains_key(&register) => {
+                let ((version, from), to) = (known[&register], self.value());
+                let updated = rest.patch(register, Some(version), &to.to_string());
+                swap(from, to, updated)
+            }
+            _ => {
+                let (version, value) = rest.read(register);
+                let value = value.parse().unwrap();
+                known.insert(register, (version, value));
+                Access::Read(value)
+            }
+        })
+    }
+}
+
 #[test]
-fn calls_on_a_row_by_two_protocols_have_one_order() {
-    let server = server().start();
+fn calls_on_a_row_by_all_interfaces_have_one_order() {
+    let server = server()
+        .arg("--native-listen", "127.0.0.1:0")
+        .arg("--rest-listen", "127.0.0.1:0")
+        .start();
     let mut sql = Sql::connect(server.mysql_addr);
     sql.run("CREATE DATABASE h; USE h; CREATE TABLE r (id INT PRIMARY KEY, v BIGINT NOT NULL)");
     map_prefix(&mut sql, "r:", ("h", "r"), ("id", "v"));
@@ -118,9 +186,12 @@ fn calls_on_a_row_by_two_protocols_have_one_order() {
     };
     let run = &run;
     let all: Vec<(u64, Call)> = std::thread::scope(|scope| {
-        let by_sql = (0..3).map(|n| scope.spawn(move || run.by_sql(n)));
-        let by_memcached = (3..6).map(|n| scope.spawn(move || run.by_memcached(n)));
-        let clients: Vec<_> = by_sql.chain(by_memcached).collect();
+        let by_sql = (0..2).map(|n| scope.spawn(move || run.by_sql(n)));
+        let by_memcached = (3..5).map(|n| scope.spawn(move || run.by_memcached(n)));
+        let by_native = (6..8).map(|n| scope.spawn(move || run.by_native(n)));
+        let by_rest = scope.spawn(move || run.by_rest(9));
+        let clients = by_sql.chain(by_memcached).chain(by_native);
+        let clients: Vec<_> = clients.chain([by_rest]).collect();
         let calls = clients
             .into_iter()
             .flat_map(|client| client.join().unwrap());

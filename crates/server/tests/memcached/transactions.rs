@@ -2,7 +2,7 @@
 
 use crate::in_process::{InProcess, column, reference, required, varchar};
 use porpoise_rows::catalog::FkAction;
-use porpoise_testkit::exchange;
+use porpoise_testkit::{Porpoise, exchange};
 use porpoise_types::{ColumnType, Kind};
 
 #[test]
@@ -146,4 +146,39 @@ fn transfers_at_the_same_time_keep_the_sum() {
         .filter_map(|line| line.trim().parse::<u64>().ok())
         .sum();
     assert_eq!(sum, 8000, "{answer}");
+}
+
+/// Transactions that lock two rows in opposite orders meet in deadlocks and are attempted again.
+#[test]
+fn commands_of_a_retried_transaction_are_counted_once() {
+    let server = Porpoise::builder().arg("--durability", "memory").start();
+    server.memcached("set acct0 0 0 4\r\n5000\r\nset acct1 0 0 4\r\n5000\r\n");
+    const COUNT: usize = 150;
+    let replies = std::thread::scope(|scope| {
+        let threads = [(0, 1), (1, 0)].map(|(from, to)| {
+            let server = &server;
+            scope.spawn(move || {
+                let one = format!("mn begin\r\nma acct{from} MD D3\r\nma acct{to} D3\r\nmn\r\n");
+                // One request at a time, so that both connections are served by turns.
+                (0..COUNT)
+                    .filter(|_| server.memcached(&one).ends_with("MN C\r\n"))
+                    .count()
+            })
+        });
+        threads.map(|thread| thread.join().unwrap())
+    });
+    let stats = server.memcached("stats\r\n");
+    let value = |name: &str| -> usize {
+        let line = stats.lines().find(|line| line.starts_with(name));
+        line.unwrap()
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap()
+    };
+    let counts = (value("STAT decr_hits "), value("STAT incr_hits "));
+    assert_eq!(replies, [COUNT; 2], "a transaction was given up");
+    assert_eq!(counts, (2 * COUNT, 2 * COUNT));
 }

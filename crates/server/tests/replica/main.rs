@@ -9,6 +9,9 @@
 )]
 
 mod crashes;
+mod import;
+mod promote;
 mod rows;
+mod standby;
 mod statements;
 mod support;

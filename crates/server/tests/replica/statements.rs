@@ -90,6 +90,34 @@ fn a_source_that_cannot_be_followed_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_replica_stops_at_the_position_that_was_asked_for() {
+    let mut pair = Pair::start();
+    pair.source
+        .sql("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY)")
+        .rows();
+    pair.catch_up();
+    pair.replica.sql("STOP REPLICA").rows();
+    pair.source.sql("INSERT INTO d.t VALUES (1)").rows();
+    let shown = pair.source.sql("SHOW MASTER STATUS");
+    let (file, position) = (shown.rows()[0][0].to_owned(), shown.rows()[0][1].to_owned());
+    pair.source.sql("INSERT INTO d.t VALUES (2)").rows();
+    let start =
+        format!("START REPLICA UNTIL SOURCE_LOG_FILE = '{file}', SOURCE_LOG_POS = {position}");
+    pair.replica.sql(&start).rows();
+    let (number, text) = pair.stopped();
+    assert_eq!((number.as_str(), text.as_str()), ("0", ""));
+    assert_eq!(pair.replica.sql("SELECT id FROM d.t").rows(), [["1"]]);
+    // It stays there, also after a restart, and stops at once if it is asked for the same again.
+    pair.replica.restart();
+    pair.replica.sql(&start).rows();
+    pair.stopped();
+    assert_eq!(pair.replica.sql("SELECT id FROM d.t").rows(), [["1"]]);
+    pair.replica.sql("START REPLICA").rows();
+    pair.catch_up();
+    pair.compare("SELECT id FROM d.t ORDER BY id");
+}
+
+#[test]
 fn filters_leave_tables_and_databases_out() {
     let pair = Pair::start();
     pair.replica
@@ -205,7 +233,13 @@ fn a_replica_without_a_source_says_so() {
         server
             .sql("START REPLICA UNTIL SQL_AFTER_GTIDS = 'x'")
             .error_number(),
-        Some(1064)
+        Some(1235)
+    );
+    assert_eq!(
+        server
+            .sql("START REPLICA UNTIL SOURCE_LOG_FILE = 'x'")
+            .error_number(),
+        Some(1277)
     );
     assert_eq!(
         server

@@ -4,7 +4,7 @@ use porpoise_testkit::{Mariadb, MariadbBuilder, Porpoise, wait_until};
 use std::time::Duration;
 
 /// Time in which a replica applies everything.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Places of columns in SHOW REPLICA STATUS.
 pub const IO_RUNNING: usize = 10;

@@ -7,6 +7,8 @@
 )]
 
 mod batches;
+mod cache_example;
+mod changes;
 mod client;
 mod guide;
 mod hostile;

@@ -2,6 +2,8 @@
 
 use super::client::*;
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -100,17 +102,107 @@ fn long_results_are_streamed_as_an_object_or_as_lines() {
     );
 }
 
+/// Makes a table whose last row alone is not JSON.
+const LATE_FAILURE: &str =
+    "create database d; create table d.t (id int primary key, v varchar(400), j varchar(20));
+    set cte_max_recursion_depth = 2000;
+    insert into d.t with recursive n as (select 1 as i union all select i + 1 from n where i < 2000)
+    select i, repeat('x', 400), if(i = 2000, '{', '{}') from n;";
+
+/// The headers and the body of the answer to a statement whose rows are wanted as an Arrow stream.
+fn arrow(client: &Client, statement: &str) -> (String, Vec<u8>) {
+    let body = json!({"statement": statement}).to_string();
+    let request = format!(
+        "POST /v1/sql HTTP/1.0\r\nHost: x\r\n{ROOT}\r\n{JSON}\r\n\
+         Accept: application/vnd.apache.arrow.stream, application/json;q=0.5\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(client.address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    // A stream that fails is cut off.
+    let _ = stream.read_to_end(&mut answer);
+    let end = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    (head.to_ascii_lowercase(), answer[end + 4..].to_vec())
+}
+
+/// Lengths of the messages of an Arrow stream, and whether it is complete.
+fn messages(mut bytes: &[u8]) -> (Vec<usize>, bool) {
+    let mut found = Vec::new();
+    while let Some(rest) = bytes.strip_prefix(&[0xff; 4]) {
+        let length = u32::from_le_bytes(rest[..4].try_into().unwrap()) as usize;
+        if length == 0 {
+            return (found, rest.len() == 4);
+        }
+        // The length of the body is the last field of the first table.
+        let message = &rest[4..4 + length];
+        let root = u32::from_le_bytes(message[..4].try_into().unwrap()) as usize;
+        let body = i64::from_le_bytes(message[root + 4..root + 12].try_into().unwrap());
+        let end = 4 + length + usize::try_from(body).unwrap();
+        if rest.len() < end {
+            return (found, false);
+        }
+        found.push(end + 4);
+        bytes = &rest[end..];
+    }
+    (found, false)
+}
+
+#[test]
+fn rows_are_streamed_in_arrow() {
+    let server = builder().start();
+    let client = Client::root(&server);
+    let long = "with recursive n as (select 1 as i union all select i + 1 from n where i < 900)
+        select a.i, b.i, repeat('x', 20) from n a join n b where a.i <= 100";
+    let (head, bytes) = arrow(&client, long);
+    assert!(
+        head.starts_with("http/1.0 200") || head.starts_with("http/1.1 200"),
+        "{head}"
+    );
+    assert!(
+        head.contains("content-type: application/vnd.apache.arrow.stream"),
+        "{head}"
+    );
+    let (lengths, is_complete) = messages(&bytes);
+    assert!(is_complete);
+    // The schema, and a batch for each 64 KiB.
+    assert!(lengths.len() > 30, "{} messages", lengths.len());
+    assert!(
+        lengths.iter().all(|length| *length < 100_000),
+        "{lengths:?}"
+    );
+    // No rows, no columns, no result.
+    assert_eq!(
+        messages(&arrow(&client, "select 1 from dual where 1 = 2").1)
+            .0
+            .len(),
+        1
+    );
+    let (head, bytes) = arrow(&client, "do 1");
+    assert!(head.contains("content-type: application/json"), "{head}");
+    let summary: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(summary["affected_rows"], 0);
+    // A failure before rows were sent is a problem; after it the stream has no end.
+    let (head, _) = arrow(&client, "select * from mysql.nothing");
+    assert!(head.contains("404 not found"), "{head}");
+    assert!(head.contains("application/problem+json"), "{head}");
+    sql(&server, LATE_FAILURE);
+    let (head, bytes) = arrow(&client, "select v, json_extract(j, '$.a') from d.t");
+    assert!(head.contains("200 ok"), "{head}");
+    let (lengths, is_complete) = messages(&bytes);
+    assert!(!lengths.is_empty() && !is_complete);
+    // Of a date that Arrow does not have, the first row is a problem.
+    let (head, _) = arrow(&client, "select cast('2026-00-01' as date)");
+    assert!(head.contains("422"), "{head}");
+}
+
 #[test]
 fn a_failure_after_rows_were_sent_ends_the_result() {
     let server = builder().start();
     let client = Client::root(&server);
-    sql(
-        &server,
-        "create database d; create table d.t (id int primary key, v varchar(400), j varchar(20));
-         set cte_max_recursion_depth = 2000;
-         insert into d.t with recursive n as (select 1 as i union all select i + 1 from n where i < 2000)
-         select i, repeat('x', 400), if(i = 2000, '{', '{}') from n;",
-    );
+    sql(&server, LATE_FAILURE);
     let reply = client.statement("select v, json_extract(j, '$.a') from d.t", &json!([]));
     assert_eq!(reply.status, 200, "{}", reply.headers);
     let result = body(&reply);

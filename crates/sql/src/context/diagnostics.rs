@@ -31,6 +31,11 @@ impl Diagnostics {
         self.retains_list.set(true);
     }
 
+    /// Whether the current statement reads the list.
+    pub fn retains_list(&self) -> bool {
+        self.retains_list.get()
+    }
+
     /// Stores the conditions of a statement that has ended; notes only if `notes` (`sql_notes`) is
     /// true.
     pub fn end(

@@ -17,6 +17,7 @@ use crate::server::SqlServer;
 use crate::status::SessionCounters;
 use crate::vars::{Settings, Values};
 use porpoise_access::{AuthId, Rights};
+use porpoise_rows::changes::LoggedStatement;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::Env;
 use porpoise_sql_parser::Deprecation;
@@ -56,6 +57,9 @@ pub struct StatementContext {
     pub(crate) last_insert_id: u64,
     /// The session's status variables.
     pub(crate) counters: Arc<SessionCounters>,
+    /// The present statement on accounts for the change log, if it is logged. Its text is empty if it may have a
+    /// password.
+    pub(crate) account_statement: Option<LoggedStatement>,
 }
 
 /// Inputs and outputs of the planner, besides the plan, for the statement being planned.

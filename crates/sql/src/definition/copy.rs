@@ -5,6 +5,7 @@ use porpoise_rows::catalog::{CheckConstraint, Column, ColumnDefault, IndexKind, 
 use porpoise_rows::ddl::{
     CheckSpec, ColumnSpec, IndexSpec, Placement, TableSpec, implicit_default,
 };
+use porpoise_sql_expr::expr::types::width;
 use porpoise_sql_expr::expr::{Expr, ExprKind};
 use porpoise_sql_plan::bind::Source;
 use porpoise_sql_plan::plan::QueryPlan;
@@ -107,17 +108,24 @@ fn table_column<'p>(plan: &'p QueryPlan, item: &Expr) -> Option<&'p Column> {
     table.columns.get(*column)
 }
 
+/// Maximum number of characters of a computed integer that is stored as INT.
+const MAX_INT_WIDTH: u32 = 10;
+
 fn computed_column(name: String, item: &Expr, ty: &ColumnType) -> ColumnSpec {
     let mut ty = match ty.kind {
         Kind::Null => ColumnType::binary(0),
         _ => ty.clone(),
     };
-    if ty.is_integer() && ty.length < 4 {
-        // Truth values (display width 1) and other narrow integers become BIGINT.
+    if ty.is_integer() && ty.kind != Kind::Year {
+        // Computed integers of few digits, such as truth values, are INT.
+        let kind = match ty.kind {
+            Kind::BigInt if width(item) <= MAX_INT_WIDTH => Kind::Int,
+            kind => kind,
+        };
         ty = if ty.unsigned {
-            ColumnType::bigint_unsigned()
+            ColumnType::uint(kind)
         } else {
-            ColumnType::bigint()
+            ColumnType::int(kind)
         };
     }
     let has_default = !item.nullable

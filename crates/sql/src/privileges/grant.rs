@@ -162,7 +162,12 @@ fn check_grantor(
 /// grantors without the privilege to grant.
 pub fn grant(cx: &mut StatementContext, statement: &ast::Grant<'_>) -> Result<Outcome> {
     let access = cx.server.access.clone();
-    let position = access.change(|data| change(cx, data, statement))?;
+    let position = access.change(|data| {
+        Ok::<_, SqlError>(Change {
+            statement: cx.logged_grant(statement),
+            ..change(cx, data, statement)?
+        })
+    })?;
     Ok(Outcome {
         position,
         ..Outcome::default()

@@ -192,7 +192,10 @@ impl Rows {
             let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
             sink.row(&values)?;
         }
-        context.env.found_rows = self.rows.len() as u64;
+        // SHOW WARNINGS leaves FOUND_ROWS() of the statement whose conditions it shows.
+        if !context.diagnostics.retains_list() {
+            context.env.found_rows = self.rows.len() as u64;
+        }
         Ok(Outcome {
             had_rows: true,
             ..Outcome::default()

@@ -15,16 +15,34 @@ impl SqlSession {
         self.cx.server.db.change_log().is_some() && self.cx.values.bool("sql_log_bin")
     }
 
-    /// Keeps a definition statement for the log, until its end. `text` is its own text.
+    /// Keeps a definition or a statement on accounts for the log, until its end. `text` has its own text.
     pub(super) fn note_logged(&mut self, statement: &Statement<'_>, text: &[u8]) {
         self.logged_statement = None;
+        if is_account_statement(statement) {
+            self.cx.account_statement = self.logs_changes().then(|| {
+                // A password must not be kept.
+                let has_password =
+                    matches!(statement, Statement::User(_) | Statement::SetPassword(_));
+                self.logged(if has_password {
+                    b""
+                } else {
+                    self.own_text(text)
+                })
+            });
+            return;
+        }
         if !is_definition(statement) || !self.logs_changes() {
             return;
         }
+        self.logged_statement = Some(self.logged(self.own_text(text)));
+    }
+
+    /// The part of a text of several statements that is the present one.
+    fn own_text<'t>(&self, text: &'t [u8]) -> &'t [u8] {
         let own = self
             .statement_end
             .and_then(|(start, end)| text.get(start..end));
-        self.logged_statement = Some(self.logged(own.unwrap_or(text)));
+        own.unwrap_or(text)
     }
 
     /// A statement with the session's settings, for the log.
@@ -52,6 +70,21 @@ impl SqlSession {
         if let (Some(origin), Some(open)) = (origin, &mut self.open) {
             open.txn.get_mut().set_origin(origin);
         }
+    }
+
+    /// Whether the account may write in spite of `read_only`.
+    pub(super) fn ignores_read_only(&self) -> bool {
+        let global = self.cx.rights().global();
+        global.has(Privileges::SUPER) || global.has(Privileges::CONNECTION_ADMIN)
+    }
+
+    /// Error 1290 if the server is read-only for this session.
+    pub(super) fn check_server_writable(&self) -> Result<()> {
+        let db = &self.cx.server.db;
+        if self.origin.is_some() || !db.is_read_only() {
+            return Ok(());
+        }
+        Ok(db.check_writes_allowed(self.ignores_read_only())?)
     }
 
     /// A user variable of the session, as text: replicas announce what they understand in them.
@@ -143,6 +176,20 @@ impl SqlSession {
         self.binary_log()?.reset()?;
         Ok(Outcome::default())
     }
+}
+
+/// Whether a statement changes accounts, which are logged as statements.
+fn is_account_statement(statement: &Statement<'_>) -> bool {
+    matches!(
+        statement,
+        Statement::User(_)
+            | Statement::DropUser { .. }
+            | Statement::RenameUser(_)
+            | Statement::SetPassword(_)
+            | Statement::Grant(_)
+            | Statement::Role { .. }
+            | Statement::SetRole(_)
+    )
 }
 
 /// Whether a statement is logged as text: it defines something.

@@ -81,8 +81,10 @@ impl SqlSession {
     /// publishes that the statement does so.
     ///
     /// # Errors
-    /// 1223 if the session itself holds the global read lock; as [`Self::commit_implicitly`].
+    /// 1223 if the session itself holds the global read lock; 1290 if the server is read-only; as
+    /// [`Self::commit_implicitly`].
     pub(super) fn begin_definition(&mut self) -> Result<CommitPosition> {
+        self.check_server_writable()?;
         let position = self.commit_implicitly()?;
         self.server_locks.check_may_write()?;
         let deadline = self.definition_deadline();

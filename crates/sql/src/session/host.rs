@@ -316,5 +316,6 @@ fn copy_of(cx: &StatementContext) -> StatementContext {
         temporary: cx.temporary.clone(),
         last_insert_id: cx.last_insert_id,
         counters: cx.counters.clone(),
+        account_statement: None,
     }
 }

@@ -545,6 +545,7 @@ fn new_context(
         temporary: Temporary::default(),
         last_insert_id: 0,
         counters,
+        account_statement: None,
         server,
         client,
         encryption: Encryption::default(),

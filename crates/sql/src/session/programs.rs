@@ -531,7 +531,8 @@ impl SqlSession {
             Some(kept) => kept,
             None => Box::new((epoch, self.prepared_source(source)?)),
         };
-        self.process.set_statement(&source.text);
+        let is_called_by_plan = self.programs.nested > 0;
+        self.process.set_statement(&source.text, is_called_by_plan);
         let result = self.run_program_statement(&mut kept.1, &values, &source.types, sink);
         source.plan.put(kept);
         let result = result.and_then(|outcome| Ok(interrupt::outcome().map(|()| outcome)?));

@@ -36,9 +36,10 @@ impl SqlSession {
                 let rules = rules.iter().map(filter_rule).collect::<Result<Vec<_>>>()?;
                 blocking(|| control.change_filters(rules))?;
             }
-            ReplicaStatement::Start(_) => {
+            ReplicaStatement::Start { until, .. } => {
+                let until = until_position(until)?;
                 let skip = self.take_skip_counter()?;
-                if !blocking(|| control.start(skip))? {
+                if !blocking(|| control.start(skip, until))? {
                     let text = "Replication thread(s) for channel '' are already running.";
                     self.cx.note(3083, text.to_owned());
                 }
@@ -88,6 +89,32 @@ fn number_of(option: &SourceOption<'_>) -> Result<u64> {
     match option.value {
         SourceValue::Number(number) => number.parse().map_err(|_| wrong_value(option)),
         _ => Err(wrong_value(option)),
+    }
+}
+
+/// File and position of START REPLICA UNTIL; both are needed.
+fn until_position(options: &[SourceOption<'_>]) -> Result<Option<(String, u64)>> {
+    let mut change = SourceChange::default();
+    for option in options {
+        let name = option.name.name.to_ascii_uppercase();
+        if !matches!(
+            name.as_str(),
+            "SOURCE_LOG_FILE" | "MASTER_LOG_FILE" | "SOURCE_LOG_POS" | "MASTER_LOG_POS"
+        ) {
+            let text = format!("condition {} of START REPLICA UNTIL", option.name.name);
+            return Err(SqlError::not_supported(&text));
+        }
+        apply_option(&mut change, option)?;
+    }
+    match (change.log_file, change.log_position) {
+        (None, None) => Ok(None),
+        (Some(file), Some(position)) if !file.is_empty() && position > 0 => {
+            Ok(Some((file, position)))
+        }
+        _ => {
+            let text = "Incorrect parameter or combination of parameters for START REPLICA UNTIL";
+            Err(SqlError::new(1277, "HY000", text))
+        }
     }
 }
 

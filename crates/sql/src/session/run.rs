@@ -178,7 +178,10 @@ impl SqlSession {
         }
         let outer = self.process.replace_plan(Some(planned.clone()));
         let result = self.run_plan(planned, params, sink);
-        self.process.replace_plan(outer);
+        // Elsewhere the end of the statement removes it, with a lock that it takes anyway.
+        if self.programs.nested > 0 {
+            self.process.replace_plan(outer);
+        }
         result
     }
 

@@ -197,7 +197,7 @@ impl SqlSession {
             ("partial_revokes", VarValue::Bool(on)) => {
                 Ok(self.cx.server.access.data().check_partial_revokes(*on)?)
             }
-            ("read_only" | "super_read_only" | "offline_mode", v) if *v == VarValue::Bool(true) => {
+            ("offline_mode", v) if *v == VarValue::Bool(true) => {
                 Err(SqlError::not_supported(&format!("{} = ON", variable.name)))
             }
             _ => Ok(()),
@@ -476,6 +476,13 @@ pub(crate) fn set_global_variable(
                 log.set_row_image(image);
             }
         }
+        ("replication_epoch", VarValue::Int(epoch)) => {
+            if !server.replica()?.take_over(*epoch)? {
+                let text = epoch.to_string();
+                return Err(SqlError::wrong_variable_value(variable.name, &text));
+            }
+            return Ok(());
+        }
         ("statement_sample_values", VarValue::Bool(on)) => {
             server.digests.set_sample_values(*on);
         }
@@ -484,6 +491,12 @@ pub(crate) fn set_global_variable(
         }
         _ => {}
     }
+    if is_acknowledgement(variable.name)
+        && value == VarValue::Bool(true)
+        && server.binary_log().is_none()
+    {
+        return Err(crate::binary_log::not_used());
+    }
     let partner = paired_variable(variable.name, &value);
     let mut globals = server.globals.write();
     globals.set(at, value);
@@ -491,6 +504,12 @@ pub(crate) fn set_global_variable(
         globals.set(at, value);
     }
     drop(globals);
+    if is_acknowledgement(variable.name) {
+        server.apply_acknowledgement()?;
+    }
+    if matches!(variable.name, "read_only" | "super_read_only") {
+        server.apply_read_only();
+    }
     if slow_log::VARIABLES.contains(&variable.name) {
         server.slow_log.configure(&server.globals.read());
     }
@@ -503,6 +522,19 @@ pub(crate) fn set_global_variable(
 
 /// The variable that changes together with this one: a character set and its collation.
 fn paired_variable(name: &str, value: &VarValue) -> Option<(usize, VarValue)> {
+    match (name, value) {
+        // Each implies the other in one direction, as in MySQL.
+        ("super_read_only", VarValue::Bool(true)) => {
+            return Some((vars::find("read_only")?, VarValue::Bool(true)));
+        }
+        ("read_only", VarValue::Bool(false)) => {
+            return Some((vars::find("super_read_only")?, VarValue::Bool(false)));
+        }
+        ("rpl_semi_sync_source_enabled", on) => {
+            return Some((vars::find("rpl_semi_sync_master_enabled")?, on.clone()));
+        }
+        _ => {}
+    }
     let VarValue::Text(text) = value else {
         return None;
     };
@@ -515,6 +547,16 @@ fn paired_variable(name: &str, value: &VarValue) -> Option<(usize, VarValue)> {
     let at = vars::find(&format!("character_set_{purpose}"))?;
     let charset = Collation::by_name(text)?.charset();
     Some((at, VarValue::Text(Arc::from(charset.name()))))
+}
+
+/// Whether a variable says how commits wait for the acknowledgement of replicas.
+fn is_acknowledgement(name: &str) -> bool {
+    matches!(
+        name,
+        "rpl_semi_sync_source_enabled"
+            | "rpl_semi_sync_source_timeout"
+            | "rpl_semi_sync_source_wait_for_replica_count"
+    )
 }
 
 /// The value that an assignment with this scope sets. Errors 1228, 1229 and 1238 if the variable does

@@ -95,6 +95,8 @@ impl SqlSession {
                 && isolation != IsolationLevel::ReadCommitted,
             interface: Interface::Sql,
             logged: self.logs_changes(),
+            replicates: self.origin.is_some(),
+            is_privileged: self.cx.server.db.is_read_only() && self.ignores_read_only(),
         })?;
         let mut txn = txn;
         if let Some(origin) = self.origin {

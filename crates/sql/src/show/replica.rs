@@ -65,6 +65,7 @@ fn position_cells(status: &ReplicaStatus) -> Vec<Cell> {
         wild_ignore,
         _,
     ] = &status.filters;
+    let until = status.until.as_ref();
     vec![
         string("Replica_IO_State", status.activity),
         string("Source_Host", &status.host),
@@ -89,9 +90,12 @@ fn position_cells(status: &ReplicaStatus) -> Vec<Cell> {
         number("Skip_Counter", status.to_skip),
         number("Exec_Source_Log_Pos", status.applied.1),
         number("Relay_Log_Space", 0),
-        string("Until_Condition", "None"),
-        string("Until_Log_File", ""),
-        number("Until_Log_Pos", 0),
+        string(
+            "Until_Condition",
+            if until.is_some() { "Source" } else { "None" },
+        ),
+        string("Until_Log_File", until.map_or("", |until| until.0.as_str())),
+        number("Until_Log_Pos", until.map_or(0, |until| until.1)),
         string("Source_SSL_Allowed", yes(status.ssl)),
         string("Source_SSL_CA_File", &status.ssl_ca),
         string("Source_SSL_CA_Path", ""),

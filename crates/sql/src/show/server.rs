@@ -133,6 +133,9 @@ fn server_status(cx: &StatementContext) -> Vec<(String, String)> {
     list.push(("Compression_level".to_owned(), level));
     list.push(("Ssl_cipher".to_owned(), tls.cipher.clone()));
     list.push(("Ssl_version".to_owned(), tls.version.clone()));
+    if let Some(log) = server.binary_log() {
+        list.extend(log.acknowledgement().variables());
+    }
     list
 }
 

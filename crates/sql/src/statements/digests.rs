@@ -19,11 +19,12 @@
 //! Rejected: reference-counted digests, whose counter all cores would write to for each statement;
 //! counters in the session, summed by readers, which multiplies the memory by the sessions.
 
+use super::Completed;
 use super::latency::ClassLatency;
-use super::{CommandSummary, Completed};
 use parking_lot::{Mutex, RwLock};
 use porpoise_base::counters::{BLOCKS, current_block};
 use porpoise_base::histogram::{Counts, Histogram};
+use porpoise_rows::command_summary::CommandSummary;
 use porpoise_sql_parser::LexMode;
 use porpoise_sql_parser::digest::text::prefix;
 use smallvec::SmallVec;
@@ -436,9 +437,9 @@ impl Digests {
             nanos: command.nanos,
             min_nanos: command.min_nanos,
             max_nanos: command.max_nanos,
-            rows_affected: command.rows_affected,
-            rows_sent: command.rows_sent,
-            rows_examined: command.rows_sent,
+            rows_affected: command.rows_changed,
+            rows_sent: command.rows_read,
+            rows_examined: command.rows_read,
             first_seen: self.after_start(first),
             last_seen: self.after_start(last),
             latencies: command.latencies,

@@ -20,7 +20,6 @@ pub(crate) mod recent;
 pub(crate) mod slow_log;
 
 use digests::DigestId;
-use porpoise_base::histogram::Counts;
 use std::time::Instant;
 
 /// Counts and times of one execution of a statement.
@@ -46,31 +45,4 @@ pub(crate) struct Completed {
     pub(crate) rows_sent: u64,
     /// Rows read.
     pub(crate) rows_examined: u64,
-}
-
-/// Counts and times of all commands of one kind.
-#[derive(Clone, Debug)]
-pub struct CommandSummary {
-    /// Text in place of a statement's digest, such as `get user:*`.
-    pub text: String,
-    /// The database of the rows.
-    pub database: Option<String>,
-    /// Number of commands.
-    pub count: u64,
-    /// Number of those that failed.
-    pub errors: u64,
-    /// Rows read and sent.
-    pub rows_sent: u64,
-    /// Rows changed.
-    pub rows_affected: u64,
-    /// Estimated total time, in nanoseconds.
-    pub nanos: u64,
-    /// Minimum of the sampled times, in nanoseconds.
-    pub min_nanos: u64,
-    /// Maximum of the sampled times, in nanoseconds.
-    pub max_nanos: u64,
-    /// Distribution of the sampled times.
-    pub latencies: Counts,
-    /// End of the first and of the last sampled command.
-    pub seen: Option<(Instant, Instant)>,
 }

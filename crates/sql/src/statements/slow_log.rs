@@ -15,11 +15,11 @@ use super::Completed;
 use crate::vars::Values;
 use parking_lot::{Mutex, RwLock};
 use porpoise_base::blocking::blocking;
+use porpoise_base::log_file::LogFile;
 use porpoise_types::DateTime;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,6 +29,9 @@ const MAX_ROWS: usize = 1000;
 
 /// Maximum length of a logged statement, in bytes.
 pub(crate) const MAX_STATEMENT: usize = 64 * 1024;
+
+/// Permissions of the file: statements have values, which are not for everybody.
+const MODE: u32 = 0o640;
 
 /// The file that is used while `slow_query_log_file` is empty.
 const DEFAULT_FILE: &str = "porpoise-slow.log";
@@ -187,13 +190,9 @@ fn path(values: &Values, name: &str) -> PathBuf {
     Path::new(values.text("datadir")).join(name)
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
-}
-
 /// Fails if the log cannot be written to a file of this name.
 pub(crate) fn check_file(values: &Values, name: &str) -> io::Result<()> {
-    blocking(|| open(&path(values, name)).map(drop))
+    blocking(|| LogFile::open(&path(values, name), MODE).map(drop))
 }
 
 /// Receives messages for the server's log.
@@ -206,7 +205,7 @@ pub(crate) struct SlowLog {
     extra: AtomicBool,
     unindexed: AtomicBool,
     config: RwLock<SlowLogConfig>,
-    file: Mutex<Option<File>>,
+    file: Mutex<LogFile>,
     rows: Mutex<VecDeque<SlowStatement>>,
     write_errors: AtomicU64,
     report: RwLock<Option<Report>>,
@@ -218,7 +217,7 @@ impl SlowLog {
         let config = SlowLogConfig::new(values);
         let mut current = self.config.write();
         if *current != config {
-            *self.file.lock() = None;
+            self.file.lock().close();
             *current = config;
         }
         self.on
@@ -237,7 +236,7 @@ impl SlowLog {
     /// Closes the file, so that the next statement opens it anew (FLUSH SLOW LOGS), after it was
     /// renamed.
     pub(crate) fn reopen(&self) {
-        *self.file.lock() = None;
+        self.file.lock().close();
     }
 
     /// Whether slow statements are logged with their plans.
@@ -292,7 +291,8 @@ impl SlowLog {
         };
         if config.to_file {
             let entry = logged.entry(self.extra.load(Ordering::Relaxed));
-            if let Err(error) = blocking(|| self.append(&config.path, &entry)) {
+            let written = blocking(|| self.file.lock().append(&config.path, MODE, &entry));
+            if let Err(error) = written {
                 self.write_failed(&config.path, &error);
             }
         }
@@ -305,20 +305,8 @@ impl SlowLog {
         }
     }
 
-    fn append(&self, path: &Path, entry: &str) -> io::Result<()> {
-        let mut file = self.file.lock();
-        if file.is_none() {
-            *file = Some(open(path)?);
-        }
-        match file.as_mut() {
-            Some(open) => open.write_all(entry.as_bytes()),
-            None => Ok(()),
-        }
-    }
-
     /// Reports the first failure, and then each thousandth.
     fn write_failed(&self, path: &Path, error: &io::Error) {
-        self.reopen();
         let before = self.write_errors.fetch_add(1, Ordering::Relaxed);
         if before.is_multiple_of(1000)
             && let Some(report) = self.report.read().as_ref()

@@ -137,7 +137,7 @@ fn of_replica(statement: &ReplicaStatement<'_>) -> Counter {
     match statement {
         ReplicaStatement::ChangeSource(_) => Counter::ChangeReplicationSource,
         ReplicaStatement::ChangeFilter(_) => Counter::ChangeReplicationFilter,
-        ReplicaStatement::Start(_) => Counter::ReplicaStart,
+        ReplicaStatement::Start { .. } => Counter::ReplicaStart,
         ReplicaStatement::Stop(_) => Counter::ReplicaStop,
         ReplicaStatement::Reset { .. } => Counter::Reset,
     }

@@ -4,6 +4,7 @@
 //! Invariant: a password is hashed before anything else is done with it; it appears in no log,
 //! error message or process list.
 
+mod logged;
 mod options;
 mod passwords;
 mod rename;
@@ -68,6 +69,7 @@ pub fn user_statement(
             own_changed |= own && spec.identified != Identified::None;
         }
         if wrong.is_empty() || user.if_clause {
+            change.statement = cx.logged_users(user, &change.put_accounts);
             return Ok(change);
         }
         Err(failed(statement, &wrong))
@@ -223,6 +225,7 @@ fn drop_accounts(
             roles::remove_references(data, &id, &mut change);
         }
         if missing.is_empty() || if_exists {
+            change.statement = cx.logged_text();
             return Ok(change);
         }
         Err(failed(statement, &missing))
@@ -272,6 +275,7 @@ pub fn set_password(
         } else {
             generated.push(password.set_random(&mut account, &mut change)?);
         }
+        change.statement = cx.logged_password(set, &account);
         change.put_accounts.push(account);
         Ok(change)
     })?;

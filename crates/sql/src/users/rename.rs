@@ -165,7 +165,10 @@ pub fn rename_users(
             }
         }
         if wrong.is_empty() {
-            Ok(names.change(data))
+            Ok(Change {
+                statement: cx.logged_text(),
+                ..names.change(data)
+            })
         } else {
             Err(failed("RENAME USER", &wrong))
         }

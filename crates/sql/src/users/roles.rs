@@ -52,6 +52,7 @@ pub fn create(
             change.put_accounts.push(role);
         }
         if present.is_empty() || if_not_exists {
+            change.statement = cx.logged_text();
             Ok(change)
         } else {
             Err(failed("CREATE ROLE", &present))
@@ -273,6 +274,7 @@ pub fn set_default_roles(cx: &StatementContext, set: &SetRole<'_>) -> Result<Out
             }
             choose_defaults(cx, data, &account, &set.roles, false, &mut change)?;
         }
+        change.statement = cx.logged_text();
         Ok(change)
     })?;
     Ok(Outcome {

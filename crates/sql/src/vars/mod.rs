@@ -237,6 +237,16 @@ impl Values {
         }
     }
 
+    /// Sets a value that is given as text.
+    ///
+    /// # Errors
+    /// 1193 for an unknown variable, 1231 for a value that it cannot have.
+    pub fn set_text(&mut self, name: &str, text: &str) -> Result<()> {
+        let (at, variable) = entry(name)?;
+        self.set(at, check::from_text(variable, text)?);
+        Ok(())
+    }
+
     /// The value of a boolean variable; false for other types.
     pub fn bool(&self, name: &str) -> bool {
         matches!(self.named(name), VarValue::Bool(true))

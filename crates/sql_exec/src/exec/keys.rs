@@ -13,7 +13,7 @@ use crate::plan::scan::{Bound, IndexRange};
 use porpoise_rows::KeyRange;
 use porpoise_rows::catalog::Table;
 use porpoise_types::array::elements;
-use porpoise_types::{CastCx, Collation, ColumnType, Decimal, Kind, Value, ValueRef, store};
+use porpoise_types::{CastCx, Collation, ColumnType, Decimal, Kind, Value, ValueRef, cast, store};
 
 /// A value converted to the type of an index column.
 pub(super) enum KeyValue {
@@ -39,7 +39,7 @@ pub(super) fn convert_to_column(
         {
             let number = match convert::plain_integer(text) {
                 Some(number) => ValueRef::Int(number),
-                None => ValueRef::Decimal(Decimal::parse_prefix(text).value),
+                None => ValueRef::Decimal(cast::exact_prefix(text)),
             };
             converted(number, &e.ty, to, cx)
         }

@@ -2,7 +2,8 @@
 //!
 //! The join yields combinations of rows; for each row of a target table the first combination
 //! counts. New values are computed from that combination: assignments see earlier assignments to
-//! the same table, and the old values of other tables. All changes of a table are then written in
+//! the same table, and the old values of other tables. A row that is found through two aliases of a
+//! table is changed through both, one after the other. All changes of a table are then written in
 //! one call.
 
 use super::assign::{JoinedRow, ValueConverter, assign_in_slot, stays_in_partitions};
@@ -16,14 +17,22 @@ use crate::plan::sinks::{Change, ChangeKind, Target};
 use bumpalo::Bump;
 use porpoise_rows::catalog::TableId;
 use porpoise_rows::{RowBuf, RowChange};
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 /// Changes to the rows of one table.
 #[derive(Default)]
 struct BufferedChanges {
     changes: Vec<RowChange>,
     deletions: Vec<(Vec<u8>, RowBuf)>,
-    seen_keys: HashSet<Vec<u8>>,
+    seen_keys: HashMap<Vec<u8>, SeenRow>,
+}
+
+/// A row of a table that has been changed.
+struct SeenRow {
+    /// The targets, aliases of the table, that have changed it, by bits.
+    targets: u64,
+    /// Place of its change.
+    change: Option<usize>,
 }
 
 /// Executes a multi-table UPDATE or DELETE.
@@ -31,7 +40,7 @@ pub(super) fn run(change: &Change, targets: &[Target], exec: &mut Exec<'_>) -> E
     let converter = ValueConverter::new(exec, change.ignore, 2);
     let states = exec.shared.states;
     let mut buffered: Vec<BufferedChanges> = Vec::with_capacity(targets.len());
-    // Two aliases of one table share the set of rows already seen.
+    // Two aliases of one table share the rows already seen.
     let mut place: Vec<usize> = Vec::with_capacity(targets.len());
     let mut tables: Vec<TableId> = Vec::new();
     for target in targets {
@@ -43,8 +52,9 @@ pub(super) fn run(change: &Change, targets: &[Target], exec: &mut Exec<'_>) -> E
         }
     }
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> ExecResult<bool> {
-        for (target, place) in targets.iter().zip(&place) {
+        for (at, (target, place)) in targets.iter().zip(&place).enumerate() {
             if let Some(buffered) = buffered.get_mut(*place) {
+                let target = (at, target);
                 buffer_change(change, target, buffered, row, cx, &converter, states)?;
             }
         }
@@ -77,7 +87,7 @@ pub(super) fn run(change: &Change, targets: &[Target], exec: &mut Exec<'_>) -> E
 
 fn buffer_change(
     change: &Change,
-    target: &Target,
+    (at, target): (usize, &Target),
     buffered: &mut BufferedChanges,
     row: &[Slot<'_>],
     cx: &EvalCx<'_>,
@@ -87,19 +97,35 @@ fn buffer_change(
     let Some(Slot::Keyed(found)) = row.get(target.slot) else {
         return Ok(());
     };
-    if buffered.seen_keys.contains(found.key) {
-        return Ok(());
-    }
-    buffered.seen_keys.insert(found.key.to_vec());
+    let bit = 1 << (at & 63);
+    let (seen, earlier) = match buffered.seen_keys.get_mut(found.key) {
+        Some(seen) if seen.targets & bit != 0 || seen.change.is_none() => return Ok(()),
+        Some(seen) => {
+            seen.targets |= bit;
+            (true, seen.change)
+        }
+        None => (false, None),
+    };
     let key = found.key.to_vec();
     let old = found.row.to_buf();
     let size = 2 * key.len() + old.bytes().len() + 128;
     states.hold(size as u64)?;
+    if !seen {
+        let row = SeenRow {
+            targets: bit,
+            change: None,
+        };
+        buffered.seen_keys.insert(key.clone(), row);
+    }
     if change.kind == ChangeKind::Delete {
         buffered.deletions.push((key, old));
         return Ok(());
     }
-    let before = found.row.values();
+    let changed = earlier.and_then(|at| buffered.changes.get(at));
+    let before = match changed {
+        Some(changed) => changed.new.clone(),
+        None => found.row.values(),
+    };
     let number = buffered.seen_keys.len() as u64;
     let new = assign_in_slot(
         &target.table,
@@ -118,6 +144,14 @@ fn buffer_change(
     if !stays_in_partitions(&target.table, chosen, &new, change.ignore, cx.env)? {
         return Ok(());
     }
-    buffered.changes.push(RowChange { key, old, new });
+    match earlier.and_then(|at| buffered.changes.get_mut(at)) {
+        Some(changed) => changed.new = new,
+        None => {
+            if let Some(seen) = buffered.seen_keys.get_mut(&key) {
+                seen.change = Some(buffered.changes.len());
+            }
+            buffered.changes.push(RowChange { key, old, new });
+        }
+    }
     Ok(())
 }

@@ -61,8 +61,16 @@ pub fn truth(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option
 pub fn int(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i64> {
     match v {
         ValueRef::Int(v) => Ok(v),
+        // A column of a derived table has the member in place of its index.
+        ValueRef::Bytes(text) if ty.kind == Kind::Enum => Ok(member_index(text, ty)),
         _ => Ok(with_cast_cx(cx, |c| cast::to_i64(v, ty, c))?.unwrap_or(0)),
     }
+}
+
+/// The index of an ENUM's member; 0 for the empty text of an invalid value.
+fn member_index(text: &[u8], ty: &ColumnType) -> i64 {
+    let at = ty.members.iter().position(|member| **member == *text);
+    at.map_or(0, |at| i64::try_from(at + 1).unwrap_or(0))
 }
 
 /// Converts to an integer of either sign, for integer arithmetic.
@@ -308,13 +316,10 @@ pub fn cast<'a>(
         return Ok(v);
     }
     match to.kind {
-        Kind::TinyInt
-        | Kind::SmallInt
-        | Kind::MediumInt
-        | Kind::Int
-        | Kind::BigInt
-        | Kind::Year
-        | Kind::Bit => cast_int(v, from, to, cx),
+        Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt | Kind::Bit => {
+            cast_int(v, from, to, cx)
+        }
+        Kind::Year => cast_year(v, from, cx),
         Kind::Double => Ok(ValueRef::Double(double(v, from, cx)?)),
         Kind::Float => Ok(ValueRef::Double(f64::from(double(v, from, cx)? as f32))),
         Kind::Decimal => cast_decimal(v, from, to, cx),
@@ -350,6 +355,64 @@ fn cast_int<'a>(
     })
 }
 
+/// CAST to YEAR: two digits are a year from 1970 to 2069. NULL with a warning for other years than
+/// those of the type.
+fn cast_year<'a>(v: ValueRef<'a>, from: &ColumnType, cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
+    let mut shown = Vec::new();
+    let year = match v {
+        ValueRef::Date(d) => i64::from(d.year()),
+        ValueRef::DateTime(d) => i64::from(d.year()),
+        ValueRef::Time(_) => i64::from(cx.env.now().year()),
+        ValueRef::Bytes(text) => {
+            let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+            if digits == 0 {
+                let text = String::from_utf8_lossy(text);
+                let message = format!("Incorrect YEAR value: '{text}'");
+                cx.env.warn(year_warning(1525, message));
+                return Ok(ValueRef::Null);
+            }
+            shown.extend_from_slice(text);
+            let number = text.get(..digits).unwrap_or_default();
+            let number = String::from_utf8_lossy(number).parse().unwrap_or(i64::MAX);
+            if digits < text.len() {
+                let text = String::from_utf8_lossy(text);
+                let message = format!("Truncated incorrect YEAR value: '{text}'");
+                cx.env.warn(year_warning(1292, message));
+            }
+            // As text, zero is the year 2000 unless it has four digits.
+            if number == 0 && digits != 4 {
+                2000
+            } else {
+                number
+            }
+        }
+        _ => int(v, from, cx)?,
+    };
+    let full = match year {
+        1..=69 => year + 2000,
+        70..=99 => year + 1900,
+        _ => year,
+    };
+    if full == 0 || (1901..=2155).contains(&full) {
+        return Ok(ValueRef::UInt(full.unsigned_abs()));
+    }
+    if shown.is_empty() {
+        shown.extend_from_slice(year.to_string().as_bytes());
+    }
+    let shown = String::from_utf8_lossy(&shown);
+    let message = format!("Truncated incorrect YEAR value: '{shown}'");
+    cx.env.warn(year_warning(1292, message));
+    Ok(ValueRef::Null)
+}
+
+fn year_warning(code: u16, message: String) -> Warning {
+    Warning {
+        level: porpoise_types::Level::Warning,
+        code,
+        message,
+    }
+}
+
 fn cast_decimal<'a>(
     v: ValueRef<'a>,
     from: &ColumnType,
@@ -372,6 +435,29 @@ fn cast_decimal<'a>(
     Ok(ValueRef::Decimal(if negative { most.neg() } else { most }))
 }
 
+/// The text of bytes that are invalid from a position on: NULL in strict mode, otherwise the bytes
+/// before; with warning 1300.
+fn invalid_text<'a>(bytes: &'a [u8], at: usize, charset: Charset, cx: &EvalCx<'a>) -> ValueRef<'a> {
+    let (valid, rest) = bytes.split_at(at.min(bytes.len()));
+    let shown = rest.iter().take(6).map(|b| format!("{b:02X}"));
+    let more = if rest.len() > 6 { "..." } else { "" };
+    let message = format!(
+        "Invalid {} character string: '{}{more}'",
+        charset.name(),
+        shown.collect::<String>()
+    );
+    cx.env.warn(Warning {
+        level: porpoise_types::Level::Warning,
+        code: 1300,
+        message,
+    });
+    if cx.env.mode.is_strict() {
+        ValueRef::Null
+    } else {
+        ValueRef::Bytes(valid)
+    }
+}
+
 fn cast_text<'a>(
     v: ValueRef<'a>,
     from: &ColumnType,
@@ -382,6 +468,12 @@ fn cast_text<'a>(
         return Ok(ValueRef::Null);
     };
     let charset = to.collation.charset();
+    if from.is_binary()
+        && charset != Charset::Binary
+        && let (_, Some(at)) = charset.decoded(plain)
+    {
+        return Ok(invalid_text(plain, at, charset, cx));
+    }
     let text = match recode(plain, from, charset) {
         Cow::Borrowed(_) => plain,
         Cow::Owned(text) => cx.arena.alloc_slice_copy(&text),

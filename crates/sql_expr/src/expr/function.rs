@@ -145,6 +145,15 @@ impl<'a> Call<'_, 'a> {
         self.with(at, convert::int)
     }
 
+    /// Argument as a count; negative numbers are 0.
+    pub fn count(&self, at: usize) -> Result<Option<usize>> {
+        if let (ValueRef::UInt(count), _) = self.arg(at) {
+            return Ok(Some(usize::try_from(count).unwrap_or(usize::MAX)));
+        }
+        let count = self.int(at)?;
+        Ok(count.map(|count| usize::try_from(count).unwrap_or(0)))
+    }
+
     /// Argument as a double.
     pub fn double(&self, at: usize) -> Result<Option<f64>> {
         self.with(at, convert::double)

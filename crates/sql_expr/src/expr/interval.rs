@@ -217,26 +217,14 @@ pub fn extract<'a>(
         && !is_date_text(text)
     {
         let time = convert::time(value, ty, cx)?;
-        return Ok(time.map_or(ValueRef::Null, |t| ValueRef::Int(of_time_in_days(unit, t))));
+        return Ok(time.map_or(ValueRef::Null, |t| ValueRef::Int(of_time(unit, t))));
     }
     if of_date || dated || (with_day && ty.kind != Kind::Time) {
         let moment = convert::datetime(value, ty, cx)?;
         return Ok(moment.map_or(ValueRef::Null, |m| ValueRef::Int(of_datetime(unit, m))));
     }
     let time = convert::time(value, ty, cx)?;
-    Ok(time.map_or(ValueRef::Null, |t| {
-        let sign = if t.is_negative() { -1 } else { 1 };
-        ValueRef::Int(
-            sign * of_clock(
-                unit,
-                0,
-                i64::from(t.hour()),
-                t.minute(),
-                t.second(),
-                t.micros(),
-            ),
-        )
-    }))
+    Ok(time.map_or(ValueRef::Null, |t| ValueRef::Int(of_time(unit, t))))
 }
 
 /// Whether text has a date, as opposed to a time that may begin with a number of days.
@@ -252,12 +240,11 @@ fn is_date_text(text: &[u8]) -> bool {
     }
 }
 
-/// A unit of days and clock fields, of a time whose hours count from 24 on as days.
-fn of_time_in_days(unit: Unit, t: Time) -> i64 {
+/// Fields of the clock, with a sign. The hours of a time are not divided into days.
+fn of_time(unit: Unit, t: Time) -> i64 {
     let sign = if t.is_negative() { -1 } else { 1 };
     let hours = i64::from(t.hour());
-    let (minute, second) = (t.minute(), t.second());
-    sign * of_clock(unit, hours / 24, hours % 24, minute, second, t.micros())
+    sign * of_clock(unit, 0, hours, t.minute(), t.second(), t.micros())
 }
 
 fn of_datetime(unit: Unit, m: DateTime) -> i64 {

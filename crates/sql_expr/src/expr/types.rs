@@ -49,6 +49,12 @@ fn integer_width(e: &Expr) -> u32 {
     }
     let is_column = matches!(e.kind, ExprKind::Column { .. });
     let signed = u32::from(!e.ty.unsigned);
+    if e.ty.kind == Kind::BigInt
+        && e.ty.length != 1
+        && let Some(chars) = computed_width(e)
+    {
+        return chars;
+    }
     match e.ty.kind {
         Kind::TinyInt => 3 + signed,
         Kind::SmallInt => 5 + signed,
@@ -59,6 +65,82 @@ fn integer_width(e: &Expr) -> u32 {
         Kind::BigInt if e.ty.length == 1 => 1,
         _ => 21,
     }
+}
+
+/// Maximum number of digits of an integer.
+fn integer_digits(e: &Expr) -> u8 {
+    let is_literal = matches!(e.as_const(), Some(Value::UInt(_)));
+    let sign = u32::from(!e.ty.unsigned && !is_literal);
+    let digits = integer_width(e).saturating_sub(sign);
+    u8::try_from(digits.clamp(1, 20)).unwrap_or(20)
+}
+
+/// Characters of a computed integer that follow from its operands or its function; `None` if the
+/// type decides.
+fn computed_width(e: &Expr) -> Option<u32> {
+    // Digits, without the sign, of an operand with a known number of them.
+    let digits = |e: &Expr| {
+        let is_known = e.ty.is_integer() && !matches!(e.kind, ExprKind::Column { .. });
+        is_known.then(|| integer_width(e).saturating_sub(1))
+    };
+    let widest = |args: &[Expr]| {
+        let widths = args.iter().filter(|e| e.ty.kind != Kind::Null).map(digits);
+        widths.collect::<Option<Vec<u32>>>()?.into_iter().max()
+    };
+    let chars = match &e.kind {
+        ExprKind::Arith(op, args) => {
+            let [a, b] = args.as_ref();
+            let (a, b) = (digits(a)?, digits(b)?);
+            1 + match op {
+                super::ArithOp::Add | super::ArithOp::Sub => a.max(b) + 1,
+                super::ArithOp::Mul => a + b,
+                super::ArithOp::IntDiv | super::ArithOp::Div => a,
+                super::ArithOp::Mod => a.max(b),
+            }
+        }
+        ExprKind::Negate(arg) => 1 + digits(arg)?,
+        ExprKind::Coalesce(args) => 1 + widest(args)?,
+        ExprKind::NullIf(_, args) => {
+            let [first, _] = args.as_ref();
+            1 + digits(first)?
+        }
+        ExprKind::Case { whens, otherwise } => {
+            let mut branches: Vec<Expr> = whens.iter().map(|w| w.result.clone()).collect();
+            branches.extend(otherwise.as_deref().cloned());
+            1 + widest(&branches)?
+        }
+        ExprKind::Benchmark(_) => 1,
+        ExprKind::Call(function, args) => return function_width(function.name, args),
+        _ => return None,
+    };
+    (chars <= 20).then_some(chars)
+}
+
+/// Characters of the integers that a function returns (manual, chapter "Functions and Operators").
+fn function_width(name: &str, args: &[Expr]) -> Option<u32> {
+    Some(match name {
+        "STRCMP" | "QUARTER" | "WEEKDAY" | "DAYOFWEEK" | "INTERVAL" => 2,
+        "FIELD" | "ASCII" | "FIND_IN_SET" | "DAY" | "DAYOFMONTH" | "MINUTE" | "SECOND" | "WEEK"
+        | "WEEKOFYEAR" | "MONTH" => 3,
+        "DAYOFYEAR" | "HOUR" | "YEAR" => 4,
+        "YEARWEEK" => 7,
+        "TO_DAYS" => 8,
+        "LENGTH"
+        | "OCTET_LENGTH"
+        | "CHAR_LENGTH"
+        | "CHARACTER_LENGTH"
+        | "BIT_LENGTH"
+        | "COERCIBILITY"
+        | "UNCOMPRESSED_LENGTH"
+        | "TIME_TO_SEC" => 10,
+        "LOCATE" | "INSTR" => 11,
+        "ABS" | "LEAST" | "GREATEST" => {
+            let known = |e: &Expr| e.ty.is_integer() && !matches!(e.kind, ExprKind::Column { .. });
+            let widths = args.iter().map(|e| known(e).then(|| integer_width(e)));
+            widths.collect::<Option<Vec<u32>>>()?.into_iter().max()?
+        }
+        _ => return None,
+    })
 }
 
 /// Characters of the fraction of a second, with its point.
@@ -131,7 +213,14 @@ pub fn merged_type(branches: &[&Expr], collation: Collation) -> ColumnType {
         return ColumnType::null();
     };
     if known.clone().all(|e| e.ty == first.ty) {
-        return first.ty.clone();
+        return match first.ty.kind {
+            // A truth value is a number from here on.
+            Kind::BigInt if branches.len() > 1 => ColumnType {
+                length: ColumnType::bigint().length,
+                ..first.ty.clone()
+            },
+            _ => first.ty.clone(),
+        };
     }
     let known_types = || {
         branches
@@ -153,7 +242,10 @@ pub fn merged_type(branches: &[&Expr], collation: Collation) -> ColumnType {
         let parts: Vec<(u8, u8)> = branches
             .iter()
             .filter(|e| e.ty.kind != Kind::Null)
-            .map(|e| precision(&e.ty))
+            .map(|e| match e.ty.kind {
+                Kind::Decimal => precision(&e.ty),
+                _ => (integer_digits(e), 0),
+            })
             .collect();
         let whole = parts.iter().map(|(p, s)| p - s).max().unwrap_or(0);
         let scale = parts.iter().map(|(_, s)| *s).max().unwrap_or(0);

@@ -318,6 +318,13 @@ fn convert_tz<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     })
 }
 
+/// CAST(... AT TIME ZONE 'UTC' AS DATETIME): a moment of the session's time zone in UTC.
+fn at_time_zone<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let local = c.datetime(0)?;
+    let utc = local.and_then(|local| c.cx.env.time_zone.local_to_utc_lenient(local));
+    Ok(utc.map_or(ValueRef::Null, ValueRef::DateTime))
+}
+
 fn timestamp_type(args: &[Expr], _: Collation) -> ColumnType {
     ColumnType::datetime(widest(args))
 }
@@ -456,6 +463,19 @@ pub const FUNCTIONS: &[Function] = &[
         example: ("GET_FORMAT(DATE, 'EUR')", "%d.%m.%Y"),
     },
     f!("CONVERT_TZ", (3, 3), |a, _| ColumnType::datetime(a.first().map_or(0, fsp_of)), convert_tz, "A moment of one time zone in another.", "CONVERT_TZ('2004-01-01 12:00:00', 'Europe/Berlin', '+10:00')" => "2004-01-01 21:00:00"),
+    Function {
+        name: "AT TIME ZONE",
+        args: (1, 1),
+        constant: false,
+        nullable: Nullable::Always,
+        ty: |a, _| ColumnType::datetime(a.first().map_or(0, fsp_of)),
+        run: at_time_zone,
+        doc: "A TIMESTAMP in UTC.",
+        example: (
+            "CAST(TIMESTAMP'2019-10-10 10:11:12+02:00' AT TIME ZONE 'UTC' AS DATETIME)",
+            "2019-10-10 08:11:12",
+        ),
+    },
     f!("TIME_FORMAT", (2, 2), |_, c| text_of(255, c), super::date_format::time_format, "A time in a format.", "TIME_FORMAT('100:00:00', '%H %k %h')" => "100 100 04"),
     f!("STR_TO_DATE", (2, 2), parsed_type, str_to_date, "A moment read by a format.", "STR_TO_DATE('May 1, 2013', '%M %d, %Y')" => "2013-05-01"),
 ];

@@ -256,7 +256,8 @@ fn inet6_aton<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 fn inet6_ntoa<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let Some(bytes) = c.text(0)? else {
+    let is_binary = c.collation(0) == Collation::BINARY;
+    let Some(bytes) = c.text(0)?.filter(|_| is_binary) else {
         return Ok(ValueRef::Null);
     };
     let text = if let Ok(four) = <[u8; 4]>::try_from(bytes) {

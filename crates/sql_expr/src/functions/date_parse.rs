@@ -40,7 +40,8 @@ struct Fields {
     micros: i64,
     day_of_year: Option<i64>,
     week: Option<(i64, u8)>,
-    week_year: Option<i64>,
+    /// The year of a week, and its specifier: `%X` or `%x`.
+    week_year: Option<(i64, u8)>,
     weekday: Option<i64>,
     afternoon: Option<bool>,
     twelve_hours: bool,
@@ -99,17 +100,25 @@ impl Reader<'_> {
 
     /// Reads a name, whole or by its first three letters. Returns its index.
     fn name(&mut self, names: &[&str], whole: bool) -> Option<i64> {
-        let at = names.iter().position(|name| {
-            let name = if whole {
-                name
-            } else {
-                name.get(..3).unwrap_or(name)
-            };
-            let here = self.text.get(..name.len());
-            here.is_some_and(|t| t.eq_ignore_ascii_case(name.as_bytes()))
-        })?;
-        let length = if whole { names.get(at)?.len() } else { 3 };
-        self.text = self.text.get(length..)?;
+        let letters = |b: &&u8| b.is_ascii_alphabetic();
+        let length = self.text.iter().take_while(letters).count();
+        let (word, rest) = self.text.split_at_checked(length)?;
+        let names = names.iter().filter_map(|name| {
+            let length = if whole { name.len() } else { 3 };
+            name.get(..length).map(str::as_bytes)
+        });
+        // The beginning of a name is enough where no other name begins so.
+        let is_start = |name: &[u8]| {
+            let start = name.get(..word.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(word))
+        };
+        let found = names.enumerate().filter(|(_, name)| is_start(name));
+        let found: Vec<(usize, &[u8])> = found.collect();
+        let at = match found.as_slice() {
+            [(at, _)] if !word.is_empty() => *at,
+            several => several.iter().find(|(_, name)| name.len() == length)?.0,
+        };
+        self.text = rest;
         Some(at as i64)
     }
 
@@ -228,7 +237,7 @@ fn field(r: &mut Reader<'_>, f: &mut Fields, spec: u8) -> Option<()> {
         b'u' => f.week = Some((r.number(2)?, 1)),
         b'V' => f.week = Some((r.number(2)?, 2)),
         b'v' => f.week = Some((r.number(2)?, 3)),
-        b'X' | b'x' => f.week_year = Some(r.number(4)?),
+        b'X' | b'x' => f.week_year = Some((r.number(4)?, spec)),
         b'W' => f.weekday = Some(r.name(&WEEKDAYS, true)?),
         b'a' => f.weekday = Some(r.name(&WEEKDAYS, false)?),
         b'w' => f.weekday = Some((r.number(1)? + 6) % 7),
@@ -288,7 +297,13 @@ fn finish(mut f: Fields) -> Option<(DateTime, Time)> {
         date = Date::from_days(first.to_days() + days - 1)?;
     }
     if let (Some((week, mode)), Some(weekday)) = (f.week, f.weekday) {
-        date = of_week(f.week_year.unwrap_or(f.year), week, mode, weekday)?;
+        // `%V` needs `%X` and `%v` needs `%x`; `%U` and `%u` need `%Y`.
+        let year = match (mode, f.week_year) {
+            (2, Some((year, b'X'))) | (3, Some((year, b'x'))) => year,
+            (0 | 1, None) => f.year,
+            _ => return None,
+        };
+        date = of_week(year, week, mode, weekday)?;
     }
     if f.hour > 23 || f.minute > 59 || f.second > 59 {
         return None;

@@ -95,15 +95,12 @@ fn repeat_type(args: &[Expr], collation: Collation) -> ColumnType {
 }
 
 fn repeat<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let (Some(text), Some(times)) = (c.text(0)?, c.int(1)?) else {
+    let (Some(text), Some(times)) = (c.text(0)?, c.count(1)?) else {
         return Ok(ValueRef::Null);
     };
-    let times = u64::try_from(times).unwrap_or(0);
-    let bytes = (text.len() as u64).saturating_mul(times);
-    if let Some(null) = c.too_long(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+    if let Some(null) = c.too_long(text.len().saturating_mul(times)) {
         return Ok(null);
     }
-    let times = usize::try_from(times).unwrap_or(0);
     Ok(if text.is_empty() {
         ValueRef::Bytes(b"")
     } else {
@@ -177,12 +174,15 @@ fn substring<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::Null);
     };
     let count = match c.len() {
-        3 => match c.int(2)? {
-            Some(count) => usize::try_from(count).unwrap_or(0),
+        3 => match c.count(2)? {
+            Some(count) => count,
             None => return Ok(ValueRef::Null),
         },
         _ => usize::MAX,
     };
+    if matches!(c.arg(1).0, ValueRef::UInt(from) if i64::try_from(from).is_err()) {
+        return Ok(ValueRef::Bytes(b""));
+    }
     let collation = c.collation(0);
     let total = char_count(text, collation);
     let start = match from {
@@ -204,18 +204,16 @@ fn slice(text: &[u8], start: usize, count: usize, collation: Collation) -> &[u8]
 }
 
 fn left<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let (Some(text), Some(count)) = (c.text(0)?, c.int(1)?) else {
+    let (Some(text), Some(count)) = (c.text(0)?, c.count(1)?) else {
         return Ok(ValueRef::Null);
     };
-    let count = usize::try_from(count).unwrap_or(0);
     Ok(ValueRef::Bytes(slice(text, 0, count, c.collation(0))))
 }
 
 fn right<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let (Some(text), Some(count)) = (c.text(0)?, c.int(1)?) else {
+    let (Some(text), Some(count)) = (c.text(0)?, c.count(1)?) else {
         return Ok(ValueRef::Null);
     };
-    let count = usize::try_from(count).unwrap_or(0);
     let total = char_count(text, c.collation(0));
     let start = total.saturating_sub(count);
     Ok(ValueRef::Bytes(slice(text, start, count, c.collation(0))))

@@ -357,20 +357,24 @@ fn converted(text: &[u8], from: i64, to: i64) -> Option<String> {
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
     let mut value: u64 = 0;
-    let mut any = false;
+    let (mut any, mut is_too_large) = (false, false);
     for digit in digits.chars().map_while(|c| c.to_digit(from_base)) {
         any = true;
         let next = value.checked_mul(u64::from(from_base));
         let next = next.and_then(|v| v.checked_add(u64::from(digit)));
+        is_too_large |= next.is_none();
         value = next.unwrap_or(u64::MAX);
     }
     if !any {
         return Some("0".to_owned());
     }
-    let value = if negative {
-        value.wrapping_neg()
-    } else {
-        value
+    let value = match (negative, from < 0) {
+        // A negative base reads signed numbers.
+        (true, true) => i64::try_from(value).map_or(i64::MIN, |v| -v) as u64,
+        (false, true) => value.min(i64::MAX as u64),
+        (true, false) if is_too_large => 0,
+        (true, false) => value.wrapping_neg(),
+        (false, false) => value,
     };
     Some(if to < 0 && (value as i64) < 0 {
         format!("-{}", digits_of((value as i64).unsigned_abs(), to_base))

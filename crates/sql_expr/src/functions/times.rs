@@ -97,6 +97,9 @@ fn unix_type(args: &[Expr], _: Collation) -> ColumnType {
     }
 }
 
+/// The first second after the range of UNIX_TIMESTAMP().
+const MAX_UNIX_SECONDS: i64 = 32_536_771_200;
+
 fn unix_timestamp<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let utc = if c.is_empty() {
         Some(c.cx.env.now_utc)
@@ -106,7 +109,9 @@ fn unix_timestamp<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
             Some(local) => c.cx.env.time_zone.local_to_utc(local),
         }
     };
-    let micros = utc.map_or(0, |utc| utc.to_unix_micros().max(0));
+    let micros = utc.map_or(0, |utc| utc.to_unix_micros());
+    let range = 0..MAX_UNIX_SECONDS * 1_000_000;
+    let micros = if range.contains(&micros) { micros } else { 0 };
     if c.ty.kind != Kind::Decimal {
         return Ok(ValueRef::Int(micros / 1_000_000));
     }
@@ -157,15 +162,15 @@ fn date_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     format_result(c, moment, format)
 }
 
-/// The result of DATE_FORMAT: NULL for an empty format, and for a name (of a month or day) that the
-/// date does not have.
+/// The result of DATE_FORMAT: NULL for an empty format, and for a month's name or day of the week that
+/// the date does not have.
 fn format_result<'a>(c: &Call<'_, 'a>, moment: DateTime, format: &[u8]) -> Result<ValueRef<'a>> {
     let has = |specs: &[u8]| {
         let (mut pairs, mut pacer) = (format.windows(2), Pacer::new());
         pairs.any(|w| pacer.leaves() || matches!(w, [b'%', spec] if specs.contains(spec)))
     };
     let nameless = (moment.month() == 0 && has(b"Mb"))
-        || (moment.month() == 0 && moment.year() == 0 && has(b"Wa"));
+        || (moment.month() == 0 && moment.year() == 0 && has(b"Waw"));
     if format.is_empty() || nameless {
         Ok(ValueRef::Null)
     } else {

@@ -9,8 +9,13 @@ pub enum ReplicaStatement<'a> {
     ChangeSource(&'a [SourceOption<'a>]),
     /// CHANGE REPLICATION FILTER
     ChangeFilter(&'a [FilterRule<'a>]),
-    /// `START REPLICA`; the threads that it names
-    Start(&'a [Ident<'a>]),
+    /// START REPLICA
+    Start {
+        /// The threads that it names
+        threads: &'a [Ident<'a>],
+        /// UNTIL
+        until: &'a [SourceOption<'a>],
+    },
     /// `STOP REPLICA`; the threads that it names
     Stop(&'a [Ident<'a>]),
     /// RESET REPLICA
@@ -20,7 +25,7 @@ pub enum ReplicaStatement<'a> {
     },
 }
 
-/// An option of CHANGE REPLICATION SOURCE TO.
+/// An option of CHANGE REPLICATION SOURCE TO, or a condition of START REPLICA UNTIL.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SourceOption<'a> {
     /// Name, as written.

@@ -24,9 +24,18 @@ pub struct DataType<'a> {
     /// COLLATE
     pub collation: Option<Ident<'a>>,
     /// Members of ENUM and SET.
-    pub members: &'a [&'a [u8]],
+    pub members: &'a [Member<'a>],
     /// Position in the text.
     pub span: Span,
+}
+
+/// A member of ENUM or SET.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// A hexadecimal or bit literal: the bytes are in the column's character set.
+    pub is_binary: bool,
 }
 
 /// The name of a type.

@@ -203,7 +203,9 @@ impl<'a> Parser<'a> {
             Kw::SOUNDS if self.peek().keyword == Kw::LIKE => {
                 Infix::Binary(B::SoundsLike, level::PREDICATE)
             }
-            Kw::MEMBER if self.peek().keyword == Kw::OF => Infix::MemberOf,
+            Kw::MEMBER if self.peek().keyword == Kw::OF || self.peek().kind == K::LeftParen => {
+                Infix::MemberOf
+            }
             Kw::COLLATE => Infix::Collate,
             _ => Infix::None,
         }

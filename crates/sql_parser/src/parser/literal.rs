@@ -88,22 +88,26 @@ impl<'a> Parser<'a> {
             name
         };
         self.note_charset(charset);
-        let literal = self.token;
-        let bytes = match literal.kind {
-            K::String => self.string()?,
-            K::HexString | K::HexNumber => {
-                self.advance();
-                self.decode_hex(literal)
-            }
-            K::BitString | K::BitNumber => {
-                self.advance();
-                self.decode_bits(literal)
-            }
-            _ => return self.error(),
+        let bytes = if self.is(K::String) {
+            self.string()?
+        } else {
+            self.binary_literal()?
         };
         Ok(Literal::Introduced(
             self.alloc(IntroducedString { charset, bytes }),
         ))
+    }
+
+    /// The bytes of a hexadecimal or bit literal.
+    pub(super) fn binary_literal(&mut self) -> PResult<&'a [u8]> {
+        let literal = self.token;
+        let bytes = match literal.kind {
+            K::HexString | K::HexNumber => self.decode_hex(literal),
+            K::BitString | K::BitNumber => self.decode_bits(literal),
+            _ => return self.error(),
+        };
+        self.advance();
+        Ok(bytes)
     }
 
     /// One or more string tokens, joined.

@@ -170,9 +170,10 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// `expr MEMBER [OF] (array)`
     pub(super) fn member_of(&mut self, expr: Expr<'a>) -> PResult<Expr<'a>> {
         self.advance();
-        self.expect_kw(Kw::OF)?;
+        self.eat_kw(Kw::OF);
         self.expect(K::LeftParen)?;
         let array = self.simple_expr()?;
         self.expect(K::RightParen)?;

@@ -43,14 +43,20 @@ impl<'a> Parser<'a> {
                 all: self.eat_kw(Kw::ALL),
             }
         } else {
-            let is_bare = self.token.ends_statement() || self.is_kw(Kw::FOR);
+            let is_bare =
+                self.token.ends_statement() || self.is_kw(Kw::FOR) || self.is_kw(Kw::UNTIL);
             let threads = if is_bare {
                 &[]
             } else {
                 self.comma_list(Self::replica_thread)?
             };
             if is_start {
-                ReplicaStatement::Start(threads)
+                let until = if self.eat_kw(Kw::UNTIL) {
+                    self.comma_list(Self::source_option)?
+                } else {
+                    &[]
+                };
+                ReplicaStatement::Start { threads, until }
             } else {
                 ReplicaStatement::Stop(threads)
             }

@@ -87,7 +87,10 @@ impl<'a> Parser<'a> {
         }
         self.expect_kw(Kw::AS)?;
         let ty = self.cast_type()?;
-        let array = self.eat_kw(Kw::ARRAY);
+        if time_zone.is_some() && ty.kind != TypeKind::DateTime {
+            return self.error_at(ty.span);
+        }
+        let array = time_zone.is_none() && self.eat_kw(Kw::ARRAY);
         Ok(ExprKind::Cast(self.alloc(Cast {
             expr,
             ty,

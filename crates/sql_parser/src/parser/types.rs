@@ -1,6 +1,6 @@
 //! Data types, character sets, collations.
 
-use super::super::ast::{DataType, Ident, TypeKind};
+use super::super::ast::{DataType, Ident, Member, TypeKind};
 use super::super::deprecated::Deprecation;
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
@@ -52,7 +52,7 @@ impl<'a> Parser<'a> {
             }
             Kw::NATIONAL | Kw::NCHAR | Kw::NVARCHAR => self.national(keyword, &mut ty)?,
             Kw::LONG => self.long(&mut ty),
-            Kw::ENUM | Kw::SET => ty.members = self.paren_list(Self::string)?,
+            Kw::ENUM | Kw::SET => ty.members = self.paren_list(Self::member)?,
             _ => {}
         }
         self.type_length(&mut ty)?;
@@ -63,6 +63,17 @@ impl<'a> Parser<'a> {
         self.note_deprecated_numbers(&ty, keyword);
         ty.span = Span::new(start, self.last_end);
         Ok(ty)
+    }
+
+    /// A member of ENUM or SET: a string, or a hexadecimal or bit literal.
+    fn member(&mut self) -> PResult<Member<'a>> {
+        let is_binary = !matches!(self.token.kind, K::String | K::NationalString);
+        let bytes = if is_binary {
+            self.binary_literal()?
+        } else {
+            self.string()?
+        };
+        Ok(Member { bytes, is_binary })
     }
 
     /// Notes deprecated attributes of a number's type.

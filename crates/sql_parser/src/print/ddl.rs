@@ -14,7 +14,13 @@ impl Printer<'_> {
         self.put(type_name(ty.kind));
         if matches!(ty.kind, TypeKind::Enum | TypeKind::Set) {
             self.put("(");
-            self.list(ty.members, |p, member| p.string(member));
+            self.list(ty.members, |p, member| {
+                if member.is_binary {
+                    p.hex(member.bytes);
+                } else {
+                    p.string(member.bytes);
+                }
+            });
             self.put(")");
         }
         if let Some(length) = ty.length {

@@ -1,6 +1,6 @@
 //! Printing of the statements of a replica.
 
-use super::super::ast::{FilterItem, ReplicaStatement, SourceValue};
+use super::super::ast::{FilterItem, ReplicaStatement, SourceOption, SourceValue};
 use super::Printer;
 
 impl Printer<'_> {
@@ -8,20 +8,7 @@ impl Printer<'_> {
         match statement {
             ReplicaStatement::ChangeSource(options) => {
                 self.put("CHANGE REPLICATION SOURCE TO ");
-                self.list(options, |p, option| {
-                    p.put(option.name.name);
-                    p.put(" = ");
-                    match &option.value {
-                        SourceValue::Text(text) => p.string(text),
-                        SourceValue::Number(number) => p.put(number),
-                        SourceValue::Word(word) => p.put(word.name),
-                        SourceValue::Numbers(numbers) => {
-                            p.put("(");
-                            p.list(numbers, |p, number| p.number(*number));
-                            p.put(")");
-                        }
-                    }
-                });
+                self.list(options, Self::source_option);
             }
             ReplicaStatement::ChangeFilter(rules) => {
                 self.put("CHANGE REPLICATION FILTER ");
@@ -32,19 +19,36 @@ impl Printer<'_> {
                     p.put(")");
                 });
             }
-            ReplicaStatement::Start(threads) | ReplicaStatement::Stop(threads) => {
-                let is_start = matches!(statement, ReplicaStatement::Start(_));
-                self.put(if is_start {
-                    "START REPLICA"
-                } else {
-                    "STOP REPLICA"
-                });
+            ReplicaStatement::Start { threads, until } => {
+                self.put("START REPLICA");
+                self.put_if(!threads.is_empty(), " ");
+                self.list(threads, |p, thread| p.put(thread.name));
+                self.put_if(!until.is_empty(), " UNTIL ");
+                self.list(until, Self::source_option);
+            }
+            ReplicaStatement::Stop(threads) => {
+                self.put("STOP REPLICA");
                 self.put_if(!threads.is_empty(), " ");
                 self.list(threads, |p, thread| p.put(thread.name));
             }
             ReplicaStatement::Reset { all } => {
                 self.put("RESET REPLICA");
                 self.put_if(*all, " ALL");
+            }
+        }
+    }
+
+    fn source_option(&mut self, option: &SourceOption<'_>) {
+        self.put(option.name.name);
+        self.put(" = ");
+        match &option.value {
+            SourceValue::Text(text) => self.string(text),
+            SourceValue::Number(number) => self.put(number),
+            SourceValue::Word(word) => self.put(word.name),
+            SourceValue::Numbers(numbers) => {
+                self.put("(");
+                self.list(numbers, |p, number| p.number(*number));
+                self.put(")");
             }
         }
     }

@@ -102,7 +102,12 @@ impl Printer<'_> {
                 self.identified_with(Some(plugin));
                 if let Some(hash) = hash {
                     self.put(" AS ");
-                    self.hex(hash);
+                    // MariaDB knows only texts here.
+                    if hash.iter().all(u8::is_ascii_graphic) {
+                        self.string(hash);
+                    } else {
+                        self.hex(hash);
+                    }
                 }
             }
         }

@@ -45,9 +45,7 @@ impl Binder<'_> {
             ("IFNULL", [_, _]) | ("COALESCE", [_, ..]) => self.coalesce(name, args),
             ("NULLIF", [a, b]) => {
                 let (a, b) = (self.expr(a)?, self.expr(b)?);
-                let how = comparison(&a, &b, "nullif")?;
-                let ty = a.ty.clone();
-                Ok(node(ExprKind::NullIf(how, Box::new([a, b])), ty, true))
+                null_if(a, b)
             }
             ("ISNULL", [arg]) => {
                 let kind = ExprKind::Is {
@@ -252,6 +250,16 @@ fn collations_agree(args: &[Expr], name: &str) -> Result<Option<Claim>> {
     };
     let all: Vec<&Expr> = args.iter().skip(first).collect();
     agree(&all, &operation, usage)
+}
+
+/// NULLIF: the first operand, which is no truth value from here on.
+fn null_if(a: Expr, b: Expr) -> Result<Expr> {
+    let how = comparison(&a, &b, "nullif")?;
+    let mut ty = a.ty.clone();
+    if ty.kind == Kind::BigInt {
+        ty.length = ColumnType::bigint().length;
+    }
+    Ok(node(ExprKind::NullIf(how, Box::new([a, b])), ty, true))
 }
 
 /// Whether a function without arguments is a constant of the system, such as USER() (manual,

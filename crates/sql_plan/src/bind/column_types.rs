@@ -4,6 +4,7 @@ use super::nodes::charset_named;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{DataType, TypeKind};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, SqlMode};
+use std::borrow::Cow;
 
 /// A resolved type, and whether its character set was explicit.
 pub struct ResolvedType {
@@ -323,8 +324,13 @@ fn enum_or_set_type(ty: &DataType<'_>, column: &str, collation: Collation) -> Re
     };
     let mut members: Vec<Box<[u8]>> = Vec::with_capacity(ty.members.len());
     for member in ty.members {
-        let shown = || String::from_utf8_lossy(member).into_owned();
-        let (text, lossy) = Charset::Utf8mb4.convert(collation.charset(), member);
+        let shown = || String::from_utf8_lossy(member.bytes).into_owned();
+        let (text, lossy) = if member.is_binary {
+            let (text, invalid) = collation.charset().decoded(member.bytes);
+            (Cow::Owned(text.to_vec()), invalid.is_some())
+        } else {
+            Charset::Utf8mb4.convert(collation.charset(), member.bytes)
+        };
         if lossy {
             let text = format!(
                 "Incorrect string value: '{}' for column '{column}'",

@@ -489,13 +489,13 @@ impl Binder<'_> {
     }
 
     fn cast(&mut self, cast: &Cast<'_>) -> Result<Expr> {
-        if cast.time_zone.is_some() {
-            return Err(SqlError::not_supported("AT TIME ZONE"));
-        }
         if cast.array && self.clause != MULTI_VALUED_CLAUSE {
             return Err(SqlError::not_supported(ARRAY_OUTSIDE_OF_INDEX));
         }
-        let arg = self.expr(&cast.expr)?;
+        let mut arg = self.expr(&cast.expr)?;
+        if let Some(zone) = cast.time_zone {
+            arg = self.at_time_zone(arg, &cast.expr, zone)?;
+        }
         if cast.array {
             let ty = array_element_type(&cast.ty, &arg)?;
             return Ok(node(ExprKind::CastArray(Box::new(arg)), ty, true));
@@ -516,6 +516,24 @@ impl Binder<'_> {
             e.coercibility = Coercibility::Implicit;
         }
         Ok(e)
+    }
+
+    /// `timestamp AT TIME ZONE zone` in CAST: the zone must be UTC, and the operand a TIMESTAMP.
+    fn at_time_zone(&mut self, arg: Expr, written: &ast::Expr<'_>, zone: &[u8]) -> Result<Expr> {
+        let is_literal = matches!(
+            written.kind,
+            ast::ExprKind::Literal(ast::Literal::Timestamp(_))
+        );
+        if arg.ty.kind != Kind::Timestamp && !is_literal {
+            let text = "Cannot cast value to TIMESTAMP WITH TIME ZONE.";
+            return Err(SqlError::new(3998, "HY000", text));
+        }
+        if zone != b"UTC" && zone != b"+00:00" {
+            let zone = String::from_utf8_lossy(zone);
+            let text = format!("Unknown or incorrect time zone: '{zone}'");
+            return Err(SqlError::new(1298, "HY000", text));
+        }
+        self.call("AT TIME ZONE", vec![arg])
     }
 
     fn collate(&mut self, arg: &ast::Expr<'_>, name: &str) -> Result<Expr> {
@@ -581,7 +599,13 @@ fn xor(left: Expr, right: Expr, nullable: bool) -> Expr {
 
 /// Whether bit operators work on the bytes of an operand: a binary string that is no literal.
 pub(super) fn is_byte_operand(e: &Expr) -> bool {
-    e.ty.is_binary() && !matches!(e.kind, ExprKind::Const(_) | ExprKind::Param(_))
+    // A literal in hexadecimal or bits, which is a number, is unsigned.
+    let is_number = match e.kind {
+        ExprKind::Const(_) => e.ty.unsigned,
+        ExprKind::Param(_) => true,
+        _ => false,
+    };
+    e.ty.is_binary() && !is_number
 }
 
 /// The operator for exchanged operands.

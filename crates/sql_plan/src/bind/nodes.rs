@@ -185,6 +185,7 @@ pub(super) fn cast_type(
             ColumnType::decimal(precision.max(1), scale)
         }
         TypeKind::Double | TypeKind::Real => ColumnType::double(),
+        TypeKind::Float if ty.length.is_some_and(|bits| bits > 24) => ColumnType::double(),
         TypeKind::Float => ColumnType::float(),
         TypeKind::Date => ColumnType::date(),
         TypeKind::DateTime => ColumnType::datetime(fsp),

@@ -14,7 +14,7 @@ use crate::bind::window::Windows;
 use crate::bind::{Derived, Origin, Scope};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef};
-use crate::expr::{BitOp, CmpOp, Expr, ExprKind};
+use crate::expr::{BitOp, CmpOp, Expr, ExprKind, Truth};
 use crate::plan::OrderKey;
 use crate::plan::derived::{TableOperator, operator_of};
 use porpoise_types::{ColumnType, Value};
@@ -43,6 +43,8 @@ pub(super) struct DependentColumns<'f> {
     keys: &'f [Expr],
     windows: &'f Windows,
     columns: HashSet<(usize, usize)>,
+    /// Columns for which a condition rejects NULL.
+    never_null: HashSet<(usize, usize)>,
 }
 
 impl<'f> DependentColumns<'f> {
@@ -56,7 +58,11 @@ impl<'f> DependentColumns<'f> {
             keys,
             windows,
             columns: keys.iter().filter_map(column_of).collect(),
+            never_null: HashSet::new(),
         };
+        for condition in &from.block.conditions {
+            find_rejected_nulls(condition, &mut found.never_null);
+        }
         loop {
             let before = found.columns.len();
             found.add_block(&from.block);
@@ -113,7 +119,10 @@ impl<'f> DependentColumns<'f> {
             let known = |at: &usize| self.columns.contains(&(slot, *at));
             let whole = match &source.origin {
                 Origin::Stored(table) => table.indexes.iter().any(|index| {
-                    let never_null = |at: usize| table.columns.get(at).is_some_and(|c| !c.nullable);
+                    let never_null = |at: usize| {
+                        self.never_null.contains(&(slot, at))
+                            || table.columns.get(at).is_some_and(|c| !c.nullable)
+                    };
                     index.kind.is_unique()
                         && !index.parts.is_empty()
                         && index
@@ -205,6 +214,55 @@ impl<'f> DependentColumns<'f> {
     }
 }
 
+/// Adds the columns that are not NULL in the rows for which a condition is true, or false.
+fn find_rejected_nulls(condition: &Expr, found: &mut HashSet<(usize, usize)>) {
+    match &condition.kind {
+        ExprKind::Compare(op, _, args) if *op != CmpOp::NullSafe => {
+            args.iter().for_each(|arg| find_strict(arg, found));
+        }
+        ExprKind::Like { args, .. } => args.iter().for_each(|arg| find_strict(arg, found)),
+        ExprKind::Between { args, .. } => {
+            let [arg, _, _] = args.as_ref();
+            find_strict(arg, found);
+        }
+        ExprKind::In { arg, .. } => find_strict(arg, found),
+        ExprKind::Is {
+            arg,
+            truth: Truth::Null,
+            negated: true,
+        } => find_strict(arg, found),
+        ExprKind::Is {
+            arg,
+            truth: Truth::True | Truth::False,
+            negated: false,
+        } => find_rejected_nulls(arg, found),
+        ExprKind::Not(arg) => match &arg.kind {
+            ExprKind::Is {
+                arg,
+                truth: Truth::Null,
+                negated: false,
+            } => find_strict(arg, found),
+            ExprKind::Is { .. } => {}
+            _ => find_rejected_nulls(arg, found),
+        },
+        _ => find_strict(condition, found),
+    }
+}
+
+/// Adds the columns that make an expression NULL if they are NULL.
+fn find_strict(e: &Expr, found: &mut HashSet<(usize, usize)>) {
+    match &e.kind {
+        ExprKind::Column { slot, column, .. } => {
+            found.insert((*slot, *column));
+        }
+        ExprKind::Arith(_, args) => args.iter().for_each(|arg| find_strict(arg, found)),
+        ExprKind::Negate(arg) | ExprKind::Cast(arg) | ExprKind::BitNot(arg) => {
+            find_strict(arg, found);
+        }
+        _ => {}
+    }
+}
+
 fn column_of(e: &Expr) -> Option<(usize, usize)> {
     match &e.kind {
         ExprKind::Column { slot, column, .. } => Some((*slot, *column)),
@@ -239,6 +297,8 @@ pub(super) fn check(
     }
     let determined = DependentColumns::new(from, keys, windows);
     let items = items.iter().map(|i| &i.expr).enumerate();
+    // The single row of a query without GROUP BY is not sorted.
+    let order = if keys.is_empty() { &[] } else { order };
     let order = order.iter().map(|k| &k.expr).enumerate();
     let clauses = items
         .map(|(at, e)| ("SELECT list", at, e))
@@ -267,22 +327,48 @@ pub(super) fn check(
     Ok(())
 }
 
-/// ORDER BY of a SELECT DISTINCT may only use the select list: error 3065.
-pub(super) fn check_distinct(scope: &Scope, items: &[Item], order: &[OrderKey]) -> Result<()> {
-    for (at, key) in order.iter().enumerate() {
-        if items.iter().any(|i| is_same_expr(&i.expr, &key.expr)) {
-            continue;
+/// A column by slot and position.
+type Place = (usize, usize);
+
+/// The first column of an expression that is not below a part that `is_known` accepts. Columns that
+/// subqueries read must be accepted by `is_known_below`.
+fn first_unknown_column(
+    e: &Expr,
+    is_known: &dyn Fn(&Expr) -> bool,
+    is_known_below: &dyn Fn(Place) -> bool,
+) -> Option<Place> {
+    if is_known(e) {
+        return None;
+    }
+    if let Some(place) = column_of(e) {
+        return Some(place);
+    }
+    let mut found = None;
+    if let ExprKind::Query(test) = &e.kind {
+        let free = test.query.free.iter();
+        found = free
+            .filter(|f| f.level == 1 && f.slot != AGGREGATES)
+            .map(|f| (f.slot, f.column))
+            .find(|place| !is_known_below(*place));
+    }
+    e.each_child(&mut |child| {
+        if found.is_none() {
+            found = first_unknown_column(child, is_known, is_known_below);
         }
-        let mut missing = None;
-        key.expr.columns(&mut |slot, column| {
-            let shown = items
-                .iter()
-                .any(|i| column_of(&i.expr) == Some((slot, column)));
-            if !shown && missing.is_none() {
-                missing = Some((slot, column));
-            }
-        });
-        if let Some(place) = missing {
+    });
+    found
+}
+
+/// ORDER BY of a SELECT DISTINCT may only use the select list, whose expressions may be parts of its own:
+/// error 3065.
+pub(super) fn check_distinct(scope: &Scope, items: &[Item], order: &[OrderKey]) -> Result<()> {
+    let is_shown = |e: &Expr| {
+        matches!(&e.kind, ExprKind::Call(f, _) if f.name == "ANY_VALUE")
+            || items.iter().any(|i| is_same_expr(&i.expr, e))
+    };
+    let is_shown_column = |place| items.iter().any(|i| column_of(&i.expr) == Some(place));
+    for (at, key) in order.iter().enumerate() {
+        if let Some(place) = first_unknown_column(&key.expr, &is_shown, &is_shown_column) {
             let text = format!(
                 "Expression #{} of ORDER BY clause is not in SELECT list, references column '{}' \
                  which is not in SELECT list; this is incompatible with DISTINCT",
@@ -302,26 +388,11 @@ pub(super) fn check_having(
     items: &[Item],
     keys: &[Expr],
 ) -> Result<()> {
-    fn first_unknown_column(e: &Expr, known: &dyn Fn(&Expr) -> bool) -> Option<(usize, usize)> {
-        if known(e) {
-            return None;
-        }
-        if let Some(place) = column_of(e) {
-            return Some(place);
-        }
-        let mut found = None;
-        e.each_child(&mut |child| {
-            if found.is_none() {
-                found = first_unknown_column(child, known);
-            }
-        });
-        found
-    }
     let known = |e: &Expr| {
         let items = items.iter().map(|i| &i.expr);
         items.chain(keys).any(|shown| is_same_expr(shown, e))
     };
-    match first_unknown_column(having, &known) {
+    match first_unknown_column(having, &known, &|_| true) {
         None => Ok(()),
         Some((slot, at)) => {
             let name = scope.column(slot, at).map_or("", |c| c.name.as_str());

@@ -47,8 +47,26 @@ pub(crate) struct Store {
     pub address: String,
     #[prost(int32, tag = "3")]
     pub state: i32,
+    #[prost(message, repeated, tag = "4")]
+    pub labels: Vec<StoreLabel>,
     #[prost(string, tag = "5")]
     pub version: String,
+}
+
+/// A property of a store.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct StoreLabel {
+    #[prost(string, tag = "1")]
+    pub key: String,
+    #[prost(string, tag = "2")]
+    pub value: String,
+}
+
+impl Store {
+    /// Whether it keeps a copy for analytical queries only (TiFlash), which serves none of the requests here.
+    pub(crate) fn is_columnar(&self) -> bool {
+        (self.labels.iter()).any(|l| l.key == "engine" && l.value.starts_with("tiflash"))
+    }
 }
 
 /// Values of [`Store::state`].

@@ -405,3 +405,20 @@ pub(crate) struct CheckSecondaryLocksResponse {
     #[prost(uint64, tag = "4")]
     pub commit_ts: u64,
 }
+
+/// Destroys all versions, locks and records of a range in a store, not by way of its regions.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct DestroyRangeRequest {
+    #[prost(bytes = "vec", tag = "2")]
+    pub start_key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "3")]
+    pub end_key: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct DestroyRangeResponse {
+    #[prost(message, optional, tag = "1")]
+    pub region_error: Option<RegionError>,
+    #[prost(string, tag = "2")]
+    pub error: String,
+}

@@ -100,6 +100,70 @@ pub(crate) struct GetRegionResponse {
     pub leader: Option<Peer>,
 }
 
+/// The stores of the cluster.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct GetAllStoresRequest {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<RequestHeader>,
+    #[prost(bool, tag = "2")]
+    pub exclude_tombstone_stores: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct GetAllStoresResponse {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<ResponseHeader>,
+    #[prost(message, repeated, tag = "2")]
+    pub stores: Vec<Store>,
+}
+
+/// Request for the safe point of garbage collection.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct GetSafePointRequest {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<RequestHeader>,
+}
+
+/// Response with a safe point, also to [`MoveSafePointRequest`]: the one in force.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct SafePointResponse {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<ResponseHeader>,
+    #[prost(uint64, tag = "2")]
+    pub safe_point: u64,
+}
+
+/// Moves the safe point; a lower one than that in force has no effect.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct MoveSafePointRequest {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<RequestHeader>,
+    #[prost(uint64, tag = "2")]
+    pub safe_point: u64,
+}
+
+/// Registers the timestamp that a service needs, for so many seconds; 0 or less ends the registration.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ServiceSafePointRequest {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<RequestHeader>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub service_id: Vec<u8>,
+    #[prost(int64, tag = "3")]
+    pub ttl: i64,
+    #[prost(uint64, tag = "4")]
+    pub safe_point: u64,
+}
+
+/// The least timestamp that any service needs.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ServiceSafePointResponse {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<ResponseHeader>,
+    #[prost(uint64, tag = "4")]
+    pub min_safe_point: u64,
+}
+
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct GetStoreRequest {
     #[prost(message, optional, tag = "1")]

@@ -237,7 +237,24 @@ pub fn to_exact_number(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) ->
     if prefix.overflow || prefix.read == 0 || !only_spaces_from(text, prefix.read) {
         to_f64(v, ty, cx);
     }
-    Some(prefix.value)
+    Some(exact_prefix(text))
+}
+
+/// The decimal at the start of a text. A number that is too small for a decimal is the one next to zero on
+/// its side, so that it equals no integer.
+#[must_use]
+pub fn exact_prefix(text: &[u8]) -> Decimal {
+    let prefix = Decimal::parse_prefix(text);
+    if !prefix.value.is_zero() {
+        return prefix.value;
+    }
+    let number = text.get(..prefix.read).map(<[u8]>::trim_ascii);
+    let number = number.and_then(|n| std::str::from_utf8(n).ok()?.parse::<f64>().ok());
+    match number {
+        Some(n) if n > 0.0 => Decimal::parse_prefix(b"1e-30").value,
+        Some(n) if n < 0.0 => Decimal::parse_prefix(b"-1e-30").value,
+        _ => Decimal::ZERO,
+    }
 }
 
 /// Converts to a boolean: whether it is a nonzero number.

@@ -17,8 +17,8 @@ mod store_string;
 mod store_temporal;
 
 pub use expression::{
-    to_bool, to_date, to_datetime, to_decimal, to_exact_number, to_f64, to_i64, to_text, to_time,
-    to_u64,
+    exact_prefix, to_bool, to_date, to_datetime, to_decimal, to_exact_number, to_f64, to_i64,
+    to_text, to_time, to_u64,
 };
 pub use number::{NumberPrefix, double_prefix, round_f64, round_to_i64};
 pub use store::store;

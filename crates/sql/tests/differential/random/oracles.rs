@@ -7,6 +7,9 @@
 //!   keeps as many rows as there are rows for which the condition is true in the select list, where
 //!   it does not.
 //! * Indexes over expressions do not change the rows of a query.
+//!
+//! The first two are also applied to conditions that lead to index merges, semi-joins and anti-joins, on
+//! tables that are large enough for them.
 
 use super::query::{Scope, Select};
 use super::tables::{Column, Table};
@@ -241,6 +244,118 @@ fn check_functional_indexes(seed: u64, queries: usize) -> (Vec<String>, usize) {
         }
     }
     (wrong, used)
+}
+
+/// Statements that create the table `m` with an index on each column, and `o`, which subqueries read.
+fn indexed_tables(random: &mut Gen) -> Vec<String> {
+    let value = |random: &mut Gen, highest: i32| match random.one_in(10) {
+        true => "NULL".to_owned(),
+        false => random.rng.i32(0..highest).to_string(),
+    };
+    let mut out = vec![
+        "CREATE TABLE m (id INT PRIMARY KEY, a INT, b INT, c VARCHAR(9), KEY (a), KEY (b), KEY (c))"
+            .to_owned(),
+        "CREATE TABLE o (id INT PRIMARY KEY, a INT, b INT, KEY (b))".to_owned(),
+    ];
+    let rows = (0..400).map(|id| {
+        let (a, b, c) = (value(random, 60), value(random, 40), value(random, 90));
+        format!("({id}, {a}, {b}, {c})")
+    });
+    let rows = rows.collect::<Vec<_>>().join(", ");
+    out.push(format!("INSERT INTO m VALUES {rows}"));
+    let rows = (0..60).map(|id| format!("({id}, {}, {})", value(random, 90), value(random, 20)));
+    let rows = rows.collect::<Vec<_>>().join(", ");
+    out.push(format!("INSERT INTO o VALUES {rows}"));
+    out
+}
+
+/// A condition on the table `x` (`m`) for an index merge, or with a subquery over `o`.
+fn path_condition(random: &mut Gen) -> String {
+    let leaf = |random: &mut Gen| {
+        let (n, m) = (random.rng.i32(0..60), random.rng.i32(0..60));
+        let shapes = [
+            format!("x.a = {n}"),
+            format!("x.b = {n}"),
+            format!("x.c = '{n}'"),
+            format!("x.a IN ({n}, {m})"),
+            format!("x.b BETWEEN {n} AND {}", n + 1),
+            "x.c IS NULL".to_owned(),
+            format!("x.id = {m}"),
+            format!("x.a > {}", 50 + n / 10),
+        ];
+        random.pick(&shapes).clone()
+    };
+    let (first, second, third) = (leaf(random), leaf(random), leaf(random));
+    let n = random.rng.i32(0..20);
+    match random.rng.u8(0..8) {
+        0..2 => format!("{first} OR {second}"),
+        2 => format!("{first} OR {second} OR {third}"),
+        3 => format!("({first} AND x.id > {n}) OR ({second} AND {third})"),
+        4 => format!("x.a IN (SELECT o.a FROM o WHERE o.b > {n})"),
+        5 => format!("EXISTS (SELECT 1 FROM o WHERE o.a = x.a AND (o.b < x.b OR o.b = {n}))"),
+        6 => "NOT EXISTS (SELECT 1 FROM o WHERE o.b = x.b AND o.a > x.a)".to_owned(),
+        _ => format!("x.a NOT IN (SELECT o.a FROM o WHERE o.b = {n}) AND ({first} OR {second})"),
+    }
+}
+
+/// Applies both oracles to conditions for index merges and joins of subqueries. Returns descriptions of the
+/// mismatches, and the numbers of queries planned with index merges and with semi-joins or anti-joins.
+fn check_paths(seed: u64, queries: usize) -> (Vec<String>, [usize; 2]) {
+    let mut random = Gen::new(seed);
+    let made = indexed_tables(&mut random);
+    let mut session = prepared(&made);
+    let rows = |session: &mut SqlSession, sql: &str| {
+        let mut rows = rows_here(session, sql).unwrap();
+        rows.sort();
+        rows
+    };
+    let all = rows(&mut session, "SELECT id FROM m");
+    let (mut wrong, mut planned) = (Vec::new(), [0, 0]);
+    for _ in 0..queries {
+        let condition = path_condition(&mut random);
+        let found = format!("SELECT x.id FROM m x WHERE {condition}");
+        let tree = here(&mut session, &format!("EXPLAIN {found}")).0.rows;
+        planned[0] += usize::from(tree.concat().contains("index_merge"));
+        let tree = here(&mut session, &format!("EXPLAIN FORMAT=TREE {found}"));
+        let tree = tree.0.rows.concat();
+        planned[1] += usize::from(tree.contains("semijoin") || tree.contains("antijoin"));
+        let mut parts = rows(&mut session, &found);
+        let true_rows = rows(
+            &mut session,
+            &format!("SELECT IF({condition}, id, NULL) FROM m x"),
+        );
+        let true_rows: Vec<String> = true_rows.into_iter().filter(|r| r != "null").collect();
+        if parts != true_rows {
+            let (left, right) = (format!("found: {parts:?}"), format!("true: {true_rows:?}"));
+            wrong.push(report(seed, &made, &found, &left, &right));
+            continue;
+        }
+        for shape in ["NOT ({})", "({}) IS NULL"] {
+            let condition = shape.replace("{}", &condition);
+            let sql = format!("SELECT x.id FROM m x WHERE {condition}");
+            parts.extend(rows(&mut session, &sql));
+        }
+        parts.sort();
+        if parts != all {
+            let left = format!("parts: {parts:?}");
+            wrong.push(report(seed, &made, &found, &left, "all rows"));
+        }
+    }
+    (wrong, planned)
+}
+
+#[test]
+fn rows_by_index_merges_and_semi_joins_are_those_that_make_the_condition_true() {
+    let seeds = seeds(1, 4);
+    let cases = seeds.clone().count();
+    let (mut wrong, mut planned) = (Vec::new(), [0, 0]);
+    for seed in seeds {
+        let (mismatches, counts) = check_paths(seed, 25);
+        wrong.extend(mismatches);
+        planned = [planned[0] + counts[0], planned[1] + counts[1]];
+    }
+    fail_if_any(&wrong, cases);
+    assert!(cases < 4 || planned.iter().all(|n| *n >= 10), "{planned:?}");
 }
 
 #[test]

@@ -38,10 +38,7 @@ pub(super) struct Keys {
 
 /// Resident bytes of this process, 0 if the kernel does not report them.
 fn resident() -> u64 {
-    let told = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = told.lines().find(|line| line.starts_with("VmRSS"));
-    let digits = line.and_then(|line| line.split_whitespace().nth(1));
-    digits.and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) * 1024
+    crate::procfs::resident(std::process::id()).unwrap_or(0)
 }
 
 fn spec() -> SpaceSpec {

@@ -1,0 +1,62 @@
+//! Numbers and texts of failures.
+
+use porpoise_native_client::Error;
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The connection could not be opened.
+const CONNECT: c_int = -1;
+/// The connection broke, without an effect of the request.
+const BROKEN: c_int = -2;
+/// The connection broke: the request may or may not have been executed.
+const UNKNOWN_OUTCOME: c_int = -3;
+/// The server does not speak the protocol.
+const PROTOCOL: c_int = -4;
+/// The caller passed wrong arguments.
+const USAGE: c_int = -5;
+/// The library has a defect.
+const INTERNAL: c_int = -6;
+
+thread_local! {
+    static MESSAGE: RefCell<CString> = RefCell::default();
+}
+
+/// The number of an error: MySQL's if the server reported it.
+fn number_of(error: &Error) -> c_int {
+    match error {
+        Error::Server(error) => c_int::from(error.code),
+        Error::Connect(_) => CONNECT,
+        Error::Broken(_) => BROKEN,
+        Error::UnknownOutcome(_) => UNKNOWN_OUTCOME,
+        Error::Protocol(_) => PROTOCOL,
+        Error::Usage(_) => USAGE,
+    }
+}
+
+/// The text as a C string; it ends at its first zero byte.
+pub(crate) fn c_text(text: &str) -> CString {
+    let text = text.split('\0').next().unwrap_or_default();
+    CString::new(text).unwrap_or_default()
+}
+
+/// Runs a function, and returns 0 or the number of its failure, whose text is kept for the thread.
+pub(crate) fn guarded(call: impl FnOnce() -> Result<(), Error>) -> c_int {
+    let (number, text) = match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(())) => return 0,
+        Ok(Err(error)) => (number_of(&error), error.to_string()),
+        Err(_) => (INTERNAL, "internal error of the client library".to_owned()),
+    };
+    MESSAGE.with_borrow_mut(|message| *message = c_text(&text));
+    number
+}
+
+/// The text of the thread's last failure.
+pub(crate) fn message() -> *const c_char {
+    MESSAGE.with_borrow(|message| message.as_ptr())
+}
+
+/// The error of a wrong argument.
+pub(crate) fn usage(text: &str) -> Error {
+    Error::Usage(text.to_owned())
+}

@@ -1,0 +1,520 @@
+//! Which server of a group is the source: a pure state machine, without clock, disk and network.
+//!
+//! The members of a group are servers and witnesses. Each has one [`Member`]; the caller gives it what happens
+//! ([`Input`]) and does what it says ([`Output`]), in this order and completely before the next input. Time is a number that
+//! the caller gives with each tick; it decides when something is tried, never whether it is safe.
+//!
+//! Leaders are elected by majorities, an epoch each, as in Raft. The log is not Raft's, because it is MySQL's: it goes from
+//! the leader to each server by itself. Which servers have everything that was acknowledged is what the group agrees upon instead: the
+//! *view*, as the set of in-sync replicas of Kafka.
+//!
+//! ```text
+//! A, B servers, W witness           view of A, B and W
+//! A leads epoch 1, B in sync        1.1 {A, B}     a commit needs B
+//! B is lost: A proposes             1.2 {A}        accepted by A and W: a commit needs nobody
+//! A is lost, B is back              nobody         B is not in the view of W, which does not vote for it
+//! A is back                         2.1 {A}        leads again; B catches up: 2.2 {A, B}
+//! ```
+//!
+//! Invariants:
+//! 1. *One leader an epoch.* A member votes once an epoch, and its vote is on disk before it is sent.
+//! 2. *Every view ever proposed names only members that have every acknowledged commit*, and as long as a later view has not been
+//!    accepted by a majority they have every commit acknowledged later, too: a leader requires the acknowledgement of the members of the
+//!    last accepted view and of all that it has proposed since; a member that joins is required before it is proposed.
+//! 3. *A leader is in the newest view of a majority.* A candidate is in its own view, and whoever votes for it has no newer view. An
+//!    accepted view is on disk at a majority, which every later majority meets.
+//! 4. *A new leader acknowledges nothing before a majority has accepted its first view*, which takes the place of all
+//!    those of earlier epochs.
+//! 5. *A member that enters an epoch has stopped to follow the leader of the earlier one*: its acknowledgements do not count for it.
+//!
+//! From 2, 3 and 4: a leader has every acknowledged commit. From 1 and 5: no two servers acknowledge in one epoch, and a former
+//! leader whose view names others acknowledges nothing once they have entered a later one. Neither needs a clock: a former leader that is paused
+//! and wakes up finds its commits unacknowledged.
+//!
+//! Rejected: Raft for the log itself (a second log beside MySQL's, and no stock followers); leases by clocks as the safeguard (a pause
+//! between the check and the reply breaks them); an external etcd (three more processes to operate; the state is a hundred bytes).
+
+use std::collections::BTreeSet;
+
+/// Number of a member, its `server_id`.
+pub type MemberId = u32;
+
+/// The members that have everything acknowledged. Later views have a greater epoch, or in one epoch a greater number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct View {
+    /// Epoch of the leader that proposed it.
+    pub epoch: u64,
+    /// Number within the epoch.
+    pub number: u64,
+    /// The members.
+    pub in_sync: BTreeSet<MemberId>,
+}
+
+impl View {
+    fn id(&self) -> (u64, u64) {
+        (self.epoch, self.number)
+    }
+}
+
+/// What a member keeps on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Durable {
+    /// The greatest epoch met.
+    pub epoch: u64,
+    /// For whom it has voted in that epoch.
+    pub voted_for: Option<MemberId>,
+    /// The newest view accepted.
+    pub view: View,
+}
+
+/// A message between members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The sender asks for a vote.
+    RequestVote {
+        /// The epoch that it wants to lead.
+        epoch: u64,
+        /// Epoch and number of its view.
+        view: (u64, u64),
+    },
+    /// The answer.
+    Vote {
+        /// Epoch of the voter.
+        epoch: u64,
+        /// Whether the vote is given.
+        granted: bool,
+    },
+    /// The sender leads.
+    Heartbeat {
+        /// Its epoch.
+        epoch: u64,
+        /// Its newest view.
+        view: View,
+    },
+    /// The answer.
+    Accepted {
+        /// Epoch of the member; greater if the sender of the heartbeat leads no more.
+        epoch: u64,
+        /// Epoch and number of the newest view of the member.
+        view: (u64, u64),
+    },
+}
+
+/// What happens to a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Time has passed; the caller's clock reads this, in milliseconds. Values that go back count as no time.
+    Tick(u64),
+    /// A message has arrived.
+    Receive(MemberId, Message),
+    /// On a leader: this member has on its disk everything that was acknowledged, and acknowledges all since it was required.
+    CaughtUp(MemberId),
+}
+
+/// What the caller has to do, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Stop to follow any leader, and to acknowledge, before anything that comes after this.
+    StopFollowing,
+    /// On a former leader: acknowledge nothing any more, refuse writes.
+    StepDown,
+    /// Put this on disk before anything that comes after this.
+    Store(Durable),
+    /// Send a message. It may be lost.
+    Send(MemberId, Message),
+    /// Follow this member, which leads this epoch.
+    Follow(MemberId, u64),
+    /// Lead this epoch. No commit is acknowledged before the first [`Output::Require`].
+    Lead(u64),
+    /// On a leader: from now on commits are acknowledged once all these members have them on disk.
+    Require(BTreeSet<MemberId>),
+}
+
+/// Settings, the same for all members but for `patience`.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Number of this member.
+    pub id: MemberId,
+    /// All members, this one included.
+    pub members: BTreeSet<MemberId>,
+    /// Those that can lead; the others are witnesses.
+    pub servers: BTreeSet<MemberId>,
+    /// Time between two heartbeats.
+    pub heartbeat: u64,
+    /// Silence of a leader after which a vote is given to another, and of a member after which its leader goes on without it.
+    pub silence: u64,
+    /// Silence of a leader after which this member wants to lead: more than `silence`, different on each.
+    pub patience: u64,
+}
+
+/// What a leader knows of another member.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peer {
+    heard: u64,
+    accepted: (u64, u64),
+}
+
+#[derive(Debug)]
+struct Leadership {
+    /// The last view that a majority has accepted; `None` before the first.
+    accepted: Option<View>,
+    /// Views proposed since, oldest first.
+    proposed: Vec<View>,
+    /// The member that is required and catches up.
+    joining: Option<MemberId>,
+    peers: Vec<(MemberId, Peer)>,
+    /// The last [`Output::Require`].
+    required: Option<BTreeSet<MemberId>>,
+    sent: u64,
+}
+
+#[derive(Debug)]
+enum Role {
+    Follower { leader: Option<MemberId> },
+    Candidate { votes: BTreeSet<MemberId> },
+    Leader(Box<Leadership>),
+}
+
+/// A member of a group.
+#[derive(Debug)]
+pub struct Member {
+    settings: Settings,
+    durable: Durable,
+    role: Role,
+    now: u64,
+    is_started: bool,
+    /// Time of the last sign of a leader, or of the start of the present candidature.
+    heard: u64,
+    out: Vec<Output>,
+}
+
+impl Member {
+    /// A member that starts with what it has on disk, as a follower of nobody. A group begins with the same
+    /// [`Durable`] everywhere, whose view names the servers that have the data.
+    #[must_use]
+    pub fn new(settings: Settings, durable: Durable) -> Member {
+        Member {
+            settings,
+            durable,
+            role: Role::Follower { leader: None },
+            now: 0,
+            is_started: false,
+            heard: 0,
+            out: Vec::new(),
+        }
+    }
+
+    /// What the member keeps on disk.
+    #[must_use]
+    pub fn durable(&self) -> &Durable {
+        &self.durable
+    }
+
+    /// Whether the member leads.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        matches!(self.role, Role::Leader(_))
+    }
+
+    /// Takes an input. Returns what is to be done.
+    pub fn step(&mut self, input: Input) -> Vec<Output> {
+        match input {
+            Input::Tick(now) => self.tick(now),
+            Input::Receive(from, message) if self.settings.members.contains(&from) => {
+                self.receive(from, message);
+            }
+            Input::Receive(..) => {}
+            Input::CaughtUp(member) => self.caught_up(member),
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    fn majority(&self) -> usize {
+        self.settings.members.len() / 2 + 1
+    }
+
+    fn send_to_others(&mut self, message: &Message) {
+        let id = self.settings.id;
+        let others = self.settings.members.iter().filter(|member| **member != id);
+        let messages = others.map(|member| Output::Send(*member, message.clone()));
+        self.out.extend(messages);
+    }
+
+    fn store(&mut self) {
+        self.out.push(Output::Store(self.durable.clone()));
+    }
+
+    /// Enters an epoch as a follower.
+    fn enter(&mut self, epoch: u64, voted_for: Option<MemberId>) {
+        self.out.push(Output::StopFollowing);
+        if self.is_leader() {
+            self.out.push(Output::StepDown);
+        }
+        self.role = Role::Follower { leader: None };
+        (self.durable.epoch, self.durable.voted_for) = (epoch, voted_for);
+        self.store();
+    }
+
+    fn tick(&mut self, now: u64) {
+        self.now = self.now.max(now);
+        if !self.is_started {
+            (self.is_started, self.heard) = (true, self.now);
+        }
+        if self.is_leader() {
+            self.lead();
+        } else if self.now - self.heard >= self.settings.patience
+            && self.settings.servers.contains(&self.settings.id)
+            && self.durable.view.in_sync.contains(&self.settings.id)
+        {
+            self.stand();
+        }
+    }
+
+    /// Asks for the votes of a new epoch.
+    fn stand(&mut self) {
+        self.heard = self.now;
+        self.enter(self.durable.epoch + 1, Some(self.settings.id));
+        self.role = Role::Candidate {
+            votes: [self.settings.id].into(),
+        };
+        self.send_to_others(&Message::RequestVote {
+            epoch: self.durable.epoch,
+            view: self.durable.view.id(),
+        });
+        self.count_votes();
+    }
+
+    fn count_votes(&mut self) {
+        let majority = self.majority();
+        let Role::Candidate { votes } = &self.role else {
+            return;
+        };
+        if votes.len() < majority {
+            return;
+        }
+        let id = self.settings.id;
+        let peer = Peer {
+            heard: self.now,
+            accepted: (0, 0),
+        };
+        let others = self.settings.members.iter().filter(|member| **member != id);
+        let peers = others.map(|member| (*member, peer)).collect();
+        let first = View {
+            epoch: self.durable.epoch,
+            number: 1,
+            in_sync: self.durable.view.in_sync.clone(),
+        };
+        self.durable.view = first.clone();
+        self.store();
+        self.out.push(Output::Lead(self.durable.epoch));
+        self.role = Role::Leader(Box::new(Leadership {
+            accepted: None,
+            proposed: vec![first],
+            joining: None,
+            peers,
+            required: None,
+            sent: self.now,
+        }));
+        self.send_heartbeats();
+        self.count_accepted();
+    }
+
+    fn send_heartbeats(&mut self) {
+        if let Role::Leader(leadership) = &mut self.role {
+            leadership.sent = self.now;
+        }
+        self.send_to_others(&Message::Heartbeat {
+            epoch: self.durable.epoch,
+            view: self.durable.view.clone(),
+        });
+    }
+
+    /// The work of a leader at a tick.
+    fn lead(&mut self) {
+        let Role::Leader(leadership) = &mut self.role else {
+            return;
+        };
+        let (now, silence) = (self.now, self.settings.silence);
+        let is_live = |peer: &Peer| now.saturating_sub(peer.heard) < silence;
+        let live: BTreeSet<MemberId> = leadership
+            .peers
+            .iter()
+            .filter(|(_, peer)| is_live(peer))
+            .map(|(member, _)| *member)
+            .collect();
+        if leadership
+            .joining
+            .is_some_and(|member| !live.contains(&member))
+        {
+            leadership.joining = None;
+        }
+        let id = self.settings.id;
+        let in_sync = self.durable.view.in_sync.clone();
+        let left = in_sync.iter().copied();
+        let left: BTreeSet<MemberId> = left.filter(|m| *m == id || live.contains(m)).collect();
+        if left != in_sync {
+            self.propose(left);
+        } else if leadership.joining.is_none() && leadership.accepted.is_some() {
+            let servers = self.settings.servers.iter();
+            let mut missing = servers.filter(|m| live.contains(m) && !in_sync.contains(m));
+            leadership.joining = missing.next().copied();
+        }
+        self.require();
+        let Role::Leader(leadership) = &self.role else {
+            return;
+        };
+        if self.now - leadership.sent >= self.settings.heartbeat {
+            self.send_heartbeats();
+        }
+    }
+
+    fn propose(&mut self, in_sync: BTreeSet<MemberId>) {
+        let Role::Leader(leadership) = &mut self.role else {
+            return;
+        };
+        self.durable.view = View {
+            epoch: self.durable.epoch,
+            number: self.durable.view.number + 1,
+            in_sync,
+        };
+        leadership.proposed.push(self.durable.view.clone());
+        // What the new view needs is required before anybody can accept it.
+        self.require();
+        self.store();
+        self.send_heartbeats();
+        self.count_accepted();
+    }
+
+    /// Tells the caller whose acknowledgements are required, if that has changed.
+    fn require(&mut self) {
+        let id = self.settings.id;
+        let Role::Leader(leadership) = &mut self.role else {
+            return;
+        };
+        let Some(accepted) = &leadership.accepted else {
+            return;
+        };
+        let views = leadership.proposed.iter().chain([accepted]);
+        let mut required: BTreeSet<MemberId> = views
+            .flat_map(|view| view.in_sync.iter().copied())
+            .collect();
+        required.extend(leadership.joining);
+        required.remove(&id);
+        if leadership.required.as_ref() != Some(&required) {
+            leadership.required = Some(required.clone());
+            self.out.push(Output::Require(required));
+        }
+    }
+
+    /// Finds the newest view that a majority has accepted.
+    fn count_accepted(&mut self) {
+        let majority = self.majority();
+        let Role::Leader(leadership) = &mut self.role else {
+            return;
+        };
+        let peers = &leadership.peers;
+        let is_accepted = |view: &View| {
+            let others = peers.iter().filter(|(_, peer)| peer.accepted >= view.id());
+            others.count() + 1 >= majority
+        };
+        if let Some(at) = leadership.proposed.iter().rposition(is_accepted) {
+            leadership.accepted = leadership.proposed.drain(..=at).next_back();
+            self.require();
+        }
+    }
+
+    fn caught_up(&mut self, member: MemberId) {
+        let Role::Leader(leadership) = &mut self.role else {
+            return;
+        };
+        if leadership.joining != Some(member) {
+            return;
+        }
+        let mut in_sync = self.durable.view.in_sync.clone();
+        in_sync.insert(member);
+        self.propose(in_sync);
+        if let Role::Leader(leadership) = &mut self.role {
+            leadership.joining = None;
+        }
+        self.require();
+    }
+
+    fn receive(&mut self, from: MemberId, message: Message) {
+        match message {
+            Message::RequestVote { epoch, view } => self.vote(from, epoch, view),
+            Message::Vote { epoch, granted } => {
+                if epoch > self.durable.epoch {
+                    self.enter(epoch, None);
+                } else if granted && epoch == self.durable.epoch {
+                    if let Role::Candidate { votes } = &mut self.role {
+                        votes.insert(from);
+                    }
+                    self.count_votes();
+                }
+            }
+            Message::Heartbeat { epoch, view } => self.heartbeat(from, epoch, view),
+            Message::Accepted { epoch, view } => {
+                if epoch > self.durable.epoch {
+                    self.enter(epoch, None);
+                    return;
+                }
+                let (now, own) = (self.now, self.durable.epoch);
+                if let Role::Leader(leadership) = &mut self.role
+                    && epoch == own
+                {
+                    let peer = leadership.peers.iter_mut().find(|(id, _)| *id == from);
+                    if let Some((_, peer)) = peer {
+                        peer.heard = now;
+                        peer.accepted = peer.accepted.max(view);
+                    }
+                    self.count_accepted();
+                }
+            }
+        }
+    }
+
+    fn vote(&mut self, from: MemberId, epoch: u64, view: (u64, u64)) {
+        let is_led = match &self.role {
+            Role::Leader(_) => true,
+            Role::Follower { leader } => {
+                leader.is_some() && self.now - self.heard < self.settings.silence
+            }
+            Role::Candidate { .. } => false,
+        };
+        let is_new = epoch > self.durable.epoch;
+        let is_repeated = epoch == self.durable.epoch && self.durable.voted_for == Some(from);
+        // A member that has a live leader does not help a candidate that has lost it.
+        let granted = (is_new && !is_led && view >= self.durable.view.id()) || is_repeated;
+        if granted && is_new {
+            self.enter(epoch, Some(from));
+            self.heard = self.now;
+        }
+        let epoch = self.durable.epoch;
+        self.out
+            .push(Output::Send(from, Message::Vote { epoch, granted }));
+    }
+
+    fn heartbeat(&mut self, from: MemberId, epoch: u64, view: View) {
+        if epoch >= self.durable.epoch {
+            if epoch > self.durable.epoch {
+                self.enter(epoch, None);
+            }
+            self.heard = self.now;
+            if view > self.durable.view {
+                self.durable.view = view;
+                self.store();
+            }
+            let is_followed =
+                matches!(self.role, Role::Follower { leader } if leader == Some(from));
+            if !is_followed {
+                self.role = Role::Follower { leader: Some(from) };
+                if self.settings.servers.contains(&self.settings.id) {
+                    self.out.push(Output::Follow(from, epoch));
+                }
+            }
+        }
+        let (epoch, view) = (self.durable.epoch, self.durable.view.id());
+        self.out
+            .push(Output::Send(from, Message::Accepted { epoch, view }));
+    }
+}

@@ -1,0 +1,34 @@
+//! Epochs: which of two servers is the source that counts.
+//!
+//! A server that takes over begins a new epoch: the greatest number that it has met, and one. Servers keep the greatest epoch
+//! that they have met on disk, and tell it when they connect: a replica announces its own and reads its source's.
+//!
+//! ```text
+//! A (epoch 1) --- lost                         back: meets epoch 2, refuses writes
+//! B (epoch 1) --------- promoted: epoch 2 ---- tells A
+//! ```
+//!
+//! Invariants:
+//! 1. A replica neither follows nor acknowledges a source whose epoch is smaller than its own. Commits of a former source
+//!    that wait for acknowledgements are therefore never acknowledged.
+//! 2. A server that meets a greater epoch than its own refuses the writes of clients, also after a restart, until it is
+//!    promoted itself or an operator permits them.
+//! 3. An epoch is on disk before anything follows from it.
+
+/// What keeps the greatest epoch that a server has met.
+pub trait EpochKeeper: Send + Sync {
+    /// The greatest epoch met.
+    fn epoch(&self) -> u64;
+
+    /// Records an epoch of another server. If it is greater, the writes of clients are refused from now on.
+    ///
+    /// # Errors
+    /// It cannot be recorded on disk.
+    fn meet(&self, epoch: u64) -> std::io::Result<()>;
+}
+
+/// Name of the system variable, and of the user variable in which a replica announces its epoch.
+pub const EPOCH_VARIABLE: &str = "replication_epoch";
+
+/// Greatest epoch.
+pub const MAX_EPOCH: u64 = 1 << 53;

@@ -1,0 +1,98 @@
+//! Capture of a transaction's changes for the change log ([`crate::changes`]).
+
+use super::Txn;
+use crate::Result;
+use crate::changes::{Change, LoggedStatement};
+use crate::overflow;
+use crate::row::RowRef;
+use crate::table::Table;
+use porpoise_kv::Read;
+use porpoise_types::Value;
+
+impl Txn {
+    /// Logs the transaction as a statement, in the place of its changes of rows: those of system tables, which are
+    /// not logged, have a statement for other servers.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn log_statement(&mut self, statement: &LoggedStatement) -> Result<()> {
+        let Some(log) = self.db.change_log() else {
+            return Ok(());
+        };
+        self.changes = None;
+        Ok(self.kv.annotate(log.statement(statement))?)
+    }
+
+    /// Gives the engine what the change log needs of this transaction.
+    pub(crate) fn annotate(&mut self) -> Result<()> {
+        let Some(changes) = self.changes.take() else {
+            return Ok(());
+        };
+        let Some(log) = self.db.change_log() else {
+            return Ok(());
+        };
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let annotation = log.transaction(&changes, self.db.clock().unix_micros());
+        Ok(self.kv.annotate(annotation)?)
+    }
+
+    /// Captures a change for the change log. `old` is the row before, as it was read; `new` are the values after, and
+    /// the version of the row.
+    #[inline]
+    pub(super) fn capture(
+        &mut self,
+        table: &Table,
+        primary: &[u8],
+        old: Option<RowRef<'_>>,
+        new: Option<(&[Value], u64)>,
+    ) -> Result<()> {
+        if self.changes.is_none() {
+            return Ok(());
+        }
+        self.capture_change(table, primary, old, new)
+    }
+
+    #[inline(never)]
+    fn capture_change(
+        &mut self,
+        table: &Table,
+        primary: &[u8],
+        old: Option<RowRef<'_>>,
+        new: Option<(&[Value], u64)>,
+    ) -> Result<()> {
+        let (Some(log), Some(changes)) = (self.db.change_log(), &mut self.changes) else {
+            return Ok(());
+        };
+        // Temporary tables are not in the catalog.
+        let describe = || {
+            let known = self.db.catalog().tables.contains_key(&table.id);
+            known.then(|| log.describe(table)).flatten()
+        };
+        let Some(number) = changes.table(table, describe) else {
+            return Ok(());
+        };
+        let mark = self.kv.mark();
+        let (kv, read) = (self.kv.as_mut(), Read::CURRENT);
+        let complete = match &old {
+            Some(old) if old.has_overflow() => {
+                overflow::complete_row(kv, read, table, primary, old.bytes())?
+            }
+            _ => None,
+        };
+        let whole = match &complete {
+            Some(bytes) => Some(RowRef::new(table, bytes)?),
+            None => old,
+        };
+        let version = new.map_or(0, |(_, version)| version);
+        let change = match (old, whole, new) {
+            (Some(old), Some(whole), Some((new, _))) => Change::update(old, whole, new),
+            (_, Some(whole), None) => Change::delete(whole),
+            (_, _, Some((new, _))) => Change::insert(new),
+            _ => return Ok(()),
+        };
+        changes.push(log.as_ref(), mark, (number, table), &change, version);
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! Writing statements: what one of them keeps besides its transaction, and its atomicity.
+
+use super::Txn;
+use super::documents::ReadRemovals;
+use super::firing::FireTriggers;
+use super::keyset::KeySet;
+use crate::table::Table;
+use crate::{Error, Result};
+use porpoise_kv as kv;
+
+/// A writing statement: its transaction, and the keys that it locks and checks by.
+pub(super) struct Statement<'t> {
+    pub(super) txn: &'t mut Txn,
+    pub(super) keys: KeySet,
+    /// Whether replaced rows keep their version.
+    pub(super) keep_version: bool,
+    /// Runs the triggers of rows that foreign key actions change; `None` for the server's own
+    /// runner.
+    pub(super) runner: Option<&'t dyn FireTriggers>,
+    /// Removals of FULLTEXT indexes that were read ahead.
+    pub(super) removals: ReadRemovals,
+}
+
+impl Statement<'_> {
+    /// Locks the keys gathered since the last call.
+    pub(super) fn lock_keys(&mut self) -> Result<()> {
+        let wait = self.txn.wait();
+        Ok(self.keys.lock(self.txn.kv.as_mut(), wait)?)
+    }
+}
+
+impl Txn {
+    /// Runs a writing statement with an empty key set. If it fails, its writes are rolled back.
+    pub(super) fn statement<T>(
+        &mut self,
+        table: &Table,
+        runner: Option<&dyn FireTriggers>,
+        run: impl FnOnce(&mut Statement<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mark = self.kv.mark();
+        let mut keys = std::mem::take(&mut self.scratch.keys);
+        keys.clear();
+        let mut statement = Statement {
+            txn: self,
+            keys,
+            keep_version: false,
+            runner,
+            removals: ReadRemovals::new(),
+        };
+        let done = run(&mut statement);
+        self.scratch.keys = statement.keys;
+        if done.is_err() {
+            self.rollback_to(mark);
+        }
+        done.map_err(|e| match e {
+            Error::Kv(kv::Error::Full(kv::Resource::Memory | kv::Resource::Disk)) => Error::Full {
+                table: table.name.clone(),
+            },
+            e => e,
+        })
+    }
+}

@@ -1,0 +1,576 @@
+//! Copies rows from a snapshot in ranges of the primary key, over several connections.
+//!
+//! A worker has a connection to the source, within the snapshot, and one to the server that is loaded. For each range:
+//!
+//! ```text
+//!   source   SELECT ... WHERE id >= low ORDER BY id LIMIT n        rows, and where the range ends
+//!   here     START TRANSACTION
+//!            read the replica's position: it must be that of the snapshot
+//!            LOAD DATA LOCAL                                       no warning is accepted
+//!            SELECT the range again, compare count and checksum
+//!            note the range
+//!            COMMIT
+//! ```
+//!
+//! A table without a key to divide by is copied in one SELECT and several transactions; it is compared and noted at its end.
+//!
+//! Checksum: the sum of a hash of each row's text, so that the order of rows does not matter.
+
+use super::super::connection::{Server, failed};
+use super::notes::{self, Range};
+use super::plan::{Name, Table, range_condition};
+use super::source::{Position, Snapshot};
+use crate::config::StartError;
+use crate::import::ImportOptions;
+use porpoise_client::{Error, Result};
+use porpoise_wire::mysql::client::result::TextRow;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Cursor;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bytes that one transaction loads, about.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// Bytes at which the rest of a result is left for the next range.
+const MAX_CHUNK_BYTES: usize = 64 << 20;
+
+/// Size in bytes from which a range is divided among workers.
+const DIVIDED: u64 = 4 * CHUNK_BYTES as u64;
+
+/// Time between two lines of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Settings of a connection that loads.
+const SETTINGS: &str = "SET NAMES utf8mb4; SET SESSION unique_checks = 1, time_zone = '+00:00', \
+    sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES'";
+
+/// Part of a table.
+struct Job {
+    table: usize,
+    range: Range,
+}
+
+#[derive(Default)]
+struct Queue {
+    ready: VecDeque<Job>,
+    /// Jobs of a table that are not done; absent: done.
+    left: BTreeMap<Name, usize>,
+    /// Tables that wait for their parents.
+    waiting: Vec<usize>,
+    error: Option<StartError>,
+}
+
+struct Shared<'t> {
+    tables: &'t [Table],
+    /// Jobs of each table, taken when its parents are done.
+    jobs: Mutex<Vec<Vec<Job>>>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    position: Option<&'t Position>,
+    rows: AtomicU64,
+    bytes: AtomicU64,
+    running: AtomicUsize,
+}
+
+/// Counts of a copy.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Copied {
+    /// Rows.
+    pub rows: u64,
+    /// Bytes of their texts.
+    pub bytes: u64,
+}
+
+/// Copies what is not copied yet of these tables.
+///
+/// # Errors
+/// The first of any worker; what is noted stays.
+pub fn run(
+    options: &ImportOptions,
+    server: &mut Server,
+    mut snapshot: Snapshot,
+    tables: &[Table],
+) -> std::result::Result<Copied, StartError> {
+    let mut jobs = Vec::new();
+    let mut queue = Queue::default();
+    let workers = snapshot.connections.len();
+    let control = snapshot.connections.first_mut();
+    let control = control.ok_or_else(|| failed("no connection to the source"))?;
+    for (at, table) in tables.iter().enumerate() {
+        let mut of_table = Vec::new();
+        for gap in notes::gaps(&notes::ranges(server, table)?) {
+            of_table.extend(divide(control, table, gap, workers)?);
+        }
+        let of_table = of_table.into_iter().map(|range| Job { table: at, range });
+        let of_table: Vec<Job> = of_table.collect();
+        if of_table.is_empty() {
+            // A former process has ended between the last range and this note.
+            server.run(&notes::note_table(table))?;
+            jobs.push(of_table);
+            continue;
+        }
+        queue.left.insert(table.name.clone(), of_table.len());
+        queue.waiting.push(at);
+        jobs.push(of_table);
+    }
+    let shared = Shared {
+        tables,
+        jobs: Mutex::new(jobs),
+        queue: Mutex::new(queue),
+        changed: Condvar::new(),
+        position: snapshot.position.as_ref(),
+        rows: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        running: AtomicUsize::new(workers),
+    };
+    shared.release();
+    let total = tables.iter().map(|table| table.bytes).sum();
+    std::thread::scope(|scope| {
+        for (number, source) in snapshot.connections.iter_mut().enumerate() {
+            let shared = &shared;
+            scope.spawn(move || {
+                if let Err(error) = work(options, shared, source, number) {
+                    shared.fail(error);
+                }
+                shared.running.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        report(options, &shared, total);
+    });
+    let queue = shared.queue.into_inner();
+    let error = queue.map_or(None, |queue| queue.error);
+    error.map_or(
+        Ok(Copied {
+            rows: shared.rows.into_inner(),
+            bytes: shared.bytes.into_inner(),
+        }),
+        Err,
+    )
+}
+
+/// Prints the progress until all workers have ended.
+fn report(options: &ImportOptions, shared: &Shared<'_>, total: u64) {
+    let (start, mut shown) = (Instant::now(), Instant::now());
+    while shared.running.load(Ordering::Relaxed) > 0 {
+        std::thread::sleep(Duration::from_millis(20));
+        if options.quiet || shown.elapsed() < PROGRESS_INTERVAL {
+            continue;
+        }
+        shown = Instant::now();
+        let done = shared.bytes.load(Ordering::Relaxed);
+        let rate = done as f64 / start.elapsed().as_secs_f64();
+        let left = total.saturating_sub(done) as f64 / rate.max(1.0);
+        eprintln!(
+            "import: {} rows, {:.1} of about {:.1} MB, {:.1} MB/s, about {left:.0} s left",
+            shared.rows.load(Ordering::Relaxed),
+            done as f64 / 1e6,
+            total as f64 / 1e6,
+            rate / 1e6
+        );
+    }
+}
+
+/// Divides a range among workers, if it is large.
+fn divide(
+    source: &mut Server,
+    table: &Table,
+    gap: Range,
+    workers: usize,
+) -> std::result::Result<Vec<Range>, StartError> {
+    let Some(key) = table
+        .key
+        .as_ref()
+        .filter(|_| table.bytes >= DIVIDED && workers > 1)
+    else {
+        return Ok(vec![gap]);
+    };
+    let condition = range_condition(key, gap.0, gap.1);
+    let column = super::super::connection::quote(key);
+    let [least, most] = source.first_row(&format!(
+        "SELECT MIN({column}), MAX({column}) FROM {} WHERE {condition}",
+        table.quoted()
+    ))?;
+    let (Ok(least), Ok(most)) = (least.parse::<i128>(), most.parse::<i128>()) else {
+        return Ok(vec![gap]);
+    };
+    let parts = (workers * 2) as i128;
+    let step = (most - least) / parts;
+    if step == 0 {
+        return Ok(vec![gap]);
+    }
+    let mut limits: Vec<Option<i128>> = vec![gap.0];
+    limits.extend((1..parts).map(|part| Some(least + part * step)));
+    limits.push(gap.1);
+    let pairs = limits.windows(2).filter_map(|pair| match pair {
+        [low, high] => Some((*low, *high)),
+        _ => None,
+    });
+    Ok(pairs.collect())
+}
+
+impl Shared<'_> {
+    fn fail(&self, error: StartError) {
+        if let Ok(mut queue) = self.queue.lock() {
+            queue.error.get_or_insert(error);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Makes the jobs of tables ready whose parents are done.
+    fn release(&self) {
+        let (Ok(mut queue), Ok(mut jobs)) = (self.queue.lock(), self.jobs.lock()) else {
+            return;
+        };
+        let waiting = std::mem::take(&mut queue.waiting);
+        for at in waiting {
+            let Some(table) = self.tables.get(at) else {
+                continue;
+            };
+            if table
+                .parents
+                .iter()
+                .any(|parent| queue.left.contains_key(parent))
+            {
+                queue.waiting.push(at);
+            } else if let Some(of_table) = jobs.get_mut(at) {
+                queue.ready.extend(of_table.drain(..));
+            }
+        }
+        drop(queue);
+        self.changed.notify_all();
+    }
+
+    /// Waits for a job; `None`: everything is done, or a worker has failed.
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue.lock().ok()?;
+        loop {
+            if queue.error.is_some() || queue.left.is_empty() {
+                return None;
+            }
+            if let Some(job) = queue.ready.pop_front() {
+                return Some(job);
+            }
+            queue = self.changed.wait(queue).ok()?;
+        }
+    }
+
+    /// Ends a job. Returns whether it was its table's last one.
+    fn done(&self, table: &Table) -> bool {
+        let Ok(mut queue) = self.queue.lock() else {
+            return false;
+        };
+        let Some(left) = queue.left.get_mut(&table.name) else {
+            return false;
+        };
+        *left = left.saturating_sub(1);
+        *left == 0
+    }
+
+    /// Lets the children of a table begin.
+    fn finished(&self, table: &Table) {
+        if let Ok(mut queue) = self.queue.lock() {
+            queue.left.remove(&table.name);
+        }
+        self.release();
+    }
+}
+
+/// Copies ranges until none is left.
+fn work(
+    options: &ImportOptions,
+    shared: &Shared<'_>,
+    source: &mut Server,
+    number: usize,
+) -> std::result::Result<(), StartError> {
+    let mut server = Server::with_settings(&options.into, SETTINGS)?;
+    // As long as a session of a former process lives, it may still commit.
+    notes::lock(&mut server, &format!("worker {number}"))?;
+    while let Some(job) = shared.next() {
+        let Some(table) = shared.tables.get(job.table) else {
+            continue;
+        };
+        let checks = u8::from(!table.is_cyclic);
+        server.run(&format!("SET SESSION foreign_key_checks = {checks}"))?;
+        let mut copier = Copier {
+            shared,
+            source: &mut *source,
+            server: &mut server,
+            table,
+        };
+        let done = match (&table.key, table.key_position()) {
+            (Some(key), Some(at)) => copier.ranges(key, at, job.range),
+            _ => copier.whole(),
+        };
+        done.map_err(|error| failed(format_args!("table {}: {error}", table.shown())))?;
+        if shared.done(table) {
+            server.run(&notes::note_table(table))?;
+            shared.finished(table);
+        }
+    }
+    Ok(())
+}
+
+/// Rows in the format of LOAD DATA.
+#[derive(Default)]
+struct Chunk {
+    text: Vec<u8>,
+    rows: u64,
+    sum: u64,
+}
+
+impl Chunk {
+    /// Adds a row.
+    fn push(&mut self, row: TextRow<'_>) {
+        let start = self.text.len();
+        append_line(row, &mut self.text);
+        self.rows += 1;
+        self.sum = self.sum.wrapping_add(hash(self.text.get(start..)));
+    }
+}
+
+fn hash(line: Option<&[u8]>) -> u64 {
+    xxh3_64(line.unwrap_or_default())
+}
+
+/// Appends a row as LOAD DATA reads it.
+fn append_line(row: TextRow<'_>, line: &mut Vec<u8>) {
+    for (at, cell) in row.enumerate() {
+        if at > 0 {
+            line.push(b'\t');
+        }
+        let Some(cell) = cell else {
+            line.extend_from_slice(b"\\N");
+            continue;
+        };
+        let mut rest = cell;
+        while let Some(at) = rest
+            .iter()
+            .position(|b| matches!(b, b'\t' | b'\n' | b'\\' | 0))
+        {
+            let (plain, special) = rest.split_at(at);
+            line.extend_from_slice(plain);
+            line.push(b'\\');
+            line.push(match special.first() {
+                Some(b'\t') => b't',
+                Some(b'\n') => b'n',
+                Some(0) => b'0',
+                _ => b'\\',
+            });
+            rest = special.get(1..).unwrap_or_default();
+        }
+        line.extend_from_slice(rest);
+    }
+    line.push(b'\n');
+}
+
+struct Copier<'w, 't> {
+    shared: &'w Shared<'t>,
+    source: &'w mut Server,
+    server: &'w mut Server,
+    table: &'w Table,
+}
+
+/// An error of this program in the form of a client's.
+fn refuse(text: String) -> Error {
+    Error::Lost(std::io::Error::other(text))
+}
+
+impl Copier<'_, '_> {
+    /// Copies a range in steps.
+    fn ranges(&mut self, key: &str, at: usize, range: Range) -> Result<()> {
+        let row_bytes = usize::try_from(self.table.row_bytes).unwrap_or(0).max(32);
+        let mut limit = (CHUNK_BYTES / row_bytes).clamp(100, 50_000);
+        let (mut low, high) = range;
+        loop {
+            let (chunk, end) = self.read(key, at, (low, high), limit)?;
+            let Some(end) = end else {
+                // One value has more rows than the limit.
+                limit *= 4;
+                continue;
+            };
+            self.load_range(key, (low, end), &chunk)?;
+            if end == high {
+                return Ok(());
+            }
+            low = end;
+        }
+    }
+
+    /// Reads the first rows of a range, and where the range that they fill ends; without an end if they do not fill any.
+    fn read(
+        &mut self,
+        key: &str,
+        at: usize,
+        range: Range,
+        limit: usize,
+    ) -> Result<(Chunk, Option<Option<i128>>)> {
+        let query = format!(
+            "SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT {limit}",
+            self.table.selected(),
+            self.table.quoted(),
+            range_condition(key, range.0, range.1),
+            super::super::connection::quote(key)
+        );
+        let mut chunk = Chunk::default();
+        let (mut last, mut before_last, mut seen) = (None, (0, 0, 0), 0);
+        self.source.stream(&query, |row| {
+            seen += 1;
+            if chunk.text.len() > MAX_CHUNK_BYTES {
+                return Ok(());
+            }
+            let value = row.clone().nth(at).flatten();
+            let value = value.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+            let value: i128 =
+                value.ok_or_else(|| refuse(format!("column {key} is not an integer")))?;
+            if last != Some(value) {
+                last = Some(value);
+                before_last = (chunk.text.len(), chunk.rows, chunk.sum);
+            }
+            chunk.push(row);
+            Ok(())
+        })?;
+        if seen < limit && chunk.text.len() <= MAX_CHUNK_BYTES {
+            return Ok((chunk, Some(range.1)));
+        }
+        // The last value may have more rows.
+        let (bytes, rows, sum) = before_last;
+        chunk.text.truncate(bytes);
+        (chunk.rows, chunk.sum) = (rows, sum);
+        Ok((chunk, last.filter(|_| rows > 0).map(Some)))
+    }
+
+    /// Loads, compares and notes a range in one transaction.
+    fn load_range(&mut self, key: &str, range: Range, chunk: &Chunk) -> Result<()> {
+        self.begin()?;
+        let note = notes::note_range(self.table, range, chunk.rows, chunk.sum);
+        self.server.attempt(&note, None)?;
+        self.load(chunk)?;
+        self.compare(
+            &range_condition(key, range.0, range.1),
+            chunk.rows,
+            chunk.sum,
+        )?;
+        self.server.attempt("COMMIT", None)?;
+        Ok(())
+    }
+
+    /// Copies a table with one SELECT.
+    fn whole(&mut self) -> Result<()> {
+        let query = format!(
+            "SELECT {} FROM {}",
+            self.table.selected(),
+            self.table.quoted()
+        );
+        let (mut rows, mut sum) = (0, 0u64);
+        let mut chunk = Chunk::default();
+        let (shared, table, server) = (self.shared, self.table, &mut *self.server);
+        let mut flush = |chunk: &mut Chunk| {
+            let chunk = std::mem::take(chunk);
+            rows += chunk.rows;
+            sum = sum.wrapping_add(chunk.sum);
+            begin(shared, server)?;
+            load(shared, server, table, chunk)?;
+            server.attempt("COMMIT", None).map(drop)
+        };
+        self.source.stream(&query, |row| {
+            chunk.push(row);
+            if chunk.text.len() < CHUNK_BYTES {
+                return Ok(());
+            }
+            flush(&mut chunk)
+        })?;
+        flush(&mut chunk)?;
+        self.begin()?;
+        self.compare("TRUE", rows, sum)?;
+        let note = notes::note_range(self.table, (None, None), rows, sum);
+        self.server.attempt(&note, None)?;
+        self.server.attempt("COMMIT", None)?;
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        begin(self.shared, self.server)
+    }
+
+    fn load(&mut self, chunk: &Chunk) -> Result<()> {
+        let chunk = Chunk {
+            text: chunk.text.clone(),
+            ..*chunk
+        };
+        load(self.shared, self.server, self.table, chunk)
+    }
+
+    /// Compares rows here with those that were read.
+    fn compare(&mut self, condition: &str, rows: u64, sum: u64) -> Result<()> {
+        let query = format!(
+            "SELECT {} FROM {} WHERE {condition}",
+            self.table.selected(),
+            self.table.quoted()
+        );
+        let (mut line, mut found, mut checksum) = (Vec::new(), 0, 0u64);
+        self.server.stream(&query, |row| {
+            line.clear();
+            append_line(row, &mut line);
+            found += 1;
+            checksum = checksum.wrapping_add(hash(Some(&line)));
+            Ok(())
+        })?;
+        if (found, checksum) == (rows, sum) {
+            return Ok(());
+        }
+        Err(refuse(format!(
+            "{rows} rows with checksum {sum:016x} were read and {found} with {checksum:016x} are here, where {condition}"
+        )))
+    }
+}
+
+/// Begins a transaction, and excludes that the replica moves on until its end.
+fn begin(shared: &Shared<'_>, server: &mut Server) -> Result<()> {
+    server.attempt("START TRANSACTION", None)?;
+    let Some((file, position)) = shared.position else {
+        return Ok(());
+    };
+    let query =
+        "SELECT Source_log_file, Source_log_pos FROM mysql.replica_position LOCK IN SHARE MODE";
+    let rows = server.attempt(query, None)?.rows;
+    let row = rows.into_iter().next().unwrap_or_default();
+    let mut cells = row.into_iter().map(Option::unwrap_or_default);
+    let found = (
+        cells.next().unwrap_or_default(),
+        cells.next().unwrap_or_default(),
+    );
+    if found == (file.clone(), position.to_string()) {
+        return Ok(());
+    }
+    Err(refuse(format!(
+        "the replica is at {}:{}, and the snapshot at {file}:{position}: it must not run while rows are copied",
+        found.0, found.1
+    )))
+}
+
+/// Loads rows; a value that does not fit is an error.
+fn load(shared: &Shared<'_>, server: &mut Server, table: &Table, chunk: Chunk) -> Result<()> {
+    let (rows, bytes) = (chunk.rows, chunk.text.len() as u64);
+    if rows == 0 {
+        return Ok(());
+    }
+    let file = Box::new(Cursor::new(chunk.text));
+    let reply = server.attempt(&table.load_statement(), Some(file))?;
+    let (warnings, skipped) = (reply.count("Warnings"), reply.count("Skipped"));
+    if warnings > 0 || skipped > 0 || reply.affected != rows {
+        let shown = server.attempt("SHOW WARNINGS LIMIT 3", None)?.rows;
+        let texts = shown.into_iter().filter_map(|row| row.into_iter().nth(2)?);
+        let texts: Vec<String> = texts.collect();
+        return Err(refuse(format!(
+            "rows do not fit: {} of {rows} loaded, {warnings} warnings: {}",
+            reply.affected,
+            texts.join("; ")
+        )));
+    }
+    shared.rows.fetch_add(rows, Ordering::Relaxed);
+    shared.bytes.fetch_add(bytes, Ordering::Relaxed);
+    Ok(())
+}
