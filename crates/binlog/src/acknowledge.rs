@@ -22,10 +22,7 @@
 //! Rejected: a count of acknowledgements for each transaction (the n-th greatest place of the replicas says the
 //! same); waiting in each session (visible before acknowledged, and every interface would need it).
 
-use crate::file::file_number;
-use crate::log::BinaryLog;
-use crate::{Error, Result};
-use porpoise_kv::{Engine, Stat};
+use porpoise_kv::Engine;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -64,7 +61,7 @@ impl Default for AckPolicy {
 pub(crate) type Place = (u64, u64);
 
 /// A transaction that waits.
-struct Waiting {
+pub(crate) struct Waiting {
     end: Place,
     commit: u64,
     since: Instant,
@@ -72,10 +69,10 @@ struct Waiting {
 
 /// A replica that acknowledges.
 #[derive(Clone, Copy, Debug, Default)]
-struct Acknowledger {
-    place: Place,
+pub(crate) struct Acknowledger {
+    pub(crate) place: Place,
     /// Number of its connections.
-    connections: usize,
+    pub(crate) connections: usize,
 }
 
 /// State and counters of acknowledgement, as SHOW STATUS has them.
@@ -100,16 +97,16 @@ pub struct AckStatus {
 /// The state, part of that of the log.
 #[derive(Default)]
 pub(crate) struct Acknowledgements {
-    policy: AckPolicy,
-    waiting: VecDeque<Waiting>,
-    replicas: BTreeMap<u32, Acknowledger>,
+    pub(crate) policy: AckPolicy,
+    pub(crate) waiting: VecDeque<Waiting>,
+    pub(crate) replicas: BTreeMap<u32, Acknowledger>,
     /// Whether a timeout has switched the waiting off.
-    is_degraded: bool,
-    status: AckStatus,
+    pub(crate) is_degraded: bool,
+    pub(crate) status: AckStatus,
 }
 
 impl Acknowledgements {
-    fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.policy.is_on && !self.is_degraded
     }
 
@@ -131,7 +128,7 @@ impl Acknowledgements {
     }
 
     /// Removes the commits that are acknowledged. Returns the last of them.
-    fn take_reached(&mut self) -> Option<u64> {
+    pub(crate) fn take_reached(&mut self) -> Option<u64> {
         let reached = self.reached();
         let mut last = None;
         while let Some(first) = self.waiting.front()
@@ -160,7 +157,7 @@ impl Acknowledgements {
     }
 
     /// Ends the waiting if the oldest commit has waited for too long. Returns whether it did.
-    fn times_out(&mut self) -> bool {
+    pub(crate) fn times_out(&mut self) -> bool {
         let oldest = self.waiting.front();
         let is_over = oldest.is_some_and(|oldest| {
             let limit = self.policy.timeout;
@@ -176,7 +173,7 @@ impl Acknowledgements {
     }
 
     /// Whether commits are to wait again after a timeout, `end` being the end of the log.
-    fn recovers(&mut self, end: Place) -> bool {
+    pub(crate) fn recovers(&mut self, end: Place) -> bool {
         let recovers = self.policy.is_on && self.is_degraded && self.reached() >= end;
         if recovers {
             self.is_degraded = false;
@@ -196,195 +193,8 @@ impl Acknowledgements {
     }
 }
 
-/// A connected replica that acknowledges; it counts as disconnected when this is dropped.
-pub struct AckConnection {
-    log: Arc<BinaryLog>,
-    server_id: u32,
-}
-
-impl AckConnection {
-    /// The replica has everything up to a place on its disk.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] if this is no file of the log.
-    pub fn acknowledge(&self, file: &str, position: u64) -> Result<()> {
-        let number = file_number(file);
-        let number =
-            number.ok_or_else(|| Error::Refused(format!("acknowledgement of file {file:?}")))?;
-        self.acknowledge_place((number, position));
-        Ok(())
-    }
-
-    pub(crate) fn acknowledge_place(&self, place: Place) {
-        let log = &self.log;
-        let mut state = log.state.lock();
-        let end = (state.files.last().map_or(0, |file| file.number), state.end);
-        if place > end {
-            // Of files that were reset.
-            return;
-        }
-        if let Some(replica) = state.acks.replicas.get_mut(&self.server_id) {
-            replica.place = replica.place.max(place);
-        }
-        let last = state.acks.take_reached();
-        if let (Some(engine), true) = (log.ack_engine.get(), state.acks.recovers(end)) {
-            tracing::info!("replicas have caught up: commits wait for their acknowledgement again");
-            if let Err(error) = engine.require_acknowledgement(true) {
-                tracing::error!(%error, "commits cannot wait for acknowledgements");
-            }
-        }
-        if let (Some(commit), Some(engine)) = (last, log.ack_engine.get()) {
-            engine.acknowledge(commit);
-        }
-    }
-}
-
-impl Drop for AckConnection {
-    fn drop(&mut self) {
-        let mut state = self.log.state.lock();
-        if let Some(replica) = state.acks.replicas.get_mut(&self.server_id) {
-            replica.connections = replica.connections.saturating_sub(1);
-        }
-    }
-}
-
 /// The engine whose commits wait.
 pub(crate) type AckEngine = OnceLock<Arc<dyn Engine>>;
-
-impl BinaryLog {
-    /// Sets how commits wait for acknowledgements, from now on.
-    ///
-    /// # Errors
-    /// The engine cannot hold commits back.
-    pub fn set_ack_policy(&self, policy: AckPolicy) -> Result<()> {
-        let mut state = self.state.lock();
-        let Some(engine) = self.ack_engine.get() else {
-            return Ok(());
-        };
-        let is_on = policy.is_on;
-        state.acks.policy = policy;
-        state.acks.is_degraded = false;
-        if is_on {
-            engine.require_acknowledgement(true)?;
-            if let Some(commit) = state.acks.take_reached() {
-                engine.acknowledge(commit);
-            }
-        } else {
-            state.acks.waiting.clear();
-            engine.require_acknowledgement(false)?;
-        }
-        Ok(())
-    }
-
-    /// The present policy.
-    pub fn ack_policy(&self) -> AckPolicy {
-        self.state.lock().acks.policy.clone()
-    }
-
-    /// State and counters.
-    pub fn ack_status(&self) -> AckStatus {
-        let state = self.state.lock();
-        let acks = &state.acks;
-        let connected = acks.replicas.values().filter(|r| r.connections > 0);
-        AckStatus {
-            is_waiting_mode: acks.waits(),
-            clients: connected.count() as u64,
-            waiting: acks.waiting.len() as u64,
-            ..acks.status
-        }
-    }
-
-    /// A replica that will acknowledge has connected, and has everything before `place`.
-    pub(crate) fn connect_acknowledger(
-        self: &Arc<Self>,
-        server_id: u32,
-        place: Place,
-    ) -> AckConnection {
-        let mut state = self.state.lock();
-        let replica = state.acks.replicas.entry(server_id).or_default();
-        replica.connections += 1;
-        // It may have been rebuilt since.
-        replica.place = (0, 0);
-        drop(state);
-        let connection = AckConnection {
-            log: self.clone(),
-            server_id,
-        };
-        connection.acknowledge_place(place);
-        connection
-    }
-
-    /// Lets commits pass that have waited for too long. Called by the writer between its turns.
-    pub(crate) fn check_ack_timeout(&self) {
-        let mut state = self.state.lock();
-        if !state.acks.times_out() {
-            return;
-        }
-        tracing::warn!(
-            "no replica has acknowledged within rpl_semi_sync_source_timeout: commits pass without acknowledgement until one has caught up"
-        );
-        if let Some(engine) = self.ack_engine.get()
-            && let Err(error) = engine.require_acknowledgement(false)
-        {
-            tracing::error!(%error, "commits cannot pass without acknowledgement");
-        }
-    }
-
-    /// Metrics of acknowledgement.
-    pub(crate) fn ack_stats(&self) -> Vec<Stat> {
-        let status = self.ack_status();
-        let stat = |name, help, counter, value| Stat {
-            name,
-            help,
-            counter,
-            value,
-        };
-        vec![
-            stat(
-                "replication_ack_is_on",
-                "Whether commits wait for the acknowledgement of replicas at present.",
-                false,
-                u64::from(status.is_waiting_mode),
-            ),
-            stat(
-                "replication_ack_replicas",
-                "Connected replicas that acknowledge.",
-                false,
-                status.clients,
-            ),
-            stat(
-                "replication_ack_waiting",
-                "Commits that wait for an acknowledgement.",
-                false,
-                status.waiting,
-            ),
-            stat(
-                "replication_ack_commits_total",
-                "Commits that were acknowledged by replicas.",
-                true,
-                status.acknowledged,
-            ),
-            stat(
-                "replication_ack_passed_total",
-                "Commits that passed without acknowledgement after a timeout.",
-                true,
-                status.passed,
-            ),
-            stat(
-                "replication_ack_timeouts_total",
-                "Times at which commits ceased to wait, because no replica acknowledged in time.",
-                true,
-                status.timeouts,
-            ),
-            stat(
-                "replication_ack_wait_microseconds_total",
-                "Total time in which commits have waited for replicas.",
-                true,
-                status.wait_micros,
-            ),
-        ]
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -40,6 +40,7 @@ pub mod feed;
 pub mod file;
 pub mod log;
 mod open;
+mod waiting;
 mod writer;
 
 pub use dump::{Dump, DumpStart, Step};

@@ -484,14 +484,14 @@ impl Writer {
                     ..QueryEvent::default()
                 };
                 let begin = Event::Query(begin);
-                writer.write(&mut body, None, options(flags::SUPPRESS_USE), &begin);
+                writer.write_unsealed(&mut body, None, options(flags::SUPPRESS_USE), &begin);
                 body.extend_from_slice(annotation.events);
-                writer.write(&mut body, None, options(0), &Event::Xid(commit));
+                writer.write_unsealed(&mut body, None, options(0), &Event::Xid(commit));
                 let is_worth = (MIN_COMPRESSED..=MAX_COMPRESSED).contains(&body.len());
                 if self.log.options.compress && is_worth {
                     let payload = Event::TransactionPayload(compressible(&body));
                     body.clear();
-                    writer.write(&mut body, None, options(0), &payload);
+                    writer.write_unsealed(&mut body, None, options(0), &payload);
                 }
             }
             Kind::Statement => {
@@ -503,7 +503,7 @@ impl Writer {
                 };
                 query.variables.ddl_xid = Some(commit);
                 let query = Event::Query(query);
-                writer.write(&mut body, None, options(header.flags), &query);
+                writer.write_unsealed(&mut body, None, options(header.flags), &query);
             }
         }
         Ok(body)

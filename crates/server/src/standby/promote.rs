@@ -16,6 +16,7 @@ use porpoise_client::TlsOptions;
 use porpoise_client::mysql::Connection;
 use porpoise_replication::gtid::GtidSet;
 use porpoise_wire::mysql::client::result::{Event, Row};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// Time between two looks at the standby.
@@ -154,7 +155,8 @@ pub fn run(options: &PromoteOptions) -> Done<()> {
     }
     standby.run("STOP REPLICA")?;
     standby.run(&format!("SET GLOBAL replication_epoch = {}", epoch + 1))?;
-    println!(
+    let _ = writeln!(
+        io::stdout().lock(),
         "the standby has taken over in epoch {} after {:.1} s; its transactions: {}",
         epoch + 1,
         begun.elapsed().as_secs_f64(),
