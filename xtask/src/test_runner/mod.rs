@@ -8,7 +8,8 @@
 //! Invariants:
 //! 1. The same tests run as by `cargo test` with the same arguments: cargo names the binaries, and each
 //!    runs in the directory of its package.
-//! 2. After a failure nothing more begins; what runs goes on to its end and is reported.
+//! 2. After a failure nothing more begins, unless `--no-fail-fast` is given; what runs goes on to its end and is
+//!    reported.
 //! 3. The whole output of what failed is printed, and one line for everything else.
 //! 4. What `xtask/tests.toml` names as `alone` runs while nothing else does.
 //!
@@ -55,7 +56,8 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
     let text = std::fs::read_to_string(root.join(LIST)).map_err(|e| format!("{LIST}: {e}"))?;
     let order = Order::parse(&text)?;
     let unknown = order.unknown(&binaries);
-    if options.cargo.is_empty() && !unknown.is_empty() {
+    let is_whole = options.cargo.iter().all(|word| word == "--no-fail-fast");
+    if is_whole && !unknown.is_empty() {
         return Err(format!(
             "{LIST}: there is no test binary named: {}",
             unknown.join(", ")
@@ -70,7 +72,10 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
     let together = documentation
         .into_iter()
         .chain(plan.together.into_iter().map(job));
-    let run = Run::default();
+    let run = Run {
+        goes_on: options.cargo.iter().any(|word| word == "--no-fail-fast"),
+        ..Run::default()
+    };
     run.all(together.collect(), options.jobs);
     run.all(plan.alone.into_iter().map(job).collect(), 1);
     run.result()
@@ -208,6 +213,8 @@ impl Job {
 /// State of a run that its threads share.
 #[derive(Default)]
 struct Run {
+    /// Whether jobs begin after a failure.
+    goes_on: bool,
     state: Mutex<State>,
     /// Notified when a job has ended.
     ended: Condvar,
@@ -225,7 +232,7 @@ impl Run {
     /// Runs jobs to their end, `count` at a time; none begins after a failure.
     fn all(&self, jobs: Vec<Job>, count: usize) {
         let mut state = self.lock();
-        if !state.failed.is_empty() {
+        if !state.failed.is_empty() && !self.goes_on {
             return;
         }
         state.waiting = jobs.into();
@@ -273,7 +280,9 @@ impl Run {
                     job.name, job.again
                 );
                 state.failed.push(job.again);
-                state.waiting.clear();
+                if !self.goes_on {
+                    state.waiting.clear();
+                }
             }
         }
         self.ended.notify_all();
@@ -395,6 +404,23 @@ mod tests {
         run.all(vec![job("alone", "echo > late", &folder)], 1);
         assert_eq!(run.result().unwrap_err(), "tests failed: run bad");
         assert!(!folder.join("late").exists());
+    }
+
+    #[test]
+    fn a_run_goes_on_after_a_failure_if_asked_to() {
+        let folder = folder("no_fail_fast");
+        let run = Run {
+            goes_on: true,
+            ..Run::default()
+        };
+        let jobs = vec![
+            job("bad", "exit 3", &folder),
+            job("late", "echo > late", &folder),
+        ];
+        run.all(jobs, 1);
+        run.all(vec![job("alone", "echo > alone", &folder)], 1);
+        assert_eq!(run.result().unwrap_err(), "tests failed: run bad");
+        assert!(folder.join("late").exists() && folder.join("alone").exists());
     }
 
     #[test]
