@@ -18,8 +18,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Connections unless chosen otherwise; with `--quick`.
-const CONNECTIONS: [usize; 2] = [9_000, 1_000];
+/// Connections unless chosen otherwise.
+const CONNECTIONS: usize = 9_000;
+
+/// Connections with `--quick`.
+const QUICK_CONNECTIONS: usize = 1_000;
 
 /// Connections that warm the server up.
 const WARM_UP: usize = 200;
@@ -144,7 +147,11 @@ fn measure(target: &Target, pid: u32, protocol: Protocol, count: usize) -> Resul
 /// There is no server on this machine, or it refuses connections.
 pub fn idle(bench: &mut Bench) -> Result<()> {
     bench.progress.begin("idle: connections that do nothing");
-    let usual = CONNECTIONS[usize::from(bench.options.is_quick)];
+    let usual = if bench.options.is_quick {
+        QUICK_CONNECTIONS
+    } else {
+        CONNECTIONS
+    };
     let counts = bench.clients(&[usual]);
     let (mut cells, mut notes) = (Vec::new(), Vec::new());
     let targets: Vec<(Target, u32)> = bench

@@ -201,7 +201,7 @@ impl ColumnValues {
 
     /// Appends the value of the row with this number in the batch.
     fn push(&mut self, row: usize, value: ValueRef<'_>) -> Result<(), SqlError> {
-        if row % 8 == 0 {
+        if row.is_multiple_of(8) {
             self.valid.push(0);
         }
         if self.arrow.has_offsets() && self.offsets.is_empty() {
