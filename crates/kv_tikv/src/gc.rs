@@ -32,7 +32,7 @@
 
 use crate::cluster::Cluster;
 use crate::fault::read_error;
-use crate::keys::{Layout, end_of, frame, unframe};
+use crate::keys::{Layout, frame, unframe};
 use crate::meta::{change, put, uncancelled, value_at};
 use parking_lot::{Condvar, Mutex};
 use porpoise_kv::{Error, Result};
@@ -230,10 +230,4 @@ fn is_shared(cluster: &Cluster, now: u64) -> Result<bool> {
         }
     }
     Ok(false)
-}
-
-/// The range of a dropped space.
-pub(crate) fn range_of(prefix: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
-    let end = end_of(&prefix);
-    (prefix, end)
 }

@@ -12,7 +12,6 @@
 
 use crate::cluster::Cluster;
 use crate::fault::{commit_error, read_error};
-use crate::gc::range_of;
 use crate::keys::{
     KEY_FORMAT_VERSION, Layout, UNCOORDINATED_VERSION, end_of, frame, frame_spec, frame_u64,
     frame_version, unframe, unframe_spec, unframe_u64, unframe_version,
@@ -306,7 +305,8 @@ impl Cluster {
         let dropped = specs_at(&self.client, &self.layout, safe_point, start, end)?;
         let mut destroyed = 0;
         for (space, spec) in dropped {
-            let (start, end) = range_of(self.layout.rows(space, &spec));
+            let start = self.layout.rows(space, &spec);
+            let end = end_of(&start);
             let done = uncancelled(|call| self.client.destroy_range(call, &start, &end));
             done.map_err(read_error)?;
             let note = self.layout.dropped(space);

@@ -920,9 +920,10 @@ impl Shared {
                 let transactions = before + follower.transactions();
                 if state.transactions != transactions {
                     state.transactions = transactions;
-                    state.applied.clone_from(&follower.applied().coordinates);
                     state.gtids.clone_from(&follower.applied().gtids);
                 }
+                // Also behind events between transactions, which change no row.
+                state.applied.clone_from(&follower.applied().coordinates);
                 state.to_skip = follower.to_skip();
             }
             if let Err(error) = done {

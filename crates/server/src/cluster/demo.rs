@@ -9,6 +9,7 @@
 //! write the same row on 2 (waits for the dead transaction's lock)     start server 1 again, read all on it
 //! ```
 
+use super::output::say;
 use crate::config::StartError;
 use crate::sys;
 use clap::Args;
@@ -281,7 +282,10 @@ struct Story(Instant);
 
 impl Story {
     fn tell(&self, what: &str) {
-        println!("{:6.1} s  {what}", self.0.elapsed().as_secs_f64());
+        say(format_args!(
+            "{:6.1} s  {what}",
+            self.0.elapsed().as_secs_f64()
+        ));
     }
 }
 

@@ -15,6 +15,11 @@ use std::path::{Path, PathBuf};
 /// Name of the list of generated files.
 const LIST: &str = ".generated";
 
+/// Writes a line to standard output. Nobody may read it any more, which is no failure.
+pub(super) fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stdout().lock(), "{line}");
+}
+
 const EXAMPLE: &str = include_str!("example.toml");
 
 /// Options of `porpoise cluster init`.
@@ -62,10 +67,10 @@ pub(super) fn init(options: &InitOptions) -> Result<(), StartError> {
     };
     file.write_all(EXAMPLE.as_bytes())
         .map_err(|e| failed(path, &e))?;
-    println!(
+    say(format_args!(
         "{0} is written: edit it, then run `porpoise cluster generate --from {0}`",
         path.display()
-    );
+    ));
     Ok(())
 }
 
@@ -171,11 +176,11 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<(), StartError> {
     let files = files::all(&topology);
     let plan = Plan::of(&options.into, &files)?;
     for warning in topology.warnings() {
-        println!("warning: {warning}");
+        say(format_args!("warning: {warning}"));
     }
     for (what, names) in [("write", &plan.written), ("remove", &plan.removed)] {
         for name in names {
-            println!("{what} {name}");
+            say(format_args!("{what} {name}"));
         }
     }
     let changes = plan.written.len() + plan.removed.len();
@@ -185,7 +190,7 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<(), StartError> {
         )));
     }
     if options.check {
-        println!("nothing would change");
+        say(format_args!("nothing would change"));
         return Ok(());
     }
     if !plan.edited.is_empty() && !options.force {
@@ -197,10 +202,10 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<(), StartError> {
     }
     plan.carry_out(&options.into, &files)?;
     let into = options.into.display();
-    println!(
+    say(format_args!(
         "{} files in {into}, {changes} changed; continue with {into}/START.md",
         files.len()
-    );
+    ));
     Ok(())
 }
 

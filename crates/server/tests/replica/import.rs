@@ -64,7 +64,7 @@ const TYPES: &str = "
         CONCAT(X'00095C0A0DFF1A27'), REPEAT(X'FF00', 5000), '-12:34:56.123456', '1000-01-01 00:00:00.001',
         '2024-05-06 07:08:09.123456', 1999, '{\"a\": [1, 2.5]}'),
       (0, 16777217, -0.0, NULL, NULL, NULL, '', '', '\\\\N', '', NULL, NULL, NULL, NULL, NULL, NULL),
-      (7, 3.4e38, 5e-324, -1.5, b'0', '', 'x,y,z', 'tab\\tline\\nback\\\\slash', 'NULL', X'5C4E', X'0A', '838:59:59', '9999-12-31 23:59:59.999',
+      (7, 3.4e38, 5e-324, -1.5, b'0', 'a', 'x,y,z', 'tab\\tline\\nback\\\\slash', 'NULL', X'5C4E', X'0A', '838:59:59', '9999-12-31 23:59:59.999',
         '1970-01-01 00:00:01', 0, 'null');
     CREATE TABLE plain (a VARCHAR(20), b INT); INSERT INTO plain VALUES ('x', 1), ('x', 1), (NULL, NULL);
     CREATE TABLE tree (id INT PRIMARY KEY, parent INT, FOREIGN KEY (parent) REFERENCES tree (id));

@@ -61,16 +61,8 @@ pub fn truth(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option
 pub fn int(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i64> {
     match v {
         ValueRef::Int(v) => Ok(v),
-        // A column of a derived table has the member in place of its index.
-        ValueRef::Bytes(text) if ty.kind == Kind::Enum => Ok(member_index(text, ty)),
         _ => Ok(with_cast_cx(cx, |c| cast::to_i64(v, ty, c))?.unwrap_or(0)),
     }
-}
-
-/// The index of an ENUM's member; 0 for the empty text of an invalid value.
-fn member_index(text: &[u8], ty: &ColumnType) -> i64 {
-    let at = ty.members.iter().position(|member| **member == *text);
-    at.map_or(0, |at| i64::try_from(at + 1).unwrap_or(0))
 }
 
 /// Converts to an integer of either sign, for integer arithmetic.
@@ -468,8 +460,10 @@ fn cast_text<'a>(
         return Ok(ValueRef::Null);
     };
     let charset = to.collation.charset();
+    // Sets that are kept as UTF-8 have a `?` for what cannot be kept, such as single surrogates in ucs2.
     if from.is_binary()
         && charset != Charset::Binary
+        && !charset.is_kept_as_utf8()
         && let (_, Some(at)) = charset.decoded(plain)
     {
         return Ok(invalid_text(plain, at, charset, cx));
