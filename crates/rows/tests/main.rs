@@ -31,6 +31,7 @@ mod random_foreign_keys;
 mod reads;
 mod row_format;
 mod sample;
+mod schema_states;
 mod statement_order;
 mod storage_crashes;
 mod triggers;

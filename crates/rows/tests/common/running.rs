@@ -19,16 +19,20 @@ pub struct User {
 
 impl User {
     pub fn new(db: &Arc<Db>) -> User {
+        User::until(db, Instant::now() + Duration::from_secs(20)).unwrap()
+    }
+
+    /// As [`User::new`]; `None` if a change keeps users away until the deadline.
+    pub fn until(db: &Arc<Db>, deadline: Instant) -> Option<User> {
         let session = db.metadata_locks().session();
         let uses = [(get(db, "t").id, Access::Write)];
-        let deadline = Instant::now() + Duration::from_secs(20);
-        session.share(&uses, deadline, &Cancel::new()).unwrap();
+        session.share(&uses, deadline, &Cancel::new()).ok()?;
         // In the order of all front ends: the definition is read after the use is published.
         let table = get(db, "t");
-        User {
+        Some(User {
             _session: session,
             table,
-        }
+        })
     }
 
     /// The state of the index of that name; `None` if it is absent.
