@@ -68,13 +68,15 @@ impl RowImage {
     }
 }
 
+/// TABLE_MAP events of tables, by number and version.
+type Descriptions = HashMap<(TableId, u32), Arc<[u8]>>;
+
 /// The encoder of a server.
 pub struct Encoder {
     server_id: AtomicU32,
     image: AtomicU8,
     metadata: ColumnMetadata,
-    /// TABLE_MAP events of tables, by number and version.
-    descriptions: RwLock<HashMap<(TableId, u32), Arc<[u8]>>>,
+    descriptions: RwLock<Descriptions>,
 }
 
 impl Encoder {

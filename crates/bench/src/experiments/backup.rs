@@ -9,7 +9,7 @@ use super::Bench;
 use super::sysbench::{Given, Times, cores, experiment, remake, run_of_script, times};
 use crate::connect::Admin;
 use crate::error::{Error, Result};
-use crate::matrix::Turn;
+use crate::matrix::{Measured, Turn};
 use crate::report::{Cell, Run};
 use crate::url::{System, Target};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -135,7 +135,9 @@ fn rounds(
             rounds: effort.rounds,
         };
         turn.run(cells, &mut bench.progress, &mut |cell| {
-            let (target, threads, has_backup) = works[cell];
+            let Some(&(target, threads, has_backup)) = works.get(cell) else {
+                return Measured::default();
+            };
             let given = Given {
                 target,
                 threads,
