@@ -92,7 +92,7 @@ fn a_running_server_is_moved_in_and_cut_over() {
     let text = refused(&import(&pair, &["--follow", "--cut-over"]));
     assert!(text.contains("read_only = 1"), "{text}");
     let event = "SELECT STATUS FROM information_schema.EVENTS WHERE EVENT_NAME = 'yearly'";
-    assert_eq!(pair.replica.sql(event).rows(), [["SLAVESIDE_DISABLED"]]);
+    assert_eq!(pair.replica.sql(event).rows(), [["REPLICA_SIDE_DISABLED"]]);
     pair.source
         .sql("USE d; INSERT INTO plain VALUES ('later', 5); UPDATE named SET v = 3 WHERE name = 'a'; CREATE TABLE newer (id INT)")
         .rows();

@@ -427,7 +427,7 @@ impl Import<'_> {
             return Err(error);
         }
         self.server.run("RESET REPLICA ALL")?;
-        self.change_events("SLAVESIDE_DISABLED", "ENABLE")?;
+        self.change_events("REPLICA_SIDE_DISABLED", "ENABLE")?;
         notes::forget(&mut self.server)?;
         self.say(format_args!(
             "cut over: the server has everything that {} has, and follows it no longer; let the applications write to \
