@@ -238,7 +238,19 @@ fn act(db: &Arc<Db>, sessions: &mut [Option<Session>; 2], rows: &mut Rows, rng: 
     }
 }
 
+/// Names the seed of a run that panics.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}", self.0);
+        }
+    }
+}
+
 fn simulate(seed: u64) {
+    let _named = Named(seed);
     let counting = Counting::new(Arc::new(Model::new()));
     let gate = counting.gate.clone();
     let t = ids("t").int("p").int("u");

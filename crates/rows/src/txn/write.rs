@@ -197,6 +197,44 @@ impl Statement<'_> {
         Ok(())
     }
 
+    /// Deletes the entry of a row. In a unique index that is not enforced the entry may be that of another
+    /// row, which then stays. The caller holds the lock of a unique key.
+    fn remove_entry(
+        &mut self,
+        table: &Table,
+        (position, index): (usize, &Index),
+        primary: &[u8],
+        key: &[u8],
+        exclusive: bool,
+    ) -> Result<()> {
+        if exclusive
+            && !index.state.refuses_duplicates()
+            && self.is_entry_of_other(table, (position, index), primary, key)?
+        {
+            return Ok(());
+        }
+        self.write_entry(table, position, key, None, exclusive)
+    }
+
+    /// Whether a key of a unique index has the entry of another row.
+    #[cold]
+    fn is_entry_of_other(
+        &mut self,
+        table: &Table,
+        (position, index): (usize, &Index),
+        primary: &[u8],
+        key: &[u8],
+    ) -> Result<bool> {
+        let mut own = Vec::new();
+        index.append_entry_value(primary, &mut own);
+        let key = Key::new(table.space(position, key), key);
+        let mut is_other = false;
+        self.txn.kv.get(Read::CURRENT, &[key], &mut |_, value| {
+            is_other = value.is_some_and(|value| value != own);
+        })?;
+        Ok(is_other)
+    }
+
     /// Records that a row is to get an entry whose key exists, in a unique index that is being
     /// built, with the text of the entry for the message. The caller holds the locks of the row and
     /// of the entry's key.
@@ -254,7 +292,7 @@ impl Statement<'_> {
             for row in table.entries(n, &old) {
                 entry.clear();
                 let exclusive = index.append_entry(table, &row, primary, &mut entry);
-                self.write_entry(table, n, &entry, None, exclusive)?;
+                self.remove_entry(table, (n, index), primary, &entry, exclusive)?;
             }
         }
         self.txn.scratch.entry = entry;
@@ -353,10 +391,13 @@ impl Statement<'_> {
         let moved = primary != new_primary;
         let adds = index.state.adds_entries();
         if !same || moved && !adds {
-            self.write_entry(table, n, before, None, had_exclusive)?;
+            self.remove_entry(table, (n, index), primary, before, had_exclusive)?;
         }
         if adds && (!same || moved && exclusive) {
-            if index.state == IndexState::Building && exclusive && !same {
+            if index.state == IndexState::Building
+                && exclusive
+                && (!same || self.is_entry_of_other(table, (n, index), primary, after)?)
+            {
                 self.record_duplicate(table, n, new, after, new_primary)?;
             }
             index.append_entry_value(new_primary, &mut entry);
@@ -401,7 +442,7 @@ impl Statement<'_> {
         let Some(definition) = table.maintained_index(index) else {
             return Ok(());
         };
-        let state = definition.state;
+        let (state, at) = (definition.state, (index, definition));
         let before = definition.entry_keys(table, index, old, primary);
         let mut before = BTreeMap::from_iter(before);
         let after = definition.entry_keys(table, index, new, new_primary);
@@ -417,7 +458,10 @@ impl Statement<'_> {
                 continue;
             }
             let known = before.remove(&key).is_some();
-            if state == IndexState::Building && exclusive && !known {
+            if state == IndexState::Building
+                && exclusive
+                && (!known || moved && self.is_entry_of_other(table, at, primary, &key)?)
+            {
                 self.record_duplicate(table, index, new, &key, new_primary)?;
             }
             // The value of an entry without the primary key in its key names the row.
@@ -426,7 +470,7 @@ impl Statement<'_> {
             }
         }
         for (key, exclusive) in before {
-            self.write_entry(table, index, &key, None, exclusive)?;
+            self.remove_entry(table, at, primary, &key, exclusive)?;
         }
         Ok(())
     }
