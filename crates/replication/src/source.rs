@@ -390,7 +390,8 @@ fn exchange_epochs(connection: &mut Connection, own: u64) -> Result<Option<u64>,
 /// Refuses to follow a source that lacks transactions of this server: they were not acknowledged when the source took
 /// over.
 fn compare_transactions(connection: &mut Connection, own: &GtidSet) -> Result<(), SourceError> {
-    let [theirs] = texts(connection, "SELECT @@GLOBAL.gtid_executed")?;
+    // Not by SELECT, which waits for commits that may be waiting for this replica.
+    let [_, theirs] = texts(connection, "SHOW GLOBAL VARIABLES LIKE 'gtid_executed'")?;
     let theirs = GtidSet::parse(&theirs)
         .map_err(|error| SourceError::Unsuitable(format!("the source's gtid_executed: {error}")))?;
     let extra = own.subtract(&theirs);
