@@ -404,9 +404,7 @@ fn rows_event(change: &porpoise_rows::changes::LoggedChange<'_>) -> RowsEvent {
     let table_id = table_id(change.description);
     if change.columns.is_empty() {
         let all = ColumnBitmap::all(column_count(change.description));
-        let mut event = RowsEvent::new(kind, table_id, all);
-        event.flags = flags::STATEMENT_END | flags::NO_FOREIGN_KEY_CHECKS;
-        return event;
+        return finished(RowsEvent::new(kind, table_id, all), change.version);
     }
     let (before, after) = match kind {
         RowChangeKind::Update => change.columns.split_at(change.columns.len() / 2),
@@ -416,7 +414,12 @@ fn rows_event(change: &porpoise_rows::changes::LoggedChange<'_>) -> RowsEvent {
     if kind == RowChangeKind::Update {
         event.columns_after = Some(after.iter().copied().collect());
     }
-    event.row_version = (change.version > 0).then_some(change.version);
+    finished(event, change.version)
+}
+
+/// The event with the version of its rows, if they have one, and its flags.
+fn finished(mut event: RowsEvent, version: u64) -> RowsEvent {
+    event.row_version = (version > 0).then_some(version);
     event.flags = flags::STATEMENT_END | flags::NO_FOREIGN_KEY_CHECKS;
     event
 }

@@ -209,7 +209,9 @@ impl CommitPipeline {
     /// Ends the waits for commits that are not acknowledged.
     pub(crate) fn abandon_acknowledgement(&self) {
         let seq = self.lock();
-        if seq.unacknowledged.as_ref().is_some_and(|w| !w.is_empty()) {
+        let is_waiting = seq.unacknowledged.as_ref().is_some_and(|w| !w.is_empty());
+        drop(seq);
+        if is_waiting {
             self.watermark.abandon();
         }
     }

@@ -745,6 +745,17 @@ impl Shared {
         }
     }
 
+    /// Records the epoch of a source.
+    fn meet(&self, epoch: u64) -> Result<(), Ended> {
+        self.host.epochs.meet(epoch).map_err(|error| {
+            Ended::Apply(FollowError {
+                number: 1593,
+                message: format!("the epoch of the source cannot be recorded: {error}"),
+                is_transient: false,
+            })
+        })
+    }
+
     fn options(&self, settings: &SourceSettings) -> SourceOptions {
         SourceOptions {
             target: settings.target(),
@@ -839,14 +850,18 @@ impl Shared {
         let gtids = settings.auto_position.then_some(&applied.gtids);
         let mut stream = match SourceStream::open(&options, &applied.coordinates, gtids) {
             Ok(stream) => stream,
-            Err(error) => return Ended::Source(error),
+            Err(error) => {
+                // A former source refuses writes from now on, although it cannot follow.
+                if let SourceError::Diverged { epoch, .. } = error
+                    && let Err(ended) = self.meet(epoch)
+                {
+                    return ended;
+                }
+                return Ended::Source(error);
+            }
         };
-        if let Err(error) = self.host.epochs.meet(stream.epoch()) {
-            return Ended::Apply(FollowError {
-                number: 1593,
-                message: format!("the epoch of the source cannot be recorded: {error}"),
-                is_transient: false,
-            });
+        if let Err(ended) = self.meet(stream.epoch()) {
+            return ended;
         }
         {
             let mut state = self.state.lock();

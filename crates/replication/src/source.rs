@@ -51,6 +51,17 @@ pub enum SourceError {
         /// The greatest one met.
         ours: u64,
     },
+    /// The source, which began this epoch, lacks transactions of this server.
+    #[error(
+        "this server has transactions that the source lacks: {extra}. They were not on the source when it took over. Look at them with \
+         SHOW BINLOG EVENTS, repeat on the source what is wanted of them, then follow it from an empty data directory"
+    )]
+    Diverged {
+        /// The source's epoch.
+        epoch: u64,
+        /// The transactions.
+        extra: GtidSet,
+    },
     /// Nothing arrived, no heartbeat either.
     #[error("no event and no heartbeat for {0:?}")]
     Silent(Duration),
@@ -65,7 +76,9 @@ impl SourceError {
             SourceError::Connection(porpoise_client::Error::Connect { .. }) => 2003,
             SourceError::Connection(_) | SourceError::Silent(_) => 2013,
             SourceError::Event(_) => 1236,
-            SourceError::Unsuitable(_) | SourceError::Outdated { .. } => 1593,
+            SourceError::Unsuitable(_)
+            | SourceError::Outdated { .. }
+            | SourceError::Diverged { .. } => 1593,
         }
     }
 
@@ -77,9 +90,10 @@ impl SourceError {
             // may be repaired at the source, as MySQL's replicas hope too.
             SourceError::Connection(porpoise_client::Error::Server(error)) => error.code != 1236,
             SourceError::Connection(_) | SourceError::Silent(_) => true,
-            SourceError::Event(_) | SourceError::Unsuitable(_) | SourceError::Outdated { .. } => {
-                false
-            }
+            SourceError::Event(_)
+            | SourceError::Unsuitable(_)
+            | SourceError::Outdated { .. }
+            | SourceError::Diverged { .. } => false,
         }
     }
 }
@@ -156,8 +170,8 @@ impl SourceStream {
         let identity = identify(&mut connection, options)?;
         let has_checksums = prepare(&mut connection, options, &identity)?;
         let epoch = exchange_epochs(&mut connection, options.epoch)?;
-        if let (Some(1..), Some(gtids), false) = (epoch, gtids, identity.is_mariadb()) {
-            compare_transactions(&mut connection, &gtids.mysql)?;
+        if let (Some(epoch @ 1..), Some(gtids), false) = (epoch, gtids, identity.is_mariadb()) {
+            compare_transactions(&mut connection, epoch, &gtids.mysql)?;
         }
         let is_semi_sync = options.semi_sync && offer_acknowledgement(&mut connection)?;
         register(&mut connection, options)?;
@@ -389,17 +403,21 @@ fn exchange_epochs(connection: &mut Connection, own: u64) -> Result<Option<u64>,
 
 /// Refuses to follow a source that lacks transactions of this server: they were not acknowledged when the source took
 /// over.
-fn compare_transactions(connection: &mut Connection, own: &GtidSet) -> Result<(), SourceError> {
-    let [theirs] = texts(connection, "SELECT @@GLOBAL.gtid_executed")?;
+fn compare_transactions(
+    connection: &mut Connection,
+    epoch: u64,
+    own: &GtidSet,
+) -> Result<(), SourceError> {
+    // Not by SELECT, which waits for commits that may be waiting for this replica.
+    let [_, theirs] = texts(connection, "SHOW GLOBAL VARIABLES LIKE 'gtid_executed'")?;
     let theirs = GtidSet::parse(&theirs)
         .map_err(|error| SourceError::Unsuitable(format!("the source's gtid_executed: {error}")))?;
     let extra = own.subtract(&theirs);
     if extra.is_empty() {
-        return Ok(());
+        Ok(())
+    } else {
+        Err(SourceError::Diverged { epoch, extra })
     }
-    Err(SourceError::Unsuitable(format!(
-        "this server has transactions that the source lacks: {extra}. They were not on the source when it took over. Look at them with          SHOW BINLOG EVENTS, repeat on the source what is wanted of them, then follow it from an empty data directory"
-    )))
 }
 
 /// Tells the source that the replica acknowledges. Returns false if the source does not know it.

@@ -215,6 +215,10 @@ impl BinaryLogs for Statements {
         // closed, or an engine that has failed, shows where it stopped.
         let newest = self.engine.newest_position();
         let _ = self.engine.wait_durable(newest).is_ok() && self.log.catch_up().is_ok();
+        self.present_status()
+    }
+
+    fn present_status(&self) -> BinaryLogStatus {
         let status = self.log.status();
         BinaryLogStatus {
             file: status.file,

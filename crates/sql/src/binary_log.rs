@@ -103,6 +103,9 @@ impl AckStatus {
 
 /// The binary log. Errors are those of statements.
 pub trait BinaryLogs: Send + Sync {
+    /// The state now, which may lack commits that are not acknowledged or not in the files yet.
+    fn present_status(&self) -> BinaryLogStatus;
+
     /// Present state.
     fn status(&self) -> BinaryLogStatus;
 

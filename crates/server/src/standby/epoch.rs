@@ -90,9 +90,13 @@ impl Epochs {
         }))
     }
 
-    /// Sets the server whose clients are refused.
+    /// Sets the server whose clients are refused, at once if another server has taken over: whatever was persisted.
     pub fn provide(&self, sql: &Arc<SqlServer>) {
         let _first = self.sql.set(Arc::downgrade(sql));
+        let state = *self.state.lock();
+        if state.is_read_only == Some(true) {
+            sql.record_epoch(state.number, true);
+        }
     }
 
     /// Begins an epoch, in which this server is the source. Returns false if it is not greater than all met.

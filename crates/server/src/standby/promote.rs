@@ -155,6 +155,9 @@ pub fn run(options: &PromoteOptions) -> Done<()> {
     }
     standby.run("STOP REPLICA")?;
     standby.run(&format!("SET GLOBAL replication_epoch = {}", epoch + 1))?;
+    // The standby may have been made read-only by SET PERSIST.
+    standby.run("SET PERSIST super_read_only = OFF")?;
+    standby.run("SET PERSIST read_only = OFF")?;
     let _ = writeln!(
         io::stdout().lock(),
         "the standby has taken over in epoch {} after {:.1} s; its transactions: {}",

@@ -32,6 +32,7 @@ fn pair() -> (Porpoise, Mariadb) {
     let replica = Mariadb::builder()
         .arg("--server-id=2")
         .arg("--rpl-semi-sync-slave-enabled=1")
+        .arg("--replicate-ignore-db=ndbmemcache")
         .start();
     good(
         &source,

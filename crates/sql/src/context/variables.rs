@@ -54,10 +54,10 @@ impl SystemVariables for StatementContext {
             if !variable.scope.global() {
                 return Err(SqlError::wrong_variable_scope(variable.name, "SESSION"));
             }
-            return Ok(self.global_value(at, variable.name).expr());
+            return Ok(self.awaited_global_value(at, variable.name).expr());
         }
         if !variable.scope.session() {
-            return Ok(self.global_value(at, variable.name).expr());
+            return Ok(self.awaited_global_value(at, variable.name).expr());
         }
         if matches!(variable.name, "warning_count" | "error_count") {
             self.diagnostics.retain_list();
@@ -133,18 +133,36 @@ impl SystemVariables for StatementContext {
 }
 
 impl StatementContext {
-    /// The global value of a variable, including those of the binary log.
+    /// The global value of a variable, including those of the binary log as they are now: a list of variables waits
+    /// for no commit.
     pub(crate) fn global_value(&self, at: usize, name: &str) -> VarValue {
-        let status = || self.server.binary_log().map(|log| log.status());
-        let computed = match name {
-            "gtid_executed" => status().map(|status| status.executed),
-            "gtid_purged" => status().map(|status| status.purged),
-            _ => None,
-        };
-        match computed {
-            Some(text) => VarValue::Text(Arc::from(text)),
-            None => self.server.globals.read().value_at(at).clone(),
+        self.value_of_log(name, false)
+            .unwrap_or_else(|| self.server.globals.read().value_at(at).clone())
+    }
+
+    /// As [`Self::global_value`]; those of the binary log belong to what a snapshot shows now.
+    fn awaited_global_value(&self, at: usize, name: &str) -> VarValue {
+        self.value_of_log(name, true)
+            .unwrap_or_else(|| self.global_value(at, name))
+    }
+
+    /// The value of a variable of the binary log, `None` of another one.
+    fn value_of_log(&self, name: &str, awaits_commits: bool) -> Option<VarValue> {
+        if !matches!(name, "gtid_executed" | "gtid_purged") {
+            return None;
         }
+        let log = self.server.binary_log()?;
+        let status = if awaits_commits {
+            log.status()
+        } else {
+            log.present_status()
+        };
+        let text = if name == "gtid_executed" {
+            status.executed
+        } else {
+            status.purged
+        };
+        Some(VarValue::Text(Arc::from(text)))
     }
 
     /// The session's value of a variable, including computed ones.
