@@ -99,7 +99,7 @@ impl Options {
         let mut options = Self {
             cargo: Vec::new(),
             binary: Vec::new(),
-            jobs: cores + 1,
+            jobs: cores,
             threads: cores,
         };
         let mut words = arguments.iter();

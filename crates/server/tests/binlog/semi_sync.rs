@@ -178,8 +178,11 @@ fn a_server_ends_while_commits_wait_and_has_them_afterwards() {
         .start();
     good(
         &source,
-        "CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY); SET GLOBAL rpl_semi_sync_source_enabled = ON",
+        "CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY)",
     );
+    // Waits until both are in the log: what is written to it later would count as waiting, too.
+    good(&source, "SHOW BINARY LOG STATUS");
+    good(&source, "SET GLOBAL rpl_semi_sync_source_enabled = ON");
     let address = source.mysql_addr;
     let writers = ["INSERT INTO d.t VALUES (1)", "CREATE TABLE d.u (id INT)"];
     let writers = writers.map(|text| thread::spawn(move || sql(address, text).is_ok));

@@ -103,6 +103,10 @@ fn a_running_server_is_moved_in_and_cut_over() {
     for table in ["plain", "tree", "named"] {
         pair.compare(&format!("SELECT * FROM d.{table} ORDER BY 1, 2"));
     }
+    // Accounts are not moved; that of the definer is needed here, too.
+    pair.replica
+        .sql("CREATE USER root@127.0.0.1; GRANT ALL ON *.* TO root@127.0.0.1")
+        .rows();
     pair.compare("SELECT n, d.twice(n) FROM d.total");
     let shown = pair.replica.sql("SHOW TABLES FROM d").stdout;
     assert!(shown.contains("newer"), "{shown}");
