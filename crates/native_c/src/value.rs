@@ -110,7 +110,7 @@ pub(crate) unsafe fn slice<'v, T>(start: *const T, length: usize) -> &'v [T] {
 /// The values of the caller.
 ///
 /// # Safety
-/// As [`slice`], and for the bytes of each value.
+/// As [`slice()`], and for the bytes of each value.
 pub(crate) unsafe fn values<'v>(
     start: *const CValue,
     count: usize,
