@@ -10,7 +10,7 @@ pub(super) enum Field {
     I16(i16),
     I32(i32),
     I64(i64),
-    /// A reference, to be filled in by [`Flat::refer`].
+    /// A reference, to be filled in by [`Flat::refer_to`].
     Reference,
 }
 
