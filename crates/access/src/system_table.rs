@@ -131,10 +131,10 @@ pub(crate) fn write(db: &Arc<Db>, changes: Vec<TableChange>) -> Result<CommitPos
     write_logged(db, changes, None)
 }
 
-/// As [`write`], with a statement for the change log.
+/// As [`write()`], with a statement for the change log.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub(crate) fn write_logged(
     db: &Arc<Db>,
     changes: Vec<TableChange>,
