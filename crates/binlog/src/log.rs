@@ -83,8 +83,8 @@ pub struct Replica {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) files: Vec<LogFile>,
-    /// Number of the first file behind the newest gap: what was changed before it by a run without the log is in
-    /// no file, so that nobody may continue from an earlier file.
+    /// Number of the first file after the newest gap. A gap is left by a run without the log, whose changes are in
+    /// no file; readers that ask for a position in an earlier file are refused.
     pub(crate) gap: Option<u64>,
     /// End of the last file for readers.
     pub(crate) end: u64,

@@ -57,14 +57,14 @@ const MIN_COMPRESSED: usize = 256;
 /// Transactions larger than this are not compressed, in bytes: a reader must hold all of a compressed one.
 const MAX_COMPRESSED: usize = 32 << 20;
 
-/// What a look at the annotations has found.
+/// How much of the engine's annotations one pass of the writer has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// None.
+    /// There were none.
     Nothing,
-    /// All that were on disk: they were written.
+    /// All that were on disk.
     All,
-    /// More than are read at once: the first were written.
+    /// The first ones: there were more than are read at once.
     More,
 }
 

@@ -42,7 +42,8 @@
 //! * `commit`: commit of the write buffer.
 //! * `cluster`: the connection that engine and transactions share.
 //! * `txn`, `engine`, `meta`: the contract's two traits; spaces and counters.
-//! * `snapshots`, `gc`: timestamps in use, and the collection of versions that nobody reads.
+//! * `snapshots`: the timestamps at which this server reads. `gc`: garbage collection of versions that are older than
+//!   the oldest such timestamp of all servers.
 //! * `coordination`: records and leases of servers.
 
 #![forbid(unsafe_code)]

@@ -9,11 +9,13 @@
 //! *view*, as the set of in-sync replicas of Kafka.
 //!
 //! ```text
-//! A, B servers, W witness           view of A, B and W
-//! A leads epoch 1, B in sync        1.1 {A, B}     a commit needs B
-//! B is lost: A proposes             1.2 {A}        accepted by A and W: a commit needs nobody
-//! A is lost, B is back              nobody         B is not in the view of W, which does not vote for it
-//! A is back                         2.1 {A}        leads again; B catches up: 2.2 {A, B}
+//! Example: servers A and B, witness W. A view is written epoch.number {members in sync}.
+//!
+//! what happens                 newest view       effect
+//! A leads epoch 1              1.1 {A, B}        B must acknowledge each commit
+//! B fails                      1.2 {A}           A proposes it, A and W accept it: A commits without acknowledgement
+//! A fails, B comes back        1.2 {A}           no leader: W does not vote for B, whose view 1.1 is older
+//! A comes back                 2.1 {A}           A is elected again; once B has caught up: 2.2 {A, B}
 //! ```
 //!
 //! Invariants:
@@ -21,8 +23,9 @@
 //! 2. *Every view ever proposed names only members that have every acknowledged commit*, and as long as a later view has not been
 //!    accepted by a majority they have every commit acknowledged later, too: a leader requires the acknowledgement of the members of the
 //!    last accepted view and of all that it has proposed since; a member that joins is required before it is proposed.
-//! 3. *A leader is in the newest view of a majority.* A candidate is in its own view, and whoever votes for it has no newer view. An
-//!    accepted view is on disk at a majority, which every later majority meets.
+//! 3. *A leader is a member of the newest accepted view.* A member becomes a candidate only if it is in the newest view that it has
+//!    accepted, and others vote for it only if theirs is not newer. A view counts as accepted once a majority has it on disk, and every
+//!    majority that votes later has a member in common with that one.
 //! 4. *A new leader acknowledges nothing before a majority has accepted its first view*, which takes the place of all
 //!    those of earlier epochs.
 //! 5. *A member that enters an epoch has stopped to follow the leader of the earlier one*: its acknowledgements do not count for it.
@@ -56,7 +59,7 @@ impl View {
     }
 }
 
-/// What a member keeps on disk.
+/// The state that a member writes to disk before it sends messages that depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durable {
     /// The greatest epoch met.

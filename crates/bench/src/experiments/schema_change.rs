@@ -43,7 +43,7 @@ const CHANGES: [(&str, &str); 3] = [
     ("modify", "ALTER TABLE sc MODIFY k BIGINT NOT NULL"),
 ];
 
-/// What the clients did in a time.
+/// Transactions and statements of the clients in one period, and the times that statements took.
 #[derive(Clone, Copy, Default)]
 struct Done {
     transactions: u64,
