@@ -19,7 +19,7 @@ use crate::check_text::{TextCheck, TextProblem};
 use crate::check_values::value_problem;
 use crate::db::Db;
 use crate::ddl::DdlCx;
-use crate::ddl::walk::{Batch, read_batch};
+use crate::ddl::walk::{BATCH, Batch, read_batch};
 use crate::definition::{Column, Index};
 use crate::error::{Error, Result};
 use crate::expressions::{RowContext, RowExpressions};
@@ -174,7 +174,7 @@ impl Checker<'_> {
         let mut next = Some(Vec::new());
         while let Some(start) = next {
             let (txn, read) = (self.txn.as_mut(), Read::SNAPSHOT);
-            let (batch, rest) = read_batch(self.cx, txn, read, space, &start, <[u8]>::len)?;
+            let (batch, rest) = read_batch(self.cx, txn, read, space, &start, BATCH, <[u8]>::len)?;
             each(self, &batch)?;
             next = rest;
         }

@@ -18,9 +18,9 @@ use porpoise_kv::{self as kv, Read, ScanEnd, ScanRange, SpaceId, TxnOptions};
 use std::ops::ControlFlow;
 
 /// Maximum number of entries of a batch.
-pub(super) const BATCH: usize = 1000;
+pub(crate) const BATCH: usize = 1000;
 /// Maximum size of a batch in bytes, not counting its last entry.
-pub(super) const BATCH_BYTES: usize = 16 << 20;
+const BATCH_BYTES: usize = 16 << 20;
 
 /// Keys and values, in the order of the space.
 pub(crate) type Batch = [(Vec<u8>, Vec<u8>)];
@@ -28,7 +28,7 @@ pub(crate) type Batch = [(Vec<u8>, Vec<u8>)];
 /// A batch, with the first key of the next one if there are more entries.
 pub(crate) type BatchRead = (Vec<(Vec<u8>, Vec<u8>)>, Option<Vec<u8>>);
 
-/// Reads one batch of a space from the key `start`.
+/// Reads one batch of a space from the key `start`: at most `limit` entries, whose bytes `weigh` counts.
 ///
 /// # Errors
 /// The engine's; a cancellation.
@@ -38,12 +38,13 @@ pub(crate) fn read_batch(
     read: Read,
     space: SpaceId,
     start: &[u8],
+    limit: usize,
     weigh: impl Fn(&[u8]) -> usize,
 ) -> Result<BatchRead> {
     if let Some(reason) = cx.cancel.reason() {
         return Err(Error::Kv(kv::Error::Cancelled(reason)));
     }
-    let mut batch = Vec::with_capacity(BATCH);
+    let mut batch = Vec::with_capacity(limit);
     let mut bytes = 0;
     let range = ScanRange {
         space,
@@ -51,7 +52,7 @@ pub(crate) fn read_batch(
         end: None,
         reverse: false,
     };
-    let end = txn.scan(read, &[range], BATCH, &mut |_, key, value| {
+    let end = txn.scan(read, &[range], limit, &mut |_, key, value| {
         bytes += weigh(value);
         batch.push((key.to_vec(), value.to_vec()));
         if bytes > BATCH_BYTES {
@@ -86,7 +87,15 @@ impl Db {
         let mut next = Some(Vec::new());
         while let Some(start) = next {
             let mut txn = self.engine().begin(TxnOptions::default())?;
-            let (batch, rest) = read_batch(cx, txn.as_mut(), Read::CURRENT, space, &start, &weigh)?;
+            let (batch, rest) = read_batch(
+                cx,
+                txn.as_mut(),
+                Read::CURRENT,
+                space,
+                &start,
+                BATCH,
+                &weigh,
+            )?;
             each(txn, &batch)?;
             next = rest;
         }

@@ -7,16 +7,15 @@
 use super::Change;
 use super::throttle::Throttle;
 use crate::ddl::alter::row_context;
-use crate::ddl::walk::{BATCH_BYTES, Batch};
+use crate::ddl::walk::{Batch, read_batch};
 use crate::error::{Error, Result};
 use crate::fk;
 use crate::overflow;
 use crate::progress::Stage;
 use crate::row::RowRef;
 use crate::table::Table;
-use porpoise_kv::{self as kv, Read, ScanEnd, ScanRange, SpaceId, TxnOptions};
+use porpoise_kv::{self as kv, Read, TxnOptions};
 use porpoise_types::CastCx;
-use std::ops::ControlFlow;
 
 impl Change<'_> {
     /// Validates all rows against the unfinished constraints of the table.
@@ -85,7 +84,15 @@ impl Change<'_> {
             while let Some(start) = next {
                 let limit = throttle.begin()?;
                 let mut txn = self.db.engine().begin(TxnOptions::default())?;
-                let (batch, rest) = read_rows(txn.as_mut(), *space, &start, limit)?;
+                let (batch, rest) = read_batch(
+                    self.cx,
+                    txn.as_mut(),
+                    Read::SNAPSHOT,
+                    *space,
+                    &start,
+                    limit,
+                    <[u8]>::len,
+                )?;
                 each(txn.as_mut(), &batch)?;
                 txn.rollback();
                 throttle.end(batch.len());
@@ -94,37 +101,4 @@ impl Change<'_> {
         }
         Ok(())
     }
-}
-
-/// Reads at most `limit` rows from a key on. Returns where to continue, too.
-fn read_rows(
-    txn: &mut dyn kv::Txn,
-    space: SpaceId,
-    start: &[u8],
-    limit: usize,
-) -> Result<crate::ddl::walk::BatchRead> {
-    let range = ScanRange {
-        space,
-        start,
-        end: None,
-        reverse: false,
-    };
-    let (mut batch, mut bytes) = (Vec::with_capacity(limit), 0);
-    let end = txn.scan(Read::SNAPSHOT, &[range], limit, &mut |_, key, row| {
-        bytes += row.len();
-        batch.push((key.to_vec(), row.to_vec()));
-        if bytes > BATCH_BYTES {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    })?;
-    let next = match end {
-        ScanEnd::Done => None,
-        ScanEnd::Stopped { mut key, .. } => {
-            key.push(0);
-            Some(key)
-        }
-    };
-    Ok((batch, next))
 }
