@@ -383,45 +383,67 @@ fn servers_see_each_other_until_they_leave() {
     assert_eq!(b.db.cluster_view().unwrap().unwrap().servers.len(), 2);
 }
 
+/// Inserts rows into `t` from a thread for each server while `changes` runs, with a pause of `millis` after
+/// each. `n` is the value of a row with an id, `codes` the errors that may occur. Returns the number of
+/// acknowledged rows.
+fn inserted_during(
+    servers: &[Server],
+    n: impl Fn(i64) -> i64 + Sync,
+    codes: &[u16],
+    millis: u64,
+    changes: impl FnOnce(),
+) -> usize {
+    let (stop, next) = (AtomicBool::new(false), AtomicU64::new(1));
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = servers
+            .iter()
+            .map(|server| {
+                let (stop, next, n) = (&stop, &next, &n);
+                scope.spawn(move || {
+                    let mut done = 0;
+                    while !stop.load(Ordering::SeqCst) {
+                        let id = next.fetch_add(1, Ordering::SeqCst) as i64;
+                        match server.insert("t", id, n(id)) {
+                            Ok(()) => done += 1,
+                            Err(e) => assert!(codes.contains(&e.code()), "{e}"),
+                        }
+                        std::thread::sleep(Duration::from_millis(millis));
+                    }
+                    done
+                })
+            })
+            .collect();
+        changes();
+        stop.store(true, Ordering::SeqCst);
+        writers.into_iter().map(|w| w.join().unwrap()).sum()
+    })
+}
+
 /// Three servers write to a table while one of them adds and drops an index again and again, and one is
 /// cut off from time to time: every row has its entry, and every acknowledged row is there.
 #[test]
 fn writers_on_all_servers_keep_an_index_complete_while_it_comes_and_goes() {
     let (_store, servers) = cluster::<3>();
     servers[0].create("t");
-    let (stop, next) = (AtomicBool::new(false), AtomicU64::new(1));
-    let inserted: usize = std::thread::scope(|scope| {
-        let writers: Vec<_> = servers
-            .iter()
-            .map(|server| {
-                let (stop, next) = (&stop, &next);
-                scope.spawn(move || {
-                    let mut done = 0;
-                    while !stop.load(Ordering::SeqCst) {
-                        let id = next.fetch_add(1, Ordering::SeqCst) as i64;
-                        match server.insert("t", id, id) {
-                            Ok(()) => done += 1,
-                            Err(e) => assert!(matches!(e.code(), 1030 | 1213 | 1412 | 1205), "{e}"),
-                        }
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                    done
-                })
-            })
-            .collect();
-        for round in 0..6 {
-            let cut = &servers[2].engine;
-            cut.cut(round % 3 == 1);
-            servers[round % 2].alter(unique_n()).unwrap();
-            cut.cut(false);
-            if round < 5 {
-                let gone = AlterOp::DropIndex("n_unique".into());
-                servers[(round + 1) % 2].alter(gone).unwrap();
+    let codes = [1030, 1213, 1412, 1205];
+    let inserted = inserted_during(
+        &servers,
+        |id| id,
+        &codes,
+        1,
+        || {
+            for round in 0..6 {
+                let cut = &servers[2].engine;
+                cut.cut(round % 3 == 1);
+                servers[round % 2].alter(unique_n()).unwrap();
+                cut.cut(false);
+                if round < 5 {
+                    let gone = AlterOp::DropIndex("n_unique".into());
+                    servers[(round + 1) % 2].alter(gone).unwrap();
+                }
             }
-        }
-        stop.store(true, Ordering::SeqCst);
-        writers.into_iter().map(|w| w.join().unwrap()).sum()
-    });
+        },
+    );
     let server = &servers[0];
     assert_eq!(server.entries("t", 0), server.entries("t", 1));
     assert!(
@@ -447,40 +469,26 @@ fn writers_on_all_servers_go_on_while_a_table_is_copied_and_a_foreign_key_added(
     for id in 0..10 {
         servers[0].insert("parent", id, id).unwrap();
     }
-    let (stop, next) = (AtomicBool::new(false), AtomicU64::new(1));
-    let inserted: usize = std::thread::scope(|scope| {
-        let writers: Vec<_> = servers
-            .iter()
-            .map(|server| {
-                let (stop, next) = (&stop, &next);
-                scope.spawn(move || {
-                    let mut done = 0;
-                    while !stop.load(Ordering::SeqCst) {
-                        let id = next.fetch_add(1, Ordering::SeqCst) as i64;
-                        match server.insert("t", id, id % 10) {
-                            Ok(()) => done += 1,
-                            Err(e) => assert!(matches!(e.code(), 1213 | 1412 | 1205), "{e}"),
-                        }
-                        std::thread::sleep(Duration::from_millis(2));
-                    }
-                    done
-                })
-            })
-            .collect();
-        let fk = || AlterOp::AddForeignKey(FkSpec::new(&["n"], "parent", &["id"]));
-        servers[0].alter(n_not_null(true)).unwrap();
-        servers[1].alter(fk()).unwrap();
-        let refused = servers[0].insert("t", -1, 77).unwrap_err();
-        assert_eq!(refused.code(), 1452);
-        servers[0]
-            .alter(AlterOp::DropForeignKey("t_ibfk_1".into()))
-            .unwrap();
-        servers[1].alter(n_not_null(false)).unwrap();
-        servers[0].insert("t", -2, 77).unwrap();
-        assert_eq!(servers[1].alter(fk()).unwrap_err().code(), 1452);
-        stop.store(true, Ordering::SeqCst);
-        writers.into_iter().map(|w| w.join().unwrap()).sum()
-    });
+    let codes = [1213, 1412, 1205];
+    let inserted = inserted_during(
+        &servers,
+        |id| id % 10,
+        &codes,
+        2,
+        || {
+            let fk = || AlterOp::AddForeignKey(FkSpec::new(&["n"], "parent", &["id"]));
+            servers[0].alter(n_not_null(true)).unwrap();
+            servers[1].alter(fk()).unwrap();
+            let refused = servers[0].insert("t", -1, 77).unwrap_err();
+            assert_eq!(refused.code(), 1452);
+            servers[0]
+                .alter(AlterOp::DropForeignKey("t_ibfk_1".into()))
+                .unwrap();
+            servers[1].alter(n_not_null(false)).unwrap();
+            servers[0].insert("t", -2, 77).unwrap();
+            assert_eq!(servers[1].alter(fk()).unwrap_err().code(), 1452);
+        },
+    );
     for server in &servers {
         let table = server.table("t").unwrap();
         assert!(table.foreign_keys.is_empty() && table.unfinished.is_empty());
