@@ -1,6 +1,6 @@
 //! The archive of the log: outages, restarts, and its bound.
 
-use crate::support::{connect, good, restore, server, status, text};
+use crate::support::{archiving_server, connect, good, restore, server, status, text};
 use porpoise_testkit::wait_until;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,13 +10,7 @@ use std::time::Duration;
 fn an_archive_that_fails_stops_no_commit_and_catches_up() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("archive");
-    let mut source = server(dir.path(), "data")
-        .arg("--archive-to", &place)
-        .arg("--archive-interval", "20ms")
-        .start();
-    let mut sql = connect(&source);
-    good(&mut sql, "CREATE DATABASE d");
-    good(&mut sql, "CREATE TABLE d.t (n INT PRIMARY KEY)");
+    let (mut source, mut sql) = archiving_server(dir.path(), &place);
     good(&mut sql, "BACKUP DATABASE TO 'archive'");
     std::fs::rename(place.join("log"), dir.path().join("away")).unwrap();
     std::fs::write(place.join("log"), "in the way").unwrap();
@@ -54,13 +48,7 @@ fn an_archive_that_fails_stops_no_commit_and_catches_up() {
 fn the_archive_may_lie_apart_from_the_backups() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("archive");
-    let source = server(dir.path(), "data")
-        .arg("--archive-to", &place)
-        .arg("--archive-interval", "20ms")
-        .start();
-    let mut sql = connect(&source);
-    good(&mut sql, "CREATE DATABASE d");
-    good(&mut sql, "CREATE TABLE d.t (n INT PRIMARY KEY)");
+    let (source, mut sql) = archiving_server(dir.path(), &place);
     good(&mut sql, "BACKUP DATABASE TO 'backups'");
     good(&mut sql, "INSERT INTO d.t VALUES (1)");
     let position = status(&mut sql, "Log_position");
@@ -84,13 +72,7 @@ fn the_archive_may_lie_apart_from_the_backups() {
 fn a_gap_of_the_archive_is_told_by_a_restore_to_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("archive");
-    let source = server(dir.path(), "data")
-        .arg("--archive-to", &place)
-        .arg("--archive-interval", "20ms")
-        .start();
-    let mut sql = connect(&source);
-    good(&mut sql, "CREATE DATABASE d");
-    good(&mut sql, "CREATE TABLE d.t (n INT PRIMARY KEY)");
+    let (source, mut sql) = archiving_server(dir.path(), &place);
     good(&mut sql, "BACKUP DATABASE TO 'backups'");
     let pieces = || {
         let files = std::fs::read_dir(place.join("log")).unwrap();
@@ -135,13 +117,7 @@ fn a_gap_of_the_archive_is_told_by_a_restore_to_a_time() {
 fn old_backups_are_pruned_and_pieces_merged() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("archive");
-    let source = server(dir.path(), "data")
-        .arg("--archive-to", &place)
-        .arg("--archive-interval", "20ms")
-        .start();
-    let mut sql = connect(&source);
-    good(&mut sql, "CREATE DATABASE d");
-    good(&mut sql, "CREATE TABLE d.t (n INT PRIMARY KEY)");
+    let (source, mut sql) = archiving_server(dir.path(), &place);
     for backup in 0..4 {
         for n in 0..5 {
             good(

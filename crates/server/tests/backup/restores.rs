@@ -1,6 +1,8 @@
 //! Restores to a point in time, and with a key.
 
-use crate::support::{command, connect, done, good, restore, server, status, text};
+use crate::support::{
+    archiving_server, command, connect, done, good, restore, server, status, text,
+};
 use porpoise_testkit::wait_until;
 use std::path::Path;
 use std::time::Duration;
@@ -14,13 +16,7 @@ fn rows(dir: &Path, name: &str) -> Vec<String> {
 fn a_restore_ends_at_the_commit_that_was_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let repository = dir.path().join("backups");
-    let source = server(dir.path(), "data")
-        .arg("--archive-to", &repository)
-        .arg("--archive-interval", "20ms")
-        .start();
-    let mut sql = connect(&source);
-    good(&mut sql, "CREATE DATABASE d");
-    good(&mut sql, "CREATE TABLE d.t (n INT PRIMARY KEY)");
+    let (source, mut sql) = archiving_server(dir.path(), &repository);
     good(&mut sql, "BACKUP DATABASE TO 'backups'");
     let mut points = Vec::new();
     for n in 1..=30 {

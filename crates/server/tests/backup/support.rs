@@ -17,6 +17,19 @@ pub fn server(dir: &Path, name: &str) -> PorpoiseBuilder {
         .arg("--backup-to", dir)
 }
 
+/// A server with its data in `dir/data` that archives its log at a place all the time, and a connection to it, by which
+/// an empty table `d.t` with a column `n` was created.
+pub fn archiving_server(dir: &Path, place: &Path) -> (Porpoise, Connection) {
+    let server = server(dir, "data")
+        .arg("--archive-to", place)
+        .arg("--archive-interval", "20ms")
+        .start();
+    let mut sql = connect(&server);
+    good(&mut sql, "CREATE DATABASE d");
+    good(&mut sql, "CREATE TABLE d.t (n INT PRIMARY KEY)");
+    (server, sql)
+}
+
 /// Connects as root; `None` if the server is gone.
 pub fn try_connect(address: SocketAddr) -> Option<Connection> {
     let credentials = Credentials {
