@@ -1,13 +1,14 @@
 //! Checkpoints: the rows of one snapshot in files, after which the log before it can be removed.
 //!
-//! A checkpoint takes a snapshot like a reader and writes what it sees, while writers go on (a fuzzy
+//! A checkpoint takes a snapshot and writes what it sees, while writers go on (a fuzzy
 //! checkpoint of a consistent snapshot). When its files are synced, the log is on disk up to the position
 //! where it continues, and the manifest is in place, files and segments that are no longer needed are
 //! removed. Rows of spaces that did not change stay in the files of an earlier checkpoint ([`mod@plan`]).
 //!
 //! Invariants:
 //! 1. Every commit above the snapshot, and every chunk that belongs to one, is in the log at or
-//!    after the manifest's position.
+//!    after the manifest's position. So the snapshot is not the one that readers get: it has the commits
+//!    that are on disk and wait for an acknowledgement.
 //! 2. Spaces, counters and the timestamp limit in a manifest are those of one moment, and later
 //!    changes to them are in the log after the position.
 //! 3. A file that no manifest names is garbage; the next start removes it.
@@ -346,7 +347,9 @@ impl Checkpoints {
         let (log, pipeline) = (&*self.log, &self.log.pipeline);
         let table = self.counters.lock();
         let mut seq = pipeline.wait_installed(pipeline.lock());
-        let (ts, slot) = self.snapshots.take_protected(&pipeline.watermark);
+        // Not the watermark: commits that wait for an acknowledgement are in the log before the position.
+        let ts = pipeline.installed_and_durable(&seq);
+        let slot = self.snapshots.take_protected(ts, &pipeline.watermark);
         let reached = if log.acknowledges_before_sync() {
             seq.log.appended
         } else {

@@ -218,12 +218,18 @@ impl CommitPipeline {
 
     /// Advances the watermark as far as commits are installed, durable and acknowledged.
     pub(crate) fn publish(&self, seq: &Sequencer) {
+        let durable = self.installed_and_durable(seq);
+        self.watermark.advance(durable.min(seq.acknowledged()));
+    }
+
+    /// Timestamp up to which commits are installed and durable, acknowledged or not. At or above the
+    /// watermark as long as the sequencer is locked.
+    pub(crate) fn installed_and_durable(&self, seq: &Sequencer) -> u64 {
         let installed = self.installed.load(Ordering::Relaxed);
-        let installed = installed.min(seq.acknowledged());
-        self.watermark.advance(if self.immediate {
+        if self.immediate {
             installed
         } else {
             installed.min(seq.durable_ts)
-        });
+        }
     }
 }

@@ -95,6 +95,12 @@ impl Snapshots {
 
     /// Takes a snapshot at the watermark. Returns its timestamp (at least 1) and its slot.
     pub(crate) fn take(&self, watermark: &DurabilityWatermark) -> (u64, Slot) {
+        self.claim(watermark, || watermark.position())
+    }
+
+    /// Takes a snapshot at the timestamp that `ts_now` returns, which is at or above the watermark then.
+    #[inline]
+    fn claim(&self, watermark: &DurabilityWatermark, ts_now: impl Fn() -> u64) -> (u64, Slot) {
         let tentative = watermark.position() << 1 | 1;
         let home = LINE.try_with(|line| *line).unwrap_or(0);
         for step in 0..LINES {
@@ -108,14 +114,14 @@ impl Snapshots {
                         .compare_exchange(0, tentative, Ordering::SeqCst, Ordering::Relaxed)
                         .is_ok()
                 {
-                    let ts = watermark.position();
+                    let ts = ts_now();
                     slot.store(ts << 1, Ordering::SeqCst);
                     return (ts, Slot::Array(at, n));
                 }
             }
         }
         let mut unslotted = self.unslotted.lock();
-        let ts = watermark.position();
+        let ts = ts_now();
         *unslotted.overflow.entry(ts).or_insert(0) += 1;
         (ts, Slot::Overflow(ts))
     }
@@ -141,19 +147,17 @@ impl Snapshots {
     }
 
     /// Takes a snapshot that is not expired before [`Snapshots::end_protected`]. There is one at a
-    /// time, a checkpoint's.
-    pub(crate) fn take_protected(&self, watermark: &DurabilityWatermark) -> (u64, Slot) {
-        // A race with `expire_up_to`: it sees the protection, or expired the snapshot before, which
-        // `is_expired` detects.
-        let (ts, slot) = self.take(watermark);
+    /// time, a checkpoint's. The watermark does not pass `ts` meanwhile, so that `expire_up_to`, which
+    /// stays below it, cannot expire the snapshot before it is protected.
+    pub(crate) fn take_protected(&self, ts: u64, watermark: &DurabilityWatermark) -> Slot {
+        let (ts, slot) = self.claim(watermark, || ts);
         let mut unslotted = self.unslotted.lock();
-        if !self.is_expired(ts) {
-            unslotted.protected = Some(ts);
-            return (ts, slot);
-        }
-        drop(unslotted);
-        self.end(slot);
-        self.take_protected(watermark)
+        assert!(
+            !self.is_expired(ts) && watermark.position() <= ts,
+            "a checkpoint's snapshot is below the watermark"
+        );
+        unslotted.protected = Some(ts);
+        slot
     }
 
     /// Ends the protected snapshot.
@@ -237,7 +241,8 @@ mod tests {
             "the watermark has not passed it"
         );
         watermark.advance(5);
-        let (kept, kept_slot) = snapshots.take_protected(&watermark);
+        let kept = 5;
+        let kept_slot = snapshots.take_protected(kept, &watermark);
         watermark.advance(7);
         assert!(!snapshots.expire_up_to(6, &watermark) && !snapshots.is_expired(old));
         assert!(snapshots.expire_up_to(4, &watermark) && snapshots.is_expired(old));

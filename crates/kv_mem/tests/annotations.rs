@@ -236,3 +236,48 @@ fn commits_that_wait_for_an_acknowledgement_are_neither_durable_nor_seen() {
     engine.require_acknowledgement(false).unwrap();
     engine.wait_durable(third).unwrap();
 }
+
+/// A checkpoint contains what is on disk, acknowledged or not: recovery skips the log before its position.
+#[test]
+fn a_checkpoint_keeps_commits_that_wait_for_an_acknowledgement() {
+    let (dir, copied) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let has = |engine: &KvMem, key: &[u8]| {
+        let mut txn = engine.begin(Default::default()).unwrap();
+        let mut found = false;
+        let keys = [Key::new(SPACE, key)];
+        txn.get(porpoise_kv::Read::SNAPSHOT, &keys, &mut |_, value| {
+            found = value.is_some();
+        })
+        .unwrap();
+        found
+    };
+    {
+        let engine = open(dir.path());
+        let mut reader = engine.annotations(0).unwrap();
+        engine.require_acknowledgement(true).unwrap();
+        for (number, key) in [b"first", b"other"].into_iter().enumerate() {
+            let mut txn = engine.begin(Default::default()).unwrap();
+            txn.put(Key::new(SPACE, key), b"v", Check::Blind).unwrap();
+            txn.annotate(key.to_vec()).unwrap();
+            txn.commit().unwrap();
+            // An annotation is read once its commit is on disk.
+            while reader.read(1000).unwrap().is_empty() {
+                reader.wait(Duration::from_millis(20));
+            }
+            if number == 0 {
+                engine.checkpoint().unwrap();
+                for file in std::fs::read_dir(dir.path()).unwrap() {
+                    let file = file.unwrap();
+                    std::fs::copy(file.path(), copied.path().join(file.file_name())).unwrap();
+                }
+            }
+        }
+        assert!(!has(&engine, b"first") && !has(&engine, b"other"));
+        engine.abandon_acknowledgement();
+        engine.shutdown().unwrap();
+    }
+    // After a crash behind the checkpoint, and after the checkpoint of an orderly end.
+    assert!(has(&open(copied.path()), b"first"));
+    let engine = open(dir.path());
+    assert!(has(&engine, b"first") && has(&engine, b"other"));
+}

@@ -171,7 +171,6 @@ fn acknowledgement_needs_a_log_that_is_synced() {
 }
 
 #[test]
-#[ignore = "its end comes before its commits on a busy machine; the cause is open"]
 fn a_server_ends_while_commits_wait_and_has_them_afterwards() {
     let mut source = server()
         .arg("--durability", "sync")
