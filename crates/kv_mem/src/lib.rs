@@ -12,6 +12,7 @@
 //! Rules cited by number are those of transactions.md.
 
 mod checkpoint;
+mod chunked_list;
 mod codec;
 mod count;
 mod counters;

@@ -15,6 +15,7 @@ mod snapshot;
 
 pub(crate) use prepare::MemPrepared;
 
+use crate::chunked_list::ChunkedList;
 use crate::count::RangeCount;
 use crate::index::BATCH;
 use crate::key_order;
@@ -78,7 +79,7 @@ pub(crate) struct MemTxn {
     anchor: Option<HeldSnapshot>,
     pinned: bool,
     pub(crate) writes: WriteSet,
-    pub(crate) held: SmallVec<[HeldLock; 1]>,
+    pub(crate) held: ChunkedList<HeldLock>,
     pub(crate) reads: ReadSet,
     pub(crate) seen: u64,
     ended: bool,
@@ -97,7 +98,7 @@ impl MemTxn {
             anchor: None,
             pinned: false,
             writes: WriteSet::default(),
-            held: SmallVec::new(),
+            held: ChunkedList::default(),
             reads: ReadSet::default(),
             seen: 0,
             ended: false,

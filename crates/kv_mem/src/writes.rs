@@ -15,6 +15,7 @@
 //! Rejected: an ordered map from the start. A statement of a thousand rows compared keys ten times a
 //! write and copied each key, and most transactions read no range of what they wrote.
 
+use crate::chunked_list::ChunkedList;
 use crate::key_order;
 use crate::record::{InlineKey, NewVersion};
 use foldhash::fast::FixedState;
@@ -36,8 +37,8 @@ const MAX_SPACES: usize = 8;
 /// become.
 const WRITE_BYTES: usize = crate::record::RECORD_BYTES + crate::record::VERSION_BYTES;
 
-/// List of writes; a single one is stored inline.
-pub(crate) type Writes = SmallVec<[Write; 1]>;
+/// List of writes.
+pub(crate) type Writes = ChunkedList<Write>;
 
 pub(crate) struct Write {
     pub(crate) space: SpaceId,
@@ -110,7 +111,8 @@ impl WriteSet {
             }
             return self.newest_by_hash(hash(key), key);
         }
-        self.log.iter().rposition(|w| w.is(key))
+        let mut few = self.log.first_chunk().iter();
+        few.rposition(|w| w.is(key))
     }
 
     /// Whether a key is known to be above all keys written to its space.
@@ -321,10 +323,7 @@ impl WriteSet {
     /// Returns each key's newest write, in key order.
     pub(crate) fn into_final(mut self) -> Writes {
         self.log.retain(|write| !write.superseded);
-        if self.log.windows(2).all(|pair| match pair {
-            [a, b] => a.key() < b.key(),
-            _ => true,
-        }) {
+        if self.log.iter().is_sorted_by(|a, b| a.key() < b.key()) {
             return self.log;
         }
         let key = |at: usize| self.log.get(at).map(Write::key);
@@ -341,7 +340,7 @@ impl WriteSet {
 
 /// Puts the element of position `order[n]` at position `n`, for each `n`, without further memory: a
 /// second list of a large transaction's writes would cost more than sorting it.
-fn reorder<T>(list: &mut [T], mut order: key_order::Positions) {
+fn reorder<T>(list: &mut ChunkedList<T>, mut order: key_order::Positions) {
     for first in 0..order.len() {
         // One cycle of the permutation: what was there first arrives at its end by the swaps.
         let mut at = first;
@@ -391,10 +390,11 @@ mod tests {
         for len in 0..40 {
             let mut order: Vec<usize> = (0..len).collect();
             rng.shuffle(&mut order);
-            let mut list: Vec<String> = (0..len).map(|n| n.to_string()).collect();
+            let mut list = ChunkedList::default();
+            (0..len).for_each(|n| list.push(n.to_string()));
             let wanted: Vec<String> = order.iter().map(usize::to_string).collect();
             reorder(&mut list, order.into_iter().collect());
-            assert_eq!(list, wanted);
+            assert!(list.into_iter().eq(wanted));
         }
     }
 
@@ -432,7 +432,7 @@ mod tests {
                 last.insert(key, value);
             }
             let done = set.into_final();
-            assert!(done.windows(2).all(|w| w[0].key < w[1].key));
+            assert!(done.iter().is_sorted_by(|a, b| a.key < b.key));
             let done: BTreeMap<_, _> = done
                 .into_iter()
                 .map(|w| (w.key.to_vec(), w.value().map(<[u8]>::to_vec)))

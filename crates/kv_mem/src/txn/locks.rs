@@ -16,7 +16,7 @@ impl MemTxn {
         }
         let store = &self.state.store;
         let guard = crossbeam_epoch::pin();
-        for held in self.held.drain(..) {
+        for held in self.held.drain() {
             held.record.latch().lock.release(self.id);
             store.unlink_if_unused(held.space, &held.record, &guard);
         }
@@ -176,15 +176,17 @@ impl MemTxn {
         if self.writes.contains(key) {
             return;
         }
-        let found = self
-            .held
-            .iter()
-            .rposition(|h| h.space == key.space && h.record.key() == key.bytes);
-        let Some((at, held)) = found.and_then(|at| Some((at, self.held.get(at)?))) else {
+        let is_held = |h: &HeldLock| h.space == key.space && h.record.key() == key.bytes;
+        let mut newest_first = (0..self.held.len()).rev();
+        let found =
+            newest_first.find_map(|at| Some((at, self.held.get(at).filter(|h| is_held(h))?)));
+        let Some((at, held)) = found else {
             return;
         };
-        if held.since >= since.0 && held.record.latch().lock.release_one(self.id) {
-            let held = self.held.swap_remove(at);
+        if held.since >= since.0
+            && held.record.latch().lock.release_one(self.id)
+            && let Some(held) = self.held.swap_remove(at)
+        {
             // Other transactions may change the key from now on.
             if self.reads.is_tracking()
                 && let Some(snapshot) = self.snapshot_ts()

@@ -180,7 +180,7 @@ impl MemTxn {
             image.push(&Item::Write(key, Some(part), Check::Blind));
         }
         let mut unlogged = Vec::new();
-        for write in writes {
+        for write in writes.iter() {
             let check = match write.check {
                 Check::FirstCommitter | Check::Locked => Check::Locked,
                 Check::Blind => Check::Blind,
