@@ -53,6 +53,8 @@ use std::ops::ControlFlow;
 
 /// Records taken up in a transaction.
 const RECORDS: usize = 256;
+/// Batches of the scan after which records are taken up. Each time waits for the log.
+const BATCHES_PER_CATCH_UP: u32 = 16;
 /// Batches of the scan after which records are read from the first one again: where many were
 /// deleted, the engine passes over what is left of them.
 const BATCHES_PER_ROUND: u32 = 64;
@@ -211,14 +213,19 @@ impl<'a> OnlineCopy<'a> {
                 });
                 next = rest;
                 self.rows += count as u64;
+                // The pause is for the scan only: the work on records is as much as writers make, and
+                // during a pause they make more.
+                throttle.end(count);
                 batches += 1;
                 if batches.is_multiple_of(BATCHES_PER_ROUND) {
                     self.next_record.clear();
                 }
-                if !self.catch_up(Read::SNAPSHOT, cast)? && !self.postponed.is_empty() {
+                if batches.is_multiple_of(BATCHES_PER_CATCH_UP)
+                    && !self.catch_up(Read::SNAPSHOT, cast)?
+                    && !self.postponed.is_empty()
+                {
                     self.copy_postponed(Read::SNAPSHOT, cast)?;
                 }
-                throttle.end(count);
             }
         }
         self.position = None;
