@@ -63,7 +63,7 @@ pub struct Dump {
     is_skipping: bool,
     /// Events to be sent before the next of the file.
     queued: VecDeque<Vec<u8>>,
-    /// Of a reader that acknowledges.
+    /// Acknowledgements, if the reader sends any.
     acks: Option<ReaderAcks>,
 }
 
@@ -154,7 +154,7 @@ impl Dump {
         Ok(dump)
     }
 
-    /// The reader will acknowledge what it has on its disk; it has everything before the start of the dump.
+    /// Prepares for acknowledgements of the reader. It has everything before the start of the dump on its disk.
     pub fn expect_acknowledgements(&mut self, server_id: u32) {
         let place = (self.number, self.reader.position());
         self.acks = Some(ReaderAcks {
@@ -180,7 +180,7 @@ impl Dump {
         acks.is_some_and(|acks| acks.acknowledged < acks.sent)
     }
 
-    /// The reader has everything up to this place.
+    /// Records that the reader has everything up to this place on its disk.
     ///
     /// # Errors
     /// [`Error::Refused`]: there is no such file.
@@ -193,7 +193,7 @@ impl Dump {
         Ok(())
     }
 
-    /// Decides whether an event that is being sent requests an acknowledgement; `is_ready`: more events are there.
+    /// Decides whether an event requests an acknowledgement when it is sent. `is_ready`: further events are ready.
     fn note_sent(&mut self, event: &[u8], kind: u8, is_ready: bool) {
         let place = (self.number, self.reader.position());
         let Some(acks) = &mut self.acks else {
@@ -222,7 +222,8 @@ impl Dump {
         }
     }
 
-    /// The reader has what is left out, and acknowledges it by that, if it has everything before.
+    /// Takes a transaction that is left out, because the reader has it, for acknowledged, provided that everything
+    /// before it is acknowledged, too.
     fn note_skipped(&mut self) {
         let place = (self.number, self.reader.position());
         if let Some(acks) = &mut self.acks

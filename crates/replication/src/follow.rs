@@ -88,7 +88,7 @@ pub struct FollowOptions {
     pub server_id: u32,
     /// Which tables and statements are applied.
     pub filters: Filters,
-    /// The tables that an import has not copied whole; of them only rows that are copied are applied.
+    /// The tables that an import has not copied completely: only changes of their copied rows are applied.
     pub copied: CopiedTables,
     /// Longest wait for a row lock.
     pub lock_wait: Duration,
@@ -131,7 +131,7 @@ pub struct Follower {
 }
 
 impl Group {
-    /// Its origin for the change log of this server, which keeps MySQL's identifiers.
+    /// The origin that this server's change log records, with the identifier if it is MySQL's.
     fn origin(&self) -> Origin {
         let gtid = match self.gtid {
             Some(AnyGtid::Mysql(gtid)) => Some((gtid.source.0, gtid.number)),
@@ -237,7 +237,7 @@ impl Follower {
         }
         let result = self.apply(header, event, format);
         self.locks.end_statement();
-        // Events between transactions change nothing, so that they are done with at once. The stored
+        // Events between transactions change no row, so they count as executed at once. The stored
         // position follows with the next transaction.
         if result.is_ok() && !self.is_inside() && self.applied.pending.is_none() {
             self.applied.coordinates.clone_from(&self.read);
@@ -317,7 +317,7 @@ impl Follower {
             let (mut header, event) =
                 decoded.map_err(|error| self.failed("event", &ApplyError::from(error)))?;
             header.next_position = 0;
-            // Each level may grow to the limit of an event, and uses stack.
+            // Nesting is refused: each level may grow to the size limit of an event, and uses stack.
             if matches!(event, Event::TransactionPayload(_)) {
                 return Err(self.refuse(
                     "TRANSACTION_PAYLOAD",

@@ -48,8 +48,8 @@ impl EventWriter {
         self.has_checksums || matches!(event, Event::FormatDescription(_))
     }
 
-    /// Appends an event as [`EventWriter::write`] does, but leaves its checksum 0: for events that get their
-    /// position, and their checksum with it, by [`set_next_position`].
+    /// Appends an event as [`EventWriter::write`] does, but with checksum 0: for events whose position and checksum are
+    /// set later, by [`set_next_position`].
     pub fn write_unsealed(
         &self,
         out: &mut Vec<u8>,
