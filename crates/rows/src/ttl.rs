@@ -76,7 +76,7 @@ impl TtlUnit {
         match self {
             TtlUnit::Second => interval.micros = n * SECOND,
             TtlUnit::Minute => interval.micros = n * 60 * SECOND,
-            // Beyond the range of dates, so that rows never expire.
+            // The sum is beyond the range of dates, so that rows never expire.
             TtlUnit::Hour => interval.micros = (n * 3600).saturating_mul(SECOND),
             TtlUnit::Day => interval.days = n,
             TtlUnit::Week => interval.days = n * 7,

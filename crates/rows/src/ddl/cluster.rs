@@ -333,8 +333,8 @@ impl Db {
 }
 
 impl Db {
-    /// Removes what interrupted changes of tables have left, on a thread: that waits for the other servers,
-    /// which wait for this one's follower. If it fails, the next change of the table does it.
+    /// Undoes interrupted changes of tables on a thread, because it waits for the other servers,
+    /// which wait for this one's follower. If it fails, the next change of the table undoes them.
     pub(crate) fn finish_changes_in_background(&self, tables: BTreeSet<TableId>) {
         let catalog = self.catalog();
         let unfinished = |id: &TableId| {

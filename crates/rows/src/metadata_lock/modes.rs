@@ -23,7 +23,7 @@ pub enum Access {
     Write,
 }
 
-/// The sessions that a barrier keeps away from a table.
+/// The sessions that a barrier blocks from a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exclusion {
     /// Those that write to it.

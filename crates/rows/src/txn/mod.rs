@@ -95,7 +95,7 @@ pub struct BeginOptions {
     pub interface: Interface,
     /// Whether its changes go to the change log, if there is one (`sql_log_bin`).
     pub logged: bool,
-    /// Whether it applies the changes of another server: it writes also where clients cannot.
+    /// Whether it applies the changes of another server; such a transaction may write while the database is read-only.
     pub replicates: bool,
     /// Whether its account may write in spite of `read_only`.
     pub is_privileged: bool,
@@ -852,8 +852,8 @@ impl Txn {
         self.db.read_only.check(self.is_privileged)
     }
 
-    /// Sets the version of the rows that are written from now on: that of the server which wrote them first, so
-    /// that the CAS values of memcached are the same on both. Versions of this server's own writes are greater.
+    /// Sets the version of the rows that are written from now on to that on their source, so
+    /// that the CAS values of memcached are the same on both servers. Versions of this server's own later writes are greater.
     ///
     /// # Errors
     /// The engine's error if it cannot reserve a range.
