@@ -279,7 +279,9 @@ impl BinaryLog {
             let Some(known) = &format else {
                 format = FormatDescription::decode(event).ok();
                 if format.is_none() {
-                    return Err(Error::Corrupt("a file does not begin with a format description event".to_owned()));
+                    return Err(Error::Corrupt(
+                        "a file does not begin with a format description event".to_owned(),
+                    ));
                 }
                 continue;
             };

@@ -234,7 +234,8 @@ impl BinaryLog {
     /// The log is closed; commits wait for acknowledgements.
     pub fn reset(&self) -> Result<()> {
         if self.state.lock().acks.is_anyone_waiting() {
-            let text = "the binary log cannot be reset while commits wait for replicas that read it";
+            let text =
+                "the binary log cannot be reset while commits wait for replicas that read it";
             return Err(Error::Refused(text.to_owned()));
         }
         self.ask(|state| &mut state.resets)

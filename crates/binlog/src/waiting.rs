@@ -20,8 +20,11 @@ impl AckConnection {
     /// [`Error::Refused`] if the name is not that of a file of the log.
     pub(crate) fn acknowledge(&self, file: &str, position: u64) -> Result<()> {
         let number = file_number(file);
-        let number =
-            number.ok_or_else(|| Error::Refused(format!("acknowledgement of {file:?}, which is no file of the log")))?;
+        let number = number.ok_or_else(|| {
+            Error::Refused(format!(
+                "acknowledgement of {file:?}, which is no file of the log"
+            ))
+        })?;
         self.acknowledge_place((number, position));
         Ok(())
     }

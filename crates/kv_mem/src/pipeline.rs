@@ -79,7 +79,7 @@ pub(crate) struct Sequencer {
     pub(crate) log: LogBuffer,
     /// Keys and ranges that prepared transactions have validated.
     pub(crate) protected: ProtectedReads,
-    /// Annotated commits that wait for an acknowledgement, ascending; `None` if none has to.
+    /// Annotated commits that wait for an acknowledgement, ascending; `None` if acknowledgements are not required.
     pub(crate) unacknowledged: Option<VecDeque<u64>>,
 }
 
@@ -180,7 +180,7 @@ impl CommitPipeline {
         }
     }
 
-    /// Switches on or off that annotated commits wait for an acknowledgement.
+    /// Switches on or off whether annotated commits wait for an acknowledgement.
     pub(crate) fn require_acknowledgement(&self, on: bool) {
         let mut seq = self.lock();
         if on == seq.unacknowledged.is_some() {
@@ -192,7 +192,7 @@ impl CommitPipeline {
         self.watermark.notify();
     }
 
-    /// Lets annotated commits up to this one pass.
+    /// Releases annotated commits up to this one.
     pub(crate) fn acknowledge(&self, commit: u64) {
         let mut seq = self.lock();
         let Some(waiting) = &mut seq.unacknowledged else {

@@ -339,11 +339,11 @@ impl WriteSet {
     }
 }
 
-/// Puts the element of position `order[n]` at position `n`, for each `n`, without further memory: a
+/// Moves the element at position `order[n]` to position `n`, for each `n`, in place: a
 /// second list of a large transaction's writes would cost more than sorting it.
 fn reorder<T>(list: &mut [T], mut order: key_order::Positions) {
     for first in 0..order.len() {
-        // One cycle of the permutation: what was there first arrives at its end by the swaps.
+        // One cycle of the permutation: the swaps carry its first element to its end.
         let mut at = first;
         while let Some(from) = order.get_mut(at) {
             let from = std::mem::replace(from, at);

@@ -212,12 +212,12 @@ fn commits_that_wait_for_an_acknowledgement_are_neither_durable_nor_seen() {
     };
     let mut reader = engine.annotations(0).unwrap();
     engine.require_acknowledgement(true).unwrap();
-    // Without an annotation nothing is waited for.
+    // A commit without an annotation does not wait.
     engine.wait_durable(put(b"a", b"")).unwrap();
     let first = put(b"b", b"one");
     let second = put(b"c", b"two");
     let plain = put(b"d", b"");
-    // What is waited for is on disk.
+    // The waiting commits are on disk.
     let found = loop {
         let found = reader.read(1000).unwrap();
         if !found.is_empty() {
@@ -237,7 +237,7 @@ fn commits_that_wait_for_an_acknowledgement_are_neither_durable_nor_seen() {
     engine.wait_durable(third).unwrap();
 }
 
-/// A checkpoint contains what is on disk, acknowledged or not: recovery skips the log before its position.
+/// A checkpoint contains the commits that are on disk, acknowledged or not: recovery skips the log before its position.
 #[test]
 fn a_checkpoint_keeps_commits_that_wait_for_an_acknowledgement() {
     let (dir, copied) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

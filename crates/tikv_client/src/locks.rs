@@ -162,7 +162,7 @@ impl Round {
             });
             return Ok(());
         }
-        // Older stores do not say which are missing; no value is empty.
+        // Older stores do not mark absent keys; Porpoise writes no empty values, so an empty one means absent.
         if r.not_founds.is_empty() {
             r.not_founds = r.values.iter().map(Vec::is_empty).collect();
         }

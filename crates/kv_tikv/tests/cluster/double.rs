@@ -102,7 +102,7 @@ impl Double {
         all.lines().map(str::to_owned).collect()
     }
 
-    /// Answer to a question of `tests/tikv-double/faults.go`.
+    /// The double's answer to a query of `tests/tikv-double/faults.go`.
     pub fn ask(&self, path: &str) -> String {
         self.http("GET", path).trim().to_owned()
     }

@@ -57,7 +57,7 @@ pub struct StatementContext {
     pub(crate) last_insert_id: u64,
     /// The session's status variables.
     pub(crate) counters: Arc<SessionCounters>,
-    /// The present statement on accounts for the change log, if it is logged. Its text is empty if it may have a
+    /// The current statement on accounts for the change log, if it is logged. Its text is empty if it may contain a
     /// password.
     pub(crate) account_statement: Option<LoggedStatement>,
 }
