@@ -27,7 +27,7 @@ const FROM: ServerOption = ServerOption {
 /// Interval at which the state of a running backup is asked for.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Age from which `porpoise backup prune` removes files that interrupted writes have left.
+/// Minimum age of unfinished files of interrupted writes that `porpoise backup prune` removes.
 const UNFINISHED_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// `porpoise backup`.

@@ -1,7 +1,7 @@
 //! `porpoise restore`: builds a data directory from a backup and the archived log.
 //!
-//! The directory is built beside the place where it is wanted ([`NewDataDir`]). So a restore that was
-//! interrupted leaves nothing that a server would start from, and the next one begins again.
+//! The directory is built beside its final place ([`NewDataDir`]). So an interrupted restore
+//! leaves nothing that a server would start from, and the next one begins again.
 //!
 //! Point in time: the log is cut behind a record. A commit is one record, so every commit is in the
 //! result completely or not at all.
@@ -54,16 +54,16 @@ pub struct Restored {
     pub position: u64,
     /// Time of the last group of the log; 0 if there is none.
     pub time: u64,
-    /// Whether there is archived log behind a gap that comes before the point: it cannot be restored.
+    /// Whether a gap before the point makes later archived log unusable.
     pub has_gap: bool,
 }
 
-/// The log that a restore has written.
+/// Result of writing the log of a restore.
 #[derive(Clone, Copy)]
 struct Replayed {
     /// Time of its last group; 0 if there is none.
     time: u64,
-    /// Whether it ends at the point, rather than where no piece continues.
+    /// Whether it ends at the point, rather than at a gap or the end of the archive.
     is_cut: bool,
 }
 

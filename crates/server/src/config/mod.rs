@@ -210,11 +210,11 @@ pub struct Config {
     pub binlog_total_size: Option<u64>,
     /// Whether transactions in the binary log are compressed.
     pub binlog_compression: bool,
-    /// Number of replicas that acknowledge a commit before its client learns of it; `None`: none.
+    /// Number of replicas that must acknowledge a commit before its client gets the reply; `None`: none.
     pub replication_ack: Option<usize>,
-    /// Longest wait of a commit for them; `None`: for ever.
+    /// Longest wait of a commit for replicas; `None`: for ever.
     pub replication_ack_timeout: Option<Duration>,
-    /// Whether clients cannot write.
+    /// Whether the writes of clients are refused.
     pub super_read_only: bool,
     /// The operator's certificate (PEM); `None`: one is generated at the first start.
     pub tls_cert: Option<PathBuf>,

@@ -228,19 +228,19 @@ settings! {
         "Compresses transactions in the binary log with zstd, as MySQL does; MariaDB cannot read them",
         |c, t| c.binlog_compression = switch(t)?;
     "replication-ack" "N" = "off":
-        "Number of replicas that have a commit on disk before it is acknowledged to its client; needs --log-bin and --durability sync",
+        "Number of replicas that must have a commit on disk before it is acknowledged to its client; needs --log-bin and --durability sync",
         |c, t| c.replication_ack = match t {
             "off" => None,
             _ => Some(number(t, 1, 65_535)?),
         };
     "replication-ack-timeout" "TIME" = "off":
-        "Time after which a commit is acknowledged although replicas are missing, until one has caught up; off: commits wait",
+        "Time after which commits are acknowledged without replicas, until one has caught up; off: commits wait for ever",
         |c, t| c.replication_ack_timeout = match t {
             "off" => None,
             _ => Some(duration(t)?),
         };
     "super-read-only" "" = "false":
-        "Refuses the writes of clients: for a standby, which only replication changes",
+        "Refuses the writes of all clients: for a standby, which only replication changes",
         |c, t| c.super_read_only = switch(t)?;
     "tls-cert" "FILE" = "":
         "Certificate chain (PEM) that replaces the self-signed certificate created at first start",
