@@ -225,8 +225,8 @@ impl Repository {
         self.store.remove(name)
     }
 
-    /// Removes what interrupted writes have left, if it was last changed before a time. Returns how many
-    /// objects these were.
+    /// Removes unfinished objects of interrupted writes that were last changed before a time. Returns their
+    /// number.
     ///
     /// # Errors
     /// [`Error::Io`].

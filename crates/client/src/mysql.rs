@@ -316,8 +316,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a packet with the number 0 in the middle of a stream, whose next packet has the number 1: an
-    /// acknowledgement of semi-synchronous replication.
+    /// Sends an acknowledgement of semi-synchronous replication: a packet within a stream, which restarts the packet
+    /// numbers at 0; the next packet that is received has the number 1.
     ///
     /// # Errors
     /// The connection's.
@@ -329,7 +329,7 @@ impl Connection {
         self.send()
     }
 
-    /// The next packet that is received has this number.
+    /// Sets the number that the next received packet must have.
     pub fn expect_sequence(&mut self, sequence: u8) {
         self.reader.expect(sequence);
     }

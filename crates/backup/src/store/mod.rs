@@ -37,8 +37,8 @@ pub trait ObjectStore: Send + Sync {
     /// [`Error::Io`].
     fn list(&self, prefix: &str) -> Result<Vec<String>>;
 
-    /// Removes what interrupted writes have left, if it was last changed before a time. Returns how many
-    /// objects these were. A bucket keeps no part of an object.
+    /// Removes unfinished objects of interrupted writes that were last changed before a time. Returns their
+    /// number. A bucket has no unfinished objects.
     ///
     /// # Errors
     /// [`Error::Io`].

@@ -64,7 +64,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "idle",
-        "Connections that do nothing: memory and time of the server for each",
+        "Idle connections: the server's memory and CPU time for each",
     ),
     (
         "native",
@@ -76,7 +76,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "backup",
-        "What a running backup takes from the throughput of transactions",
+        "Throughput of transactions with and without a running backup",
     ),
     (
         "contention",

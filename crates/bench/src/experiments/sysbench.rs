@@ -335,7 +335,7 @@ fn cells(clients: &[usize], targets: &[Target]) -> Vec<Cell> {
     cells
 }
 
-/// An experiment over numbers of connections whose runs are `sysbench`'s, without cells.
+/// An experiment without cells, whose runs are `sysbench`'s at several numbers of connections.
 ///
 /// # Errors
 /// `sysbench` is not installed.

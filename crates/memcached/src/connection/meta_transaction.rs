@@ -203,11 +203,11 @@ fn resolve<'m, 'k>(
     }))
 }
 
-/// A change that an attempt has executed, to be counted when the attempt was the last one.
+/// A change that an attempt has executed; it is counted when the attempt was the last one.
 struct ExecutedChange<'c> {
     change: &'c Change<'c>,
     status: Status,
-    /// Those of its prefix. A container with several prefixes is counted under its first one.
+    /// Statistics of its prefix. A container with several prefixes is counted under its first one.
     statistics: Option<Arc<PrefixStatistics>>,
 }
 

@@ -67,7 +67,7 @@ fn the_archive_may_lie_apart_from_the_backups() {
     }
 }
 
-/// A restore to a time tells that log before that time is missing, and restores what lies before the gap.
+/// A restore to a time reports that log before that time is missing, and restores the state before the gap.
 #[test]
 fn a_gap_of_the_archive_is_told_by_a_restore_to_a_time() {
     let dir = tempfile::tempdir().unwrap();

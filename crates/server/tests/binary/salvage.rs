@@ -128,7 +128,7 @@ fn an_intact_store_is_copied_whole() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = prepare(scratch.path());
     let before = files(&dir);
-    // What interrupted runs have left is replaced.
+    // The files of an interrupted run are replaced.
     let leftovers = [".new.salvaging", ".dump.sql.salvaging"].map(|name| scratch.path().join(name));
     std::fs::create_dir_all(leftovers[0].join("store/junk")).unwrap();
     std::fs::write(&leftovers[1], "INSERT").unwrap();
