@@ -85,12 +85,12 @@ impl MemTxn {
     }
 
     /// Runs the commit of these writes up to and including the installation. Returns the timestamp,
-    /// or 0 if nothing changes, and the position behind the record.
+    /// or 0 if nothing changes, and the position after the record.
     pub(super) fn apply(&mut self, state: &EngineState, writes: Writes) -> Result<(u64, u64)> {
         let mut installs = Installs::with_capacity(writes.len());
         let sequenced = self.resolve_and_sequence(state, writes, &mut installs);
         if sequenced.is_err() {
-            // Removes keys that were created in vain; locked ones are removed with their locks.
+            // Removes the records that this commit has created; locked ones are removed with their locks.
             let guard = crossbeam_epoch::pin();
             for install in &installs {
                 let store = &state.store;
@@ -237,7 +237,7 @@ impl MemTxn {
             .get(key.bytes)
     }
 
-    /// Passes the commit point. Returns the timestamp, and the position behind the record.
+    /// Passes the commit point. Returns the timestamp, and the position after the record.
     fn sequence(
         &mut self,
         state: &EngineState,
@@ -326,7 +326,7 @@ impl MemTxn {
     }
 }
 
-/// The encoded record of a commit, still without its timestamp.
+/// The encoded record of a commit; its timestamp is filled in later.
 struct Logged<'s> {
     log: Option<&'s Log>,
     /// Empty if the commit is not logged.

@@ -86,7 +86,7 @@ pub struct BeginOptions {
     pub foreign_key_checks: bool,
     /// Whether foreign key actions fire triggers.
     pub cascades_fire: bool,
-    /// Whether changes of rows fire triggers: not where the changes of the triggers arrive as well.
+    /// Whether changes of rows fire triggers: false for replication, which receives the triggers' changes as well.
     pub fires_triggers: bool,
     /// `innodb_snapshot_isolation`: REPLACE of a row newer than a pinned
     /// snapshot is a conflict.
@@ -138,7 +138,7 @@ pub struct Txn {
     subscribed: SmallVec<[TableId; 2]>,
     /// Context of definitions' expressions; `None` for the default one.
     pub(crate) row_context: Option<Box<RowContext>>,
-    /// Tables that statements around the present one are writing: while a trigger runs, it cannot
+    /// Tables that the enclosing statements are writing: a trigger that they fire cannot
     /// write them.
     busy: SmallVec<[TableId; 2]>,
     /// Whether foreign key actions fire triggers.
@@ -868,12 +868,12 @@ impl Txn {
         self.kv.rollback();
     }
 
-    /// Takes what a runner of triggers has left with the transaction.
+    /// Takes the lease that a runner of triggers has left with the transaction.
     pub fn take_lease(&mut self) -> Option<Lease> {
         self.lease.take()
     }
 
-    /// Leaves something with the transaction until its end, or until it is taken.
+    /// Keeps a lease until the end of the transaction, or until it is taken.
     pub fn set_lease(&mut self, lease: Lease) {
         self.lease = Some(lease);
     }

@@ -306,7 +306,7 @@ fn a_dump_of_the_files_shows_groups_records_blocks_and_damage() {
     assert_eq!(done.status.code(), Some(1));
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(
-        text.contains("DAMAGE ckpt-") && text.contains("no readable block"),
+        text.contains("DAMAGE ckpt-") && text.contains("not a readable block"),
         "{text}"
     );
 }

@@ -36,7 +36,7 @@ pub struct StatementContext {
     pub(crate) client: ClientInfo,
     pub(crate) encryption: Encryption,
     pub(crate) compression: Compression,
-    /// Version of access control at which the account had the name in `client`.
+    /// Version of access control in which the account has the name in `client`; RENAME USER changes both.
     pub(crate) named_at: u64,
     pub(crate) env: Env,
     pub(crate) values: Values,
@@ -79,7 +79,7 @@ pub(crate) struct Planning {
     /// The stored functions that the text being planned names itself, by database and name, while they
     /// are recorded.
     pub(crate) named_functions: RefCell<Option<Vec<(String, String)>>>,
-    /// Number of beginnings of join orders that the last planned query took.
+    /// Number of partial join orders that were examined for the last planned query.
     pub(crate) partial_plans: Cell<u64>,
     /// Whether the plan is for EXPLAIN.
     pub(crate) explaining: Cell<bool>,
