@@ -28,12 +28,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The replicas that have to acknowledge a commit.
+/// Which replicas have to acknowledge a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acknowledgers {
-    /// Any replicas, this number of them.
+    /// So many different ones.
     Any(usize),
-    /// All of these replicas, by `server_id`.
+    /// All of these, by `server_id`.
     All(BTreeSet<u32>),
 }
 
@@ -42,7 +42,7 @@ pub enum Acknowledgers {
 pub struct AckPolicy {
     /// Whether commits wait at all.
     pub is_on: bool,
-    /// The replicas for which they wait.
+    /// For whom.
     pub by: Acknowledgers,
     /// Longest wait, after which commits pass unacknowledged; `None`: they wait for ever.
     pub timeout: Option<Duration>,

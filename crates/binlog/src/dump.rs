@@ -154,7 +154,7 @@ impl Dump {
         Ok(dump)
     }
 
-    /// Prepares for acknowledgements of the reader. It has everything before the start of the dump on its disk.
+    /// The reader will acknowledge what it has on its disk; it has everything before the start of the dump.
     pub fn expect_acknowledgements(&mut self, server_id: u32) {
         let place = (self.number, self.reader.position());
         self.acks = Some(ReaderAcks {

@@ -121,7 +121,7 @@ impl KvMem {
         })
     }
 
-    /// Opens the durable log after a cursor; `None` if a part of it was removed.
+    /// Opens the durable log behind a cursor; `None` if it was removed, partly or all of it.
     ///
     /// # Errors
     /// As [`Self::begin_copy`].

@@ -28,7 +28,7 @@
 //!    majority that votes later has a member in common with that one.
 //! 4. *A new leader acknowledges nothing before a majority has accepted its first view*, which takes the place of all
 //!    those of earlier epochs.
-//! 5. *A member that enters an epoch has stopped following the leader of the earlier one*: its acknowledgements no longer count for that leader.
+//! 5. *A member that enters an epoch has stopped to follow the leader of the earlier one*: its acknowledgements do not count for it.
 //!
 //! From 2, 3 and 4: a leader has every acknowledged commit. From 1 and 5: no two servers acknowledge in one epoch, and a former
 //! leader whose view names others acknowledges nothing once they have entered a later one. Neither needs a clock: a former leader that was
@@ -110,7 +110,7 @@ pub enum Input {
     Tick(u64),
     /// A message has arrived.
     Receive(MemberId, Message),
-    /// On a leader: this member has every acknowledged commit on its disk, and has acknowledged every commit since it was required.
+    /// On a leader: this member has on its disk everything that was acknowledged, and acknowledges all since it was required.
     CaughtUp(MemberId),
 }
 
@@ -221,7 +221,7 @@ impl Member {
         matches!(self.role, Role::Leader(_))
     }
 
-    /// Processes an input. Returns its outputs.
+    /// Takes an input. Returns what is to be done.
     pub fn step(&mut self, input: Input) -> Vec<Output> {
         match input {
             Input::Tick(now) => self.tick(now),
@@ -275,7 +275,7 @@ impl Member {
         }
     }
 
-    /// Stands for election: asks for votes in a new epoch.
+    /// Asks for the votes of a new epoch.
     fn stand(&mut self) {
         self.heard = self.now;
         self.enter(self.durable.epoch + 1, Some(self.settings.id));

@@ -237,7 +237,7 @@ impl Follower {
         }
         let result = self.apply(header, event, format);
         self.locks.end_statement();
-        // Events between transactions change no row, so they count as executed at once. The stored
+        // Events between transactions change nothing, so that they are done with at once. The stored
         // position follows with the next transaction.
         if result.is_ok() && !self.is_inside() && self.applied.pending.is_none() {
             self.applied.coordinates.clone_from(&self.read);

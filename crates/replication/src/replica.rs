@@ -262,7 +262,7 @@ pub struct ReplicaHost {
     pub server_id: Box<dyn Fn() -> u32 + Send + Sync>,
     /// Whether the replica acknowledges transactions (`rpl_semi_sync_replica_enabled`).
     pub semi_sync: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Keeps the greatest epoch known.
+    /// Keeps the greatest epoch met.
     pub epochs: Arc<dyn EpochKeeper>,
     /// The transactions in this server's own log.
     pub executed: Box<dyn Fn() -> GtidSet + Send + Sync>,
