@@ -287,7 +287,7 @@ fn load_block(
     }
 }
 
-/// Fallback on a full disk: writes the same bytes again in place, and zeroes behind them, where
+/// Fallback on a full disk: writes the same bytes again in place, and zeroes after them, where
 /// blocks are allocated already. After the sync, the bytes that were read are on disk, as far as a
 /// full disk allows.
 fn rewrite_in_place(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {

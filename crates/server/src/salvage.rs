@@ -547,7 +547,7 @@ struct DumpedView {
     text: String,
 }
 
-/// Writes the views of all databases, each behind those that its text names.
+/// Writes the views of all databases, each after those that its text names.
 fn write_views(catalog: &Catalog, session: &mut SqlSession, out: &mut dyn Write) -> io::Result<()> {
     let failed = |e: SqlError| io::Error::other(e.message);
     // In another database, all names in the texts are qualified.

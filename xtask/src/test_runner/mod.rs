@@ -149,7 +149,7 @@ impl Options {
     }
 }
 
-/// The number behind an option, which is at least 1.
+/// The number after an option, which is at least 1.
 fn number(option: &str, word: Option<&&str>) -> Result<usize, String> {
     word.and_then(|word| word.parse().ok())
         .filter(|number| *number > 0)

@@ -8,7 +8,7 @@
 //!
 //! 1. Answers are counted, not matched: memcached answers in order.
 //! 2. One request for several keys is `get` in the text protocol, quiet `mg`
-//!    with an `mn` behind them in meta commands, GETKQ with a NOOP in the
+//!    with an `mn` after them in meta commands, GETKQ with a NOOP in the
 //!    binary protocol, which is how clients ask.
 
 use super::{Answer, Argument, Call, Codec, Progress, Verb};

@@ -155,7 +155,7 @@ impl Histogram {
         1.0 - self.nulls
     }
 
-    /// The first bucket that ends at or behind a key, and the part of the rows in buckets before it.
+    /// The first bucket that ends at or after a key, and the part of the rows in buckets before it.
     fn bucket_of(&self, key: &[u8]) -> (f64, Option<&Bucket>) {
         let at = self
             .buckets
@@ -165,7 +165,7 @@ impl Histogram {
     }
 }
 
-/// Relative position of a key between two others, from 0 to 1, by the eight bytes behind their
+/// Relative position of a key between two others, from 0 to 1, by the eight bytes after their
 /// common prefix.
 fn position_between(low: &[u8], high: &[u8], key: &[u8]) -> f64 {
     let common = low.iter().zip(high).take_while(|(a, b)| a == b).count();

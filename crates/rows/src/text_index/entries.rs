@@ -23,7 +23,7 @@ pub(crate) const PENDING_DOCUMENTS: &[u8] = &[PENDING];
 /// Start of the keys of all removals.
 pub(crate) const REMOVALS: &[u8] = &[REMOVAL];
 
-/// Bytes of a block's key behind its word: batch and number.
+/// Bytes of a block's key after its word: batch and number.
 const BLOCK_NUMBER_BYTES: usize = 6;
 
 /// Size from which a block gets no further posting.
@@ -256,7 +256,7 @@ pub(crate) fn begin_block(word: Option<&[u8]>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a posting to a block, behind that of the row `before`. Row keys are ascending, so that they
+/// Appends a posting to a block, after that of the row `before`. Row keys are ascending, so that they
 /// share their starts.
 pub(crate) fn push_posting(before: Option<&[u8]>, posting: &Posting<'_>, out: &mut Vec<u8>) {
     let known = before.unwrap_or_default();
@@ -421,7 +421,7 @@ mod tests {
         let ends: Vec<usize> = (0..whole.len())
             .filter(|end| read_part(&whole, *end))
             .collect();
-        // Behind the word, and behind the first posting.
+        // After the word, and after the first posting.
         assert_eq!(ends, [4, 13]);
         for wrong in [
             &[0x11, b'x', 5][..],

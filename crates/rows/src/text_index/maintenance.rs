@@ -457,7 +457,7 @@ pub(crate) fn write_batch(
 struct CollectedPostings {
     bytes: Vec<u8>,
     /// Of each posting the range of its row's key, its generation, and the end of its places, which
-    /// are behind the key.
+    /// are after the key.
     list: Vec<(usize, usize, u64, usize)>,
     scratch: Vec<u8>,
 }

@@ -161,7 +161,7 @@ fn old_backups_are_pruned_and_pieces_merged() {
     assert!(said.contains(" pieces of the log are "), "{said}");
     assert!(pieces() < before, "{} of {before}", pieces());
     run(&["verify", "--quiet"]);
-    // The archive goes on behind the merged pieces.
+    // The archive goes on after the merged pieces.
     good(&mut sql, "INSERT INTO d.t VALUES (101)");
     let position = status(&mut sql, "Log_position");
     let archived = wait_until(Duration::from_secs(20), || {

@@ -49,7 +49,7 @@ fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 const ROWS: usize = 400;
 
-/// A stopped server's data directory, with a checkpoint and a log behind it: row `id` of `d.t` has the
+/// A stopped server's data directory, with a checkpoint and a log after it: row `id` of `d.t` has the
 /// text `row ID version N`, the last version of the first hundred being 2, of others 1.
 fn prepare(scratch: &Path) -> PathBuf {
     let dir = scratch.join("data");

@@ -155,7 +155,7 @@ pub(super) fn skip(mut rest: &[u8], values: usize) -> Option<&[u8]> {
     Some(rest)
 }
 
-/// The value behind the first `before` values.
+/// The value after the first `before` values.
 #[inline]
 pub(super) fn nth(encoded: &[u8], before: usize) -> Option<ValueRef<'_>> {
     read(&mut skip(encoded, before)?)

@@ -2,7 +2,7 @@
 //!
 //! A compressed value is the length of the text (4 bytes, little endian, of which 30 bits count)
 //! and a zlib stream; the empty text is the empty value. A stream that ends with a space gets a
-//! full stop behind it, so that a CHAR column does not strip the space.
+//! full stop after it, so that a CHAR column does not strip the space.
 
 use super::{Call, Function, Nullable, long_blob, unsigned, width};
 use crate::error::{Result, SqlError};

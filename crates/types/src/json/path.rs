@@ -76,7 +76,7 @@ impl Path {
         let mut p = PathParser { text, at: 0 };
         p.skip_space();
         if !p.eat('$') {
-            // MySQL's position is behind the character that should be the scope.
+            // MySQL's position is after the character that should be the scope.
             return Err(text.len().min(p.at + 1));
         }
         let mut steps = Vec::new();
