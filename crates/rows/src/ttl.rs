@@ -266,7 +266,7 @@ impl Default for ExpiryZone {
 }
 
 impl ExpiryZone {
-    /// The time that is so many microseconds after 1970 UTC, in this zone.
+    /// The time at a number of microseconds after 1970 UTC, in this zone.
     pub fn at(&self, unix_micros: i64) -> ExpiryTime {
         ExpiryTime::new(unix_micros, &self.0.load())
     }

@@ -695,7 +695,7 @@ impl SqlServer {
         summaries
     }
 
-    /// Sets the sampling interval of hot keys: one look-up in so many is sampled.
+    /// Sets the sampling interval of hot keys: one look-up of each `interval` is sampled.
     pub(crate) fn sample_hot_keys(&self, interval: &VarValue) {
         if let (true, VarValue::Int(interval)) = (self.keeps_statistics, interval) {
             let interval = u32::try_from(*interval).unwrap_or(u32::MAX);

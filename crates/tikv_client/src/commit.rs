@@ -16,7 +16,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | success | all writes are committed, or will be by whoever meets a lock |
+//! | success | all writes are committed, or will be by a transaction that meets a lock |
 //! | `Conflict`, `Aborted`, `Locked`, `Unavailable`, `Refused` | nothing was changed, nor will be |
 //! | `Unknown` | a request that may have committed had no answer, and the status could not be read either |
 //!
@@ -53,7 +53,7 @@ const KEYS: GroupLimit = GroupLimit {
     items: 4_096,
     bytes: 512 << 10,
 };
-/// An asynchronous commit lists its keys in the primary lock: at most so many, of so many bytes.
+/// An asynchronous commit lists its keys in the primary lock: at most this number of keys and of bytes.
 const ASYNC_KEYS: usize = 256;
 const ASYNC_BYTES: usize = 4 << 10;
 /// Time to find the outcome of a commit without an answer.

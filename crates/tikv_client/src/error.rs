@@ -18,7 +18,7 @@ pub enum Error {
     /// call were given back.
     #[error("a key is locked by another transaction")]
     Locked,
-    /// Somebody else rolled the transaction back, or its locks are gone. Nothing was changed.
+    /// Another transaction rolled this one back, or its locks are gone. Nothing was changed.
     #[error("the transaction was rolled back: {0}")]
     Aborted(String),
     /// The deadline passed.

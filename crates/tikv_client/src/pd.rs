@@ -105,7 +105,7 @@ fn check_header(header: Option<&ResponseHeader>) -> std::result::Result<(), Stri
 }
 
 impl Pd {
-    /// Uses the placement drivers at these addresses; starts the task for timestamps. Reaches nobody yet.
+    /// Uses the placement drivers at these addresses; starts the task for timestamps. Sends no request yet.
     pub(crate) fn new(
         addresses: Vec<String>,
         tls: Option<TlsOptions>,

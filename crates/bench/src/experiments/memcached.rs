@@ -32,7 +32,7 @@ pub enum Operation {
     Incr,
     /// An item deleted.
     Delete,
-    /// So many items read by one request.
+    /// This number of items read by one request.
     Many(usize),
 }
 

@@ -101,7 +101,7 @@ pub(super) struct Suite {
 enum Memory {
     /// Enough for every query.
     Plenty,
-    /// So many bytes for each sort, join and temporary table.
+    /// This number of bytes for each sort, join and temporary table.
     Limited(u64),
 }
 

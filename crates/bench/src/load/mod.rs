@@ -54,7 +54,7 @@ pub trait Worker: Send {
 pub enum Shape {
     /// Each has its own.
     ThreadEach,
-    /// So many threads serve all of them.
+    /// This number of threads serves all of them.
     Multiplexed(usize),
 }
 

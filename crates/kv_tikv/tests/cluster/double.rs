@@ -43,7 +43,7 @@ impl Double {
         Double::with(1, 2)
     }
 
-    /// Starts one with so many placement drivers and stores.
+    /// Starts one with these numbers of placement drivers and stores.
     pub fn with(placement_drivers: usize, stores: usize) -> Double {
         Double::with_arguments(placement_drivers, stores, &[])
     }

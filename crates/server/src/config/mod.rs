@@ -214,7 +214,7 @@ pub struct Config {
     pub replication_ack: Option<usize>,
     /// Longest wait of a commit for replicas; `None`: for ever.
     pub replication_ack_timeout: Option<Duration>,
-    /// Whether the writes of clients are refused.
+    /// Whether clients cannot write.
     pub super_read_only: bool,
     /// The operator's certificate (PEM); `None`: one is generated at the first start.
     pub tls_cert: Option<PathBuf>,

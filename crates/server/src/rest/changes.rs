@@ -164,7 +164,7 @@ impl ChangesRequest {
     }
 }
 
-/// Parses a position: `now`, `first`, a set of GTIDs, or FILE:POSITION.
+/// Reads a place: `now`, `first`, a set of GTIDs, or FILE:POSITION.
 fn parse_start(text: &str) -> Result<FeedStart, Problem> {
     match text {
         "now" => return Ok(FeedStart::Now),
@@ -176,7 +176,7 @@ fn parse_start(text: &str) -> Result<FeedStart, Problem> {
     if let Some((file, position)) = text.split_once(':')
         && file.contains('.')
     {
-        let wrong = || Problem::malformed("The position after the file's name is not a number");
+        let wrong = || Problem::malformed("The position after the file's name is no number");
         return Ok(FeedStart::Position {
             file: file.to_owned(),
             position: position.parse().map_err(|_| wrong())?,

@@ -233,7 +233,7 @@ impl SlowLog {
         *self.report.write() = Some(report);
     }
 
-    /// Closes the file, so that the next statement opens it anew (FLUSH SLOW LOGS), after it was
+    /// Closes the file, so that the next statement opens it again (FLUSH SLOW LOGS), after it was
     /// renamed.
     pub(crate) fn reopen(&self) {
         self.file.lock().close();

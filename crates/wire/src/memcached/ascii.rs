@@ -148,7 +148,7 @@ impl Fault {
 /// Result of parsing the start of the buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum Parsed<'a> {
-    /// At least so many more bytes (never 0) are needed.
+    /// At least this number of further bytes (never 0) is needed.
     NeedMore(usize),
     /// A request; the caller drops `consumed` bytes after executing it.
     Request {

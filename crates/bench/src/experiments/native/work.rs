@@ -96,7 +96,7 @@ pub struct NativeOptions {
     pub stores: Vec<String>,
     /// Durabilities, one after the other.
     pub durabilities: Vec<Durability>,
-    /// So many calls of each thread instead of a time, and none before.
+    /// This number of calls of each thread instead of a time, without a warm-up.
     pub calls: Option<u64>,
     /// Whether starts of the stores are measured, too.
     pub times_starts: bool,
