@@ -42,7 +42,7 @@ pub fn file_name(number: u64) -> String {
     format!("{BASE_NAME}.{number:06}")
 }
 
-/// Number of a file; `None` if it is no name of one.
+/// Number of a file; `None` if the name is not that of a file of the log.
 #[must_use]
 pub fn file_number(name: &str) -> Option<u64> {
     let name = name.strip_prefix("./").unwrap_or(name);

@@ -88,7 +88,7 @@ impl Connection {
             return Err(Error::Server(error));
         }
         let greeting = parse_greeting(&payload)
-            .ok_or(Error::Protocol("this is no server of MySQL's protocol"))?;
+            .ok_or(Error::Protocol("this is not a server of MySQL's protocol"))?;
         connection.id = greeting.connection_id;
         connection.status = greeting.status;
         connection.server_version = String::from_utf8_lossy(greeting.server_version).into_owned();
@@ -368,7 +368,7 @@ impl Connection {
         payload.clear();
         loop {
             let step = self.reader.next(self.input.unread()).map_err(|_| {
-                Error::Protocol("packets out of order, or this is no server of MySQL's protocol")
+                Error::Protocol("packets out of order, or this is not a server of MySQL's protocol")
             })?;
             match step {
                 FrameStep::Packet {

@@ -501,7 +501,7 @@ mod tests {
             assert!(behind.is_granted());
             assert!(
                 !cell.choose_victim(&behind),
-                "a granted waiter is no victim"
+                "a granted waiter is not a victim"
             );
             cell.release(3);
             assert!(cell.is_free());

@@ -56,7 +56,7 @@ pub struct StoreBuilder {
 /// records begin at position `start`.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for bytes that are no records.
+/// [`Error::Corrupt`] for bytes that are not records.
 pub fn records_until(records: &[u8], start: u64, until: u64) -> Result<usize> {
     let mut end = 0;
     while let Some(rest) = records.get(end..).filter(|rest| !rest.is_empty()) {

@@ -205,7 +205,7 @@ pub fn default_value(column: &Column, now: i64) -> Result<Option<Value>> {
 /// The text of a stored value of an ENUM or a SET, in UTF-8.
 ///
 /// # Errors
-/// A stored number that is no member.
+/// A stored number that is not a member.
 pub fn member_text(column: &Column, value: ValueRef<'_>) -> Result<Value> {
     Converter::to_utf8(column, value)
 }

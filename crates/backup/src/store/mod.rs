@@ -25,7 +25,7 @@ pub trait ObjectStore: Send + Sync {
     /// [`Error::Io`].
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>>;
 
-    /// Removes an object; one that does not exist is no error.
+    /// Removes an object; it is not an error if it does not exist.
     ///
     /// # Errors
     /// [`Error::Io`].

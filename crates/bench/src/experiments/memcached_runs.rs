@@ -122,7 +122,7 @@ fn item_sets(bench: &mut Bench, rows: u64, notes: &mut Vec<String>) -> Vec<ItemS
         let layouts = layouts(target.system);
         if layouts.is_empty() {
             notes.push(format!(
-                "{} left out: it is no cache to be filled",
+                "{} left out: it is not a cache to be filled",
                 target.name
             ));
         }

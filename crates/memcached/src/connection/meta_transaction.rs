@@ -11,7 +11,7 @@
 //! replies to them in order. The last line is the outcome: `MN C` if all changes took effect, `MN
 //! R` if none did. The transaction is rolled back if a command's reply is `NS`, `EX`, `NF` or an
 //! error; later commands are then neither executed nor answered. `mg` in a transaction locks the
-//! row and sees the changes of earlier commands; a miss (`EN`) is no failure. `mn rollback`
+//! row and sees the changes of earlier commands; a miss (`EN`) is not a failure. `mn rollback`
 //! discards the transaction.
 //!
 //! memcached replies `MN` to all of these, so a client can detect whether a server supports meta

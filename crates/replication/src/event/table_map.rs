@@ -201,7 +201,7 @@ impl TableMap {
         self.metadata.encode(out);
     }
 
-    /// Whether a column is UNSIGNED; `None` if that was not logged or the column is no number.
+    /// Whether a column is UNSIGNED; `None` if that was not logged or the column is not a number.
     #[must_use]
     pub fn is_unsigned(&self, column: usize) -> Option<bool> {
         let unsigned = self.metadata.unsigned.as_ref()?;

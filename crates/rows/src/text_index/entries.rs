@@ -1,6 +1,6 @@
 //! Entries of FULLTEXT indexes as bytes (docs/formats.md, "Entries of FULLTEXT indexes").
 //!
-//! Everything read is checked: bytes that are no entry are [`Error::Corrupt`].
+//! Everything read is checked: bytes that are not an entry are [`Error::Corrupt`].
 
 use crate::bytes::{push_varint, take_varint};
 use crate::error::{Error, Result};

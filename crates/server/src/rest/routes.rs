@@ -478,7 +478,7 @@ impl Query {
     /// The time limit in milliseconds.
     ///
     /// # Errors
-    /// It is no number.
+    /// It is not a number.
     pub(super) fn time_limit(&self) -> Result<Option<u32>, Problem> {
         let Some(text) = self.get("time_limit_ms") else {
             return Ok(None);

@@ -66,7 +66,7 @@ impl<'s> ProgramHost<'s> {
         })
     }
 
-    /// Creates the host of a writer that is no SQL statement.
+    /// Creates the host of a writer that is not a SQL statement.
     ///
     /// # Errors
     /// The errors of the engine.

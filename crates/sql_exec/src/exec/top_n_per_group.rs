@@ -259,7 +259,7 @@ impl Groups<'_, '_> {
     }
 }
 
-/// The greatest rank that is wanted; `None` if the limit is no integer.
+/// The greatest rank that is wanted; `None` if the limit is not an integer.
 fn greatest_rank(operator: &TopNPerGroup, exec: &Exec<'_>) -> ExecResult<Option<u64>> {
     let arena = Bump::new();
     let limit = match eval(&operator.limit, &[], &cx_of(exec, &arena))? {

@@ -125,7 +125,7 @@ pub fn exact_number(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result
     }
 }
 
-/// Converts to a date and time; `None` with a warning if the value is no valid one.
+/// Converts to a date and time; `None` with a warning if the value is not a valid one.
 pub fn datetime(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<DateTime>> {
     match v {
         ValueRef::DateTime(v) => Ok(Some(v)),
@@ -133,12 +133,12 @@ pub fn datetime(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Opt
     }
 }
 
-/// Converts to a date; `None` with a warning if the value is no valid one.
+/// Converts to a date; `None` with a warning if the value is not a valid one.
 pub fn date(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<Date>> {
     with_cast_cx(cx, |c| cast::to_date(v, ty, c))
 }
 
-/// Converts to a time; `None` with a warning if the value is no valid one.
+/// Converts to a time; `None` with a warning if the value is not a valid one.
 pub fn time(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<Time>> {
     with_cast_cx(cx, |c| cast::to_time(v, ty, c))
 }

@@ -22,7 +22,7 @@ const LENGTH_BITS: u32 = 0x3fff_ffff;
 
 /// Reason for which a value cannot be decompressed.
 enum Corrupt {
-    /// The stream is no zlib stream, or ends early.
+    /// The stream is not a zlib stream, or ends early.
     Data,
     /// The stream holds more than the announced length.
     Length,

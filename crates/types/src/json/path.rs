@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `.name`, `."name"` | a member |
 //! | `.*` | every member |
-//! | `[n]`, `[last]`, `[last-n]` | an element; a value that is no array counts as an array of itself |
+//! | `[n]`, `[last]`, `[last-n]` | an element; a value that is not an array counts as an array of itself |
 //! | `[m to n]`, `[*]` | elements |
 //! | `**` | the value and everything beneath it; never the last leg |
 //!

@@ -99,9 +99,9 @@ pub enum Fault {
     BadFormat,
     /// `delete` with a third word that is neither 0 nor `noreply`.
     DeleteUsage,
-    /// An expiry time that is no number.
+    /// An expiry time that is not a number.
     BadExptime,
-    /// A delta that is no number.
+    /// A delta that is not a number.
     BadDelta,
     /// The value exceeds [`Limits::max_value`]; it is discarded.
     TooLarge,

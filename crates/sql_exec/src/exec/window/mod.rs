@@ -20,7 +20,7 @@
 //! partition and of its peers are beginnings of them ([`SortedKey`]), so that the windows of the pass
 //! compare bytes and evaluate nothing. A window after one that buffers partitions, and one whose keys
 //! are stored as values, evaluates its keys again; if neither is in the first pass, nor a frame that is
-//! computed from a key, its keys are evaluated over the row and are no inputs.
+//! computed from a key, its keys are evaluated over the row and are not inputs.
 //!
 //! *Values stay encoded.* An argument of a function is an input of a record, whose encoding is copied
 //! into the result, or decoded where an aggregate or a comparison needs its value.
