@@ -188,7 +188,7 @@ pub struct Member {
     role: Role,
     now: u64,
     is_started: bool,
-    /// Time of the last message of a leader, or of the start of the present candidature.
+    /// Time of the last sign of a leader, or of the start of the present candidature.
     heard: u64,
     out: Vec<Output>,
 }

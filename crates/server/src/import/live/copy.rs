@@ -17,8 +17,8 @@
 //! Checksum: the sum of a hash of each row's text, so that the order of rows does not matter.
 
 use super::super::connection::{Server, failed};
+use super::notes::{self, Range};
 use super::plan::{Name, Table, range_condition};
-use super::progress::{self, Range};
 use super::source::{Position, Snapshot};
 use crate::config::StartError;
 use crate::import::ImportOptions;
@@ -101,14 +101,14 @@ pub fn run(
     let control = control.ok_or_else(|| failed("no connection to the source"))?;
     for (at, table) in tables.iter().enumerate() {
         let mut of_table = Vec::new();
-        for gap in progress::gaps(&progress::ranges(server, table)?) {
+        for gap in notes::gaps(&notes::ranges(server, table)?) {
             of_table.extend(divide(control, table, gap, workers)?);
         }
         let of_table = of_table.into_iter().map(|range| Job { table: at, range });
         let of_table: Vec<Job> = of_table.collect();
         if of_table.is_empty() {
             // An earlier process has ended after the last range and before recording the table.
-            server.run(&progress::record_table(table))?;
+            server.run(&notes::note_table(table))?;
             jobs.push(of_table);
             continue;
         }
@@ -287,7 +287,7 @@ fn work(
 ) -> std::result::Result<(), StartError> {
     let mut server = Server::with_settings(&options.into, SETTINGS)?;
     // A session of an earlier process may still commit, as long as it lives.
-    progress::lock(&mut server, &format!("worker {number}"))?;
+    notes::lock(&mut server, &format!("worker {number}"))?;
     while let Some(job) = shared.next() {
         let Some(table) = shared.tables.get(job.table) else {
             continue;
@@ -306,7 +306,7 @@ fn work(
         };
         done.map_err(|error| failed(format_args!("table {}: {error}", table.shown())))?;
         if shared.done(table) {
-            server.run(&progress::record_table(table))?;
+            server.run(&notes::note_table(table))?;
             shared.finished(table);
         }
     }
@@ -445,8 +445,8 @@ impl Copier<'_, '_> {
     /// Loads, compares and records a range in one transaction.
     fn load_range(&mut self, key: &str, range: Range, chunk: &Chunk) -> Result<()> {
         self.begin()?;
-        let record = progress::record_range(self.table, range, chunk.rows, chunk.sum);
-        self.server.attempt(&record, None)?;
+        let note = notes::note_range(self.table, range, chunk.rows, chunk.sum);
+        self.server.attempt(&note, None)?;
         self.load(chunk)?;
         self.compare(
             &range_condition(key, range.0, range.1),
@@ -485,8 +485,8 @@ impl Copier<'_, '_> {
         flush(&mut chunk)?;
         self.begin()?;
         self.compare("TRUE", rows, sum)?;
-        let record = progress::record_range(self.table, (None, None), rows, sum);
-        self.server.attempt(&record, None)?;
+        let note = notes::note_range(self.table, (None, None), rows, sum);
+        self.server.attempt(&note, None)?;
         self.server.attempt("COMMIT", None)?;
         Ok(())
     }

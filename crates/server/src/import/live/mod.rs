@@ -6,7 +6,7 @@
 //!   follow   the replica applies the source's log from P on                             follow.rs
 //! ```
 //!
-//! The progress is recorded in the server that is loaded (`progress.rs`). After a kill of this program or
+//! The progress is recorded in the server that is loaded (`notes.rs`). After a kill of this program or
 //! of either server, the same command continues: it opens a snapshot at a later position P2, runs the replica from P to
 //! P2, applying changes of copied rows only (`porpoise_replication::copied`), and copies the rest as of P2.
 //! At any time the copied rows are those of the source at the replica's position.
@@ -21,18 +21,18 @@
 
 mod copy;
 mod follow;
+mod notes;
 mod objects;
 mod plan;
-mod progress;
 mod source;
 
 use super::connection::{Server, failed, quote};
 use super::{Existing, ImportOptions};
 use crate::config::StartError;
+use notes::Stage;
 use objects::{Object, Problem};
 use plan::Table;
 use porpoise_client::mysql::Target;
-use progress::Stage;
 use source::{Identity, Snapshot};
 use std::time::Instant;
 
@@ -78,7 +78,7 @@ pub fn run(options: &ImportOptions, live: &Live) -> Result<(), StartError> {
     let mut source = source::connect(&live.source)?;
     let identity = source::identify(&mut source, &live.source)?;
     let mut server = Server::with_settings(&options.into, SETTINGS)?;
-    progress::lock(&mut server, "control")?;
+    notes::lock(&mut server, "control")?;
     super::check_local_infile(&mut server)?;
     let mut import = Import {
         options,
@@ -130,9 +130,9 @@ impl Import<'_> {
         let start = Instant::now();
         let name = self.identity.name.clone();
         if self.options.restart {
-            self.discard()?;
+            self.forget()?;
         }
-        let stage = progress::stage(&mut self.server, &name)?;
+        let stage = notes::stage(&mut self.server, &name)?;
         if stage == Stage::Follow {
             return self.follow();
         }
@@ -167,20 +167,20 @@ impl Import<'_> {
             start.elapsed().as_secs_f64()
         ));
         if !self.live.follow {
-            return self.discard();
+            return self.forget();
         }
         self.change_events("ENABLED", "DISABLE ON REPLICA")?;
-        progress::begin_follow(&mut self.server)?;
+        notes::begin_follow(&mut self.server)?;
         self.server.run("START REPLICA")?;
         self.follow()
     }
 
     /// Removes the progress and the replica's source.
-    fn discard(&mut self) -> Result<(), StartError> {
+    fn forget(&mut self) -> Result<(), StartError> {
         if follow::status(&mut self.server)?.is_some() {
             self.server.run("STOP REPLICA; RESET REPLICA ALL")?;
         }
-        progress::discard(&mut self.server)
+        notes::forget(&mut self.server)
     }
 
     /// Creates all objects, and reports those that cannot be moved.
@@ -193,7 +193,7 @@ impl Import<'_> {
     ) -> Result<(), StartError> {
         if stage == Stage::New {
             self.clear_the_way(objects)?;
-            progress::begin(&mut self.server, &self.identity.name)?;
+            notes::begin(&mut self.server, &self.identity.name)?;
         } else {
             self.drop_objects(objects)?;
         }
@@ -210,7 +210,7 @@ impl Import<'_> {
         }
         if self.live.dry_run || (count > 0 && !self.live.leave_out) {
             self.drop_objects(objects)?;
-            progress::discard(&mut self.server)?;
+            notes::forget(&mut self.server)?;
             if count == 0 {
                 let text = format!("all {} objects can be moved", objects.len());
                 self.say(text);
@@ -282,16 +282,16 @@ impl Import<'_> {
     fn copy(&mut self, tables: &[Table], is_resumed: bool) -> Result<(), StartError> {
         // When the locks of an earlier process's sessions can be taken, these have ended.
         for number in 0..self.options.threads.max(1) {
-            progress::lock(&mut self.server, &format!("worker {number}"))?;
+            notes::lock(&mut self.server, &format!("worker {number}"))?;
         }
         let mut tables = self.existing_tables(tables)?;
         if is_resumed {
-            let planned = progress::planned(&mut self.server)?;
-            let copied = progress::copied(&mut self.server)?;
+            let planned = notes::planned(&mut self.server)?;
+            let copied = notes::copied(&mut self.server)?;
             self.reset_cycles(&tables, &copied)?;
             tables.retain(|table| planned.contains(&table.name) && !copied.contains(&table.name));
             for table in tables.iter().filter(|table| table.key.is_none()) {
-                progress::clear(&mut self.server, table)?;
+                notes::clear(&mut self.server, table)?;
             }
         }
         let names: Vec<plan::Name> = tables.iter().map(|table| table.name.clone()).collect();
@@ -314,7 +314,7 @@ impl Import<'_> {
             None => snapshot.position = None,
         }
         if !is_resumed {
-            progress::begin_copy(&mut self.server, &tables)?;
+            notes::begin_copy(&mut self.server, &tables)?;
         }
         for number in 0..threads {
             self.server.run(&format!(
@@ -363,7 +363,7 @@ impl Import<'_> {
             return Ok(());
         }
         for table in cyclic() {
-            progress::clear(&mut self.server, table)?;
+            notes::clear(&mut self.server, table)?;
         }
         Ok(())
     }
@@ -428,7 +428,7 @@ impl Import<'_> {
         }
         self.server.run("RESET REPLICA ALL")?;
         self.change_events("REPLICA_SIDE_DISABLED", "ENABLE")?;
-        progress::discard(&mut self.server)?;
+        notes::forget(&mut self.server)?;
         self.say(format_args!(
             "cut over: the server has all rows of {}, and no longer follows it; let the applications write to \
              the server, and keep the source read-only",

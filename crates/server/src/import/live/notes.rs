@@ -136,7 +136,7 @@ pub fn begin_follow(server: &mut Server) -> Result<(), StartError> {
 ///
 /// # Errors
 /// The server's.
-pub fn discard(server: &mut Server) -> Result<(), StartError> {
+pub fn forget(server: &mut Server) -> Result<(), StartError> {
     server.run(&format!("DROP DATABASE IF EXISTS {SCHEMA}"))?;
     Ok(())
 }
@@ -219,7 +219,7 @@ pub fn gaps(copied: &[Range]) -> Vec<Range> {
 }
 
 /// The statement that records a range.
-pub fn record_range(table: &Table, range: Range, rows: u64, checksum: u64) -> String {
+pub fn note_range(table: &Table, range: Range, rows: u64, checksum: u64) -> String {
     let limit = |limit: Option<i128>| limit.map_or(String::new(), |limit| limit.to_string());
     format!(
         "INSERT INTO {SCHEMA}.ranges VALUES ({}, {}, '{}', '{}', {rows}, {checksum})",
@@ -231,7 +231,7 @@ pub fn record_range(table: &Table, range: Range, rows: u64, checksum: u64) -> St
 }
 
 /// The statement that records that a table is copied.
-pub fn record_table(table: &Table) -> String {
+pub fn note_table(table: &Table) -> String {
     let condition = of_table(&table.name);
     format!("UPDATE {SCHEMA}.tables SET is_copied = 1 WHERE {condition}")
 }
