@@ -17,7 +17,7 @@ pub const PART_BYTES: usize = 8 << 20;
 
 const IDENTITY: &str = "repository";
 
-/// Whose repository it is.
+/// Identity of the store to which a repository belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Version of this format.
@@ -172,7 +172,7 @@ impl Repository {
         Err(self.damaged(name, problem))
     }
 
-    /// Where the repository is.
+    /// Location of the repository.
     pub fn location(&self) -> &Location {
         &self.location
     }

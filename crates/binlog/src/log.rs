@@ -96,7 +96,7 @@ pub(crate) struct State {
     /// Requests to report that the writer has caught up: made, answered.
     pub(crate) catch_ups: (u64, u64),
     pub(crate) stops: bool,
-    /// Why the log is closed.
+    /// The reason why the log is closed.
     pub(crate) closed: Option<String>,
     /// Number of the file that each dump reads.
     pub(crate) dumps: BTreeMap<u64, u64>,

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Largest packet that a server may send, in bytes: MySQL's limit.
 const MAX_PACKET: usize = 1 << 30;
 
-/// How to connect.
+/// Target of a connection.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Address of the server.

@@ -6,7 +6,7 @@
 //!    not `superseded`, all others are.
 //! 3. Above [`MAX_LINEAR_SEARCH`] writes, `by_key` has the index of each key's newest write. `sorted`
 //!    has it, too, from the first read of a range on.
-//! 4. A key above `highest` of its space was not written: rows with ascending keys are looked up without
+//! 4. A key behind `highest` of its space was not written: rows with ascending keys are looked up without
 //!    the index, which is larger than the caches in a large transaction.
 //!
 //! A write holds the version that a commit pushes to the chain, so that the value's bytes are copied
@@ -75,7 +75,7 @@ type SortedKeys = BTreeMap<SpaceId, BTreeMap<Box<[u8]>, usize>>;
 pub(crate) struct WriteSet {
     log: Writes,
     by_key: HashTable<usize>,
-    /// For up to [`MAX_SPACES`] spaces, a key at or above all written keys; kept once the writes are indexed.
+    /// Of some spaces, a key at or above all that were written, once the writes are indexed.
     highest: SmallVec<[(SpaceId, InlineKey); 4]>,
     sorted: OnceCell<SortedKeys>,
     indexed: bool,
@@ -197,7 +197,7 @@ impl WriteSet {
         }
     }
 
-    /// Indexes all writes, when there are more than [`MAX_LINEAR_SEARCH`].
+    /// Indexes the writes that are there, when they are no longer few.
     fn index_all(&mut self) {
         self.indexed = true;
         for at in 0..self.log.len() {
@@ -339,11 +339,11 @@ impl WriteSet {
     }
 }
 
-/// Moves the element at position `order[n]` to position `n`, for each `n`, in place: a
+/// Puts the element of position `order[n]` at position `n`, for each `n`, without further memory: a
 /// second list of a large transaction's writes would cost more than sorting it.
 fn reorder<T>(list: &mut [T], mut order: key_order::Positions) {
     for first in 0..order.len() {
-        // One cycle of the permutation: the swaps carry its first element to its end.
+        // One cycle of the permutation: what was there first arrives at its end by the swaps.
         let mut at = first;
         while let Some(from) = order.get_mut(at) {
             let from = std::mem::replace(from, at);

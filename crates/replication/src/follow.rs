@@ -86,7 +86,7 @@ pub struct FollowError {
 pub struct FollowOptions {
     /// This server's id: its own events are skipped.
     pub server_id: u32,
-    /// Which tables and statements are applied.
+    /// Filters of the tables and statements that are applied.
     pub filters: Filters,
     /// The tables that an import has not copied completely: only changes of their copied rows are applied.
     pub copied: CopiedTables,
@@ -651,7 +651,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Where the present event ends, for messages.
+    /// End of the current event, for messages.
     fn place(&self) -> String {
         let gtid = self.group.as_ref().and_then(|group| group.gtid);
         let gtid = gtid.map_or(String::new(), |gtid| format!(", GTID {gtid}"));

@@ -132,7 +132,7 @@ impl SourceSettings {
     }
 }
 
-/// What the replica's thread does.
+/// Activity of the replica's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Activity {
     /// It does not run.
@@ -254,7 +254,7 @@ pub enum NewPosition {
 /// Makes a [`StatementRunner`].
 pub type RunnerFactory = Box<dyn Fn(&Cancel) -> Box<dyn StatementRunner> + Send + Sync>;
 
-/// What the replica asks of the server around it.
+/// The server's side of a replica: what it needs from the server.
 pub struct ReplicaHost {
     /// Makes a session for definitions, which ends its waits on the signal.
     pub runner: RunnerFactory,

@@ -98,7 +98,7 @@ impl SourceError {
     }
 }
 
-/// How a source is asked for events.
+/// Options of a connection to a source.
 #[derive(Clone, Debug)]
 pub struct SourceOptions {
     /// Address, account and TLS.

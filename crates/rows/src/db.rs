@@ -378,7 +378,7 @@ impl Db {
         !self.read_only.is_off()
     }
 
-    /// Checks that the writes of a client are allowed.
+    /// Fails with error 1290 if the writes of a client are refused.
     ///
     /// # Errors
     /// 1290 if they are refused.
@@ -443,7 +443,7 @@ impl Db {
         }))
     }
 
-    /// Why this server of a cluster neither reads nor writes; `None` if it does. Never waits for the
+    /// Reason why this server of a cluster neither reads nor writes; `None` if it does. Never waits for the
     /// store.
     pub fn lease_problem(&self) -> Option<String> {
         self.membership()?.problem()

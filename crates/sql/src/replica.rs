@@ -138,7 +138,7 @@ pub struct ReplicaStatus {
     pub repeated: u64,
 }
 
-/// What runs the replica.
+/// Control of the replica.
 pub trait ReplicaControl: Send + Sync {
     /// Changes the source.
     ///

@@ -450,10 +450,10 @@ impl SqlServer {
         *self.replica.write() = Some(replica);
     }
 
-    /// What runs the replica.
+    /// The control of the replica.
     ///
     /// # Errors
-    /// 1235 if nothing does.
+    /// 1235 if the server has none.
     pub(crate) fn replica(&self) -> Result<Arc<dyn ReplicaControl>> {
         let replica = self.replica.read().clone();
         replica.ok_or_else(|| SqlError::not_supported("replication in this server"))

@@ -110,7 +110,7 @@ pub(crate) struct CommitCall {
     pub(crate) max_commit_ts: u64,
 }
 
-/// How the stores are asked to commit.
+/// Protocol of a commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     OnePhase,
@@ -118,7 +118,7 @@ enum Form {
     TwoPhase,
 }
 
-/// What is done about keys that the transaction writes and has not locked.
+/// Check of keys that the transaction writes and has not locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unlocked {
     /// They must have no version above the start timestamp.
@@ -127,14 +127,14 @@ enum Unlocked {
     Unchecked,
 }
 
-/// How a transaction is prewritten.
+/// Plan of a prewrite.
 struct Plan {
     form: Form,
     min_commit_ts: u64,
     unlocked: Unlocked,
 }
 
-/// What prewriting came to.
+/// Result of a prewrite.
 struct Prewritten {
     /// The commit timestamp, if the transaction is committed thereby.
     commit_ts: Option<u64>,

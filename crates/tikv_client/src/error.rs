@@ -5,7 +5,7 @@ use porpoise_base::cancel::Reason;
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// A key has a version above the transaction's timestamp. Nothing was changed.

@@ -71,7 +71,7 @@ pub fn last_timestamp_of(ms: u64) -> u64 {
 
 type Waiter = oneshot::Sender<u64>;
 
-/// What is known about the placement drivers.
+/// Known placement drivers.
 struct Members {
     /// Addresses, `HOST:PORT`.
     addresses: Vec<String>,

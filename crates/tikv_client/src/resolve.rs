@@ -1,4 +1,4 @@
-//! What to do about another transaction's lock.
+//! Resolution of other transactions' locks.
 //!
 //! A lock names its transaction's *primary* key, whose lock or record decides the transaction. A request that meets a
 //! lock asks there (`CheckTxnStatus`):

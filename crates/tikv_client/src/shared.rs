@@ -1,4 +1,4 @@
-//! What the client and its transactions share.
+//! State that the client and its transactions share.
 
 use crate::call::Threads;
 use crate::router::Router;

@@ -47,7 +47,7 @@ pub trait ObjectStore: Send + Sync {
     }
 }
 
-/// Where a repository is.
+/// Location of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A directory.

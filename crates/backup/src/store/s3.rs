@@ -26,7 +26,7 @@ const LIMITS: Limits = Limits {
     response: 1 << 30,
 };
 
-/// Where a service is, and who asks.
+/// Endpoint and credentials of a service.
 #[derive(Clone)]
 pub struct Service {
     endpoint: Endpoint,

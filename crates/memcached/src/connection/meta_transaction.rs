@@ -60,7 +60,7 @@ pub(crate) struct MetaTransaction {
     raw: Vec<u8>,
     /// Number of the commands.
     count: usize,
-    /// Why the transaction must fail; empty if the client has already received an error.
+    /// The reason why the transaction must fail; empty if the client has already received an error.
     failure_reason: Option<&'static str>,
 }
 

@@ -80,7 +80,7 @@ pub struct MapColumn<'a> {
     pub visible: bool,
 }
 
-/// Which optional fields are written: `binlog_row_metadata`.
+/// The optional fields that are written: `binlog_row_metadata`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ColumnMetadata {
     /// Signedness and character sets.

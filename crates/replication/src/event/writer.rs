@@ -2,7 +2,7 @@
 
 use super::{CHECKSUM_LEN, Event, HEADER_LEN, Header, checksum};
 
-/// What the header of one event says beside its type and size.
+/// Fields of an event's header besides type and size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventOptions {
     /// Seconds since 1970.

@@ -28,7 +28,7 @@ pub struct AnnouncedChange {
     version: u64,
 }
 
-/// What keeps users away from the tables of a statement: on this server, and on the others.
+/// Barrier over the tables of a statement, on this server and on the others.
 pub(crate) struct DdlBarrier {
     // Fields are dropped in this order: the other servers let users in first.
     pub(crate) _announced: Option<AnnouncedChange>,

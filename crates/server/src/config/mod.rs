@@ -250,7 +250,7 @@ pub struct Effective {
     pub name: &'static str,
     /// The value.
     pub text: String,
-    /// Where it comes from; `None` for the default.
+    /// Its source; `None` for the default.
     pub source: Option<Source>,
 }
 

@@ -109,7 +109,7 @@ pub(crate) struct Rest {
     ended: Condvar,
 }
 
-/// What the interface is made of.
+/// Components of the interface.
 pub(crate) struct Parts {
     pub(crate) sql: Arc<SqlServer>,
     pub(crate) native: Arc<Native>,

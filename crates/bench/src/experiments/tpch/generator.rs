@@ -1,7 +1,7 @@
 //! Data of `bench tpch`: each row is a function of its number, so that all
 //! systems get the same rows in any order of insertion.
 //!
-//! What the queries depend on is as the specification says: the number of rows
+//! Properties on which the queries depend are those of the specification: the number of rows
 //! in each table per scale factor, 1 to 7 lines per order, a third of the
 //! customers without orders, 4 suppliers per part, dates of 1992 to 1998, and
 //! the value sets of types, brands, containers, segments, priorities and modes.
