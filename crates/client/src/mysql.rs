@@ -177,11 +177,11 @@ impl Connection {
     }
 
     /// As [`Connection::query`], with files for LOAD DATA LOCAL, which `open` opens by their name in the
-    /// statement. The target must have asked for [`Capabilities::LOCAL_FILES`]. A file that cannot be opened is
+    /// statement. The target must have requested [`Capabilities::LOCAL_FILES`]. A file that cannot be opened is
     /// an error after the whole reply, which lacks the event of its statement.
     ///
     /// # Errors
-    /// As [`Connection::query`]; the server asks for a file that the text does not name; the file cannot
+    /// As [`Connection::query`]; the server requests a file that the text does not name; the file cannot
     /// be read. See [`Error::is_fatal`].
     pub fn query_with_files<E: From<Error>>(
         &mut self,

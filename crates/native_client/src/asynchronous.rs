@@ -203,7 +203,7 @@ impl AsyncConnection {
     }
 
     /// Executes an INSERT, UPDATE, UPSERT or DELETE of one row, combined with those of concurrent tasks.
-    /// Returns the row's version and its generated id, as far as the operation asks for them; `None` if
+    /// Returns the row's version and its generated id, as far as the operation requests them; `None` if
     /// the row does not exist or does not meet the conditions.
     ///
     /// # Errors

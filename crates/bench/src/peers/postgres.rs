@@ -1,4 +1,4 @@
-//! PostgreSQL: shared buffers of 1 GiB, durability as asked for. It refuses to
+//! PostgreSQL: shared buffers of 1 GiB, durability as requested. It refuses to
 //! run as root, so root starts it as the user `postgres`.
 
 use super::process::{Server, directory};

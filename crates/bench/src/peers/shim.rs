@@ -1,5 +1,5 @@
 //! The same delay added to every system's syncs: a small library, compiled
-//! when it is asked for, that is loaded before the C library and sleeps after
+//! when it is requested, that is loaded before the C library and sleeps after
 //! the real call. So the cost of a slow disk can be seen on a fast one.
 
 use crate::error::{Error, Result};

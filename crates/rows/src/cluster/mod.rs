@@ -98,7 +98,7 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// Raises the barriers that a catalog asks for, before it is published.
+    /// Raises the barriers that a catalog requires, before it is published.
     pub(crate) fn before_publishing(
         &mut self,
         own: u64,
@@ -113,7 +113,7 @@ impl Following {
         }
     }
 
-    /// Lowers the barriers that a catalog does not ask for, after it was published, and notes who may
+    /// Lowers the barriers that a catalog does not require, after it was published, and notes who may
     /// still use the version before it.
     pub(crate) fn after_publishing(&mut self, own: u64, new: &Catalog, locks: &MetadataLocks) {
         self.barriers.retain(|key, _| new.changes.contains_key(key));

@@ -37,7 +37,7 @@ impl ServerState {
         self.is_active && self.loaded >= version
     }
 
-    /// Whether everything is done that `version` or an older one asks for.
+    /// Whether everything is done that `version` or an older one requires.
     pub(crate) fn has_drained(&self, version: u64) -> bool {
         self.is_active && self.drained >= version
     }

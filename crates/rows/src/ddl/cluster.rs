@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Pause before a table that another statement is changing is asked for again.
+/// Pause before a table that another statement is changing is requested again.
 const BUSY_STEP: Duration = Duration::from_millis(25);
 
 /// A change that all servers know of. Dropping it lets them use its tables again, if the statement's

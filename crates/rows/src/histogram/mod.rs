@@ -43,7 +43,7 @@ pub struct Histogram {
     nulls: f64,
     /// Part of the rows that were read.
     sampling_rate: f64,
-    /// Number of buckets asked for.
+    /// Number of buckets requested.
     buckets_wanted: u32,
     /// Time of the statement that made it, microseconds since 1970 UTC.
     updated: i64,
@@ -109,7 +109,7 @@ impl Histogram {
         self.auto_update
     }
 
-    /// Number of buckets asked for.
+    /// Number of buckets requested.
     pub fn buckets_wanted(&self) -> u32 {
         self.buckets_wanted
     }

@@ -1,4 +1,4 @@
-//! Barriers that a statement of another server of the cluster asks for.
+//! Barriers that a statement of another server of the cluster requests.
 //!
 //! Such a barrier is raised at once, whoever uses its tables, and keeps new users away; the other server
 //! waits until [`ServerBarrier::is_drained`]. No session of this server owns it.

@@ -25,7 +25,7 @@ pub(super) enum Line<'a> {
     Refused {
         /// The error.
         fault: Fault,
-        /// Whether the client asked for no reply.
+        /// Whether the client requested no reply.
         noreply: bool,
     },
 }

@@ -7,7 +7,7 @@
 //!
 //! 1. Reads are verified as everywhere: a value contains its key and version.
 //! 2. Each call is one transaction, and returns when what it did is as durable
-//!    as was asked for.
+//!    as was requested.
 //! 3. The processor time shown is that of the whole process in the measured
 //!    time: the threads that call, and the log's beside them.
 
@@ -42,7 +42,7 @@ pub struct Setup<'a> {
     pub options: &'a NativeOptions,
 }
 
-/// Shows the value of the n-th key asked for, or that there is none.
+/// Shows the value of the n-th key requested, or that there is none.
 pub type Visitor<'v> = dyn FnMut(usize, Option<&[u8]>) + 'v;
 
 /// Shows a row of a scan: its key and value.
