@@ -1,7 +1,7 @@
 //! Scans: pages of the cluster at a timestamp, with the own writes merged in.
 //!
 //! A page covers a part of the range: all of it if the page is not full, otherwise up to its last key.
-//! Own writes of that part are merged, then the next page begins after it. A page asks only the regions that
+//! Own writes of that part are merged, then the next page begins behind it. A page asks only the regions that
 //! it needs. Pages grow while entries are small.
 
 use crate::cluster::Cluster;

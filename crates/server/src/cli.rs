@@ -222,7 +222,7 @@ const IMPORT_FLAGS: &[(&str, &str)] = &[
     ),
     (
         "restart",
-        "Forget an interrupted import of this dump instead of continuing it",
+        "Discard the progress of an interrupted import instead of continuing it",
     ),
     ("quiet", "Report no progress"),
     ("follow", "Follow SOURCE after the copy, and report the lag"),
