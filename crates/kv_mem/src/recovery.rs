@@ -50,7 +50,7 @@ pub(crate) struct Recovered {
     pub(crate) position: u64,
     /// Number of the next group.
     pub(crate) next_group: u64,
-    /// Upper limit of timestamps: every one given out before is below it.
+    /// Upper limit of timestamps: every timestamp allocated before is below it.
     pub(crate) next_ts: u64,
     /// Whether the store has rows.
     pub(crate) rows: bool,

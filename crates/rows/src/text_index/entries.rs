@@ -29,7 +29,7 @@ const BLOCK_NUMBER_BYTES: usize = 6;
 /// Size from which a block gets no further posting.
 pub(crate) const FULL_BLOCK: usize = 3_900;
 
-/// In place of the length of a suffix: shared length, length and generation follow.
+/// Value in place of a suffix's length that announces the long form: shared length, length and generation follow.
 const WIDE: u8 = 15;
 
 /// A malformed entry.
@@ -319,7 +319,7 @@ impl<'b> Block<'b> {
     }
 }
 
-/// Takes a posting: generation and places. The buffer with the row key of the one before gets its own.
+/// Takes a posting: generation and places. `primary` has the row key of the previous posting, and gets that of this one.
 fn take_posting<'b>(rest: &mut &'b [u8], primary: &mut Vec<u8>) -> Option<(u64, &'b [u8])> {
     let (head, behind) = rest.split_first()?;
     *rest = behind;
