@@ -271,8 +271,8 @@ fn budgets(given: &ArgMatches) -> Result<()> {
     outcome
 }
 
-/// Runs the experiments of a subcommand on the given targets and on started servers; the report,
-/// whole or not, and the first failure.
+/// Runs the experiments of a subcommand on the given targets and on started servers. Returns the report,
+/// complete or not, and the first failure.
 fn measure(
     subcommand: &str,
     names: &[&str],

@@ -40,7 +40,7 @@ use crate::url::{System, Target};
 /// An endpoint of a system, with its name in reports.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Like "Porpoise prepared".
+    /// Name, such as "Porpoise prepared".
     pub name: String,
     /// Target of the system.
     pub endpoint: Endpoint,
@@ -51,13 +51,13 @@ pub struct Route {
 pub struct BenchOptions {
     /// Number and length of runs.
     pub effort: Effort,
-    /// Numbers of clients; empty: what the experiment is usually run with.
+    /// Numbers of clients; empty: those of the experiment.
     pub clients: Vec<usize>,
     /// Client's shape.
     pub shape: Shape,
     /// Operations; empty: all.
     pub operations: Vec<kv::Operation>,
-    /// Rows of the table; 0: as usual.
+    /// Rows of the table; 0: the experiment's default.
     pub rows: u64,
     /// Options of `bench memcached` only.
     pub memcached: memcached_runs::MemcachedOptions,
@@ -140,7 +140,7 @@ impl Bench {
         }
     }
 
-    /// Runs an experiment's groups and keeps what they gave, whole or not.
+    /// Runs an experiment's groups and keeps their results, complete or not.
     ///
     /// # Errors
     /// A wrong answer.
@@ -155,7 +155,7 @@ impl Bench {
         done
     }
 
-    /// Keeps an experiment's results, whole or not.
+    /// Keeps an experiment's results, complete or not.
     pub fn keep(&mut self, experiment: Experiment) {
         self.report.experiments.push(experiment);
     }
@@ -219,7 +219,7 @@ fn ask_settings(target: &Target) -> String {
     }
 }
 
-/// Ours against theirs, for all pairs of routes of the same kind: SQL text with
+/// Comparisons of ours with theirs, for all pairs of routes of the same kind: SQL text with
 /// text, prepared with prepared (and with PostgreSQL), memcached with
 /// memcached and with the no-op listener, and our SQL with our memcached listener.
 pub fn usual_pairs(routes: &[Route]) -> Vec<(String, String)> {

@@ -1,13 +1,13 @@
 //! Closed-loop load: each connection sends its next request when it has the
 //! reply to the last one.
 //!
-//! There are two kinds of client, because servers differ in the one that suits them: a thread
+//! There are two kinds of client, because servers differ in the kind that suits them best: a thread
 //! for each connection, which waits for its reply, and a few threads that multiplex
 //! many connections by epoll.
 //!
-//! 1. All connections are open, logged in and prepared before any request is
-//!    sent; nothing of that is measured.
-//! 2. A request counts if its answer came in the measured time; the warm-up
+//! 1. All connections are opened, logged in and prepared before any request is
+//!    sent; this is not measured.
+//! 2. A request counts if its answer arrived in the measured time; the warm-up
 //!    before it is the same load, not counted.
 //! 3. Every answer is verified. A wrong one ends the run as failed.
 //! 4. Latency is the time from just before a request is written until its reply
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 /// Work of the connections of an experiment.
 pub trait Workload: Sync {
-    /// Statements to make ready on each connection.
+    /// Statements to prepare on each connection.
     fn statements(&self) -> Vec<String>;
 
     /// Work of the n-th connection.
@@ -72,11 +72,11 @@ impl Shape {
 /// A run.
 #[derive(Clone, Copy)]
 pub struct Plan<'a> {
-    /// Against what.
+    /// The system under load.
     pub endpoint: &'a Endpoint,
     /// Number of connections.
     pub connections: usize,
-    /// Spread how.
+    /// Distribution of connections over threads.
     pub shape: Shape,
     /// Time before measuring.
     pub warm_up: Duration,
@@ -89,15 +89,15 @@ pub struct Plan<'a> {
 pub struct Outcome {
     /// Requests answered in the measured time.
     pub requests: u64,
-    /// Requests that the server refused and a client would send again
-    /// (deadlocks, lock waits, serialization).
+    /// Requests that the server refused and a client would retry
+    /// (deadlocks, lock waits, serialization failures).
     pub refused: u64,
     /// The measured time, in seconds.
     pub seconds: f64,
     /// Latencies in nanoseconds.
     pub latency: Histogram<u64>,
-    /// Requests of each whole second of the measured time; 0 for one in which
-    /// no answer came.
+    /// Requests of each whole second of the measured time; 0 for a second in which
+    /// no answer arrived.
     pub per_second: Vec<u64>,
     /// Processor time.
     pub spent: Spent,
@@ -205,7 +205,7 @@ impl Stage {
         self.running.fetch_sub(1, Ordering::Release);
     }
 
-    /// Times the phases; the outcome without the threads' counts.
+    /// Times the phases. Returns the outcome without the threads' counts.
     pub fn conduct(&self) -> Outcome {
         self.sleep_while(WARM_UP, self.warm_up);
         let before = self.cold;
@@ -238,7 +238,7 @@ impl Stage {
         moved.is_ok()
     }
 
-    /// Sleeps so long, or until the phase changes or no thread works any more.
+    /// Sleeps for a time, or until the phase changes or all threads have ended.
     fn sleep_while(&self, phase: u8, time: Duration) {
         const STEP: Duration = Duration::from_millis(5);
         let end = Instant::now() + time;
@@ -299,8 +299,8 @@ impl Tally {
     }
 }
 
-/// Verifies an answer: `Ok(true)` counts, `Ok(false)` is a refusal that a client
-/// would answer by trying again.
+/// Verifies an answer: `Ok(true)` counts, `Ok(false)` is a refusal after which a client
+/// would retry.
 fn verify(worker: &mut dyn Worker, answer: &Answer) -> Result<bool> {
     let Some(reason) = &answer.error else {
         return worker.verify(answer).map(|()| true);
@@ -312,7 +312,7 @@ fn verify(worker: &mut dyn Worker, answer: &Answer) -> Result<bool> {
     Err(Error::refused(reason.clone()))
 }
 
-/// Opens all connections, each with what it is to do.
+/// Opens all connections, each with its work.
 fn connect<'w>(
     plan: &Plan<'_>,
     workload: &'w dyn Workload,
@@ -332,7 +332,7 @@ fn connect<'w>(
 /// Runs a workload.
 ///
 /// # Errors
-/// Only where the run could not begin; later failures are in the outcome.
+/// The run could not begin; later failures are in the outcome.
 pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
     let connections = connect(plan, workload)?;
     let threads = match plan.shape {
@@ -404,9 +404,9 @@ pub fn run_threads(
 }
 
 impl Outcome {
-    /// Once all threads are added: leaves whole seconds alone, also those in
-    /// which nothing came, and does not let a run without any answer pass as a
-    /// figure.
+    /// Completes the outcome once all threads are added: keeps whole seconds only, including those in
+    /// which no answer arrived, and marks a run without any answer as
+    /// failed.
     fn close(&mut self, time: Duration) {
         self.per_second
             .resize((self.seconds.min(86_400.0)) as usize, 0);

@@ -1,4 +1,4 @@
-//! MariaDB: a buffer pool that holds everything, durability and binary log as
+//! MariaDB: a buffer pool that holds all data, durability and binary log as
 //! requested.
 
 use super::process::{Server, directory};

@@ -21,7 +21,7 @@ fn find(name: &str) -> Option<PathBuf> {
     find_program(name, &beside)
 }
 
-/// Options for a durability, and words for it.
+/// Options for a durability, and their description.
 fn durable(durability: Durability) -> (&'static [&'static str], &'static str) {
     match durability {
         Durability::Sync => (

@@ -324,7 +324,7 @@ fn text(call: &mut Call, value: &str) {
     call.bytes(value.as_bytes());
 }
 
-/// The n-th of some values, from the start again after the last one.
+/// The n-th value of a list, cyclically.
 #[expect(clippy::indexing_slicing, reason = "the index is below the length")]
 fn pick<T: Copy>(all: &[T], n: u64) -> T {
     all[(n % all.len() as u64) as usize]

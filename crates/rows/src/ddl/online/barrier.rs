@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for the sessions that use a table, during which new ones wait behind the change.
 const WAIT: Duration = Duration::from_millis(40);
-/// As [`WAIT`], on a cluster, whose servers poll the catalog.
+/// As [`WAIT`] on a cluster, whose servers answer after they have looked at the catalog.
 const WAIT_ON_CLUSTER: Duration = Duration::from_millis(1500);
 /// Pause between two attempts, in multiples of the wait.
 const PAUSE_FACTOR: u32 = 4;
