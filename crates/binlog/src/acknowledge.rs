@@ -144,7 +144,7 @@ impl Acknowledgements {
         last
     }
 
-    /// Records a transaction that was written: it waits, or counts as passed while commits do not wait.
+    /// Records a transaction that was written. Returns whether it has to wait.
     pub(crate) fn written(&mut self, end: Place, commit: u64) {
         if self.waits() {
             self.waiting.push_back(Waiting {
