@@ -222,8 +222,7 @@ impl Dump {
         }
     }
 
-    /// Takes a transaction that is left out, because the reader has it, for acknowledged, provided that everything
-    /// before it is acknowledged, too.
+    /// The reader has what is left out, and acknowledges it by that, if it has everything before.
     fn note_skipped(&mut self) {
         let place = (self.number, self.reader.position());
         if let Some(acks) = &mut self.acks

@@ -5,10 +5,10 @@
 //! * [`gtid`]: sets of global transaction identifiers, of MySQL and of MariaDB.
 //! * [`readable`]: rows of events for readers without tables of their own.
 //! * [`replica`]: this server as a replica: [`source`] reads events, [`follow`] applies them in transactions with the
-//!   help of [`mod@apply`] and [`convert`], [`position`] keeps what was applied, and [`copied`] knows the rows that an
-//!   unfinished import has copied.
-//! * [`epoch`]: which of two servers is the source. [`election`]: elections within a group of servers, a state machine that
-//!   `porpoise` does not run yet; simulations test it.
+//!   help of [`mod@apply`] and [`convert`], [`position`] keeps what was applied, and [`copied`] knows what an unfinished
+//!   import has not copied yet.
+//! * [`epoch`]: which of two sources counts. [`election`]: the vote of a group on it, a state machine that `porpoise`
+//!   does not run yet; simulations test it.
 //!
 //! Invariants:
 //! 1. Nothing that a source or a file contains panics, or allocates by a length field alone.

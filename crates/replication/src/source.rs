@@ -98,7 +98,7 @@ impl SourceError {
     }
 }
 
-/// Options of a connection to a source.
+/// How a source is asked for events.
 #[derive(Clone, Debug)]
 pub struct SourceOptions {
     /// Address, account and TLS.

@@ -234,13 +234,13 @@ settings! {
             _ => Some(number(t, 1, 65_535)?),
         };
     "replication-ack-timeout" "TIME" = "off":
-        "Time after which commits are acknowledged without replicas, until one has caught up; off: commits wait for ever",
+        "Time after which a commit is acknowledged although replicas are missing, until one has caught up; off: commits wait",
         |c, t| c.replication_ack_timeout = match t {
             "off" => None,
             _ => Some(duration(t)?),
         };
     "super-read-only" "" = "false":
-        "Refuses the writes of all clients: for a standby, which only replication changes",
+        "Refuses the writes of clients: for a standby, which only replication changes",
         |c, t| c.super_read_only = switch(t)?;
     "tls-cert" "FILE" = "":
         "Certificate chain (PEM) that replaces the self-signed certificate created at first start",

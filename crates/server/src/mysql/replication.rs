@@ -97,7 +97,7 @@ impl LoggedIn {
         value.or_else(|| self.sql.user_variable(former))
     }
 
-    /// The interval of heartbeats, if the reader has requested them.
+    /// The time after which the reader wants a heartbeat, if it wants any.
     fn heartbeat_period(&self) -> Option<Duration> {
         let nanos = self.announced("source_heartbeat_period", "master_heartbeat_period");
         let nanos = nanos.and_then(|text| text.parse().ok()).filter(|n| *n > 0);
