@@ -15,7 +15,7 @@ use crate::peers::Durability;
 use crate::report::{Cell, Experiment, Ratio};
 use std::time::Duration;
 
-/// A group of experiments on servers that are started with the same settings.
+/// Servers started alike, and the experiments that are run on them.
 #[derive(Debug)]
 pub struct Phase {
     /// Durability of the servers' commits.

@@ -190,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// Makes the socket nonblocking, for a thread that serves many.
+    /// Makes the socket not wait, for a thread that serves many.
     ///
     /// # Errors
     /// The kernel refused.

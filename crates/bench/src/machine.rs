@@ -53,8 +53,8 @@ pub struct Machine {
     pub file_system: String,
     /// Delay added to each fsync of every server, in microseconds.
     pub fsync_delay_micros: u64,
-    /// Share of the ten seconds before the first run in which a thread waited for a processor,
-    /// in per cent.
+    /// Share of ten seconds in which something waited for a processor, before
+    /// the first run, in per cent.
     pub pressure: Option<f64>,
 }
 

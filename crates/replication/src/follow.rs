@@ -651,7 +651,7 @@ impl Follower {
         Ok(())
     }
 
-    /// End of the current event, for messages.
+    /// Where the present event ends, for messages.
     fn place(&self) -> String {
         let gtid = self.group.as_ref().and_then(|group| group.gtid);
         let gtid = gtid.map_or(String::new(), |gtid| format!(", GTID {gtid}"));

@@ -311,7 +311,7 @@ pub fn blob(bench: &mut Bench) -> Result<()> {
     }
     let clients = bench.clients(&[8]).first().copied().unwrap_or(8);
     let seed = bench.options.seed;
-    // Shared by all runs, so that no update writes a value that the row has already.
+    // Shared by all runs, so that no update writes what is there already.
     let versions = AtomicU64::new(1);
     let mut families = Vec::new();
     for length in [1000, 8 << 10, 64 << 10] {

@@ -105,11 +105,11 @@ pub struct ItemSet {
     pub rows: u64,
     prefix: String,
     counters: String,
-    /// Number of items stored for deletions, and of those used up.
+    /// Items put there to be deleted, and how many were taken for that.
     added: AtomicU64,
     deleted: AtomicU64,
     version: AtomicU64,
-    /// Endpoints by dialect, then by whether several keys are several requests.
+    /// By dialect, then apart or not.
     endpoints: Vec<Endpoint>,
 }
 

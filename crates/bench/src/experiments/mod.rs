@@ -57,7 +57,7 @@ pub struct BenchOptions {
     pub shape: Shape,
     /// Operations; empty: all.
     pub operations: Vec<kv::Operation>,
-    /// Rows of the table; 0: the experiment's default.
+    /// Rows of the table; 0: as usual.
     pub rows: u64,
     /// Options of `bench memcached` only.
     pub memcached: memcached_runs::MemcachedOptions,
@@ -155,7 +155,7 @@ impl Bench {
         done
     }
 
-    /// Keeps an experiment's results, complete or not.
+    /// Keeps an experiment's results, whole or not.
     pub fn keep(&mut self, experiment: Experiment) {
         self.report.experiments.push(experiment);
     }

@@ -7,7 +7,7 @@
 //!
 //! 1. A statement that is refused so that a client would repeat the transaction (1205, 1213, 1412, or
 //!    1020 of MariaDB) counts as refused; its time counts.
-//! 2. Each system chooses the algorithm of a change itself: no ALGORITHM, no LOCK.
+//! 2. All changes ask for the way that the system itself chooses: no ALGORITHM, no LOCK.
 
 use super::{Bench, no_system};
 use crate::connect::Admin;
@@ -26,7 +26,7 @@ const PARENTS: u64 = 1000;
 const CLIENTS: usize = 8;
 /// Goal for the longest time of a statement, in milliseconds.
 const WAIT_LIMIT: f64 = 100.0;
-/// Goal for the loss of throughput.
+/// The fall of the throughput that counts as reached.
 const FALL_LIMIT: f64 = 0.15;
 /// Rows in an INSERT while the table is filled.
 const BATCH: u64 = 500;

@@ -43,9 +43,9 @@ pub struct Store {
     pub length: usize,
     /// Prefix of memcached keys.
     pub prefix: String,
-    /// Number of keys used for inserts, besides those rows.
+    /// Keys taken for inserts besides, and how many of those for deletes.
     pub inserted: AtomicU64,
-    /// Number of those keys used for deletes.
+    /// See there.
     pub deleted: AtomicU64,
     /// Number of keys taken for inserts that are known to have a row or were skipped.
     pub confirmed: AtomicU64,

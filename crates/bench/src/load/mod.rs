@@ -205,7 +205,7 @@ impl Stage {
         self.running.fetch_sub(1, Ordering::Release);
     }
 
-    /// Times the phases. Returns the outcome without the threads' counts.
+    /// Times the phases; the outcome without the threads' counts.
     pub fn conduct(&self) -> Outcome {
         self.sleep_while(WARM_UP, self.warm_up);
         let before = self.cold;
@@ -238,7 +238,7 @@ impl Stage {
         moved.is_ok()
     }
 
-    /// Sleeps for a time, or until the phase changes or all threads have ended.
+    /// Sleeps so long, or until the phase changes or no thread works any more.
     fn sleep_while(&self, phase: u8, time: Duration) {
         const STEP: Duration = Duration::from_millis(5);
         let end = Instant::now() + time;
@@ -299,8 +299,8 @@ impl Tally {
     }
 }
 
-/// Verifies an answer: `Ok(true)` counts, `Ok(false)` is a refusal after which a client
-/// would retry.
+/// Verifies an answer: `Ok(true)` counts, `Ok(false)` is a refusal that a client
+/// would answer by trying again.
 fn verify(worker: &mut dyn Worker, answer: &Answer) -> Result<bool> {
     let Some(reason) = &answer.error else {
         return worker.verify(answer).map(|()| true);
@@ -312,7 +312,7 @@ fn verify(worker: &mut dyn Worker, answer: &Answer) -> Result<bool> {
     Err(Error::refused(reason.clone()))
 }
 
-/// Opens all connections, each with its work.
+/// Opens all connections, each with what it is to do.
 fn connect<'w>(
     plan: &Plan<'_>,
     workload: &'w dyn Workload,
@@ -404,9 +404,9 @@ pub fn run_threads(
 }
 
 impl Outcome {
-    /// Completes the outcome once all threads are added: keeps whole seconds only, including those in
-    /// which no answer arrived, and marks a run without any answer as
-    /// failed.
+    /// Once all threads are added: leaves whole seconds alone, also those in
+    /// which nothing came, and does not let a run without any answer pass as a
+    /// figure.
     fn close(&mut self, time: Duration) {
         self.per_second
             .resize((self.seconds.min(86_400.0)) as usize, 0);

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::proto::{Answer, Call};
 use std::time::Instant;
 
-/// Drives the single connection of one thread.
+/// Drives the connections of one thread, of which there is one.
 pub fn drive(
     connections: Vec<(Connection, Box<dyn Worker + '_>)>,
     stage: &Stage,
