@@ -16,7 +16,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::time::Duration;
 
-/// Shortest run: within less time no answer may arrive.
+/// Shortest run: less than this no answer may come in.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// An option with a value.
@@ -208,8 +208,8 @@ pub(super) fn common(command: Command) -> Command {
         .arg(option("html", "FILE", "Write a page with charts here"))
 }
 
-/// Options that an experiment does not use: to ignore them would measure
-/// something else than was requested.
+/// Options that an experiment has no use for: to ignore them would measure
+/// something else than was asked for.
 const UNUSED: &[(&str, &[&str])] = &[
     ("mget", &["ops", "shape"]),
     ("async", &["ops", "shape"]),
@@ -244,7 +244,7 @@ const UNUSED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Refuses options that the experiment does not use.
+/// Refuses options that the experiment has no use for.
 ///
 /// # Errors
 /// A usage error that names the option.
@@ -265,7 +265,7 @@ pub(super) fn refuse_unused(experiment: &str, given: &ArgMatches) -> Result<()> 
     Ok(())
 }
 
-/// Reads the options of the published tool. Returns the rows for each connection.
+/// Reads the options of the published tool; the rows for each connection.
 pub(super) fn read_fk_options(
     given: &ArgMatches,
     targets: &mut Vec<Target>,
