@@ -11,13 +11,13 @@ import (
 	"github.com/pingcap/kvproto/pkg/pdpb"
 )
 
-// service is what a program has registered: it reads nothing below the safe point.
+// service is a program's registration: it reads nothing below the safe point.
 type service struct {
 	safePoint uint64
 	until     time.Time
 }
 
-// safePoints are what placement drivers know about garbage collection.
+// safePoints is the state of garbage collection in the placement drivers.
 type safePoints struct {
 	mu       sync.Mutex
 	services map[string]service
@@ -28,8 +28,8 @@ const collector = "gc_worker"
 
 func forever(ttl int64) bool { return ttl > 1<<40 }
 
-// register keeps what a service needs, unless it is below the least that is kept,
-// and returns that least.
+// register records the timestamp that a service needs, unless it is below the least that is kept,
+// and returns that least timestamp.
 func (p *safePoints) register(id string, ttl int64, safePoint uint64) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,8 +61,8 @@ func (p *safePoints) register(id string, ttl int64, safePoint uint64) uint64 {
 	return p.least()
 }
 
-// least is what nobody may register below: the announcement of the last collection,
-// until all services need more.
+// least is the timestamp below which no service may register: that of the last announced collection,
+// until all services need only later ones.
 func (p *safePoints) least() uint64 {
 	return p.services[collector].safePoint
 }

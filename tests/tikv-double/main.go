@@ -7,7 +7,7 @@
 //	mvcc.go     versions, locks, and the commands on them
 //	kv.go       the stream of requests to a store
 //	pd.go       timestamps, and where regions and stores are
-//	gc.go       the safe point, and what goes below it
+//	gc.go       the safe point, and the collection of versions below it
 //	faults.go   the faults that the control port commands
 //
 // It is a double, not a TiKV: data are not replicated, the "stores" share one
@@ -83,9 +83,9 @@ func main() {
 	kvAddrs := flag.String("kv", "127.0.0.1:0", "addresses of the stores, comma-separated")
 	controlAddr := flag.String("control", "127.0.0.1:0", "address of the HTTP control port")
 	untilStdinEnds := flag.Bool("until-stdin-ends", false, "end when standard input does, so as not to outlive a starter that crashed")
-	ca := flag.String("ca", "", "certificate of the authority of TLS; without it there is none")
-	cert := flag.String("cert", "", "certificate of placement drivers and stores")
-	key := flag.String("key", "", "its private key")
+	ca := flag.String("ca", "", "file with the certificate of the authority; without it connections have no TLS")
+	cert := flag.String("cert", "", "file with the certificate of placement drivers and stores")
+	key := flag.String("key", "", "file with the private key of -cert")
 	flag.Parse()
 	creds := encryption(*ca, *cert, *key)
 

@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! 1. Both views have as many bytes and the same line breaks as the text.
-//! 2. Incomplete text (an unclosed string, a missing brace) is no error: the literal or function ends
+//! 2. Incomplete text (an unclosed string, a missing brace) is not an error: the literal or function ends
 //!    at the end of the text.
 
 use std::ops::RangeInclusive;

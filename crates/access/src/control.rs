@@ -332,7 +332,7 @@ impl AccessControl {
         }
         let engine = self.db.engine();
         if engine.holds_commits_back() {
-            // A change that waits for replicas is not in force yet, and must not keep them from logging in.
+            // A change that waits for replicas is not in force yet, and must not prevent their logins.
             if let Some(held) = self.change_lock.try_lock()
                 && self.table_changes.position() <= engine.durable_position()
             {

@@ -5,7 +5,7 @@
 //!   up to a maximum (MySQL's connection_control plugin). Callers must not hold a
 //!   worker meanwhile.
 //! * *Temporary lock*: an account with FAILED_LOGIN_ATTEMPTS and PASSWORD_LOCK_TIME is
-//!   locked for days after so many consecutive failures (manual, "Password Management").
+//!   locked for a number of days after a number of consecutive failures (manual, "Password Management").
 //!   Like MySQL's, this state ends with the server, with ALTER USER ... ACCOUNT UNLOCK and
 //!   with FLUSH PRIVILEGES.
 //!

@@ -31,7 +31,7 @@ fn text_of(json: &Json) -> String {
 }
 
 impl UserAttributes {
-    /// Reads the column. A text that is no JSON object means no attributes.
+    /// Reads the column. A text that is not a JSON object means no attributes.
     pub(crate) fn parse(text: &str) -> UserAttributes {
         let Ok(Json::Object(object)) = json::parse(text.as_bytes()) else {
             return UserAttributes::default();

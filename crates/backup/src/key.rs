@@ -8,7 +8,7 @@ use std::path::Path;
 /// The environment variable with the key.
 pub const VARIABLE: &str = "PORPOISE_BACKUP_KEY";
 
-/// Bytes that encryption adds behind the nonce.
+/// Bytes that encryption adds after the nonce.
 const TAG: usize = 16;
 
 /// A key for AES-256-GCM.

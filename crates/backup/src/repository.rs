@@ -17,7 +17,7 @@ pub const PART_BYTES: usize = 8 << 20;
 
 const IDENTITY: &str = "repository";
 
-/// Whose repository it is.
+/// Identity of the store to which a repository belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Version of this format.
@@ -172,7 +172,7 @@ impl Repository {
         Err(self.damaged(name, problem))
     }
 
-    /// Where the repository is.
+    /// Location of the repository.
     pub fn location(&self) -> &Location {
         &self.location
     }
@@ -225,8 +225,8 @@ impl Repository {
         self.store.remove(name)
     }
 
-    /// Removes what interrupted writes have left, if it was last changed before a time. Returns how many
-    /// objects these were.
+    /// Removes unfinished objects of interrupted writes that were last changed before a time. Returns their
+    /// number.
     ///
     /// # Errors
     /// [`Error::Io`].

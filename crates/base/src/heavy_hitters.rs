@@ -117,7 +117,7 @@ mod tests {
         let mut exact = std::collections::HashMap::new();
         let mut random = fastrand::Rng::with_seed(7);
         for n in 0..20_000u64 {
-            // A quarter of the items are 1 or 2; the others are many.
+            // A quarter of the items are 1 or 2; the others have many different values.
             let item = if n % 4 == 0 {
                 1 + n / 4 % 2
             } else {

@@ -1,9 +1,9 @@
 //! Text files to which entries are appended: logs for operators.
 //!
 //! Invariants:
-//! 1. Each entry is appended in one write, and begins a line: also behind one that a full disk has cut off,
-//!    of this process or of one before.
-//! 2. After a failure the file is opened anew, so that a log goes on when its directory is back.
+//! 1. Each entry is appended in one write, and begins on a new line, also after an entry that a full disk has cut short,
+//!    in this process or in an earlier one.
+//! 2. After a failure the file is opened again, so that a log continues when its directory is available again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use std::path::Path;
 pub struct LogFile {
     /// `None` after a failure or a request to reopen it.
     file: Option<File>,
-    /// Whether its last line may be cut off.
+    /// Whether its last line may be incomplete.
     is_cut: bool,
 }
 
@@ -28,7 +28,7 @@ impl LogFile {
         let mut options = OpenOptions::new();
         let options = options.append(true).read(true).create(true).mode(mode);
         let file = match options.open(path) {
-            // Written to by its group, for example, but not to be read.
+            // The file may be writable, for example for its group, but not readable.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 OpenOptions::new().append(true).open(path)?
             }
@@ -36,7 +36,7 @@ impl LogFile {
         };
         let mut last = [b'\n'];
         if let Some(at) = file.metadata()?.len().checked_sub(1) {
-            // A pipe or a terminal cannot be read at a place; its last byte does not matter.
+            // A pipe or a terminal has no positions; its last byte does not matter.
             let _ = file.read_at(&mut last, at);
         }
         Ok(LogFile {
@@ -48,7 +48,7 @@ impl LogFile {
     /// Appends an entry, whose last line ends with a line break; opens the file first if it is closed.
     ///
     /// # Errors
-    /// The system's. The entry may be cut off then, and the file is closed.
+    /// The system's. Then the entry may be incomplete, and the file is closed.
     pub fn append(&mut self, path: &Path, mode: u32, entry: &str) -> io::Result<()> {
         if self.file.is_none() {
             *self = LogFile::open(path, mode)?;
@@ -69,7 +69,7 @@ impl LogFile {
         written
     }
 
-    /// Closes the file, so that the next entry opens it anew, after it was renamed for example.
+    /// Closes the file, so that the next entry opens it again, for example after it was renamed.
     pub fn close(&mut self) {
         self.file = None;
     }

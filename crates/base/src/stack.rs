@@ -110,7 +110,7 @@ mod tests {
             let deeper = use_stack();
             assert!(deeper + 16 * 1024 <= here, "{deeper} {here}");
         };
-        // The C library may hand out the stack of a thread that has ended, if it is no more than
+        // The C library may reuse the stack of a thread that has ended, if it is no more than
         // four times as large; those of other tests have 2 MiB.
         std::thread::Builder::new()
             .stack_size(256 * 1024)

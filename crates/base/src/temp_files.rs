@@ -219,7 +219,7 @@ impl TempFile {
     /// Fills the buffer with the bytes at an offset.
     ///
     /// # Errors
-    /// `UnexpectedEof` behind the end; as the system reports.
+    /// `UnexpectedEof` after the end; as the system reports.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
     }

@@ -83,7 +83,7 @@ roles! {
     LogSpare: "log-spare", EndProcess, "Keeps an empty log segment ready.";
     LogHead: "log-head", EndProcess, "Records how far the log reaches in the head file.";
     Checkpointer: "checkpointer", EndProcess, "Writes checkpoints.";
-    SchemaChange: "schema-change", EndProcess, "Undoes changes of definitions whose server of the cluster is gone.";
+    SchemaChange: "schema-change", EndProcess, "Undoes the schema changes of a server of the cluster that was lost.";
     Backup: "backup", EndProcess, "Makes a backup; a panic ends that backup only.";
     Archiver: "archiver", EndProcess, "Copies the log to the archive.";
     BinlogWriter: "binlog-writer", EndProcess, "Writes the binary log from annotations of commits.";

@@ -5,7 +5,7 @@
 //! call, and reads bytes as they arrive.
 //!
 //! 1. One call is outstanding at a time (a closed loop).
-//! 2. Each system's connection costs the same calls of the kernel: one write
+//! 2. Connections to all systems make the same system calls: one write
 //!    for a request, and a read each time the answer is not complete.
 
 use crate::error::{Error, Result};
@@ -24,11 +24,11 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// First size of the input buffer in bytes.
 const INPUT: usize = 16 << 10;
 
-/// See the module.
+/// A connection with its buffers and codec; see the module.
 pub struct Connection {
     stream: TcpStream,
     input: Vec<u8>,
-    /// Bytes of `input` that have come; those before `taken` were dealt with.
+    /// Number of bytes received in `input`; those before `taken` are processed.
     filled: usize,
     taken: usize,
     output: Vec<u8>,
@@ -94,7 +94,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Like [`Connection::exchange`], and a refusal is an error too.
+    /// As [`Connection::exchange`], but a refusal is an error, too.
     ///
     /// # Errors
     /// See there.
@@ -117,7 +117,7 @@ impl Connection {
         self.codec.encode(call, &mut self.output)
     }
 
-    /// Sends what the socket takes now; whether everything is sent.
+    /// Sends as much as the socket accepts now. Returns whether everything is sent.
     ///
     /// # Errors
     /// The connection failed.
@@ -133,8 +133,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// Reads once and deals with what came; whether the answer is complete.
-    /// On a socket that does not block, nothing to read is "not complete".
+    /// Reads once and processes the bytes. Returns whether the answer is complete.
+    /// Without bytes on a nonblocking socket it is not.
     ///
     /// # Errors
     /// The connection or the protocol failed.

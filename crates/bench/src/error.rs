@@ -53,12 +53,12 @@ impl Error {
 
     fn of(kind: Kind, message: impl Into<String>) -> Error {
         let message: String = message.into();
-        // One line, whatever a server's message holds.
+        // One line, even if a server's message has several.
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         Error { kind, message }
     }
 
-    /// The same error with what was being done before it.
+    /// The same error, preceded by the action that failed.
     pub fn during(self, what: impl fmt::Display) -> Error {
         Error {
             kind: self.kind,

@@ -1,6 +1,6 @@
 //! Counts a server's futex calls, with `perf` if it is installed and permitted,
-//! otherwise with `strace`, which slows the server more; the count is per request,
-//! so that matters little.
+//! otherwise with `strace`, which slows the server more. Because the count is per request,
+//! this matters little.
 
 use crate::sys::{self, Signal};
 use std::io::Read;
@@ -20,10 +20,10 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// The tool that can count the calls of a process here.
+    /// The tool that can count the calls of a process on this machine.
     ///
     /// # Errors
-    /// One line: why none can.
+    /// One line: the reason why no tool can.
     pub fn find(pid: u32) -> Result<Tool, String> {
         let mut reasons = Vec::new();
         for tool in [Tool::Perf, Tool::Strace] {
@@ -85,10 +85,10 @@ pub struct Count {
 }
 
 impl Count {
-    /// Begins.
+    /// Begins a count.
     ///
     /// # Errors
-    /// One line: why it cannot be counted.
+    /// One line: the reason why it cannot be counted.
     pub fn begin(tool: Tool, pid: u32) -> Result<Count, String> {
         let mut command = tool.command(pid);
         sys::end_with_us(&mut command);
@@ -102,10 +102,10 @@ impl Count {
         Ok(Count { tool, child })
     }
 
-    /// Ends; the number of calls.
+    /// Ends the count. Returns the number of calls.
     ///
     /// # Errors
-    /// One line: why they were not counted.
+    /// One line: the reason why they were not counted.
     pub fn end(mut self) -> Result<f64, String> {
         let name = self.tool.name();
         let has_ended = !matches!(self.child.try_wait(), Ok(None));

@@ -14,7 +14,7 @@ use std::io::{Seek, Write};
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// The version, with a warning where figures of this build mean little.
+/// The version, with a warning if this build is not meant for measurements.
 const VERSION: &str = if cfg!(debug_assertions) {
     concat!(
         env!("CARGO_PKG_VERSION"),
@@ -24,7 +24,7 @@ const VERSION: &str = if cfg!(debug_assertions) {
     env!("CARGO_PKG_VERSION")
 };
 
-/// The machine and the moment.
+/// The machine and the time of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Name of the machine.
@@ -39,14 +39,14 @@ pub struct Machine {
     pub kernel: String,
     /// Version of this program.
     pub version: String,
-    /// When, as seconds since 1970.
+    /// Time, in seconds since 1970.
     pub time: u64,
     /// The command.
     pub command: String,
     /// Steps of the calibration loop in a second, one core, in millions.
     pub calibration: f64,
-    /// Median of 200 writes of 4 KiB with fdatasync, in microseconds, where
-    /// the servers' files are.
+    /// Median of 200 writes of 4 KiB with fdatasync, in microseconds, on the file system of
+    /// the servers' files.
     pub fsync_micros: f64,
     /// File system there; empty where it is not known.
     #[serde(default)]
@@ -147,8 +147,8 @@ pub fn calibrate() -> f64 {
     (0..5).map(|_| spell()).fold(0.0, f64::max)
 }
 
-/// Type of the file system that a directory lies on; empty where the kernel does
-/// not tell, as in some changed roots.
+/// Type of a directory's file system; empty if the kernel does not
+/// report it, as in some chroots.
 fn file_system(directory: &Path) -> String {
     let Ok(directory) = directory.canonicalize() else {
         return String::new();
@@ -166,7 +166,7 @@ fn file_system_of(directory: &Path, mounts: &str) -> String {
             let (point, kind) = (words.next()?, words.next()?);
             directory.starts_with(point).then_some((point.len(), kind))
         })
-        // The last of equals: what was mounted over another.
+        // Of several mounts at one place, the last one is visible.
         .max_by_key(|(len, _)| *len)
         .map_or(String::new(), |(_, kind)| kind.to_owned())
 }

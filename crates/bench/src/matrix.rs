@@ -1,7 +1,7 @@
 //! Runs of an experiment, interleaved: in each round every group (one
 //! operation at one size) is measured by all its systems one after the other,
 //! in an order that rotates from round to round, so that drift of the
-//! machine affects all alike.
+//! machine affects all systems equally.
 //!
 //! A system that fails is marked in that run and tried again in the next
 //! round; the others continue.
@@ -18,9 +18,9 @@ use std::time::Duration;
 pub struct Effort {
     /// Rounds.
     pub rounds: usize,
-    /// Before each run.
+    /// Warm-up before each run.
     pub warm_up: Duration,
-    /// Each run.
+    /// Duration of a run.
     pub time: Duration,
     /// Tool that counts the server's futex calls, in a separate run.
     pub count_futexes: Option<crate::futex::Tool>,
@@ -240,8 +240,8 @@ fn one(
     measured
 }
 
-/// Counts the server's futex calls in a short run of its own, since counting
-/// slows what is counted.
+/// Counts the server's futex calls in a short separate run, because counting
+/// slows the server.
 fn count_futexes(tool: crate::futex::Tool, plan: &Plan<'_>, entry: &Entry<'_>) -> Option<f64> {
     let pid = plan.endpoint.target.pid?;
     let plan = Plan {

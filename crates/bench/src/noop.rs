@@ -1,9 +1,9 @@
 //! A server without storage on Porpoise's own network layer: the upper bound of
 //! what its listeners can reach.
 //!
-//! It speaks as much of the memcached protocol as a load generator needs: every
-//! `get KEY` finds the same ten bytes. Measuring the real listeners beside it
-//! shows what they cost beyond reading, dispatching and writing.
+//! It implements as much of the memcached protocol as a load generator needs: every
+//! `get KEY` finds the same ten bytes. Compared with it, the real listeners
+//! show their cost beyond reading, dispatching and writing.
 
 use crate::error::{Error, Result};
 use memchr::memchr;

@@ -4,7 +4,7 @@
 //! 1. A server's time is that of its process, of all that descend from it
 //!    (PostgreSQL has one for each connection), and of those that have ended
 //!    and were waited for.
-//! 2. Time that neither we nor the watched servers used is "outside"; a run
+//! 2. Processor time of other processes than this one and the observed servers is "outside"; a run
 //!    with much of it is marked.
 
 use crate::sys::ticks_per_second;
@@ -38,7 +38,7 @@ fn stat(pid: u32) -> Option<Stat> {
 }
 
 /// A process's own time in seconds, all threads together: by its clock, which
-/// counts nanoseconds, or where that is not told by `stat`, which counts ticks
+/// counts nanoseconds, or if that is not available by `stat`, which counts ticks
 /// of ten milliseconds.
 fn own_time(pid: u32, stat: &Stat) -> f64 {
     match crate::sys::process_nanos(pid) {
@@ -137,8 +137,8 @@ pub fn machine_time() -> Option<f64> {
     Some(busy as f64 / ticks_per_second())
 }
 
-/// Share of the last ten seconds in which something runnable waited for a
-/// processor, in per cent; `None` where the kernel does not tell.
+/// Share of the last ten seconds in which a runnable thread waited for a
+/// processor, in per cent; `None` if the kernel does not report it.
 pub fn cpu_pressure() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/pressure/cpu").ok()?;
     pressure_in(&text)

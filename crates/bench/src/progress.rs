@@ -47,7 +47,7 @@ impl Progress {
         self.say(&format!("== {title}"));
     }
 
-    /// So many runs of such a time follow.
+    /// Announces a number of runs of a duration.
     pub fn expect(&mut self, runs: usize, each: Duration) {
         self.total += runs;
         let seconds = each.as_secs_f64() * runs as f64;

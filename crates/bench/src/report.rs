@@ -1,5 +1,5 @@
-//! Results of an experiment: cells of runs, with all that is needed to
-//! verify them, in the form in which it is written to a file.
+//! Results of an experiment: cells of runs, with all data that are needed to
+//! verify them, in the form in which they are written to a file.
 //!
 //! A cell is one operation at one size by one system; it has a run for each
 //! round. Ratios are made from cells whose operation and size agree, in the
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Version of the file's form; others are refused.
 pub const FORMAT: u32 = 1;
 
-/// Share of the machine that others may use before a run is marked.
+/// Share of the machine's processors that other programs may use before a run is marked.
 pub const OUTSIDE_LIMIT: f64 = 0.05;
 
 /// A file of results.
@@ -21,19 +21,19 @@ pub const OUTSIDE_LIMIT: f64 = 0.05;
 pub struct Report {
     /// [`FORMAT`].
     pub format: u32,
-    /// The machine and the moment.
+    /// The machine and the time of the measurement.
     pub machine: Machine,
-    /// Every way to reach every system.
+    /// The systems.
     pub systems: Vec<SystemInfo>,
     /// Results.
     pub experiments: Vec<Experiment>,
-    /// Remarks, as about servers left out.
+    /// Remarks, such as servers left out.
     pub notes: Vec<String>,
     /// Reason for an early end; the results were measured before it.
     pub failure: Option<String>,
 }
 
-/// A system as it was measured.
+/// A measured system.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SystemInfo {
     /// Name.
@@ -64,13 +64,13 @@ pub struct Experiment {
     pub about: String,
     /// Meaning of the sizes.
     pub axis: Axis,
-    /// Whether latency, not throughput, is what it is about.
+    /// Whether its subject is latency, not throughput.
     pub is_about_latency: bool,
     /// Results.
     pub cells: Vec<Cell>,
     /// Systems compared: ours, theirs.
     pub pairs: Vec<(String, String)>,
-    /// Remarks, as about systems left out.
+    /// Remarks, such as systems left out.
     pub notes: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ pub struct Cell {
 pub struct Run {
     /// Requests answered.
     pub requests: u64,
-    /// Requests refused that a client would repeat.
+    /// Refused requests that a client would retry.
     pub refused: u64,
     /// Time measured, in seconds.
     pub seconds: f64,
@@ -110,7 +110,7 @@ pub struct Run {
     pub server_micros: Option<f64>,
     /// Generator's processor microseconds for a request.
     pub generator_micros: Option<f64>,
-    /// Share of the machine's processors that others used.
+    /// Share of the machine's processors that other programs used.
     pub outside: Option<f64>,
     /// Calls of futex by the server for a thousand requests, where counted.
     pub futex_per_thousand: Option<f64>,
@@ -215,9 +215,9 @@ impl Run {
         }
     }
 
-    /// Whether others used so much of the machine that the figures are in
-    /// doubt. In a run so short that the kernel's ticks are more than the
-    /// limit, two ticks for each core are let pass.
+    /// Whether other programs used so much of the machine that the figures are in
+    /// doubt. In a run so short that single ticks of the kernel exceed the
+    /// limit, two ticks for each core are tolerated.
     pub fn is_disturbed(&self) -> bool {
         const TICKS: f64 = 0.02;
         let coarse = if self.seconds > 0.0 {

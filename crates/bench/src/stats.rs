@@ -2,13 +2,13 @@
 //! pairs, and straight lines through points.
 //!
 //! 1. Runs of two systems are compared pair by pair: the runs of one round
-//!    lie close together in time, so a slow spell of the machine falls on
+//!    are close together in time, so a slow period of the machine affects
 //!    both and cancels out of their ratio.
-//! 2. The interval of a ratio is that of the mean of its logarithms, with
-//!    Student's t for the few runs there are, taken back by the exponential;
-//!    it is the geometric mean that is reported with it, so that A against B
-//!    and B against A agree.
-//! 3. One run has no interval, and none is made up.
+//! 2. The interval of a ratio is that of the mean of its logarithms (Student's t,
+//!    because there are few runs), transformed back by the exponential.
+//!    The geometric mean is reported with it, so that the ratios of A to B
+//!    and of B to A agree.
+//! 3. A single run has no interval.
 //!
 //! Rejected: a bootstrap over three to ten runs. It draws from so few values
 //! that its intervals are too narrow.

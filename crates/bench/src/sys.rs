@@ -7,12 +7,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Readiness that is awaited for a socket.
+/// Readiness of a socket that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Something to read.
+    /// Readable.
     Read,
-    /// Room to write, too.
+    /// Readable or writable.
     ReadWrite,
 }
 
@@ -62,7 +62,7 @@ impl Poll {
         self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
     }
 
-    /// Changes what a socket is waited for.
+    /// Changes the readiness for which a socket is waited for.
     ///
     /// # Errors
     /// The kernel's.
@@ -93,7 +93,7 @@ impl Poll {
     /// with the token of each that is.
     ///
     /// # Errors
-    /// The kernel's; an interruption is none.
+    /// The kernel's; an interruption is not an error.
     pub fn wait(&mut self, time: Duration, mut ready: impl FnMut(usize)) -> std::io::Result<()> {
         let room = libc::c_int::try_from(self.events.len()).unwrap_or(libc::c_int::MAX);
         let time = libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX);
@@ -291,8 +291,8 @@ impl Counter {
 pub struct Instructions(Counter);
 
 impl Instructions {
-    /// Of the calling thread, from now on; `None` where the machine does not
-    /// count them (many virtual ones do not) or does not let us look.
+    /// A count for the calling thread, from now on; `None` if the machine does not
+    /// count instructions (many virtual ones do not), or does not permit it.
     pub fn of_this_thread() -> Option<Instructions> {
         const HARDWARE: u32 = 0;
         const INSTRUCTIONS: u64 = 1;
@@ -338,7 +338,7 @@ extern "C" fn on_interrupt(_: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// From now on Ctrl-C, SIGTERM and a closed terminal are only noted, once each: a second one ends
+/// From now on Ctrl-C, SIGTERM and a closed terminal are only recorded, once each: a second one ends
 /// the process as usual.
 pub fn catch_interrupts() {
     // SAFETY: the handler stores one atomic flag, which is safe in a handler; the struct is
@@ -353,7 +353,7 @@ pub fn catch_interrupts() {
     }
 }
 
-/// Whether one of them came.
+/// Whether one of these signals has arrived.
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }

@@ -59,7 +59,7 @@ impl Target {
     /// Parses a URL.
     ///
     /// # Errors
-    /// A usage error that names the part that was not understood.
+    /// A usage error that names the malformed part.
     pub fn parse(url: &str) -> Result<Target> {
         let bad = |what: &str| Error::usage(format!("target {:?}: {what}", masked(url)));
         let (scheme, rest) = url

@@ -1,6 +1,6 @@
-//! Keys and values that can be verified when read without remembering what
-//! was written: a value names its key, a version and a check over both, so any
-//! mixture of two writes, or the value of another key, is seen.
+//! Keys and values that can be verified when read, without keeping the written
+//! values: a value contains its key, a version and a checksum over both, so that any
+//! mixture of two writes, or the value of another key, is detected.
 //!
 //! Form: ten digits of the key, ten of the version, eight hexadecimal digits
 //! of the check, then filler that depends on the check, to the length wanted.
@@ -52,7 +52,7 @@ pub fn append(out: &mut Vec<u8>, key: u64, version: u64, length: usize) {
     out.resize(out.len() + length.saturating_sub(SHORTEST), filler);
 }
 
-/// The version in `value`, if it is a whole value of `key` of this
+/// The version in `value`, if it is a complete value of `key` of this
 /// length.
 pub fn read(value: &[u8], key: u64, length: usize) -> Option<u64> {
     if value.len() != length.max(SHORTEST) {

@@ -1,22 +1,23 @@
 //! Semi-synchronous replication, the source's side: commits wait until replicas have them.
 //!
-//! The engine holds commits back ([`Engine::require_acknowledgement`]): they are on disk here, but neither visible
+//! The engine withholds commits ([`Engine::require_acknowledgement`]): they are on disk here, but neither visible
 //! to snapshots nor revealed by a reply, whichever interface committed them. The writer records where each
-//! transaction ends in the files; replicas acknowledge places in the files; the commits up to the place that enough
-//! replicas have reached are let go.
+//! transaction ends in the files, and replicas acknowledge places in the files. Commits up to the place that enough
+//! replicas have acknowledged are released.
 //!
 //! ```text
 //! files     | T1 | T2 | T3 | T4 |
-//! replica 2           ^                 with one acknowledgement: T1 to T3 are let go
-//! replica 3                ^            with two: T1 and T2
+//! replica 2           ^
+//! replica 3                ^
+//! released with one required acknowledgement: T1 to T3; with two: T1 and T2
 //! ```
 //!
 //! Invariants:
-//! 1. A commit is let go only when as many different replicas (by `server_id`) as the policy says have acknowledged
-//!    a place behind its end, or when the policy's time for the oldest waiting commit is over.
-//! 2. A place acknowledged counts as long as the server runs, also after its replica has disconnected: the replica
-//!    has the transactions on its disk. What a replica has acknowledged before is forgotten when it begins to read at
-//!    an earlier place: it was rebuilt or rewound.
+//! 1. A commit is released only when as many different replicas (by `server_id`) as the policy requires have acknowledged
+//!    a place at or after its end, or when the oldest waiting commit has waited for the policy's timeout.
+//! 2. An acknowledged place counts as long as the server runs, also after its replica has disconnected: the replica
+//!    has the transactions on its disk. It is discarded when the replica begins to read at an earlier place, because
+//!    the replica was rebuilt or rewound.
 //! 3. After a timeout commits pass until a replica has caught up with the end of the log; then they wait again.
 //!
 //! Rejected: a count of acknowledgements for each transaction (the n-th greatest place of the replicas says the
@@ -36,10 +37,10 @@ pub enum Acknowledgers {
     All(BTreeSet<u32>),
 }
 
-/// How commits wait.
+/// Settings of the wait for acknowledgements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AckPolicy {
-    /// Whether they wait at all.
+    /// Whether commits wait at all.
     pub is_on: bool,
     /// For whom.
     pub by: Acknowledgers,
@@ -181,7 +182,7 @@ impl Acknowledgements {
         recovers
     }
 
-    /// Forgets all places: the files begin anew.
+    /// Discards all acknowledged places, because the files were removed and restart with the first number.
     pub(crate) fn restart(&mut self) {
         for replica in self.replicas.values_mut() {
             replica.place = (0, 0);

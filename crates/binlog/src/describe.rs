@@ -15,7 +15,7 @@ pub struct EventRow {
     pub kind: &'static str,
     /// The server that ran it first.
     pub server_id: u32,
-    /// Position behind the event.
+    /// Position after the event.
     pub end: u64,
     /// Description.
     pub info: String,

@@ -63,7 +63,7 @@ pub struct Dump {
     is_skipping: bool,
     /// Events to be sent before the next of the file.
     queued: VecDeque<Vec<u8>>,
-    /// Of a reader that acknowledges.
+    /// Acknowledgements, if the reader sends any.
     acks: Option<ReaderAcks>,
 }
 
@@ -180,7 +180,7 @@ impl Dump {
         acks.is_some_and(|acks| acks.acknowledged < acks.sent)
     }
 
-    /// The reader has everything up to this place.
+    /// Records that the reader has everything up to this place on its disk.
     ///
     /// # Errors
     /// [`Error::Refused`]: there is no such file.
@@ -193,7 +193,7 @@ impl Dump {
         Ok(())
     }
 
-    /// Decides whether an event that is being sent requests an acknowledgement; `is_ready`: more events are there.
+    /// Decides whether an event requests an acknowledgement when it is sent. `is_ready`: further events are ready.
     fn note_sent(&mut self, event: &[u8], kind: u8, is_ready: bool) {
         let place = (self.number, self.reader.position());
         let Some(acks) = &mut self.acks else {

@@ -137,7 +137,7 @@ impl Encoder {
             &primary,
             self.metadata,
         );
-        // Of the event only the body is kept: the header has the time and the server.
+        // Only the body is kept: the time and the server in the header differ from event to event.
         let mut event = Vec::new();
         let map = Event::TableMap(Box::new(map));
         self.writer(None)
@@ -432,8 +432,8 @@ fn table_id(map: &[u8]) -> u64 {
         .fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The number of columns in a TABLE_MAP event: behind the number of the table, the flags and two names, each with its
-/// length before and a zero behind.
+/// The number of columns in a TABLE_MAP event. It follows the number of the table, the flags and two names; a name has
+/// its length before it and a zero after it.
 fn column_count(map: &[u8]) -> usize {
     let mut rest = map.get(27..).unwrap_or_default();
     for _ in 0..2 {

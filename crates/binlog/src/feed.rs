@@ -1,8 +1,8 @@
 //! The log as an application reads it: rows events with their tables, statements, and ends of transactions.
 //!
-//! A feed is a [`Dump`] whose events are decoded. It holds one event, or the events of one compressed transaction, and
-//! the set of the transactions before its place: the place from which another feed continues, also on another server
-//! that has the same transactions.
+//! A feed is a [`Dump`] whose events are decoded. It holds one event, or the events of one compressed transaction. Its
+//! place is the GTID set of the transactions before it; another feed can continue there, also on another server that
+//! has the same transactions.
 //!
 //! ```text
 //!  GTID | QUERY BEGIN | TABLE_MAP, rows | TABLE_MAP, rows | XID        GTID | QUERY
@@ -14,7 +14,7 @@
 //! 2. A place that the log does not reach, or has lost, is refused: a feed never skips silently.
 //!
 //! Rejected: a queue of changes in memory that connected readers share. It needs a limit, and a reader beyond it must
-//! read from the files all the same.
+//! read from the files anyway.
 
 use crate::dump::{Dump, DumpStart, Step};
 use crate::file::{
@@ -57,7 +57,7 @@ pub enum FeedStep {
         /// The changes.
         rows: RowsEvent,
     },
-    /// A statement that defines something.
+    /// A data definition statement.
     Statement {
         /// Default database; empty: none.
         database: Vec<u8>,
@@ -73,7 +73,7 @@ pub enum FeedStep {
         /// Time of its commit on the server that ran it first, in microseconds since 1970 UTC.
         micros: u64,
     },
-    /// Nothing within the time: the feed is at the end of the log.
+    /// No event within the time: the feed is at the end of the log.
     Idle,
 }
 
@@ -102,7 +102,7 @@ impl Feed {
     /// Begins a feed.
     ///
     /// # Errors
-    /// [`Error::Refused`]: transactions behind the place were removed, the log has never reached it, or it is
+    /// [`Error::Refused`]: transactions after the place were removed, the log has never reached it, or it is
     /// within a transaction.
     pub fn open(log: Arc<BinaryLog>, start: FeedStart) -> Result<Feed> {
         let (start, executed) = match start {
@@ -121,8 +121,8 @@ impl Feed {
                 let unknown = set.subtract(&log.status().executed);
                 if !unknown.is_empty() {
                     return Err(Error::Refused(format!(
-                        "the binary log has never had the transactions '{unknown}': it was reset, or the position is \
-                         of another server"
+                        "the binary log has never contained the transactions '{unknown}': it was reset, or the position \
+                         belongs to another server"
                     )));
                 }
                 (DumpStart::Gtids(set.clone()), Some(set))
@@ -154,7 +154,7 @@ impl Feed {
         self.open.is_none()
     }
 
-    /// File and position behind what was read.
+    /// File and position after the last event that was read.
     pub fn place(&self) -> (String, u64) {
         self.dump.place()
     }
@@ -200,7 +200,7 @@ impl Feed {
         Ok(Some(event))
     }
 
-    /// Takes an event; returns the step that it is.
+    /// Processes an event. Returns the step that it completes, if any.
     fn take(&mut self, event: Event) -> Option<FeedStep> {
         match event {
             Event::FormatDescription(format) => self.format = format,
@@ -279,7 +279,9 @@ impl BinaryLog {
             let Some(known) = &format else {
                 format = FormatDescription::decode(event).ok();
                 if format.is_none() {
-                    return Err(Error::Corrupt("a file without a head".to_owned()));
+                    return Err(Error::Corrupt(
+                        "a file does not begin with a format description event".to_owned(),
+                    ));
                 }
                 continue;
             };

@@ -2,7 +2,7 @@
 //!
 //! A directory has `binlog.000001`, `binlog.000002`, ...; `binlog.index`, which lists those that belong to the log, one
 //! a line; and `binlog.state`, the number of the newest commit before the last file. After a run without the log it
-//! also has `binlog.gap`, the number of the first file behind that run. All but the first are replaced by renaming.
+//! also has `binlog.gap`, the number of the first file after that run. All but the first are replaced by renaming.
 //! `binlog.unlogged` exists while such a run lasts, and until the log is opened again.
 
 use crate::{Error, Result};
@@ -24,10 +24,10 @@ pub(crate) const INDEX: &str = "binlog.index";
 /// Name of the state.
 pub(crate) const STATE: &str = "binlog.state";
 
-/// Name of the file that has the number of the first file behind the newest gap.
+/// Name of the file that has the number of the first file after the newest gap.
 pub(crate) const GAP: &str = "binlog.gap";
 
-/// Name of the mark of a run without the log.
+/// Name of the file that marks a run without the log.
 pub(crate) const UNLOGGED: &str = "binlog.unlogged";
 
 /// Position of a file's first event.
@@ -42,7 +42,7 @@ pub fn file_name(number: u64) -> String {
     format!("{BASE_NAME}.{number:06}")
 }
 
-/// Number of a file; `None` if it is no name of one.
+/// Number of a file; `None` if the name is not that of a file of the log.
 #[must_use]
 pub fn file_number(name: &str) -> Option<u64> {
     let name = name.strip_prefix("./").unwrap_or(name);

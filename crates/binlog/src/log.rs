@@ -93,10 +93,10 @@ pub(crate) struct State {
     pub(crate) rotations: (u64, u64),
     /// Number of resets asked for, and done.
     pub(crate) resets: (u64, u64),
-    /// Number of times that the writer was asked to say that it has caught up, and has.
+    /// Requests to report that the writer has caught up: made, answered.
     pub(crate) catch_ups: (u64, u64),
     pub(crate) stops: bool,
-    /// Why the log is closed.
+    /// The reason why the log is closed.
     pub(crate) closed: Option<String>,
     /// Number of the file that each dump reads.
     pub(crate) dumps: BTreeMap<u64, u64>,
@@ -107,7 +107,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The files from which readers may start, oldest first: those behind the newest gap.
+    /// The files from which readers may start, oldest first: those after the newest gap.
     pub(crate) fn readable(&self) -> &[LogFile] {
         let gap = self.gap.unwrap_or(0);
         let at = self.files.partition_point(|file| file.number < gap);
@@ -140,7 +140,7 @@ pub struct BinaryLog {
     pub(crate) next_dump: AtomicU64,
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
     pub(crate) ack_engine: AckEngine,
-    /// Keeps the greatest epoch that this server has met.
+    /// Keeps the greatest epoch that this server knows of.
     pub(crate) epochs: OnceLock<Arc<dyn EpochKeeper>>,
 }
 
@@ -154,12 +154,12 @@ impl BinaryLog {
         }
     }
 
-    /// Sets what keeps the epoch, once.
+    /// Sets the keeper of the epoch; only the first call has an effect.
     pub fn provide_epochs(&self, epochs: Arc<dyn EpochKeeper>) {
         let _first = self.epochs.set(epochs);
     }
 
-    /// A reader has met this epoch.
+    /// Compares the epoch that a reader has announced with this server's, and records a greater one.
     ///
     /// # Errors
     /// [`Error::Refused`] if it is greater than this server's: another server has taken over.
@@ -175,7 +175,7 @@ impl BinaryLog {
             .meet(epoch)
             .map_err(|error| Error::Io(format!("the epoch cannot be recorded: {error}")))?;
         Err(Error::Refused(format!(
-            "another server has taken over from this one, which had epoch {own}: the replica has met epoch {epoch}"
+            "another server has taken over: this server has epoch {own}, the replica knows of epoch {epoch}"
         )))
     }
 
@@ -228,13 +228,14 @@ impl BinaryLog {
         self.ask(|state| &mut state.catch_ups)
     }
 
-    /// Removes all files and begins anew with the first, without identifiers (RESET BINARY LOGS AND GTIDS).
+    /// Removes all files and restarts with the first, without identifiers (RESET BINARY LOGS AND GTIDS).
     ///
     /// # Errors
     /// The log is closed; commits wait for acknowledgements.
     pub fn reset(&self) -> Result<()> {
         if self.state.lock().acks.is_anyone_waiting() {
-            let text = "commits wait for replicas that read this log";
+            let text =
+                "the binary log cannot be reset while commits wait for replicas that read it";
             return Err(Error::Refused(text.to_owned()));
         }
         self.ask(|state| &mut state.resets)

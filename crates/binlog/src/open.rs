@@ -34,7 +34,7 @@ impl BinaryLog {
             None => None,
         };
         let last_commit = match (&last, before) {
-            // What that run had not written to the files may be gone: nothing of it is logged.
+            // The engine may have discarded annotations of the run without the log: none of that run is logged.
             _ if unlogged => newest,
             (Some(last), before) => last.last_commit.max(before.unwrap_or(0)),
             // A new log begins with the next commit.
@@ -75,8 +75,8 @@ impl BinaryLog {
     }
 }
 
-/// Marks that a server runs on the data without the log, if a log is there: what it changes will be missing. Called
-/// before the engine is opened.
+/// Marks a data directory on which a server runs without its binary log, if it has one: the log will lack the changes
+/// of this run. Called before the engine is opened.
 ///
 /// # Errors
 /// The mark cannot be read or written.
@@ -88,7 +88,7 @@ pub fn mark_unlogged(disk: &dyn Disk, dir: &Path) -> Result<()> {
     }
     tracing::warn!(
         dir = %dir.display(),
-        "the server runs without --log-bin on data that have a binary log: its readers will have to be made anew"
+        "the server runs without --log-bin on data that have a binary log: its readers will need new copies of the data"
     );
     file::replace(disk, dir, file::UNLOGGED, b"")
 }

@@ -1,5 +1,4 @@
-//! The log as those see it who wait for acknowledgements: connections of replicas, settings, metrics. The rules are in
-//! [`crate::acknowledge`].
+//! Acknowledgement as connections of replicas, settings and metrics use it. The rules are in [`crate::acknowledge`].
 
 use crate::acknowledge::{AckPolicy, AckStatus, Place};
 use crate::file::file_number;
@@ -15,14 +14,17 @@ pub(crate) struct AckConnection {
 }
 
 impl AckConnection {
-    /// The replica has everything up to a place on its disk.
+    /// Records that the replica has everything up to a place on its disk.
     ///
     /// # Errors
-    /// [`Error::Refused`] if this is no file of the log.
+    /// [`Error::Refused`] if the name is not that of a file of the log.
     pub(crate) fn acknowledge(&self, file: &str, position: u64) -> Result<()> {
         let number = file_number(file);
-        let number =
-            number.ok_or_else(|| Error::Refused(format!("acknowledgement of file {file:?}")))?;
+        let number = number.ok_or_else(|| {
+            Error::Refused(format!(
+                "acknowledgement of {file:?}, which is no file of the log"
+            ))
+        })?;
         self.acknowledge_place((number, position));
         Ok(())
     }
@@ -32,7 +34,7 @@ impl AckConnection {
         let mut state = log.state.lock();
         let end = (state.files.last().map_or(0, |file| file.number), state.end);
         if place > end {
-            // Of files that were reset.
+            // The place is in a file that was removed by a reset.
             return;
         }
         if let Some(replica) = state.acks.replicas.get_mut(&self.server_id) {
@@ -64,7 +66,7 @@ impl BinaryLog {
     /// Sets how commits wait for acknowledgements, from now on.
     ///
     /// # Errors
-    /// The engine cannot hold commits back.
+    /// The engine cannot withhold commits.
     pub fn set_ack_policy(&self, policy: AckPolicy) -> Result<()> {
         let mut state = self.state.lock();
         let Some(engine) = self.ack_engine.get() else {
@@ -103,7 +105,7 @@ impl BinaryLog {
         }
     }
 
-    /// A replica that will acknowledge has connected, and has everything before `place`.
+    /// Registers a connected replica that acknowledges and has everything before `place`.
     pub(crate) fn connect_acknowledger(
         self: &Arc<Self>,
         server_id: u32,
@@ -123,7 +125,7 @@ impl BinaryLog {
         connection
     }
 
-    /// Lets commits pass that have waited for too long. Called by the writer between its turns.
+    /// Releases commits that have waited for too long. The writer calls it between its passes.
     pub(crate) fn check_ack_timeout(&self) {
         let mut state = self.state.lock();
         if !state.acks.times_out() {
@@ -181,7 +183,7 @@ impl BinaryLog {
             ),
             stat(
                 "replication_ack_timeouts_total",
-                "Times at which commits ceased to wait, because no replica acknowledged in time.",
+                "Number of times that commits ceased to wait, because no replica acknowledged in time.",
                 true,
                 status.timeouts,
             ),

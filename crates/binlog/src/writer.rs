@@ -169,13 +169,13 @@ impl Writer {
         self.sync()
     }
 
-    /// Begins a new file behind a gap: changes that were never logged. They count as one transaction that no file
+    /// Begins a new file after a gap: changes that were never logged. They count as one transaction that no file
     /// has, so that readers that follow by GTIDs find that they lack it.
     pub(crate) fn begin_behind_gap(&mut self) -> Result<()> {
         let missing = self.next_gtid(&[]);
         tracing::warn!(
             gtid = %missing,
-            "the server has run without --log-bin: positions before are refused, readers must be made anew"
+            "the server has run without --log-bin: readers at earlier positions are refused and need new copies of the data"
         );
         self.end_file()?;
         let number = self.number + 1;

@@ -144,7 +144,7 @@ fn statements_come_in_commit_order_and_a_restart_begins_a_file() {
     log.stop();
 }
 
-/// The files are cut at every byte behind the head, as a crash may leave them: what was cut is derived again.
+/// The files are cut at every byte after the head, as a crash may leave them: what was cut is derived again.
 #[test]
 fn a_torn_tail_is_derived_again_byte_for_byte() {
     let dir = tempfile::tempdir().unwrap();
@@ -316,7 +316,7 @@ fn a_run_without_the_log_makes_a_gap_that_readers_are_told_of() {
         );
         let mut all = from_start(&log);
         assert_eq!(texts(&mut all).len(), n + 1);
-        // A reader with a copy that was made behind the gap.
+        // A reader with a copy that was made after the gap.
         let mut copied = log.status().purged;
         copied.union_with(&before);
         let mut dump = Dump::open(log.clone(), DumpStart::Gtids(copied), true).unwrap();

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Largest packet that a server may send, in bytes: MySQL's limit.
 const MAX_PACKET: usize = 1 << 30;
 
-/// How to connect.
+/// Target of a connection.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Address of the server.
@@ -88,7 +88,7 @@ impl Connection {
             return Err(Error::Server(error));
         }
         let greeting = parse_greeting(&payload)
-            .ok_or(Error::Protocol("this is no server of MySQL's protocol"))?;
+            .ok_or(Error::Protocol("this is not a server of MySQL's protocol"))?;
         connection.id = greeting.connection_id;
         connection.status = greeting.status;
         connection.server_version = String::from_utf8_lossy(greeting.server_version).into_owned();
@@ -177,11 +177,11 @@ impl Connection {
     }
 
     /// As [`Connection::query`], with files for LOAD DATA LOCAL, which `open` opens by their name in the
-    /// statement. The target must have asked for [`Capabilities::LOCAL_FILES`]. A file that cannot be opened is
+    /// statement. The target must have requested [`Capabilities::LOCAL_FILES`]. A file that cannot be opened is
     /// an error after the whole reply, which lacks the event of its statement.
     ///
     /// # Errors
-    /// As [`Connection::query`]; the server asks for a file that the text does not name; the file cannot
+    /// As [`Connection::query`]; the server requests a file that the text does not name; the file cannot
     /// be read. See [`Error::is_fatal`].
     pub fn query_with_files<E: From<Error>>(
         &mut self,
@@ -316,8 +316,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a packet with the number 0 in the middle of a stream, whose next packet has the number 1: an
-    /// acknowledgement of semi-synchronous replication.
+    /// Sends an acknowledgement of semi-synchronous replication: a packet within a stream, which restarts the packet
+    /// numbers at 0; the next packet that is received has the number 1.
     ///
     /// # Errors
     /// The connection's.
@@ -329,7 +329,7 @@ impl Connection {
         self.send()
     }
 
-    /// The next packet that is received has this number.
+    /// Sets the number that the next received packet must have.
     pub fn expect_sequence(&mut self, sequence: u8) {
         self.reader.expect(sequence);
     }
@@ -368,7 +368,7 @@ impl Connection {
         payload.clear();
         loop {
             let step = self.reader.next(self.input.unread()).map_err(|_| {
-                Error::Protocol("packets out of order, or this is no server of MySQL's protocol")
+                Error::Protocol("packets out of order, or this is not a server of MySQL's protocol")
             })?;
             match step {
                 FrameStep::Packet {

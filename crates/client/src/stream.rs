@@ -133,7 +133,7 @@ pub(crate) struct Input {
     start: usize,
 }
 
-/// Bytes asked of the system at a time.
+/// Bytes read from the system at a time.
 const READ: usize = 16 << 10;
 
 impl Input {

@@ -1,4 +1,4 @@
-//! A server that asks for files which the statement does not name gets none.
+//! A server that requests files which the statement does not name gets none.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -85,7 +85,7 @@ fn connect(port: u16, with: Capabilities) -> Connection {
     Connection::connect(&target).unwrap()
 }
 
-/// Runs a statement against a server that asks for `asked`; the file's content is 3,000,000 bytes. Returns the
+/// Runs a statement against a server that requests `asked`; the file's content is 3,000,000 bytes. Returns the
 /// result, and what the server got.
 fn run(
     asked: &'static str,

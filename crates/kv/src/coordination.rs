@@ -87,7 +87,7 @@ struct FenceState {
     lease: Option<Lease>,
     /// Number of leases that have ended. Transactions keep the number at their begin.
     epoch: u64,
-    /// Why there is no lease; empty before the first one.
+    /// The reason why there is no lease; empty before the first one.
     reason: String,
 }
 

@@ -332,9 +332,9 @@ pub trait Engine: Send + Sync {
     /// Registers a listener for the progress of the log, permanently.
     fn subscribe(&self, listener: Arc<dyn DurableListener>);
 
-    /// Switches on or off that commits with an annotation wait for [`Engine::acknowledge`]: until then they do not
-    /// count as durable, and neither do later commits, so that no snapshot shows them and no reply reveals them.
-    /// Those that are on disk when it is switched on are not waited for, and switching off lets all pass. Needs
+    /// Switches on or off whether commits with an annotation wait for [`Engine::acknowledge`]. Until they are acknowledged,
+    /// neither they nor later commits count as durable: no snapshot shows them and no reply reveals them.
+    /// Commits that are on disk when it is switched on do not wait; switching it off releases all. Needs
     /// [`Capabilities::annotations`].
     ///
     /// # Errors
@@ -356,7 +356,7 @@ pub trait Engine: Send + Sync {
         false
     }
 
-    /// Ends the waits for acknowledgements before a shutdown: the outcome of what waits is unknown.
+    /// Ends the waits for acknowledgements before a shutdown: the outcome of the waiting commits is unknown.
     fn abandon_acknowledgement(&self) {}
 
     /// Opens the reader of annotations at a position that an earlier reader had; 0 for the oldest that

@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 /// Records visited in one step.
 const RECORDS_PER_STEP: usize = 4096;
 
-/// Number of records without a mark after which a count asks for the horizon. From then on it sets
+/// Number of records without a mark after which a count requests the horizon. From then on it sets
 /// marks; shorter counts do not pay for the horizon.
 const UNMARKED_BEFORE_HORIZON: usize = 32;
 

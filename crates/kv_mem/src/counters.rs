@@ -44,7 +44,7 @@ pub(crate) struct Counter {
     pub(crate) next: u64,
     /// Limit that is on disk: no id at or above it was given out.
     limit: u64,
-    /// Higher limit that was appended to the log but is not yet on disk, with the position behind
+    /// Higher limit that was appended to the log but is not yet on disk, with the position after
     /// its record.
     pending_limit: Option<(u64, u64)>,
 }

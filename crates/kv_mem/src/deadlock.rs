@@ -9,7 +9,7 @@
 //! first along the cycle, which begins with the searching transaction:
 //!
 //! ```text
-//! 1 holds a, b, c; 2 holds d and waits for a; 1 asks for d: the cycle 1 -> 2 -> 1
+//! 1 holds a, b, c; 2 holds d and waits for a; 1 requests d: the cycle 1 -> 2 -> 1
 //! 1: marks the waiter of 2 as a victim (under the latch of a), wakes it, sleeps
 //! 2: wakes up, reports the cycle, leaves the queue of a, releases d
 //! 1: is granted d

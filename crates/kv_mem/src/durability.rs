@@ -32,7 +32,7 @@ pub(crate) struct DurabilityWatermark {
     progressed: Condvar,
     /// The error after which nothing more becomes durable.
     failure: OnceLock<Error>,
-    /// Whether waits end because nothing more is acknowledged.
+    /// Whether waits end, because no further commit will be acknowledged.
     is_abandoned: AtomicBool,
 }
 
@@ -128,7 +128,7 @@ impl DurabilityWatermark {
             return Some(Ok(()));
         }
         if self.is_abandoned.load(Ordering::SeqCst) {
-            let text = "the server is shut down before replicas have acknowledged the commit";
+            let text = "the server was shut down before replicas acknowledged the commit";
             return Some(Err(Error::UnknownOutcome(text.to_owned())));
         }
         let failure = self.failure()?;

@@ -81,7 +81,7 @@ impl KvMem {
         log.ok_or(Error::Unsupported("backups of a store in memory"))
     }
 
-    /// Opens a copy of the store. Commits acknowledged before are in it.
+    /// Opens a copy of the store, with every commit acknowledged before the call.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Unsupported`] without a store on disk.
@@ -135,7 +135,7 @@ impl KvMem {
         self.state.log.as_ref().map_or(0, |log| log.synced_to())
     }
 
-    /// Position of the first record that log segments still have.
+    /// Position of the first record in the existing log segments.
     pub fn first_log_position(&self) -> u64 {
         self.state
             .log
@@ -144,7 +144,7 @@ impl KvMem {
     }
 
     /// Allows the removal of log segments before a position, which are archived. Without
-    /// [`KvMemOptions::archive_bound`](crate::KvMemOptions::archive_bound) segments wait for no archive.
+    /// [`KvMemOptions::archive_bound`](crate::KvMemOptions::archive_bound) segments are removed whether they are archived or not.
     pub fn set_archived(&self, position: u64) {
         if let Some(log) = &self.state.log {
             log.set_archived(position);

@@ -252,7 +252,7 @@ mod tests {
         let chunk = sample();
         assert_eq!(copy(&chunk).as_ref(), Ok(&chunk));
         for cut in 0..chunk.len() {
-            // A cut between two items is not damage that a chunk can show.
+            // A cut between two items cannot be detected in the chunk.
             if let Ok(copy) = copy(&chunk[..cut]) {
                 assert_eq!(copy, chunk[..cut]);
             }

@@ -35,7 +35,7 @@ use tree::{RemainingRange, Tree};
 pub(crate) enum WalkOutcome {
     /// The end of the range was reached.
     Done,
-    /// The maximum number of records of a step was reached; the walk continues behind this key.
+    /// The maximum number of records of a step was reached; the walk continues after this key.
     Paused(InlineKey),
     /// The visitor ended the walk.
     Stopped,

@@ -16,15 +16,15 @@
 //! 1. Holders of a record are pairwise compatible.
 //! 2. Queues are FIFO, except that an upgrade stands ahead of waiters that hold
 //!    nothing. A request is granted when it is compatible with every other
-//!    holder and with every waiter ahead of it: a queued exclusive request holds
-//!    off later key-share requests (transactions.md, rule 8).
+//!    holder and with every waiter ahead of it: a queued exclusive request blocks
+//!    later key-share requests (transactions.md, rule 8).
 //! 3. A newcomer overtakes a queue only while its head waiter is called and has
 //!    not claimed the lock. A waiter is overtaken at most once, and never if it
 //!    waited for the victim of a deadlock; then the lock is handed to it directly.
 //! 4. Latch order: waits-for graph, then record. No latch is held while sleeping.
 //! 5. A waiter that gives up checks under the latch whether it was granted.
 //! 6. A waiter becomes the victim of a deadlock under the latch, and only if it
-//!    was not granted before. It keeps its place, and holds off the waiters
+//!    was not granted before. It keeps its place, and blocks the waiters
 //!    behind it, until it gives up. It is never granted the lock, and has no
 //!    edges in the waits-for graph.
 //!
@@ -354,7 +354,7 @@ impl LockCell {
                 }
             }
             None if matches!(self, LockCell::Queued(_)) && holders.len() < 2 => {
-                return Err("a queue without need".to_owned());
+                return Err("an empty queue was not freed".to_owned());
             }
             _ => {}
         }
@@ -490,7 +490,7 @@ mod tests {
             assert!(victim.is_victim() && !behind.is_granted());
             assert!(
                 !granted(&mut cell, 4, KeyShare),
-                "the waiters behind still hold off newcomers"
+                "the waiters behind it still block newcomers"
             );
             assert!(!cell.claim(&victim));
             let mut blockers = Vec::new();
@@ -501,7 +501,7 @@ mod tests {
             assert!(behind.is_granted());
             assert!(
                 !cell.choose_victim(&behind),
-                "a granted waiter is no victim"
+                "a granted waiter is not a victim"
             );
             cell.release(3);
             assert!(cell.is_free());

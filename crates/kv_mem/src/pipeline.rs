@@ -49,12 +49,12 @@ pub(crate) struct LogBuffer {
     pub(crate) is_out_of_segments: bool,
     /// Position up to which records fit in the existing segments.
     pub(crate) capacity_end: u64,
-    /// Start positions of transactions with chunks in the log, each with the position behind its
+    /// Start positions of transactions with chunks in the log, each with the position after its
     /// commit once that was appended. Kept until a checkpoint contains the commit.
     pub(crate) chunked: BTreeMap<u64, Option<u64>>,
     /// Timestamps below this limit are reserved on disk.
     pub(crate) ts_limit: u64,
-    /// A higher limit that is not yet on disk, and the position behind its record.
+    /// A higher limit that is not yet on disk, and the position after its record.
     pub(crate) ts_next_limit: Option<(u64, u64)>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Sequencer {
     pub(crate) log: LogBuffer,
     /// Keys and ranges that prepared transactions have validated.
     pub(crate) protected: ProtectedReads,
-    /// Annotated commits that wait for an acknowledgement, ascending; `None` if none has to.
+    /// Annotated commits that wait for an acknowledgement, ascending; `None` if acknowledgements are not required.
     pub(crate) unacknowledged: Option<VecDeque<u64>>,
 }
 
@@ -132,7 +132,7 @@ impl CommitPipeline {
         self.sequencer.lock()
     }
 
-    /// Starts timestamps behind those of a recovered store.
+    /// Starts timestamps after those of a recovered store.
     pub(crate) fn start_at(&self, seq: &mut Sequencer, last_ts: u64) {
         (seq.last_ts, seq.durable_ts) = (last_ts, last_ts);
         self.installed.store(last_ts, Ordering::SeqCst);
@@ -180,7 +180,7 @@ impl CommitPipeline {
         }
     }
 
-    /// Switches on or off that annotated commits wait for an acknowledgement.
+    /// Switches on or off whether annotated commits wait for an acknowledgement.
     pub(crate) fn require_acknowledgement(&self, on: bool) {
         let mut seq = self.lock();
         if on == seq.unacknowledged.is_some() {
@@ -192,7 +192,7 @@ impl CommitPipeline {
         self.watermark.notify();
     }
 
-    /// Lets annotated commits up to this one pass.
+    /// Releases annotated commits up to this one.
     pub(crate) fn acknowledge(&self, commit: u64) {
         let mut seq = self.lock();
         let Some(waiting) = &mut seq.unacknowledged else {

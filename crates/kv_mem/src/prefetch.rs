@@ -18,7 +18,7 @@ pub(crate) fn prefetch(address: usize) {
 pub(crate) enum Prefetched {
     /// None.
     Nothing,
-    /// So many cache lines of each record's newest version.
+    /// This number of cache lines of each record's newest version.
     Lines(usize),
     /// The first cache line of the newest version of each record that is not marked as settled.
     Unsettled,

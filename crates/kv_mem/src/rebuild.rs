@@ -1,7 +1,7 @@
 //! Rebuilds a store's directory from a copy ([`crate::HotCopy`]): checkpoint files, manifest, log, head
 //! file. The next start recovers it like a store after a crash.
 //!
-//! The log is written anew, in segments that are numbered from 1, and may end at any record. The head
+//! A new log is written, in segments that are numbered from 1; it may end at any record. The head
 //! file comes last: until then a start refuses the directory, since segments of this log format cannot
 //! be without one. Nothing but the caller's rename makes a directory look like a store.
 
@@ -56,7 +56,7 @@ pub struct StoreBuilder {
 /// records begin at position `start`.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for bytes that are no records.
+/// [`Error::Corrupt`] for bytes that are not records.
 pub fn records_until(records: &[u8], start: u64, until: u64) -> Result<usize> {
     let mut end = 0;
     while let Some(rest) = records.get(end..).filter(|rest| !rest.is_empty()) {

@@ -50,7 +50,7 @@ pub(crate) struct Recovered {
     pub(crate) position: u64,
     /// Number of the next group.
     pub(crate) next_group: u64,
-    /// Upper limit of timestamps: every one given out before is below it.
+    /// Upper limit of timestamps: every timestamp allocated before is below it.
     pub(crate) next_ts: u64,
     /// Whether the store has rows.
     pub(crate) rows: bool,
@@ -287,7 +287,7 @@ fn load_block(
     }
 }
 
-/// Fallback on a full disk: writes the same bytes again in place, and zeroes behind them, where
+/// Fallback on a full disk: writes the same bytes again in place, and zeroes after them, where
 /// blocks are allocated already. After the sync, the bytes that were read are on disk, as far as a
 /// full disk allows.
 fn rewrite_in_place(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {

@@ -50,7 +50,7 @@ enum Found<'a> {
     Segment(SegmentHeader),
     /// A group at an offset.
     Group(usize, &'a Group<'a>),
-    /// A record of the group before.
+    /// A record of the last visited group.
     Record(&'a Record<'a>),
     /// A block of a checkpoint at an offset.
     Block(usize, &'a Block<'a>),
@@ -137,7 +137,7 @@ fn walk_checkpoint(
     let (mut at, mut bad, mut rows) = (FILE_HEADER, None, 0);
     let report = |bad: &mut Option<usize>, end: usize, visit: &mut Visit<'_>| {
         if let Some(start) = bad.take() {
-            let text = format!("{name}: bytes {start} to {end} are no readable block");
+            let text = format!("{name}: bytes {start} to {end} are not a readable block");
             visit(Found::Damage(text));
         }
     };
@@ -163,7 +163,7 @@ fn walk_checkpoint(
     rows
 }
 
-/// The header of a segment, or one made from its first group if the header is damaged.
+/// The header of a segment, or one derived from its first group if the header is damaged.
 fn segment_header(name: &str, bytes: &[u8], visit: &mut Visit<'_>) -> Option<SegmentHeader> {
     let error = match SegmentHeader::decode(bytes) {
         Ok(header) => return Some(header),
@@ -192,7 +192,7 @@ struct LogEnd {
     position: u64,
 }
 
-/// Visits the groups of a segment, with their records. Returns where the log ends with it.
+/// Visits the groups of a segment, with their records. Returns the end of the log after this segment.
 fn walk_segment(
     disk: &dyn Disk,
     dir: &Path,
@@ -217,7 +217,7 @@ fn walk_segment(
             continue;
         };
         if let Some(start) = bad.take() {
-            let text = format!("{name}: bytes {start} to {at} are no readable group of the log");
+            let text = format!("{name}: bytes {start} to {at} are not a readable group of the log");
             visit(Found::Damage(text));
         }
         if end.group > 0 && group.number > end.group + 1 {
@@ -248,7 +248,8 @@ fn walk_segment(
         } else {
             ""
         };
-        let text = format!("{name}: bytes from {start} on are no readable group of the log{why}");
+        let text =
+            format!("{name}: bytes from {start} on are not a readable group of the log{why}");
         visit(Found::Damage(text));
     }
     end
@@ -359,7 +360,7 @@ pub fn salvage(disk: &dyn Disk, dir: &Path) -> Result<Salvaged> {
     };
     walk(disk, dir, &mut |what| found.add(what, &timestamps))?;
     let open = found.chunks.len();
-    // In an undamaged log they were running at a crash, and did not commit.
+    // In an undamaged log such transactions were running at a crash, and did not commit.
     if open > 0 && !found.damage.is_empty() {
         let text = format!(
             "{open} large transactions have no readable commit: it is lost, or they did not commit"

@@ -98,7 +98,7 @@ impl Snapshots {
         self.claim(watermark, || watermark.position())
     }
 
-    /// Takes a snapshot at the timestamp that `ts_now` returns, which is at or above the watermark then.
+    /// Takes a snapshot at the timestamp that `ts_now` returns, which must be at or above the watermark at that time.
     #[inline]
     fn claim(&self, watermark: &DurabilityWatermark, ts_now: impl Fn() -> u64) -> (u64, Slot) {
         let tentative = watermark.position() << 1 | 1;

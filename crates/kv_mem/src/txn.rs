@@ -247,7 +247,7 @@ impl MemTxn {
                 Ok(Some(record)) => self.show_locked(*index, key, &record, visit),
                 Ok(None) => visit(*index, nothing_locked(false)),
                 Err(error) => {
-                    // Removes keys that were created in vain.
+                    // Removes the records that were created for this call.
                     let guard = crossbeam_epoch::pin();
                     for record in records {
                         self.state.store.unlink_if_unused(space, &record, &guard);

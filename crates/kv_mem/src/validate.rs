@@ -1,7 +1,7 @@
 //! Validation of reads at the commit point (backward optimistic concurrency control; Kung and Robinson,
 //! "On Optimistic Methods for Concurrency Control", 1981).
 //!
-//! A transaction that asked for it tracks the keys and ranges that it read, each with the timestamp
+//! A transaction that requested it tracks the keys and ranges that it read, each with the timestamp
 //! since which it must not have changed. The commit compares them with the newest versions under the
 //! sequencer, when all earlier commits are installed. So transactions are validated in commit order,
 //! against commits that are not yet durable, too (transactions.md, 6).

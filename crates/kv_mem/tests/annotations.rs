@@ -188,6 +188,18 @@ fn an_engine_that_keeps_none_refuses_them() {
     assert!(txn.annotate(b"x".to_vec()).is_err());
 }
 
+/// Whether a new snapshot shows a value for a key.
+fn sees(engine: &KvMem, key: &[u8]) -> bool {
+    let mut txn = engine.begin(Default::default()).unwrap();
+    let mut found = false;
+    let keys = [Key::new(SPACE, key)];
+    txn.get(porpoise_kv::Read::SNAPSHOT, &keys, &mut |_, value| {
+        found = value.is_some();
+    })
+    .unwrap();
+    found
+}
+
 #[test]
 fn commits_that_wait_for_an_acknowledgement_are_neither_durable_nor_seen() {
     let dir = tempfile::tempdir().unwrap();
@@ -200,24 +212,15 @@ fn commits_that_wait_for_an_acknowledgement_are_neither_durable_nor_seen() {
         }
         txn.commit().unwrap().position
     };
-    let sees = |key: &[u8]| {
-        let mut txn = engine.begin(Default::default()).unwrap();
-        let mut found = false;
-        let keys = [Key::new(SPACE, key)];
-        txn.get(porpoise_kv::Read::SNAPSHOT, &keys, &mut |_, value| {
-            found = value.is_some();
-        })
-        .unwrap();
-        found
-    };
+    let sees = |key: &[u8]| sees(&engine, key);
     let mut reader = engine.annotations(0).unwrap();
     engine.require_acknowledgement(true).unwrap();
-    // Without an annotation nothing is waited for.
+    // A commit without an annotation does not wait.
     engine.wait_durable(put(b"a", b"")).unwrap();
     let first = put(b"b", b"one");
     let second = put(b"c", b"two");
     let plain = put(b"d", b"");
-    // What is waited for is on disk.
+    // The waiting commits are on disk.
     let found = loop {
         let found = reader.read(1000).unwrap();
         if !found.is_empty() {
@@ -237,20 +240,10 @@ fn commits_that_wait_for_an_acknowledgement_are_neither_durable_nor_seen() {
     engine.wait_durable(third).unwrap();
 }
 
-/// A checkpoint contains what is on disk, acknowledged or not: recovery skips the log before its position.
+/// A checkpoint contains the commits that are on disk, acknowledged or not: recovery skips the log before its position.
 #[test]
 fn a_checkpoint_keeps_commits_that_wait_for_an_acknowledgement() {
     let (dir, copied) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let has = |engine: &KvMem, key: &[u8]| {
-        let mut txn = engine.begin(Default::default()).unwrap();
-        let mut found = false;
-        let keys = [Key::new(SPACE, key)];
-        txn.get(porpoise_kv::Read::SNAPSHOT, &keys, &mut |_, value| {
-            found = value.is_some();
-        })
-        .unwrap();
-        found
-    };
     {
         let engine = open(dir.path());
         let mut reader = engine.annotations(0).unwrap();
@@ -272,12 +265,12 @@ fn a_checkpoint_keeps_commits_that_wait_for_an_acknowledgement() {
                 }
             }
         }
-        assert!(!has(&engine, b"first") && !has(&engine, b"other"));
+        assert!(!sees(&engine, b"first") && !sees(&engine, b"other"));
         engine.abandon_acknowledgement();
         engine.shutdown().unwrap();
     }
-    // After a crash behind the checkpoint, and after the checkpoint of an orderly end.
-    assert!(has(&open(copied.path()), b"first"));
+    // After a crash that follows the checkpoint, and after the checkpoint of an orderly end.
+    assert!(sees(&open(copied.path()), b"first"));
     let engine = open(dir.path());
-    assert!(has(&engine, b"first") && has(&engine, b"other"));
+    assert!(sees(&engine, b"first") && sees(&engine, b"other"));
 }

@@ -193,7 +193,7 @@ fn readers_see_one_state_or_an_error_while_snapshots_expire() {
     let (over, gone) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // At least 400 rounds, and on a machine that is so fast that no reader was met, more.
+            // At least 400 rounds; more if no snapshot was ended while a reader used it.
             let deadline = Instant::now() + Duration::from_secs(30);
             for round in 0_u32.. {
                 let met = gone.load(Ordering::Relaxed);

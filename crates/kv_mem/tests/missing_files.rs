@@ -73,7 +73,7 @@ fn settle() {
     std::thread::sleep(std::time::Duration::from_millis(50));
 }
 
-/// A store with segments only, and one with a checkpoint and segments behind
+/// A store with segments only, and one with a checkpoint and segments after
 /// it, each as kill -9 leaves it.
 fn stores() -> [(Files, usize); 2] {
     let disk = MemDisk::new();

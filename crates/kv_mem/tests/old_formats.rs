@@ -47,7 +47,7 @@ fn rows(engine: &KvMem, space: SpaceId) -> Vec<(u32, Vec<u8>)> {
 }
 
 /// Written before checkpoints had units: rows 0 to 39 in the checkpoint, 30
-/// to 59 in the log behind it, row 0 of the first space deleted there, ids 1
+/// to 59 in the log after it, row 0 of the first space deleted there, ids 1
 /// to 5 of a counter used; then the process was ended.
 #[test]
 fn a_manifest_of_version_1_is_read_and_the_next_checkpoint_writes_the_present_one() {

@@ -39,7 +39,7 @@ pub(crate) struct ClusterMetrics {
     pub(crate) gc_runs: EventCounter,
     pub(crate) gc_failures: EventCounter,
     pub(crate) spaces_destroyed: EventCounter,
-    /// The safe point as this server saw it last, in milliseconds; only the collector looks.
+    /// The safe point that this server has last read, in milliseconds; only the collector reads it.
     pub(crate) safe_point: AtomicU64,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Cluster {
     pub(crate) closed: AtomicBool,
     /// Number of this connection, unique in the cluster.
     pub(crate) identity: u64,
-    /// Whether garbage is collected, so that keys of dropped spaces are left to that.
+    /// Whether garbage is collected; if so, the keys of dropped spaces are left to the collector.
     pub(crate) collects: bool,
     pub(crate) snapshots: Arc<Snapshots>,
     /// This server's lease.

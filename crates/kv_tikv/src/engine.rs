@@ -43,7 +43,7 @@ pub struct KvTikvOptions {
     pub commit_lock_wait: Duration,
     /// Number of network threads.
     pub threads: usize,
-    /// TLS of all connections; `None` for plain ones.
+    /// TLS of all connections; `None` for connections without TLS.
     pub tls: Option<TlsOptions>,
     /// Name of the installation. A tenant with a name is refused to servers with another one, or none.
     pub name: Option<String>,
@@ -322,12 +322,12 @@ fn gc_stats(cluster: &Cluster) -> Vec<Stat> {
         counter,
         value,
     };
-    let lost = "Transactions ended because versions that they read may be collected.";
+    let lost = "Transactions ended because versions that they need may have been collected.";
     let runs = "Garbage collections by this server.";
     let failures = "Attempts to register for garbage collection or to collect that failed.";
     let destroyed = "Dropped spaces whose keys this server destroyed.";
     let safe_point = "Safe point of the last collection by this server, milliseconds since 1970.";
-    let open = "Timestamps that transactions read at.";
+    let open = "Timestamps at which open transactions read.";
     vec![
         stat("snapshots_lost_total", lost, true, m.snapshots_lost.get()),
         stat("gc_runs_total", runs, true, m.gc_runs.get()),

@@ -1,30 +1,30 @@
 //! Garbage collection: old versions of rows, and the keys of dropped spaces.
 //!
-//! Stores drop the versions that are not visible at the cluster's *safe point* or later. Nothing moves it by itself; TiDB does
-//! in clusters that it uses. In others, one server of Porpoise does (*the collector*):
+//! Stores drop the versions that are not visible at the cluster's *safe point* or later. TiKV does not move the safe point by
+//! itself. In clusters that TiDB uses, TiDB moves it; in others one server of Porpoise does (*the collector*):
 //!
 //! ```text
-//! every server, each tenth of the retention time   registers the oldest timestamp that it reads at
-//! the collector, each half of it
-//!   1. asks for now - retention        -> the least of that and of what all services registered
-//!   2. removes the locks of all transactions that began before it   (a lock's transaction may be committed:
-//!                                         its primary's record decides that, and may be collected)
+//! every server, each tenth of the retention time   registers the oldest timestamp at which it reads
+//! the collector, each half of the retention time
+//!   1. requests now - retention         -> the least of that and of the timestamps that all services registered
+//!   2. resolves the locks of all transactions that began before it   (such a transaction may be committed; the record
+//!                                         of its primary, which says so, may be collected afterwards)
 //!   3. moves the safe point there
-//!   4. destroys the keys of spaces that had been dropped then
+//!   4. destroys the keys of spaces that were dropped before it
 //! ```
 //!
-//! The collector is the server whose entry in the metadata has not run out; any server takes it over then. Two at
-//! once do no harm: the safe point only grows, and each removes the locks before it moves it.
+//! The collector is the server with the entry in the metadata; when the entry has expired, any server may take over. Two collectors
+//! at once do no harm: the safe point only grows, and each resolves the locks before it moves it.
 //!
-//! A cluster with keys that are not of Porpoise is *shared*: then no server moves the safe point, which the other program does. It
-//! respects what the servers have registered.
+//! A cluster with keys outside of Porpoise's range is *shared*: the program that owns them moves the safe point, and
+//! respects the timestamps that the servers have registered.
 //!
-//! Keys of dropped spaces are destroyed in each store directly (`UnsafeDestroyRange`), which leaves no trace of them, not even
-//! of locks and of the records that decide transactions. That is safe for a space whose drop is visible at the
-//! safe point: no transaction that could write there is left, and all that began before are decided everywhere.
+//! Keys of dropped spaces are destroyed in each store directly (`UnsafeDestroyRange`), with all their versions, locks and
+//! transaction records. That is safe for a space whose drop is visible at the
+//! safe point: no transaction that could write there is left, and the locks of all older transactions are resolved everywhere.
 //!
 //! Invariants:
-//! 1. The safe point is never above the oldest timestamp of a server whose registration holds.
+//! 1. The safe point is never above the oldest timestamp of a server whose registration has not expired.
 //! 2. A server whose registration came too late refuses its older transactions (`Snapshots::is_lost`).
 //!
 //! Rejected: a safe point from the leases in the servers' records (TiDB, BR and TiCDC register with the placement driver, and must be
@@ -43,19 +43,19 @@ use std::time::{Duration, Instant};
 
 /// Least time for which a registration holds; the protocol counts seconds.
 const LEAST_HOLD: Duration = Duration::from_secs(5);
-/// Age at which a transaction's snapshot is given up, so that one that was forgotten does not fill the cluster.
+/// Age at which a transaction's snapshot is ended, so that a forgotten transaction does not fill the cluster.
 const OLDEST_SNAPSHOT: Duration = Duration::from_secs(24 * 3600);
 /// Above all keys.
 const END_OF_KEYS: [u8; 32] = [0xff; 32];
 
-/// Lets the thread of garbage collection end early.
+/// Stops the thread of garbage collection.
 #[derive(Default)]
 struct Signal {
     is_stopping: Mutex<bool>,
     wake: Condvar,
 }
 
-/// The thread that registers this server and collects garbage if it is this server's turn. It ends when this is dropped.
+/// Handle of the thread that registers this server, and collects garbage while this server is the collector. Dropping it ends the thread.
 pub(crate) struct Collector(Arc<Signal>);
 
 impl Drop for Collector {
@@ -66,7 +66,7 @@ impl Drop for Collector {
 }
 
 impl Collector {
-    /// Starts it. Versions are retained for `retention`.
+    /// Starts the thread. Versions are retained for `retention`.
     pub(crate) fn start(cluster: &Arc<Cluster>, retention: Duration) -> Collector {
         let signal = Arc::new(Signal::default());
         let run = Run {
@@ -102,7 +102,7 @@ impl Run {
             };
             if let Err(e) = self.step(&cluster) {
                 cluster.metrics.gc_failures.add(1);
-                tracing::warn!("garbage collection: {e}");
+                tracing::warn!("garbage collection failed and will be retried: {e}");
             }
             drop(cluster);
             let mut is_stopping = signal.is_stopping.lock();
@@ -129,7 +129,9 @@ impl Run {
             let ended =
                 uncancelled(|call| client.register_service(call, &service, Duration::ZERO, 0));
             if let Err(e) = ended {
-                tracing::debug!("the registration for garbage collection runs out by itself: {e}");
+                tracing::debug!(
+                    "the registration for garbage collection could not be withdrawn, and expires: {e}"
+                );
             }
         }
     }
@@ -150,7 +152,7 @@ impl Run {
         let hold = self.retention.max(LEAST_HOLD);
         let least = uncancelled(|call| client.register_service(call, &service, hold, needed))
             .map_err(read_error)?;
-        // What is above the own need was allowed before this server registered.
+        // The placement driver may have allowed a safe point above this server's oldest timestamp before it registered.
         cluster.snapshots.lose_below(least.max(needed));
         let is_due = |at: Instant| at.elapsed() >= self.retention / 2;
         if self.collected.is_none_or(is_due) {
@@ -160,7 +162,7 @@ impl Run {
         Ok(())
     }
 
-    /// Moves the safe point, if that is up to this server, and destroys dropped spaces if it is its turn.
+    /// Moves the safe point, unless the cluster is shared, and destroys dropped spaces, if this server is the collector.
     fn collect(&self, cluster: &Cluster, now: u64, wanted: u64) -> Result<()> {
         if !self.take_turn(cluster, now)? {
             return Ok(());

@@ -6,8 +6,8 @@
 //!
 //! A drop of a space removes its specification and adds a drop record, in one transaction. The keys are destroyed by garbage
 //! collection (`gc`), and finally the drop record. Without garbage collection, the rows are deleted at once in
-//! batches, by transactions, because destroying would take away the primary locks and commit
-//! records that decide commits in other spaces; a server that finds a drop record when it connects completes the
+//! batches, by transactions, because destroying the range would remove primary locks and commit
+//! records on which commits in other spaces depend; a server that finds a drop record when it connects completes the
 //! drop.
 
 use crate::cluster::Cluster;
@@ -156,10 +156,11 @@ pub(crate) fn check_name(
             (None, Some(name)) => Ok((vec![put(key.clone(), frame(name.as_bytes()))], ())),
             (Some(found), Some(name)) if found == name.as_bytes() => Ok((Vec::new(), ())),
             (Some(found), name) => Err(Error::Unavailable(format!(
-                "tenant {tenant} of this cluster is the installation {:?}, not {}; use another                  tenant, or name=... if it is that one",
+                "tenant {tenant} of this cluster belongs to the installation {:?}, not to {}: use another tenant, or set name=... to that \
+                 installation's name",
                 String::from_utf8_lossy(found),
                 name.map_or_else(
-                    || "one without a name".to_owned(),
+                    || "an installation without a name".to_owned(),
                     |name| format!("{name:?}")
                 ),
             ))),

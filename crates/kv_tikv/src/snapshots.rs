@@ -1,11 +1,11 @@
 //! The timestamps at which this server reads, so that their versions are not collected.
 //!
-//! A transaction pins the timestamp of its snapshot, and the start timestamp of its locks. The collector (`gc`) tells the
-//! placement driver the oldest of them. A snapshot that was not told in time may be incomplete: it is *lost*, and its
+//! A transaction pins the timestamp of its snapshot, and the start timestamp of its locks. The thread of `gc` registers the
+//! oldest of them with the placement driver. A snapshot that was registered too late may be incomplete: it is *lost*, and its
 //! transaction is refused.
 //!
-//! Invariant: a pin made at a timestamp not below [`Snapshots::lost_below`] protects it from the next report on; before that
-//! its youth does, because nothing younger than the retention time is collected.
+//! Invariant: a pin made at a timestamp not below [`Snapshots::lost_below`] is protected by the next registration; until then
+//! by its age, because no version younger than the retention time is collected.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(crate) struct Pin {
 }
 
 impl Snapshots {
-    /// Notes that `ts` is in use until the pin is dropped.
+    /// Records that `ts` is in use until the pin is dropped.
     pub(crate) fn pin(self: &Arc<Self>, ts: u64) -> Pin {
         *self.used.lock().entry(ts).or_default() += 1;
         Pin {
@@ -45,12 +45,12 @@ impl Snapshots {
         self.used.lock().len()
     }
 
-    /// Notes that versions that only timestamps below `ts` see may be gone.
+    /// Records that versions which are visible only at timestamps below `ts` may have been collected.
     pub(crate) fn lose_below(&self, ts: u64) {
         self.lost_below.fetch_max(ts, Ordering::AcqRel);
     }
 
-    /// Whether versions visible at `ts` may be gone.
+    /// Whether versions visible at `ts` may have been collected.
     pub(crate) fn is_lost(&self, ts: u64) -> bool {
         ts < self.lost_below.load(Ordering::Acquire)
     }

@@ -33,9 +33,9 @@ pub(crate) struct TikvTxn {
     /// Epoch of the server's lease in which it began; `None` if it does not depend on the lease.
     epoch: Option<u64>,
     snapshot: Option<u64>,
-    /// The snapshot's timestamp in use.
+    /// Pin of the snapshot's timestamp.
     snapshot_pin: Option<Pin>,
-    /// The start timestamp of its locks in use.
+    /// Pin of the start timestamp of its locks.
     start_pin: Option<Pin>,
     pinned: bool,
     writes: Writes,

@@ -184,7 +184,7 @@ impl Cache {
     /// Passes the item of a key to `decide` and applies its decision; no other change of the key
     /// runs at the same time. An item that has expired at `now`, in seconds since 1970, counts as
     /// absent. Returns the result of `decide`, and the item's version after the change; 0 if there
-    /// is no item.
+    /// is not an item.
     ///
     /// # Errors
     /// The new value is too large; the key has no item then.

@@ -75,7 +75,7 @@ impl Reaper {
                             "the memcached configuration cannot be read; the mapping in force stays: {error}"
                         );
                     }
-                    // A standby removes what its source removes.
+                    // A standby does not expire rows itself: it applies the deletions of its source.
                     if listener.db.is_read_only() {
                         continue;
                     }

@@ -50,7 +50,7 @@ pub(crate) fn begin(db: &Db, commands: u32) -> Option<(u32, Instant)> {
     choose(db, commands).map(|at| (at, db.clock().now()))
 }
 
-/// Decides which of so many `commands`, at least one, is sampled. Returns its position (that of the
+/// Decides which of `commands` commands, at least one, is sampled. Returns its position (that of the
 /// last one if there are several); `None` if no command is sampled.
 #[inline]
 pub(crate) fn choose(db: &Db, commands: u32) -> Option<u32> {

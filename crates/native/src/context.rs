@@ -61,7 +61,7 @@ impl Context {
     /// Charges a request of this length, until [`Context::release_memory`].
     ///
     /// # Errors
-    /// 4082: the memory is used.
+    /// 4082: the memory limit is reached.
     pub(crate) fn charge_request(&mut self, length: usize) -> Result<(), Failure> {
         self.request_bytes = (length as u64).saturating_mul(MEMORY_FACTOR);
         Ok(self.memory.resize(self.request_bytes)?)
@@ -70,7 +70,7 @@ impl Context {
     /// Charges this number of bytes of results beside the request.
     ///
     /// # Errors
-    /// 4082: the memory is used.
+    /// 4082: the memory limit is reached.
     pub(crate) fn charge_results(&self, bytes: usize) -> Result<(), Failure> {
         Ok(self.memory.resize(self.request_bytes + bytes as u64)?)
     }
@@ -153,7 +153,7 @@ impl Context {
     }
 
     /// Begins a transaction of several requests. Its snapshot is taken by the first request that reads,
-    /// and has this connection's commits.
+    /// and contains this connection's commits.
     pub(crate) fn begin_open(&mut self, isolation: Isolation) -> Result<Txn, Error> {
         self.await_own_commits()?;
         self.snapshot_version = self.db.catalog_version();

@@ -82,18 +82,18 @@ pub struct BatchRequest {
 pub enum OperationOutcome {
     /// A row was read.
     Row {
-        /// Its version, if the operation asks for it; otherwise 0.
+        /// Its version, if the operation requests it; otherwise 0.
         version: u64,
         /// Values of the shape's columns. DECIMAL and text are bytes of UTF-8.
         values: Vec<Value>,
     },
     /// A row was written, or deleted.
     Written {
-        /// The version of the row, if the operation asks for it; otherwise 0.
+        /// The version of the row, if the operation requests it; otherwise 0.
         version: u64,
-        /// The generated id, if the operation asks for it; otherwise 0.
+        /// The generated id, if the operation requests it; otherwise 0.
         generated_id: u64,
-        /// Whether an UPSERT that asks for it has inserted the row.
+        /// Whether an UPSERT that requests it has inserted the row.
         is_new: bool,
     },
     /// No row has the key.
@@ -205,7 +205,7 @@ pub fn default_value(column: &Column, now: i64) -> Result<Option<Value>> {
 /// The text of a stored value of an ENUM or a SET, in UTF-8.
 ///
 /// # Errors
-/// A stored number that is no member.
+/// A stored number that is not a member.
 pub fn member_text(column: &Column, value: ValueRef<'_>) -> Result<Value> {
     Converter::to_utf8(column, value)
 }

@@ -153,7 +153,7 @@ impl Authentication {
             Some(account) => self.admit(shared, client, &account, lifetime),
             None => Err(self.denied(client)),
         };
-        // A refusal for the sake of the audit log is no failure of the client.
+        // A login that is refused because the audit log cannot be written does not count as a failure of the client.
         let is_admitted = admitted.is_ok();
         let reported = (settings.audit)(client.id, &self.user, &client.host, is_admitted);
         let admitted = admitted.and_then(|account| reported.map(|()| account));

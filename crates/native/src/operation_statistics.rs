@@ -130,8 +130,8 @@ pub(crate) fn of(text: &str, database: &str) -> Option<Arc<OperationStatistics>>
     Some(new)
 }
 
-/// Sums of all operations since the last reset, each with the operation and the table, such as
-/// ``READ `shop`.`items` ``, as its text.
+/// Totals since the last reset, one for each operation and table; the text is, for example,
+/// ``READ `shop`.`items` ``.
 pub fn summaries() -> Vec<CommandSummary> {
     let entries: Vec<_> = REGISTRY.entries.lock().values().cloned().collect();
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

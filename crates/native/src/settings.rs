@@ -26,7 +26,7 @@ pub struct SessionInfo<'a> {
     pub host: &'a str,
     /// The account.
     pub account: &'a AuthId,
-    /// Version of access control at which the account had this name.
+    /// Version of access control in which the account has this name.
     pub named_at: u64,
     /// Ends the session or its request.
     pub cancel: &'a Cancel,
@@ -35,15 +35,15 @@ pub struct SessionInfo<'a> {
 /// Adds a session to the list of sessions.
 pub type AddSession = Box<dyn Fn(&SessionInfo<'_>) -> Box<dyn Monitor> + Send + Sync>;
 
-/// Reports an attempt to log in: connection, user, host and outcome. The error is why a login must be
-/// refused although the account was proved.
+/// Reports an attempt to log in: connection, user, host and outcome. An error refuses the login, although the
+/// password was right.
 pub type ReportLogin = Box<dyn Fn(u64, &str, &str, bool) -> Result<(), LoginError> + Send + Sync>;
 
 /// Settings of a listener.
 pub struct ListenerSettings {
     /// Accounts and privileges.
     pub control: Arc<AccessControl>,
-    /// Hashes of passwords that were proved before, shared with other listeners.
+    /// Hashes of passwords that were verified before, shared with other listeners.
     pub verifiers: Arc<VerifierCache>,
     /// Key by which clients without TLS encrypt passwords.
     pub rsa: Option<Arc<RsaKey>>,

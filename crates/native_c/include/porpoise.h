@@ -108,7 +108,7 @@ void porpoise_free_operation(porpoise_operation *operation);
 #define PORPOISE_BYTES 4 /* Strings and bytes; DECIMAL, dates and times as text. */
 
 typedef struct {
-    int kind; /* It says which of the others is used. */
+    int kind; /* PORPOISE_NULL to PORPOISE_BYTES: selects the field that is used. */
     int64_t int_value;
     uint64_t uint_value;
     double double_value;
@@ -116,7 +116,7 @@ typedef struct {
     size_t length;
 } porpoise_value;
 
-/* An empty batch: of which all operations take effect or none (atomic), or each succeeds or fails by itself. */
+/* An empty batch. Atomic: either all operations take effect or none; otherwise each succeeds or fails by itself. */
 int porpoise_new_batch(int is_atomic, porpoise_batch **out);
 void porpoise_free_batch(porpoise_batch *batch);
 /* Removes the operations, and keeps the memory. */
@@ -146,7 +146,7 @@ typedef struct {
     const char *const *columns;
     size_t column_count;
     porpoise_bound lower, upper;
-    uint32_t limit; /* Most rows of a page; 0: a page ends at about a mebibyte. */
+    uint32_t limit; /* Maximum number of rows of a page; 0: a page ends at about 1 MiB. */
     uint32_t flags; /* PORPOISE_WITH_VERSION, PORPOISE_REVERSE. */
     const uint8_t *continuation; /* That of the previous page; null for the first one. */
     size_t continuation_length;

@@ -107,7 +107,7 @@ unsafe fn object<'o, T>(pointer: *const T) -> Result<&'o T> {
     unsafe { pointer.as_ref() }.ok_or_else(|| usage("an object is a null pointer"))
 }
 
-/// An object of the caller that is changed.
+/// An object of the caller, mutable.
 ///
 /// # Safety
 /// See the module.
@@ -135,7 +135,7 @@ unsafe fn give<T>(out: *mut *mut T, object: T) -> Result<()> {
 /// See the module.
 unsafe fn free<T>(object: *mut T) {
     if !object.is_null() {
-        // SAFETY: `give` has made it, and it was not freed since.
+        // SAFETY: `give` created it, and it was not freed since.
         drop(unsafe { Box::from_raw(object) });
     }
 }
@@ -447,7 +447,7 @@ pub unsafe extern "C" fn porpoise_get_result(
     guarded(|| {
         // SAFETY: an object of the caller.
         let result = unsafe { object(reply) }?.get(position);
-        let result = result.ok_or_else(|| usage("the reply has fewer results"))?;
+        let result = result.ok_or_else(|| usage("the position is beyond the last result"))?;
         if out.is_null() {
             return Err(usage("an output is a null pointer"));
         }

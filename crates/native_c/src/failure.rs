@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The connection could not be opened.
 const CONNECT: c_int = -1;
-/// The connection broke, without an effect of the request.
+/// The connection broke before the request had an effect.
 const BROKEN: c_int = -2;
 /// The connection broke: the request may or may not have been executed.
 const UNKNOWN_OUTCOME: c_int = -3;

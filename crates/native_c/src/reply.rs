@@ -25,7 +25,7 @@ pub struct CResult {
     message: *const c_char,
 }
 
-/// One result: `values` is a range of the reply's.
+/// One result; `values` is a range of the reply's values.
 #[derive(Default)]
 struct Item {
     status: c_int,
@@ -40,7 +40,7 @@ struct Item {
 pub struct CReply {
     items: Vec<Item>,
     values: Vec<CValue>,
-    /// Texts of values that are not bytes.
+    /// Text forms of values that are not bytes.
     _texts: Vec<String>,
     pub(crate) continuation: Vec<u8>,
     /// The received bytes, which are never changed: values point into them.

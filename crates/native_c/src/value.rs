@@ -1,4 +1,4 @@
-//! Values in C: a kind, and the field that it uses.
+//! Values in C: a kind, which selects the field that is used.
 
 #![allow(unsafe_code)]
 
@@ -44,7 +44,7 @@ impl CValue {
         }
     }
 
-    /// The value in C. `keep` stores the text of one that is not bytes, where it does not move.
+    /// Converts a value to C. `keep` stores the text form of a value that is not bytes, at a stable address.
     pub(crate) fn of(value: ValueRef<'_>, keep: &mut Vec<String>) -> CValue {
         match value {
             ValueRef::Null => CValue::EMPTY,
@@ -71,7 +71,7 @@ impl CValue {
         }
     }
 
-    /// The value for the client.
+    /// Converts the value for the client.
     ///
     /// # Safety
     /// The bytes of a value of kind `BYTES` are readable for `'v`.
@@ -88,7 +88,7 @@ impl CValue {
     }
 }
 
-/// Keeps a text. The bytes of a `String` stay where they are while the vector grows.
+/// Stores a text in `keep`. The bytes of a `String` do not move while the vector grows.
 fn kept(text: String, keep: &mut Vec<String>) -> CValue {
     let value = CValue::of_bytes(text.as_bytes());
     keep.push(text);

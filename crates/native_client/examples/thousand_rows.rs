@@ -17,7 +17,7 @@ fn main() -> Result<()> {
     };
     let port = port
         .parse()
-        .map_err(|_| Error::Usage("PORT is no number".into()))?;
+        .map_err(|_| Error::Usage("PORT is not a number".into()))?;
     let target = Target::new(Address::Tcp(host.clone(), port), user, password);
     let mut connection = Connection::connect(&target)?;
 

@@ -1,7 +1,7 @@
-//! Asynchronous connections to one server, opened when they are needed and again when they broke.
+//! A pool of asynchronous connections to one server, opened on demand and reopened when they break.
 //!
-//! Tasks are spread over the connections in turn; each connection combines the single operations of its
-//! tasks ([`AsyncConnection`]). A request is sent again, once and over a new connection, only if it has had
+//! Tasks are spread over the connections round-robin; each connection combines the single operations of its
+//! tasks ([`AsyncConnection`]). A request is retried, once and over a new connection, only if it has had
 //! no effect: it was not sent, or it only reads.
 
 use crate::asynchronous::AsyncConnection;
@@ -41,7 +41,7 @@ pub struct AsyncClient {
 impl AsyncClient {
     /// A client of this server. Connections are opened when they are needed.
     pub fn new(target: Target, options: &AsyncClientOptions) -> AsyncClient {
-        // Without a connection nothing would ever be executed.
+        // A pool without connections could execute nothing.
         let connections = 0..options.connections.max(1);
         AsyncClient {
             target,
@@ -82,7 +82,7 @@ impl AsyncClient {
             .await
     }
 
-    /// Executes a batch that the caller has made.
+    /// Executes a batch.
     ///
     /// # Errors
     /// See [`AsyncConnection::run`].

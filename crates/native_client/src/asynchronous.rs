@@ -6,8 +6,8 @@
 //!
 //! Single operations ([`AsyncConnection::get`], [`AsyncConnection::put`]) are combined: while
 //! [`MAX_COMBINED`] combined batches are in flight, operations queue, and those of one shape become one
-//! batch. So an idle connection sends an operation at once, and batches grow with the load. They succeed
-//! or fail by themselves, but share one transaction and its commit.
+//! batch. So an idle connection sends an operation at once, and batches grow with the load. Each operation of a batch
+//! succeeds or fails by itself, but all share one transaction and its commit.
 
 use crate::batch::{Batch, COMBINED_BYTES};
 use crate::combined::{Combined, copy_of};
@@ -31,8 +31,7 @@ use tokio_rustls::TlsConnector;
 /// Maximum number of requests that wait for the task that owns the socket.
 const QUEUE: usize = 1024;
 
-/// Maximum number of combined batches in flight: one that the server executes, and one that it executes
-/// next.
+/// Maximum number of combined batches in flight: one that the server executes, and the next one.
 const MAX_COMBINED: usize = 2;
 
 /// Maximum number of operations of a combined batch.
@@ -204,7 +203,7 @@ impl AsyncConnection {
     }
 
     /// Executes an INSERT, UPDATE, UPSERT or DELETE of one row, combined with those of concurrent tasks.
-    /// Returns the row's version and its generated id, as far as the operation asks for them; `None` if
+    /// Returns the row's version and its generated id, as far as the operation requests them; `None` if
     /// the row does not exist or does not meet the conditions.
     ///
     /// # Errors
@@ -376,7 +375,7 @@ async fn drive(
 ) {
     let mut requests = Requests::default();
     let done = exchange(stream, &mut core, &mut queue, &mut requests).await;
-    // No request is accepted any more before those in flight fail.
+    // New requests are refused before those in flight fail.
     queue.close();
     if let Err(error) = done {
         requests.fail_all(&error);
@@ -412,7 +411,7 @@ async fn exchange(
     while is_open || core.in_flight() > 0 || !requests.groups.is_empty() {
         while let Some(answer) = core.next_answer()? {
             if core.has_ended() {
-                // Before a task knows of it, so that its next request goes to another connection.
+                // The connection is closed before a task gets the error, so that the task's next request uses another connection.
                 queue.close();
                 requests.answer(answer);
                 return Err(Error::Broken(io::ErrorKind::ConnectionAborted.into()));

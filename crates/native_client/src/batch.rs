@@ -8,8 +8,8 @@ use porpoise_wire::native::batch::{MAX_PARTS, MAX_ROWS, put_head, put_part};
 use smallvec::SmallVec;
 use std::time::Duration;
 
-/// Size in bytes at which a combined batch gets no more operations: far below the server's limit of a
-/// request, however large one row is.
+/// Size in bytes from which on a combined batch gets no more operations: far below the server's limit of a
+/// request, so that another large row still fits.
 pub(crate) const COMBINED_BYTES: usize = 1 << 20;
 
 /// Operations that are sent in one message. They take effect in their order, in one transaction.

@@ -137,7 +137,7 @@ impl Client {
     }
 
     /// Executes an INSERT, UPDATE, UPSERT or DELETE of one row. Returns the row's version and its
-    /// generated id, as far as the operation asks for them; `None` if the row does not exist or does
+    /// generated id, as far as the operation requests them; `None` if the row does not exist or does
     /// not meet the conditions.
     ///
     /// # Errors

@@ -30,7 +30,11 @@ impl Combined {
             Outcome::NotFound => Combined::NotFound,
             Outcome::ConditionFailed => Combined::ConditionFailed,
             Outcome::Failed(error) => return Err(Error::Server(error)),
-            Outcome::Aborted => return Err(Error::Protocol("an operation that was not done")),
+            Outcome::Aborted => {
+                return Err(Error::Protocol(
+                    "an aborted operation in a batch that is not atomic",
+                ));
+            }
         })
     }
 

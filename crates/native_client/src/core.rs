@@ -28,7 +28,7 @@ const MAX_ANSWER: usize = 1 << 30;
 /// Bytes read at a time.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Bytes read at a time until the first answer: connections that are opened ahead stay small.
+/// Bytes read at a time until the first answer, so that connections opened in advance use little memory.
 const FIRST_READ_BYTES: usize = 1024;
 
 /// The error of a commit whose outcome the server does not know.

@@ -17,7 +17,7 @@
 //! * [`Client`]: a pool for many threads, whose single operations it combines into batches.
 //! * [`AsyncConnection`]: an asynchronous connection, shared by many tasks, whose single operations it
 //!   combines into batches.
-//! * [`AsyncClient`]: a few of them, opened again when they break.
+//! * [`AsyncClient`]: a pool of asynchronous connections, reopened when they break.
 //! * [`Table`], [`Operation`], [`Batch`], [`Reply`]: requests and answers of all of these.
 //! * [`trait@Row`]: typed rows.
 //!

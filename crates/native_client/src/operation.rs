@@ -84,8 +84,8 @@ impl Operation {
     }
 }
 
-/// The value of a date or time that is given as text. Other values, and texts that are none, are returned
-/// as they are.
+/// Parses a date or time that is given as text. Other values, and texts that cannot be parsed, are returned
+/// unchanged.
 #[inline]
 pub(crate) fn of_text(encoding: Encoding, value: ValueRef<'_>) -> ValueRef<'_> {
     match (encoding, value) {

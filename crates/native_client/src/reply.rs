@@ -12,16 +12,16 @@ use porpoise_wire::native::message::ErrorMessage;
 pub enum Outcome<'a> {
     /// A row was read.
     Row {
-        /// Its version, if the operation asks for it; otherwise 0.
+        /// Its version, if the operation requests it; otherwise 0.
         version: u64,
         /// The values.
         values: RowValues<'a>,
     },
     /// A row was written, or deleted.
     Written {
-        /// The version of the row, if the operation asks for it; otherwise 0.
+        /// The version of the row, if the operation requests it; otherwise 0.
         version: u64,
-        /// The generated id, if the operation asks for it; otherwise 0.
+        /// The generated id, if the operation requests it; otherwise 0.
         generated_id: u64,
     },
     /// No row has the key.

@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use porpoise_types::{Date, DateTime, Time, Value, ValueRef};
 
-/// A type whose values are rows. `#[derive(Row)]` implements it for a struct: its fields are columns of
-/// their names, or of those in `#[row(column = "...")]`.
+/// A type whose values are rows. `#[derive(Row)]` implements it for a struct: each field is the column of its name,
+/// or of the name in `#[row(column = "...")]`.
 ///
 /// ```
 /// use porpoise_native_client::{Row, Value};
@@ -85,7 +85,9 @@ impl<'v, I: Iterator<Item = ValueRef<'v>>> ColumnValues<I> {
     pub fn finish(mut self) -> Result<()> {
         match self.0.next() {
             None => Ok(()),
-            Some(_) => Err(Error::Usage("the row has more columns".to_owned())),
+            Some(_) => Err(Error::Usage(
+                "the row has more values than columns".to_owned(),
+            )),
         }
     }
 }

@@ -193,7 +193,7 @@ impl ScanPage {
         read().ok_or(Error::Protocol(Malformed("row").0))
     }
 
-    /// The rows: version (0 unless asked for), values.
+    /// The rows: version (0 unless requested), values.
     ///
     /// # Errors
     /// None for a page that was received.

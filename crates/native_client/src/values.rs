@@ -47,7 +47,7 @@ impl<'a> RowValues<'a> {
         self.into_iter().nth(position)
     }
 
-    /// The row with these values, which were read with `.columns(T::COLUMNS)`.
+    /// Converts these values, which were read with `.columns(T::COLUMNS)`, to a row.
     ///
     /// # Errors
     /// A value is of another type.

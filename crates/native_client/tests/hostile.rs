@@ -180,7 +180,7 @@ fn no_bytes_end_the_server() {
 }
 
 #[test]
-#[ignore = "minutes: the same with many more rounds, from a seed of the clock"]
+#[ignore = "takes minutes: many more rounds, with a seed from the clock"]
 fn no_bytes_end_the_server_for_long() {
     let seed = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

@@ -84,7 +84,7 @@ impl ApplyError {
 /// Result of applying.
 pub type Applied<T> = Result<T, ApplyError>;
 
-/// A change of a row: the image before, or of an insertion the row, and of an update the image after.
+/// A change of a row: its kind; the image before, or after if it is an insertion; for an update, the image after.
 type ImageChange = (RowChangeKind, RowImage, Option<RowImage>);
 
 /// A table map matched with a table of this server.
@@ -141,7 +141,7 @@ impl MappedTable {
         })
     }
 
-    /// The same, for rows in these ranges only.
+    /// Restricts the changes that are applied to rows in these ranges.
     ///
     /// # Errors
     /// The table lacks the column.
@@ -157,8 +157,8 @@ impl MappedTable {
         Ok(self)
     }
 
-    /// The change of a row that is left of it within the copied ranges; a row that moves into them is inserted, one that
-    /// moves out of them is deleted.
+    /// Restricts a change to the copied ranges: a row that an update moves into them is inserted, one that it moves out
+    /// of them is deleted.
     fn restrict(&self, change: ImageChange) -> Applied<Option<ImageChange>> {
         let Some((column, ranges)) = &self.restriction else {
             return Ok(Some(change));

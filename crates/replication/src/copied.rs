@@ -1,20 +1,20 @@
 //! The rows that an import from a running server has copied so far (`porpoise import mysql://...`).
 //!
-//! An import that was interrupted goes on from a later snapshot. Until then the replica applies the source's transactions
-//! to the rows that are copied, and leaves the others out: they will be read as the later snapshot has them. The
-//! import notes what is copied in two tables, each range in the transaction that writes its rows:
+//! An import that was interrupted continues with a later snapshot. Until then the replica applies the source's
+//! transactions to copied rows only; the other rows will be read from the later snapshot. The import
+//! records its progress in two tables, each range in the transaction that writes its rows:
 //!
 //! ```text
-//!   porpoise_import.tables    a table of the import, whether all of it is copied, the column by which it is divided
-//!   porpoise_import.ranges    a range of that column that is copied: from `low` to below `high`; empty: no limit
+//!   porpoise_import.tables   a table of the import, whether it is copied completely, the column by which it is divided
+//!   porpoise_import.ranges   a range of that column that is copied: from `low` to below `high`; empty: no limit
 //! ```
 //!
-//! Tables that are not in `tables` were created later, by the source: all their rows are applied.
+//! Tables that are not in `tables` were created later, by the source: changes of all their rows are applied.
 //!
 //! Invariants:
 //! 1. The rows in the ranges are those of the source at the replica's position; an import writes only while the replica
-//!    stands still, and checks that in each of its transactions.
-//! 2. A table's parents are copied whole before its first range, so that what foreign keys do to copied rows is done.
+//!    is stopped, and checks that in each of its transactions.
+//! 2. A table's parents are copied completely before its first range, so that cascades from them reach its copied rows.
 
 use porpoise_kv::Read;
 use porpoise_rows::{BeginOptions, Db, KeyRange, Result, ScanPosition, ScanSpec};
@@ -22,9 +22,9 @@ use porpoise_types::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Database of the notes of imports.
+/// Database with the progress of an import.
 pub const DATABASE: &str = "porpoise_import";
-/// Table of the tables of an import: schema, name, whether it is copied, column.
+/// Table of the tables of an import: schema, name, whether it is copied completely, column.
 pub const TABLES: &str = "tables";
 /// Table of ranges: schema, name, low, high.
 pub const RANGES: &str = "ranges";
@@ -59,7 +59,7 @@ impl CopiedRanges {
     }
 }
 
-/// The tables of an import that are not copied whole.
+/// The tables of an import that are not copied completely, with their copied ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopiedTables(HashMap<(String, String), CopiedRanges>);
 
@@ -73,7 +73,7 @@ impl CopiedTables {
         self.0.get(&(database.to_owned(), table.to_owned()))
     }
 
-    /// Reads the notes; without any, all tables are copied.
+    /// Reads the progress of the import; without any, all tables are copied.
     ///
     /// # Errors
     /// The engine's.
@@ -102,7 +102,7 @@ impl CopiedTables {
     }
 }
 
-/// All rows of a table of notes.
+/// All rows of a table of `porpoise_import`.
 fn rows(db: &Arc<Db>, name: &str) -> Result<Vec<Vec<Value>>> {
     let Some(table) = db.catalog().table(DATABASE, name).cloned() else {
         return Ok(Vec::new());

@@ -1,12 +1,12 @@
 //! Which server of a group is the source: a pure state machine, without clock, disk and network.
 //!
-//! The members of a group are servers and witnesses. Each has one [`Member`]; the caller gives it what happens
-//! ([`Input`]) and does what it says ([`Output`]), in this order and completely before the next input. Time is a number that
+//! The members of a group are servers and witnesses. Each has one [`Member`]; the caller passes events to it
+//! ([`Input`]) and executes its outputs ([`Output`]), in their order and completely before the next input. Time is a number that
 //! the caller gives with each tick; it decides when something is tried, never whether it is safe.
 //!
-//! Leaders are elected by majorities, an epoch each, as in Raft. The log is not Raft's, because it is MySQL's: it goes from
-//! the leader to each server by itself. Which servers have everything that was acknowledged is what the group agrees upon instead: the
-//! *view*, as the set of in-sync replicas of Kafka.
+//! Leaders are elected by majorities, one per epoch, as in Raft (an epoch is Raft's term). The log is MySQL's, not Raft's: it is
+//! replicated from the leader to each server by MySQL's protocol, and the group does not agree on its entries. Instead it agrees
+//! on the *view*: the servers that have every acknowledged commit, as Kafka's in-sync replicas.
 //!
 //! ```text
 //! Example: servers A and B, witness W. A view is written epoch.number {members in sync}.
@@ -20,9 +20,9 @@
 //!
 //! Invariants:
 //! 1. *One leader an epoch.* A member votes once an epoch, and its vote is on disk before it is sent.
-//! 2. *Every view ever proposed names only members that have every acknowledged commit*, and as long as a later view has not been
-//!    accepted by a majority they have every commit acknowledged later, too: a leader requires the acknowledgement of the members of the
-//!    last accepted view and of all that it has proposed since; a member that joins is required before it is proposed.
+//! 2. *Every view ever proposed names only members that have every acknowledged commit*, and until a majority has accepted a
+//!    later view they also have every commit acknowledged later: a leader requires the acknowledgement of the members of the
+//!    last accepted view and of all views that it has proposed since; a member that joins is required before it is proposed.
 //! 3. *A leader is a member of the newest accepted view.* A member becomes a candidate only if it is in the newest view that it has
 //!    accepted, and others vote for it only if theirs is not newer. A view counts as accepted once a majority has it on disk, and every
 //!    majority that votes later has a member in common with that one.
@@ -31,8 +31,8 @@
 //! 5. *A member that enters an epoch has stopped to follow the leader of the earlier one*: its acknowledgements do not count for it.
 //!
 //! From 2, 3 and 4: a leader has every acknowledged commit. From 1 and 5: no two servers acknowledge in one epoch, and a former
-//! leader whose view names others acknowledges nothing once they have entered a later one. Neither needs a clock: a former leader that is paused
-//! and wakes up finds its commits unacknowledged.
+//! leader whose view names others acknowledges nothing once they have entered a later one. Neither needs a clock: a former leader that was
+//! paused gets no acknowledgements when it continues.
 //!
 //! Rejected: Raft for the log itself (a second log beside MySQL's, and no stock followers); leases by clocks as the safeguard (a pause
 //! between the check and the reply breaks them); an external etcd (three more processes to operate; the state is a hundred bytes).
@@ -42,7 +42,7 @@ use std::collections::BTreeSet;
 /// Number of a member, its `server_id`.
 pub type MemberId = u32;
 
-/// The members that have everything acknowledged. Later views have a greater epoch, or in one epoch a greater number.
+/// The members that have every acknowledged commit. A later view has a greater epoch, or the same epoch and a greater number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct View {
     /// Epoch of the leader that proposed it.
@@ -62,9 +62,9 @@ impl View {
 /// The state that a member writes to disk before it sends messages that depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durable {
-    /// The greatest epoch met.
+    /// The greatest epoch known.
     pub epoch: u64,
-    /// For whom it has voted in that epoch.
+    /// The member that has its vote in that epoch.
     pub voted_for: Option<MemberId>,
     /// The newest view accepted.
     pub view: View,
@@ -106,7 +106,7 @@ pub enum Message {
 /// What happens to a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Time has passed; the caller's clock reads this, in milliseconds. Values that go back count as no time.
+    /// Time of the caller's clock, in milliseconds. A value below an earlier one counts as no time passed.
     Tick(u64),
     /// A message has arrived.
     Receive(MemberId, Message),
@@ -117,11 +117,11 @@ pub enum Input {
 /// What the caller has to do, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Stop to follow any leader, and to acknowledge, before anything that comes after this.
+    /// Stop following and acknowledging any leader before executing the next output.
     StopFollowing,
-    /// On a former leader: acknowledge nothing any more, refuse writes.
+    /// On a former leader: acknowledge no further commit to clients, and refuse writes.
     StepDown,
-    /// Put this on disk before anything that comes after this.
+    /// Put this on disk before executing the next output.
     Store(Durable),
     /// Send a message. It may be lost.
     Send(MemberId, Message),
@@ -144,9 +144,11 @@ pub struct Settings {
     pub servers: BTreeSet<MemberId>,
     /// Time between two heartbeats.
     pub heartbeat: u64,
-    /// Silence of a leader after which a vote is given to another, and of a member after which its leader goes on without it.
+    /// Failure timeout: silence of a leader after which a member votes for another one, and of a member after which the leader
+    /// proposes a view without it.
     pub silence: u64,
-    /// Silence of a leader after which this member wants to lead: more than `silence`, different on each.
+    /// Election timeout: silence of a leader after which this member stands for election; more than `silence`, and different
+    /// on each member.
     pub patience: u64,
 }
 
@@ -163,7 +165,7 @@ struct Leadership {
     accepted: Option<View>,
     /// Views proposed since, oldest first.
     proposed: Vec<View>,
-    /// The member that is required and catches up.
+    /// A member that is required and is catching up.
     joining: Option<MemberId>,
     peers: Vec<(MemberId, Peer)>,
     /// The last [`Output::Require`].
@@ -192,8 +194,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// A member that starts with what it has on disk, as a follower of nobody. A group begins with the same
-    /// [`Durable`] everywhere, whose view names the servers that have the data.
+    /// A member that starts with the state that it has on disk, as a follower without a leader. In a new group all members
+    /// have the same [`Durable`], whose view names the servers that have the data.
     #[must_use]
     pub fn new(settings: Settings, durable: Durable) -> Member {
         Member {
@@ -207,7 +209,7 @@ impl Member {
         }
     }
 
-    /// What the member keeps on disk.
+    /// The state that the member keeps on disk.
     #[must_use]
     pub fn durable(&self) -> &Durable {
         &self.durable
@@ -381,7 +383,7 @@ impl Member {
             in_sync,
         };
         leadership.proposed.push(self.durable.view.clone());
-        // What the new view needs is required before anybody can accept it.
+        // The members of the new view are required before any member can accept it.
         self.require();
         self.store();
         self.send_heartbeats();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Databases whose rows are not applied.
 const SYSTEM: [&str; 4] = ["mysql", "information_schema", "performance_schema", "sys"];
 
-/// Rules. An empty list is no rule.
+/// Rules. An empty list is not a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Filters {

@@ -86,9 +86,9 @@ pub struct FollowError {
 pub struct FollowOptions {
     /// This server's id: its own events are skipped.
     pub server_id: u32,
-    /// Which tables and statements are applied.
+    /// Filters of the tables and statements that are applied.
     pub filters: Filters,
-    /// The tables that an import has not copied whole; of them only rows that are copied are applied.
+    /// The tables that an import has not copied completely: only changes of their copied rows are applied.
     pub copied: CopiedTables,
     /// Longest wait for a row lock.
     pub lock_wait: Duration,
@@ -131,7 +131,7 @@ pub struct Follower {
 }
 
 impl Group {
-    /// Its origin for the change log of this server, which keeps MySQL's identifiers.
+    /// The origin that this server's change log records, with the identifier if it is MySQL's.
     fn origin(&self) -> Origin {
         let gtid = match self.gtid {
             Some(AnyGtid::Mysql(gtid)) => Some((gtid.source.0, gtid.number)),
@@ -317,7 +317,7 @@ impl Follower {
             let (mut header, event) =
                 decoded.map_err(|error| self.failed("event", &ApplyError::from(error)))?;
             header.next_position = 0;
-            // Each level may grow to the limit of an event, and uses stack.
+            // Nesting is refused: each level may grow to the size limit of an event, and uses stack.
             if matches!(event, Event::TransactionPayload(_)) {
                 return Err(self.refuse(
                     "TRANSACTION_PAYLOAD",

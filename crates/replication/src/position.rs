@@ -111,7 +111,7 @@ pub struct PendingDefinition {
     pub catalog_version: u64,
 }
 
-/// What a replica has applied.
+/// The position up to which a replica has applied its source's log.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AppliedPosition {
     /// End of the last transaction.

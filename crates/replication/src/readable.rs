@@ -6,7 +6,7 @@ use crate::event::value::code;
 use crate::event::{RowImage, TableMap, WireColumn};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, Value};
 
-/// Collation of all texts of a reader.
+/// Collation of all text given to readers.
 const COLLATION: Collation = Collation::UTF8MB4_BIN;
 
 /// A column of a logged table.
@@ -14,7 +14,7 @@ const COLLATION: Collation = Collation::UTF8MB4_BIN;
 pub struct ReadableColumn {
     /// Name.
     pub name: String,
-    /// Type; text has UTF-8, and members of ENUM and SET are in UTF-8.
+    /// Type, with UTF-8 as the character set of text and of members of ENUM and SET.
     pub ty: ColumnType,
     /// Character set of its text in the log.
     charset: Charset,
@@ -34,7 +34,7 @@ pub struct ReadableTable {
 }
 
 impl ReadableTable {
-    /// The table of a TABLE_MAP; `None` if it lacks the names of the columns, or members of an ENUM or SET.
+    /// The table that a TABLE_MAP describes; `None` if it lacks the names of the columns, or members of an ENUM or SET.
     #[must_use]
     pub fn of(map: &TableMap) -> Option<ReadableTable> {
         let names = map.metadata.names.as_ref()?;
@@ -65,7 +65,7 @@ impl ReadableTable {
         })
     }
 
-    /// The values of an image, with text in UTF-8 and BINARY with all its bytes.
+    /// The values of an image, with text in UTF-8 and BINARY padded to its length.
     #[must_use]
     pub fn values(&self, image: RowImage) -> RowImage {
         let columns = self.columns.iter().zip(image);
@@ -101,7 +101,7 @@ fn utf8(bytes: &[u8], charset: Charset) -> Vec<u8> {
     converted.into_owned()
 }
 
-/// The type of a column; `None` for types that no column of this server has.
+/// The type of a column; `None` if this server has no such type.
 fn type_of(
     wire: &WireColumn,
     unsigned: bool,

@@ -62,9 +62,9 @@ pub struct SourceSettings {
     pub ssl_key: String,
     /// Whether the replica is to run.
     pub is_started: bool,
-    /// File and position of START REPLICA UNTIL. Kept, so that a replica whose server restarts does not run past it.
+    /// File and position of START REPLICA UNTIL; stored, so that a replica whose server restarts does not run past it.
     pub until: Option<(String, u64)>,
-    /// Whether the source is to be told that this server has taken over.
+    /// Whether the source is a former one, to which the thread only announces that this server has taken over.
     pub is_former: bool,
     /// Filters.
     pub filters: Filters,
@@ -132,7 +132,7 @@ impl SourceSettings {
     }
 }
 
-/// What the replica's thread does.
+/// Activity of the replica's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Activity {
     /// It does not run.
@@ -254,7 +254,7 @@ pub enum NewPosition {
 /// Makes a [`StatementRunner`].
 pub type RunnerFactory = Box<dyn Fn(&Cancel) -> Box<dyn StatementRunner> + Send + Sync>;
 
-/// What the replica asks of the server around it.
+/// The server's side of a replica: what it needs from the server.
 pub struct ReplicaHost {
     /// Makes a session for definitions, which ends its waits on the signal.
     pub runner: RunnerFactory,
@@ -499,7 +499,7 @@ impl Replica {
         Ok(was_running)
     }
 
-    /// This server has taken over: the source, if there is one, is told so as soon as it can be reached.
+    /// Announces to the source, if there is one, that this server has taken over, as soon as it can be reached.
     ///
     /// # Errors
     /// The setting cannot be stored; no thread can be created.
@@ -641,7 +641,7 @@ impl Shared {
         self.db.clock().unix_micros()
     }
 
-    /// Whether a thread follows: one that has reported its end does not, although it may exist for another moment.
+    /// Whether the thread follows the source: one that has reported its end does not, although it may exist for another moment.
     fn is_running(&self, running: Option<&Running>) -> bool {
         running.is_some_and(|running| !running.thread.is_finished())
             && self.state.lock().activity != Activity::Stopped
@@ -660,13 +660,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Keeps where the replica has ended, and that it does not run again by itself.
+    /// Stores the position at which the replica has stopped, and that it is not to be started again with the server.
     fn end_at_until(&self, read: &Coordinates) -> Result<(), ReplicaError> {
         let mut stored = self.positions.load()?.ok_or(ReplicaError::NoSource)?;
         let mut settings = parse_settings(&stored)?;
         settings.is_started = false;
         settings.until = None;
-        // Behind events that belong to no transaction, such as those that begin a file.
+        // This position is after events that belong to no transaction, such as those that begin a file.
         stored.coordinates = read.clone();
         self.store(&mut stored, settings)
     }
@@ -719,7 +719,7 @@ impl Shared {
             let told = SourceStream::open(&self.options(&settings), &Coordinates::default(), None);
             match told {
                 Err(SourceError::Outdated { .. }) => break,
-                // It has met the epoch by itself.
+                // It already knows the epoch.
                 Ok(stream) if stream.epoch() >= own => break,
                 _ => self.pause(TELL_AGAIN, cancel),
             }
@@ -741,7 +741,7 @@ impl Shared {
             Ok(())
         });
         if let Err(error) = cleared {
-            (self.host.report)(&format!("the replica's settings: {error}"));
+            (self.host.report)(&format!("the replica's settings cannot be stored: {error}"));
         }
     }
 
@@ -842,7 +842,7 @@ impl Shared {
         };
         let mut applied = applied;
         if settings.auto_position {
-            // As on MySQL, what this server has committed itself is not asked for, either.
+            // As in MySQL, transactions that are in this server's own log are not requested either.
             applied.gtids.mysql.union_with(&(self.host.executed)());
         }
         let options = self.options(&settings);
@@ -851,7 +851,7 @@ impl Shared {
         let mut stream = match SourceStream::open(&options, &applied.coordinates, gtids) {
             Ok(stream) => stream,
             Err(error) => {
-                // A former source refuses writes from now on, although it cannot follow.
+                // This server is a former source: it refuses writes from now on, although it cannot follow.
                 if let SourceError::Diverged { epoch, .. } = error
                     && let Err(ended) = self.meet(epoch)
                 {

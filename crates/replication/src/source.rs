@@ -43,18 +43,18 @@ pub enum SourceError {
     Unsuitable(String),
     /// The source's epoch is over: another server has taken over from it.
     #[error(
-        "the source has epoch {theirs}, this server has met epoch {ours}: another server has taken over from it, and it was told so"
+        "the source has epoch {theirs}, this server knows of epoch {ours}: another server has taken over from the source, which was told so"
     )]
     Outdated {
         /// The source's epoch.
         theirs: u64,
-        /// The greatest one met.
+        /// The greatest one that this server knows of.
         ours: u64,
     },
     /// The source, which began this epoch, lacks transactions of this server.
     #[error(
         "this server has transactions that the source lacks: {extra}. They were not on the source when it took over. Look at them with \
-         SHOW BINLOG EVENTS, repeat on the source what is wanted of them, then follow it from an empty data directory"
+         SHOW BINLOG EVENTS, repeat the wanted ones on the source, then follow it from an empty data directory"
     )]
     Diverged {
         /// The source's epoch.
@@ -111,7 +111,7 @@ pub struct SourceOptions {
     pub heartbeat: Duration,
     /// Whether the replica acknowledges transactions, if the source knows semi-synchronous replication.
     pub semi_sync: bool,
-    /// The greatest epoch that this server has met.
+    /// The greatest epoch that this server knows of.
     pub epoch: u64,
 }
 
@@ -420,7 +420,7 @@ fn compare_transactions(
     }
 }
 
-/// Tells the source that the replica acknowledges. Returns false if the source does not know it.
+/// Tells the source that the replica acknowledges. Returns false if the source does not know semi-synchronous replication.
 fn offer_acknowledgement(connection: &mut Connection) -> Result<bool, SourceError> {
     for name in [
         "rpl_semi_sync_source_enabled",

@@ -1,8 +1,8 @@
 //! Simulation of groups: the state machine of elections with servers that replicate a log, under kills, partitions, lost and
 //! late messages, pauses and clocks that jump. Everything is derived from a seed.
 //!
-//! Checked at every step: in an epoch one server only acknowledges commits, and it has every commit that was acknowledged in this or an
-//! earlier epoch. At the end of each run everything is healed, and a new commit must be acknowledged.
+//! Checked at every step: at most one server acknowledges commits in an epoch, and it has every commit that was acknowledged in this
+//! or an earlier epoch. At the end of each run all faults are healed, and a new commit must be acknowledged.
 
 #![allow(
     clippy::unwrap_used,
@@ -51,9 +51,9 @@ struct Node {
     clock: u64,
     /// Steps for which it does nothing.
     paused: u64,
-    /// Whom it follows, and in which epoch.
+    /// The leader that it follows, and its epoch.
     follows: Option<(MemberId, u64)>,
-    /// As a leader: its epoch, and whose acknowledgements are required.
+    /// As a leader: its epoch, and the members whose acknowledgements are required.
     leads: Option<u64>,
     required: Option<BTreeSet<MemberId>>,
     /// Lengths of the log that others have acknowledged.
@@ -80,7 +80,7 @@ struct Simulation {
     cut: BTreeSet<MemberId>,
     /// Every commit that was acknowledged to a client, with the epoch of the first acknowledgement.
     promised: BTreeMap<Commit, u64>,
-    /// Who has acknowledged in an epoch.
+    /// The member that has acknowledged commits in an epoch.
     leaders: BTreeMap<u64, MemberId>,
     next: u64,
     has_faults: bool,
@@ -230,7 +230,7 @@ impl Simulation {
         }
         let log = &node.log;
         let has: BTreeSet<&Commit> = log.iter().collect();
-        // A former leader may learn late that its commit is on the disks of all who had to have it.
+        // A former leader may learn late that its commit is on the disks of all required members.
         for (promised, _) in self.promised.iter().filter(|(_, by)| **by <= epoch) {
             assert!(
                 has.contains(promised),

@@ -228,7 +228,7 @@ impl TransactionChanges {
         is_logged.then_some(at)
     }
 
-    /// Captures a change of the table with this number, after which the row has this version.
+    /// Captures a change of a row of the table with this number; `version` is that of the row after the change.
     pub(crate) fn push(
         &mut self,
         log: &dyn ChangeLog,

@@ -71,7 +71,7 @@ pub struct Db {
     pub(crate) text_maintenance: TextMaintenance,
     /// The change log; unset if it is off.
     change_log: OnceLock<Arc<dyn ChangeLog>>,
-    /// Whose writes are refused.
+    /// The clients whose writes are refused.
     pub(crate) read_only: ReadOnlyState,
     /// Prepared transactions that were taken from the engine before
     /// [`crate::prepared::PreparedTxn::restore`].
@@ -81,7 +81,7 @@ pub struct Db {
     /// Whether a table of the newest catalog has TTL.
     pub(crate) has_ttl: AtomicBool,
     pub(crate) ttl_counters: TtlCounters,
-    /// This database, for threads that it starts.
+    /// Weak reference to this database, for threads that it starts.
     pub(crate) own: Weak<Db>,
     /// This server's membership of a cluster; unset on an engine that one server uses.
     pub(crate) cluster: OnceLock<Arc<Membership>>,
@@ -229,7 +229,7 @@ impl Db {
         Ok(db)
     }
 
-    /// Removes what interrupted changes have left that no server of the cluster is working on.
+    /// Undoes interrupted schema changes that no server of the cluster is working on.
     fn finish_abandoned_changes(&self) {
         let catalog = self.catalog();
         let announced = |id: &TableId| catalog.changes.values().any(|c| c.tables.contains(id));
@@ -368,7 +368,7 @@ impl Db {
         let _ = self.change_log.set(log);
     }
 
-    /// Sets whose writes are refused, from now on.
+    /// Sets the clients whose writes are refused from now on.
     pub fn set_read_only(&self, to: ReadOnly) {
         self.read_only.set(to);
     }
@@ -381,7 +381,7 @@ impl Db {
     /// Fails with error 1290 if the writes of a client are refused.
     ///
     /// # Errors
-    /// See above.
+    /// 1290 if they are refused.
     pub fn check_writes_allowed(&self, is_privileged: bool) -> Result<()> {
         self.read_only.check(is_privileged)
     }
@@ -443,7 +443,7 @@ impl Db {
         }))
     }
 
-    /// Why this server of a cluster neither reads nor writes; `None` if it does. Never waits for the
+    /// Reason why this server of a cluster neither reads nor writes; `None` if it does. Never waits for the
     /// store.
     pub fn lease_problem(&self) -> Option<String> {
         self.membership()?.problem()

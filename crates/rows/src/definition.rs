@@ -81,8 +81,8 @@ pub struct TableDef {
     pub unfinished: UnfinishedChange,
 }
 
-/// Parts of an online schema change that are undone if it does not finish. Statements do not show
-/// the objects.
+/// Parts of an online schema change that are undone if it does not finish. SHOW and information_schema omit these
+/// objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnfinishedChange {
     /// Ids of complete indexes that constraints need while existing rows are validated.
@@ -91,7 +91,7 @@ pub struct UnfinishedChange {
     pub foreign_keys: Vec<String>,
     /// Names of CHECK constraints that writers enforce and existing rows may violate.
     pub checks: Vec<String>,
-    /// As `checks`, for constraints that are NOT ENFORCED without the change.
+    /// As `checks`, for constraints that become NOT ENFORCED again if the change is undone.
     pub enforced_checks: Vec<String>,
     /// The space in which writers record the primary keys of changed rows, while the table is
     /// copied: row version and primary key.
@@ -99,7 +99,7 @@ pub struct UnfinishedChange {
 }
 
 impl UnfinishedChange {
-    /// Whether no change is unfinished.
+    /// Whether no change of the table is unfinished.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == UnfinishedChange::default()

@@ -226,7 +226,7 @@ fn split_entry<'e>(key: &'e [u8], value: &'e [u8]) -> Option<(&'e [u8], &'e [u8]
 }
 
 impl Table {
-    /// All entries that a row has in the secondary index at a position, which is no FULLTEXT index.
+    /// All entries that a row has in the secondary index at a position, which is not a FULLTEXT index.
     pub(crate) fn whole_entries<C: Columns + ?Sized>(
         &self,
         position: usize,

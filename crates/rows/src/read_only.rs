@@ -1,20 +1,20 @@
-//! Refusal of clients' writes: `read_only` and `super_read_only`, for servers that follow another one.
+//! Refusal of clients' writes: `read_only` and `super_read_only`, for standbys.
 //!
 //! The rule is checked where a row is written ([`crate::Txn`]) and once more at the commit, so that it holds for SQL,
-//! memcached, the native protocol and the removal of expired rows alike. A server's own system tables stay writable by the server
-//! itself, and temporary tables by their sessions; replication writes everything ([`crate::BeginOptions::replicates`]).
+//! memcached, the native protocol and the removal of expired rows alike. Exempt are system tables, which the server itself
+//! writes, temporary tables, and replication ([`crate::BeginOptions::replicates`]).
 
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Whose writes are refused.
+/// The clients whose writes are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOnly {
-    /// Nobody's.
+    /// None.
     Off,
-    /// Those of clients without the privilege SUPER or CONNECTION_ADMIN (`read_only`).
+    /// Clients without the privilege SUPER or CONNECTION_ADMIN (`read_only`).
     Clients,
-    /// Those of all clients (`super_read_only`).
+    /// All clients (`super_read_only`).
     Super,
 }
 

@@ -82,7 +82,7 @@ fn is_of_row(error: &Error) -> bool {
     }
 }
 
-/// Whether a row stays because of children or locks, which is no defect.
+/// Whether a row stays because of children or locks, which is not a defect.
 fn is_expected(error: &Error) -> bool {
     matches!(error, Error::Kv(_) | Error::SnapshotConflict) || error.ignorable()
 }

@@ -5,7 +5,7 @@
 //! positions spread over its keys. The positions within a run at which a key part changes show the
 //! length of groups of equal values.
 //!
-//! 1. Positions are interpolated between the first and the last key: the eight bytes behind their
+//! 1. Positions are interpolated between the first and the last key: the eight bytes after their
 //!    common prefix are taken as a number.
 //! 2. With `c` changes among `p` adjacent pairs, an index of `n` entries has about `n * c / p`
 //!    distinct values, at least as many as the runs showed, and at most `n`. An interpolated

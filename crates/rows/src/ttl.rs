@@ -76,7 +76,7 @@ impl TtlUnit {
         match self {
             TtlUnit::Second => interval.micros = n * SECOND,
             TtlUnit::Minute => interval.micros = n * 60 * SECOND,
-            // Beyond the range of dates, so that rows never expire.
+            // The sum is beyond the range of dates, so that rows never expire.
             TtlUnit::Hour => interval.micros = (n * 3600).saturating_mul(SECOND),
             TtlUnit::Day => interval.days = n,
             TtlUnit::Week => interval.days = n * 7,
@@ -266,7 +266,7 @@ impl Default for ExpiryZone {
 }
 
 impl ExpiryZone {
-    /// The time that is so many microseconds after 1970 UTC, in this zone.
+    /// The time at a number of microseconds after 1970 UTC, in this zone.
     pub fn at(&self, unix_micros: i64) -> ExpiryTime {
         ExpiryTime::new(unix_micros, &self.0.load())
     }

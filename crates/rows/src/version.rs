@@ -38,7 +38,7 @@ struct Slot(Mutex<Range<u64>>);
 pub(crate) struct IdAllocator {
     counter: CounterId,
     pool: Mutex<Range<u64>>,
-    /// Ids below this are not handed out any more: another server may have given them.
+    /// Ids below this are no longer allocated: another server may have allocated them.
     floor: AtomicU64,
     slots: [Slot; SLOTS],
 }
@@ -86,7 +86,7 @@ impl IdAllocator {
         Ok(version)
     }
 
-    /// Ensures that all ids handed out from now on are greater than one that another server has given.
+    /// Ensures that all ids allocated from now on are greater than `id`, which another server has allocated.
     ///
     /// # Errors
     /// The engine's error if it cannot reserve a range; [`kv::Resource::Ids`] past the bound.
@@ -101,7 +101,7 @@ impl IdAllocator {
         if id >= END {
             return Err(Error::Kv(kv::Error::Full(kv::Resource::Ids)));
         }
-        // A whole range is skipped, so that this happens once in so many transactions of the other server.
+        // A whole range is skipped, so that this happens once per range of the other server's versions.
         let skipped = engine.reserve_ids(self.counter, RESERVE, id + 1)?;
         self.floor.store(skipped.end, Ordering::Release);
         *pool = 0..0;

@@ -253,7 +253,7 @@ fn a_statement_waits_for_users_of_its_table_on_other_servers() {
     assert_eq!(b.entries("t", 0), 0);
 }
 
-/// LOCK TABLES on one server and ALTER TABLE on another wait for each other: one gives way.
+/// LOCK TABLES on one server and ALTER TABLE on another wait for each other: one is ended.
 #[test]
 fn lock_tables_and_a_statement_of_another_server_do_not_wait_for_ever() {
     let (_store, [a, b]) = cluster();

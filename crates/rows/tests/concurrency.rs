@@ -222,7 +222,7 @@ fn the_delete_of_a_parent_finds_a_child_whose_key_changes() {
 }
 
 /// The scan for children does not read a snapshot: the parent's lock keeps entries from moving from
-/// behind the scan's position to before it.
+/// after the scan's position to before it.
 #[test]
 fn a_childs_entry_cannot_move_while_its_parent_is_being_deleted() {
     for engine in engines() {

@@ -237,7 +237,7 @@ fn triggers_and_events_are_read_and_written_as_before() {
     assert_eq!(second.collation, "utf8mb4_0900_ai_ci");
     let event = db.catalog().event("d", "HOURLY").cloned().unwrap();
     assert_eq!(*event, hourly());
-    // Written again, both are the same bytes behind the version.
+    // Written again, both are the same bytes after the version.
     run(&db, |cx| db.drop_event(cx, &event.key())).unwrap();
     run(&db, |cx| db.put_event(cx, None, &event)).unwrap();
     change(&db).unwrap();

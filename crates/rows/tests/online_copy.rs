@@ -26,7 +26,7 @@ fn parent_table() -> Def {
         .key("b", &["b"])
 }
 
-/// The table, referenced by a child that is deleted and changed with it.
+/// The table, and a child that references it with ON DELETE and ON UPDATE CASCADE.
 fn family(engine: Arc<dyn Engine>) -> Arc<Db> {
     let cascade = FkAction::Cascade;
     let child = ids("child").int("t_id").null().key("t_id", &["t_id"]);
@@ -106,7 +106,7 @@ fn write(db: &Arc<Db>, table: &Arc<Table>, first: i64) {
         txn.commit().unwrap();
     }
     change_b(db, table, first + 2, first).unwrap();
-    // A key that moves, with the child's.
+    // A changed key, which the child follows.
     let mut txn = begin(db);
     let moved = Value::Int(first + 6);
     update(&mut txn, table, &[first + 1], |row| row[0] = moved.clone()).unwrap();
@@ -114,7 +114,7 @@ fn write(db: &Arc<Db>, table: &Arc<Table>, first: i64) {
     let mut txn = begin(db);
     delete(&mut txn, table, &[first, first + 3]).unwrap();
     txn.commit().unwrap();
-    // Undone: leaves neither rows nor records.
+    // Rolled back: leaves neither rows nor records.
     let mut txn = begin(db);
     let mark = txn.mark();
     delete(&mut txn, table, &[first + 2]).unwrap();

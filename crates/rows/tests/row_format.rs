@@ -48,12 +48,12 @@ fn value_of(ty: &ColumnType) -> BoxedStrategy<Value> {
         Kind::Float => any::<f32>()
             .prop_map(|v| Value::Double(f64::from(v)))
             .prop_filter(
-                "NaN is no value",
+                "NaN is not a value",
                 |v| !matches!(v, Value::Double(d) if d.is_nan()),
             )
             .boxed(),
         Kind::Double => any::<f64>()
-            .prop_filter("NaN is no value", |v| !v.is_nan())
+            .prop_filter("NaN is not a value", |v| !v.is_nan())
             .prop_map(Value::Double)
             .boxed(),
         Kind::Decimal => any::<i64>()

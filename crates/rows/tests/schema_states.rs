@@ -71,11 +71,11 @@ struct Session {
 }
 
 impl Session {
-    /// `None` if the change keeps users away.
+    /// `None` if a barrier of the change blocks sessions.
     fn begin(db: &Arc<Db>) -> Option<Session> {
         let soon = Instant::now() + Duration::from_millis(2);
         let user = User::until(db, soon)?;
-        // A lock that is not free ends the transaction, because nothing else runs meanwhile.
+        // A lock that is not free ends the transaction: waiting would be useless, because no other session runs meanwhile.
         let options = BeginOptions {
             lock_wait: Duration::ZERO,
             ..BeginOptions::default()
@@ -238,7 +238,7 @@ fn act(db: &Arc<Db>, sessions: &mut [Option<Session>; 2], rows: &mut Rows, rng: 
     }
 }
 
-/// Names the seed of a run that panics.
+/// Prints the seed if the run panics.
 struct Named(u64);
 
 impl Drop for Named {

@@ -426,7 +426,7 @@ fn replacing_a_row_newer_than_a_pinned_snapshot_is_a_conflict() {
     let mut writer = begin(&db);
     insert(&mut writer, &s, &[&[1, N]]).unwrap();
     writer.commit().unwrap();
-    // Unique checks read the newest state: a duplicate is no snapshot conflict.
+    // Unique checks read the newest state: a duplicate is not a snapshot conflict.
     assert_eq!(
         insert(&mut reader, &s, &[&[1, N]]).unwrap_err().code(),
         1062

@@ -237,7 +237,7 @@ fn before_triggers_change_the_row_that_is_checked_and_written() {
     };
     let runner = Runner::new(&body);
     let mut txn = begin(&db);
-    // NULL in a NOT NULL column is no error if the trigger replaces it.
+    // NULL in a NOT NULL column is not an error if the trigger replaces it.
     insert_rows(
         &mut txn,
         &runner,

@@ -7,7 +7,7 @@
 //! Invariants:
 //! 1. A line contains no password (`porpoise_sql::audit`).
 //! 2. Each line is whole, or the beginning of one that a full disk has cut off: the next line begins
-//!    behind a line break.
+//!    after a line break.
 //! 3. A failed write is logged and counted. It has no other effect, unless the log is required:
 //!    then logins and audited statements are refused until a line can be written again.
 

@@ -42,8 +42,8 @@ impl OpenLog {
     }
 }
 
-/// Marks a run without the log on data that have one: its readers are told later that changes are missing. Called
-/// before the engine is opened, which removes what the log has not written yet.
+/// Marks a run without the log on data that have one, so that readers are refused later instead of missing changes. Called
+/// before the engine is opened, which may discard annotations that the log has not written yet.
 ///
 /// # Errors
 /// A message for the operator in one line.
@@ -211,8 +211,8 @@ fn statement_error(error: Error) -> SqlError {
 
 impl BinaryLogs for Statements {
     fn status(&self) -> BinaryLogStatus {
-        // The position belongs to what a snapshot shows now: programs that copy data record both. A log that is
-        // closed, or an engine that has failed, shows where it stopped.
+        // The position agrees with a snapshot taken now, because programs that copy data record both. A closed
+        // log, or a failed engine, shows the position at which it stopped.
         let newest = self.engine.newest_position();
         let _ = self.engine.wait_durable(newest).is_ok() && self.log.catch_up().is_ok();
         self.present_status()

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time in which a server of a cluster has learned of new definitions for certain.
+/// Time within which a server of a cluster has certainly loaded new definitions.
 const NEWS_TIME: Duration = Duration::from_secs(1);
 
 /// Result of a check.
@@ -85,8 +85,8 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
     Ok(report)
 }
 
-/// Checks the data in a cluster, also while servers use it: each table at a snapshot of its own. Takes part in the
-/// cluster as a server meanwhile, so that definitions do not change under it.
+/// Checks the data in a cluster, also while servers use it: each table at a snapshot of its own. Meanwhile it is a member
+/// of the cluster as servers are, so that definitions do not change during the check.
 ///
 /// # Errors
 /// With exit status 2: the cluster cannot be reached or read.
@@ -175,8 +175,8 @@ fn check_tables(engine: Arc<dyn Engine>, report: &mut Report) -> Result<(), Fail
     Ok(())
 }
 
-/// Checks a table. What seems wrong is looked at again if definitions were changed meanwhile by another server, which this
-/// one learns after [`NEWS_TIME`].
+/// Checks a table. If there are problems, it waits for [`NEWS_TIME`], and checks again if another server has
+/// changed definitions meanwhile.
 fn check_one(db: &Db, id: TableId, report: &mut Report) -> Result<(), Failure> {
     loop {
         let catalog = db.catalog();

@@ -32,7 +32,7 @@ pub enum CliCommand {
     Salvage(PathBuf, PathBuf),
     /// Make, list or verify backups.
     Backup(Box<BackupOptions>),
-    /// Let a standby take over.
+    /// Promote a standby.
     Promote(Box<PromoteOptions>),
     /// Build a data directory from a backup.
     Restore(Box<RestoreOptions>),
@@ -166,7 +166,7 @@ fn import_command() -> Command {
         .arg(
             Arg::new("source")
                 .value_name("SOURCE")
-                .help("Running server from which is copied, mysql://USER:PASSWORD@HOST:PORT")
+                .help("Running server that is copied, mysql://USER:PASSWORD@HOST:PORT")
                 .required_unless_present("dump")
                 .conflicts_with_all(["dump", "users"]),
         )
@@ -222,17 +222,17 @@ const IMPORT_FLAGS: &[(&str, &str)] = &[
     ),
     (
         "restart",
-        "Forget an interrupted import of this dump instead of continuing it",
+        "Discard the progress of an interrupted import instead of continuing it",
     ),
     ("quiet", "Report no progress"),
     ("follow", "Follow SOURCE after the copy, and report the lag"),
     (
         "cut-over",
-        "End following once everything of SOURCE, which must be read-only, is applied",
+        "Cut over: end following once everything of SOURCE, which must be read-only, is applied",
     ),
     (
         "leave-out",
-        "Leave out the objects of SOURCE that cannot be moved, instead of loading nothing",
+        "Skip the objects of SOURCE that cannot be moved, and load the others",
     ),
     (
         "dry-run",
@@ -378,7 +378,7 @@ fn backup_command() -> Command {
 
 fn promote_command() -> Command {
     let command = Command::new("promote")
-        .about("Lets a standby take over from its source")
+        .about("Promotes a standby: it takes over from its source")
         .after_help(
             "With --primary no commit is lost: it refuses writes, and the standby applies what it lacks first. Without, the \
              standby takes over with what it has: with --replication-ack on the source, every acknowledged commit. \

@@ -74,7 +74,7 @@ fn lock_file(path: &Path) -> io::Result<File> {
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()));
         return match written {
-            // The process id is used in messages only, so a full disk is no error.
+            // The process id is used in messages only, so a full disk is not an error.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(file),
             other => other.map(|()| file),
         };

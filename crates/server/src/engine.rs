@@ -141,7 +141,7 @@ fn archive_bound(config: &Config) -> Result<Option<u64>, StartError> {
 /// Connects to a cluster.
 ///
 /// # Errors
-/// In one line: it cannot be reached, or is another installation's; files of TLS that cannot be read.
+/// In one line: it cannot be reached, or belongs to another installation; files of TLS that cannot be read.
 #[cfg(feature = "tikv")]
 pub fn open_cluster(url: &ClusterUrl) -> Result<Arc<dyn Engine>, StartError> {
     use porpoise_kv_tikv::{KvTikv, KvTikvOptions};

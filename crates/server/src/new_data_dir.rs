@@ -1,4 +1,4 @@
-//! A data directory that is built beside the place where it is wanted, and renamed when it is complete and
+//! A data directory that is built beside its final place, and renamed when it is complete and
 //! on disk: an interrupted run leaves nothing that a server would start from.
 
 use crate::config::StartError;
@@ -13,7 +13,7 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> StartError + '_ {
     move |error| StartError::failure(format!("{}: {error}", path.display()))
 }
 
-/// Refuses a directory that holds something.
+/// Refuses a directory that is not empty.
 ///
 /// # Errors
 /// With exit status 2.
@@ -22,14 +22,14 @@ pub(crate) fn check_vacant(path: &Path) -> Result<(), StartError> {
     match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
         Ok(true) => Ok(()),
         Ok(false) => Err(StartError::usage(format!(
-            "--data-dir: {at} is not empty; only a new directory is written to"
+            "--data-dir: {at} is not empty; name a new or empty directory"
         ))),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(StartError::usage(format!("--data-dir: {at}: {e}"))),
     }
 }
 
-/// Creates a directory that only its owner may use.
+/// Creates a directory with access for its owner only.
 ///
 /// # Errors
 /// The system's.
@@ -48,7 +48,7 @@ pub(crate) struct NewDataDir {
     path: PathBuf,
     parent: PathBuf,
     is_finished: bool,
-    /// Holds off another process that builds the same directory.
+    /// Excludes other processes that build the same directory.
     _lock: Option<File>,
 }
 
@@ -75,7 +75,7 @@ impl NewDataDir {
             };
             if names.into_iter().any(is_foreign) {
                 let text = format!(
-                    "{} holds other files than an interrupted run leaves; remove it",
+                    "{} contains files that no interrupted run has left; move it away",
                     path.display()
                 );
                 return Err(StartError::usage(text));
@@ -115,7 +115,7 @@ impl NewDataDir {
 impl Drop for NewDataDir {
     fn drop(&mut self) {
         if !self.is_finished {
-            // What cannot be removed now, the next run removes.
+            // The next run removes what cannot be removed now.
             let _ = fs::remove_dir_all(&self.path);
         }
     }

@@ -65,7 +65,7 @@ impl PasswordLogin<'_> {
         let access = sql.access();
         let (host, now) = (client_host(Some(self.info.peer)), access.now());
         let admitted = self.admit(sql, &host);
-        // A refusal for the sake of the audit log is no failure of the client.
+        // A login that is refused because the audit log cannot be written does not count as a failure of the client.
         let is_admitted = admitted.is_ok();
         let result = self.report(sql, &host, admitted);
         let (delays, _) = login_policy(sql);

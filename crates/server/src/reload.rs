@@ -89,7 +89,7 @@ impl Reloader {
         Ok(changed.len())
     }
 
-    /// Lets a system variable show the value in force.
+    /// Sets the displayed value of a system variable to the value in force.
     fn show(&self, variable: &str, value: u64) {
         if let Err(error) = self.sql.show_setting(variable, &value.to_string()) {
             tracing::warn!("reload: {variable} shows its former value: {error}");

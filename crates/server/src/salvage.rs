@@ -39,7 +39,7 @@ use std::sync::Arc;
 /// Rows per transaction, and per INSERT of a dump.
 const BATCH: usize = 500;
 
-/// Ending of the name of a result that is not complete.
+/// Suffix of the name of an incomplete result.
 const UNFINISHED: &str = "salvaging";
 
 /// Result of a salvage.
@@ -461,12 +461,12 @@ fn execute(session: &mut SqlSession, text: &str) -> Result<Vec<String>, SqlError
     Ok(sink.1)
 }
 
-/// Writes the dump to a file beside its place, which gets its name when it is complete and on disk.
+/// Writes the dump to a temporary file beside its place, which is renamed when it is complete and on disk.
 fn write_dump_file(target: &Target, into: &Path) -> io::Result<()> {
     let name = into.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = into.with_file_name(format!(".{name}.{UNFINISHED}"));
     let mut options = std::fs::OpenOptions::new();
-    // Rows and verifiers of passwords are for the owner of the file only.
+    // The dump contains rows and password verifiers: only the owner of the file may read it.
     let options = options.write(true).create(true).truncate(true).mode(0o600);
     let mut out = BufWriter::new(options.open(&unfinished)?);
     let written = write_dump(target, &mut out)
@@ -474,7 +474,7 @@ fn write_dump_file(target: &Target, into: &Path) -> io::Result<()> {
         .and_then(|()| out.get_ref().sync_all())
         .and_then(|()| std::fs::rename(&unfinished, into));
     if written.is_err() {
-        // The error of writing tells more.
+        // The error of the write is reported instead: it says more.
         let _ = std::fs::remove_file(&unfinished);
     }
     written
@@ -547,7 +547,7 @@ struct DumpedView {
     text: String,
 }
 
-/// Writes the views of all databases, each behind those that its text names.
+/// Writes the views of all databases, each after those that its text names.
 fn write_views(catalog: &Catalog, session: &mut SqlSession, out: &mut dyn Write) -> io::Result<()> {
     let failed = |e: SqlError| io::Error::other(e.message);
     // In another database, all names in the texts are qualified.

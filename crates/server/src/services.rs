@@ -227,7 +227,8 @@ fn failed(what: &str, error: &dyn std::fmt::Display) -> StartError {
     StartError::failure(format!("{what}: {error}"))
 }
 
-/// Puts the settings in force that would be in the way of the start.
+/// Applies `read_only`, `super_read_only` and the settings of acknowledgement. Called after the start's own writes, which they
+/// would refuse or hold up.
 fn apply_replication_settings(sql: &SqlServer) -> Result<(), StartError> {
     sql.apply_read_only();
     sql.apply_acknowledgement()

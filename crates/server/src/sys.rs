@@ -343,7 +343,7 @@ pub fn end_with_parent(command: &mut Command) {
 /// Asks a child process that has not been waited for to end (SIGTERM).
 pub fn terminate(process: u32) {
     if let Ok(process) = libc::pid_t::try_from(process) {
-        // SAFETY: no pointers are passed. A process that has ended is no error here.
+        // SAFETY: no pointers are passed. A process that has ended is not an error here.
         unsafe { libc::kill(process, libc::SIGTERM) };
     }
 }

@@ -18,12 +18,12 @@ struct Running {
     is_cancelled: bool,
 }
 
-/// The watch over the statement that runs.
+/// The running statement, shared with the thread that waits for SIGINT.
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<Mutex<Option<Running>>>);
 
 impl Interrupt {
-    /// Blocks SIGINT in this thread and those that it starts, and starts the thread that waits for it. To be
+    /// Blocks SIGINT in this thread and those that it starts, and starts the thread that waits for it. Must be
     /// called before other threads start.
     pub fn watch() -> Interrupt {
         let interrupt = Interrupt::default();

@@ -18,7 +18,7 @@ struct Silence {
 
 impl Drop for Silence {
     fn drop(&mut self) {
-        // What has been typed behind the password stays. There is nothing to do about a failure.
+        // What has been typed after the password stays. There is nothing to do about a failure.
         let _ = tcsetattr(&self.terminal, SetArg::TCSADRAIN, &self.before);
     }
 }

@@ -27,7 +27,7 @@ pub struct BinaryLogEvent {
     pub kind: &'static str,
     /// The server that ran it first.
     pub server_id: u32,
-    /// Position behind the event.
+    /// Position after the event.
     pub end: u64,
     /// Description.
     pub info: String,
@@ -48,12 +48,12 @@ pub struct RegisteredReplica {
     pub uuid: String,
 }
 
-/// How commits wait for the acknowledgement of replicas.
+/// Settings of the wait for acknowledgements of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckSettings {
-    /// Whether they wait.
+    /// Whether commits wait.
     pub is_on: bool,
-    /// For how many.
+    /// Number of replicas that must acknowledge.
     pub replicas: u32,
     /// Longest wait; `None`: for ever.
     pub timeout: Option<Duration>,
@@ -103,7 +103,7 @@ impl AckStatus {
 
 /// The binary log. Errors are those of statements.
 pub trait BinaryLogs: Send + Sync {
-    /// The state now, which may lack commits that are not acknowledged or not in the files yet.
+    /// The present state, without waiting: it may lack commits that are not acknowledged or not in the files yet.
     fn present_status(&self) -> BinaryLogStatus;
 
     /// Present state.
@@ -154,10 +154,10 @@ pub trait BinaryLogs: Send + Sync {
     /// Sets `binlog_row_image` for transactions from now on.
     fn set_row_image(&self, image: &str);
 
-    /// Sets how commits wait for the acknowledgement of replicas, from now on.
+    /// Changes the settings of the wait for acknowledgements of replicas.
     ///
     /// # Errors
-    /// The engine cannot hold commits back.
+    /// The engine cannot withhold commits.
     fn set_acknowledgement(&self, settings: AckSettings) -> Result<()>;
 
     /// State and counters of acknowledgement.

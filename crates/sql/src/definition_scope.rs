@@ -1,10 +1,10 @@
-//! What a definition statement of the change log concerns, for readers that follow some tables.
+//! The tables that a definition statement of the change log concerns, for readers that follow some tables.
 
 use porpoise_sql_parser::ast::{AlterAction, Statement, TableName};
 use porpoise_sql_parser::{ParseOptions, parse_one};
 use porpoise_types::SqlMode;
 
-/// What a statement does to tables.
+/// The effect of a statement on tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefinitionKind {
     /// Tables were created, perhaps with rows.
@@ -15,12 +15,12 @@ pub enum DefinitionKind {
     Truncate,
     /// Tables were removed.
     Drop,
-    /// Tables have other names.
+    /// Tables were renamed.
     Rename,
 }
 
 impl DefinitionKind {
-    /// Name in small letters.
+    /// Name in lower case.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -33,10 +33,10 @@ impl DefinitionKind {
     }
 }
 
-/// What a statement concerns.
+/// The objects that a statement concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefinitionScope {
-    /// No table's rows or columns.
+    /// The rows and columns of no table.
     Nothing,
     /// These tables: database and name.
     Tables(DefinitionKind, Vec<(String, String)>),
@@ -46,7 +46,7 @@ pub enum DefinitionScope {
     Anything,
 }
 
-/// What a statement concerns that was logged with this default database and these bits of `sql_mode`.
+/// The objects that a statement concerns. `database` and `sql_mode` are those with which it was logged.
 #[must_use]
 pub fn definition_scope(text: &[u8], database: &str, sql_mode: u64) -> DefinitionScope {
     let options = ParseOptions {

@@ -58,7 +58,7 @@ fn next_multiple(
         } else {
             0
         });
-    // So many intervals have passed for certain.
+    // At least this number of intervals has passed.
     let mut times = ((after - starts) / longest.max(1)).max(0);
     loop {
         let moved = local.add(Interval {

@@ -71,7 +71,7 @@ pub struct EventScheduler {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where a run begins.
+/// Outcome of the attempt to begin a run.
 enum Begun {
     Here,
     /// An event that runs once has begun before the server was restarted.

@@ -143,7 +143,7 @@ impl Process {
         self.set_since(now);
     }
 
-    /// Replaces the plan of the running statement, and returns the one before. The end of the
+    /// Replaces the plan of the running statement. Returns the previous one. The end of the
     /// session's statement removes it.
     pub(crate) fn replace_plan(&self, plan: Option<Arc<Planned>>) -> Option<Arc<Planned>> {
         std::mem::replace(&mut self.statement.lock().plan, plan)
@@ -154,8 +154,8 @@ impl Process {
         self.statement.lock().plan.clone()
     }
 
-    /// Replaces the text by that of a statement of a program. `keeps_plan`: the statement that has
-    /// called the program goes on with its plan.
+    /// Replaces the text by that of a statement of a stored program. `keeps_plan`: the plan of the statement that
+    /// called the program stays.
     pub fn set_statement(&self, text: &[u8], keeps_plan: bool) {
         let mut statement = self.statement.lock();
         let plan = if keeps_plan {

@@ -138,7 +138,7 @@ pub struct ReplicaStatus {
     pub repeated: u64,
 }
 
-/// What runs the replica.
+/// Control of the replica.
 pub trait ReplicaControl: Send + Sync {
     /// Changes the source.
     ///
@@ -152,7 +152,7 @@ pub trait ReplicaControl: Send + Sync {
     /// 1198 while the replica runs.
     fn change_filters(&self, rules: Vec<(FilterKind, Vec<FilterItem>)>) -> Result<()>;
 
-    /// Starts the replica; `skip` transactions are left out first, and it stops at the end of the first transaction
+    /// Starts the replica. It skips the first `skip` transactions, and stops after the first transaction
     /// that ends at or after `until`, a file and a position. Returns false if it was running.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ pub trait ReplicaControl: Send + Sync {
     fn reset(&self, all: bool) -> Result<()>;
 
     /// Begins an epoch, in which this server is the source; clients may write. Returns false if the number is not greater
-    /// than all epochs met.
+    /// than every epoch known.
     ///
     /// # Errors
     /// 1198 while the replica runs; the epoch cannot be recorded.

@@ -355,10 +355,10 @@ impl SqlServer {
         self.binary_log.get()
     }
 
-    /// Lets commits wait for replicas as the variables rpl_semi_sync_source_* say.
+    /// Makes commits wait for replicas according to the variables rpl_semi_sync_source_*.
     ///
     /// # Errors
-    /// The engine cannot hold commits back.
+    /// The engine cannot withhold commits.
     pub fn apply_acknowledgement(&self) -> Result<()> {
         let Some(log) = self.binary_log() else {
             return Ok(());
@@ -371,7 +371,7 @@ impl SqlServer {
         })
     }
 
-    /// Shows an epoch of replication, and refuses or permits the writes of clients since.
+    /// Sets the variable of the epoch of replication, and refuses or permits the writes of clients.
     pub fn record_epoch(&self, epoch: u64, is_read_only: bool) {
         let mut globals = self.globals.write();
         for (name, value) in [
@@ -387,7 +387,7 @@ impl SqlServer {
         self.apply_read_only();
     }
 
-    /// Refuses the writes of clients, or not, as read_only and super_read_only say.
+    /// Refuses or permits the writes of clients according to read_only and super_read_only.
     pub fn apply_read_only(&self) {
         let is_on = |name| self.number(name) == 1;
         self.db
@@ -450,10 +450,10 @@ impl SqlServer {
         *self.replica.write() = Some(replica);
     }
 
-    /// What runs the replica.
+    /// The control of the replica.
     ///
     /// # Errors
-    /// 1235 if nothing does.
+    /// 1235 if the server has none.
     pub(crate) fn replica(&self) -> Result<Arc<dyn ReplicaControl>> {
         let replica = self.replica.read().clone();
         replica.ok_or_else(|| SqlError::not_supported("replication in this server"))
@@ -514,7 +514,7 @@ impl SqlServer {
         crate::vars::find(name).map(|at| self.globals.read().value_at(at).text())
     }
 
-    /// Changes the global value of a variable that only shows a setting of the configuration.
+    /// Changes the global value of a variable that displays a setting of the configuration.
     ///
     /// # Errors
     /// As [`Values::set_text`].
@@ -695,7 +695,7 @@ impl SqlServer {
         summaries
     }
 
-    /// Sets the sampling interval of hot keys: one look-up in so many is sampled.
+    /// Sets the sampling interval of hot keys: one look-up of each `interval` is sampled.
     pub(crate) fn sample_hot_keys(&self, interval: &VarValue) {
         if let (true, VarValue::Int(interval)) = (self.keeps_statistics, interval) {
             let interval = u32::try_from(*interval).unwrap_or(u32::MAX);

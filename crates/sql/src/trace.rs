@@ -27,7 +27,7 @@ pub struct TraceParent {
 }
 
 impl TraceParent {
-    /// Parses `VERSION-TRACE-SPAN-FLAGS`. Versions after 00 may have more fields behind the flags.
+    /// Parses `VERSION-TRACE-SPAN-FLAGS`. Versions after 00 may have more fields after the flags.
     pub fn parse(text: &[u8]) -> Option<TraceParent> {
         let mut fields = text.get(..LENGTH)?.split(|b| *b == b'-');
         let mut next = || fields.next();

@@ -89,7 +89,7 @@ fn run(db: &Arc<Db>, signal: &Signal, report: &Report) {
     // The start of the last pass over each table, in microseconds since 1970.
     let mut last: HashMap<TableId, i64> = HashMap::new();
     while !signal.wait_for_stop(CHECK) {
-        // A standby removes what its source removes.
+        // A standby does not expire rows itself: it applies the deletions of its source.
         if !db.has_ttl() || db.is_read_only() {
             last.clear();
             continue;

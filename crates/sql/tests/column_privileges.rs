@@ -164,7 +164,7 @@ fn invalid_grants_are_rejected() {
     assert_eq!(code(root, "GRANT SELECT (a) ON shop.no TO ann"), 1146);
     good(root, "GRANT SELECT (a) ON shop.t TO ann");
     assert_eq!(code(root, "REVOKE SELECT (b) ON shop.t FROM ann"), 1147);
-    // Revoking a privilege that was not granted on the column is no error, as in MySQL.
+    // Revoking a privilege that was not granted on the column is not an error, as in MySQL.
     good(root, "REVOKE UPDATE (a) ON shop.t FROM ann");
     good(root, "REVOKE UPDATE ON shop.t FROM ann");
     assert_eq!(

@@ -34,7 +34,7 @@ TRUNCATE UCASE UNCOMPRESS UNCOMPRESSED_LENGTH UNHEX UNIX_TIMESTAMP UPDATEXML UPP
 UTC_TIMESTAMP UUID UUID_SHORT UUID_TO_BIN VALIDATE_PASSWORD_STRENGTH VALUES VAR_POP VAR_SAMP VARIANCE
 VERSION WAIT_FOR_EXECUTED_GTID_SET WEEK WEEKDAY WEEKOFYEAR WEIGHT_STRING YEAR YEARWEEK";
 
-/// Functions that are no entries of the registry, because they have a syntax, lazy arguments or a place
+/// Functions that are not entries of the registry, because they have a syntax, lazy arguments or a place
 /// of their own, and operators: name, example and its value.
 const OWN_SYNTAX: &[(&str, &str, &str)] = &[
     ("ADDDATE", "ADDDATE('2024-01-31', 1)", "2024-02-01"),

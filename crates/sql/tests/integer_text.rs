@@ -12,7 +12,7 @@ fn number(rng: &mut Rng) -> i128 {
     sign * center + i128::from(rng.below(9)) - 4
 }
 
-/// A constant: a text, sometimes with a fraction, an exponent, or letters behind; or a double.
+/// A constant: a text, sometimes with a fraction, an exponent, or letters after; or a double.
 fn constant(rng: &mut Rng) -> String {
     let n = number(rng);
     match rng.below(8) {

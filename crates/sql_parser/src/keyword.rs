@@ -139,7 +139,7 @@ const fn build_table() -> [u16; TABLE_SIZE] {
 }
 
 impl Keyword {
-    /// Looks a word up, case-insensitively; [`Keyword::NONE`] if it is no keyword.
+    /// Looks a word up, case-insensitively; [`Keyword::NONE`] if it is not a keyword.
     #[must_use]
     pub fn of(word: &[u8]) -> Keyword {
         let mut buffer = [0_u8; MAX_LENGTH];

@@ -14,7 +14,7 @@ pub enum Signal {
     Terminate,
 }
 
-/// Sends a signal to the process group of `leader`. A group that no longer exists is no error.
+/// Sends a signal to the process group of `leader`. A group that no longer exists is not an error.
 pub fn signal_group(leader: u32, signal: Signal) {
     let Ok(leader) = libc::pid_t::try_from(leader) else {
         return;

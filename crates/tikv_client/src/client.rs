@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Service in whose name versions are collected: the one that every collector of a cluster uses.
+/// Name of the service that collects versions; every collector of a cluster uses it.
 const COLLECTOR: &str = "gc_worker";
 
 /// A client of a cluster. Clones share connections.
@@ -141,7 +141,7 @@ impl Client {
     }
 
     /// Registers the timestamp below which this service needs no versions, for `ttl`; zero ends the
-    /// registration. Returns a timestamp below which versions may be gone already, or may go.
+    /// registration. Returns a timestamp below which versions may be collected, or may have been.
     ///
     /// # Errors
     /// No placement driver answers in time.
@@ -152,7 +152,7 @@ impl Client {
         ttl: Duration,
         safe_point: u64,
     ) -> Result<u64> {
-        // A fraction of a second would end at once.
+        // The protocol counts seconds: a fraction would be zero.
         let seconds = i64::try_from(ttl.as_secs_f64().ceil() as u64).unwrap_or(i64::MAX);
         let mut b = self.backoff(call);
         let pd = &self.router().pd;
@@ -160,8 +160,8 @@ impl Client {
         self.threads().wait(call, registered)
     }
 
-    /// Announces that versions are going to be collected below `wanted`; returns the timestamp up to which
-    /// all services allow it. From then on nobody may register a lower one.
+    /// Announces a collection of versions below `wanted`. Returns the timestamp up to which
+    /// all services allow it; from then on no service can register a lower one.
     ///
     /// # Errors
     /// No placement driver answers in time.
@@ -193,11 +193,11 @@ impl Client {
         self.threads().wait(call, found)
     }
 
-    /// Destroys everything in `start..end` in every store, at once and without a trace. No transaction may have
+    /// Destroys all versions, locks and records of `start..end` in every store. No transaction may have
     /// written there above the safe point.
     ///
     /// # Errors
-    /// Some store did not do it; it may be repeated.
+    /// A store has failed; the call may be repeated.
     pub fn destroy_range(&self, call: Call<'_>, start: &[u8], end: &[u8]) -> Result<()> {
         let mut b = self.backoff(call);
         let destroyed = self.router().destroy_range(start, end, &mut b);

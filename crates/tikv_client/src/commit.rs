@@ -16,7 +16,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | success | all writes are committed, or will be by whoever meets a lock |
+//! | success | all writes are committed, or will be by a transaction that meets a lock |
 //! | `Conflict`, `Aborted`, `Locked`, `Unavailable`, `Refused` | nothing was changed, nor will be |
 //! | `Unknown` | a request that may have committed had no answer, and the status could not be read either |
 //!
@@ -53,7 +53,7 @@ const KEYS: GroupLimit = GroupLimit {
     items: 4_096,
     bytes: 512 << 10,
 };
-/// An asynchronous commit lists its keys in the primary lock: at most so many, of so many bytes.
+/// An asynchronous commit lists its keys in the primary lock: at most this number of keys and of bytes.
 const ASYNC_KEYS: usize = 256;
 const ASYNC_BYTES: usize = 4 << 10;
 /// Time to find the outcome of a commit without an answer.
@@ -110,7 +110,7 @@ pub(crate) struct CommitCall {
     pub(crate) max_commit_ts: u64,
 }
 
-/// How the stores are asked to commit.
+/// Protocol of a commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     OnePhase,
@@ -118,7 +118,7 @@ enum Form {
     TwoPhase,
 }
 
-/// What is done about keys that the transaction writes and has not locked.
+/// Check of keys that the transaction writes and has not locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unlocked {
     /// They must have no version above the start timestamp.
@@ -127,14 +127,14 @@ enum Unlocked {
     Unchecked,
 }
 
-/// How a transaction is prewritten.
+/// Plan of a prewrite.
 struct Plan {
     form: Form,
     min_commit_ts: u64,
     unlocked: Unlocked,
 }
 
-/// What prewriting came to.
+/// Result of a prewrite.
 struct Prewritten {
     /// The commit timestamp, if the transaction is committed thereby.
     commit_ts: Option<u64>,

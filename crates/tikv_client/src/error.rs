@@ -5,7 +5,7 @@ use porpoise_base::cancel::Reason;
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// A key has a version above the transaction's timestamp. Nothing was changed.
@@ -18,7 +18,7 @@ pub enum Error {
     /// call were given back.
     #[error("a key is locked by another transaction")]
     Locked,
-    /// Somebody else rolled the transaction back, or its locks are gone. Nothing was changed.
+    /// Another transaction rolled this one back, or its locks are gone. Nothing was changed.
     #[error("the transaction was rolled back: {0}")]
     Aborted(String),
     /// The deadline passed.

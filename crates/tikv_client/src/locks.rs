@@ -35,7 +35,7 @@ const LEAST_TIME: Duration = Duration::from_millis(250);
 /// Time for which a call without a wait lets this server's own transactions give back their locks.
 const RELEASE_TIME: Duration = Duration::from_millis(50);
 
-/// What to do about a key that another transaction has locked.
+/// Wait policy for a key that another transaction has locked.
 #[derive(Clone, Copy, Debug)]
 pub enum LockWait {
     /// Wait until this time.
@@ -92,7 +92,7 @@ struct LockTime {
     newer: bool,
 }
 
-/// What one round of requests came to.
+/// Result of one round of requests.
 #[derive(Default)]
 struct Round {
     granted: Vec<Grant>,
@@ -162,7 +162,7 @@ impl Round {
             });
             return Ok(());
         }
-        // Older stores do not say which are missing; no value is empty.
+        // Older stores do not mark absent keys; Porpoise writes no empty values, so an empty one means absent.
         if r.not_founds.is_empty() {
             r.not_founds = r.values.iter().map(Vec::is_empty).collect();
         }

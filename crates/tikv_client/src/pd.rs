@@ -71,7 +71,7 @@ pub fn last_timestamp_of(ms: u64) -> u64 {
 
 type Waiter = oneshot::Sender<u64>;
 
-/// What is known about the placement drivers.
+/// Known placement drivers.
 struct Members {
     /// Addresses, `HOST:PORT`.
     addresses: Vec<String>,
@@ -105,7 +105,7 @@ fn check_header(header: Option<&ResponseHeader>) -> std::result::Result<(), Stri
 }
 
 impl Pd {
-    /// Uses the placement drivers at these addresses; starts the task for timestamps. Reaches nobody yet.
+    /// Uses the placement drivers at these addresses; starts the task for timestamps. Sends no request yet.
     pub(crate) fn new(
         addresses: Vec<String>,
         tls: Option<TlsOptions>,
@@ -268,7 +268,7 @@ impl Pd {
         Ok(answer.store)
     }
 
-    /// All stores that hold data, also those that do not answer.
+    /// All stores that hold data, including those that do not answer.
     pub(crate) async fn stores(&self, b: &mut Backoff) -> Result<Vec<Store>> {
         loop {
             let request = GetAllStoresRequest {
@@ -284,8 +284,8 @@ impl Pd {
         }
     }
 
-    /// Registers the timestamp that a service needs; returns the least that any service needs, or that is
-    /// kept anyway.
+    /// Registers the oldest timestamp that a service needs. Returns the oldest that any service needs, or the safe point
+    /// if that is later.
     pub(crate) async fn register_service(
         &self,
         service: &str,

@@ -133,7 +133,7 @@ impl Router {
                 match reply {
                     Reply::Get(r) => match (r.error, keys.first()) {
                         (Some(e), _) => locks.push(lock_of(e)?),
-                        // Not every store sets the mark; no value is empty.
+                        // Not every store marks absent keys; Porpoise writes no empty values, so an empty one means absent.
                         (None, Some(key)) if !r.not_found && !r.value.is_empty() => {
                             found.push((key.clone(), r.value));
                         }

@@ -1,4 +1,4 @@
-//! What to do about another transaction's lock.
+//! Resolution of other transactions' locks.
 //!
 //! A lock names its transaction's *primary* key, whose lock or record decides the transaction. A request that meets a
 //! lock asks there (`CheckTxnStatus`):
@@ -18,7 +18,7 @@
 //! coming). Asking that early would roll back a transaction whose requests are on their way, so a read waits
 //! [`ASYNC_PATIENCE`] first.
 //!
-//! **Pessimistic locks** hold values of nobody: a read does not meet them. They are removed by
+//! **Pessimistic locks** hold no values: a read does not meet them. They are removed by
 //! `PessimisticRollback` only, because stores keep them in memory, where `ResolveLock` does not look.
 //!
 //! Invariant: a lock is removed only after the store of the primary key has decided its transaction for good.

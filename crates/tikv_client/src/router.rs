@@ -84,7 +84,7 @@ pub(crate) struct Router {
     pub(crate) releasing: AtomicUsize,
 }
 
-/// Why a group must be sent again.
+/// Refusal of a group, which must be sent again.
 struct Refusal {
     pause: Class,
     least: Duration,

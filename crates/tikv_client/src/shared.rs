@@ -1,4 +1,4 @@
-//! What the client and its transactions share.
+//! State that the client and its transactions share.
 
 use crate::call::Threads;
 use crate::router::Router;
@@ -19,7 +19,7 @@ pub struct ClientOptions {
     pub retry_time: Duration,
     /// Time to live of locks without heartbeats: how long those of a dead server block others.
     pub lock_ttl: Duration,
-    /// TLS of all connections; `None` for plain ones.
+    /// TLS of all connections; `None` for connections without TLS.
     pub tls: Option<TlsOptions>,
     /// Number of network threads.
     pub threads: usize,

@@ -29,7 +29,7 @@ use tokio_stream::wrappers::ReceiverStream;
 const LARGEST_BATCH: usize = 128;
 /// Time to connect to a store.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
-/// Time for the destruction of a range in one store.
+/// Time limit for the destruction of a range in one store.
 const DESTROY_TIME: Duration = Duration::from_secs(120);
 /// Messages that wait for the network.
 const OUTGOING: usize = 16;
@@ -205,7 +205,7 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// No store is known yet.
+    /// An empty set of stores.
     pub(crate) fn new(tls: Option<TlsOptions>) -> Stores {
         Stores {
             tls,

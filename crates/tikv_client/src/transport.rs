@@ -17,7 +17,7 @@ const WINDOW: u32 = 8 << 20;
 /// Certificates of connections with TLS, in PEM. The servers' names are verified.
 #[derive(Clone)]
 pub struct TlsOptions {
-    /// Certificate of the authority that signed those of the servers.
+    /// Certificate of the authority that signed the servers' certificates.
     pub authority: Vec<u8>,
     /// Certificate and private key of this client, for servers that ask for one.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,

@@ -2,7 +2,7 @@
 //!
 //! A transaction without locks is only a start timestamp. The first lock names the *primary* key, and starts a task that
 //! prolongs the primary's time to live; all other locks point to it. A transaction whose server died is rolled back
-//! by whoever meets one of its locks after that time.
+//! by any transaction that meets one of its locks after that time.
 //!
 //! Calls run in tasks that always run to their end, because a store may execute a request whose caller has
 //! given up: a lock granted too late is given back by the task itself.

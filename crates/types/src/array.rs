@@ -3,7 +3,7 @@
 //!
 //! The elements of an array are encoded as keys of a nullable column ([`crate::encode_key`]), so
 //! that index entries are written without a conversion. An array is the elements in ascending
-//! order, each once, each behind its length in two bytes (big-endian). An empty array has no bytes.
+//! order, each once, each after its length in two bytes (big-endian). An empty array has no bytes.
 
 use crate::column_type::ColumnType;
 use crate::key::encode_key;

@@ -30,7 +30,7 @@ enum Place {
     Text,
 }
 
-/// How a word is recognised.
+/// Kind of a banned word, by which it is recognised.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Kind {

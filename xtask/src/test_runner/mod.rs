@@ -2,19 +2,19 @@
 //!
 //! `cargo test` runs one test binary after the other. Most tests of the server wait: for processes,
 //! syncs and timeouts. Running several binaries at a time uses the cores meanwhile. Cargo builds them
-//! and prints where they are ([`plan`]); a few threads take one after the other from a queue, longest
-//! first, with the documentation's tests among them.
+//! and prints their paths ([`plan`]); a few threads take jobs from a queue, longest
+//! first. The documentation's tests are one of the jobs.
 //!
 //! Invariants:
 //! 1. The same tests run as by `cargo test` with the same arguments: cargo names the binaries, and each
 //!    runs in the directory of its package.
-//! 2. After a failure nothing more begins, unless `--no-fail-fast` is given; what runs goes on to its end and is
+//! 2. After a failure no further job begins, unless `--no-fail-fast` is given; running jobs go on to their end and are
 //!    reported.
-//! 3. The whole output of what failed is printed, and one line for everything else.
-//! 4. What `xtask/tests.toml` names as `alone` runs while nothing else does.
+//! 3. The whole output of a failed job is printed, and one line for every other job.
+//! 4. A binary that `xtask/tests.toml` names as `alone` runs while no other does.
 //!
-//! Rejected: a process per test, as cargo-nextest runs them. Tests of one binary share what is dear
-//! to start (a MariaDB server in `porpoise-sql`'s `differential`) or must not run at the same time.
+//! Rejected: a process per test, as cargo-nextest runs them. Tests of one binary share a server that is expensive
+//! to start (MariaDB in `porpoise-sql`'s `differential`), or must not run at the same time.
 
 mod plan;
 
@@ -29,10 +29,10 @@ use std::time::{Duration, Instant};
 use crate::tree::root;
 use plan::{LIST, Order, TestBinary};
 
-/// Interval of the lines that tell what is still running.
+/// Interval of the lines that list the running jobs.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(120);
 
-/// Arguments of `cargo test` that choose targets, so that it runs no tests of documentation.
+/// Arguments of `cargo test` that choose targets; with one of them it runs no tests of documentation.
 const TARGETS: [&str; 10] = [
     "--lib",
     "--bin",
@@ -46,9 +46,9 @@ const TARGETS: [&str; 10] = [
     "--all-targets",
 ];
 
-/// Builds and runs the tests that the arguments of `cargo test` select, all without arguments. Those
-/// behind `--` go to each test binary; `--jobs N` sets how many binaries run at a time, and
-/// `--threads N` the tests that run at a time in each.
+/// Builds and runs the tests that the arguments of `cargo test` select; without arguments, all. Arguments
+/// after `--` go to each test binary; `--jobs N` sets the number of binaries that run at a time, and
+/// `--threads N` the number of tests that run at a time in each.
 pub fn run(arguments: &[&str]) -> Result<(), String> {
     let root = root()?;
     let options = Options::parse(arguments)?;
@@ -149,7 +149,7 @@ impl Options {
     }
 }
 
-/// The number behind an option, which is at least 1.
+/// The number after an option, which is at least 1.
 fn number(option: &str, word: Option<&&str>) -> Result<usize, String> {
     word.and_then(|word| word.parse().ok())
         .filter(|number| *number > 0)
@@ -224,7 +224,7 @@ struct Run {
 struct State {
     waiting: VecDeque<Job>,
     running: Vec<String>,
-    /// Commands that run again what failed.
+    /// Commands that repeat the failed jobs.
     failed: Vec<String>,
 }
 
@@ -288,7 +288,7 @@ impl Run {
         self.ended.notify_all();
     }
 
-    /// Tells from time to time what is running, until nothing is left.
+    /// Prints the running jobs at intervals, until all have ended.
     fn report_progress(&self) {
         let mut state = self.lock();
         while !(state.waiting.is_empty() && state.running.is_empty()) {

@@ -1,5 +1,5 @@
-//! Which test binaries run, in which order, and which by themselves: cargo's list of what it built,
-//! and `xtask/tests.toml`.
+//! Test binaries, their order, and those that run alone: from cargo's messages and
+//! `xtask/tests.toml`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct Order {
     /// Names of the slowest binaries, longest first.
     #[serde(default)]
     slowest: Vec<String>,
-    /// Binaries that run by themselves, with the reason of each.
+    /// Binaries that run alone, with the reason of each.
     #[serde(default)]
     alone: BTreeMap<String, String>,
 }
@@ -39,7 +39,7 @@ pub struct Order {
 pub struct Plan {
     /// Binaries of which several run at a time, in the order in which they begin.
     pub together: Vec<TestBinary>,
-    /// Binaries that run one after the other, behind the others.
+    /// Binaries that run one after the other, after the others.
     pub alone: Vec<TestBinary>,
 }
 
@@ -55,12 +55,12 @@ impl Order {
             .into_iter()
             .partition(|binary| self.alone.contains_key(&binary.name));
         let place = |name: &str| self.slowest.iter().position(|slow| slow == name);
-        // Stable: those not listed keep cargo's order, behind the listed ones.
+        // The sort is stable: binaries that are not listed keep cargo's order, after the listed ones.
         together.sort_by_key(|binary| place(&binary.name).unwrap_or(usize::MAX));
         Plan { together, alone }
     }
 
-    /// Entries that name no binary of a run of all: they would be left behind when a test moves.
+    /// Entries of the list that name no test binary, for example because a test was moved.
     pub fn unknown(&self, binaries: &[TestBinary]) -> Vec<&str> {
         self.slowest
             .iter()
@@ -71,7 +71,7 @@ impl Order {
     }
 }
 
-/// One of cargo's messages; the fields of those about artefacts.
+/// A message of cargo; only the fields of messages about artefacts.
 #[derive(Deserialize)]
 struct Message {
     reason: String,

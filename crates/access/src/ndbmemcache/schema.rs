@@ -348,7 +348,7 @@ pub fn ensure(db: &Arc<Db>) -> Result<CommitPosition> {
         // Only tables added by a later version of Porpoise were missing; they have no default rows.
         return Ok(CommitPosition::NONE);
     }
-    // Every server has these tables and rows from its own first start: the change log has what is changed later.
+    // Every server creates these tables and rows at its first start; the change log has only later changes.
     let mut txn = db.begin(BeginOptions {
         sync: true,
         logged: false,

@@ -140,7 +140,7 @@ fn remove_unfinished(dir: &Path, before: SystemTime) -> Result<usize> {
     for path in files(dir)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let is_unfinished = name.ends_with(UNFINISHED);
-        // A file that is gone has been completed meanwhile.
+        // A file that does not exist any more has been completed meanwhile.
         let changed = fs::metadata(&path).and_then(|file| file.modified());
         if is_unfinished && changed.is_ok_and(|changed| changed < before) {
             fs::remove_file(&path).map_err(|e| io_error(&path, &e))?;

@@ -25,7 +25,7 @@ pub trait ObjectStore: Send + Sync {
     /// [`Error::Io`].
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>>;
 
-    /// Removes an object; one that does not exist is no error.
+    /// Removes an object; it is not an error if it does not exist.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -37,8 +37,8 @@ pub trait ObjectStore: Send + Sync {
     /// [`Error::Io`].
     fn list(&self, prefix: &str) -> Result<Vec<String>>;
 
-    /// Removes what interrupted writes have left, if it was last changed before a time. Returns how many
-    /// objects these were. A bucket keeps no part of an object.
+    /// Removes unfinished objects of interrupted writes that were last changed before a time. Returns their
+    /// number. A bucket has no unfinished objects.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -47,7 +47,7 @@ pub trait ObjectStore: Send + Sync {
     }
 }
 
-/// Where a repository is.
+/// Location of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A directory.

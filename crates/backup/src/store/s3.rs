@@ -26,7 +26,7 @@ const LIMITS: Limits = Limits {
     response: 1 << 30,
 };
 
-/// Where a service is, and who asks.
+/// Endpoint and credentials of a service.
 #[derive(Clone)]
 pub struct Service {
     endpoint: Endpoint,
@@ -52,7 +52,7 @@ impl Service {
         let endpoint = endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
         Ok(Service {
             endpoint: Endpoint::parse(&endpoint)
-                .ok_or_else(|| Error::Refused(format!("s3: {endpoint:?} is no endpoint")))?,
+                .ok_or_else(|| Error::Refused(format!("s3: {endpoint:?} is not an endpoint")))?,
             region,
             key_id: needed("AWS_ACCESS_KEY_ID")?,
             secret: needed("AWS_SECRET_ACCESS_KEY")?,

@@ -97,8 +97,8 @@ fn write_bytes(into: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     }
 }
 
-/// Turns a short-write fault into an error, for operations that are not writes. What remains is a
-/// lying sync.
+/// Turns a short-write fault into an error, for operations that are not writes. The only fault that can be
+/// returned is a lying sync.
 fn refuse_short(fault: Option<DiskFault>) -> io::Result<Option<DiskFault>> {
     match fault {
         Some(DiskFault::ShortWrite(_)) => Err(io::Error::other("injected failure")),

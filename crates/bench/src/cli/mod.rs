@@ -64,7 +64,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "idle",
-        "Connections that do nothing: memory and time of the server for each",
+        "Idle connections: the server's memory and CPU time for each",
     ),
     (
         "native",
@@ -76,7 +76,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "backup",
-        "What a running backup takes from the throughput of transactions",
+        "Throughput of transactions with and without a running backup",
     ),
     (
         "contention",
@@ -271,8 +271,8 @@ fn budgets(given: &ArgMatches) -> Result<()> {
     outcome
 }
 
-/// Runs the experiments of a subcommand on the given targets and on started servers; the report,
-/// whole or not, and the first failure.
+/// Runs the experiments of a subcommand on the given targets and on started servers. Returns the report,
+/// complete or not, and the first failure.
 fn measure(
     subcommand: &str,
     names: &[&str],

@@ -1,5 +1,5 @@
-//! Connecting: login by each protocol and preparation of statements, which give a
-//! connection with its codec. Blocking, and never measured.
+//! Opening of connections: login by each protocol, and preparation of statements. It blocks, and is never
+//! measured.
 
 pub mod mysql;
 pub mod postgres;
@@ -23,7 +23,7 @@ pub enum Access {
     Postgres,
     /// memcached's text protocol.
     Memcached,
-    /// A dialect of memcached's; whether several keys are several requests.
+    /// A dialect of memcached's protocol, and whether several keys are several requests.
     Dialect(Dialect, bool),
 }
 
@@ -79,8 +79,8 @@ fn cache_port(target: &Target) -> u16 {
     }
 }
 
-/// A connection for statements that differ from call to call: making tables,
-/// loading them, asking for settings.
+/// A connection for administrative statements: creating tables,
+/// loading them, reading settings.
 pub struct Admin {
     connection: Connection,
     call: Call,

@@ -15,7 +15,7 @@ fn wanted() -> Capabilities {
     Capabilities(WANTED.0 & !not)
 }
 
-/// The line of a failure: of a refusal, the server's number and message.
+/// The error of a failure; for a refusal, with the server's number and message.
 fn failed(error: porpoise_client::Error) -> Error {
     match error {
         porpoise_client::Error::Server(error) => {
@@ -25,7 +25,7 @@ fn failed(error: porpoise_client::Error) -> Error {
     }
 }
 
-/// Connects and makes statements ready, each as text or (true) prepared.
+/// Connects, and prepares the statements that have `true`; the others are sent as text.
 ///
 /// # Errors
 /// One line.

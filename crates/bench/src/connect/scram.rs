@@ -5,7 +5,7 @@ use aws_lc_rs::{digest, hmac, pbkdf2};
 use porpoise_base::base64;
 use std::num::NonZeroU32;
 
-/// Most rounds that a server may ask of us.
+/// Maximum number of rounds that is accepted from a server.
 const MOST_ROUNDS: u32 = 1_000_000;
 
 const LENGTH: usize = digest::SHA256_OUTPUT_LEN;
@@ -78,7 +78,7 @@ impl Scram {
         Some(format!("{unproved},p={}", encode(&proof)))
     }
 
-    /// Checks that the server knew the password too.
+    /// Checks that the server knows the password, too.
     ///
     /// # Errors
     /// It did not.

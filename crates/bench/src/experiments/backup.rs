@@ -1,8 +1,8 @@
-//! `bench backup`: what a running backup takes from the throughput of transactions.
+//! `bench backup`: throughput of transactions with and without a running backup.
 //!
-//! `sysbench` runs oltp_read_write with and without a backup beside it, in turns on the same server. While a run with a
-//! backup is measured, `BACKUP DATABASE` is executed again and again, each time to a new place and therefore complete:
-//! more than any schedule of backups asks for. Its rate is the server's default. A run in which no backup was made
+//! `sysbench` runs oltp_read_write with and without a backup beside it, alternately on the same server. While a run with a
+//! backup is measured, `BACKUP DATABASE` is executed without a pause, each time to a new place, so that each backup is
+//! complete: more than any schedule requires. Its rate is the server's default. A run during which no backup was completed
 //! fails.
 
 use super::Bench;
@@ -20,10 +20,10 @@ const ROWS: u64 = 100_000;
 /// The script.
 const SCRIPT: &str = "oltp_read_write";
 
-/// Number of backups that this process has started: each has a place of its own.
+/// Number of backups that this process has started; it names the place of each.
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// Makes backups until `ends`; how many.
+/// Makes backups until `ends` is set. Returns their number.
 fn back_up(target: &Target, ends: &AtomicBool) -> Result<u64> {
     let mut admin = Admin::connect(target)?;
     let mut made = 0;

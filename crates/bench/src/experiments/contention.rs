@@ -89,7 +89,7 @@ impl Tally {
     }
 }
 
-/// End of an attempt.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     Committed,

@@ -105,14 +105,14 @@ fn prepare(target: &Target, endpoint: &Endpoint) -> Result<()> {
     Ok(())
 }
 
-/// Whether a refusal is that of a missing parent, by MySQL's number or by
+/// Whether a refusal says that a parent is missing, by MySQL's number or
 /// PostgreSQL's SQLSTATE.
 fn is_orphan(error: &Error) -> bool {
     error.message.contains(": 1452 ") || error.message.contains(": 23503 ")
 }
 
-/// An orphan must be refused where there is a foreign key, or nothing was
-/// checked at all.
+/// Checks that an orphan is refused where there is a foreign key: otherwise nothing would be
+/// measured.
 fn check_refusal(target: &Target) -> Result<()> {
     let mut admin = Admin::connect(target)?;
     for (table, _) in TABLES.iter().skip(1) {
@@ -124,7 +124,7 @@ fn check_refusal(target: &Target) -> Result<()> {
                     target.name
                 )));
             }
-            // Only that it is an orphan may be why it was refused.
+            // The missing parent must be the reason for the refusal.
             Err(error) if !is_orphan(&error) => return Err(error),
             Err(_) => {}
         }
@@ -144,7 +144,7 @@ fn prepared_routes(bench: &mut Bench, notes: &mut Vec<String>) -> Result<Vec<Rou
         let done = prepare(&target, &route.endpoint).and_then(|()| check_refusal(&target));
         match done {
             Ok(()) => found.push(route),
-            // A server that does not check is not merely left out.
+            // A server that does not check foreign keys ends the experiment.
             Err(error) if error.kind == Kind::Wrong => return Err(error),
             Err(error) => {
                 let note = format!("{} left out: {error}", target.name);
@@ -156,13 +156,15 @@ fn prepared_routes(bench: &mut Bench, notes: &mut Vec<String>) -> Result<Vec<Rou
     Ok(found)
 }
 
-/// `bench fk`; `limit` is the number of rows that each connection inserts, if
-/// it is not time that ends a run.
+/// `bench fk`; `limit` is the number of rows that each connection inserts, instead of
+/// a time.
 ///
 /// # Errors
 /// A wrong answer, or no system could be prepared.
 pub fn fk(bench: &mut Bench, limit: Option<u64>) -> Result<()> {
-    bench.progress.begin("fk: what foreign keys cost an insert");
+    bench
+        .progress
+        .begin("fk: cost of foreign keys for an insert");
     let mut notes = Vec::new();
     let systems = prepared_routes(bench, &mut notes)?;
     if systems.is_empty() {
@@ -250,7 +252,7 @@ fn describe(systems: &[Route], notes: Vec<String>) -> Experiment {
     }
     Experiment {
         name: "fk".to_owned(),
-        title: "What foreign keys cost an insert".to_owned(),
+        title: "Cost of foreign keys for an insert".to_owned(),
         about: format!(
             "Rows of a forum's posts, each insert a transaction of its own, prepared: into a table \
              without foreign keys, with one to its user, and with another to its forum; user and \
@@ -268,9 +270,9 @@ fn describe(systems: &[Route], notes: Vec<String>) -> Experiment {
     }
 }
 
-/// The lines that the published experiment's tool prints, for each cell: over
-/// the whole seconds of all rounds that did not fail; of the percentile the
-/// mean of the rounds.
+/// The lines that the published experiment's tool prints, for each cell. Throughput is over
+/// the whole seconds of all rounds that did not fail; the percentile is the
+/// mean over the rounds.
 pub fn published_lines(cells: &[Cell]) -> String {
     let mut out = String::new();
     for cell in cells {

@@ -4,7 +4,7 @@
 //! documents and words of a few. Answers contain no relevance, whose last digits differ.
 //!
 //! Changes are measured with the commit, at which both systems split the texts into words. Each
-//! run changes all words: a REPLACE by an equal row, which InnoDB leaves alone, stands beside them.
+//! run changes all words. A REPLACE by an equal row, for which InnoDB changes no index entry, is measured as well.
 
 use super::load_rows::{LoadRows, Rows};
 use super::query_suite::{self, Question, Suite, unordered};

@@ -1,10 +1,9 @@
-//! `bench idle`: what connections cost that do nothing: memory of the server for each, and its processor
+//! `bench idle`: cost of idle connections: the server's memory for each, and its CPU
 //! time while they are opened.
 //!
 //! 1. A connection is logged in, and has answered one request, before it counts.
-//! 2. The memory of a connection is the growth of the server's resident set divided by their number. It is
-//!    taken in each round from a warmed-up server: the first connections, opened and closed before, have
-//!    filled its caches.
+//! 2. The memory of a connection is the growth of the server's resident set divided by the number of connections. The
+//!    server is warmed up before: connections that are opened and closed fill its caches.
 //! 3. Only servers on this machine are measured.
 
 use super::Bench;
@@ -111,9 +110,9 @@ struct Measurement {
     bytes: u64,
 }
 
-/// Opens so many connections, and measures the server while they are idle.
+/// Opens `count` connections, and measures the server while they are idle.
 fn measure(target: &Target, pid: u32, protocol: Protocol, count: usize) -> Result<Measurement> {
-    let gone = || Error::failed("the server's process cannot be read");
+    let gone = || Error::failed("the memory of the server's process cannot be read");
     let (before, time) = (
         procfs::resident(pid).ok_or_else(gone)?,
         procfs::server_time(pid).ok_or_else(gone)?,
@@ -146,7 +145,7 @@ fn measure(target: &Target, pid: u32, protocol: Protocol, count: usize) -> Resul
 /// # Errors
 /// There is no server on this machine, or it refuses connections.
 pub fn idle(bench: &mut Bench) -> Result<()> {
-    bench.progress.begin("idle: connections that do nothing");
+    bench.progress.begin("idle: idle connections");
     let usual = if bench.options.is_quick {
         QUICK_CONNECTIONS
     } else {
@@ -224,8 +223,8 @@ fn cell(
         bytes.push(measured.bytes);
         cell.runs.push(measured.run);
     }
-    // The memory of closed connections may be kept by the allocator: the first round is the one that
-    // takes all of it anew.
+    // The allocator may keep the memory of closed connections: only in the first round does the server request
+    // all of it from the system.
     let most = bytes.iter().max().copied().unwrap_or(0);
     let note = format!(
         "{}, {}: {most} bytes for each of {count} idle connections",

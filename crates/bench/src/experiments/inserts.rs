@@ -85,7 +85,7 @@ fn entry<'g, 'v: 'g>(variant: &'g Variant<'v>) -> Entry<'g> {
     }
 }
 
-/// The routes whose tables could be made; the others get a note.
+/// The routes whose tables could be created; the others get a note.
 fn usable<'w>(
     bench: &mut Bench,
     routes: &'w [Route],
@@ -114,7 +114,7 @@ fn usable<'w>(
 /// # Errors
 /// A wrong answer, or no system could be prepared.
 pub fn autoinc(bench: &mut Bench) -> Result<()> {
-    bench.progress.begin("autoinc: what an automatic id costs");
+    bench.progress.begin("autoinc: cost of an automatic id");
     let routes = prepared(bench);
     let mut notes = Vec::new();
     let usable = usable(bench, &routes, &mut notes, make_counters);
@@ -144,7 +144,7 @@ pub fn autoinc(bench: &mut Bench) -> Result<()> {
     pairs.dedup();
     let mut experiment = Experiment {
         name: "autoinc".to_owned(),
-        title: "What an automatic id costs".to_owned(),
+        title: "Cost of an automatic id".to_owned(),
         about: format!(
             "Inserts of {BATCH} rows in one statement, each a transaction of its own, with ids \
              from AUTO_INCREMENT at several sizes of the range taken from the engine at once, and \
@@ -293,7 +293,7 @@ const COLUMNS: [Column; 4] = [
 /// # Errors
 /// A wrong answer, or no system could be prepared.
 pub fn blob(bench: &mut Bench) -> Result<()> {
-    bench.progress.begin("blob: what a BLOB costs");
+    bench.progress.begin("blob: cost of a BLOB");
     let mut routes = prepared(bench);
     routes.retain(|route| route.endpoint.access == Access::MysqlPrepared);
     let rows = bench.rows(if bench.options.is_quick {
@@ -334,7 +334,7 @@ pub fn blob(bench: &mut Bench) -> Result<()> {
         .collect();
     let mut experiment = Experiment {
         name: "blob".to_owned(),
-        title: "What a BLOB costs".to_owned(),
+        title: "Cost of a BLOB".to_owned(),
         about: format!(
             "Two columns of the length shown, as BLOB and as VARBINARY, on {rows} rows ({}); \
              {clients} clients, by primary key, each statement a transaction of its own; what is \
@@ -380,7 +380,7 @@ fn blob_variants<'v>(
     columns.map(variant).collect()
 }
 
-/// BLOB against VARBINARY in each system, and ours against theirs in each.
+/// BLOB compared with VARBINARY in each system, and ours with theirs for each.
 fn blob_pairs(routes: &[&Route]) -> Vec<(String, String)> {
     let is_ours = |route: &&&Route| route.endpoint.target.system == System::Porpoise;
     let mut pairs = Vec::new();

@@ -70,12 +70,12 @@ pub struct KvWorkload<'a> {
     access: Access,
     operation: Operation,
     seed: u64,
-    /// Whether the store answers without storing.
+    /// Whether the listener replies without storing anything.
     pretends: bool,
 }
 
 impl<'a> KvWorkload<'a> {
-    /// An operation by a listener; `seed` and `stream` fix the keys.
+    /// An operation by a listener; `seed` and `stream` determine the keys.
     pub fn new(
         store: &'a Store,
         access: Access,
@@ -136,7 +136,7 @@ struct KvWorker<'a> {
 }
 
 impl KvWorker<'_> {
-    /// Decides what comes next and on which key; false if there is nothing.
+    /// Chooses the next operation and its key. Returns false if none is left.
     fn choose(&mut self) -> bool {
         let store = self.of.store;
         self.operation = self.of.operation;
@@ -188,7 +188,7 @@ impl KvWorker<'_> {
         true
     }
 
-    /// The row is there: it may be deleted.
+    /// Records that the row was inserted, so that it may be deleted.
     fn inserted(&mut self) {
         if self.of.operation == Operation::Mix {
             self.mine = Some(self.key);

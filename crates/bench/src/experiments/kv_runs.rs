@@ -107,7 +107,7 @@ pub fn all_routes(filled_stores: &[FilledStore]) -> Vec<Route> {
         .collect()
 }
 
-/// The entries of a group: every route, or for deletes those that store.
+/// The entries of a group: every route, or for deletes those that store rows.
 fn entries<'a>(
     filled_stores: &'a [FilledStore],
     operation: Operation,

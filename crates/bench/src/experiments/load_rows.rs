@@ -30,7 +30,7 @@ const CONNECTIONS: usize = 4;
 /// Longest time it may take.
 const TIME: Duration = Duration::from_secs(3600);
 
-/// Rows to be filled in.
+/// A load of rows in progress.
 pub struct LoadRows<R> {
     rows: R,
     to: u64,
@@ -53,7 +53,7 @@ impl<R: Rows> LoadRows<R> {
         }
     }
 
-    /// Fills them in.
+    /// Loads the rows.
     ///
     /// # Errors
     /// The system failed or refused.

@@ -32,7 +32,7 @@ pub enum Operation {
     Incr,
     /// An item deleted.
     Delete,
-    /// So many items read by one request.
+    /// This number of items read by one request.
     Many(usize),
 }
 
@@ -201,8 +201,8 @@ impl ItemSet {
         Ok(())
     }
 
-    /// Stores numbered items with the keys that `key` gives them, or counters
-    /// where it gives none.
+    /// Stores numbered items with the keys that `key` returns, or counters
+    /// if it returns none.
     fn store(&self, numbers: std::ops::Range<u64>, key: fn(u64) -> Option<u64>) -> Result<()> {
         let Some(endpoint) = self.endpoint(Dialect::Ascii, true) else {
             return Ok(());
@@ -247,7 +247,7 @@ impl ItemSet {
         call.bytes_by(|out| {
             let start = out.len();
             value::append(out, key, version, value::USUAL);
-            // From the last one, so that places before stay what they are.
+            // From the last one on, so that earlier positions stay valid.
             for n in (1..columns).rev() {
                 out.insert(start + n * value::USUAL / columns, b'\t');
             }
@@ -311,7 +311,7 @@ pub struct Commands<'a> {
 }
 
 impl<'a> Commands<'a> {
-    /// `seed` and the operation fix the keys.
+    /// `seed` and the operation determine the keys.
     pub fn new(
         item_set: &'a ItemSet,
         operation: Operation,

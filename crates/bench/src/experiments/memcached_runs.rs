@@ -39,7 +39,7 @@ pub struct MemcachedOptions {
     pub is_timed: bool,
 }
 
-/// Runs that are all combinations of what it has.
+/// A series of runs: all combinations of its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Series {
     operations: Vec<Operation>,
@@ -51,7 +51,7 @@ struct Series {
 
 const BOTH: [Shape; 2] = [Shape::ThreadEach, Shape::Multiplexed(2)];
 
-/// The series of a choice; `clients` are those chosen.
+/// The series for chosen options; `clients` are the chosen numbers of clients.
 fn series(options: &MemcachedOptions, clients: &[usize], is_quick: bool) -> Vec<Series> {
     use Operation::{Delete, Get, Incr, Many, Set};
     let one = |operations: &[Operation], dialects: &[Dialect], depth, shapes: &[Shape], usual| {
@@ -122,7 +122,7 @@ fn item_sets(bench: &mut Bench, rows: u64, notes: &mut Vec<String>) -> Vec<ItemS
         let layouts = layouts(target.system);
         if layouts.is_empty() {
             notes.push(format!(
-                "{} left out: it is no cache to be filled",
+                "{} left out: it is not a cache to be filled",
                 target.name
             ));
         }
@@ -158,7 +158,7 @@ struct Combination {
     clients: usize,
 }
 
-/// One combination, by all sets of items that can do it; `supply` items are put back
+/// One combination, on all sets of items that support it; `supply` items are stored again
 /// before a run of deletions.
 fn group(item_sets: &[ItemSet], combination: Combination, seed: u64, supply: u64) -> Group<'_> {
     let Combination {
@@ -240,7 +240,7 @@ fn groups<'a>(item_sets: &'a [ItemSet], all: &[Series], seed: u64, supply: u64) 
     found
 }
 
-/// Ours against every memcached.
+/// Ours compared with every memcached.
 fn pairs(item_sets: &[ItemSet]) -> Vec<(String, String)> {
     let is_ours = |item_set: &&ItemSet| item_set.target.system == System::Porpoise;
     let mut found = Vec::new();

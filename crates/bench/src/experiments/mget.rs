@@ -53,7 +53,7 @@ struct Reader<'a> {
     random: fastrand::Rng,
     /// Keys of the outstanding request, distinct.
     keys: Vec<u64>,
-    /// They are `start`, `start + stride`, ...
+    /// The keys are `start`, `start + stride`, ...
     stride: u64,
     start: u64,
     /// Whether each of them was in the reply.
@@ -189,14 +189,14 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
     let sizes = if bench.options.is_quick { QUICK } else { USUAL };
     let mut groups = Vec::new();
     for clients in bench.clients(&[1]) {
-        // A table of fewer rows does not have that many different keys.
+        // A smaller table does not have this number of different keys.
         for keys in sizes.iter().filter(|keys| **keys as u64 <= rows) {
             groups.push(group(&filled_stores, clients, *keys, bench.options.seed));
         }
     }
     let routes = super::kv_runs::all_routes(&filled_stores);
     let mut pairs = usual_pairs(&routes);
-    // Our multi-get against our IN list.
+    // Our multi-get compared with our IN list.
     for route in &routes {
         let target = &route.endpoint.target;
         if target.system == System::Porpoise && route.endpoint.access == Access::Memcached {
@@ -207,7 +207,7 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
         name: "mget".to_owned(),
         title: "Many keys in one request".to_owned(),
         about: format!(
-            "Latency of one request for so many keys, spread evenly over {rows} rows from a random \
+            "Latency of one request over its number of keys, spread evenly over {rows} rows from a random \
              start and shuffled: get by memcached's protocol, SELECT id, value ... WHERE id IN (...) \
              by SQL. Every value is \
              verified."

@@ -40,7 +40,7 @@ use crate::url::{System, Target};
 /// An endpoint of a system, with its name in reports.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Like "Porpoise prepared".
+    /// Name, such as "Porpoise prepared".
     pub name: String,
     /// Target of the system.
     pub endpoint: Endpoint,
@@ -51,7 +51,7 @@ pub struct Route {
 pub struct BenchOptions {
     /// Number and length of runs.
     pub effort: Effort,
-    /// Numbers of clients; empty: what the experiment is usually run with.
+    /// Numbers of clients; empty: those of the experiment.
     pub clients: Vec<usize>,
     /// Client's shape.
     pub shape: Shape,
@@ -140,7 +140,7 @@ impl Bench {
         }
     }
 
-    /// Runs an experiment's groups and keeps what they gave, whole or not.
+    /// Runs an experiment's groups and keeps their results, complete or not.
     ///
     /// # Errors
     /// A wrong answer.
@@ -219,7 +219,7 @@ fn ask_settings(target: &Target) -> String {
     }
 }
 
-/// Ours against theirs, for all pairs of routes of the same kind: SQL text with
+/// Comparisons of ours with theirs, for all pairs of routes of the same kind: SQL text with
 /// text, prepared with prepared (and with PostgreSQL), memcached with
 /// memcached and with the no-op listener, and our SQL with our memcached listener.
 pub fn usual_pairs(routes: &[Route]) -> Vec<(String, String)> {

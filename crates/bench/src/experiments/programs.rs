@@ -1,9 +1,9 @@
-//! `bench programs`: what stored procedures, functions and triggers cost.
+//! `bench programs`: cost of stored procedures, functions and triggers.
 //!
-//! Every case is one statement, sent again and again; most of them repeat something
-//! inside of the server, so that its cost can be told from that of a request. Statements that do the
-//! same without a program stand beside them. A CALL from clients is also measured with several of
-//! them. Tables are emptied before each run, and the answers, or the rows that a procedure has left,
+//! Every case is one statement that is sent repeatedly. Most of them repeat an operation
+//! within the server, so that its cost is not hidden by that of a request. Statements that do the
+//! same without a program are measured for comparison. A CALL is also measured with several
+//! clients. Tables are emptied before each run, and the answers, or the rows that a procedure has written,
 //! are verified.
 
 use super::batch::{Check, Statement, inserted};
@@ -50,7 +50,7 @@ struct Case {
     name: &'static str,
     /// The statement.
     text: &'static str,
-    /// Steps that it takes within the server.
+    /// Number of steps within the server.
     units: u64,
     /// Default numbers of clients that send the statement.
     clients: &'static [usize],
@@ -145,7 +145,7 @@ fn is_sum(expected: u64) -> Box<Check<'static>> {
     Box::new(move |answer: &Answer| answer.cell(0) == Some(expected.to_string().as_bytes()))
 }
 
-/// Creates tables and programs, and verifies that the programs do what they are measured for.
+/// Creates tables and programs, and verifies the programs' effects.
 fn prepare(route: &Route) -> Result<()> {
     let mut admin = Admin::connect(&route.endpoint.target)?;
     for statement in DEFINITIONS {
@@ -207,7 +207,7 @@ fn entry<'g>(case: &'g Case, route: &'g Route, seed: u64) -> Entry<'g> {
 pub fn programs(bench: &mut Bench) -> Result<()> {
     bench
         .progress
-        .begin("programs: what procedures, functions and triggers cost");
+        .begin("programs: cost of procedures, functions and triggers");
     let mut notes = Vec::new();
     let mut routes = Vec::new();
     for route in bench.routes(|access| access == Access::MysqlText) {

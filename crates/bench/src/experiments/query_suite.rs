@@ -27,7 +27,7 @@ pub(super) struct Question {
     pub(super) other_text: Option<&'static str>,
     /// Whether its ORDER BY determines the order of all rows.
     pub(super) is_ordered: bool,
-    /// Whether it runs with a quarter of the memory that its rows take, so that they go to files.
+    /// Whether it runs with a quarter of the memory that its rows take, so that they spill to files.
     pub(super) is_spilled: bool,
     /// A statement before each run, which is not measured.
     pub(super) before: Option<&'static str>,
@@ -101,7 +101,7 @@ pub(super) struct Suite {
 enum Memory {
     /// Enough for every query.
     Plenty,
-    /// So many bytes for each sort, join and temporary table.
+    /// This number of bytes for each sort, join and temporary table.
     Limited(u64),
 }
 
@@ -118,8 +118,8 @@ impl Memory {
         }
     }
 
-    /// Settings of a session. Peers join by hashing and have memory for sorts and groups: without
-    /// that a join that no index serves takes them hours.
+    /// Settings of a session. Peers get hash joins, and memory for sorts and groups: without
+    /// these settings a join without an index takes them hours.
     fn settings(self, system: System) -> Vec<String> {
         if system == System::Porpoise {
             let limit = match self {
@@ -142,17 +142,17 @@ impl Memory {
         ]
     }
 
-    /// Puts the settings in force.
+    /// Applies the settings.
     fn apply(self, admin: &mut Admin, system: System) {
         for setting in self.settings(system) {
-            // MySQL knows only some of them, and has hash joins anyway.
+            // MySQL has only some of the variables, and always has hash joins.
             let _ = admin.run(&format!("set session {setting}"));
         }
     }
 }
 
 /// A fingerprint of a result; equal for equal rows in the
-/// same order, or in any where the question leaves it open.
+/// same order, or in any order if the query does not determine it.
 fn fingerprint(answer: &Answer, is_ordered: bool) -> u64 {
     let width = answer.cells().checked_div(answer.rows).unwrap_or(0);
     let mut all = value::mix(answer.rows as u64);
@@ -173,7 +173,7 @@ fn fingerprint(answer: &Answer, is_ordered: bool) -> u64 {
     all
 }
 
-/// One run of a question: its time, what it cost, and what was answered.
+/// One run of a query: its time, its cost, and the fingerprint of its answer.
 fn ask(
     admin: &mut Admin,
     target: &Target,
@@ -205,7 +205,7 @@ fn ask(
     Ok((Run::of(&outcome, cores), found))
 }
 
-/// As [`ask`], with the other text.
+/// As [`ask`], with the query's other text.
 fn ask_otherwise(
     admin: &mut Admin,
     target: &Target,
@@ -300,8 +300,8 @@ fn describe(suite: &Suite, routes: &[Route], notes: Vec<String>) -> Experiment {
     }
 }
 
-/// A line for each question: the median time of each system, and the ratio of each of our systems'
-/// to each peer's.
+/// A line for each query: the median time of each system, and the ratio of the time of each of our
+/// systems to each peer's.
 fn medians(suite: &Suite, experiment: &Experiment) -> Vec<String> {
     let line = |question: &Question| {
         let asked = experiment.cells.iter();
@@ -325,7 +325,7 @@ fn medians(suite: &Suite, experiment: &Experiment) -> Vec<String> {
     suite.questions.iter().map(line).collect()
 }
 
-/// All runs, interleaved, after one of each that is not counted; cells are in
+/// All runs, interleaved, after one of each query that is not counted. Cells are in
 /// the order of [`describe`].
 fn rounds(bench: &mut Bench, suite: &Suite, routes: &[Route], cells: &mut [Cell]) -> Result<()> {
     let rounds = bench.options.effort.rounds;

@@ -24,7 +24,7 @@ const ROWS: u64 = 100_000;
 const PARENTS: u64 = 1000;
 /// Clients unless chosen otherwise.
 const CLIENTS: usize = 8;
-/// The longest time of a statement that counts as reached, in milliseconds.
+/// Goal for the longest time of a statement, in milliseconds.
 const WAIT_LIMIT: f64 = 100.0;
 /// The fall of the throughput that counts as reached.
 const FALL_LIMIT: f64 = 0.15;
@@ -113,7 +113,7 @@ impl Client {
         self.run("COMMIT")
     }
 
-    /// Runs transactions until told to stop.
+    /// Runs transactions until `stop` is set.
     fn work(mut self, stop: &AtomicBool) -> Result<(Client, Done)> {
         self.done = Done::default();
         while !stop.load(Ordering::Relaxed) {
@@ -131,7 +131,7 @@ impl Client {
     }
 }
 
-/// Lets the clients work while `during` runs. Returns what they did, and the time.
+/// Runs the clients while `during` runs. Returns their results, and the time.
 fn beside(
     clients: &mut Vec<Client>,
     during: impl FnOnce() -> Result<()>,

@@ -1,8 +1,8 @@
-//! The table of keys and values that several experiments use: made and filled
-//! in each system, and the statements for it in each dialect.
+//! The table of keys and values that several experiments use: its creation and filling
+//! in each system, and its statements in each dialect.
 //!
-//! 1. Rows 0 to `rows` - 1 are there from the start and are never deleted; they
-//!    are what reads and updates draw from.
+//! 1. Rows 0 to `rows` - 1 exist from the start and are never deleted; reads and updates
+//!    choose from them.
 //! 2. Inserts use new keys ([`crate::value::inserted_key`]); deletes use
 //!    the same in the same order, so that each finds its row.
 //! 3. Protocols to the same rows share one store, and so its counters.
@@ -37,11 +37,11 @@ pub enum Layout {
 pub struct Store {
     /// Storage of values.
     pub layout: Layout,
-    /// Rows that are always there.
+    /// Number of rows that always exist.
     pub rows: u64,
     /// Length of values in bytes.
     pub length: usize,
-    /// Before memcached keys.
+    /// Prefix of memcached keys.
     pub prefix: String,
     /// Keys taken for inserts besides, and how many of those for deletes.
     pub inserted: AtomicU64,
@@ -118,7 +118,7 @@ impl Store {
         format!("delete from {} where id = ?", self.table())
     }
 
-    /// A version that no write had before.
+    /// A version that no earlier write has.
     pub fn next_version(&self) -> u64 {
         self.version.fetch_add(1, Ordering::Relaxed)
     }
@@ -191,7 +191,7 @@ impl Store {
         let there = inserted - deleted;
         if there < wanted {
             let to = inserted + wanted - there;
-            // Before, so that keys of a try that fails are not taken again.
+            // Counted before the attempt, so that keys of a failed one are not used again.
             self.inserted.store(to, Ordering::Relaxed);
             self.add_rows(target, inserted, to, value::inserted_key)?;
             self.confirmed.fetch_add(to - inserted, Ordering::Relaxed);

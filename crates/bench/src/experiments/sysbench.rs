@@ -2,10 +2,10 @@
 //! several numbers of connections, against everything that speaks MySQL's
 //! protocol.
 //!
-//! `sysbench` drives; here its tables are made, its runs are interleaved
-//! between the systems, its closing report is read, and the server's processor
-//! time is taken around it. A script that uses up what it works on (deleted
-//! rows, rows inserted) gets new tables before each run, outside of
+//! `sysbench` generates the load. This module creates its tables, interleaves its runs
+//! between the systems, reads its closing report, and measures the server's processor
+//! time. A script that changes the size of its tables (by deletions
+//! or insertions) gets new tables before each run, outside of the
 //! measured time.
 //!
 //! 1. A transaction is what the script calls one: oltp_read_write's has 20
@@ -14,8 +14,8 @@
 //!    that has changed or is restarted, and its default is ON in Porpoise and
 //!    OFF in MariaDB 10.11: beside the defaults, oltp_read_write is run with
 //!    either on all.
-//! 3. Whatever stops `sysbench` (a wrong reply, an error that
-//!    it does not repeat) fails the run; it is never left out of a mean.
+//! 3. An error that stops `sysbench` (a wrong reply, an error that
+//!    it does not retry) fails the run; such a run is never left out of a mean.
 
 use super::Bench;
 use crate::connect::Admin;
@@ -33,7 +33,7 @@ const ROWS: u64 = 100_000;
 /// The database of its tables.
 const DATABASE: &str = "sbtest";
 
-/// A script, and what is done before each of its runs.
+/// A script, and its preparation before each run.
 struct Script {
     name: &'static str,
     /// The tables are created again.
@@ -107,7 +107,7 @@ impl Times {
     }
 }
 
-/// The times of a run, in seconds that `sysbench` knows.
+/// The times of a run, in whole seconds as `sysbench` requires.
 pub(super) fn times(effort: Effort) -> Times {
     Times {
         warm_up: match effort.warm_up {
@@ -123,12 +123,12 @@ pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Whole seconds, at least one: `sysbench` knows no others.
+/// Whole seconds, at least one, as `sysbench` requires.
 fn seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0).max(u64::from(time.is_zero()))
 }
 
-/// Runs one step of a script; what it printed.
+/// Runs one step of a script. Returns its output.
 fn invoke(script: &str, step: &str, given: &Given<'_>, time: u64) -> Result<String> {
     let target = given.target;
     let mut command = Command::new("sysbench");
@@ -146,7 +146,7 @@ fn invoke(script: &str, step: &str, given: &Given<'_>, time: u64) -> Result<Stri
     if !target.password.is_empty() {
         command.arg(format!("--mysql-password={}", target.password));
     }
-    // bulk_insert has no tables of a size; it has one for each thread.
+    // bulk_insert has no table size; it has a table for each thread.
     if script != "bulk_insert" {
         command
             .arg("--tables=1")
@@ -239,7 +239,7 @@ fn measure(script: &Script, given: &Given<'_>, times: Times, cores: usize) -> Re
     if let Some(set) = script.isolation {
         isolate(given.target, set)?;
     }
-    // A warm-up would use up rows, or insert those that the run inserts.
+    // A warm-up would delete or insert rows that the run needs.
     let warm_up = if script.uses_up { 0 } else { times.warm_up };
     let times = Times { warm_up, ..times };
     let run = run_of_script(script.name, given, times, cores);
@@ -302,7 +302,7 @@ fn run_of(figures: &Figures, spent: &Spent, cores: usize) -> Run {
     }
 }
 
-/// Makes a script's tables, whatever was there before.
+/// Creates a script's tables, replacing existing ones.
 pub(super) fn remake(script: &str, given: &Given<'_>) -> Result<()> {
     let mut admin = Admin::connect(given.target)?;
     admin.run(&format!("drop database if exists {DATABASE}"))?;
@@ -335,7 +335,7 @@ fn cells(clients: &[usize], targets: &[Target]) -> Vec<Cell> {
     cells
 }
 
-/// An experiment over numbers of connections whose runs are `sysbench`'s, without cells.
+/// An experiment without cells, whose runs are `sysbench`'s at several numbers of connections.
 ///
 /// # Errors
 /// `sysbench` is not installed.

@@ -1,13 +1,13 @@
 //! Closed-loop load: each connection sends its next request when it has the
 //! reply to the last one.
 //!
-//! There are two kinds of client, because servers differ in the one that suits them: a thread
+//! There are two kinds of client, because servers differ in the kind that suits them best: a thread
 //! for each connection, which waits for its reply, and a few threads that multiplex
 //! many connections by epoll.
 //!
-//! 1. All connections are open, logged in and prepared before any request is
-//!    sent; nothing of that is measured.
-//! 2. A request counts if its answer came in the measured time; the warm-up
+//! 1. All connections are opened, logged in and prepared before any request is
+//!    sent; this is not measured.
+//! 2. A request counts if its answer arrived in the measured time; the warm-up
 //!    before it is the same load, not counted.
 //! 3. Every answer is verified. A wrong one ends the run as failed.
 //! 4. Latency is the time from just before a request is written until its reply
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 /// Work of the connections of an experiment.
 pub trait Workload: Sync {
-    /// Statements to make ready on each connection.
+    /// Statements to prepare on each connection.
     fn statements(&self) -> Vec<String>;
 
     /// Work of the n-th connection.
@@ -54,7 +54,7 @@ pub trait Worker: Send {
 pub enum Shape {
     /// Each has its own.
     ThreadEach,
-    /// So many threads serve all of them.
+    /// This number of threads serves all of them.
     Multiplexed(usize),
 }
 
@@ -72,11 +72,11 @@ impl Shape {
 /// A run.
 #[derive(Clone, Copy)]
 pub struct Plan<'a> {
-    /// Against what.
+    /// The system under load.
     pub endpoint: &'a Endpoint,
     /// Number of connections.
     pub connections: usize,
-    /// Spread how.
+    /// Distribution of connections over threads.
     pub shape: Shape,
     /// Time before measuring.
     pub warm_up: Duration,
@@ -89,15 +89,15 @@ pub struct Plan<'a> {
 pub struct Outcome {
     /// Requests answered in the measured time.
     pub requests: u64,
-    /// Requests that the server refused and a client would send again
-    /// (deadlocks, lock waits, serialization).
+    /// Requests that the server refused and a client would retry
+    /// (deadlocks, lock waits, serialization failures).
     pub refused: u64,
     /// The measured time, in seconds.
     pub seconds: f64,
     /// Latencies in nanoseconds.
     pub latency: Histogram<u64>,
-    /// Requests of each whole second of the measured time; 0 for one in which
-    /// no answer came.
+    /// Requests of each whole second of the measured time; 0 for a second in which
+    /// no answer arrived.
     pub per_second: Vec<u64>,
     /// Processor time.
     pub spent: Spent,
@@ -332,7 +332,7 @@ fn connect<'w>(
 /// Runs a workload.
 ///
 /// # Errors
-/// Only where the run could not begin; later failures are in the outcome.
+/// The run could not begin; later failures are in the outcome.
 pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
     let connections = connect(plan, workload)?;
     let threads = match plan.shape {

@@ -35,8 +35,8 @@ impl Lane<'_> {
         Ok(self.is_waiting)
     }
 
-    /// Sends what is left of the request; asks to be told of room where the
-    /// socket takes no more.
+    /// Sends the rest of the request. If the socket accepts no more, waits for
+    /// readiness to write.
     fn flush(&mut self, poll: &Poll, token: usize) -> Result<()> {
         let is_writing = !self.connection.flush()?;
         if is_writing != self.is_writing {
@@ -51,7 +51,7 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Deals with readiness; whether an answer is complete.
+    /// Handles readiness. Returns whether an answer is complete.
     fn on_ready(&mut self, poll: &Poll, token: usize) -> Result<bool> {
         if self.is_writing {
             self.flush(poll, token)?;

@@ -33,7 +33,7 @@ pub fn render(chart: &Chart) -> String {
         .filter_map(|s| Some((s, s.points.first()?)))
         .collect();
     let height = TOP + STEP * bars.len() as f64 + BOTTOM;
-    // An interval that is far longer than its bar is cut: the table has it.
+    // An interval that is far longer than its bar is cut off; the table has the figures.
     let end = |p: &super::svg::Point| p.interval.map_or(p.y, |i| i.1.clamp(p.y, p.y * 1.5));
     let greatest = bars.iter().map(|(_, p)| end(p)).fold(0.0, f64::max);
     let scale = if greatest > 0.0 {

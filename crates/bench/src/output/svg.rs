@@ -10,13 +10,13 @@ use std::fmt::Write;
 /// A point with the ends of its error bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Place on the horizontal axis.
+    /// Position on the horizontal axis.
     pub x: f64,
     /// Height.
     pub y: f64,
     /// Error bar.
     pub interval: Option<(f64, f64)>,
-    /// Whether it is in doubt, and so hollow.
+    /// Whether the figure is in doubt: the point is drawn hollow.
     pub is_doubtful: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct Series {
     pub index: usize,
     /// Name, for the tooltip.
     pub name: String,
-    /// Points by growing x.
+    /// Points in ascending order of x.
     pub points: Vec<Point>,
 }
 
@@ -167,7 +167,7 @@ impl Scale {
     }
 }
 
-/// The chart as an element; bars where there is but one size.
+/// The chart as an element; bars if there is only one size.
 pub fn render(chart: &Chart) -> String {
     if super::bars::is_one_size(chart) {
         return super::bars::render(chart);

@@ -6,7 +6,7 @@ use crate::report::{Cell, Experiment, Report, Run};
 use crate::stats::Estimate;
 use std::fmt::Write;
 
-/// A figure of a run, where it has it.
+/// A figure of a run, if the run has it.
 type Figure = fn(&Run) -> Option<f64>;
 
 /// Tables of `bench contention` in addition to throughput.
@@ -226,7 +226,7 @@ fn ratios(experiment: &Experiment, out: &mut String) {
     }
 }
 
-/// Explains the marks, where there are any, and lists failures.
+/// Explains the marks, if there are any, and lists failures.
 fn marks(experiment: &Experiment, out: &mut String) {
     if experiment.cells.iter().any(Cell::is_disturbed) {
         push(

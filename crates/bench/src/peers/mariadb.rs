@@ -1,5 +1,5 @@
-//! MariaDB: a buffer pool that holds everything, durability and binary log as
-//! asked for.
+//! MariaDB: a buffer pool that holds all data, durability and binary log as
+//! requested.
 
 use super::process::{Server, directory};
 use super::{Durability, Settings, Started, TRIES, find_program, free_port, version};

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 const OPTIONS: &[&str] = &["-l", "127.0.0.1", "-U", "0", "-m", "4096"];
 
-/// Connections asked for: 20,000, or what the limit of open files allows
+/// Connections requested: 20,000, or what the limit of open files allows
 /// beside memcached's own files.
 fn most_connections() -> u64 {
     sys::open_files().saturating_sub(200).clamp(64, 20_000)

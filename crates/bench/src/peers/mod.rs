@@ -3,7 +3,7 @@
 //! stopped afterwards.
 //!
 //! 1. All are children of this process and share its session, so that the
-//!    kernel shares the processors among servers and generator as equals.
+//!    kernel divides the processors equally among servers and generator.
 //! 2. A server is stopped by its process id, never by name; if this process is killed,
 //!    its servers are, too.
 //! 3. A system that is not installed is left out with a line that says so; one
@@ -67,7 +67,7 @@ pub const NOOP_SERVER: &str = "noop-server";
 /// Options for starting servers.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Durability of all, as near as each can come.
+    /// Durability of all servers, as closely as each supports it.
     pub durability: Durability,
     /// Directory for their files; each has one of its own in it.
     pub directory: PathBuf,
@@ -138,7 +138,7 @@ impl Peer {
     }
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub struct Started {
     /// Target of the server.

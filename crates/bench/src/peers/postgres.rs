@@ -1,4 +1,4 @@
-//! PostgreSQL: shared buffers of 1 GiB, durability as asked for. It refuses to
+//! PostgreSQL: shared buffers of 1 GiB, durability as requested. It refuses to
 //! run as root, so root starts it as the user `postgres`.
 
 use super::process::{Server, directory};
@@ -21,7 +21,7 @@ fn find(name: &str) -> Option<PathBuf> {
     find_program(name, &beside)
 }
 
-/// Options for a durability, and words for it.
+/// Options for a durability, and their description.
 fn durable(durability: Durability) -> (&'static [&'static str], &'static str) {
     match durability {
         Durability::Sync => (

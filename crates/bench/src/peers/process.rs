@@ -76,7 +76,7 @@ impl Server {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits until `ready` gives something.
+    /// Waits until `ready` returns a value.
     ///
     /// # Errors
     /// The process ended, or the time was over; the error has its last line.

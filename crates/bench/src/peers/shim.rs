@@ -1,6 +1,6 @@
 //! The same delay added to every system's syncs: a small library, compiled
-//! when it is asked for, that is loaded before the C library and sleeps after
-//! the real call. So the cost of a slow disk can be seen on a fast one.
+//! on demand, that is loaded before the C library and sleeps after
+//! the real call. It simulates a slow disk on a machine with a fast one.
 
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ int fdatasync(int fd) {
 }
 "#;
 
-/// Compiles the library into a directory; its path.
+/// Compiles the library into a directory. Returns its path.
 ///
 /// # Errors
 /// There is no C compiler, or it failed.

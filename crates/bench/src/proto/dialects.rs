@@ -8,7 +8,7 @@
 //!
 //! 1. Answers are counted, not matched: memcached answers in order.
 //! 2. One request for several keys is `get` in the text protocol, quiet `mg`
-//!    with an `mn` behind them in meta commands, GETKQ with a NOOP in the
+//!    with an `mn` after them in meta commands, GETKQ with a NOOP in the
 //!    binary protocol, which is how clients ask.
 
 use super::{Answer, Argument, Call, Codec, Progress, Verb};
@@ -17,11 +17,11 @@ use porpoise_wire::memcached::binary::{HEADER, REQUEST_MAGIC, opcode};
 use porpoise_wire::memcached::client::{self, Reply, parse_reply};
 use porpoise_wire::memcached::command::{Mode, Store};
 
-/// Longest value that is waited for, in bytes.
+/// Maximum length of a value, in bytes.
 const MAX_VALUE: usize = 64 << 20;
 /// First byte of an answer of the binary protocol.
 const RESPONSE_MAGIC: u8 = 0x81;
-/// An exptime with which INCREMENT makes no item.
+/// An exptime with which INCREMENT creates no item.
 const NO_ITEM: u32 = u32::MAX;
 
 /// Dialect of the memcached protocol.
@@ -65,18 +65,18 @@ impl Dialect {
     }
 }
 
-/// Speaks them; see the module.
+/// Codec of the three dialects; see the module.
 #[derive(Debug)]
 pub struct Speaker {
     dialect: Dialect,
     /// Whether several keys are several requests.
     apart: bool,
-    /// Answers that have yet to come.
+    /// Number of answers that have not arrived yet.
     left: usize,
 }
 
 impl Speaker {
-    /// For a new connection.
+    /// A codec for a new connection.
     pub fn new(dialect: Dialect, apart: bool) -> Speaker {
         Speaker {
             dialect,

@@ -5,10 +5,10 @@ use crate::error::{Error, Result};
 use porpoise_wire::memcached::client::{self, Reply, parse_reply};
 use porpoise_wire::memcached::command::{Mode, Store};
 
-/// Longest value that is waited for, in bytes.
+/// Maximum length of a value, in bytes.
 const MAX_VALUE: usize = 64 << 20;
 
-/// Speaks it; see the module.
+/// Codec of the text protocol; see the module.
 #[derive(Debug, Default)]
 pub struct Memcached;
 

@@ -1,16 +1,16 @@
 //! Requests and answers without a protocol, and the codecs that speak them.
 //!
-//! An experiment fills in a [`Call`]; the codec of the connection writes it
-//! as its protocol wants it, and turns what comes back into an [`Answer`].
+//! An experiment fills in a [`Call`]; the codec of the connection encodes it
+//! in its protocol, and decodes the reply into an [`Answer`].
 //! Every codec does the same work for a call: it writes into the connection's
-//! output, looks at the connection's input where it lies, and copies the
-//! values of the answer into one buffer. None allocates once it runs.
+//! output, parses the connection's input in place, and copies the
+//! values of the answer into one buffer. After the first calls none allocates.
 //!
 //! 1. A codec does no input or output; [`crate::conn`] does.
-//! 2. `Done` is told only when nothing of the answer is left to come, so that
+//! 2. `Done` is returned only when the whole answer has arrived, so that
 //!    the next call's answer starts at the next byte.
 //! 3. A refused request (an error packet, SERVER_ERROR) leaves the connection
-//!    usable; it is told in [`Answer::error`].
+//!    usable; [`Answer::error`] has the refusal.
 
 pub mod dialects;
 pub mod memcached;
@@ -58,7 +58,7 @@ pub enum Argument<'a> {
     Bytes(&'a [u8]),
 }
 
-/// A request. One is used again and again.
+/// A request. It is reused.
 #[derive(Clone, Debug)]
 pub struct Call {
     verb: Verb,
@@ -118,23 +118,23 @@ impl Call {
     }
 }
 
-/// An answer. One is used again and again.
+/// An answer. It is reused.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     data: Vec<u8>,
     cells: Vec<Option<Range<usize>>>,
     /// Rows of a result, or values of a get.
     pub rows: usize,
-    /// Rows changed; for memcached 1 where something was stored or deleted.
+    /// Rows changed; for memcached 1 if an item was stored or deleted.
     pub affected: u64,
-    /// First id given to an inserted row.
+    /// First generated id of inserted rows.
     pub last_insert_id: u64,
     /// The server's refusal, as received.
     pub error: Option<String>,
 }
 
 impl Answer {
-    /// Makes ready for the next answer.
+    /// Clears it for the next answer.
     pub fn clear(&mut self) {
         self.data.clear();
         self.cells.clear();
@@ -195,8 +195,8 @@ pub trait Codec: Send {
     /// A verb that the protocol does not have.
     fn encode(&mut self, call: &Call, out: &mut Vec<u8>) -> Result<()>;
 
-    /// Looks at the bytes that have come and were not yet dealt with; adds
-    /// what they say to `answer`.
+    /// Parses bytes that have arrived and are not processed yet, and adds
+    /// their contents to `answer`.
     ///
     /// # Errors
     /// Bytes that are not the protocol's.

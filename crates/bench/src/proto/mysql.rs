@@ -11,7 +11,7 @@ use porpoise_wire::mysql::client::{self};
 use porpoise_wire::mysql::frame::{FrameStep, PacketReader};
 use porpoise_wire::mysql::params::Param;
 
-/// Longest packet that is taken, in bytes.
+/// Maximum length of a packet, in bytes.
 pub const MAX_PACKET: usize = 64 << 20;
 
 /// A statement of the connection: its text cut at the parameters, and its id
@@ -23,7 +23,7 @@ struct Statement {
     types_sent: bool,
 }
 
-/// Speaks it on a connection that has logged in.
+/// Codec for a connection that has logged in.
 pub struct Mysql {
     caps: Capabilities,
     packets: PacketReader,
@@ -32,7 +32,7 @@ pub struct Mysql {
 }
 
 impl Mysql {
-    /// After a login with these capabilities; no statements yet.
+    /// A codec without statements, for a login with these capabilities.
     pub fn new(caps: Capabilities) -> Mysql {
         let mut packets = PacketReader::before_login();
         packets.set_limit(MAX_PACKET);
@@ -188,7 +188,7 @@ impl Codec for Mysql {
                     answer.error = Some(format!("{} {}", error.code, error.message));
                 }
                 Event::FileRequest(_) => {
-                    return Err(Error::failed("the server asks for a file"));
+                    return Err(Error::failed("the server requests a file"));
                 }
                 Event::Row(row) => take_row(row, answer),
                 Event::Columns(_) | Event::Column(_) | Event::EndOfColumns | Event::End(_) => {}

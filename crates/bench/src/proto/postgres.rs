@@ -5,13 +5,13 @@
 use super::{Answer, Argument, Call, Codec, Progress, Verb};
 use crate::error::{Error, Result};
 
-/// Longest message that is taken, in bytes.
+/// Maximum length of a message, in bytes.
 pub const MAX_MESSAGE: usize = 64 << 20;
 
 /// Bytes before a message's contents: type and length.
 const HEADER: usize = 5;
 
-/// Speaks it on a connection that has logged in; statement n is prepared as
+/// Codec for a connection that has logged in; statement n is prepared as
 /// `sN`.
 #[derive(Debug, Default)]
 pub struct Postgres {
@@ -184,7 +184,7 @@ impl Codec for Postgres {
     }
 }
 
-/// A value with its length before it, which does not count itself.
+/// Takes a value with its length before it; the length does not include itself.
 fn untyped_value(out: &mut Vec<u8>, arg: Argument<'_>) {
     let mut digits = itoa::Buffer::new();
     let bytes = match arg {

@@ -46,7 +46,7 @@ fn all_of_them_with_all_peers() {
     for experiment in whole["experiments"].as_array().unwrap() {
         let notes = experiment["notes"].as_array().unwrap();
         let left_out = |n: &&serde_json::Value| n.to_string().contains("left out");
-        assert_eq!(notes.iter().find(left_out), None, "somebody was left out");
+        assert_eq!(notes.iter().find(left_out), None, "a system was left out");
     }
     let cells = cells(&file);
     for (experiment, operation, system, cell) in &cells {

@@ -53,7 +53,7 @@ fn all_operations_dialects_depths_and_tables() {
                 let is_there = cells
                     .iter()
                     .any(|(_, o, s, _)| *o == operation && s == system);
-                // Several columns are no number to count.
+                // Several columns are not one number to count.
                 let can = !operation.starts_with("incr") || system != "Porpoise four columns";
                 assert_eq!(is_there, can, "{operation}, {system}");
             }

@@ -1,7 +1,7 @@
 //! The nodes of the ordered index.
 //!
 //! A node is a sorted array of keys with prefix truncation and key heads (Graefe, "Modern B-Tree
-//! Techniques", 2011; Leis et al., "LeanStore", 2018): of each key it keeps the four bytes behind the
+//! Techniques", 2011; Leis et al., "LeanStore", 2018): of each key it keeps the four bytes after the
 //! common prefix of its range, and the address of the record that has the whole key. A search compares
 //! the four bytes and reads records only on ties. An inner node has one more child than keys.
 //!
@@ -43,7 +43,7 @@ pub(super) struct Node {
     keys: [Cell; WIDTH],
 }
 
-/// Returns the key head that a node stores: four bytes of the key behind the common prefix.
+/// Returns the key head that a node stores: four bytes of the key after the common prefix.
 fn head_of(key: &[u8], prefix: usize) -> u32 {
     let tail = key.get(prefix..).unwrap_or_default();
     if let Some(first) = tail.first_chunk::<4>() {
@@ -183,7 +183,7 @@ impl Node {
         self.count.store(count as u16, Ordering::Relaxed);
     }
 
-    /// Inserts a key at its place, and in an inner node a new child behind it. The node is not full
+    /// Inserts a key at its place, and in an inner node a new child after it. The node is not full
     /// and is marked as changing. The cell takes over the count.
     ///
     /// # Safety
@@ -221,7 +221,7 @@ impl Node {
         self.set_count(count + 1);
     }
 
-    /// Removes a key, and in an inner node the child link behind it. The child is reachable through
+    /// Removes a key, and in an inner node the child link after it. The child is reachable through
     /// another link or is being retired. The node is marked as changing.
     ///
     /// # Safety
@@ -248,7 +248,7 @@ impl Node {
         Some(unsafe { Removed::new(address) })
     }
 
-    /// Moves the keys from `from` on, with the children behind them, to the end of another node. Both
+    /// Moves the keys from `from` on, with the children after them, to the end of another node. Both
     /// are marked as changing, or no other thread knows them.
     ///
     /// # Safety

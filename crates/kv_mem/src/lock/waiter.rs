@@ -94,7 +94,7 @@ impl Waiter {
         self.overtaken.load(Ordering::Relaxed)
     }
 
-    /// Whether it is called instead of granted the lock: it sleeps, and may be
+    /// Whether a free lock is announced to the waiter (`CALLED`) rather than granted to it: it sleeps, and may be
     /// overtaken while it wakes up.
     pub(super) fn should_be_called(&self) -> bool {
         !self.upgrade && !self.was_overtaken() && self.asleep.load(Ordering::SeqCst)

@@ -56,7 +56,7 @@ impl RecordRef {
             key: [],
         };
         // SAFETY: the layout is not empty; the head lies at its beginning, and
-        // behind it there is room for the key.
+        // after it there is room for the key.
         unsafe {
             let address = alloc(layout);
             let Some(found) = NonNull::new(address.cast::<RecordHead>()) else {

@@ -112,7 +112,7 @@ impl NewVersion {
     pub(crate) fn new(value: Option<&[u8]>) -> NewVersion {
         let len = value.map(<[u8]>::len);
         let bytes = value.unwrap_or_default();
-        // SAFETY: the allocation has space for the value behind the head; it is filled before any
+        // SAFETY: the allocation has space for the value after the head; it is filled before any
         // other thread can see the version.
         unsafe {
             let address = Version::allocate(len);
@@ -137,7 +137,7 @@ impl Pointable for Version {
 
     unsafe fn init(len: Option<usize>) -> usize {
         let address = Version::allocate(len);
-        // SAFETY: the allocation has space for the value behind the head.
+        // SAFETY: the allocation has space for the value after the head.
         unsafe {
             let to = (address as *mut u8).add(offset_of!(VersionHead, value));
             std::ptr::write_bytes(to, 0, len.unwrap_or(0));

@@ -148,18 +148,18 @@ fn every_deferred_reply_is_sent_after_its_sync_and_in_order() {
     explore(400, || {
         let disk = MemDisk::new();
         let engine = on_disk(&disk);
-        let held = Arc::new(DeferredReplies::default());
-        engine.subscribe(held.clone());
+        let replies = Arc::new(DeferredReplies::default());
+        engine.subscribe(replies.clone());
         let connections: Vec<_> = ["red", "green"]
             .map(|colour| {
-                let (engine, held, disk) = (engine.clone(), held.clone(), disk.clone());
+                let (engine, replies, disk) = (engine.clone(), replies.clone(), disk.clone());
                 thread::spawn(move || {
                     // Both requests run before the first reply is sent.
                     let values = [0, 1].map(|n| format!("{colour}-{n}"));
                     let positions = values.each_ref().map(|v| write(&engine, &[colour], v));
                     assert!(positions.is_sorted());
                     for (value, position) in values.iter().zip(positions) {
-                        held.wait(&engine, position);
+                        replies.wait(&engine, position);
                         assert!(
                             survives(&disk, value),
                             "the reply for {value} was sent before its sync"
@@ -175,28 +175,28 @@ fn every_deferred_reply_is_sent_after_its_sync_and_in_order() {
     });
 }
 
-/// A commit of many keys is installed outside of the sequencer. Commits behind it are published
+/// A commit of many keys is installed outside of the sequencer. Commits after it are published
 /// when it is installed, even if no later commit comes.
 #[test]
 fn a_commit_behind_a_large_one_is_published() {
     explore(1000, || {
         let engine = in_memory();
-        let held = Arc::new(DeferredReplies::default());
-        engine.subscribe(held.clone());
+        let replies = Arc::new(DeferredReplies::default());
+        engine.subscribe(replies.clone());
         let large = {
-            let (engine, held) = (engine.clone(), held.clone());
+            let (engine, replies) = (engine.clone(), replies.clone());
             thread::spawn(move || {
                 let names: Vec<String> = (0..66).map(|n| format!("k{n:02}")).collect();
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 let position = write(&engine, &names, "large");
-                held.wait(&engine, position);
+                replies.wait(&engine, position);
             })
         };
         let small = {
-            let (engine, held) = (engine.clone(), held.clone());
+            let (engine, replies) = (engine.clone(), replies.clone());
             thread::spawn(move || {
                 let position = write(&engine, &["k65"], "small");
-                held.wait(&engine, position);
+                replies.wait(&engine, position);
                 let keys = ["k00", "k64", "k65"].map(key);
                 let mut found = [false; 3];
                 let mut txn = engine.begin(TxnOptions::default()).unwrap();

@@ -67,7 +67,7 @@ fn a_validated_read_is_one_state() {
 /// Maximum number of a leaf's keys, and of the inner node's children.
 const WIDTH: usize = 2;
 
-/// A node: a leaf's keys, or an inner node's separators and child numbers. 0 is no key.
+/// A node: a leaf's keys, or an inner node's separators and child numbers. 0 is not a key.
 struct Node {
     version: Version<AtomicU64>,
     is_leaf: bool,

@@ -90,7 +90,7 @@ impl MemTxn {
         let mut installs = Installs::with_capacity(writes.len());
         let sequenced = self.resolve_and_sequence(state, writes, &mut installs);
         if sequenced.is_err() {
-            // Removes keys that were created in vain; locked ones are removed with their locks.
+            // Removes the records that this commit has created; locked ones are removed with their locks.
             let guard = crossbeam_epoch::pin();
             for install in &installs {
                 let store = &state.store;
@@ -237,7 +237,7 @@ impl MemTxn {
             .get(key.bytes)
     }
 
-    /// Passes the commit point. Returns the timestamp, and the position behind the record.
+    /// Passes the commit point. Returns the timestamp, and the position after the record.
     fn sequence(
         &mut self,
         state: &EngineState,
@@ -326,7 +326,7 @@ impl MemTxn {
     }
 }
 
-/// The encoded record of a commit, still without its timestamp.
+/// The encoded record of a commit; its timestamp is filled in later.
 struct Logged<'s> {
     log: Option<&'s Log>,
     /// Empty if the commit is not logged.

@@ -14,7 +14,7 @@
 //! Invariants:
 //! 1. The image exists exactly as long as the transaction is prepared: one commit applies the writes and
 //!    deletes it.
-//! 2. A transaction holds an exclusive lock on the first key of its image, so that no other one has its
+//! 2. A transaction holds an exclusive lock on the first key of its image, so that no other transaction can take its
 //!    name.
 //! 3. Nothing but the disk refuses the end of a prepared transaction: its keys are locked, its reads
 //!    validated and protected, and its memory was accounted with the image.
@@ -91,11 +91,11 @@ impl MemTxn {
         let writes = std::mem::take(&mut self.writes).into_final();
         self.lock_compared(&state, &writes)?;
         if writes.is_empty() {
-            // Nothing depends on what it has read.
+            // No write depends on its reads, so they need no protection.
             self.reads = ReadSet::default();
         }
         let (chunks, unlogged) = self.encode_image(note, &writes)?;
-        // It belongs to the commit, and the image contains it.
+        // The image contains the annotation, which belongs to the second phase, not to the commit of the image.
         self.annotation = Vec::new();
         let protected = self.protected(&writes);
         let image: usize = chunks.iter().map(Vec::len).sum();
@@ -114,7 +114,7 @@ impl MemTxn {
         self.end_anchor();
         self.pinned = false;
         self.reads = ReadSet::default();
-        // The session that prepared it no longer decides about it.
+        // From here on a KILL of the session that prepared it has no effect on it.
         self.options = TxnOptions::default();
         self.options.cancel.set_txn(self.id);
         let position = self.synced(ts, position)?;
@@ -321,7 +321,7 @@ impl MemPrepared {
         };
         let read = MemTxn::read_image(state, &name, &mut |item| {
             match item {
-                // Nothing is locked in a space that is gone.
+                // A dropped space needs no locks.
                 Item::Lock(key, mode) => {
                     match txn.lock_key(key.space, key.bytes, mode, Wait::NoWait) {
                         Ok(_) | Err(Error::NoSuchSpace(_)) => {}

@@ -43,7 +43,7 @@ impl Double {
         Double::with(1, 2)
     }
 
-    /// Starts one with so many placement drivers and stores.
+    /// Starts one with these numbers of placement drivers and stores.
     pub fn with(placement_drivers: usize, stores: usize) -> Double {
         Double::with_arguments(placement_drivers, stores, &[])
     }
@@ -102,7 +102,7 @@ impl Double {
         all.lines().map(str::to_owned).collect()
     }
 
-    /// Answer to a question of `tests/tikv-double/faults.go`.
+    /// The double's answer to a query of `tests/tikv-double/faults.go`.
     pub fn ask(&self, path: &str) -> String {
         self.http("GET", path).trim().to_owned()
     }

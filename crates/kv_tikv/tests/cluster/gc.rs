@@ -1,4 +1,4 @@
-//! Garbage collection: which versions go, and when; what a collection must not take away.
+//! Garbage collection: the versions that are removed, and those that must be kept.
 
 use super::double::{Double, begin, get, hex, prefix, set, space};
 use porpoise_kv::{Engine, Error, Key, Read, SpaceId, Txn};
@@ -51,7 +51,7 @@ fn old_versions_go_but_not_those_of_an_open_snapshot_of_any_server() {
     }
     let moved = || cluster.calls("UpdateGCSafePoint");
     let before = moved();
-    // The snapshot is older than what is retained by then.
+    // By then the snapshot is older than the retention time.
     until("the safe point is moved", || moved() >= before + 4);
     assert_eq!(value(&mut *reader, space).unwrap().as_deref(), Some("1"));
     assert_eq!(cluster.versions(&prefix(space)), 5);
@@ -111,7 +111,7 @@ fn a_cluster_with_keys_of_another_program_is_left_alone() {
         stat(&server, "gc_runs_total") >= 2
     });
     assert_eq!(cluster.calls("UpdateGCSafePoint"), 0);
-    // It tells the other program which versions it needs.
+    // It registers the versions that it needs with the placement driver.
     assert!(cluster.calls("UpdateServiceGCSafePoint") > 0);
 }
 

@@ -157,7 +157,7 @@ struct Resolved<'m, 'k> {
     change: &'k Change<'k>,
     /// The key without its prefix.
     key: &'k [u8],
-    /// Where the encoded key is.
+    /// Range of the encoded key.
     encoded: Range<usize>,
 }
 

@@ -11,7 +11,7 @@
 //! replies to them in order. The last line is the outcome: `MN C` if all changes took effect, `MN
 //! R` if none did. The transaction is rolled back if a command's reply is `NS`, `EX`, `NF` or an
 //! error; later commands are then neither executed nor answered. `mg` in a transaction locks the
-//! row and sees the changes of earlier commands; a miss (`EN`) is no failure. `mn rollback`
+//! row and sees the changes of earlier commands; a miss (`EN`) is not a failure. `mn rollback`
 //! discards the transaction.
 //!
 //! memcached replies `MN` to all of these, so a client can detect whether a server supports meta
@@ -60,7 +60,7 @@ pub(crate) struct MetaTransaction {
     raw: Vec<u8>,
     /// Number of the commands.
     count: usize,
-    /// Why the transaction must fail; empty if the client has already received an error.
+    /// The reason why the transaction must fail; empty if the client has already received an error.
     failure_reason: Option<&'static str>,
 }
 
@@ -203,11 +203,11 @@ fn resolve<'m, 'k>(
     }))
 }
 
-/// A change that an attempt has executed, to be counted when the attempt was the last one.
+/// A change that an attempt has executed; it is counted when the attempt was the last one.
 struct ExecutedChange<'c> {
     change: &'c Change<'c>,
     status: Status,
-    /// Those of its prefix. A container with several prefixes is counted under its first one.
+    /// Statistics of its prefix. A container with several prefixes is counted under its first one.
     statistics: Option<Arc<PrefixStatistics>>,
 }
 

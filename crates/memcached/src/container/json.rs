@@ -10,7 +10,7 @@
 //! | integers, YEAR, FLOAT, DOUBLE, DECIMAL | a number | numbers, strings, booleans |
 //! | BIT | a number | numbers, booleans, strings of its bytes, with or without `base64:` |
 //! | JSON | the document | any JSON value |
-//! | BINARY, VARBINARY, BLOB | a string; bytes that are no UTF-8: `base64:` and their code | strings |
+//! | BINARY, VARBINARY, BLOB | a string; bytes that are not UTF-8: `base64:` and their code | strings |
 //! | all others | a string | strings, numbers, booleans |
 //! | NULL | null | null |
 //!

@@ -406,7 +406,7 @@ fn increment(row: &Row, columns: &mut Columns<'_>) -> Resolved<Option<usize>> {
     };
     let position = columns.filled_column("increment_column", name)?;
     if !columns.is_integer(position) {
-        return Err(format!("increment_column '{name}' is no integer"));
+        return Err(format!("increment_column '{name}' is not an integer"));
     }
     Ok(Some(position))
 }
@@ -421,7 +421,7 @@ fn flags(row: &Row, columns: &mut Columns<'_>) -> Resolved<Flags> {
     }
     let position = columns.filled_column("flags column", text)?;
     if !columns.is_integer(position) {
-        return Err(format!("flags column '{text}' is no integer"));
+        return Err(format!("flags column '{text}' is not an integer"));
     }
     Ok(Flags::Column(position))
 }

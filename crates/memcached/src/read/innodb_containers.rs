@@ -11,7 +11,7 @@
 //!
 //! Invariants:
 //! 1. Only containers of the role's prefixes can be selected; the policy of the prefix applies.
-//! 2. If a name is no container, the key is an ordinary key. Without a selected container there
+//! 2. If a name is not a container, the key is an ordinary key. Without a selected container there
 //!    are no ranges. So clients that do not use this feature can use any keys.
 
 use crate::container::Container;

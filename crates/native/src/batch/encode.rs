@@ -9,7 +9,7 @@ use porpoise_wire::native::value::{self, Encoding};
 use porpoise_wire::native::{Malformed, Reader};
 use smallvec::SmallVec;
 
-/// Appends a row: its version if asked for, then the columns.
+/// Appends a row: its version if requested, then the columns.
 ///
 /// # Errors
 /// A stored value that its column's type does not allow.

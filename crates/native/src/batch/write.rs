@@ -2,13 +2,13 @@
 //!
 //! Operations of one part with different keys are executed together: one call locks and reads their
 //! rows, one call of `rows` checks and writes them. Operations that may affect the rows, or the
-//! keys, of later ones are executed one by one ([`is_one_by_one`]). If that call fails, the operations are executed
+//! keys, of later ones are executed one by one ([`is_one_by_one`]). If operations fail together, they are executed
 //! again in halves, down to the one that fails alone, so that each has the result that it would have
 //! had by itself.
 //!
 //! Invariants:
 //! 1. Operations take effect in their order. Two operations on one key are never executed together.
-//! 2. A failed operation has no effect; in an atomic batch no operation has one then.
+//! 2. A failed operation has no effect; if it is part of an atomic batch, no operation of the batch has an effect.
 //! 3. Conditions are compared with the newest version of a row, under its lock.
 
 use super::{PlannedPart, count, encode};
@@ -294,8 +294,8 @@ fn fires_on_change(plan: &Plan) -> bool {
 /// Whether the operations of a part are executed one by one, because one may affect the next:
 /// - those that fire triggers;
 /// - UPDATEs and UPSERTs that write a column of a unique index, apart from the key by which an UPSERT
-///   finds its row: a later operation may name the row by its new key, need a value that is free
-///   only now;
+///   finds its row: a later operation may name the row by its new key, or need a key that becomes
+///   free by the change;
 /// - changes of a table whose rows reference each other: ON UPDATE and ON DELETE may change or remove
 ///   the row of a later operation.
 fn is_one_by_one(plan: &Plan) -> bool {

@@ -26,7 +26,7 @@ impl Rotate {
     }
 }
 
-/// HEARTBEAT: sent when nothing was logged for the period that the replica asked for.
+/// HEARTBEAT: sent when nothing was logged for the period that the replica requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     /// The source's current file.

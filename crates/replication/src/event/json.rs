@@ -264,7 +264,7 @@ impl<'a> Container<'a> {
     }
 }
 
-/// Appends a document, given as text, in binary form. Text that is no JSON becomes `null`; `rows` stores none.
+/// Appends a document, given as text, in binary form. Text that is not JSON becomes `null`; `rows` stores none.
 pub fn from_text(text: &[u8], out: &mut Vec<u8>) {
     let document = parse(text).unwrap_or(Json::Null);
     let start = out.len();

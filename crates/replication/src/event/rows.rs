@@ -141,7 +141,7 @@ pub struct RowsEvent {
     pub table_id: u64,
     /// Bits of [`flags`].
     pub flags: u16,
-    /// Version of the rows after the change, that memcached shows as CAS: an addition of Porpoise, in the extra data.
+    /// Version of the rows after the change, which memcached shows as CAS; only in Porpoise's events, in the extra data.
     pub row_version: Option<u64>,
     /// Columns of the first image: before, or after of an insert.
     pub columns: ColumnBitmap,
@@ -151,13 +151,13 @@ pub struct RowsEvent {
     pub data: Vec<u8>,
 }
 
-/// Version of the form of row versions in the extra data (docs/formats.md, "Row versions in the binary log").
+/// Version of the format of row versions in the extra data (docs/formats.md, "Row versions in the binary log").
 pub const ROW_VERSION_FORMAT_VERSION: u8 = 1;
 
 /// Type of extra data with information for the storage engine: type, length without the type, format, contents.
 const EXTRA_INFO: u8 = 0;
 
-/// Format of such information that MySQL leaves to others (ERIF_OPEN1).
+/// Format number of such information that MySQL reserves for other programs (ERIF_OPEN1).
 const OPEN_FORMAT: u8 = 64;
 
 /// Bytes of the extra data with a row version.

@@ -80,7 +80,7 @@ pub struct MapColumn<'a> {
     pub visible: bool,
 }
 
-/// Which optional fields are written: `binlog_row_metadata`.
+/// The optional fields that are written: `binlog_row_metadata`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ColumnMetadata {
     /// Signedness and character sets.
@@ -201,7 +201,7 @@ impl TableMap {
         self.metadata.encode(out);
     }
 
-    /// Whether a column is UNSIGNED; `None` if that was not logged or the column is no number.
+    /// Whether a column is UNSIGNED; `None` if that was not logged or the column is not a number.
     #[must_use]
     pub fn is_unsigned(&self, column: usize) -> Option<bool> {
         let unsigned = self.metadata.unsigned.as_ref()?;

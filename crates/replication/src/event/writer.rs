@@ -2,7 +2,7 @@
 
 use super::{CHECKSUM_LEN, Event, HEADER_LEN, Header, checksum};
 
-/// What the header of one event says beside its type and size.
+/// Fields of an event's header besides type and size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventOptions {
     /// Seconds since 1970.
@@ -48,8 +48,8 @@ impl EventWriter {
         self.has_checksums || matches!(event, Event::FormatDescription(_))
     }
 
-    /// Appends an event as [`EventWriter::write`] does, but leaves its checksum 0: for events that get their
-    /// position, and their checksum with it, by [`set_next_position`].
+    /// Appends an event as [`EventWriter::write`] does, but with checksum 0: for events whose position and checksum are
+    /// set later, by [`set_next_position`].
     pub fn write_unsealed(
         &self,
         out: &mut Vec<u8>,

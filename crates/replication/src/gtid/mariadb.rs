@@ -36,7 +36,7 @@ impl MariadbGtid {
             _ => None,
         };
         gtid.filter(|_| parts.next().is_none())
-            .ok_or_else(|| GtidError(format!("{text:?} is no GTID of MariaDB")))
+            .ok_or_else(|| GtidError(format!("{text:?} is not a GTID of MariaDB")))
     }
 }
 
@@ -56,7 +56,7 @@ impl MariadbPosition {
     /// Reads identifiers separated by commas.
     ///
     /// # Errors
-    /// A part that is no identifier; a domain twice.
+    /// A part that is not an identifier; a domain twice.
     pub fn parse(text: &str) -> Result<MariadbPosition, GtidError> {
         let mut position = MariadbPosition::default();
         for part in text

@@ -110,7 +110,7 @@ impl GtidSet {
     /// Reads `uuid:1-5:8,uuid:3`. Whitespace and empty parts between commas are skipped.
     ///
     /// # Errors
-    /// A part that is no UUID, a range that is no range, a tag.
+    /// A part that is not a UUID, a range that is not a range, a tag.
     pub fn parse(text: &str) -> Result<GtidSet, GtidError> {
         let mut set = GtidSet::new();
         for part in text
@@ -130,7 +130,7 @@ impl GtidSet {
                         // A range that ends before it begins is empty, as with MySQL.
                         set.insert_range(source, first, last);
                     }
-                    _ => return Err(GtidError(format!("{field:?} is no range of numbers"))),
+                    _ => return Err(GtidError(format!("{field:?} is not a range of numbers"))),
                 }
             }
         }

@@ -141,7 +141,7 @@ impl Catalog {
 /// All routines by key.
 pub type Routines = BTreeMap<RoutineKey, Arc<Routine>>;
 
-/// The row's key behind its first byte: database, NUL, kind, name in lower case.
+/// The row's key after its first byte: database, NUL, kind, name in lower case.
 pub(super) fn key_bytes(key: &RoutineKey) -> Vec<u8> {
     let mut bytes = key.database.as_bytes().to_vec();
     bytes.push(0);

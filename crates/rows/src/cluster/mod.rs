@@ -88,7 +88,7 @@ impl Default for ClusterOptions {
     }
 }
 
-/// What the versions of the catalog ask of this server for statements of other servers.
+/// Obligations of this server from catalog versions, for statements of other servers.
 #[derive(Default)]
 pub(crate) struct Following {
     /// Barriers, with the versions that have them first.
@@ -98,7 +98,7 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// Raises the barriers that a catalog asks for, before it is published.
+    /// Raises the barriers that a catalog requires, before it is published.
     pub(crate) fn before_publishing(
         &mut self,
         own: u64,
@@ -113,7 +113,7 @@ impl Following {
         }
     }
 
-    /// Lowers the barriers that a catalog does not ask for, after it was published, and notes who may
+    /// Lowers the barriers that a catalog does not require, after it was published, and notes who may
     /// still use the version before it.
     pub(crate) fn after_publishing(&mut self, own: u64, new: &Catalog, locks: &MetadataLocks) {
         self.barriers.retain(|key, _| new.changes.contains_key(key));
@@ -145,7 +145,7 @@ struct Written {
     until: Instant,
     /// Time from which the lease is to be renewed.
     renew_at: Instant,
-    /// Why the last attempt to renew the lease failed.
+    /// Reason why the last attempt to renew the lease failed.
     failure: Option<String>,
     /// Whether the lease had ended, and definitions must be loaded before the engine gets another.
     is_rejoining: bool,
@@ -308,7 +308,7 @@ impl Membership {
         }
     }
 
-    /// What this server follows; the guard is held while a catalog is published.
+    /// Obligations from catalog versions; the guard is held while a catalog is published.
     pub(crate) fn publishing(&self) -> MutexGuard<'_, Following> {
         self.following.lock()
     }
@@ -331,7 +331,7 @@ impl Membership {
         Versions { loaded, drained }
     }
 
-    /// Why the server has no lease; `None` while it has one.
+    /// Reason why the server has no lease; `None` while it has one.
     pub(crate) fn problem(&self) -> Option<String> {
         let written = self.written.lock();
         if Instant::now() < written.until && !written.is_rejoining {

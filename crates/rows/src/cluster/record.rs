@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 /// Version of the record.
 pub const SERVER_RECORD_FORMAT_VERSION: u8 = 1;
 
-/// What a server of a cluster tells the others about itself.
+/// Record of a server of a cluster, which the other servers read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerState {
     /// Number, unique in the cluster, given at each start.
@@ -37,7 +37,7 @@ impl ServerState {
         self.is_active && self.loaded >= version
     }
 
-    /// Whether everything is done that `version` or an older one asks for.
+    /// Whether everything is done that `version` or an older one requires.
     pub(crate) fn has_drained(&self, version: u64) -> bool {
         self.is_active && self.drained >= version
     }

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Pause before a table that another statement is changing is asked for again.
+/// Pause before a table that another statement is changing is requested again.
 const BUSY_STEP: Duration = Duration::from_millis(25);
 
 /// A change that all servers know of. Dropping it lets them use its tables again, if the statement's
@@ -28,7 +28,7 @@ pub struct AnnouncedChange {
     version: u64,
 }
 
-/// What keeps users away from the tables of a statement: on this server, and on the others.
+/// Barrier over the tables of a statement, on this server and on the others.
 pub(crate) struct DdlBarrier {
     // Fields are dropped in this order: the other servers let users in first.
     pub(crate) _announced: Option<AnnouncedChange>,
@@ -333,8 +333,8 @@ impl Db {
 }
 
 impl Db {
-    /// Removes what interrupted changes of tables have left, on a thread: that waits for the other servers,
-    /// which wait for this one's follower. If it fails, the next change of the table does it.
+    /// Undoes interrupted changes of tables on a thread, because it waits for the other servers,
+    /// which wait for this one's follower. If it fails, the next change of the table undoes them.
     pub(crate) fn finish_changes_in_background(&self, tables: BTreeSet<TableId>) {
         let catalog = self.catalog();
         let unfinished = |id: &TableId| {

@@ -7,7 +7,7 @@
 //! `CAST(... AS ... ARRAY)` makes a multi-valued part: the column stores the elements' keys
 //! ([`porpoise_types::array`]), and the index has an entry for each (Multi-Valued Indexes).
 //!
-//! Invariant: hidden columns are behind all others, because an expression may read generated
+//! Invariant: hidden columns are after all others, because an expression may read generated
 //! columns, which are computed in order.
 
 use super::columns::MAX_COLUMNS;

@@ -225,8 +225,8 @@ impl Db {
         Ok(position)
     }
 
-    /// As [`Db::change_catalog`], for one step of an online schema change: other sessions may use the table
-    /// by the present catalog, on all servers of a cluster.
+    /// As [`Db::change_catalog`], for one step of an online schema change: meanwhile sessions of all servers may use the table
+    /// by the present catalog.
     pub(crate) fn change_catalog_online(
         &self,
         cx: &DdlCx<'_>,

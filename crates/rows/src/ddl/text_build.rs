@@ -138,7 +138,7 @@ impl Db {
         Ok(())
     }
 
-    /// Builds FULLTEXT indexes anew whose entries are of an older format, before the database is used.
+    /// Rebuilds FULLTEXT indexes whose entries are of an older format, before the database is used.
     /// After a crash in between the old entries are still there, and it begins again.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl Db {
         Ok(())
     }
 
-    /// Builds some FULLTEXT indexes of a table anew.
+    /// Rebuilds some FULLTEXT indexes of a table.
     fn rebuild_text_indexes(
         &self,
         cx: &DdlCx<'_>,
@@ -177,7 +177,7 @@ impl Db {
             return Ok(());
         };
         let name = before.quoted_name();
-        tracing::info!(table = %name, "FULLTEXT indexes are built anew, in the present format");
+        tracing::info!(table = %name, "FULLTEXT indexes are rebuilt in the present format");
         let mut after: TableDef = before.definition().clone();
         let (mut fresh, mut retired) = (Vec::new(), Vec::new());
         for index in after.indexes.iter_mut().filter(|index| which(index)) {

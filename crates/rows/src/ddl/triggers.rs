@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// The place of a new trigger among those of the same event and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TriggerOrder {
-    /// Behind all.
+    /// After all others.
     Last,
     /// FOLLOWS this one.
     Follows(String),

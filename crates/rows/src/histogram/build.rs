@@ -3,7 +3,7 @@
 //! The values of a column are collected first, each distinct one once with its count.
 //!
 //! Equi-height: the least height of buckets is searched for with which the values fit into the
-//! number of buckets asked for. A value is never split over buckets, so that frequent values get
+//! number of buckets requested. A value is never split over buckets, so that frequent values get
 //! a bucket of their own. With a sample, the distinct values of a bucket are estimated by the
 //! Guaranteed-Error Estimator: values seen once stand for `1 / sqrt(rate)` values each
 //! (Charikar et al., "Towards Estimation Error Guarantees for Distinct Values", PODS 2000).

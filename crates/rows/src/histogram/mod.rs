@@ -43,7 +43,7 @@ pub struct Histogram {
     nulls: f64,
     /// Part of the rows that were read.
     sampling_rate: f64,
-    /// Number of buckets asked for.
+    /// Number of buckets requested.
     buckets_wanted: u32,
     /// Time of the statement that made it, microseconds since 1970 UTC.
     updated: i64,
@@ -109,7 +109,7 @@ impl Histogram {
         self.auto_update
     }
 
-    /// Number of buckets asked for.
+    /// Number of buckets requested.
     pub fn buckets_wanted(&self) -> u32 {
         self.buckets_wanted
     }
@@ -155,7 +155,7 @@ impl Histogram {
         1.0 - self.nulls
     }
 
-    /// The first bucket that ends at or behind a key, and the part of the rows in buckets before it.
+    /// The first bucket that ends at or after a key, and the part of the rows in buckets before it.
     fn bucket_of(&self, key: &[u8]) -> (f64, Option<&Bucket>) {
         let at = self
             .buckets
@@ -165,7 +165,7 @@ impl Histogram {
     }
 }
 
-/// Relative position of a key between two others, from 0 to 1, by the eight bytes behind their
+/// Relative position of a key between two others, from 0 to 1, by the eight bytes after their
 /// common prefix.
 fn position_between(low: &[u8], high: &[u8], key: &[u8]) -> f64 {
     let common = low.iter().zip(high).take_while(|(a, b)| a == b).count();

@@ -105,7 +105,7 @@ struct Barrier {
 }
 
 impl Barrier {
-    /// Whether it keeps users away from a table.
+    /// Whether it blocks sessions from a table.
     fn excludes_users(&self) -> bool {
         let mut tables = self.tables.iter();
         tables.any(|(_, exclusion)| *exclusion != Exclusion::Definitions)

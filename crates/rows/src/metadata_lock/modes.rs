@@ -3,7 +3,7 @@
 use crate::progress::Stage;
 use porpoise_base::cancel::Reason;
 
-/// Why a metadata lock was not granted.
+/// Reason why a metadata lock was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataLockError {
     /// The deadline passed (1205).
@@ -23,7 +23,7 @@ pub enum Access {
     Write,
 }
 
-/// The sessions that a barrier keeps away from a table.
+/// The sessions that a barrier blocks from a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exclusion {
     /// Those that write to it.

@@ -1,4 +1,4 @@
-//! Barriers that a statement of another server of the cluster asks for.
+//! Barriers that a statement of another server of the cluster requests.
 //!
 //! Such a barrier is raised at once, whoever uses its tables, and keeps new users away; the other server
 //! waits until [`ServerBarrier::is_drained`]. No session of this server owns it.
@@ -56,7 +56,7 @@ impl ServerBarrier {
 /// The sessions that used some tables at a time, as long as they go on using them.
 pub(crate) struct TableUsers {
     tables: Vec<TableId>,
-    /// Sessions that begin to use the tables in this epoch or later are not meant.
+    /// Epoch of the call: sessions that began to use the tables in it or later are not waited for.
     epoch: u64,
     slots: Mutex<Vec<Arc<Slot>>>,
 }

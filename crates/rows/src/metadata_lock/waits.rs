@@ -1,5 +1,5 @@
-//! Waits for metadata locks: what a session waits for, who keeps it from that, and the victims of
-//! cycles.
+//! Waits for metadata locks: the condition that a session waits for, the sessions that block it, and the victims of
+//! deadlock cycles.
 
 use super::modes::{Access, Activity, Exclusion, MetadataLockError};
 use super::{Barrier, Exclusions, MetadataLocks, Owners, Shared, Slot, Uses, deadlock};
@@ -115,7 +115,7 @@ impl MetadataLocks {
 }
 
 impl Shared {
-    /// The sessions that keep `owner` from what it needs.
+    /// The sessions that block `owner`.
     pub(super) fn blockers(&self, owner: usize, need: &Need) -> Owners {
         let barriers = self.barriers.iter().filter(|b| b.owner != owner);
         let slots = self.slots.iter().filter(|slot| slot.owner() != owner);

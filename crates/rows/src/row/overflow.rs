@@ -20,7 +20,7 @@
 //!    them. The row's lock covers them.
 //! 3. The prefix ends at a character boundary and is at least as long as any index prefix (3,072
 //!    bytes), so that index entries are built without chunks.
-//! 4. A row in memory may have more of the value behind the head than the prefix, up to the end of
+//! 4. A row in memory may have more of the value after the head than the prefix, up to the end of
 //!    a chunk or all of it, and is read in the same way. A stored row has exactly the prefix.
 //!
 //! Rejected: chunks in the rows' own space (row scans would pass over them); chunks keyed by

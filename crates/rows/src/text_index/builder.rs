@@ -43,7 +43,7 @@ pub(crate) struct TextBuilder<'i> {
     /// Numbers of words by their keys.
     by_key: HashMap<Box<[u8]>, u32>,
     words: Vec<WordPostings>,
-    /// Keys of the documents' rows, one behind the other, with their ends.
+    /// Keys of the documents' rows, one after the other, with their ends.
     primaries: Vec<u8>,
     ends: Vec<usize>,
     bytes: usize,

@@ -1,6 +1,6 @@
 //! Entries of FULLTEXT indexes as bytes (docs/formats.md, "Entries of FULLTEXT indexes").
 //!
-//! Everything read is checked: bytes that are no entry are [`Error::Corrupt`].
+//! Everything read is checked: bytes that are not an entry are [`Error::Corrupt`].
 
 use crate::bytes::{push_varint, take_varint};
 use crate::error::{Error, Result};
@@ -23,13 +23,13 @@ pub(crate) const PENDING_DOCUMENTS: &[u8] = &[PENDING];
 /// Start of the keys of all removals.
 pub(crate) const REMOVALS: &[u8] = &[REMOVAL];
 
-/// Bytes of a block's key behind its word: batch and number.
+/// Bytes of a block's key after its word: batch and number.
 const BLOCK_NUMBER_BYTES: usize = 6;
 
 /// Size from which a block gets no further posting.
 pub(crate) const FULL_BLOCK: usize = 3_900;
 
-/// In place of the length of a suffix: shared length, length and generation follow.
+/// Value in place of a suffix's length that announces the long form: shared length, length and generation follow.
 const WIDE: u8 = 15;
 
 /// A malformed entry.
@@ -256,7 +256,7 @@ pub(crate) fn begin_block(word: Option<&[u8]>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a posting to a block, behind that of the row `before`. Row keys are ascending, so that they
+/// Appends a posting to a block, after that of the row `before`. Row keys are ascending, so that they
 /// share their starts.
 pub(crate) fn push_posting(before: Option<&[u8]>, posting: &Posting<'_>, out: &mut Vec<u8>) {
     let known = before.unwrap_or_default();
@@ -319,7 +319,7 @@ impl<'b> Block<'b> {
     }
 }
 
-/// Takes a posting: generation and places. The buffer with the row key of the one before gets its own.
+/// Takes a posting: generation and places. `primary` has the row key of the previous posting, and gets that of this one.
 fn take_posting<'b>(rest: &mut &'b [u8], primary: &mut Vec<u8>) -> Option<(u64, &'b [u8])> {
     let (head, behind) = rest.split_first()?;
     *rest = behind;
@@ -421,7 +421,7 @@ mod tests {
         let ends: Vec<usize> = (0..whole.len())
             .filter(|end| read_part(&whole, *end))
             .collect();
-        // Behind the word, and behind the first posting.
+        // After the word, and after the first posting.
         assert_eq!(ends, [4, 13]);
         for wrong in [
             &[0x11, b'x', 5][..],

@@ -16,7 +16,7 @@
 //!
 //! A commit does not depend on the outcome: what fails is tried again later.
 //!
-//! Why a removal may go once all blocks were read: its row's older documents are in no block then,
+//! A removal can be deleted once all blocks were read: its row's older documents are in no block then,
 //! and no later merge finds one pending, because the transaction that wrote the removal deleted it.
 
 use super::builder::TextBuilder;
@@ -457,7 +457,7 @@ pub(crate) fn write_batch(
 struct CollectedPostings {
     bytes: Vec<u8>,
     /// Of each posting the range of its row's key, its generation, and the end of its places, which
-    /// are behind the key.
+    /// are after the key.
     list: Vec<(usize, usize, u64, usize)>,
     scratch: Vec<u8>,
 }

@@ -10,8 +10,8 @@ use porpoise_kv::Read;
 use porpoise_types::Value;
 
 impl Txn {
-    /// Logs the transaction as a statement, in the place of its changes of rows: those of system tables, which are
-    /// not logged, have a statement for other servers.
+    /// Logs the transaction as a statement instead of its row changes: for changes of system tables, whose rows are not
+    /// logged.
     ///
     /// # Errors
     /// Those of the engine.
@@ -23,7 +23,7 @@ impl Txn {
         Ok(self.kv.annotate(log.statement(statement))?)
     }
 
-    /// Gives the engine what the change log needs of this transaction.
+    /// Gives the engine the annotation of this transaction.
     pub(crate) fn annotate(&mut self) -> Result<()> {
         let Some(changes) = self.changes.take() else {
             return Ok(());
@@ -38,8 +38,8 @@ impl Txn {
         Ok(self.kv.annotate(annotation)?)
     }
 
-    /// Captures a change for the change log. `old` is the row before, as it was read; `new` are the values after, and
-    /// the version of the row.
+    /// Captures a change for the change log. `old` is the row before it, as it was read; `new` has the values after it, and
+    /// the row's version.
     #[inline]
     pub(super) fn capture(
         &mut self,

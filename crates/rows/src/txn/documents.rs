@@ -1,6 +1,6 @@
 //! Documents of FULLTEXT indexes, as rows change ([`crate::text_index`]).
 //!
-//! A new row's document is of the generation behind its removal; a deleted row's document is removed,
+//! A new row's document is of the generation after its removal; a deleted row's document is removed,
 //! whether or not it is pending. Removals of all rows of a statement are read in one call.
 
 use super::Statement;

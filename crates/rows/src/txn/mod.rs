@@ -86,7 +86,7 @@ pub struct BeginOptions {
     pub foreign_key_checks: bool,
     /// Whether foreign key actions fire triggers.
     pub cascades_fire: bool,
-    /// Whether changes of rows fire triggers: not where the changes of the triggers arrive as well.
+    /// Whether changes of rows fire triggers: false for replication, which receives the triggers' changes as well.
     pub fires_triggers: bool,
     /// `innodb_snapshot_isolation`: REPLACE of a row newer than a pinned
     /// snapshot is a conflict.
@@ -95,7 +95,7 @@ pub struct BeginOptions {
     pub interface: Interface,
     /// Whether its changes go to the change log, if there is one (`sql_log_bin`).
     pub logged: bool,
-    /// Whether it applies the changes of another server: it writes also where clients cannot.
+    /// Whether it applies the changes of another server; such a transaction may write while the database is read-only.
     pub replicates: bool,
     /// Whether its account may write in spite of `read_only`.
     pub is_privileged: bool,
@@ -138,7 +138,7 @@ pub struct Txn {
     subscribed: SmallVec<[TableId; 2]>,
     /// Context of definitions' expressions; `None` for the default one.
     pub(crate) row_context: Option<Box<RowContext>>,
-    /// Tables that statements around the present one are writing: while a trigger runs, it cannot
+    /// Tables that the enclosing statements are writing: a trigger that they fire cannot
     /// write them.
     busy: SmallVec<[TableId; 2]>,
     /// Whether foreign key actions fire triggers.
@@ -852,8 +852,8 @@ impl Txn {
         self.db.read_only.check(self.is_privileged)
     }
 
-    /// Sets the version of the rows that are written from now on: that of the server which wrote them first, so
-    /// that the CAS values of memcached are the same on both. Versions of this server's own writes are greater.
+    /// Sets the version of the rows that are written from now on to that on their source, so
+    /// that the CAS values of memcached are the same on both servers. Versions of this server's own later writes are greater.
     ///
     /// # Errors
     /// The engine's error if it cannot reserve a range.
@@ -868,12 +868,12 @@ impl Txn {
         self.kv.rollback();
     }
 
-    /// Takes what a runner of triggers has left with the transaction.
+    /// Takes the lease that a runner of triggers has left with the transaction.
     pub fn take_lease(&mut self) -> Option<Lease> {
         self.lease.take()
     }
 
-    /// Leaves something with the transaction until its end, or until it is taken.
+    /// Keeps a lease until the end of the transaction, or until it is taken.
     pub fn set_lease(&mut self, lease: Lease) {
         self.lease = Some(lease);
     }

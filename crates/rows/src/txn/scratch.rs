@@ -41,7 +41,7 @@ impl Drop for Scratch {
         if row.capacity() > 1 << 20 || row.capacity() + entry.capacity() == 0 {
             return;
         }
-        // While a thread ends, its pool is gone: the buffers are freed.
+        // While a thread ends, its pool no longer exists: the buffers are freed.
         let _ = POOL.try_with(|pool| {
             if let Ok(mut pool) = pool.try_borrow_mut()
                 && pool.len() < MAX_POOLED

@@ -1,4 +1,4 @@
-//! Writing statements: what one of them keeps besides its transaction, and its atomicity.
+//! Writing statements: the state of one besides its transaction, and its atomicity.
 
 use super::Txn;
 use super::documents::ReadRemovals;
@@ -8,7 +8,7 @@ use crate::table::Table;
 use crate::{Error, Result};
 use porpoise_kv as kv;
 
-/// A writing statement: its transaction, and the keys that it locks and checks by.
+/// A writing statement: its transaction, and the keys that it locks and checks.
 pub(super) struct Statement<'t> {
     pub(super) txn: &'t mut Txn,
     pub(super) keys: KeySet,

@@ -55,7 +55,7 @@ pub type Charge<'c> = dyn FnMut(u64) -> Result<()> + 'c;
 /// The rows that a search found, with their relevance.
 #[derive(Debug, Default)]
 pub struct TextMatches {
-    /// Row keys, one behind the other.
+    /// Row keys, one after the other.
     keys: Vec<u8>,
     /// End of each key, and the row's relevance, in the order of the keys.
     rows: Vec<(usize, f32)>,

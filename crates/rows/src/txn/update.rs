@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! 1. A row whose values are all the same is not written and keeps its
-//!    version, unless [`UpdateMode::Rewrite`] asks for it.
+//!    version, unless [`UpdateMode::Rewrite`] requests it.
 //! 2. A row with unchanged keys needs only the caller's lock: an UPDATE of other columns makes no
 //!    engine call except its put. A row whose entry in a constraint's index moves locks its parent
 //!    key-share, so that a deletion of the parent scans before or after the move.

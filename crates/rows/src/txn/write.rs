@@ -46,7 +46,7 @@ pub(crate) fn duplicate_key(index: u32, primary: &[u8]) -> Vec<u8> {
 }
 
 /// Key of the record of a changed row ([`crate::definition::UnfinishedChange::changed_rows`]). No two
-/// transactions write the same, so that a record can be deleted that was read, and no later one.
+/// transactions write the same key, so that deleting a record that was read never deletes a later one.
 fn changed_row_key(version: u64, primary: &[u8]) -> Vec<u8> {
     let mut key = version.to_be_bytes().to_vec();
     key.extend_from_slice(primary);
@@ -56,7 +56,7 @@ fn changed_row_key(version: u64, primary: &[u8]) -> Vec<u8> {
 /// The row's primary key in a record of a changed row.
 pub(crate) fn row_of_changed_row_key(key: &[u8]) -> Result<&[u8]> {
     let row = key.split_first_chunk::<8>().map(|(_, primary)| primary);
-    row.ok_or_else(|| Error::corrupt("a short record of a changed row"))
+    row.ok_or_else(|| Error::corrupt("the record of a changed row is too short"))
 }
 
 impl Statement<'_> {
@@ -197,8 +197,8 @@ impl Statement<'_> {
         Ok(())
     }
 
-    /// Deletes the entry of a row. In a unique index that is not enforced the entry may be that of another
-    /// row, which then stays. The caller holds the lock of a unique key.
+    /// Deletes the entry of a row. In a unique index that is not enforced the entry may belong to another
+    /// row; it is kept then. The caller holds the lock of a unique key.
     fn remove_entry(
         &mut self,
         table: &Table,
@@ -216,7 +216,7 @@ impl Statement<'_> {
         self.write_entry(table, position, key, None, exclusive)
     }
 
-    /// Whether a key of a unique index has the entry of another row.
+    /// Whether the entry of a key of a unique index belongs to another row.
     #[cold]
     fn is_entry_of_other(
         &mut self,

@@ -60,7 +60,7 @@ impl Gate {
         self.state.lock().unwrap().stopped = Some(std::thread::current().id());
     }
 
-    /// Stops no thread any more.
+    /// Releases all threads, and stops no further one.
     pub fn open(&self) {
         self.state.lock().unwrap().stopped = None;
         self.changed.notify_all();

@@ -517,7 +517,7 @@ pub fn ints(db: &Arc<Db>, name: &str) -> Vec<Vec<i64>> {
         Value::Int(v) => *v,
         Value::UInt(v) => i64::try_from(*v).unwrap(),
         Value::Null => N,
-        other => panic!("{other:?} is no integer"),
+        other => panic!("{other:?} is not an integer"),
     };
     all(db, name)
         .iter()

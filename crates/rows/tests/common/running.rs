@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A user of the table `t` by the definition of one version.
+/// A session that uses the table `t` by one version of its definition.
 pub struct User {
     _session: MetadataLockSession,
     pub table: Arc<Table>,
@@ -22,12 +22,12 @@ impl User {
         User::until(db, Instant::now() + Duration::from_secs(20)).unwrap()
     }
 
-    /// As [`User::new`]; `None` if a change keeps users away until the deadline.
+    /// As [`User::new`]; `None` if a barrier blocks the session until the deadline.
     pub fn until(db: &Arc<Db>, deadline: Instant) -> Option<User> {
         let session = db.metadata_locks().session();
         let uses = [(get(db, "t").id, Access::Write)];
         session.share(&uses, deadline, &Cancel::new()).ok()?;
-        // In the order of all front ends: the definition is read after the use is published.
+        // As in all front ends, the definition is read after the use is published.
         let table = get(db, "t");
         Some(User {
             _session: session,
@@ -52,7 +52,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it, and stops at the first wait.
+    /// Starts the statement, and stops it at the first wait.
     pub fn start(db: &Arc<Db>, ops: Vec<AlterOp>) -> Running {
         let user = User::new(db);
         let cancel = Cancel::new();
@@ -83,9 +83,9 @@ impl Running {
 
     /// Lets the change go on until it waits again. Returns whether it does: false at its end.
     ///
-    /// It waits for the user once it has published a definition that the user does not have. A wait
-    /// without a new definition is recognized by its duration, since the one before may not have
-    /// noticed yet that its user is gone.
+    /// The change waits for the user once it has published a definition that the user does not have. A wait
+    /// without a new definition is recognized by its duration, because the previous wait may not have
+    /// noticed yet that its user has ended.
     pub fn stop(&mut self, db: &Arc<Db>) -> bool {
         let deadline = Instant::now() + Duration::from_secs(20);
         let mut steady = 0;
@@ -134,7 +134,7 @@ impl Running {
     }
 }
 
-/// Checks rows against entries, and spaces against those that the catalog names.
+/// Checks rows against index entries, and the engine's spaces against the catalog.
 pub fn check(db: &Arc<Db>) {
     let tables: Vec<Arc<Table>> = db.catalog().tables.values().cloned().collect();
     for table in tables {

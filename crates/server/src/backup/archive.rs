@@ -29,7 +29,7 @@ pub struct Archiving {
     repository: Repository,
     /// Id of the store.
     store: String,
-    /// Where the next round continues; `None` before the first one.
+    /// Position at which the next round continues; `None` before the first one.
     cursor: Mutex<Option<LogCursor>>,
     position: AtomicU64,
     failures: AtomicU64,

@@ -27,7 +27,7 @@ const FROM: ServerOption = ServerOption {
 /// Interval at which the state of a running backup is asked for.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Age from which `porpoise backup prune` removes files that interrupted writes have left.
+/// Minimum age of unfinished files of interrupted writes that `porpoise backup prune` removes.
 const UNFINISHED_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// `porpoise backup`.
@@ -74,10 +74,10 @@ struct PruneOptions {
     /// Keep the backups of the last days
     #[arg(long, value_name = "DAYS")]
     keep_days: Option<u32>,
-    /// Where the archived log is, if it is not with the backups: it is cut, too
+    /// Place of the archived log, if it is not with the backups; its old part is removed, too
     #[arg(long, value_name = "PLACE")]
     archive: Option<String>,
-    /// Say what would be removed
+    /// Only print what would be removed
     #[arg(long)]
     dry_run: bool,
 }
@@ -104,7 +104,7 @@ pub struct RestoreOptions {
     /// New data directory
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
-    /// Where the archived log is, if it is not with the backups
+    /// Place of the archived log, if it is not with the backups
     #[arg(long, value_name = "PLACE")]
     archive: Option<String>,
     /// Restore all commits up to this time in UTC, like "2026-01-31 12:00:00.5"

@@ -1,9 +1,9 @@
 //! `porpoise restore`: builds a data directory from a backup and the archived log.
 //!
-//! The directory is built beside the place where it is wanted ([`NewDataDir`]). So a restore that was
-//! interrupted leaves nothing that a server would start from, and the next one begins again.
+//! The directory is built beside its final place ([`NewDataDir`]). So an interrupted restore
+//! leaves nothing that a server would start from, and the next one begins again.
 //!
-//! Point in time: the log is cut behind a record. A commit is one record, so every commit is in the
+//! Point in time: the log is cut after a record. A commit is one record, so every commit is in the
 //! result completely or not at all.
 
 use super::progress::Bar;
@@ -35,7 +35,7 @@ pub struct Restoring<'a> {
     pub backups: &'a Repository,
     /// Repository of the archived log, if it is another one.
     pub archive: Option<&'a Repository>,
-    /// The backup; `None` for the newest one that is not behind the point.
+    /// The backup; `None` for the newest one that is not after the point.
     pub number: Option<u64>,
     /// The point.
     pub until: Until,
@@ -54,16 +54,16 @@ pub struct Restored {
     pub position: u64,
     /// Time of the last group of the log; 0 if there is none.
     pub time: u64,
-    /// Whether there is archived log behind a gap that comes before the point: it cannot be restored.
+    /// Whether a gap before the point makes later archived log unusable.
     pub has_gap: bool,
 }
 
-/// The log that a restore has written.
+/// Result of writing the log of a restore.
 #[derive(Clone, Copy)]
 struct Replayed {
     /// Time of its last group; 0 if there is none.
     time: u64,
-    /// Whether it ends at the point, rather than where no piece continues.
+    /// Whether it ends at the point, rather than at a gap or the end of the archive.
     is_cut: bool,
 }
 
@@ -142,7 +142,7 @@ impl Restoring<'_> {
         })
     }
 
-    /// Position after the last archived record, behind a gap or not.
+    /// Position after the last archived record, including records after a gap.
     fn last_archived(&self) -> Result<u64, StartError> {
         let mut last = 0;
         for repository in [Some(self.backups), self.archive].into_iter().flatten() {
@@ -170,7 +170,7 @@ impl Restoring<'_> {
         Err(StartError::failure(text))
     }
 
-    /// Both repositories must be those of one store.
+    /// Checks that both repositories belong to one store.
     fn check_archive(&self) -> Result<(), StartError> {
         let Some(archive) = self.archive else {
             return Ok(());
@@ -182,7 +182,7 @@ impl Restoring<'_> {
             return Ok(());
         }
         Err(StartError::usage(format!(
-            "{} has the log of another store than {}",
+            "{} has the log of a different store than {}",
             archive.location(),
             self.backups.location()
         )))
@@ -203,7 +203,7 @@ impl Restoring<'_> {
             }
             let backup = self.backups.backup(number)?;
             if !is_before(&backup) {
-                let text = format!("backup {number} is newer than the point asked for");
+                let text = format!("backup {number} is newer than the requested point");
                 return Err(StartError::usage(text));
             }
             return Ok(backup);
@@ -217,7 +217,7 @@ impl Restoring<'_> {
         Err(StartError::usage(if numbers.is_empty() {
             format!("{at} contains no complete backup")
         } else {
-            format!("all backups of {at} are newer than the point asked for")
+            format!("all backups of {at} are newer than the requested point")
         }))
     }
 
@@ -248,13 +248,13 @@ impl Restoring<'_> {
         })
     }
 
-    /// The part of a group that lies before the point; `None` if nothing does.
+    /// The part of a group that lies before the point; `None` if the whole group is after it.
     fn until_point(&self, backup: &Backup, group: Group) -> Result<Option<LogGroup>, StartError> {
         let last = match self.until {
             Until::End => u64::MAX,
             Until::Backup => backup.position,
             Until::Position(position) => position,
-            // A clock that was set back does not cut a backup short.
+            // Groups up to the end of the backup are needed, even if the clock was set back meanwhile.
             Until::Time(time) if group.time > time && group.end() > backup.position => {
                 return Ok(None);
             }
@@ -272,7 +272,7 @@ impl Restoring<'_> {
         Ok((!kept.records.is_empty()).then_some(kept))
     }
 
-    /// The log must reach a position that was asked for.
+    /// Checks that the log reaches a requested position.
     fn check_position(&self, backup: &Backup) -> Result<(), StartError> {
         let Until::Position(wanted) = self.until else {
             return Ok(());
@@ -285,7 +285,7 @@ impl Restoring<'_> {
             return Ok(());
         }
         Err(StartError::usage(format!(
-            "the archived log ends at position {end}, before the position asked for"
+            "the archived log ends at position {end}, before the requested position"
         )))
     }
 }

@@ -1,8 +1,8 @@
 //! `porpoise cluster demo`: servers over one TiKV cluster on this machine, one of which is killed.
 //!
-//! The cluster is a real one from given programs (`pd-server`, `tikv-server`), or one process that stands for it
+//! The cluster is a real one from given programs (`pd-server`, `tikv-server`), or the test double
 //! (tests/tikv-double in the source tree). All processes listen on free ports of the loopback interface, end with this one, and
-//! keep their files in a directory that is removed.
+//! keep their files in a directory that is removed at the end.
 //!
 //! ```text
 //! start cluster, server 1, 2, 3    write on 1, read on 2     kill -9 server 1 in a transaction
@@ -24,9 +24,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Time for the start of each process.
+/// Time limit for the start of each process.
 const START: Duration = Duration::from_secs(120);
-/// Time to live of locks: what the loss of a server costs those who want its rows.
+/// Time to live of locks: after the loss of a server, writers of rows that it had locked wait for up to this long.
 const LOCK_TTL: &str = "5s";
 /// Rows that the first server writes.
 const ROWS: u64 = 500;
@@ -34,7 +34,7 @@ const ROWS: u64 = 500;
 /// Options of `porpoise cluster demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoOptions {
-    /// Program that stands for a whole cluster: `go build` in tests/tikv-double makes it
+    /// Test double of a whole cluster: `go build` in tests/tikv-double builds it
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["pd_server", "tikv_server"])]
     double: Option<PathBuf>,
     /// Program of the placement driver
@@ -52,7 +52,7 @@ fn failed(what: &str, why: impl std::fmt::Display) -> StartError {
     StartError::failure(format!("cluster demo: {what}: {why}"))
 }
 
-/// A process that ends with this value.
+/// A process that is killed when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -64,7 +64,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Starts a program; what it says goes to a file in `home`, or is read here.
+    /// Starts a program. Its output goes to a file in `home`, or is read here.
     fn start(
         mut command: Command,
         home: &Path,
@@ -89,7 +89,7 @@ impl Running {
         Ok(Running(started))
     }
 
-    /// Reads lines until `take` has found what it looks for.
+    /// Reads lines until `take` returns a value.
     fn read_until<T>(&mut self, mut take: impl FnMut(&str) -> Option<T>) -> Option<T> {
         let output = self.0.stdout.take()?;
         let mut lines = BufReader::new(output);
@@ -174,7 +174,7 @@ impl Store {
     }
 }
 
-/// The end of what a process said.
+/// The end of a process's output.
 fn said(home: &Path, name: &str) -> String {
     let text = std::fs::read_to_string(home.join(format!("{name}.log"))).unwrap_or_default();
     let lines: Vec<&str> = text.lines().rev().take(3).collect();
@@ -277,7 +277,7 @@ impl Server {
     }
 }
 
-/// Tells what happens, with the time since the beginning.
+/// Prints each step, with the time since the beginning.
 struct Story(Instant);
 
 impl Story {
@@ -329,14 +329,14 @@ fn show(options: &DemoOptions, home: &Path) -> Result<(), StartError> {
         "CREATE DATABASE d; CREATE TABLE d.account (id INT PRIMARY KEY, balance INT NOT NULL); \
          INSERT INTO d.account WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS}) SELECT i, 100 FROM n"
     ))?;
-    story.tell(&format!("server 1 has made a table of {ROWS} rows"));
+    story.tell(&format!("server 1 has created a table of {ROWS} rows"));
     let sum = "SELECT SUM(balance) FROM d.account";
     expect(second, sum, ROWS * 100)?;
     story.tell("server 2 reads the same rows");
     let mut open = first.connect()?;
     let begun = open.execute("BEGIN; UPDATE d.account SET balance = 0 WHERE id = 1");
     begun.map_err(|e| failed("server 1", e))?;
-    story.tell("server 1 has changed a row in a transaction that is open, and is killed now");
+    story.tell("server 1 has changed a row in an open transaction, and is killed now");
     let killed = Instant::now();
     drop(servers.remove(0));
     let Some(second) = servers.first() else {
@@ -344,17 +344,17 @@ fn show(options: &DemoOptions, home: &Path) -> Result<(), StartError> {
     };
     expect(second, sum, ROWS * 100)?;
     story.tell(&format!(
-        "server 2 still answers, {:.1} s after that",
+        "server 2 still answers, {:.1} s after the kill",
         killed.elapsed().as_secs_f64()
     ));
     second.execute("UPDATE d.account SET balance = balance + 1 WHERE id = 1")?;
     story.tell(&format!(
-        "server 2 has written the same row, {:.1} s after that: the dead transaction is rolled back when its locks expire ({LOCK_TTL})",
+        "server 2 has written the same row, {:.1} s after the kill: the dead transaction was rolled back when its locks expired ({LOCK_TTL})",
         killed.elapsed().as_secs_f64()
     ));
     let again = Server::start("server 1 again", &store, home)?;
     expect(&again, sum, ROWS * 100 + 1)?;
-    story.tell("server 1 is started again, and sees what server 2 wrote; nothing is lost");
+    story.tell("server 1 is started again, and reads what server 2 wrote; nothing is lost");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The files that follow from a description: settings, systemd units, firewall rules, and two pages for people.
+//! The files that are generated from a description: settings, systemd units, firewall rules, and two pages for the operator.
 //!
 //! Invariant: equal descriptions give equal bytes.
 
@@ -201,8 +201,8 @@ http_listen = \"{http}\"
     )
 }
 
-/// A systemd unit. What a part waits for is retried by the part itself, on other hosts too, so units only wait for the
-/// network.
+/// A systemd unit. It waits for the network only: each program retries by itself until the programs that it needs, on whichever
+/// host, are ready.
 fn unit(topology: &Topology, role: Role) -> String {
     let name = name_of(role);
     let settings = format!("{SETTINGS_DIR}/{name}.toml");
@@ -274,8 +274,8 @@ fn networks(topology: &Topology, peers: Peers) -> &[String] {
     }
 }
 
-/// A table of nftables that refuses the cluster's ports to others, and leaves all other ports to the rest of the
-/// firewall.
+/// An nftables table that drops packets to the cluster's ports from other networks, and leaves all other ports to the rest
+/// of the firewall.
 fn firewall(topology: &Topology, open: &[OpenPort]) -> String {
     let mut rules = String::new();
     for port in open {
@@ -314,7 +314,7 @@ fn ports(topology: &Topology) -> String {
     for (host, roles) in topology.hosts() {
         for open in roles.iter().flat_map(|r| topology.ports_of(*r)) {
             let from = networks(topology, open.peers).join(", ");
-            let from = if from.is_empty() { "nobody" } else { &from };
+            let from = if from.is_empty() { "no network" } else { &from };
             let _ = writeln!(
                 text,
                 "| {host} | {} | {} | {from} |",
@@ -375,7 +375,7 @@ fn start(topology: &Topology) -> String {
 
 {tikv}
    They are ready when `curl {scheme}://{driver}/pd/api/v1/stores` names {stores} stores that are Up.
-4. One Porpoise server, which makes the accounts: put `PORPOISE_ROOT_PASSWORD=...` into
+4. One Porpoise server, which creates the accounts: put `PORPOISE_ROOT_PASSWORD=...` into
    {SETTINGS_DIR}/environment on {first} for this start, and remove it afterwards.
 
        ssh {first} systemctl enable --now {unit}
@@ -385,8 +385,8 @@ fn start(topology: &Topology) -> String {
 5. The other Porpoise servers: {others}
 
 {porpoise}
-Stop in the opposite order. After a change of the description: `porpoise cluster generate` again, copy what it says
-has changed, and restart one host at a time: placement drivers, stores, servers. A placement driver that is added
+Stop in the reverse order. After a change of the description run `porpoise cluster generate` again, copy the files that
+it lists as changed, and restart one host at a time: placement drivers, stores, servers. A placement driver that is added
 later joins with `join` instead of `initial-cluster` (TiKV's guide, \"Scale a cluster\").
 ",
         name = topology.name,

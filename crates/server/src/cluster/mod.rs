@@ -3,13 +3,13 @@
 //! ```text
 //! init       an example of the description, with comments
 //! generate   cluster.toml --parse, verify--> Topology --> for each host: settings, systemd units, firewall rules;
-//!                                                         for people: ports and start order
+//!                                                     for the operator: ports and start order
 //! demo       a small cluster on this machine, in which a server is killed
 //! ```
 //!
-//! * `topology`: the description and what is wrong with one.
-//! * `files`: the files that follow from it.
-//! * `output`: writing them, again and again.
+//! * `topology`: the description, and its verification.
+//! * `files`: the generated files.
+//! * `output`: writing them, also over those of an earlier run.
 //! * `demo`: the demonstration.
 
 mod demo;

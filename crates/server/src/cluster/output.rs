@@ -1,7 +1,7 @@
-//! Writing what is generated, so that it can be generated again.
+//! Writing of generated files, so that they can be generated again.
 //!
-//! The output directory has a list of the files that were generated, each with a checksum. A file that was changed by hand is
-//! not overwritten, and one that is not generated any more is removed.
+//! The output directory has a list of the generated files, each with a checksum. A file that was edited by hand is
+//! not overwritten, and one that is no longer generated is removed.
 
 use super::files::{self, Files};
 use super::topology::Topology;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Name of the list of generated files.
 const LIST: &str = ".generated";
 
-/// Writes a line to standard output. Nobody may read it any more, which is no failure.
+/// Writes a line to standard output. A closed output, as of a pipe whose reader has ended, is not a failure.
 pub(super) fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stdout().lock(), "{line}");
 }
@@ -42,7 +42,7 @@ pub struct GenerateOptions {
     /// Write nothing; exit status 1 if files would change
     #[arg(long)]
     check: bool,
-    /// Overwrite files that were changed by hand
+    /// Overwrite files that were edited by hand
     #[arg(long)]
     force: bool,
 }
@@ -60,7 +60,10 @@ pub(super) fn init(options: &InitOptions) -> Result<(), StartError> {
         .open(path);
     let mut file = match created {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            let message = format!("cluster: {} exists", path.display());
+            let message = format!(
+                "cluster: {} exists already; name another file with --into",
+                path.display()
+            );
             return Err(StartError::usage(message));
         }
         other => other.map_err(|e| failed(path, &e))?,
@@ -68,13 +71,13 @@ pub(super) fn init(options: &InitOptions) -> Result<(), StartError> {
     file.write_all(EXAMPLE.as_bytes())
         .map_err(|e| failed(path, &e))?;
     say(format_args!(
-        "{0} is written: edit it, then run `porpoise cluster generate --from {0}`",
+        "{0} was written: edit it, then run `porpoise cluster generate --from {0}`",
         path.display()
     ));
     Ok(())
 }
 
-/// Checksum of a file, as the list has it (FNV-1a, 64 bits: it finds edits, not forgeries).
+/// Checksum of a file in the list (FNV-1a, 64 bits: it detects edits, not forgeries).
 fn checksum(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
@@ -88,20 +91,23 @@ fn read_list(directory: &Path) -> Result<BTreeMap<String, u64>, StartError> {
     };
     let entry = |line: &str| {
         let (sum, name) = line.split_once(' ')?;
-        // Never a file outside of the directory.
+        // The list must not name a file outside of the directory.
         let is_inside = !name.starts_with('/') && !name.split('/').any(|part| part == "..");
         Some((name.to_owned(), u64::from_str_radix(sum, 16).ok()?)).filter(|_| is_inside)
     };
     text.lines()
         .map(|line| {
             entry(line).ok_or_else(|| {
-                StartError::usage(format!("cluster: {}: malformed: {line}", path.display()))
+                StartError::usage(format!(
+                    "cluster: {}: malformed line: {line}",
+                    path.display()
+                ))
             })
         })
         .collect()
 }
 
-/// What generating does to a directory.
+/// The changes that generating makes in a directory.
 #[derive(Default)]
 struct Plan {
     written: Vec<String>,
@@ -144,7 +150,7 @@ impl Plan {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(&path, &e)),
                 _ => {}
             }
-            // The host's directory, if this was its last file.
+            // Removes the host's directory, too, if this was its last file.
             let _ = path.parent().map(fs::remove_dir);
         }
         for name in &self.written {
@@ -196,7 +202,7 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<(), StartError> {
     if !plan.edited.is_empty() && !options.force {
         let names = plan.edited.join(", ");
         let message = format!(
-            "cluster: nothing is written, because these files were changed by hand: {names} (--force overwrites them)"
+            "cluster: nothing was written, because these files were edited by hand: {names} (--force overwrites them)"
         );
         return Err(StartError::usage(message));
     }

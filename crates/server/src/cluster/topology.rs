@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// A described cluster. Comments are in `example.toml`.
+/// The description of a cluster. `example.toml` explains the settings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Topology {
@@ -86,7 +86,7 @@ pub(super) enum Role {
     Porpoise,
 }
 
-/// Who connects to a port.
+/// The peers that connect to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peers {
     Cluster,
@@ -146,7 +146,7 @@ impl Topology {
     /// Parses and verifies a description.
     ///
     /// # Errors
-    /// All that is wrong, a line each.
+    /// All problems, one a line.
     pub(super) fn parse(text: &str) -> Result<Topology, String> {
         let topology: Topology = toml::from_str(text).map_err(|e| e.to_string())?;
         let problems = topology.problems();
@@ -216,25 +216,28 @@ impl Topology {
         check(
             is_plain(&self.name, "._-") && self.name.len() <= 64,
             format!(
-                "name = {:?}: at most 64 of letters, digits, dots, hyphens, underscores",
+                "name = {:?}: expected at most 64 letters, digits, dots, hyphens and underscores",
                 self.name
             ),
         );
         check(
             matches!(self.pd.len(), 1 | 3 | 5 | 7),
             format!(
-                "pd: {} hosts; a majority must remain when one is lost: 3, 5 or 7 (1 for tests)",
+                "pd: {} hosts; expected 3, 5 or 7, so that a majority remains when one is lost (1 for tests)",
                 self.pd.len()
             ),
         );
         check(
             matches!(self.replicas, 1 | 3 | 5 | 7),
-            format!("replicas = {}: 3, 5 or 7 (1 for tests)", self.replicas),
+            format!(
+                "replicas = {}: expected 3, 5 or 7 (1 for tests)",
+                self.replicas
+            ),
         );
         check(
             self.tikv.len() >= self.replicas,
             format!(
-                "tikv: {} hosts for {} replicas",
+                "tikv: {} hosts for {} replicas; expected at least as many",
                 self.tikv.len(),
                 self.replicas
             ),
@@ -243,14 +246,14 @@ impl Topology {
         check(
             is_plain(&self.user, "_-") && self.user != "root",
             format!(
-                "user = {:?}: the name of an account that is not root",
+                "user = {:?}: expected the name of an account that is not root",
                 self.user
             ),
         );
         check(
             is_path(&self.data_dir),
             format!(
-                "data_dir = {:?}: an absolute path of letters, digits, dots, hyphens",
+                "data_dir = {:?}: expected an absolute path of letters, digits, dots, hyphens and underscores",
                 self.data_dir
             ),
         );
@@ -259,14 +262,14 @@ impl Topology {
             let is_size = digits.len() + 3 == cache.len() && digits.parse::<u32>().is_ok();
             check(
                 is_size,
-                format!("tikv_cache = {cache:?}: a size like 8GiB or 512MiB"),
+                format!("tikv_cache = {cache:?}: expected a size such as 8GiB or 512MiB"),
             );
         }
         found.extend(self.path_problems());
         found
     }
 
-    /// Networks and files that are not written as such.
+    /// Malformed networks and paths.
     fn path_problems(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut check = |is_right: bool, text: String| {
@@ -285,7 +288,7 @@ impl Topology {
                 check(
                     is_path(path),
                     format!(
-                        "tls.{name} = {path:?}: an absolute path of letters, digits, dots, hyphens"
+                        "tls.{name} = {path:?}: expected an absolute path of letters, digits, dots, hyphens and underscores"
                     ),
                 );
             }
@@ -293,7 +296,7 @@ impl Topology {
         found
     }
 
-    /// Names that are wrong or repeated, and ports that two roles of a host use.
+    /// Malformed or repeated names, and ports that two roles of a host use.
     fn host_problems(&self) -> Vec<String> {
         let mut found = Vec::new();
         for role in [Role::Pd, Role::Tikv, Role::Porpoise] {
@@ -323,7 +326,7 @@ impl Topology {
         found
     }
 
-    /// What works, but is not advised.
+    /// Warnings: valid settings that are not advisable.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut warn = |applies: bool, text: &str| {
@@ -333,19 +336,19 @@ impl Topology {
         };
         warn(
             self.pd.len() == 1,
-            "one placement driver: the cluster stops with it",
+            "one placement driver: the cluster stops when it stops",
         );
         warn(
             self.replicas == 1,
-            "one replica: rows are lost with a store",
+            "one replica: the loss of a store loses rows",
         );
         warn(
             self.porpoise.len() == 1,
-            "one Porpoise server: clients have none while it is restarted",
+            "one Porpoise server: clients have no server while it is restarted",
         );
         warn(
             self.tls.is_none(),
-            "no TLS: rows cross the network readable",
+            "no TLS: rows cross the network unencrypted",
         );
         let shares = |host: &String| self.tikv.contains(host);
         warn(
@@ -354,7 +357,7 @@ impl Topology {
         );
         warn(
             self.client_networks.is_empty() || self.cluster_networks.is_empty(),
-            "client_networks or cluster_networks is empty: the firewall rules admit nobody there",
+            "client_networks or cluster_networks is empty: the firewall rules admit no network to those ports",
         );
         found
     }

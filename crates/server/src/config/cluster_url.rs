@@ -18,7 +18,7 @@ pub struct ClusterUrl {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Number that separates installations which share a cluster.
     pub tenant: u32,
-    /// Name of the installation, by which two in one tenant are told apart.
+    /// Name of the installation, so that two cannot share a tenant by mistake.
     pub name: Option<String>,
     /// Time for which the start of a server tries to connect.
     pub connect_timeout: Option<Duration>,
@@ -58,7 +58,7 @@ pub fn is_address(text: &str) -> bool {
         .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }
 
-/// A time that TiKV's locks and requests can have.
+/// Parses a time limit of locks or requests.
 fn time(name: &str, text: &str) -> Parsed<Duration> {
     let bounds = Duration::from_secs(1)..=Duration::from_secs(24 * 3600);
     value::duration(text)
@@ -71,7 +71,7 @@ impl ClusterUrl {
     /// Parses a URL.
     ///
     /// # Errors
-    /// The accepted form.
+    /// A message that describes the accepted form.
     pub fn parse(text: &str) -> Parsed<ClusterUrl> {
         let expected = || "embedded or tikv://HOST:PORT,...?OPTION=VALUE&...".to_owned();
         let rest = text.strip_prefix("tikv://").ok_or_else(expected)?;

@@ -210,9 +210,9 @@ pub struct Config {
     pub binlog_total_size: Option<u64>,
     /// Whether transactions in the binary log are compressed.
     pub binlog_compression: bool,
-    /// Number of replicas that acknowledge a commit before its client learns of it; `None`: none.
+    /// Number of replicas that must acknowledge a commit before its client gets the reply; `None`: none.
     pub replication_ack: Option<usize>,
-    /// Longest wait of a commit for them; `None`: for ever.
+    /// Longest wait of a commit for replicas; `None`: for ever.
     pub replication_ack_timeout: Option<Duration>,
     /// Whether clients cannot write.
     pub super_read_only: bool,
@@ -250,7 +250,7 @@ pub struct Effective {
     pub name: &'static str,
     /// The value.
     pub text: String,
-    /// Where it comes from; `None` for the default.
+    /// Its source; `None` for the default.
     pub source: Option<Source>,
 }
 

@@ -228,7 +228,7 @@ settings! {
         "Compresses transactions in the binary log with zstd, as MySQL does; MariaDB cannot read them",
         |c, t| c.binlog_compression = switch(t)?;
     "replication-ack" "N" = "off":
-        "Number of replicas that have a commit on disk before it is acknowledged to its client; needs --log-bin and --durability sync",
+        "Number of replicas that must have a commit on disk before it is acknowledged to its client; needs --log-bin and --durability sync",
         |c, t| c.replication_ack = match t {
             "off" => None,
             _ => Some(number(t, 1, 65_535)?),

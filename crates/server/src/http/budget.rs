@@ -83,17 +83,17 @@ struct Flags {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Client(Arc<Flags>);
 
-/// An answer that is sent in many parts. The connection is being answered until this is dropped.
+/// A guard of an answer that is sent in many parts: the connection counts as being answered until this is dropped.
 #[derive(Debug)]
 pub(crate) struct StreamGuard(Client);
 
 impl Client {
-    /// The request is complete and is being answered.
+    /// Records that the request is complete and is being answered.
     pub(crate) fn begin_answer(&self) {
         self.0.answering.store(true, Ordering::Relaxed);
     }
 
-    /// The answer is a stream, which a new connection does not replace while others are idle.
+    /// Records that the answer is a stream: a new connection does not evict it while other connections are idle.
     pub(crate) fn begin_stream(&self) -> StreamGuard {
         self.0.streaming.store(true, Ordering::Relaxed);
         StreamGuard(self.clone())

@@ -36,7 +36,7 @@ pub(crate) struct ConnectionInfo {
     pub(crate) tls: Option<TlsSession>,
 }
 
-/// What a listener serves, and how.
+/// Pages and limits of a listener.
 pub(crate) struct Site {
     /// Role of the thread.
     pub(crate) role: Role,

@@ -89,7 +89,7 @@ impl Server {
     /// Passes each row of a result to `receive` as it arrives.
     ///
     /// # Errors
-    /// One line; that of `receive`, after which the connection cannot be used.
+    /// One line; the error of `receive`, after which the connection cannot be used.
     pub fn stream(
         &mut self,
         text: &str,

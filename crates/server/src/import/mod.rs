@@ -55,7 +55,7 @@ pub enum Existing {
 pub struct ImportOptions {
     /// The directory; unused if `live` is given.
     pub dump: PathBuf,
-    /// The running server from which is copied, in place of a dump.
+    /// The running server that is copied, instead of a dump.
     pub live: Option<Live>,
     /// The server.
     pub into: Target,

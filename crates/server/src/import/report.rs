@@ -1,4 +1,4 @@
-//! What an import has done, for its last lines.
+//! Summary of an import, for its last lines.
 
 use crate::config::StartError;
 use std::time::Duration;

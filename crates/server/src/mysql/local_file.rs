@@ -90,7 +90,7 @@ impl Answer<'_> {
         self.receive_within(buffer, Duration::from_millis(100))
     }
 
-    /// As [`Answer::receive`], with the wait for bytes of the socket.
+    /// As [`Answer::receive`], with a limit for the wait for bytes from the socket.
     pub(super) fn receive_within(
         &mut self,
         buffer: &mut [u8],

@@ -250,7 +250,7 @@ impl Authentication {
                 None
             }
         };
-        // A refusal for the sake of the audit log is no failure of the client.
+        // A login that is refused because the audit log cannot be written does not count as a failure of the client.
         let is_admitted = granted.is_some();
         let granted = self.report(shared, peer, granted, answer);
         let user = &self.request.user;

@@ -5,15 +5,15 @@
 //!
 //! A reader announces in user variables what it understands: `@source_binlog_checksum` (checksums),
 //! `@source_heartbeat_period` (nanoseconds after which a heartbeat is sent), `@replica_uuid`; each also under its
-//! former name. With `@rpl_semi_sync_replica` it takes part in semi-synchronous replication: two bytes stand in front
-//! of each event, and where the second one is 1 the reader answers, once it has the event on its disk, with a packet:
+//! former name. With `@rpl_semi_sync_replica` it takes part in semi-synchronous replication: each event is preceded by two
+//! bytes. If the second one is 1, the reader sends an acknowledgement once it has the event on its disk:
 //!
 //! ```text
 //! 00 | EF | acknowledge? | event          EF | position (8) | file
 //! ```
 //!
-//! The answer has the packet number 0, and the next event the number 1. While an answer is awaited, the session looks
-//! for it and for new events in turn.
+//! The acknowledgement has the packet number 0, and the next event the number 1. While an acknowledgement is awaited, the
+//! session polls for it and for new events in turn.
 
 use super::Shared;
 use super::answer::{Answer, client_gone, status_of};
@@ -34,7 +34,7 @@ const WAIT: Duration = Duration::from_millis(200);
 /// Shortest time between heartbeats, as on MySQL.
 const MIN_PERIOD: Duration = Duration::from_millis(1);
 
-/// Longest wait for an acknowledgement after which the session looks for new events.
+/// Longest wait for an acknowledgement before the session looks for new events.
 const ACK_WAIT: Duration = Duration::from_millis(10);
 
 /// First byte of semi-synchronous headers and acknowledgements.
@@ -220,7 +220,7 @@ struct AckReader {
 }
 
 impl AckReader {
-    /// Reads what has arrived; waits for it if nothing has.
+    /// Reads the bytes that have arrived; waits if there are none.
     fn read(
         &mut self,
         answer: &mut Answer<'_>,
@@ -274,8 +274,8 @@ fn parse_ack(packet: &[u8]) -> Option<(String, u64)> {
     Some((file, u64::from_le_bytes(*position)))
 }
 
-/// Appends an event as a packet; sends if much is waiting. `request` is given to readers that acknowledge: whether
-/// they are to acknowledge this event.
+/// Appends an event as a packet, and sends the output if it is large. For readers that acknowledge, `request` says whether
+/// this event requests an acknowledgement.
 fn send(answer: &mut Answer<'_>, event: &[u8], request: Option<bool>) -> Result<(), SqlError> {
     let start = frame::begin(answer.out.buf());
     let out = answer.out.buf();

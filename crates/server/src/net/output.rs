@@ -260,7 +260,7 @@ impl Output {
         self.receive_within(buffer, Duration::from_millis(100))
     }
 
-    /// As [`Output::receive`], with another wait.
+    /// As [`Output::receive`], with a given limit of the wait.
     ///
     /// # Errors
     /// The same.

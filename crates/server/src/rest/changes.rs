@@ -1,25 +1,25 @@
 //! The change stream: changes of rows as server-sent events, from the binary log.
 //!
 //! ```text
-//! event: start       id, position                 first, so that a client knows where it is
+//! event: start       id, position            first, so that a client knows its position
 //! event: change      one row                      0 or more
 //! event: definition  a statement on tables        alone in its transaction
 //! event: commit      id, gtid, time               after the changes of a transaction
 //! event: error       a problem                    last
 //! ```
 //!
-//! The id of an event is the set of the transactions before it, as GTIDs. Only `start`, `commit` and heartbeats have
-//! one, so that a client that reconnects with it (`Last-Event-ID`) gets transactions whole: those whose `commit` it
-//! has not seen come again. A stream reads from the files of the log by a [`Feed`]; the client's pace is its pace.
+//! The id of an event is the GTID set of the transactions up to it. Only `start`, `commit` and heartbeats have
+//! one, so that a client that reconnects with it (`Last-Event-ID`) gets whole transactions: those whose `commit` it
+//! has not received are sent again. A stream reads from the files of the log by a [`Feed`], at the pace of its client.
 //!
 //! Invariants:
 //! 1. The account has SELECT on all that the filter covers: it is checked at the start and, before anything
 //!    is sent, after each change of accounts or privileges.
 //! 2. A stream holds one event of the log, or one compressed transaction, and few chunks.
-//! 3. No change is left out silently: what cannot be read or described ends the stream with an error.
+//! 3. No change is left out silently: one that cannot be read or described ends the stream with an error.
 //!
-//! Rejected: statements' texts in `definition` (they may name tables that the account does not see); an id for each
-//! change (a client would resume within a transaction, whose rest it would take for a whole one).
+//! Rejected: texts of statements in `definition` (they may name tables that the account cannot read); an id for each
+//! change (a client that resumes within a transaction would take the rest for a whole transaction).
 
 use super::execution::{Execution, Order, STREAM_TIME};
 use super::problem::Problem;
@@ -41,20 +41,21 @@ use porpoise_types::{ColumnType, DateTime, Value, write_text};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Size at which events are sent.
+/// Size in bytes at which events are sent.
 const CHUNK: usize = 32 * 1024;
 
-/// Longest wait for events after which the stream looks whether it was cancelled.
+/// Longest wait for events before the stream checks for cancellation.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// Longest time in which a client may take nothing.
+/// Time without reading after which a client is disconnected.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Pause of a client before it reconnects, in milliseconds.
+/// Pause of a client before it reconnects, in milliseconds (the field `retry`).
 const RETRY: u32 = 1000;
 
-/// Time between heartbeats that is used if the request names none, and the range of those that it may name.
+/// Default interval of heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Accepted intervals of heartbeats, in milliseconds.
 const HEARTBEATS: std::ops::RangeInclusive<u64> = 100..=600_000;
 
 /// Bytes of memory charged for each byte of a large event: decoded values and their JSON.
@@ -63,11 +64,11 @@ const MEMORY_FACTOR: u64 = 4;
 /// Events below this many bytes are not charged.
 const SMALL_EVENT: usize = 128 * 1024;
 
-/// Tables and keys that a stream has.
+/// The tables and keys whose changes a stream sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Filter {
     database: Option<String>,
-    /// Empty: all of the database.
+    /// Names of tables; empty: all of the database.
     tables: Vec<String>,
     key_prefix: Option<String>,
 }
@@ -117,7 +118,7 @@ impl ChangesRequest {
     /// Reads the parameters of a request.
     ///
     /// # Errors
-    /// 400: a parameter that is none.
+    /// 400: a malformed parameter.
     pub(super) fn parse(query: &Query, headers: &HeaderMap) -> Result<ChangesRequest, Problem> {
         let database = query.get("database").map(str::to_owned);
         let tables = query.get("table").into_iter().flat_map(|t| t.split(','));
@@ -131,9 +132,9 @@ impl ChangesRequest {
         let last = headers.get("last-event-id");
         let last = last.map(|last| {
             let text = last.to_str();
-            text.map_err(|_| Problem::malformed("Last-Event-ID is no text"))
+            text.map_err(|_| Problem::malformed("Last-Event-ID is not text"))
         });
-        // A browser repeats the query when it reconnects: the header is newer.
+        // EventSource repeats the query when it reconnects, so the header is newer.
         let from = last.transpose()?.filter(|text| !text.is_empty());
         let from = from.or(query.get("from"));
         let heartbeat = match query.get("heartbeat_ms") {
@@ -219,7 +220,7 @@ pub(super) async fn run(
     let body = receive.body(task, cancellation, Some(guard)).await?;
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
-        // Reverse proxies must not collect events.
+        // Reverse proxies must not buffer events.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     Ok((headers, body).into_response())
@@ -238,7 +239,7 @@ struct ChangeStream<'e> {
     /// Version of access control at the last check.
     checked: u64,
     last_sent: Instant,
-    /// Whether something of the present transaction was sent.
+    /// Whether a change of the current transaction was sent.
     has_changes: bool,
     /// Whether the answer has begun.
     is_sent: bool,
@@ -259,7 +260,7 @@ impl<'e> ChangeStream<'e> {
         request.filter.check(&rights, &account)?;
         let session = execution.sql(None)?;
         if !request.follows {
-            // The end of the log has all that was acknowledged before the request.
+            // The log then contains every commit that was acknowledged before the request.
             log.catch_up().map_err(problem_of)?;
         }
         Ok(ChangeStream {
@@ -280,7 +281,7 @@ impl<'e> ChangeStream<'e> {
 
     /// Sends events until the client is gone, or the stream ends.
     fn run(&mut self) -> Result<(), Problem> {
-        // The place of `first` is known when the head of its file was read.
+        // The position of `first` is known once the beginning of its file has been read.
         let first = self.feed.next(Duration::ZERO).map_err(problem_of)?;
         self.out
             .extend_from_slice(format!("retry: {RETRY}\n").as_bytes());
@@ -297,7 +298,7 @@ impl<'e> ChangeStream<'e> {
                 self.out.extend_from_slice(b"event: error\ndata: ");
                 problem.put(&mut self.out);
                 self.out.extend_from_slice(b"\n\n");
-                // A client that is gone, or that does not read, does not get it.
+                // A failure to send it is ignored: the client is gone, or does not read.
                 let _ = self.flush().and_then(|()| Ok(self.send.end()?));
                 Err(problem)
             }

@@ -47,7 +47,7 @@ const DEFAULT_TIME: Duration = Duration::from_secs(30);
 /// Number of change streams that are open at a time.
 pub(super) const CHANGE_STREAMS: usize = 64;
 
-/// Longest time of a change stream: less than the lifetime of a connection.
+/// Maximum duration of a change stream: less than the lifetime of a connection.
 pub(super) const STREAM_TIME: Duration = Duration::from_secs(50 * 60);
 
 /// Largest time limit.
@@ -78,7 +78,7 @@ impl Execution {
         client_host(Some(self.info.peer))
     }
 
-    /// The rights of the account at present.
+    /// The current rights of the account.
     ///
     /// # Errors
     /// The account was dropped or locked, or has another password than at the login.
@@ -273,7 +273,7 @@ impl Order {
         self.start_on(permits, limit, work)
     }
 
-    /// Starts a change stream, unless too many are open: the future is its result.
+    /// Starts a change stream, unless too many are open. The future returns its result.
     ///
     /// # Errors
     /// No memory; too many streams.
@@ -286,7 +286,7 @@ impl Order {
             let text = format!("Too many connections: {CHANGE_STREAMS} change streams are open");
             return Err(Problem::mysql(1040, "08004", text));
         }
-        // The stream ends by itself before.
+        // The stream ends by itself before this deadline.
         self.start_on(permits, STREAM_TIME * 2, work)
     }
 

@@ -41,8 +41,8 @@ pub(super) const TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
 /// Maximum number of tokens; beyond it the oldest ends.
 const MAX_TOKENS: usize = 10_000;
 
-/// Maximum number of tokens of an account; beyond it the account's oldest ends, so that one account does not
-/// end the tokens of others.
+/// Maximum number of tokens of an account; beyond it the account's oldest token is removed, so that one account cannot
+/// crowd out the tokens of others.
 const MAX_ACCOUNT_TOKENS: usize = 1_000;
 
 /// Longest Authorization header.
@@ -130,7 +130,7 @@ impl Tokens {
     }
 }
 
-/// Ends the oldest of the tokens that meet a condition.
+/// Removes the oldest of the tokens that meet a condition.
 fn remove_oldest(table: &mut HashMap<String, Token>, is_meant: impl Fn(&Token) -> bool) {
     let meant = table.iter().filter(|(_, token)| is_meant(token));
     let oldest = meant.min_by_key(|(_, token)| token.issued);

@@ -100,7 +100,7 @@ pub(crate) struct Rest {
     tokens: Tokens,
     requires_tls: bool,
     requests: Arc<Semaphore>,
-    /// Change streams that may be opened.
+    /// Permits for change streams.
     streams: Arc<Semaphore>,
     logins: Arc<Semaphore>,
     next_id: AtomicU64,
@@ -109,7 +109,7 @@ pub(crate) struct Rest {
     ended: Condvar,
 }
 
-/// What the interface is made of.
+/// Components of the interface.
 pub(crate) struct Parts {
     pub(crate) sql: Arc<SqlServer>,
     pub(crate) native: Arc<Native>,
@@ -198,11 +198,11 @@ async fn respond(
             call.answer(body).await
         }
         Found::OtherMethods(methods) => {
-            // Without headers that would let pages of other sites in.
+            // Without CORS headers, so that pages of other origins cannot read the reply.
             let mut response = if head.method == Method::OPTIONS {
                 StatusCode::NO_CONTENT.into_response()
             } else {
-                let text = format!("This path has the methods {methods}");
+                let text = format!("This path supports the methods {methods}");
                 Problem::new(StatusCode::METHOD_NOT_ALLOWED, text).into_response()
             };
             if let Ok(methods) = HeaderValue::from_str(&methods) {

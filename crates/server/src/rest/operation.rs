@@ -150,7 +150,7 @@ impl<'t> Builder<'t> {
     /// Adds to columns.
     ///
     /// # Errors
-    /// 1054; a value is no number.
+    /// 1054; a value is not a number.
     pub(super) fn add(&mut self, members: &Members) -> Result<(), Problem> {
         for (name, value) in &members.0 {
             let position = self.position(name)?;

@@ -138,13 +138,13 @@ const CHANGES: &[Parameter] = &[
         name: "table",
         place: "query",
         kind: "string",
-        text: "Names of tables of the database, between commas; default: all.",
+        text: "Names of tables of the database, separated by commas; default: all.",
     },
     Parameter {
         name: "key_prefix",
         place: "query",
         kind: "string",
-        text: "Beginning of the primary key, whose values are joined by commas.",
+        text: "Prefix of the primary key, whose values are joined by commas.",
     },
     Parameter {
         name: "from",
@@ -386,7 +386,7 @@ pub(super) fn find<'p>(method: &Method, path: &'p str) -> Found<'p> {
     if matching.is_empty() {
         return Found::NoPath;
     }
-    // The answer to HEAD is that to GET, whose body is not sent.
+    // HEAD is answered as GET, but its body is not sent.
     let wanted = match method.as_str() {
         "HEAD" => "GET",
         other => other,
@@ -478,7 +478,7 @@ impl Query {
     /// The time limit in milliseconds.
     ///
     /// # Errors
-    /// It is no number.
+    /// It is not a number.
     pub(super) fn time_limit(&self) -> Result<Option<u32>, Problem> {
         let Some(text) = self.get("time_limit_ms") else {
             return Ok(None);

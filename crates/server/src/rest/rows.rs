@@ -65,8 +65,8 @@ fn version_of(tag: &str) -> Option<u64> {
     (tag_of(version) == tag.trim()).then_some(version)
 }
 
-/// Whether a value of If-None-Match has the tag of a version. Tags are compared weakly: caches on the way may
-/// have made them weak.
+/// Whether a value of If-None-Match contains the tag of a version. Tags are compared weakly, because a proxy may
+/// have weakened them.
 fn is_listed(tags: &str, version: u64) -> bool {
     tags.split(',').map(str::trim).any(|tag| {
         let strong = tag.strip_prefix("W/").unwrap_or(tag);

@@ -79,7 +79,7 @@ enum Form {
 }
 
 impl Form {
-    /// The form that a client accepts: the first of its media types that is known, or an object.
+    /// The form that a client accepts: the first of its media types that is known, otherwise a JSON object.
     fn accepted(header: &str) -> Form {
         let kinds = header.split(',').filter_map(|range| {
             let mut parts = range.split(';').map(str::trim);
@@ -316,8 +316,8 @@ impl<'e> AnswerSink<'e> {
         self.send.end()
     }
 
-    /// Ends an answer of which part was sent. An Arrow stream has no place for a failure: the connection is
-    /// cut off.
+    /// Ends an answer of which a part was sent. An Arrow stream cannot contain an error: the connection is
+    /// closed.
     fn finish_with(&mut self, problem: &Problem) -> Result<(), SqlError> {
         if self.form == Form::Arrow {
             return Ok(());
@@ -340,7 +340,7 @@ impl<'e> AnswerSink<'e> {
         Ok(())
     }
 
-    /// Sends what was appended if it is a chunk and need not be kept.
+    /// Sends the appended bytes if they fill a chunk and need not be kept.
     fn flush_full(&mut self) -> Result<(), SqlError> {
         if self.out.len() < CHUNK {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Answers in chunks: from a thread that may block to the connection.
+//! Answers in chunks, passed from a thread that may block to the connection.
 //!
-//! Few chunks wait for the client; the thread waits until one is taken. An answer whose sender is dropped
-//! before its end cuts the connection off, so that the client does not take it for complete.
+//! At most [`MAX_CHUNKS`] chunks wait for the client; then the thread waits. If the sender is dropped
+//! before the end of the answer, the connection is closed, so that the client does not take the answer for complete.
 
 use super::execution::Cancellation;
 use super::problem::Problem;
@@ -19,10 +19,10 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::timeout;
 
-/// Chunks that wait for the client.
+/// Maximum number of chunks that wait for the client.
 const MAX_CHUNKS: usize = 4;
 
-/// Longest wait for the client after which the sender looks whether it was cancelled.
+/// Longest wait for the client before the sender checks for cancellation.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A part of an answer.
@@ -32,7 +32,7 @@ enum Piece {
     End,
 }
 
-/// Creates both ends of an answer. The sender fails when the client takes nothing for `patience`.
+/// Creates both ends of an answer. The sender fails when the client reads nothing for `patience`.
 pub(super) fn channel(patience: Duration) -> (ChunkSender, ChunkReceiver) {
     let (send, receive) = mpsc::channel(MAX_CHUNKS);
     let sender = ChunkSender {
@@ -101,7 +101,7 @@ impl ChunkSender {
 pub(super) struct ChunkReceiver(Receiver<Piece>);
 
 impl ChunkReceiver {
-    /// The body of the answer, once its first chunk is there. `task` sends it.
+    /// Returns the body of the answer when its first chunk is ready. `task` sends the chunks.
     ///
     /// # Errors
     /// The task has failed before the first chunk.

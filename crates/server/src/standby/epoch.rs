@@ -1,4 +1,4 @@
-//! The greatest epoch that this server has met, and whether clients may write since then: the file
+//! The greatest epoch that this server knows of, and whether its clients may write in that epoch: the file
 //! `replication-epoch` of the data directory ([`porpoise_replication::epoch`] has the rules).
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //! read-only=1
 //! ```
 //!
-//! Once the file exists, its `read-only` takes the place of `--super-read-only`: a standby that was promoted may be written
-//! after a restart with the same options, and a fenced source may not.
+//! Once the file exists, its `read-only` overrides `--super-read-only`: after a restart with the same options a promoted
+//! standby accepts writes, and a fenced source refuses them.
 
 use parking_lot::Mutex;
 use porpoise_replication::epoch::{EpochKeeper, MAX_EPOCH};
@@ -90,7 +90,8 @@ impl Epochs {
         }))
     }
 
-    /// Sets the server whose clients are refused, at once if another server has taken over: whatever was persisted.
+    /// Sets the server whose clients are refused. If another server has taken over, they are refused at once, whatever
+    /// variables were persisted.
     pub fn provide(&self, sql: &Arc<SqlServer>) {
         let _first = self.sql.set(Arc::downgrade(sql));
         let state = *self.state.lock();
@@ -99,7 +100,7 @@ impl Epochs {
         }
     }
 
-    /// Begins an epoch, in which this server is the source. Returns false if it is not greater than all met.
+    /// Begins an epoch, in which this server is the source. Returns false if it is not greater than every epoch known.
     ///
     /// # Errors
     /// It cannot be recorded.
@@ -114,7 +115,7 @@ impl Epochs {
         }
         let sql = self.sql.get().and_then(Weak::upgrade);
         if let (Some(sql), true) = (&sql, is_read_only) {
-            // Refused even if the file cannot be written.
+            // Writes are refused even if the file cannot be written.
             sql.record_epoch(state.number, true);
         }
         let next = Epoch {

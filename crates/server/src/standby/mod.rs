@@ -1,6 +1,6 @@
 //! Taking over from a source: `porpoise promote`, and the epoch that fences a former source.
 //!
-//! * [`epoch`]: the greatest epoch met, on disk.
+//! * [`epoch`]: the greatest epoch known, on disk.
 //! * [`promote`]: the command.
 
 pub mod epoch;

@@ -1,13 +1,13 @@
 //! `porpoise promote`: a standby takes over from its source.
 //!
 //! ```text
-//! planned     source: refuses writes, and names its transactions
-//!             standby: has applied them all
-//! both        standby: stops to follow, begins an epoch, permits writes, tells the former source
+//! planned    source:  refuses writes, and names its transactions
+//!            standby: applies them all
+//! always     standby: stops following, begins an epoch, permits writes, announces the epoch to the former source
 //! ```
 //!
-//! Planned, no commit is lost: the source has written its last transaction to its log before the standby is compared with it. If
-//! a step fails before the standby takes over, the source may be written again.
+//! A planned takeover loses no commit: the source has written its last transaction to its log before the standby is compared
+//! with it. If a step fails before the standby takes over, the source accepts writes again.
 
 use crate::config::StartError;
 use crate::target::{self, ServerOption};
@@ -19,7 +19,7 @@ use porpoise_wire::mysql::client::result::{Event, Row};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// Time between two looks at the standby.
+/// Time between two polls of the standby.
 const POLL: Duration = Duration::from_millis(50);
 
 const STANDBY: ServerOption = ServerOption {
@@ -38,17 +38,17 @@ pub struct PromoteOptions {
     /// The standby that takes over: HOST:PORT, or mysql://USER:PASSWORD@HOST:PORT
     #[arg(long, value_name = "SERVER")]
     standby: String,
-    /// Its source, if that runs: no commit is lost
+    /// Its source, if that is reachable: then no commit is lost
     #[arg(long, value_name = "SERVER")]
     primary: Option<String>,
-    /// Seconds for which the standby may take to apply what it lacks
+    /// Seconds that the standby may take to apply the transactions that it lacks
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
 }
 
 type Done<T> = Result<T, StartError>;
 
-/// A server that the command works on.
+/// A connection to one of the servers.
 struct Server {
     /// Name in messages.
     name: &'static str,
@@ -108,20 +108,22 @@ impl Server {
     fn epoch(&mut self) -> Done<u64> {
         let text = self.value("SELECT @@GLOBAL.replication_epoch")?;
         let epoch = text.and_then(|text| text.parse().ok());
-        epoch.ok_or_else(|| self.failed(&"it has no epoch"))
+        epoch.ok_or_else(|| {
+            self.failed(&"it has no variable replication_epoch: it is not a Porpoise server")
+        })
     }
 
-    /// Refuses writes, and returns all transactions of this source.
+    /// Makes this source refuse writes. Returns all of its transactions.
     fn close(&mut self) -> Done<GtidSet> {
-        // No commit is between the check of the setting and its record.
+        // No commit can be between the check of the setting and its log record.
         self.run("FLUSH TABLES WITH READ LOCK")?;
         self.run("SET GLOBAL super_read_only = ON")?;
         self.run("UNLOCK TABLES")?;
-        // Its commit follows all others, so that these are on disk when it is.
+        // The commit of this statement follows all others, so that these are on disk when it returns.
         self.run("SET PERSIST super_read_only = ON")?;
         let mut last = None;
         loop {
-            // The log's writer takes up what is on disk before it begins a file.
+            // The log's writer writes all commits on disk to the log before it begins a file.
             self.run("FLUSH BINARY LOGS")?;
             let executed = self.executed()?;
             if last.as_ref() == Some(&executed) {
@@ -148,7 +150,7 @@ pub fn run(options: &PromoteOptions) -> Done<()> {
         epoch = epoch.max(primary.epoch()?);
         let limit = Duration::from_secs(options.timeout);
         if let Err(error) = hand_over(primary, &mut standby, limit) {
-            // The standby has not taken over: the source goes on.
+            // The standby has not taken over: the source accepts writes again.
             primary.run("SET PERSIST super_read_only = OFF")?;
             return Err(error);
         }
@@ -168,7 +170,7 @@ pub fn run(options: &PromoteOptions) -> Done<()> {
     Ok(())
 }
 
-/// Lets the source refuse writes, and waits until the standby has everything.
+/// Makes the source refuse writes, and waits until the standby has everything.
 fn hand_over(primary: &mut Server, standby: &mut Server, limit: Duration) -> Done<()> {
     let begun = Instant::now();
     let wanted = primary.close()?;
@@ -180,7 +182,7 @@ fn hand_over(primary: &mut Server, standby: &mut Server, limit: Duration) -> Don
         if begun.elapsed() >= limit {
             let missing = wanted.subtract(&has);
             let text = format!(
-                "it lacks the transactions {missing} after {limit:?}; it has not taken over, and the primary goes on. See SHOW REPLICA STATUS"
+                "it still lacks the transactions {missing} after {limit:?}: it has not taken over, and the primary accepts writes again. See SHOW REPLICA STATUS"
             );
             return Err(standby.failed(&text));
         }

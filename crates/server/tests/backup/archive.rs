@@ -67,7 +67,7 @@ fn the_archive_may_lie_apart_from_the_backups() {
     }
 }
 
-/// A restore to a time tells that log before that time is missing, and restores what lies before the gap.
+/// A restore to a time reports that log before that time is missing, and restores the state before the gap.
 #[test]
 fn a_gap_of_the_archive_is_told_by_a_restore_to_a_time() {
     let dir = tempfile::tempdir().unwrap();
@@ -161,7 +161,7 @@ fn old_backups_are_pruned_and_pieces_merged() {
     assert!(said.contains(" pieces of the log are "), "{said}");
     assert!(pieces() < before, "{} of {before}", pieces());
     run(&["verify", "--quiet"]);
-    // The archive goes on behind the merged pieces.
+    // The archive goes on after the merged pieces.
     good(&mut sql, "INSERT INTO d.t VALUES (101)");
     let position = status(&mut sql, "Log_position");
     let archived = wait_until(Duration::from_secs(20), || {

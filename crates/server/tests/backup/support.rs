@@ -17,8 +17,8 @@ pub fn server(dir: &Path, name: &str) -> PorpoiseBuilder {
         .arg("--backup-to", dir)
 }
 
-/// A server with its data in `dir/data` that archives its log at a place all the time, and a connection to it, by which
-/// an empty table `d.t` with a column `n` was created.
+/// A server with its data in `dir/data` that archives its log to `place`, and a connection to it. An empty table `d.t` with
+/// a column `n` exists.
 pub fn archiving_server(dir: &Path, place: &Path) -> (Porpoise, Connection) {
     let server = server(dir, "data")
         .arg("--archive-to", place)

@@ -49,7 +49,7 @@ fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 const ROWS: usize = 400;
 
-/// A stopped server's data directory, with a checkpoint and a log behind it: row `id` of `d.t` has the
+/// A stopped server's data directory, with a checkpoint and a log after it: row `id` of `d.t` has the
 /// text `row ID version N`, the last version of the first hundred being 2, of others 1.
 fn prepare(scratch: &Path) -> PathBuf {
     let dir = scratch.join("data");
@@ -128,7 +128,7 @@ fn an_intact_store_is_copied_whole() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = prepare(scratch.path());
     let before = files(&dir);
-    // What interrupted runs have left is replaced.
+    // The files of an interrupted run are replaced.
     let leftovers = [".new.salvaging", ".dump.sql.salvaging"].map(|name| scratch.path().join(name));
     std::fs::create_dir_all(leftovers[0].join("store/junk")).unwrap();
     std::fs::write(&leftovers[1], "INSERT").unwrap();
@@ -306,7 +306,7 @@ fn a_dump_of_the_files_shows_groups_records_blocks_and_damage() {
     assert_eq!(done.status.code(), Some(1));
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(
-        text.contains("DAMAGE ckpt-") && text.contains("no readable block"),
+        text.contains("DAMAGE ckpt-") && text.contains("not a readable block"),
         "{text}"
     );
 }

@@ -1,4 +1,4 @@
-//! A run without `--log-bin`: readers are told that changes are missing.
+//! A run without `--log-bin`: readers get an error that says that changes are missing.
 
 use crate::support::{good, server};
 use porpoise_testkit::{Mariadb, Porpoise};

@@ -1,4 +1,4 @@
-//! Row images (`binlog_row_image`): `mariadb-binlog` reads them, and an empty MariaDB that runs what it prints has the tables.
+//! Row images (`binlog_row_image`): `mariadb-binlog` reads them, and its output gives the same tables in an empty MariaDB.
 
 use crate::support::{good, read_log, run_script, server};
 use porpoise_testkit::Mariadb;

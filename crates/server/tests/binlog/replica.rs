@@ -60,7 +60,7 @@ fn a_mariadb_replica_follows_by_position_through_kills_of_the_source() {
         &source,
         "CREATE USER repl IDENTIFIED WITH mysql_native_password BY 'pw'; GRANT REPLICATION SLAVE ON *.* TO repl",
     );
-    // Every Porpoise server has the tables of memcached; another gets them by a copy.
+    // Every Porpoise server has the tables of memcached; a MariaDB server gets them by a copy.
     run_script(replica.addr, &dump(&source, "ndbmemcache"));
     follow(
         &replica,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Time for which a commit that has to wait is watched.
+/// Time for which a waiting commit is observed.
 const WATCHED: Duration = Duration::from_millis(400);
 
 fn status(source: &Porpoise, name: &str) -> String {
@@ -81,7 +81,7 @@ fn commits_wait_for_a_mariadb_replica_and_are_not_seen_before() {
         }),
     ];
     wait_for_status(&source, "wait_sessions", "2");
-    // A change of accounts waits behind them, and keeps the replica from logging in no more than they do.
+    // A change of accounts waits behind them, and does not prevent the replica from logging in either.
     let accounts = thread::spawn(move || {
         sql(
             mysql,
@@ -180,7 +180,7 @@ fn a_server_ends_while_commits_wait_and_has_them_afterwards() {
         &source,
         "CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY)",
     );
-    // Waits until both are in the log: what is written to it later would count as waiting, too.
+    // Waits until both are in the log: if they were written to it later, they would count as waiting, too.
     good(&source, "SHOW BINARY LOG STATUS");
     good(&source, "SET GLOBAL rpl_semi_sync_source_enabled = ON");
     let address = source.mysql_addr;

@@ -17,7 +17,7 @@ pub enum Reply {
     One,
     /// Not at all where it is well formed, else once.
     Perhaps,
-    /// The connection is closed, or the packets that follow are no commands.
+    /// The connection is closed, or the packets that follow are not commands.
     Last,
 }
 

@@ -54,7 +54,7 @@ impl Watched {
         }
     }
 
-    /// Runs cases from consecutive seeds until the time is over, or so many are done.
+    /// Runs cases from consecutive seeds until the time is over, or a number of them is done.
     pub fn run(self, time: Duration, most: u64, case: impl Fn(&mut Random, &Porpoise) + Sync) {
         self.run_and_ask(time, most, case, |_| {});
     }

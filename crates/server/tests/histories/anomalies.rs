@@ -37,7 +37,7 @@ fn longest_read(history: &[Transaction]) -> Option<Op> {
     last.ops.iter().max_by_key(length).cloned()
 }
 
-/// Nobody ever sees the number.
+/// No client ever reads the number.
 fn lose(mut history: Vec<Transaction>, list: u64, number: u64) -> Vec<Transaction> {
     for op in history.iter_mut().flat_map(|t| &mut t.ops) {
         if let Op::Read(l, numbers) = op
@@ -70,7 +70,7 @@ fn reorder(mut history: Vec<Transaction>, list: u64, _: u64) -> Vec<Transaction>
     history
 }
 
-/// Somebody who begins when all is done sees the list as it was before the last number's writer.
+/// A client that begins when all is done reads the list as it was before the last number's writer.
 fn read_stale(mut history: Vec<Transaction>, list: u64, number: u64) -> Vec<Transaction> {
     let Some(Op::Read(_, mut numbers)) = longest_read(&history) else {
         return history;

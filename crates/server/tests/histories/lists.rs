@@ -287,7 +287,7 @@ impl Run {
                     native.connection.begin(self.level.native).unwrap();
                     let done = self.in_native(&mut native, &mut rng, (one, two), ops);
                     if done.is_err() {
-                        // Without an effect but that requests are executed again.
+                        // The only effect of this failure is that the requests are executed again.
                         native.connection.rollback().unwrap();
                     }
                     native_outcome(done)
@@ -347,8 +347,8 @@ impl Run {
         Ok(commits)
     }
 
-    /// Appends to two lists by an atomic batch, if they are as they were read: where it succeeds, it has
-    /// read them, too.
+    /// Appends to two lists by an atomic batch, if they are unchanged since they were read. If it succeeds, the reads
+    /// count as part of it.
     fn native_swap(
         &self,
         native: &mut Native,
@@ -436,7 +436,7 @@ impl Run {
     }
 }
 
-/// Outcome of a swap. One that has failed has read nothing that `ops` says.
+/// Outcome of a swap. The reads of a failed swap are removed from `ops`.
 fn swapped(updated: Updated, ops: &mut Vec<Op>) -> Outcome {
     if updated == Updated::Yes {
         return Outcome::Committed;

@@ -1,5 +1,5 @@
-//! Registers: rows of one number that all four interfaces read, write and swap, one call at a time. The
-//! version by which memcached, native and REST clients swap is one number, whichever of them read it.
+//! Registers: rows of one number that all four interfaces read, write and swap, one call at a time.
+//! memcached, native and REST clients swap by the row's version, which is the same number for all of them.
 //! Every call happened at some moment between its sending and its answer.
 
 use crate::rows::{Native, Rest, Updated};
@@ -105,7 +105,7 @@ impl Run {
     }
 }
 
-/// The access of a swap; conflicts are repeated by the server.
+/// The access of a swap. The server retries conflicts.
 fn swap(from: u64, to: u64, updated: Updated) -> Access {
     match updated {
         Updated::Yes => Access::Swapped(from, to),

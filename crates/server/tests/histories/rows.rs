@@ -28,7 +28,7 @@ pub struct Native {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Updated {
     Yes,
-    /// The row has another version, or another operation of the batch failed so.
+    /// A row of the batch has another version.
     No,
     /// The transaction was rolled back because of a conflict.
     Conflict,
@@ -70,7 +70,7 @@ impl Native {
         rows.collect()
     }
 
-    /// Reads rows, which are of one snapshot.
+    /// Reads rows at one snapshot.
     pub fn read(&mut self, ids: &[u64]) -> Result<Vec<Versioned<Value>>> {
         self.rows(&self.read.clone(), ids)
     }

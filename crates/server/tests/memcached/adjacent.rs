@@ -116,7 +116,7 @@ fn hold(server: &Porpoise, locks: &str, seconds: u32) {
     sql(server, &statements);
 }
 
-/// Waits until so many clients run [`hold`].
+/// Waits until a number of clients run [`hold`].
 fn await_holders(server: &Porpoise, count: u32) {
     server.wait_for("the rows are locked", Duration::from_secs(10), || {
         let locked = "SELECT COUNT(*) FROM information_schema.PROCESSLIST

@@ -60,8 +60,8 @@ fn the_moment_is_relative_absolute_or_at_once() {
 #[test]
 fn a_short_time_passes() {
     let server = InProcess::open();
-    // Times are whole seconds: an item of one second may be gone at once, one of two seconds lasts
-    // for one at least.
+    // Times are whole seconds: an item of one second may expire at once, one of two seconds lasts
+    // for at least one.
     let set = "set k 0 2 1\r\nx\r\nget k\r\n";
     assert_eq!(server.ask(set), "STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
     let end = Instant::now() + Duration::from_secs(20);

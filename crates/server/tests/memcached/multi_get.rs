@@ -44,7 +44,7 @@ fn large_multi_key_replies_are_sent_in_portions() {
     for n in 0..1500 {
         let _ = write!(sets, "set k{n} 0 0 5000 noreply\r\n{value}\r\n");
     }
-    // Without a reply nobody waits for the log; the last one is answered.
+    // A command without a reply does not wait for the log; the last one is answered.
     sets.push_str("set last 0 0 1\r\nx\r\n");
     assert_eq!(server.ask(&sets), "STORED\r\n");
     let mut get = "get".to_owned();

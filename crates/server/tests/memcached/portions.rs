@@ -72,7 +72,7 @@ fn keys_of_all_kinds_come_whole_and_in_order() {
             .collect();
         // In no order that a container's keys have.
         asked.sort_by_cached_key(|(key, _)| foldhash::fast::FixedState::default().hash_one(key));
-        // In one request, and in several that stand behind each other.
+        // In one request, and in several, one after the other.
         let mut one = String::from("get");
         let (mut several, mut expected) = (String::new(), String::new());
         let mut expected_of_several = String::new();

@@ -7,7 +7,7 @@ use std::time::Duration;
 #[test]
 fn expired_rows_are_deleted_and_touched_rows_are_kept() {
     let server = Porpoise::builder().arg("--memcached-reap", "200ms").start();
-    // The row that is touched would have expired before the one that is not.
+    // Without the touch, the row `kept` would expire before the row `gone`.
     assert_eq!(
         server.memcached(
             "set gone 0 4 1\r\nx\r\nset kept 0 3 1\r\nx\r\ntouch kept 1000\r\nset never 0 0 1\r\nx\r\n"

@@ -325,7 +325,7 @@ fn malformed_handshakes_end_the_connection() {
         let took = time_to_close(stream, Instant::now());
         assert!(took < Duration::from_secs(5), "{took:?}");
     }
-    // Requests in the clear behind the first message of a handshake.
+    // Requests in the clear after the first message of a handshake.
     let mut stream = socket(&server);
     stream
         .write_all(&[&hello[..], GET.as_bytes()].concat())

@@ -148,7 +148,7 @@ fn transfers_at_the_same_time_keep_the_sum() {
     assert_eq!(sum, 8000, "{answer}");
 }
 
-/// Transactions that lock two rows in opposite orders meet in deadlocks and are attempted again.
+/// Transactions that lock two rows in opposite orders run into deadlocks and are retried.
 #[test]
 fn commands_of_a_retried_transaction_are_counted_once() {
     let server = Porpoise::builder().arg("--durability", "memory").start();
@@ -159,7 +159,7 @@ fn commands_of_a_retried_transaction_are_counted_once() {
             let server = &server;
             scope.spawn(move || {
                 let one = format!("mn begin\r\nma acct{from} MD D3\r\nma acct{to} D3\r\nmn\r\n");
-                // One request at a time, so that both connections are served by turns.
+                // One request at a time, so that both connections are served alternately.
                 (0..COUNT)
                     .filter(|_| server.memcached(&one).ends_with("MN C\r\n"))
                     .count()

@@ -34,7 +34,7 @@ pub struct How {
     pub database: &'static str,
     pub tls: bool,
     pub without: Capabilities,
-    /// Beside those that the codec's client half always asks for.
+    /// Beside those that the codec's client half always requests.
     pub with: Capabilities,
     /// The client's certificate and its key (DER), for TLS.
     pub certificate: Option<&'static [Vec<u8>; 2]>,

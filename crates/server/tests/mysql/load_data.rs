@@ -87,7 +87,7 @@ fn load_data_local_loads_rows_and_counts_them() {
         c.good("SELECT a, n FROM t ORDER BY a").texts(),
         [["x", "1"], ["y", "5"], ["z", "6"]]
     );
-    // The next commands are read as ever, and an empty file is no error.
+    // The next commands are read as usual, and an empty file is not an error.
     let done = load(&mut c, statement, b"", 1);
     assert_eq!(done.info, "Records: 0  Deleted: 0  Skipped: 0  Warnings: 0");
     assert_eq!(c.good("SHOW STATUS LIKE 'Com_load'").texts()[0][1], "3");

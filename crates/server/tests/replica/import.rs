@@ -1,4 +1,4 @@
-//! `porpoise import mysql://...` from a MariaDB source that is written meanwhile.
+//! `porpoise import mysql://...` from a MariaDB source under writes.
 
 use super::support::{PATIENCE, Pair, source_options};
 use porpoise_testkit::{Mariadb, Porpoise, sql, wait_until};
@@ -75,20 +75,20 @@ const TYPES: &str = "
     CREATE EVENT yearly ON SCHEDULE EVERY 1 YEAR STARTS '2037-01-01 00:00:00' DO DELETE FROM plain;
     CREATE FUNCTION twice(n INT) RETURNS INT DETERMINISTIC RETURN n * 2;";
 
+/// Whether the server that is loaded has the recorded progress of an import.
+fn has_progress(pair: &Pair) -> bool {
+    let databases = pair.replica.sql("SHOW DATABASES").stdout;
+    databases.contains("porpoise_import")
+}
+
 #[test]
 fn a_running_server_is_moved_in_and_cut_over() {
     let pair = start();
     pair.source.sql(TYPES).rows();
     let text = succeed(&import(&pair, &["--dry-run"]));
     assert!(text.contains("can be moved"), "{text}");
-    assert!(
-        !pair
-            .replica
-            .sql("SHOW DATABASES")
-            .stdout
-            .contains("porpoise_import")
-    );
-    // Not at rest: refused, and the replica goes on.
+    assert!(!has_progress(&pair));
+    // The source is still written: the cut-over is refused, and the replica goes on.
     let text = refused(&import(&pair, &["--follow", "--cut-over"]));
     assert!(text.contains("read_only = 1"), "{text}");
     let event = "SELECT STATUS FROM information_schema.EVENTS WHERE EVENT_NAME = 'yearly'";
@@ -103,7 +103,7 @@ fn a_running_server_is_moved_in_and_cut_over() {
     for table in ["plain", "tree", "named"] {
         pair.compare(&format!("SELECT * FROM d.{table} ORDER BY 1, 2"));
     }
-    // Accounts are not moved; that of the definer is needed here, too.
+    // Accounts are not moved; the definer's account is created by hand.
     pair.replica
         .sql("CREATE USER root@127.0.0.1; GRANT ALL ON *.* TO root@127.0.0.1")
         .rows();
@@ -112,14 +112,8 @@ fn a_running_server_is_moved_in_and_cut_over() {
     assert!(shown.contains("newer"), "{shown}");
     assert!(pair.replica.sql("SHOW REPLICA STATUS").rows().is_empty());
     assert_eq!(pair.replica.sql(event).rows(), [["ENABLED"]]);
-    assert!(
-        !pair
-            .replica
-            .sql("SHOW DATABASES")
-            .stdout
-            .contains("porpoise_import")
-    );
-    // The trigger acts for clients, and did not for the rows of the source.
+    assert!(!has_progress(&pair));
+    // The trigger fires for clients' rows; it has not fired for rows of the source.
     pair.replica
         .sql("INSERT INTO d.plain VALUES ('here', 4)")
         .rows();
@@ -195,7 +189,7 @@ const LOADED: &str = "
     INSERT INTO c (p, b) SELECT 1 + seq * 7 % 40000, REPEAT(MD5(seq), 8) FROM seq_1_to_20000;
     INSERT INTO named SELECT MD5(seq), 0 FROM seq_1_to_8000;";
 
-/// Transactions of one round, each of which counts.
+/// The transactions of one round; each increments a counter.
 fn round(number: u32) -> String {
     let mut text = String::from("USE d;");
     for at in 0..10 {
@@ -229,7 +223,7 @@ fn spawn(pair: &Pair) -> Child {
         .unwrap()
 }
 
-/// The import has not ended.
+/// Asserts that the import has not ended.
 fn assert_runs(child: &mut Child) {
     if let Some(status) = child.try_wait().unwrap() {
         let mut text = String::new();
@@ -239,7 +233,7 @@ fn assert_runs(child: &mut Child) {
     }
 }
 
-/// Waits until something is copied, then for the pause.
+/// Waits until a range is copied, then for the pause.
 fn while_copying(pair: &Pair, child: &mut Child, pause: u64) {
     let begun = wait_until(PATIENCE, || {
         assert_runs(child);
@@ -269,7 +263,7 @@ fn an_import_under_load_continues_after_kills_of_each_process() {
             _ => pair.replica.restart(),
         }
         if victim != 0 {
-            // It ends by itself when a server is gone, unless it follows already.
+            // The import ends by itself when a server is gone, unless it is following already.
             thread::sleep(Duration::from_millis(300));
             child.kill().unwrap();
         }

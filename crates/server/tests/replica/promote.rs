@@ -1,4 +1,4 @@
-//! `porpoise promote`, planned and after the loss of the source; what a former source does when it is back.
+//! `porpoise promote`, planned and after the loss of the source; a former source that comes back.
 
 use super::standby::{TABLES, WAIT, catch_up, create_account, follow, good, start};
 use porpoise_testkit::{Porpoise, exchange};
@@ -77,11 +77,11 @@ fn a_planned_promotion_loses_no_commit_and_the_former_source_follows() {
         source.sql("INSERT INTO d.t VALUES (2, 2)").error_number(),
         Some(1290)
     );
-    // The standby tells it.
+    // The standby announces the epoch to it.
     source.wait_for("the epoch", WAIT, || {
         (good(&source, "SELECT @@replication_epoch") == ["1"]).then_some(())
     });
-    // Both remember who they are.
+    // Both keep their roles across a restart.
     source.restart();
     standby.restart();
     assert_eq!(
@@ -109,7 +109,7 @@ fn a_source_that_was_lost_refuses_writes_once_it_meets_the_new_epoch() {
     assert!(text(&output).contains("epoch 1"), "{}", text(&output));
     assert_eq!(good(&standby, "SELECT * FROM d.t"), ["1|1"]);
     good(&standby, "INSERT INTO d.t VALUES (2, 2)");
-    // It is back at another address, knows nothing, and takes a write that nobody acknowledges.
+    // The source is back at another address, does not know the epoch, and accepts a write that no replica acknowledges.
     source.restart();
     good(&source, "INSERT INTO d.t VALUES (9, 9)");
     create_account(&source);

@@ -27,7 +27,7 @@ pub fn start(id: &str) -> Porpoise {
         .start()
 }
 
-/// Lets a server follow another one by GTIDs.
+/// Makes a server follow another one by GTIDs.
 pub fn follow(replica: &Porpoise, source: &Porpoise) {
     let port = source.mysql_addr.port();
     good(
@@ -104,7 +104,7 @@ fn a_standby_has_the_cas_values_and_identifiers_of_its_source_and_takes_over() {
     let seen = source.memcached(get);
     assert_eq!(seen.matches("VALUE").count(), 3, "{seen}");
     assert_eq!(standby.memcached(get), seen);
-    // Writes are refused on the standby, whichever way.
+    // Writes are refused on the standby, by every interface.
     for statement in [
         "INSERT INTO d.t VALUES (2, 2)",
         "UPDATE d.t SET n = 3",

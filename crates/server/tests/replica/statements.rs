@@ -107,7 +107,7 @@ fn a_replica_stops_at_the_position_that_was_asked_for() {
     let (number, text) = pair.stopped();
     assert_eq!((number.as_str(), text.as_str()), ("0", ""));
     assert_eq!(pair.replica.sql("SELECT id FROM d.t").rows(), [["1"]]);
-    // It stays there, also after a restart, and stops at once if it is asked for the same again.
+    // It stays there, also after a restart, and stops at once if it is started with the same position again.
     pair.replica.restart();
     pair.replica.sql(&start).rows();
     pair.stopped();

@@ -12,7 +12,7 @@ const PROGRAM: &str = concat!(
     "/../../clients/python/examples/follow_changes.py"
 );
 
-/// The program, which ends with this.
+/// The running program; it is killed when this is dropped.
 struct Program(Child);
 
 impl Program {
@@ -38,7 +38,7 @@ impl Drop for Program {
     }
 }
 
-/// What the cache has of these ids.
+/// The items of these ids that the cache has.
 fn cached(cache: &Memcached, ids: &[u32]) -> Vec<(u32, Value)> {
     let found = ids.iter().filter_map(|id| {
         let request = format!("get shop.items:{id}\r\nquit\r\n");
@@ -95,7 +95,7 @@ fn a_cache_has_the_rows_of_its_table_after_kills_of_either_side() {
     );
     wait_until_equal(&server, &cache);
     drop(program);
-    // What happens while the program does not run.
+    // Changes while the program does not run.
     sql(
         &server,
         "USE shop; DELETE FROM items WHERE id = 3; INSERT INTO items VALUES (6, 'six', 6), (7, 'seven', 7)",

@@ -132,7 +132,7 @@ fn change(op: &str, table: &str, key: &str) -> (String, String, String) {
     (op.to_owned(), table.to_owned(), key.to_owned())
 }
 
-/// Status and number of the problem that refuses a stream.
+/// Status and error number of a refused stream.
 fn refused(client: &Client, query: &str, headers: &[&str]) -> (u16, u64) {
     let mut stream = Stream::open(client, query, headers);
     let problem: Value = serde_json::from_str(&stream.rest()).unwrap();
@@ -171,7 +171,7 @@ fn changes_of_all_protocols_come_with_the_encodings_of_rest() {
                 "n": 4_000_000_000u32, "d": 0.1, "y": 2026},
         })
     );
-    // What the stream says of a row is what a request for it says.
+    // The stream encodes a row as a request for the row does.
     let read = client.get("/v1/tables/shop/items/rows/9007199254740993");
     assert_eq!(body(&read), events[0].data["row"]);
 }
@@ -257,7 +257,7 @@ fn filters_and_positions() {
     assert_eq!(stream.changes(), [change("insert", "users", "[\"ann\",7]")]);
     assert_eq!(stream.changes(), [change("update", "users", "[\"zoe\",7]")]);
     let last = stream.last_id.clone();
-    // What the filter leaves out moves the place, too: heartbeats tell.
+    // The position also advances by changes that the filter leaves out, as heartbeats show.
     sql(&server, "INSERT INTO shop.other VALUES (2)");
     let mut line = String::new();
     while stream.last_id == last {
@@ -306,7 +306,7 @@ fn filters_and_positions() {
         by_place.changes(),
         [change("delete", "users", "[\"ann\",302]")]
     );
-    // Places that are none, or are gone.
+    // Positions that are malformed, or no longer in the log.
     let inside = format!(
         "?from={}:{}",
         text("file"),
@@ -423,7 +423,7 @@ fn streams_are_limited_and_slow_readers_cost_no_memory() {
             sql(&server, &statement);
         }
     };
-    // What the load needs by itself.
+    // Memory of the load itself.
     load();
     let mut slow = Stream::started(&client, "?database=d");
     let before = resident();

@@ -1,4 +1,4 @@
-//! The commands of docs/guide/rest.md and changes.md succeed as they are written there, and print what stands there.
+//! The commands of docs/guide/rest.md and changes.md succeed as they are written there, and print the output shown there.
 
 use super::client::builder;
 use porpoise_testkit::Porpoise;

@@ -78,7 +78,7 @@ fn head_and_options_are_answered_without_a_body() {
     );
     let methods = "GET, HEAD, PUT, PATCH, DELETE, OPTIONS";
     assert_eq!(options.header("allow"), Some(methods));
-    // Pages of other sites are not let in.
+    // Requests from other origins are not allowed.
     assert_eq!(options.header("access-control-allow-origin"), None);
     assert_eq!(client.send("OPTIONS", "/v1/none", &[], "").status, 404);
 }
@@ -247,8 +247,8 @@ fn encode((line, header, body): &(&str, &str, &str)) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Sends a request that may be incomplete, and returns what the server answers. If it answers nothing for a
-/// moment, it waits for more, and is told that nothing comes.
+/// Sends a request that may be incomplete, and returns the server's answer. If none comes for a
+/// moment, the server waits for more, and the client closes its side of the connection.
 fn talk(address: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
@@ -313,7 +313,7 @@ fn random_requests_do_not_end_the_server() {
 }
 
 #[test]
-#[ignore = "minutes: the same with many more rounds, from a seed of the clock"]
+#[ignore = "takes minutes: many more rounds, with a seed from the clock"]
 fn random_requests_do_not_end_the_server_for_long() {
     let now = std::time::SystemTime::now();
     let seed = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();

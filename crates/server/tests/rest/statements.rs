@@ -121,7 +121,7 @@ fn arrow(client: &Client, statement: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(client.address).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // A stream that fails is cut off.
+    // A failed stream ends without its end mark.
     let _ = stream.read_to_end(&mut answer);
     let end = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
     let head = String::from_utf8(answer[..end].to_vec()).unwrap();
@@ -193,7 +193,7 @@ fn rows_are_streamed_in_arrow() {
     assert!(head.contains("200 ok"), "{head}");
     let (lengths, is_complete) = messages(&bytes);
     assert!(!lengths.is_empty() && !is_complete);
-    // Of a date that Arrow does not have, the first row is a problem.
+    // A date that Arrow cannot represent in the first row gives a problem.
     let (head, _) = arrow(&client, "select cast('2026-00-01' as date)");
     assert!(head.contains("422"), "{head}");
 }

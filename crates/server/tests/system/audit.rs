@@ -98,7 +98,7 @@ fn a_log_that_cannot_be_written_stops_changes_only_if_it_is_required() {
                 "{metrics}"
             );
         } else {
-            // Refusals are no failed passwords: they delay nothing. Those would by 1, 2, 3, 4 and 5 seconds.
+            // Refusals do not count as failed passwords, which would delay logins by 1, 2, 3, 4 and 5 seconds.
             let began = Instant::now();
             for _ in 0..8 {
                 let mut command = std::process::Command::new("mariadb");

@@ -1,7 +1,7 @@
 //! The commands of the README and of the guide are run as they are written there, and their
 //! output is compared with the text below them.
 //!
-//! A block fenced as `sh` is a script; a `text` block behind it is what it prints, and a script
+//! A block fenced as `sh` is a script; a `text` block after it is what it prints, and a script
 //! without one prints nothing. `porpoise serve` stands for starting the server, which the test does.
 //! Ports are replaced by those of the test's own server; the shells get theirs as variables.
 

@@ -241,7 +241,7 @@ fn connections_use_sockets_tls_and_hidden_passwords() {
     assert_eq!(status, 1);
     assert!(said.contains("cannot connect to 127.0.0.1:1"), "{said}");
 
-    // At a terminal the password is asked for, and not shown. What is typed before the prompt is dropped.
+    // At a terminal the password is requested, and not shown. What is typed before the prompt is dropped.
     let line = format!("{BINARY} sql -P {port} -p -N --no-history");
     let mut command = Command::new("script");
     command

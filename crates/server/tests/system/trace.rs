@@ -74,7 +74,7 @@ impl<'a> Call<'a> {
         matches!(self.name, "fdatasync" | "fsync")
     }
 
-    /// Whether its descriptor, shown in brackets behind the number, is a socket.
+    /// Whether its descriptor, shown in brackets after the number, is a socket.
     fn on_socket(&self) -> bool {
         let shown = self.rest.split_once('<').map_or("", |(_, shown)| shown);
         ["socket:", "TCP:", "TCPv6:", "UNIX"]

@@ -78,18 +78,18 @@ fn escape(chars: &mut std::str::Chars<'_>) -> Result<u8, String> {
             u8::from_str_radix(&digits, 16)
                 .ok()
                 .filter(|_| digits.len() == 2)
-                .ok_or_else(|| format!("\\x{digits} is no byte: write two hexadecimal digits"))?
+                .ok_or_else(|| format!("\\x{digits} is not a byte: write two hexadecimal digits"))?
         }
         other => {
             let other = other.map(String::from).unwrap_or_default();
             return Err(format!(
-                "\\{other} is no escape: use \\n \\t \\r \\0 \\\\ \\\" or \\xHH"
+                "\\{other} is not an escape: use \\n \\t \\r \\0 \\\\ \\\" or \\xHH"
             ));
         }
     })
 }
 
-/// Bytes for people: control characters and bytes that are no text as escapes that [`words`] reads.
+/// Bytes for people: control characters and bytes that are not text as escapes that [`words`] reads.
 pub fn escaped(bytes: &[u8]) -> String {
     let mut out = String::new();
     for chunk in bytes.utf8_chunks() {

@@ -110,7 +110,7 @@ impl Shell<'_> {
             eprintln!("ERROR at line {line}: {path}: files name each other too deeply");
             return Ok((false, Next::Continue));
         }
-        // The file that names this one goes on behind it, with its own lines and delimiter.
+        // The file that names this one goes on after it, with its own lines and delimiter.
         let before = self.splitter.borrow().clone();
         let had_failed = std::mem::take(&mut self.has_failed);
         self.files += 1;

@@ -266,7 +266,7 @@ impl Printer {
     }
 }
 
-/// A value as text; bytes that are no text in hexadecimal.
+/// A value as text; bytes that are not text in hexadecimal.
 fn text(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
@@ -350,7 +350,7 @@ fn put_json(column: &Column, cell: Cell<'_>, out: &mut dyn Write) -> io::Result<
         return out.write_all(b"null");
     };
     let text = text(bytes);
-    // ZEROFILL numbers, for example, are no numbers of JSON.
+    // ZEROFILL numbers, for example, are not numbers of JSON.
     if (column.is_number || column.is_json) && serde_json::from_str::<&RawValue>(&text).is_ok() {
         return out.write_all(text.as_bytes());
     }

@@ -36,7 +36,7 @@ pub struct StatementContext {
     pub(crate) client: ClientInfo,
     pub(crate) encryption: Encryption,
     pub(crate) compression: Compression,
-    /// Version of access control at which the account had the name in `client`.
+    /// Version of access control in which the account has the name in `client`; RENAME USER changes both.
     pub(crate) named_at: u64,
     pub(crate) env: Env,
     pub(crate) values: Values,
@@ -57,7 +57,7 @@ pub struct StatementContext {
     pub(crate) last_insert_id: u64,
     /// The session's status variables.
     pub(crate) counters: Arc<SessionCounters>,
-    /// The present statement on accounts for the change log, if it is logged. Its text is empty if it may have a
+    /// The current statement on accounts for the change log, if it is logged. Its text is empty if it may contain a
     /// password.
     pub(crate) account_statement: Option<LoggedStatement>,
 }
@@ -79,7 +79,7 @@ pub(crate) struct Planning {
     /// The stored functions that the text being planned names itself, by database and name, while they
     /// are recorded.
     pub(crate) named_functions: RefCell<Option<Vec<(String, String)>>>,
-    /// Number of beginnings of join orders that the last planned query took.
+    /// Number of partial join orders that were examined for the last planned query.
     pub(crate) partial_plans: Cell<u64>,
     /// Whether the plan is for EXPLAIN.
     pub(crate) explaining: Cell<bool>,

@@ -133,20 +133,21 @@ impl SystemVariables for StatementContext {
 }
 
 impl StatementContext {
-    /// The global value of a variable, including those of the binary log as they are now: a list of variables waits
+    /// The global value of a variable. Variables of the binary log have their present values: a list of variables waits
     /// for no commit.
     pub(crate) fn global_value(&self, at: usize, name: &str) -> VarValue {
         self.value_of_log(name, false)
             .unwrap_or_else(|| self.server.globals.read().value_at(at).clone())
     }
 
-    /// As [`Self::global_value`]; those of the binary log belong to what a snapshot shows now.
+    /// As [`Self::global_value`], but variables of the binary log agree with a snapshot taken now: it waits for
+    /// earlier commits.
     fn awaited_global_value(&self, at: usize, name: &str) -> VarValue {
         self.value_of_log(name, true)
             .unwrap_or_else(|| self.global_value(at, name))
     }
 
-    /// The value of a variable of the binary log, `None` of another one.
+    /// The value of a variable of the binary log; `None` for other variables.
     fn value_of_log(&self, name: &str, awaits_commits: bool) -> Option<VarValue> {
         if !matches!(name, "gtid_executed" | "gtid_purged") {
             return None;

@@ -13,7 +13,7 @@ use porpoise_types::ColumnType;
 /// Name of the column.
 const COLUMN: &str = "my_row_id";
 
-/// Adds the column and the key where the session asks for them.
+/// Adds the column and the key where the session requests them.
 ///
 /// # Errors
 /// 4108 if a column has the name already, 4109 beside another AUTO_INCREMENT column, 1235 for a

@@ -189,7 +189,7 @@ fn places(cx: &StatementContext, pending: bool) -> Result<Rows> {
 }
 
 /// Calls `visit` with the indexed words of a row's texts, and the offset of each, in bytes. Texts stand
-/// one behind the other, with a byte between them.
+/// one after the other, with a byte between them.
 fn each_word(
     index: &TextIndex,
     texts: &[std::borrow::Cow<'_, str>],

@@ -192,7 +192,7 @@ impl Rows {
             let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
             sink.row(&values)?;
         }
-        // SHOW WARNINGS leaves FOUND_ROWS() of the statement whose conditions it shows.
+        // SHOW WARNINGS keeps the FOUND_ROWS() of the previous statement.
         if !context.diagnostics.retains_list() {
             context.env.found_rows = self.rows.len() as u64;
         }

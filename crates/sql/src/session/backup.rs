@@ -1,6 +1,6 @@
 //! BACKUP DATABASE (TiDB's statement, with the repository's number and position in its result).
 //!
-//! What makes backups lies outside of SQL ([`crate::server::BackupProvider`]); the statement holds no
+//! Backups are made outside of SQL ([`crate::server::BackupProvider`]); the statement holds no
 //! lock meanwhile, and ends on KILL.
 
 use super::{Outcome, SqlSession};

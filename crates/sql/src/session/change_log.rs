@@ -15,7 +15,7 @@ impl SqlSession {
         self.cx.server.db.change_log().is_some() && self.cx.values.bool("sql_log_bin")
     }
 
-    /// Keeps a definition or a statement on accounts for the log, until its end. `text` has its own text.
+    /// Keeps a definition or account statement for the log until its end. `text` contains its text.
     pub(super) fn note_logged(&mut self, statement: &Statement<'_>, text: &[u8]) {
         self.logged_statement = None;
         if is_account_statement(statement) {
@@ -37,7 +37,7 @@ impl SqlSession {
         self.logged_statement = Some(self.logged(self.own_text(text)));
     }
 
-    /// The part of a text of several statements that is the present one.
+    /// The part of a text of several statements that is the current statement.
     fn own_text<'t>(&self, text: &'t [u8]) -> &'t [u8] {
         let own = self
             .statement_end

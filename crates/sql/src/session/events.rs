@@ -347,7 +347,7 @@ impl SqlSession {
             body: Some(body), ..
         }) = &parsed.statement
         else {
-            return Err(SqlError::internal("an event that is no CREATE EVENT"));
+            return Err(SqlError::internal("an event that is not a CREATE EVENT"));
         };
         let program = self.compile_event(body, source.as_bytes(), &event.database, &event.name)?;
         let entered = self.enter_program(&ProgramContext {

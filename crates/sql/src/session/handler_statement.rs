@@ -4,7 +4,7 @@
 //! Each READ is a SELECT in the order of the index: FIRST and LAST begin at its ends, a comparison at
 //! the given key values, NEXT and PREV at the key of the row read last. That key is the position of an
 //! open handler: the values of the index and, because several rows may have the same ones, of the
-//! primary key. The SELECT returns the key behind the columns, and [`PositionSink`] keeps it.
+//! primary key. The SELECT returns the key after the columns, and [`PositionSink`] keeps it.
 //!
 //! Rows are read as by any SELECT: in a transaction from its snapshot, otherwise from a new snapshot
 //! for each READ, which sees what other sessions have committed since the one before.
@@ -368,7 +368,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Restricts the rows to those behind this key in the direction of the reading; with `inclusive`
+    /// Restricts the rows to those after this key in the direction of the reading; with `inclusive`
     /// also to those with this key.
     fn continue_behind(
         &mut self,

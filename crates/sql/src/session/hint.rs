@@ -1,7 +1,7 @@
 //! `SELECT /*+ MAX_EXECUTION_TIME(1000) SET_VAR(sql_mode = '') */ ...` (manual, "Statement
 //! Execution Time Optimizer Hints" and "Variable-Setting Hint Syntax").
 //!
-//! These two hints are no part of a plan: they are parsed from the text at each execution. The
+//! These two hints are not part of a plan: they are parsed from the text at each execution. The
 //! planner reads all other hints (`porpoise_sql_plan::bind::optimizer_hints`).
 //!
 //! Invariant: when a statement ends, successfully or not, each variable of its SET_VAR hints has its

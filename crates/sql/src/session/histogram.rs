@@ -252,7 +252,7 @@ impl Change<'_> {
         }
     }
 
-    /// Why a column cannot have a histogram.
+    /// Reason why a column cannot have a histogram.
     fn refusal(&self, name: &str, at: Option<usize>) -> Option<Line> {
         let Some((at, column)) = at.and_then(|at| Some((at, self.table.columns.get(at)?))) else {
             return Some(error(format!("The column '{name}' does not exist.")));

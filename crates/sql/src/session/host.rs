@@ -16,7 +16,7 @@
 //!
 //! Invariants:
 //! 1. No expression is evaluated while the transaction is borrowed, so that it can move.
-//! 2. What a program writes is behind the mark of the statement that calls it: that statement does
+//! 2. What a program writes is after the mark of the statement that calls it: that statement does
 //!    not see it, and undoes it if it fails.
 //! 3. A program neither moves the snapshot nor restarts a statement: a newer row makes the calling
 //!    statement run again ([`ProgramHost::is_restart_wanted`]).
@@ -66,7 +66,7 @@ impl<'s> ProgramHost<'s> {
         })
     }
 
-    /// Creates the host of a writer that is no SQL statement.
+    /// Creates the host of a writer that is not a SQL statement.
     ///
     /// # Errors
     /// The errors of the engine.

@@ -137,7 +137,7 @@ pub struct SqlSession {
     has_more_statements: bool,
     /// State of the current statement.
     current_statement: hint::CurrentStatement,
-    /// What the current statement has done so far.
+    /// Counters of the current statement so far.
     work: statistics::StatementWork,
     /// Chooses the statements whose phases are measured.
     phase_countdown: Countdown,

@@ -92,7 +92,7 @@ impl PlanDependencies {
     }
 }
 
-/// How a text is executed.
+/// A cached text's way of execution, and its warnings.
 #[derive(Clone)]
 struct CachedPlan {
     action: CachedAction,
@@ -100,7 +100,7 @@ struct CachedPlan {
     deprecated: Option<Arc<[(u16, String)]>>,
 }
 
-/// What a text does.
+/// Way of executing a cached text.
 #[derive(Clone)]
 enum CachedAction {
     /// By a plan.
@@ -118,7 +118,7 @@ struct Entry {
     _charge: Option<MemoryCharge>,
 }
 
-/// What an entry is stored under, and with.
+/// Key, dependencies and digest of an entry to be added.
 struct Identity {
     /// [`Normalized::key`].
     key: u128,

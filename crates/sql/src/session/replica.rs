@@ -132,7 +132,7 @@ fn millis_of(option: &SourceOption<'_>) -> Result<u64> {
     }
 }
 
-/// Sets the change that an option asks for. Names begin with SOURCE_ or MASTER_.
+/// Sets the change that an option requests. Names begin with SOURCE_ or MASTER_.
 fn apply_option(change: &mut SourceChange, option: &SourceOption<'_>) -> Result<()> {
     let name = option.name.name.to_ascii_uppercase();
     let short = name
@@ -164,7 +164,7 @@ fn apply_option(change: &mut SourceChange, option: &SourceOption<'_>) -> Result<
         "SSL_CA" => change.ssl_ca = text()?,
         "SSL_CERT" => change.ssl_cert = text()?,
         "SSL_KEY" => change.ssl_key = text()?,
-        // The server's RSA key is asked for whenever a password is sent without TLS.
+        // The server's RSA key is requested whenever a password is sent without TLS.
         "PUBLIC_KEY_PATH" | "GET_SOURCE_PUBLIC_KEY" | "GET_MASTER_PUBLIC_KEY" => {}
         "IGNORE_SERVER_IDS" if option.value == SourceValue::Numbers(&[]) => {}
         _ => {

@@ -549,7 +549,7 @@ fn paired_variable(name: &str, value: &VarValue) -> Option<(usize, VarValue)> {
     Some((at, VarValue::Text(Arc::from(charset.name()))))
 }
 
-/// Whether a variable says how commits wait for the acknowledgement of replicas.
+/// Whether a variable is a setting of the wait for acknowledgements of replicas.
 fn is_acknowledgement(name: &str) -> bool {
     matches!(
         name,

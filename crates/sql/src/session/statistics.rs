@@ -22,7 +22,7 @@ const MAX_KNOWN_TEXT: usize = 256;
 /// Maximum number of texts in [`KnownDigests`].
 const MAX_KNOWN: usize = 64;
 
-/// What the current statement has done so far.
+/// Counters of the current statement so far.
 #[derive(Debug, Default)]
 pub(super) struct StatementWork {
     /// Its digest; `None` for commands of the protocol.

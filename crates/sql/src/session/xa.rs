@@ -57,7 +57,7 @@ impl State {
     }
 }
 
-/// Why a branch was rolled back.
+/// Reason why a branch was rolled back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RollbackReason {
     Other,

@@ -397,8 +397,8 @@ pub(crate) fn key_cell(table: &Table, column: usize) -> &'static str {
     }
 }
 
-/// Whether a column belongs to the unique key without nullable columns that stands for a missing
-/// primary key.
+/// Whether a column belongs to the unique key without nullable columns that is shown as PRI in a table without
+/// a primary key.
 fn is_part_of_promoted(table: &Table, column: usize) -> bool {
     if !table.hidden_key {
         return false;

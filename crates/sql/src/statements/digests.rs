@@ -177,7 +177,7 @@ pub(crate) struct Sample {
     pub(crate) text: String,
     /// Nanoseconds from the server's start to the statement's end.
     pub(crate) seen: u64,
-    /// What it took.
+    /// Its time, in nanoseconds.
     pub(crate) nanos: u64,
 }
 
@@ -239,7 +239,7 @@ impl Digest {
     }
 }
 
-/// What the statements of one digest took, together.
+/// Totals of the statements of one digest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summary {
     /// The digest; an empty text for statements without one.

@@ -30,7 +30,7 @@ const MAX_ROWS: usize = 1000;
 /// Maximum length of a logged statement, in bytes.
 pub(crate) const MAX_STATEMENT: usize = 64 * 1024;
 
-/// Permissions of the file: statements have values, which are not for everybody.
+/// Permissions of the file: it is not readable by everybody, because statements contain data.
 const MODE: u32 = 0o640;
 
 /// The file that is used while `slow_query_log_file` is empty.
@@ -233,7 +233,7 @@ impl SlowLog {
         *self.report.write() = Some(report);
     }
 
-    /// Closes the file, so that the next statement opens it anew (FLUSH SLOW LOGS), after it was
+    /// Closes the file, so that the next statement opens it again (FLUSH SLOW LOGS), after it was
     /// renamed.
     pub(crate) fn reopen(&self) {
         self.file.lock().close();

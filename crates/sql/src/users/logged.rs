@@ -1,5 +1,5 @@
-//! Statements on accounts for the change log: as they were written, but with stored secrets in the place of passwords,
-//! and with names in the place of CURRENT_USER, whose meaning depends on the session.
+//! Statements on accounts for the change log: as they were written, but with stored secrets instead of passwords,
+//! and with names instead of CURRENT_USER, whose meaning depends on the session.
 
 use crate::context::{StatementContext, lex_mode};
 use porpoise_access::{Account, AuthId};
@@ -17,7 +17,7 @@ fn named(id: &AuthId) -> AstAccount<'_> {
     }
 }
 
-/// IDENTIFIED with the secret that is stored.
+/// IDENTIFIED clause with the stored secret.
 fn stored(account: &Account) -> Identified<'_> {
     Identified::Plugin {
         plugin: account.plugin.as_bytes(),
@@ -38,20 +38,20 @@ fn spec(account: &Account, retain: bool) -> UserSpec<'_> {
 }
 
 impl StatementContext {
-    /// The present statement for the log, with another text.
+    /// The current statement for the log, with another text.
     fn logged_as(&self, statement: &Statement<'_>) -> Option<LoggedStatement> {
         let mut logged = self.account_statement.clone()?;
         logged.text = print::statement(statement, lex_mode(self.settings.mode));
         Some(logged)
     }
 
-    /// The present statement for the log, as it was written.
+    /// The current statement for the log, as it was written.
     pub(super) fn logged_text(&self) -> Option<LoggedStatement> {
         let logged = self.account_statement.clone();
         logged.filter(|logged| !logged.text.is_empty())
     }
 
-    /// CREATE USER or ALTER USER for the log; `accounts` are the accounts that it has put.
+    /// CREATE USER or ALTER USER for the log; `accounts` are the accounts that it has written.
     pub(super) fn logged_users(
         &self,
         user: &UserStatement<'_>,
@@ -90,7 +90,7 @@ impl StatementContext {
         self.logged_as(&Statement::User(&statement))
     }
 
-    /// SET PASSWORD for the log: ALTER USER.
+    /// SET PASSWORD for the log, as an ALTER USER.
     pub(super) fn logged_password(
         &self,
         set: &SetPassword<'_>,

@@ -362,7 +362,7 @@ fn look_up_keys<'a>(
     }
 }
 
-/// What is read of the entries of an index.
+/// Columns that are read from the entries of an index.
 #[derive(Clone, Copy)]
 struct EntryColumns {
     index: usize,

@@ -1,7 +1,7 @@
 //! Conversion of values to index keys and key ranges.
 //!
 //! A value is first converted to the type of its index column. If nothing is lost the key is exact.
-//! If no value of the column can be equal (5.5 in an integer column, text that is no number), there
+//! If no value of the column can be equal (5.5 in an integer column, text that is not a number), there
 //! is no key and no row matches. A range bound that does not fit is dropped, and the condition is
 //! checked on the rows; an integer beyond the range of an integer column gives the exact range: no row,
 //! or no bound. A double beyond 2^53 equals several integers, whose keys are all looked up.

@@ -1,6 +1,6 @@
 //! Loose index scan: of all index entries that agree in their leading parts, only the first one is
 //! read, and those with the extremes of the next part if a query wants them. Then the scan continues
-//! behind the group, with one engine call for each step.
+//! after the group, with one engine call for each step.
 //!
 //! ```text
 //!  index (a, b)     (1,NULL) (1,4) (1,7) (1,9) (2,1) (2,3) (3,NULL) (3,NULL)

@@ -29,9 +29,9 @@ struct BufferedChanges {
 
 /// A row of a table that has been changed.
 struct SeenRow {
-    /// The targets, aliases of the table, that have changed it, by bits.
+    /// The targets (aliases of the table) that have changed it, as a bit set.
     targets: u64,
-    /// Place of its change.
+    /// Position of its change.
     change: Option<usize>,
 }
 

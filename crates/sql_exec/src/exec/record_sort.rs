@@ -172,7 +172,7 @@ impl Prefix {
     }
 }
 
-/// The word at a position of a key, of eight bytes each, with zeros behind its end.
+/// The word at a position of a key, of eight bytes each, with zeros after its end.
 #[inline]
 pub(super) fn word(key: &[u8], at: usize) -> u64 {
     let rest = key.get(at * PREFIX..).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Rows in the order in which they were added, to be read once: those of an open cursor.
 //!
-//! Rows are serialized one behind the other. The first ones stay in memory, charged to the session;
+//! Rows are serialized one after the other. The first ones stay in memory, charged to the session;
 //! those beyond [`MAX_IN_MEMORY`], or beyond a limit of memory, go to a temporary file.
 //!
 //! Invariant: all rows in memory were added before all rows in the file.
@@ -35,7 +35,7 @@ enum Overflow {
     Reading(RecordReader),
 }
 
-/// Whole rows, one behind the other.
+/// Whole rows, one after the other.
 #[derive(Debug)]
 struct Chunk {
     rows: Vec<u8>,
@@ -135,7 +135,7 @@ impl RowQueue {
         Ok(())
     }
 
-    /// Removes the next row, and passes its values to a function. Returns false behind the last row.
+    /// Removes the next row, and passes its values to a function. Returns false after the last row.
     ///
     /// # Errors
     /// An error of the temporary file, or of the function.

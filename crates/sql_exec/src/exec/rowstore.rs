@@ -146,7 +146,7 @@ pub(super) fn values_of(mut rest: &[u8], values: usize) -> Values<'_> {
     (0..values).map(one).collect()
 }
 
-/// What follows the first `values` values.
+/// The bytes after the first `values` values.
 #[inline]
 pub(super) fn skip(mut rest: &[u8], values: usize) -> Option<&[u8]> {
     for _ in 0..values {
@@ -155,7 +155,7 @@ pub(super) fn skip(mut rest: &[u8], values: usize) -> Option<&[u8]> {
     Some(rest)
 }
 
-/// The value behind the first `before` values.
+/// The value after the first `before` values.
 #[inline]
 pub(super) fn nth(encoded: &[u8], before: usize) -> Option<ValueRef<'_>> {
     read(&mut skip(encoded, before)?)

@@ -144,7 +144,7 @@ pub(super) fn fetch_first_entries<'a, 'x: 'a>(
     cursor.first_entries(table, (&pruning, width), exec, arena)
 }
 
-/// Number of columns of a row that are read of its entry; columns behind them read as NULL.
+/// Number of columns of a row that are read of its entry; columns after them read as NULL.
 fn entry_width(scan: &Scan, table: &Table, cursor: &Cursor) -> usize {
     match scan.mode {
         ScanMode::CountOnly => 0,

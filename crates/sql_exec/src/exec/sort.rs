@@ -180,7 +180,7 @@ fn append_decimal(v: Decimal, scale: u8, out: &mut Vec<u8>) {
 /// it is zero; `None` if the multiple does not fit.
 fn multiple(v: Decimal, scale: u8) -> Option<(i64, Option<Decimal>)> {
     let Some((unscaled, own)) = v.unscaled() else {
-        // 39 digits and more: the multiple fits only if many of them are behind the point.
+        // 39 digits and more: the multiple fits only if many of them are after the point.
         let cut = v.truncate(scale);
         cut.unscaled()?;
         let (whole, _) = multiple(cut, scale)?;

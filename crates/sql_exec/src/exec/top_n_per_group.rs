@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A hash table finds the partition of a row; a partition has its rows in a search tree by order
-//! key. A row behind the last one kept is dropped for the price of its keys. When the input ends,
+//! key. A row after the last one kept is dropped for the price of its keys. When the input ends,
 //! the rows are passed on.
 //!
 //! *Fallback.* The operator may pass on too many rows, because window and filter follow. If the
@@ -99,7 +99,7 @@ impl Group {
         }
     }
 
-    /// Adds a row, and discards those that are behind the first ones now.
+    /// Adds a row, and discards those that are after the first ones now.
     fn add(&mut self, key: &[u8], record: &[u8], kept: Kept, size: &mut Size) {
         size.rows += 1;
         size.bytes += ROW_BYTES + record.len() as u64;
@@ -259,7 +259,7 @@ impl Groups<'_, '_> {
     }
 }
 
-/// The greatest rank that is wanted; `None` if the limit is no integer.
+/// The greatest rank that is wanted; `None` if the limit is not an integer.
 fn greatest_rank(operator: &TopNPerGroup, exec: &Exec<'_>) -> ExecResult<Option<u64>> {
     let arena = Bump::new();
     let limit = match eval(&operator.limit, &[], &cx_of(exec, &arena))? {

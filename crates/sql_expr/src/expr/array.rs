@@ -31,7 +31,7 @@ fn refused(code: u16, state: &str, text: impl Into<String>) -> SqlError {
 /// The encoded array of a document's elements, converted to a type; a scalar is an array of one.
 ///
 /// # Errors
-/// 3903 for JSON null and texts that are no numbers, 3908 for nested values, 1235 for other
+/// 3903 for JSON null and texts that are not numbers, 3908 for nested values, 1235 for other
 /// documents, 3751 for invalid dates, 3752, 3904 and 3907 for values outside of the type's range,
 /// 3905 and 3906 for too many.
 pub fn cast<'a>(

@@ -125,7 +125,7 @@ pub fn exact_number(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result
     }
 }
 
-/// Converts to a date and time; `None` with a warning if the value is no valid one.
+/// Converts to a date and time; `None` with a warning if the value is not a valid one.
 pub fn datetime(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<DateTime>> {
     match v {
         ValueRef::DateTime(v) => Ok(Some(v)),
@@ -133,12 +133,12 @@ pub fn datetime(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Opt
     }
 }
 
-/// Converts to a date; `None` with a warning if the value is no valid one.
+/// Converts to a date; `None` with a warning if the value is not a valid one.
 pub fn date(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<Date>> {
     with_cast_cx(cx, |c| cast::to_date(v, ty, c))
 }
 
-/// Converts to a time; `None` with a warning if the value is no valid one.
+/// Converts to a time; `None` with a warning if the value is not a valid one.
 pub fn time(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<Time>> {
     with_cast_cx(cx, |c| cast::to_time(v, ty, c))
 }
@@ -347,8 +347,8 @@ fn cast_int<'a>(
     })
 }
 
-/// CAST to YEAR: two digits are a year from 1970 to 2069. NULL with a warning for other years than
-/// those of the type.
+/// CAST to YEAR: two digits are a year from 1970 to 2069. NULL with a warning for years outside of the type's
+/// range.
 fn cast_year<'a>(v: ValueRef<'a>, from: &ColumnType, cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
     let mut shown = Vec::new();
     let year = match v {
@@ -371,7 +371,7 @@ fn cast_year<'a>(v: ValueRef<'a>, from: &ColumnType, cx: &EvalCx<'a>) -> Result<
                 let message = format!("Truncated incorrect YEAR value: '{text}'");
                 cx.env.warn(year_warning(1292, message));
             }
-            // As text, zero is the year 2000 unless it has four digits.
+            // In a string, zero is the year 2000 unless it has four digits.
             if number == 0 && digits != 4 {
                 2000
             } else {
@@ -460,7 +460,7 @@ fn cast_text<'a>(
         return Ok(ValueRef::Null);
     };
     let charset = to.collation.charset();
-    // Sets that are kept as UTF-8 have a `?` for what cannot be kept, such as single surrogates in ucs2.
+    // Character sets that are stored as UTF-8 have a `?` for what UTF-8 cannot represent, such as lone surrogates of ucs2.
     if from.is_binary()
         && charset != Charset::Binary
         && !charset.is_kept_as_utf8()

@@ -164,17 +164,17 @@ impl<'a> Call<'_, 'a> {
         self.with(at, convert::decimal)
     }
 
-    /// Argument as a date and time; NULL with a warning if it is no valid one.
+    /// Argument as a date and time; NULL with a warning if it is not a valid one.
     pub fn datetime(&self, at: usize) -> Result<Option<DateTime>> {
         Ok(self.with(at, convert::datetime)?.flatten())
     }
 
-    /// Argument as a date; NULL with a warning if it is no valid one.
+    /// Argument as a date; NULL with a warning if it is not a valid one.
     pub fn date(&self, at: usize) -> Result<Option<Date>> {
         Ok(self.datetime(at)?.map(DateTime::date))
     }
 
-    /// Argument as a time; NULL with a warning if it is no valid one.
+    /// Argument as a time; NULL with a warning if it is not a valid one.
     pub fn time(&self, at: usize) -> Result<Option<Time>> {
         Ok(self.with(at, convert::time)?.flatten())
     }

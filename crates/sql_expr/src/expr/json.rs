@@ -67,7 +67,7 @@ pub fn document(
 /// Parses a path.
 ///
 /// # Errors
-/// 3143 for text that is no path.
+/// 3143 for text that is not a path.
 pub fn path(text: &[u8]) -> Result<Path> {
     Path::parse(text).map_err(|position| {
         let text = format!(
@@ -135,7 +135,7 @@ pub fn to_json(v: ValueRef<'_>, ty: &ColumnType) -> Result<Json> {
         ValueRef::Decimal(v) => Json::Decimal(v),
         ValueRef::Bytes(text) if ty.kind == Kind::Json => match json::parse(text) {
             Ok(document) => document,
-            Err(_) => return Err(SqlError::internal("a JSON value that is no JSON")),
+            Err(_) => return Err(SqlError::internal("a JSON value that is not valid JSON")),
         },
         ValueRef::Bytes(bytes) if ty.collation == Collation::BINARY => opaque(bytes, ty),
         ValueRef::Bytes(text) => {

@@ -225,7 +225,7 @@ pub enum ExprKind {
     Grouping(Vec<Expr>),
     /// The result of an aggregate of this query, by number.
     Aggregate(usize),
-    /// The result of a window function of this query, by number; behind the aggregates once the
+    /// The result of a window function of this query, by number; after the aggregates once the
     /// query is planned.
     Window(usize),
     /// A call of a registered function.

@@ -93,7 +93,7 @@ impl TextExpr {
     }
 }
 
-/// The value of a constant that is no negative integer.
+/// The value of a constant that is not a negative integer.
 fn position(e: &Expr, cx: &EvalCx<'_>) -> Option<usize> {
     match constant(e, cx)? {
         ValueRef::Int(v) => usize::try_from(v).ok(),

@@ -34,7 +34,7 @@ pub struct SearchedIndex {
     pub table: Arc<Table>,
     /// Position of the index.
     pub index: usize,
-    /// How the text of AGAINST is read.
+    /// Mode in which the text of AGAINST is read.
     pub mode: SearchMode,
 }
 

@@ -214,7 +214,7 @@ pub fn merged_type(branches: &[&Expr], collation: Collation) -> ColumnType {
     };
     if known.clone().all(|e| e.ty == first.ty) {
         return match first.ty.kind {
-            // A truth value is a number from here on.
+            // The result is an ordinary number, not a truth value.
             Kind::BigInt if branches.len() > 1 => ColumnType {
                 length: ColumnType::bigint().length,
                 ..first.ty.clone()

@@ -1,7 +1,7 @@
 //! Bit operators over binary strings (manual, "Bit Functions and Operators"): `&`, `|`, `^`, `~`,
 //! `<<` and `>>` of BINARY, VARBINARY and BLOB values work on all their bytes.
 //!
-//! The binder chooses these functions where the operands are binary strings that are no literals; all
+//! The binder chooses these functions where the operands are binary strings that are not literals; all
 //! other operands are numbers of 64 bits.
 
 use super::{Call, Function, Nullable};

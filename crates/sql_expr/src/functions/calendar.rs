@@ -318,7 +318,7 @@ fn convert_tz<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     })
 }
 
-/// CAST(... AT TIME ZONE 'UTC' AS DATETIME): a moment of the session's time zone in UTC.
+/// CAST(... AT TIME ZONE 'UTC' AS DATETIME): converts a TIMESTAMP from the session's time zone to UTC.
 fn at_time_zone<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let local = c.datetime(0)?;
     let utc = local.and_then(|local| c.cx.env.time_zone.local_to_utc_lenient(local));
@@ -470,7 +470,7 @@ pub const FUNCTIONS: &[Function] = &[
         nullable: Nullable::Always,
         ty: |a, _| ColumnType::datetime(a.first().map_or(0, fsp_of)),
         run: at_time_zone,
-        doc: "A TIMESTAMP in UTC.",
+        doc: "Converts a TIMESTAMP to UTC.",
         example: (
             "CAST(TIMESTAMP'2019-10-10 10:11:12+02:00' AT TIME ZONE 'UTC' AS DATETIME)",
             "2019-10-10 08:11:12",

@@ -2,7 +2,7 @@
 //!
 //! A compressed value is the length of the text (4 bytes, little endian, of which 30 bits count)
 //! and a zlib stream; the empty text is the empty value. A stream that ends with a space gets a
-//! full stop behind it, so that a CHAR column does not strip the space.
+//! full stop after it, so that a CHAR column does not strip the space.
 
 use super::{Call, Function, Nullable, long_blob, unsigned, width};
 use crate::error::{Result, SqlError};
@@ -22,7 +22,7 @@ const LENGTH_BITS: u32 = 0x3fff_ffff;
 
 /// Reason for which a value cannot be decompressed.
 enum Corrupt {
-    /// The stream is no zlib stream, or ends early.
+    /// The stream is not a zlib stream, or ends early.
     Data,
     /// The stream holds more than the announced length.
     Length,

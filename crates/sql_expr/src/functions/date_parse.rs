@@ -107,7 +107,7 @@ impl Reader<'_> {
             let length = if whole { name.len() } else { 3 };
             name.get(..length).map(str::as_bytes)
         });
-        // The beginning of a name is enough where no other name begins so.
+        // An unambiguous prefix of a name is enough.
         let is_start = |name: &[u8]| {
             let start = name.get(..word.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(word))

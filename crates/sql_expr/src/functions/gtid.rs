@@ -2,7 +2,7 @@
 //!
 //! A set is a list of UUIDs, each with tags and intervals: `uuid:1-5:8:tag:3`. There is no binary
 //! log, so that no transaction has a GTID: functions that wait for transactions answer as MySQL does
-//! with `gtid_mode = OFF`, or on a server that is no replica.
+//! with `gtid_mode = OFF`, or on a server that is not a replica.
 
 use super::{Call, Function, Nullable, bigint};
 use crate::error::{Result, SqlError};
@@ -208,7 +208,7 @@ pub const FUNCTIONS: &[Function] = &[
     f!("GTID_SUBSET", (2, 2), bigint, IfArgument, subset, "Whether all GTIDs of the first set are in the second.", "GTID_SUBSET('3E11FA47-71CA-11E1-9E33-C80AA9429562:23', '3E11FA47-71CA-11E1-9E33-C80AA9429562:21-57')" => "1"),
     f!("GTID_SUBTRACT", (2, 2), |_, _| ColumnType::text(Kind::LongText, Collation::UTF8MB4_0900_AI_CI), IfArgument, subtract, "The GTIDs of the first set that are not in the second.", "GTID_SUBTRACT('3E11FA47-71CA-11E1-9E33-C80AA9429562:21-57', '3E11FA47-71CA-11E1-9E33-C80AA9429562:20-25')" => "3e11fa47-71ca-11e1-9e33-c80aa9429562:26-57"),
     f!("WAIT_FOR_EXECUTED_GTID_SET", (1, 2), bigint, Always, false, wait_for_set, "Error 3111: there are no GTIDs.", "" => ""),
-    f!("SOURCE_POS_WAIT", (2, 4), bigint, Always, false, |_| Ok(ValueRef::Null), "NULL: the server is no replica.", "SOURCE_POS_WAIT('binlog.000001', 4) IS NULL" => "1"),
+    f!("SOURCE_POS_WAIT", (2, 4), bigint, Always, false, |_| Ok(ValueRef::Null), "NULL: the server is not a replica.", "SOURCE_POS_WAIT('binlog.000001', 4) IS NULL" => "1"),
     f!("MASTER_POS_WAIT", (2, 4), bigint, Always, false, |_| Ok(ValueRef::Null), "The old name of SOURCE_POS_WAIT().", "MASTER_POS_WAIT('binlog.000001', 4) IS NULL" => "1"),
 ];
 

@@ -283,7 +283,7 @@ fn builder(source: &str) -> RegexBuilder {
     builder
 }
 
-/// Whether a pattern without flags is found in a text; `None` if it is no regular expression.
+/// Whether a pattern without flags is found in a text; `None` if it is not a regular expression.
 pub(super) fn matches_pattern(pattern: &str, text: &str) -> Result<Option<bool>> {
     if pattern.is_empty() {
         return Ok(Some(true));

@@ -500,7 +500,7 @@ fn like_escape<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 pub const FUNCTIONS: &[Function] = &[
     f!("CONCAT", (1, MAX_ARGUMENTS), joined, concat, "Joins its arguments; NULL when one is.", "CONCAT('a', 1)" => "a1"),
     f!("CONCAT_WS", (2, MAX_ARGUMENTS), widths::joined_with, concat_ws, "Joins with a separator, leaving NULLs out.", "CONCAT_WS('-', 'a', NULL, 'b')" => "a-b"),
-    f!("LIKE ESCAPE", (3, 3), bigint, like_escape, "LIKE with an escape character that is no literal.", "'a%' LIKE 'a|%' ESCAPE LEFT('|', 1)" => "1"),
+    f!("LIKE ESCAPE", (3, 3), bigint, like_escape, "LIKE with an escape character that is not a literal.", "'a%' LIKE 'a|%' ESCAPE LEFT('|', 1)" => "1"),
     f!("REPEAT", (2, 2), repeat_type, repeat, "The text, repeated a number of times.", "REPEAT('ab', 3)" => "ababab"),
     f!("LENGTH", (1, 1), bigint, length, "Length in bytes.", "LENGTH('äb')" => "3"),
     f!("OCTET_LENGTH", (1, 1), bigint, length, "Length in bytes.", "OCTET_LENGTH('ab')" => "2"),

@@ -303,7 +303,7 @@ pub struct Flush<'a> {
     pub what: FlushWhat<'a>,
 }
 
-/// Which files PURGE BINARY LOGS removes.
+/// The files that PURGE BINARY LOGS removes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Purge<'a> {
     /// TO: those before this one.

@@ -260,7 +260,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The words behind RESET.
+    /// The words after RESET.
     /// The rest of PURGE BINARY LOGS, PURGE MASTER LOGS.
     fn purge(&mut self) -> PResult<Statement<'a>> {
         if self.eat_any_kw(&[Kw::BINARY, Kw::MASTER]).is_none() {

@@ -76,7 +76,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// At VIEW.
+    /// Parses from the keyword VIEW on.
     pub(super) fn view(&mut self, alter: bool, prefix: CreatePrefix<'a>) -> PResult<Statement<'a>> {
         self.advance();
         let name = self.table_name()?;
@@ -212,7 +212,7 @@ impl<'a> Parser<'a> {
         Ok(true)
     }
 
-    /// At TABLE.
+    /// Parses from the keyword TABLE on.
     fn create_table(&mut self, temporary: bool) -> PResult<Statement<'a>> {
         self.expect_kw(Kw::TABLE)?;
         let if_not_exists = self.if_not_exists()?;

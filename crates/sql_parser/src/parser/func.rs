@@ -1,4 +1,4 @@
-//! Operands: literals, names, variables, calls, and the window clause behind a call.
+//! Operands: literals, names, variables, calls, and the window clause after a call.
 
 use super::super::ast::{
     AssignUserVar, Case, Expr, ExprKind, Func, Ident, IntervalArith, IntervalUnit, JsonPath,

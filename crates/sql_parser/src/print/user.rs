@@ -102,7 +102,7 @@ impl Printer<'_> {
                 self.identified_with(Some(plugin));
                 if let Some(hash) = hash {
                     self.put(" AS ");
-                    // MariaDB knows only texts here.
+                    // MariaDB accepts only string literals here.
                     if hash.iter().all(u8::is_ascii_graphic) {
                         self.string(hash);
                     } else {

@@ -249,7 +249,7 @@ impl Printer<'_> {
         });
     }
 
-    /// A condition: a value that is no truth value is compared with 0.
+    /// A condition: a value that is not a truth value is compared with 0.
     pub(super) fn condition(&mut self, expr: &Expr<'_>) {
         if self.shown.is_none() || is_boolean(expr) {
             return self.expr(expr);

@@ -323,7 +323,7 @@ fn ascending(args: &[Expr]) -> Vec<OrderKey> {
 }
 
 /// The nearest query whose columns the arguments and sort keys read; `None` if they read no column.
-/// Results of other aggregates are no columns.
+/// Results of other aggregates are not columns.
 fn nearest_level((args, order): &Parts) -> Option<usize> {
     let mut nearest: Option<usize> = None;
     let mut see = |level: usize| nearest = Some(nearest.map_or(level, |n| n.min(level)));

@@ -252,7 +252,7 @@ fn collations_agree(args: &[Expr], name: &str) -> Result<Option<Claim>> {
     agree(&all, &operation, usage)
 }
 
-/// NULLIF: the first operand, which is no truth value from here on.
+/// NULLIF: its result is the first operand, as an ordinary number if that is a truth value.
 fn null_if(a: Expr, b: Expr) -> Result<Expr> {
     let how = comparison(&a, &b, "nullif")?;
     let mut ty = a.ty.clone();

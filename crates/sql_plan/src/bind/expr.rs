@@ -599,7 +599,7 @@ fn xor(left: Expr, right: Expr, nullable: bool) -> Expr {
 
 /// Whether bit operators work on the bytes of an operand: a binary string that is no literal.
 pub(super) fn is_byte_operand(e: &Expr) -> bool {
-    // A literal in hexadecimal or bits, which is a number, is unsigned.
+    // A hexadecimal or bit literal in a numeric context is unsigned.
     let is_number = match e.kind {
         ExprKind::Const(_) => e.ty.unsigned,
         ExprKind::Param(_) => true,

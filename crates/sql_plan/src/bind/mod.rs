@@ -225,7 +225,7 @@ pub struct Binder<'s> {
     pub aliases: &'s [(String, crate::expr::Expr)],
     /// Aliases of the select list before the item being bound, which only its subqueries may use.
     pub preceding_aliases: Option<&'s [(String, crate::expr::Expr)]>,
-    /// Aliases of the item being bound and of those behind it, which its subqueries cannot use (1247).
+    /// Aliases of the item being bound and of those after it, which its subqueries cannot use (1247).
     pub later_aliases: &'s [&'s str],
     /// Keys of GROUP BY. HAVING prefers them to select-list aliases, and those to other columns.
     pub group_keys: Option<&'s [crate::expr::Expr]>,

@@ -135,7 +135,7 @@ pub struct BlockHints {
     pub error_at: Option<usize>,
 }
 
-/// The hints behind the SELECT at this position of a text.
+/// The hints after the SELECT at this position of a text.
 pub fn of_block(text: &str, select: usize) -> BlockHints {
     const SELECT: usize = "SELECT".len();
     let (word, rest) = match text.get(select..).and_then(|t| t.split_at_checked(SELECT)) {

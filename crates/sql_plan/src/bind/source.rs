@@ -167,7 +167,7 @@ pub struct MergedView {
     /// The view's name.
     pub name: String,
     /// The columns of the view, in order, as positions in the source: those of the base table, and
-    /// behind them the computed ones.
+    /// after them the computed ones.
     pub base_columns: Vec<usize>,
     /// Position of the first computed column.
     pub first_computed: usize,

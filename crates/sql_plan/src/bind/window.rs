@@ -145,7 +145,7 @@ pub enum FrameBound {
     Unbounded,
     /// The current row; with RANGE its first or last peer.
     Current,
-    /// Rows or values before or behind the current row.
+    /// Rows or values before or after the current row.
     Offset {
         /// FOLLOWING.
         following: bool,

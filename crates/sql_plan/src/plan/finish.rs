@@ -91,7 +91,7 @@ fn group_order(groups: &Option<(Vec<OrderKey>, Purpose)>) -> (&[OrderKey], Purpo
 #[derive(Clone, Debug, Default)]
 pub(super) struct BoundQuery {
     pub(super) from: From,
-    /// The select list; the last `hidden_items` are no columns of the result.
+    /// The select list; the last `hidden_items` are not columns of the result.
     pub(super) items: Vec<Item>,
     pub(super) hidden_items: usize,
     pub(super) aggregates: Aggregates,

@@ -330,7 +330,7 @@ pub(super) fn check(
 /// A column by slot and position.
 type Place = (usize, usize);
 
-/// The first column of an expression that is not below a part that `is_known` accepts. Columns that
+/// The first column of an expression that is not part of a subexpression that `is_known` accepts. Columns that
 /// subqueries read must be accepted by `is_known_below`.
 fn first_unknown_column(
     e: &Expr,

@@ -29,7 +29,7 @@ impl AccessPlanner<'_> {
         if index.using_hash || hidden || !hinted || index.invisible || several {
             return None;
         }
-        // A value that equals several keys: the entries behind each have an order of their own.
+        // A value that equals several keys: the entries after each have an order of their own.
         let is_inexact = |p: &IndexPart| predicates.get(p.column).is_some_and(|p| p.inexact);
         if index.parts.iter().take(skip).any(is_inexact) && !self.order.is_empty() {
             return None;

@@ -355,7 +355,7 @@ pub(super) fn batch_path(mut path: AccessPath) -> Option<AccessPath> {
     match path.access {
         Access::PointLookup { .. } | Access::IndexLookup { .. } => Some(path),
         Access::IndexRangeScan { index, ranges, .. } => {
-            // The ranges of an OR expansion are no lookup.
+            // The ranges of an OR expansion are not a lookup.
             let [range] = <[IndexRange; 1]>::try_from(ranges).ok()?;
             let equal = range.keys.first().is_some_and(|key| !key.is_empty());
             path.access = Access::IndexLookup {

@@ -8,7 +8,7 @@
 //! group.
 //!
 //! Each group costs an engine call, so that the rule requires groups of some ten rows, and an engine
-//! whose calls are no round trips. It replaces the access path that was chosen; operators above
+//! whose calls are not round trips. It replaces the access path that was chosen; operators above
 //! stay as they are.
 //!
 //! Rows with equal keys must be alike to every expression; see [`reads_by_key`]. Excluded are

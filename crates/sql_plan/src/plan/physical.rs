@@ -8,7 +8,7 @@
 //!   query, of which those not joined yet are empty. Scans, joins, aggregation,
 //!   HAVING and window functions are of this kind. The row of a group has its
 //!   first row's columns in the slots, and the results of aggregates beside
-//!   them; window functions add their results behind those.
+//!   them; window functions add their results after those.
 //! - A [`ResultOperator`] yields rows of the result: it evaluates the select list
 //!   ([`QueryPlan::items`]) for every joined row and sends, keeps, sorts or
 //!   counts what comes out.

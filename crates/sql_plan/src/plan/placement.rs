@@ -192,8 +192,8 @@ struct NeededColumns {
     columns: Vec<Option<Vec<usize>>>,
     /// Slot, column, counts of characters.
     prefix_columns: Vec<(usize, usize, Vec<Expr>)>,
-    /// Searches: slot, whether rows have a hidden key, columns. They read the columns of rows that
-    /// are locked, or whose key is not at hand.
+    /// FULLTEXT searches: slot, whether rows have a hidden key, columns. A search reads these columns of rows that
+    /// are locked, or whose key is not available.
     searches: Vec<(usize, bool, Vec<usize>)>,
 }
 
@@ -215,7 +215,7 @@ impl NeededColumns {
         }
     }
 
-    /// Notes the columns that an expression needs whole.
+    /// Adds the columns that an expression needs whole.
     fn visit(&mut self, e: &Expr) {
         match &e.kind {
             ExprKind::Column { slot, column, .. } => self.add(*slot, *column),

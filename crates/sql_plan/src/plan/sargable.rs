@@ -80,7 +80,7 @@ pub(super) enum Disjunct<'e> {
     Comparison(CmpOp, CompareAs, &'e Expr, &'e Expr),
 }
 
-/// The disjuncts of a condition; fewer than two if it is no disjunction. `<>` is split into less
+/// The disjuncts of a condition; fewer than two if it is not a disjunction. `<>` is split into less
 /// and greater, and NOT BETWEEN likewise.
 pub(super) fn disjuncts(condition: &Expr) -> Vec<Disjunct<'_>> {
     match &condition.kind {

@@ -16,7 +16,7 @@ pub struct Scan {
     pub mode: ScanMode,
     /// Conditions on the rows; those on the right side of a join are in the join.
     pub filter: Vec<Expr>,
-    /// Where the conditions are checked.
+    /// Place where the conditions are checked.
     pub filter_place: FilterPlace,
     /// Conditions that hold for every row of the access path, and are not checked.
     pub implied: Vec<Expr>,

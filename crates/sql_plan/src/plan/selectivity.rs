@@ -6,7 +6,7 @@
 //! "Optimizer Cost Model", where it names any).
 //!
 //! Plans and literals: a cached plan is reused with other literals (transactions.md, rule 42), so
-//! that its planner does not see them. Where a histogram could use one, the planner asks for the
+//! that its planner does not see them. Where a histogram could use one, the planner requests the
 //! value ([`StatisticsSource::parameter`]); this marks the plan as one that is not kept. Columns
 //! without a histogram therefore cost nothing: their plans are cached as before.
 

@@ -83,7 +83,7 @@ pub struct Insert {
 pub enum InsertRows {
     /// VALUES, SET.
     Values(ValueRows),
-    /// A query. Values behind those of the columns given are those of [`Insert::select_columns`].
+    /// A query. Values after those of the columns given are those of [`Insert::select_columns`].
     Query(Box<QueryPlan>),
     /// The lines of a file (LOAD DATA).
     File(Box<FileRows>),

@@ -200,7 +200,7 @@ impl Uses {
             };
             let columns = columns.clone();
             if let Some(used) = list.get_mut(beneath) {
-                // Computed columns of a view have positions behind those of the table.
+                // Computed columns of a view have positions after those of the table.
                 let width = match &used.object {
                     Object::Table(table) => table.columns.len(),
                     _ => usize::MAX,

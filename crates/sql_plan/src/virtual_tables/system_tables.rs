@@ -7,7 +7,7 @@
 use super::{ScopeColumn, VirtualTable};
 use porpoise_types::{Collation, ColumnType, Kind};
 
-/// What SHOW CREATE TABLE prints of a table beside its columns' names and types.
+/// Definition that SHOW CREATE TABLE prints of a system table, besides its columns' names and types.
 #[derive(Debug)]
 pub struct SystemTable {
     /// Name of the table.

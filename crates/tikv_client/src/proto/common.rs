@@ -63,7 +63,7 @@ pub(crate) struct StoreLabel {
 }
 
 impl Store {
-    /// Whether it keeps a copy for analytical queries only (TiFlash), which serves none of the requests here.
+    /// Whether it is a columnar replica (TiFlash), which serves none of these requests.
     pub(crate) fn is_columnar(&self) -> bool {
         (self.labels.iter()).any(|l| l.key == "engine" && l.value.starts_with("tiflash"))
     }

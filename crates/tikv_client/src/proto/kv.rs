@@ -406,7 +406,7 @@ pub(crate) struct CheckSecondaryLocksResponse {
     pub commit_ts: u64,
 }
 
-/// Destroys all versions, locks and records of a range in a store, not by way of its regions.
+/// Destroys all versions, locks and records of a range in one store, bypassing its regions.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct DestroyRangeRequest {
     #[prost(bytes = "vec", tag = "2")]

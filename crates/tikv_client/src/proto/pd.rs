@@ -142,7 +142,7 @@ pub(crate) struct MoveSafePointRequest {
     pub safe_point: u64,
 }
 
-/// Registers the timestamp that a service needs, for so many seconds; 0 or less ends the registration.
+/// Registers the timestamp that a service needs, for a number of seconds; 0 or less ends the registration.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ServiceSafePointRequest {
     #[prost(message, optional, tag = "1")]

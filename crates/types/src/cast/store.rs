@@ -37,7 +37,7 @@ impl Target<'_> {
         fail_or_warn(cx, TypeError::new(WARN_DATA_TRUNCATED, message))
     }
 
-    /// 1265 as a note, which is no error in strict mode either.
+    /// 1265 as a note, which is not an error in strict mode either.
     pub(super) fn truncated_note(&self, cx: &mut CastCx<'_>) {
         cx.note(
             WARN_DATA_TRUNCATED,

@@ -1,6 +1,6 @@
 //! LIKE: matching with `%` and `_`.
 //!
-//! Backtracking without recursion: at a mismatch, matching resumes behind the last `%`, which then
+//! Backtracking without recursion: at a mismatch, matching resumes after the last `%`, which then
 //! matches one more character. Earlier `%` are final, so the worst-case time is the product of both
 //! lengths. Where an ASCII letter or digit follows `%`, a search for its bytes finds the next
 //! character that may match.

@@ -30,7 +30,7 @@ struct AsciiPattern {
     first: Run,
     /// The runs between two `%`, without empty ones.
     middle: Vec<Run>,
-    /// The run behind the last `%`; `None` if there is no `%`.
+    /// The run after the last `%`; `None` if there is no `%`.
     last: Option<Run>,
     /// Whether the pattern is matched by bytes in texts of any characters.
     is_for_all_texts: bool,
@@ -120,7 +120,7 @@ impl Run {
         self.matches(end, classes).then_some(rest)
     }
 
-    /// The rest of a text behind the first occurrence of the run.
+    /// The rest of a text after the first occurrence of the run.
     fn strip_through<'t>(
         &self,
         text: &'t [u8],

@@ -104,7 +104,7 @@ static BYTES: [[(u16, u8); 128]; COUNT] = {
         while used < 128 {
             let byte = used as u8 | 0x80;
             let code = code_of(&TABLES[set], byte);
-            // Insertion behind equal ones: of several bytes with one code point the first is used.
+            // Insertion after equal ones: of several bytes with one code point the first is used.
             let mut at = used;
             while at > 0 && all[set][at - 1].0 > code {
                 all[set][at] = all[set][at - 1];

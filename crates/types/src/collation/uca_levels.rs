@@ -2,7 +2,7 @@
 //! case), and the `_0900_as_cs` collations of languages. NO PAD.
 //!
 //! Texts compare by the weights of the first level; where these are equal by those of the second,
-//! and so on (UTS #10, "Form Sort Key"). A sort key has the weights of each level behind those of
+//! and so on (UTS #10, "Form Sort Key"). A sort key has the weights of each level after those of
 //! the level before, with [`SEPARATOR`] between, which is below every weight.
 
 use std::cmp::Ordering;

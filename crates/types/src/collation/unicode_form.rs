@@ -107,8 +107,8 @@ impl UnicodeForm {
         }
     }
 
-    /// The UTF-8 text of bytes, and the position of the first that are no character; these become
-    /// `?`. Zeros are put before bytes that are no multiple of the unit.
+    /// The UTF-8 text of bytes, and the position of the first that are not a character; these become
+    /// `?`. Zeros are put before bytes that are not a multiple of the unit.
     pub(super) fn text_of(self, bytes: &[u8]) -> (Vec<u8>, Option<usize>) {
         let missing = bytes.len().next_multiple_of(self.unit()) - bytes.len();
         let mut padded = vec![0; missing];

@@ -16,7 +16,7 @@ pub struct Prefix {
 
 /// Appends a magnitude with `scale` digits after the point.
 fn write_word(mut magnitude: u64, scale: usize, out: &mut Vec<u8>) {
-    // Twenty digits and a point, or thirty digits behind the point and one before it.
+    // Twenty digits and a point, or thirty digits after the point and one before it.
     let mut text = [0u8; 32];
     let least = if scale > 0 { scale + 2 } else { 1 };
     let mut len = 0;

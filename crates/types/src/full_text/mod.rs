@@ -17,7 +17,7 @@
 //!
 //! Deliberately as InnoDB, though the manual says less (judged by `tests/data/full_text.tsv`):
 //! a word that a query repeats counts as more frequent; `~` only lowers rows that operands before
-//! it have found; words that are not indexed count in a phrase only behind one that is; of the
+//! it have found; words that are not indexed count in a phrase only after one that is; of the
 //! words that a prefix finds, the last one's frequency counts.
 //!
 //! As the manual says, and otherwise than InnoDB, whose rows or ranks differ there: parentheses

@@ -415,7 +415,7 @@ impl<'t> Parser<'t, '_> {
         Operand::Phrase(self.phrases.len() - 1)
     }
 
-    /// Parses a word. `*` before it has no effect, `*` behind it makes a prefix.
+    /// Parses a word. `*` before it has no effect, `*` after it makes a prefix.
     fn word(&mut self, operator: Operator, out: &mut Vec<Clause>) -> Result<(), SyntaxError> {
         while self.token == Token::Symbol('*') {
             self.advance();

@@ -55,7 +55,7 @@ pub struct IndexedDocument<'p> {
     pub lacks: &'p dyn Fn(usize) -> bool,
 }
 
-/// What a search asks of a document.
+/// Properties of a document that a search needs.
 trait Searched {
     fn occurrences(&self, query: &Query, term: usize) -> Occurrences<'_>;
     fn has_phrase(&self, query: &Query, number: usize, phrase: &Phrase) -> bool;

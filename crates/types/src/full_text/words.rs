@@ -15,7 +15,7 @@ pub const DEFAULT_STOPWORDS: [&str; 36] = [
 /// for the key of a row. A word of 84 characters exceeds it only if most of them expand.
 pub const MAX_KEY_BYTES: usize = 768;
 
-/// How a text is split.
+/// Rules by which a text is split into words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TextParser {
     /// Words: runs of letters, digits and underscores.
@@ -29,7 +29,7 @@ pub enum TextParser {
 pub struct WordRules {
     /// Collation that compares words.
     pub collation: Collation,
-    /// How texts are split.
+    /// Rules by which texts are split.
     pub parser: TextParser,
     /// Shortest indexed word in characters (`innodb_ft_min_token_size`).
     pub min_chars: usize,

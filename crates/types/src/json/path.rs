@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `.name`, `."name"` | a member |
 //! | `.*` | every member |
-//! | `[n]`, `[last]`, `[last-n]` | an element; a value that is no array counts as an array of itself |
+//! | `[n]`, `[last]`, `[last-n]` | an element; a value that is not an array counts as an array of itself |
 //! | `[m to n]`, `[*]` | elements |
 //! | `**` | the value and everything beneath it; never the last leg |
 //!
@@ -76,7 +76,7 @@ impl Path {
         let mut p = PathParser { text, at: 0 };
         p.skip_space();
         if !p.eat('$') {
-            // MySQL's position is behind the character that should be the scope.
+            // MySQL's position is after the character that should be the scope.
             return Err(text.len().min(p.at + 1));
         }
         let mut steps = Vec::new();

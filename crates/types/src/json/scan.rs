@@ -9,7 +9,7 @@
 use super::path::{Path, Step};
 use porpoise_base::interrupt;
 
-/// What a path selects.
+/// Result of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'t> {
     /// The text of a value.

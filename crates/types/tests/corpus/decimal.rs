@@ -52,7 +52,7 @@ fn rounding() {
             "floor" => a.floor().unwrap(),
             _ => a.ceil().unwrap(),
         };
-        // The expression's type has the scale asked for; the value itself is not padded.
+        // The expression's type has the scale requested; the value itself is not padded.
         let text = if row[2].is_empty() {
             result.to_string()
         } else {

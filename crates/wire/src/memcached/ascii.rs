@@ -99,9 +99,9 @@ pub enum Fault {
     BadFormat,
     /// `delete` with a third word that is neither 0 nor `noreply`.
     DeleteUsage,
-    /// An expiry time that is no number.
+    /// An expiry time that is not a number.
     BadExptime,
-    /// A delta that is no number.
+    /// A delta that is not a number.
     BadDelta,
     /// The value exceeds [`Limits::max_value`]; it is discarded.
     TooLarge,
@@ -148,7 +148,7 @@ impl Fault {
 /// Result of parsing the start of the buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum Parsed<'a> {
-    /// At least so many more bytes (never 0) are needed.
+    /// At least this number of further bytes (never 0) is needed.
     NeedMore(usize),
     /// A request; the caller drops `consumed` bytes after executing it.
     Request {

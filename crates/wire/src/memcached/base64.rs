@@ -13,7 +13,7 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// Decodes a key; `None` if it is no valid base64, empty, or too long.
+    /// Decodes a key; `None` if it is not valid base64, empty, or too long.
     pub fn of(text: &[u8]) -> Option<Decoded> {
         let mut decoded = Decoded {
             bytes: [0; MAX_DECODED],

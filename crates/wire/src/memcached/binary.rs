@@ -45,7 +45,7 @@ pub enum StatusCode {
     Invalid = 0x04,
     /// A condition of the store was not met.
     NotStored = 0x05,
-    /// The value is no number.
+    /// The value is not a number.
     NotNumeric = 0x06,
     /// Not authenticated, or not privileged.
     Auth = 0x20,
@@ -134,7 +134,7 @@ impl Request<'_> {
 /// Result of parsing the start of the buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum Parsed<'a> {
-    /// At least so many more bytes (never 0) are needed.
+    /// At least this number of further bytes (never 0) is needed.
     NeedMore(usize),
     /// A request; the caller drops `consumed` bytes after executing it.
     Request {
@@ -367,7 +367,7 @@ fn store<'a>(
     key: &'a [u8],
     value: &'a [u8],
 ) -> Option<Change<'a>> {
-    // A version makes a compare and swap of `set`, `add` and `replace`.
+    // With a version, `set`, `add` and `replace` are a compare-and-swap.
     let mode = if header.cas != 0 && !mode.extends() {
         Mode::Set
     } else {

@@ -63,7 +63,7 @@ pub enum Answer<'a> {
     NeedMore(usize),
     /// A reply and its length in the buffer.
     Reply(Reply<'a>, usize),
-    /// The bytes are no reply of this protocol.
+    /// The bytes are not a reply of this protocol.
     Malformed,
 }
 

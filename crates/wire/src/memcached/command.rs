@@ -216,7 +216,7 @@ pub enum Status {
     Touched,
     /// Counted; the number is in the outcome.
     Counted,
-    /// The item's value is no number.
+    /// The item's value is not a number.
     NotNumeric,
     /// The value would exceed the limit.
     TooLarge,

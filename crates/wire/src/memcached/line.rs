@@ -25,7 +25,7 @@ pub(super) enum Line<'a> {
     Refused {
         /// The error.
         fault: Fault,
-        /// Whether the client asked for no reply.
+        /// Whether the client requested no reply.
         noreply: bool,
     },
 }
@@ -325,7 +325,7 @@ fn cache_memlimit<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
     }
 }
 
-/// Rejects a line that is no command. An HTTP request line closes the connection, as in memcached,
+/// Rejects a line that is not a command. An HTTP request line closes the connection, as in memcached,
 /// so that a browser cannot be tricked into sending commands.
 #[cold]
 fn unknown<'a>(word: &[u8], words: Words<'a>) -> Line<'a> {

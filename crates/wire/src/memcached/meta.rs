@@ -120,7 +120,7 @@ pub enum MetaFault {
     TooManyFlagsOfGet,
     /// Too many flags.
     TooManyFlags,
-    /// A flag appears twice, or is no ASCII character.
+    /// A flag appears twice, or is not an ASCII character.
     Duplicate,
     /// A flag that the protocol does not have.
     UnknownFlag,

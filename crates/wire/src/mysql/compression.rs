@@ -49,7 +49,7 @@ const MAX_ZSTD_LEVEL: u8 = 9;
 pub enum Algorithm {
     /// zlib.
     Zlib,
-    /// zstd with the level that the client asked for.
+    /// zstd with the level that the client requested.
     Zstd(u8),
 }
 

@@ -5,7 +5,7 @@
 //!          u32 time limit in ms, u16 columns, each u16 position, bytes continuation,
 //!          then the lower and the upper bound
 //! bound    u8 kind, u8 parts, a bitmap of NULLs and the values of the index's first columns
-//! answer   for each row u8 1, u64 version (if asked for), a bitmap of NULLs and the values;
+//! answer   for each row u8 1, u64 version (if requested), a bitmap of NULLs and the values;
 //!          then u8 0, bytes continuation: empty at the end of the range
 //! ```
 //!

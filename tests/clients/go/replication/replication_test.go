@@ -1,5 +1,5 @@
-// Readers of the binary log with go-mysql: BinlogSyncer by position and by GTIDs, and canal, beside SQL and memcached.
-// What they have at the end is what the tables have: nothing twice, nothing missing.
+// Readers of the binary log with go-mysql: BinlogSyncer by position and by GTIDs, and canal, while SQL and memcached write.
+// At the end their copies equal the tables: no change is missing or applied twice.
 package replication
 
 import (
@@ -46,7 +46,7 @@ func address(t *testing.T) (string, uint16) {
 	return setting(t, "CLIENTS_MYSQL_HOST"), uint16(port)
 }
 
-// fresh gives a database with the tables of the tests.
+// fresh creates a database with the tables of the tests.
 func fresh(t *testing.T) *sql.DB {
 	t.Helper()
 	host, port := address(t)
@@ -141,7 +141,7 @@ func shown(row []any) string {
 	return strings.Join(parts, "|")
 }
 
-// copies has the tables that a reader has built. An insertion of a row that is there, and a change of one that is not, are errors.
+// copies has the tables that a reader has built. An insertion of a row that exists, and a change of one that does not, are errors.
 type copies struct {
 	sync.Mutex
 	tables map[string]table
@@ -288,7 +288,7 @@ func follow(t *testing.T, stream *replication.BinlogStreamer, copied *copies, en
 	}
 }
 
-// place is the end of the log.
+// place returns the end of the log.
 func place(t *testing.T, db *sql.DB) mysql.Position {
 	t.Helper()
 	var file, none string
@@ -386,7 +386,7 @@ func TestCanalFollowsAMixedLoad(t *testing.T) {
 	case err := <-failed:
 		t.Fatal(err)
 	case <-time.After(wait):
-		t.Fatal("canal has not come to the end")
+		t.Fatal("canal has not reached the end of the log")
 	}
 	copied.copied.compare(t, db)
 }

@@ -1,8 +1,8 @@
 //! `bench analytics`: queries over a table of a million rows: groups, joins,
 //! sorts, counts, ranges, windows, JSON, and some of them with little memory.
 //!
-//! Sums are of integers and decimals, so that the order in which rows are
-//! added up changes nothing.
+//! Sums are of integers and decimals, so that they do not depend on the order of the
+//! rows.
 
 use super::load_rows::{LoadRows, Rows};
 use super::query_suite::{self, Suite};
@@ -160,7 +160,7 @@ fn prepare(target: &Target, route: &Route, rows: u64) -> Result<()> {
     LoadRows::new(0..customers, Documents).load(&route.endpoint)?;
     LoadRows::new(0..customers, Customers).load(&route.endpoint)?;
     LoadRows::new(0..rows, Sales { customers }).load(&route.endpoint)?;
-    // Both plan by what they know of their tables.
+    // The planners of both systems use statistics.
     admin.run("analyze table sale, customer, document")?;
     Ok(())
 }

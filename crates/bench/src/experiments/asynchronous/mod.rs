@@ -1,9 +1,8 @@
 //! `bench async`: rows in native batches with several of them in flight, as NDB's flexAsynch, beside
 //! memcached's multi-get and an IN list of as many keys, and beside multi-row INSERT by SQL.
 //!
-//! 1. All systems are driven by as many client threads, with as many requests in flight: the native
-//!    client sends so many batches over one connection, the others have so many connections that a
-//!    thread multiplexes.
+//! 1. All systems are driven by the same number of client threads, with the same number of requests in flight: on one
+//!    connection of the native client, and for the others on one connection per request, which a thread multiplexes.
 //! 2. Every value read is verified, every write must have taken effect.
 //! 3. Runs of all systems are interleaved.
 
@@ -279,7 +278,7 @@ fn describe(rows: u64, target: &Target, planned: &[Planned<'_>], notes: Vec<Stri
         name: "async".to_owned(),
         title: "Rows in native batches".to_owned(),
         about: format!(
-            "Requests of so many rows of {rows}, with a value of {} bytes, several in flight: native batches, \
+            "Requests for 1 to 200 of {rows} rows, with a value of {} bytes, several in flight: native batches, \
              memcached's multi-get, SELECT ... WHERE id IN (...). At {CHILDREN} rows also INSERT into a table \
              with two foreign keys. Every value is verified.",
             crate::value::USUAL

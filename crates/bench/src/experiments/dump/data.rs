@@ -21,7 +21,7 @@ pub(super) const PARENT_TABLE: &str = "dump_parent";
 pub(super) struct Table {
     /// Its name.
     pub(super) name: &'static str,
-    /// Its indexes in words, for reports.
+    /// Description of its indexes, for reports.
     pub(super) words: &'static str,
     /// Its keys besides the primary key.
     keys: &'static str,

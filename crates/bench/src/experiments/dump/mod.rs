@@ -1,7 +1,7 @@
 //! `bench dump`: loading a dump, and the same rows by LOAD DATA, through the client `mariadb` or `mysql`.
 //!
 //! In each round every system loads every file, one system after the other. Before a file is loaded, its
-//! tables are created anew; afterwards their rows are counted and added up, and compared with those of the
+//! tables are created again; afterwards their rows are counted and added up, and compared with those of the
 //! other systems. Neither is measured.
 
 mod data;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Size of the dump in megabytes, unless chosen otherwise.
 const SIZE_MB: u64 = 32;
 
-/// Something that is loaded.
+/// A file to be loaded.
 enum Job<'a> {
     /// INSERTs of one table.
     Inserts(&'a Table, &'a Path, u64),

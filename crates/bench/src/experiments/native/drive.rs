@@ -5,8 +5,8 @@
 //!    change counts its changes, so that a lost one is detected.
 //! 2. One call in [`SAMPLE`] is timed: reading the clock for every read of a row
 //!    would be a tenth of the figure.
-//! 3. Instructions are those of the threads that call, this module's part
-//!    (a random key, a value made or verified) included.
+//! 3. Instructions are those of the calling threads, including this module's part
+//!    (a random key, a value made or verified).
 
 use super::work::{SCANNED, Work};
 use super::{Store, Worker};
@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 /// One call of this many is timed.
 const SAMPLE: u64 = 16;
 
-/// The row that all change.
+/// The row that all threads change.
 const HOT: u64 = 0;
 
 /// Counters of one thread.
 struct Tally {
     calls: u64,
-    /// The calls before the measured time, too.
+    /// Number of calls, including those before the measured time.
     changes: u64,
     seconds: f64,
     instructions: Option<u64>,
@@ -37,13 +37,13 @@ struct Tally {
     failure: Option<Error>,
 }
 
-/// One run's fixed facts, and what its threads share.
+/// Parameters of one run, and state that its threads share.
 pub(super) struct Plan<'a> {
     pub(super) work: Work,
     pub(super) rows: u64,
     pub(super) seed: u64,
     pub(super) threads: usize,
-    /// Before the measured time, and that; unless `calls` says otherwise.
+    /// Warm-up and measured time; unused if `calls` is set.
     pub(super) times: (Duration, Duration),
     pub(super) calls: Option<u64>,
     /// Versions of values, and numbers of inserted rows.
@@ -173,7 +173,7 @@ fn read(worker: &mut dyn Worker, keys: &[u64]) -> Result<()> {
     )))
 }
 
-/// Scans from a key and verifies every row: each key that is there, in order.
+/// Scans from a key and verifies every row: each existing key, in order.
 fn scan(worker: &mut dyn Worker, from: u64, rows: u64) -> Result<()> {
     let mut next = from;
     worker
@@ -190,7 +190,7 @@ fn scan(worker: &mut dyn Worker, from: u64, rows: u64) -> Result<()> {
     )))
 }
 
-/// Counts the hot row's version up.
+/// Increments the hot row's version.
 fn modify(worker: &mut dyn Worker) -> Result<()> {
     let mut is_right = false;
     worker
@@ -248,7 +248,7 @@ fn version_in(store: &dyn Store) -> Result<u64> {
     hot_version(worker.as_mut())
 }
 
-/// Lets the threads go; what they found, and how many calls they made in all.
+/// Runs the threads. Returns their results, and the total number of calls.
 fn all_threads(store: &dyn Store, plan: &Plan<'_>) -> (Driven, u64) {
     let course = Course {
         begin: Barrier::new(plan.threads + 1),
@@ -293,7 +293,7 @@ fn all_threads(store: &dyn Store, plan: &Plan<'_>) -> (Driven, u64) {
     })
 }
 
-/// Processor time since: ours, and that of everything else.
+/// Processor time since a reading: of this process, and of all others.
 fn spent_since(machine: Option<f64>, own: Option<f64>) -> Spent {
     let between = |a: Option<f64>, b: Option<f64>| Some((b? - a?).max(0.0));
     let processor = between(own, own_seconds());

@@ -1,15 +1,15 @@
 //! `bench native`: operations on rows and on the engine in this process, without protocols and
 //! network.
 //!
-//! The stores ([`stores`]) are opened by the server's own functions. What is
-//! measured here is how often their workers can be called, by how many threads
-//! ([`drive`]), what their rows take in memory, and how long a start takes.
+//! The stores ([`stores`]) are opened by the server's own functions. Measured are
+//! the rate of calls to their workers, over numbers of threads
+//! ([`drive`]), the memory of their rows, and the duration of a start.
 //!
 //! 1. Reads are verified as everywhere: a value contains its key and version.
-//! 2. Each call is one transaction, and returns when what it did is as durable
-//!    as was asked for.
-//! 3. The processor time shown is that of the whole process in the measured
-//!    time: the threads that call, and the log's beside them.
+//! 2. Each call is one transaction, and returns when its commit is as durable
+//!    as requested.
+//! 3. The processor time is that of the whole process in the measured
+//!    time: the calling threads, and those of the log.
 
 mod drive;
 mod stores;
@@ -36,22 +36,22 @@ pub struct Setup<'a> {
     pub durability: Durability,
     /// Directory for their files.
     pub directory: &'a Path,
-    /// The value that a row begins with.
+    /// The initial value of a row.
     pub value: &'a (dyn Fn(u64) -> Vec<u8> + Sync),
     /// Planned operations: stores without one are not opened.
     pub options: &'a NativeOptions,
 }
 
-/// Shows the value of the n-th key asked for, or that there is none.
+/// Receives the value of the n-th requested key; `None` if it does not exist.
 pub type Visitor<'v> = dyn FnMut(usize, Option<&[u8]>) + 'v;
 
-/// Shows a row of a scan: its key and value.
+/// Receives a row of a scan: its key and value.
 pub type ScanVisitor<'v> = dyn FnMut(u64, &[u8]) + 'v;
 
 /// Memory of a store's rows, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Rows that were put in.
+    /// Number of inserted rows.
     pub rows: u64,
     /// Growth of the process while they were inserted.
     pub grown: u64,
@@ -63,7 +63,7 @@ pub struct Memory {
 /// Duration of a store's start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Start {
-    /// From what.
+    /// The files from which it starts.
     pub from: String,
     /// Duration in seconds.
     pub seconds: f64,
@@ -74,12 +74,12 @@ pub trait Store: Sync {
     /// Name in reports.
     fn name(&self) -> &str;
 
-    /// Whether its workers know how to do this.
+    /// Whether its workers support an operation.
     fn offers(&self, work: Work) -> bool {
         work != Work::Insert
     }
 
-    /// Makes it ready for a run, outside of the time that is measured.
+    /// Prepares a run, outside of the measured time.
     ///
     /// # Errors
     /// A message that says what failed.
@@ -99,7 +99,7 @@ pub trait Store: Sync {
         None
     }
 
-    /// Ends and starts it again, as often as there are kinds of start. Called
+    /// Stops and starts it again, once for each kind of start. Called
     /// last.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ pub trait Store: Sync {
     }
 }
 
-/// One thread's handle of a store; each call is a transaction. What a store
+/// One thread's handle of a store; each call is a transaction. An operation that the store
 /// does not offer is refused.
 pub trait Worker {
     /// Reads the values of keys in one batch.
@@ -118,7 +118,7 @@ pub trait Worker {
     /// A message that says what failed.
     fn read(&mut self, keys: &[u64], visit: &mut Visitor<'_>) -> Result<(), String>;
 
-    /// Replaces the value of a key that is there.
+    /// Replaces the value of an existing key.
     ///
     /// # Errors
     /// A message that says what failed.
@@ -142,7 +142,7 @@ pub trait Worker {
         Err("this store's rows are not read and changed in one call".to_owned())
     }
 
-    /// Inserts a row with a key that is not there.
+    /// Inserts a row with a new key.
     ///
     /// # Errors
     /// A message that says what failed.
@@ -264,7 +264,7 @@ fn memory_note(name: &str, memory: &Memory) -> String {
         .map(|(part, n)| format!("{part} {}", each(*n)))
         .collect();
     if memory.grown <= known {
-        // It reused memory of another store: its total is unknown.
+        // The store reused memory of another one: its total is unknown.
         let parts = parts.join(", ");
         return format!("{name}: bytes a row asked of the allocator: {parts}");
     }

@@ -17,20 +17,20 @@ pub enum Work {
     ReadMany,
     /// Reads a row by key.
     ReadOne,
-    /// Reads the same row as all others.
+    /// Reads the same row as all other threads.
     ReadHot,
     /// Reads [`SCANNED`] rows in the order of their keys.
     Scan,
     /// Replaces the value of a row.
     Update,
-    /// Reads the one row that all others change, and changes it.
+    /// Reads the row that all threads change, and changes it.
     Modify,
     /// Inserts a row.
     Insert,
 }
 
 impl Work {
-    /// All of it, in the order of reports.
+    /// All operations, in the order of reports.
     pub const ALL: [Work; 7] = [
         Work::ReadMany,
         Work::ReadOne,
@@ -92,11 +92,11 @@ impl Work {
 pub struct NativeOptions {
     /// Operations.
     pub works: Vec<Work>,
-    /// Words of stores, as the program that has them knows them.
+    /// Names of stores.
     pub stores: Vec<String>,
     /// Durabilities, one after the other.
     pub durabilities: Vec<Durability>,
-    /// So many calls of each thread instead of a time, and none before.
+    /// This number of calls of each thread instead of a time, without a warm-up.
     pub calls: Option<u64>,
     /// Whether starts of the stores are measured, too.
     pub times_starts: bool,

@@ -1,7 +1,7 @@
 //! Data of `bench tpch`: each row is a function of its number, so that all
 //! systems get the same rows in any order of insertion.
 //!
-//! What the queries depend on is as the specification says: the number of rows
+//! Properties on which the queries depend are those of the specification: the number of rows
 //! in each table per scale factor, 1 to 7 lines per order, a third of the
 //! customers without orders, 4 suppliers per part, dates of 1992 to 1998, and
 //! the value sets of types, brands, containers, segments, priorities and modes.
@@ -324,7 +324,7 @@ fn text(call: &mut Call, value: &str) {
     call.bytes(value.as_bytes());
 }
 
-/// The n-th of some values, from the start again after the last one.
+/// The n-th value of a list, cyclically.
 #[expect(clippy::indexing_slicing, reason = "the index is below the length")]
 fn pick<T: Copy>(all: &[T], n: u64) -> T {
     all[(n % all.len() as u64) as usize]

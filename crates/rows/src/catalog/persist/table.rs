@@ -269,7 +269,7 @@ fn write_column(w: &mut Writer, c: &Column) {
     w.column_type(&c.ty);
     w.bool(c.nullable);
     match &c.default {
-        // An expression is written behind the rest of the table.
+        // An expression is written after the rest of the table.
         ColumnDefault::None | ColumnDefault::Expr(_) => w.u8(0),
         ColumnDefault::Null => w.u8(1),
         ColumnDefault::Literal(value) => {
@@ -343,7 +343,7 @@ fn read_index(r: &mut Reader<'_>) -> Result<Index> {
             0 => IndexKind::Primary,
             1 => IndexKind::Unique,
             2 => IndexKind::Plain,
-            // Its settings follow behind the rest of the table.
+            // Its settings follow after the rest of the table.
             3 => IndexKind::FullText,
             other => return Err(Error::corrupt(&format!("index of kind {other}"))),
         },

@@ -327,7 +327,7 @@ impl Db {
         Ok(copy.rows)
     }
 
-    /// Adds what is to be written for the row at a position of a batch, except in FULLTEXT indexes.
+    /// Adds the writes for the row at a position of a batch, except those of FULLTEXT indexes.
     /// Returns the number of bytes.
     pub(super) fn add_entries(
         &self,

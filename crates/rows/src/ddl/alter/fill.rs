@@ -82,7 +82,7 @@ pub(super) fn check_zero_date(column: &Column, cast: &CastCx<'_>) -> Result<()> 
     Err(Error::Type(TypeError::new(1292, text)))
 }
 
-/// Whether a value asks for a generated id.
+/// Whether a value requests a generated id.
 pub(super) fn needs_generated_id(value: &Value, zero_is_a_value: bool) -> bool {
     match value.as_ref() {
         ValueRef::Null => true,

@@ -3,7 +3,7 @@
 //! All clauses of a statement make one [`Plan`]: the new table, and the work on rows that it
 //! requires. Most column changes require none: a row refers to the layout that it was written in,
 //! an added column reads as its default at the time of the ALTER, a dropped one is not read. The
-//! remaining work is done beside others ([`super::online`]), or under the metadata barrier, in order of
+//! remaining work is done online ([`super::online`]), or under the metadata barrier, in order of
 //! cost: checking rows (NOT NULL, foreign keys), building indexes, copying rows ([`copy`]).
 //!
 //! Invariants:
@@ -652,7 +652,7 @@ fn apply_options(plan: &mut Plan, ops: &[AlterOp]) -> Result<()> {
     Ok(())
 }
 
-/// Lets the rows be copied, even if the plan does without.
+/// Makes the plan copy the rows, even if it need not.
 pub(super) fn rewrite_rows(plan: &mut Plan) {
     if plan.rewrite {
         return;

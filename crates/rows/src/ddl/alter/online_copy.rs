@@ -1,5 +1,5 @@
-//! Copies a table while others read and write it, for changes that need new rows: other types,
-//! another primary key, other partitions, FULLTEXT indexes.
+//! Copies a table while other sessions read and write it, for changes that rewrite rows: types of columns,
+//! the primary key, partitions, FULLTEXT indexes.
 //!
 //! Writers record the primary key of each row that they change, in their own transaction, in a space
 //! of the change ([`crate::definition::UnfinishedChange::changed_rows`]). One thread copies the rows, in small
@@ -7,16 +7,16 @@
 //! if there is one, and copies the row as it is now.
 //!
 //! ```text
-//!   version n      writers know nothing of the change
-//!   version n + 1  writers record changed rows          wait for users of version n
-//!                  copy a batch, take up records, copy a batch, ...
-//!                  take up records, until few are left
-//!                  keep users away briefly, take up the last records, commit:
-//!   version n + 2  the copy is the table
+//!   version n       writers know nothing of the change
+//!   version n + 1   writers record changed rows       wait for sessions that use version n
+//!                   copy a batch, apply records, copy a batch, ...
+//!                   apply records, until few are left
+//!                   raise a barrier briefly, apply the last records, commit:
+//!   version n + 2   the copy is the table
 //! ```
 //!
-//! Users are kept away only if those in the table leave it soon ([`Db::brief_barrier_over`]), and for
-//! the time of a few records; otherwise they are let in again, and the copy goes on.
+//! The barrier lasts for the time of a few records, and is raised only if the sessions that use the table end
+//! their transactions soon ([`Db::brief_barrier_over`]); otherwise it is lowered, and the copy goes on.
 //!
 //! Invariants:
 //! 1. Only this thread reads or writes the copy, so it locks nothing.
@@ -24,14 +24,14 @@
 //!    transaction that brings its row up to date with a snapshot that contains the record.
 //! 3. A row behind [`OnlineCopy::position`] has a copy as of some snapshot, and a record of each change
 //!    after it. A row before it has none, and its records are dropped: it is copied later.
-//! 4. A copy whose unique key another copy has is not a duplicate, if that row has changed since. The
-//!    row is postponed to a snapshot without records, whose rows all copies equal.
+//! 4. A row whose unique key another copy has is not a duplicate if that copy's row has changed since. The
+//!    row is postponed to a snapshot without records, in which every copy equals its row.
 //!
 //! A change that fails or is interrupted leaves spaces that no definition names, and the space of
 //! records, which is removed like an index that is not public.
 //!
-//! Rejected: writers that write the copy, too (they would convert rows, wait for each other's keys in it,
-//! and fail by its constraints); a log of changes outside of the engine (not transactional).
+//! Rejected: writers that also write the copy, as the triggers of pt-online-schema-change do (they would convert rows, wait for each
+//! other's keys in the copy, and fail by its constraints); a log of changes outside of the engine (not transactional).
 
 use super::copy::{Copy, CopyOptions, Entry};
 use crate::db::Db;
@@ -51,12 +51,12 @@ use porpoise_types::{CastCx, Value};
 use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 
-/// Records taken up in a transaction.
+/// Records applied in a transaction.
 const RECORDS: usize = 256;
-/// Batches of the scan after which records are taken up. Each time waits for the log.
+/// Batches of the scan after which records are applied. Each time waits for the log.
 const BATCHES_PER_CATCH_UP: u32 = 16;
-/// Batches of the scan after which records are read from the first one again: where many were
-/// deleted, the engine passes over what is left of them.
+/// Batches of the scan after which records are read from the first one again. Reading from the first one each time
+/// would pass over the remains of all deleted records.
 const BATCHES_PER_ROUND: u32 = 64;
 /// Approximate size in bytes of the rows of a transaction.
 const BATCH_BYTES: usize = 4 << 20;
@@ -76,14 +76,14 @@ struct NewCopy {
     entries: std::ops::Range<usize>,
 }
 
-/// How the rows of a batch come to be copied.
+/// Reason why the rows of a batch are copied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// For the first time, in the order of their keys.
+    /// They are copied for the first time, in the order of their keys.
     Scan,
-    /// Because they have changed.
+    /// They have changed.
     Record,
-    /// They were postponed, and no copy differs from its row: a duplicate is one.
+    /// They were postponed, and every copy equals its row now: an equal key is a duplicate.
     Postponed,
 }
 
@@ -197,7 +197,7 @@ impl<'a> OnlineCopy<'a> {
         Ok(engine.wait_durable(engine.newest_position())?)
     }
 
-    /// Copies all rows, and takes up the records that are written meanwhile.
+    /// Copies all rows, and applies the records that are written meanwhile.
     pub(in crate::ddl) fn scan(&mut self, cast: &mut CastCx<'_>) -> Result<()> {
         self.wait_until_visible()?;
         let mut throttle = Throttle::new(self.cx, self.copy.before.id);
@@ -233,7 +233,7 @@ impl<'a> OnlineCopy<'a> {
         self.copy.finish_texts()
     }
 
-    /// Copies the next rows. Returns their number, and where to continue.
+    /// Copies the next rows. Returns their number, and the position at which to continue.
     fn scan_batch(
         &mut self,
         space: SpaceId,
@@ -272,8 +272,7 @@ impl<'a> OnlineCopy<'a> {
         Ok((rows.len(), rest))
     }
 
-    /// Takes up records until few are left, or a number of transactions has been done: then the result is
-    /// true.
+    /// Applies records until few are left, or a number of transactions has been done. Returns true in the second case.
     pub(in crate::ddl) fn catch_up(&mut self, read: Read, cast: &mut CastCx<'_>) -> Result<bool> {
         const TRANSACTIONS: usize = 16;
         for _ in 0..TRANSACTIONS {
@@ -285,7 +284,7 @@ impl<'a> OnlineCopy<'a> {
         Ok(true)
     }
 
-    /// Takes up all records, and copies postponed rows, while nobody writes to the table. False if that
+    /// Applies all records, and copies postponed rows, while no session writes to the table. Returns false if that
     /// needs more than a number of transactions.
     pub(in crate::ddl) fn complete(
         &mut self,
@@ -457,7 +456,7 @@ impl<'a> OnlineCopy<'a> {
         Ok(())
     }
 
-    /// The primary key of a row's copy. A hidden row id is that of the copy before.
+    /// The primary key of a row's copy. A hidden row id is that of the previous copy.
     fn key_of_copy(&self, row: &[u8], old: Option<&[u8]>, values: &[Value]) -> Result<Vec<u8>> {
         let after = self.copy.after;
         after.partition_of_row(values)?;
@@ -534,8 +533,8 @@ impl<'a> OnlineCopy<'a> {
         Ok(())
     }
 
-    /// Finds copies with a unique key that another copy has. A duplicate among the rows of the batch is
-    /// one; so is any, if the rows were postponed.
+    /// Finds rows with a unique key that another copy has. Two rows of the batch with one key are duplicates; a key that an
+    /// older copy has is a duplicate only if the rows were postponed.
     fn check_unique(
         &self,
         txn: &mut dyn kv::Txn,

@@ -1,4 +1,4 @@
-//! Keeping users away from a table for a moment only.
+//! Brief barriers: sessions are blocked from a table for a moment only.
 
 use super::throttle::{check_cancel, pause};
 use crate::catalog::Catalog;
@@ -12,7 +12,7 @@ use crate::progress::Stage;
 use porpoise_kv as kv;
 use std::time::{Duration, Instant};
 
-/// Longest wait for the users of a table, during which new users wait behind the change.
+/// Longest wait for the sessions that use a table, during which new ones wait behind the change.
 const WAIT: Duration = Duration::from_millis(40);
 /// As [`WAIT`] on a cluster, whose servers answer after they have looked at the catalog.
 const WAIT_ON_CLUSTER: Duration = Duration::from_millis(1500);
@@ -20,8 +20,8 @@ const WAIT_ON_CLUSTER: Duration = Duration::from_millis(1500);
 const PAUSE_FACTOR: u32 = 4;
 
 impl Db {
-    /// Raises a barrier over the tables that `choose` returns, if their users leave them soon; otherwise
-    /// lets new users in, and tries again, until the deadline.
+    /// Raises a barrier over the tables that `choose` returns. If the sessions that use them do not end their
+    /// transactions soon, lowers it to let new ones in, and tries again, until the deadline.
     pub(in crate::ddl) fn brief_barrier_over(
         &self,
         cx: &DdlCx<'_>,
@@ -35,7 +35,7 @@ impl Db {
         }
     }
 
-    /// One attempt of [`Db::brief_barrier_over`]; `None` if the users did not leave.
+    /// One attempt of [`Db::brief_barrier_over`]; `None` if sessions still use the tables.
     pub(in crate::ddl) fn try_barrier_over(
         &self,
         cx: &DdlCx<'_>,
@@ -52,7 +52,7 @@ impl Db {
         }
     }
 
-    /// Lets the users go on for a while between two attempts.
+    /// Lets sessions use the tables for a while between two attempts.
     pub(in crate::ddl) fn pause_before_barrier(&self, cx: &DdlCx<'_>) -> Result<()> {
         check_cancel(cx)?;
         cx.metadata_locks

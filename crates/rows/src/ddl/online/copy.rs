@@ -12,10 +12,10 @@ use porpoise_kv::{self as kv, CommitPosition, SpaceId};
 use porpoise_types::CastCx;
 use std::time::Instant;
 
-/// Attempts to catch up with writers before they are kept away.
+/// Attempts to catch up with writers before they are blocked.
 const MAX_CATCH_UPS: usize = 64;
 
-/// Chooses the tables from which users are kept away while the copy becomes the table.
+/// Chooses the tables under the barrier while the copy becomes the table.
 type Tables<'a> = &'a dyn Fn(&Catalog) -> Result<Vec<TableId>>;
 
 impl Db {
@@ -125,7 +125,7 @@ impl Change<'_> {
         done
     }
 
-    /// Takes up the last records while users are kept away for a moment, and commits.
+    /// Applies the last records under a brief barrier, and commits.
     fn replace_table(
         &self,
         cx: &DdlCx<'_>,
@@ -134,7 +134,7 @@ impl Change<'_> {
         cast: &mut CastCx<'_>,
     ) -> Result<CommitPosition> {
         let waiting = self.waiting();
-        // Writers that are faster than the copy are kept away for longer each time.
+        // If writers are faster than the copy, each attempt may block them for longer.
         let mut transactions = 4;
         loop {
             for _ in 0..MAX_CATCH_UPS {
@@ -162,7 +162,7 @@ impl Change<'_> {
         }
     }
 
-    /// Ends the records of a copy that failed.
+    /// Ends the recording of changed rows after a copy has failed.
     fn abandon_copy(&self, extra: &[SpaceId], error: &Error) {
         self.db.undo_change(self, &[], error);
         if !matches!(error, Error::Kv(kv::Error::UnknownOutcome(_)))

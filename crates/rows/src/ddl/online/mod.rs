@@ -24,17 +24,17 @@
 //! * Dropped indexes stay `Enforced` while a transaction may read them as public.
 //! * A constraint is enforced by the writers of the child and of the parent, with its index, before
 //!   existing rows are validated ([`validate`]). Until it is public it is in [`TableDef::unfinished`].
-//! * Other changes of rows are made in a copy of the table ([`copy`]).
+//! * Changes that rewrite rows are made in a copy of the table ([`copy`]).
 //!
 //! All clauses of a statement take effect by one catalog version, in which the new indexes become
 //! public, and the dropped ones cease to be. What precedes it can be undone, what follows it is only
 //! cleaned up.
 //!
 //! Invariants:
-//! 1. Indexes in [`TableDef::changing`] are read by nobody. After a crash they, and the objects in
+//! 1. Indexes in [`TableDef::changing`] are not read. After a crash they, and the objects in
 //!    [`TableDef::unfinished`], are removed when the database is opened
 //!    ([`Db::remove_unfinished_changes`]), whether they were added or dropped; the same is done before the
-//!    next change of the table. On a cluster the servers that are left do it.
+//!    next change of the table. On a cluster the remaining servers remove them.
 //! 2. At most two adjacent versions of the table are in use: [`Db::wait_for_older_users`] is called
 //!    after each version that adds or removes a duty of writers.
 //! 3. The change holds no lock on a row while it waits for another.
@@ -78,8 +78,8 @@ pub(super) const SMALL_TABLE_ROWS: u64 = 2000;
 /// Longest wait for the barrier of a small table, during which new users of the table wait, too.
 const BRIEF_WAIT: Duration = Duration::from_millis(20);
 
-/// Whether clauses may be carried out while others read and write the table. LOCK=SHARED,
-/// LOCK=EXCLUSIVE and ALGORITHM=COPY ask for a change that keeps them away.
+/// Whether clauses may be carried out while other sessions read and write the table. LOCK=SHARED,
+/// LOCK=EXCLUSIVE and ALGORITHM=COPY ask for a change that blocks them.
 pub(super) fn may_be_online(ops: &[AlterOp]) -> bool {
     use super::Algorithm;
     ops.iter().all(|op| match op {
@@ -105,7 +105,7 @@ enum Method {
     Copy,
     /// Only the definition changes, and rows are read by the old and the new one.
     Definition,
-    /// Under a barrier that keeps writers away.
+    /// Under a barrier that blocks writers.
     Barrier,
 }
 
@@ -125,7 +125,7 @@ fn method(before: &TableDef, plan: &Plan, cx: &DdlCx<'_>) -> Method {
         || plan.requires_no_rows()
         || validates && (needs_copy || changes_columns)
     {
-        // A copy looks for no parents.
+        // A copy does not check foreign keys.
         Method::Barrier
     } else if needs_copy {
         Method::Copy
@@ -146,7 +146,7 @@ struct Change<'a> {
     db: &'a Db,
     cx: &'a DdlCx<'a>,
     table: TableId,
-    /// The table and the parents of its new foreign keys, whose writers enforce them, too.
+    /// The table and the parents of its new foreign keys: writers of all of them enforce the keys.
     tables: &'a [TableId],
     /// `lock_wait_timeout`: the limit of each wait.
     patience: Duration,
@@ -173,7 +173,7 @@ impl Change<'_> {
         self.wait_for_older_users()
     }
 
-    /// The context of the statement with a deadline that begins now.
+    /// The context of the statement, with the time limit of a wait that begins now.
     fn waiting(&self) -> DdlCx<'_> {
         DdlCx {
             deadline: Instant::now() + self.patience,
@@ -256,7 +256,7 @@ impl Change<'_> {
         })
     }
 
-    /// Removes what an unfinished change has left, and its spaces once nobody can write to them.
+    /// Removes the unfinished parts of a change, and its spaces once no transaction can write to them.
     fn remove_changing(&self) -> Result<()> {
         let mut spaces = Vec::new();
         if !self.present()?.unfinished.is_empty() {
@@ -297,7 +297,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Lets writers enforce new constraints, with the indexes that they need, and validates the rows.
+    /// Makes writers enforce new constraints, with the indexes that they need, and validates the rows.
     fn validate_constraints(&self, before: &Table, plan: &Plan, cast: &CastCx<'_>) -> Result<()> {
         let unfinished = new_constraints(self.cx, before, plan);
         let is_validated = [
@@ -356,9 +356,8 @@ fn new_constraints(cx: &DdlCx<'_>, before: &TableDef, plan: &Plan) -> Unfinished
 }
 
 impl Db {
-    /// Waits until no transaction uses one of the tables by a catalog older than the present one. Nobody
-    /// is kept from the tables meanwhile. A cluster waits for the transactions of its other servers,
-    /// too.
+    /// Waits until no transaction uses one of the tables by a catalog older than the present one. No session
+    /// is blocked meanwhile. On a cluster it waits for the transactions of the other servers, too.
     ///
     /// # Errors
     /// The deadline of the statement (1205), or its cancellation.
@@ -405,7 +404,7 @@ impl Db {
         }
     }
 
-    /// Runs an ALTER TABLE while others read and write the table. `None` if the clauses need other work:
+    /// Runs an ALTER TABLE while other sessions read and write the table. `None` if the clauses need other work:
     /// then nothing has changed.
     pub(super) fn alter_online(
         &self,
@@ -461,7 +460,7 @@ impl Db {
         }))
     }
 
-    /// Commits a plan that needs no work on rows, while users are kept away for a moment.
+    /// Commits a plan that needs no work on rows, under a brief barrier.
     fn change_definition(
         &self,
         cx: &DdlCx<'_>,

@@ -1,4 +1,4 @@
-//! Pace of the work on existing rows beside other users of the table.
+//! Throttling of the work on existing rows while other sessions use the table.
 //!
 //! While other sessions use the table, batches are small, and each is followed by a sleep for a
 //! multiple of the time that it took, so that the work takes a small part of one processor.
@@ -10,22 +10,22 @@ use porpoise_base::blocking::blocking;
 use porpoise_kv as kv;
 use std::time::{Duration, Instant};
 
-/// Rows in a transaction, if nobody else uses the table.
+/// Rows in a transaction, if no other session uses the table.
 const BATCH: usize = 1000;
-/// Rows in a transaction beside other users of the table.
+/// Rows in a transaction while other sessions use the table.
 const BATCH_BESIDE_OTHERS: usize = 64;
-/// The sleep after a batch is this multiple of the batch's time, beside other users.
+/// The sleep after a batch is this multiple of the batch's time, while other sessions use the table.
 const SLEEP_FACTOR: u32 = 9;
 /// Longest sleep after a batch.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
-/// The time for which a table counts as used after somebody was seen to use it.
+/// The time for which a table counts as used after a session was seen to use it.
 const USED_FOR: Duration = Duration::from_secs(1);
 
-/// Pace of the work on one table.
+/// Throttle of the work on one table.
 pub(in crate::ddl) struct Throttle<'a> {
     cx: &'a DdlCx<'a>,
     table: TableId,
-    /// When another session was seen to use the table.
+    /// Time at which another session was last seen to use the table.
     seen_used: Option<Instant>,
     is_used: bool,
     began: Instant,
@@ -61,7 +61,7 @@ impl<'a> Throttle<'a> {
         })
     }
 
-    /// Ends a batch of so many rows: shows the progress, and sleeps.
+    /// Ends a batch of this number of rows: shows the progress, and sleeps.
     pub(in crate::ddl) fn end(&self, rows: usize) {
         self.cx.metadata_locks.progress().advance(rows as u64);
         if self.is_used {

@@ -1,8 +1,8 @@
 //! Validation of existing rows against constraints that all writers enforce already.
 //!
 //! Rows and parents are read in one snapshot for each batch, without locks. A row that violates the
-//! constraint in it was there before the constraint was enforced. Rows that are written meanwhile obey
-//! the constraint, wherever the validation is.
+//! constraint in that snapshot was written before the constraint was enforced. Rows that are written during the
+//! validation obey the constraint, so it does not matter whether the validation reads them.
 
 use super::Change;
 use super::throttle::Throttle;
@@ -25,7 +25,7 @@ impl Change<'_> {
     pub(super) fn validate(&self, cast: &CastCx<'_>) -> Result<()> {
         let table = self.present()?;
         let engine = self.db.engine();
-        // Transactions that did not enforce the constraints have ended: snapshots contain them.
+        // Transactions that did not enforce the constraints have ended, so each snapshot contains their rows.
         engine.wait_durable(engine.newest_position())?;
         let unfinished = &table.unfinished;
         let progress = self.cx.metadata_locks.progress();

@@ -101,8 +101,8 @@ impl Db {
         })
     }
 
-    /// Copies a table to its new partitions while others use it. `None` if few rows change their partition:
-    /// then users are kept away meanwhile, and partitions that stay are not copied.
+    /// Copies a table to its new partitions while other sessions use it. `None` if few rows change their partition:
+    /// then the change is made under a barrier, and unchanged partitions are not copied.
     fn change_partitions_online(
         &self,
         cx: &DdlCx<'_>,

@@ -2,7 +2,7 @@
 //! rearrange partitions.
 //!
 //! A change creates new spaces for the partitions that it creates or empties; other partitions keep
-//! theirs. Rows that belong to another partition now are copied in small transactions behind the
+//! theirs. Rows that belong to another partition now are copied in small transactions after the
 //! metadata barrier. The commit of the catalog row makes the change effective, as everywhere in
 //! [`super`].
 

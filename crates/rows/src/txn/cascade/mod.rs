@@ -452,7 +452,7 @@ fn child_values(
 impl Statement<'_> {
     /// Writes all changes except an updated root, which its statement writes, and fires the
     /// triggers of the changed children: BEFORE those of all before the first is written, AFTER
-    /// those behind the last. Returns the number of rows without the roots.
+    /// those after the last. Returns the number of rows without the roots.
     pub(crate) fn apply(&mut self, mut fx: Effects) -> Result<u64> {
         let (mut deleted, mut updated) = (0, 0);
         let fires = self.fires_any(&fx);

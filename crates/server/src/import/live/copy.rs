@@ -3,16 +3,16 @@
 //! A worker has a connection to the source, within the snapshot, and one to the server that is loaded. For each range:
 //!
 //! ```text
-//!   source   SELECT ... WHERE id >= low ORDER BY id LIMIT n        rows, and where the range ends
+//!   source   SELECT ... WHERE id >= low ORDER BY id LIMIT n    rows, and the end of the range
 //!   here     START TRANSACTION
 //!            read the replica's position: it must be that of the snapshot
 //!            LOAD DATA LOCAL                                       no warning is accepted
 //!            SELECT the range again, compare count and checksum
-//!            note the range
+//!            record the range
 //!            COMMIT
 //! ```
 //!
-//! A table without a key to divide by is copied in one SELECT and several transactions; it is compared and noted at its end.
+//! A table without an integer key is copied by one SELECT and several transactions; it is compared and recorded at its end.
 //!
 //! Checksum: the sum of a hash of each row's text, so that the order of rows does not matter.
 
@@ -31,10 +31,10 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes that one transaction loads, about.
+/// Approximate number of bytes that one transaction loads.
 const CHUNK_BYTES: usize = 4 << 20;
 
-/// Bytes at which the rest of a result is left for the next range.
+/// Number of bytes from which on the rest of a result is left for the next range.
 const MAX_CHUNK_BYTES: usize = 64 << 20;
 
 /// Size in bytes from which a range is divided among workers.
@@ -47,7 +47,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 const SETTINGS: &str = "SET NAMES utf8mb4; SET SESSION unique_checks = 1, time_zone = '+00:00', \
     sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES'";
 
-/// Part of a table.
+/// Part of a table to be copied.
 struct Job {
     table: usize,
     range: Range,
@@ -56,7 +56,7 @@ struct Job {
 #[derive(Default)]
 struct Queue {
     ready: VecDeque<Job>,
-    /// Jobs of a table that are not done; absent: done.
+    /// Number of unfinished jobs of a table; a table without an entry is done.
     left: BTreeMap<Name, usize>,
     /// Tables that wait for their parents.
     waiting: Vec<usize>,
@@ -80,14 +80,14 @@ struct Shared<'t> {
 pub struct Copied {
     /// Rows.
     pub rows: u64,
-    /// Bytes of their texts.
+    /// Bytes of the rows as text.
     pub bytes: u64,
 }
 
-/// Copies what is not copied yet of these tables.
+/// Copies the parts of these tables that are not copied yet.
 ///
 /// # Errors
-/// The first of any worker; what is noted stays.
+/// The first error of any worker; ranges that are recorded stay.
 pub fn run(
     options: &ImportOptions,
     server: &mut Server,
@@ -107,7 +107,7 @@ pub fn run(
         let of_table = of_table.into_iter().map(|range| Job { table: at, range });
         let of_table: Vec<Job> = of_table.collect();
         if of_table.is_empty() {
-            // A former process has ended between the last range and this note.
+            // An earlier process has ended after the last range and before recording the table.
             server.run(&notes::note_table(table))?;
             jobs.push(of_table);
             continue;
@@ -219,7 +219,7 @@ impl Shared<'_> {
         self.changed.notify_all();
     }
 
-    /// Makes the jobs of tables ready whose parents are done.
+    /// Queues the jobs of tables whose parents are done.
     fn release(&self) {
         let (Ok(mut queue), Ok(mut jobs)) = (self.queue.lock(), self.jobs.lock()) else {
             return;
@@ -269,7 +269,7 @@ impl Shared<'_> {
         *left == 0
     }
 
-    /// Lets the children of a table begin.
+    /// Marks a table as done, so that its children can begin.
     fn finished(&self, table: &Table) {
         if let Ok(mut queue) = self.queue.lock() {
             queue.left.remove(&table.name);
@@ -286,7 +286,7 @@ fn work(
     number: usize,
 ) -> std::result::Result<(), StartError> {
     let mut server = Server::with_settings(&options.into, SETTINGS)?;
-    // As long as a session of a former process lives, it may still commit.
+    // A session of an earlier process may still commit, as long as it lives.
     notes::lock(&mut server, &format!("worker {number}"))?;
     while let Some(job) = shared.next() {
         let Some(table) = shared.tables.get(job.table) else {
@@ -373,7 +373,7 @@ struct Copier<'w, 't> {
     table: &'w Table,
 }
 
-/// An error of this program in the form of a client's.
+/// An error of this program as an error of the client library.
 fn refuse(text: String) -> Error {
     Error::Lost(std::io::Error::other(text))
 }
@@ -387,7 +387,7 @@ impl Copier<'_, '_> {
         loop {
             let (chunk, end) = self.read(key, at, (low, high), limit)?;
             let Some(end) = end else {
-                // One value has more rows than the limit.
+                // All rows have the same key value: the limit is raised.
                 limit *= 4;
                 continue;
             };
@@ -399,7 +399,7 @@ impl Copier<'_, '_> {
         }
     }
 
-    /// Reads the first rows of a range, and where the range that they fill ends; without an end if they do not fill any.
+    /// Reads the first rows of a range. Returns also the end of the range that they fill; `None` if they do not fill one.
     fn read(
         &mut self,
         key: &str,
@@ -435,14 +435,14 @@ impl Copier<'_, '_> {
         if seen < limit && chunk.text.len() <= MAX_CHUNK_BYTES {
             return Ok((chunk, Some(range.1)));
         }
-        // The last value may have more rows.
+        // The last key value may have more rows.
         let (bytes, rows, sum) = before_last;
         chunk.text.truncate(bytes);
         (chunk.rows, chunk.sum) = (rows, sum);
         Ok((chunk, last.filter(|_| rows > 0).map(Some)))
     }
 
-    /// Loads, compares and notes a range in one transaction.
+    /// Loads, compares and records a range in one transaction.
     fn load_range(&mut self, key: &str, range: Range, chunk: &Chunk) -> Result<()> {
         self.begin()?;
         let note = notes::note_range(self.table, range, chunk.rows, chunk.sum);
@@ -503,7 +503,7 @@ impl Copier<'_, '_> {
         load(self.shared, self.server, self.table, chunk)
     }
 
-    /// Compares rows here with those that were read.
+    /// Compares the loaded rows with those that were read from the source.
     fn compare(&mut self, condition: &str, rows: u64, sum: u64) -> Result<()> {
         let query = format!(
             "SELECT {} FROM {} WHERE {condition}",
@@ -522,12 +522,12 @@ impl Copier<'_, '_> {
             return Ok(());
         }
         Err(refuse(format!(
-            "{rows} rows with checksum {sum:016x} were read and {found} with {checksum:016x} are here, where {condition}"
+            "{rows} rows with checksum {sum:016x} were read from the source, but {found} rows with checksum {checksum:016x} were loaded, where {condition}"
         )))
     }
 }
 
-/// Begins a transaction, and excludes that the replica moves on until its end.
+/// Begins a transaction, and locks the replica's position until its end.
 fn begin(shared: &Shared<'_>, server: &mut Server) -> Result<()> {
     server.attempt("START TRANSACTION", None)?;
     let Some((file, position)) = shared.position else {
@@ -546,7 +546,7 @@ fn begin(shared: &Shared<'_>, server: &mut Server) -> Result<()> {
         return Ok(());
     }
     Err(refuse(format!(
-        "the replica is at {}:{}, and the snapshot at {file}:{position}: it must not run while rows are copied",
+        "the replica is at {}:{}, but the snapshot at {file}:{position}: do not start the replica while rows are copied",
         found.0, found.1
     )))
 }

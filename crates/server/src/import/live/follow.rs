@@ -9,7 +9,7 @@ use porpoise_client::{Address, TlsMode};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// Time between two looks at the replica.
+/// Time between two polls of the replica.
 const POLL: Duration = Duration::from_millis(200);
 
 /// Time between two lines of progress.
@@ -25,11 +25,11 @@ pub struct Status {
     pub is_running: bool,
     /// End of the last transaction applied.
     pub applied: Position,
-    /// Why it has stopped, or cannot connect.
+    /// The error with which it has stopped, or cannot connect.
     pub error: String,
 }
 
-/// Asks the replica for its state; `None`: there is no source.
+/// Returns the state of the replica; `None` if it has no source.
 ///
 /// # Errors
 /// The server's.
@@ -55,7 +55,7 @@ pub fn status(server: &mut Server) -> Result<Option<Status>, StartError> {
     }))
 }
 
-/// Makes the source of the import that of the replica, at the position of a snapshot.
+/// Sets the replica's source to the source of the import, at the position of a snapshot.
 ///
 /// # Errors
 /// The server's.
@@ -83,7 +83,7 @@ pub fn set_source(
         literal(&position.0),
         position.1
     );
-    // The statement has the password: it is in no message.
+    // The statement contains the password, so no message may contain the statement.
     server.attempt(&change, None).map_err(failed)?;
     if let Some(filters) = filters(&options.selection) {
         server.run(&filters)?;
@@ -91,7 +91,7 @@ pub fn set_source(
     Ok(())
 }
 
-/// The statement that lets the replica apply what is selected only.
+/// The statement that restricts the replica to the selected objects.
 fn filters(selection: &Selection) -> Option<String> {
     let quote = super::super::connection::quote;
     let table = |(schema, name): &plan::Name| format!("{}.{}", quote(schema), quote(name));
@@ -141,10 +141,10 @@ fn filters(selection: &Selection) -> Option<String> {
     (!rules.is_empty()).then(|| format!("CHANGE REPLICATION FILTER {}", rules.join(", ")))
 }
 
-/// Lets the replica run up to a position and stop there.
+/// Runs the replica up to a position, where it stops.
 ///
 /// # Errors
-/// It stops before, with its error.
+/// The replica's, if it stops earlier.
 pub fn run_until(server: &mut Server, until: &Position) -> Result<(), StartError> {
     server.run(&format!(
         "START REPLICA UNTIL SOURCE_LOG_FILE = {}, SOURCE_LOG_POS = {}",
@@ -184,7 +184,7 @@ fn distance(source: &mut Server, from: &Position, to: &Position) -> Result<u64, 
     Ok(bytes)
 }
 
-/// Reports the lag until the replica has applied everything; with `forever` also afterwards.
+/// Reports the lag until the replica has applied everything, or for ever with `forever`.
 ///
 /// # Errors
 /// The replica has stopped.
@@ -212,7 +212,7 @@ pub fn watch(
             shown = Instant::now();
             let (file, position) = &status.applied;
             let mut line =
-                format!("import: follows at {file}:{position}, {lag} bytes of the log behind");
+                format!("import: following at {file}:{position}, {lag} bytes of the log behind");
             if let Some((since, before)) = &last {
                 let applied = distance(source, before, &status.applied)?;
                 let rate = applied as f64 / since.elapsed().as_secs_f64();
@@ -229,7 +229,7 @@ pub fn watch(
 /// Waits until everything is applied and the source is at rest, and ends the replication.
 ///
 /// # Errors
-/// Clients still write to the source: the replica goes on.
+/// Clients still write to the source; the replica is left running.
 pub fn cut_over(
     options: &ImportOptions,
     server: &mut Server,
@@ -262,7 +262,7 @@ pub fn cut_over(
     if applied.as_ref() != Some(&now) {
         server.run("START REPLICA")?;
         return Err(failed(
-            "the source was written meanwhile: run the same command again; the replica goes on",
+            "the source was written during the cut-over; the replica goes on following: run the same command again",
         ));
     }
     Ok(())

@@ -1,23 +1,23 @@
 //! `porpoise import mysql://...`: moves databases in from a running MySQL or MariaDB server.
 //!
 //! ```text
-//!   define   all objects are created, empty; what cannot be moved is reported          objects.rs
-//!   copy     snapshot at position P, the replica stands at P, ranges are loaded         source.rs, copy.rs
+//!   define   all objects are created, empty; those that cannot be moved are reported    objects.rs
+//!   copy     snapshot at position P, the replica is stopped at P, ranges are loaded     source.rs, copy.rs
 //!   follow   the replica applies the source's log from P on                             follow.rs
 //! ```
 //!
-//! The stages and what is copied are noted in the server that is loaded (`notes.rs`). After a kill of this program or
-//! of either server, the same command goes on: it opens a snapshot at a later position P2, lets the replica run from P to
-//! P2 and stop there, applying to the copied rows only (`porpoise_replication::copied`), and copies the rest as of P2.
-//! At every time the copied rows are those of the source at the replica's position.
+//! The progress is recorded in the server that is loaded (`notes.rs`). After a kill of this program or
+//! of either server, the same command continues: it opens a snapshot at a later position P2, runs the replica from P to
+//! P2, applying changes of copied rows only (`porpoise_replication::copied`), and copies the rest as of P2.
+//! At any time the copied rows are those of the source at the replica's position.
 //!
 //! Invariants:
-//! 1. No range is loaded twice or left out: it is noted in the transaction that loads its rows.
-//! 2. No range is loaded unless the replica stands at the position of its snapshot; each transaction checks that under a lock.
-//! 3. A table follows its parents, so that foreign keys hold at every commit and their actions find the copied children.
+//! 1. No range is loaded twice or left out: it is recorded in the transaction that loads its rows.
+//! 2. No range is loaded unless the replica is at the position of its snapshot; each transaction checks that under a lock.
+//! 3. A table is copied after its parents, so that foreign keys hold at every commit and cascades find the copied children.
 //!    Tables that refer to each other are copied from one snapshot, or from the beginning again.
 //!
-//! Why not chunks between watermarks: decision 0009.
+//! Rejected: chunks between watermarks (decision 0009).
 
 mod copy;
 mod follow;
@@ -42,14 +42,14 @@ pub const FROM: crate::target::ServerOption = crate::target::ServerOption {
     program: "porpoise import",
 };
 
-/// Settings of the connection that defines objects and keeps notes.
+/// Settings of the connection that defines objects and records the progress.
 const SETTINGS: &str =
     "SET NAMES utf8mb4; SET SESSION foreign_key_checks = 0, time_zone = '+00:00', sql_mode = ''";
 
 /// Options of an import from a running server.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// The server from which is copied.
+    /// The server that is copied.
     pub source: Target,
     /// Whether the replica follows the source afterwards.
     pub follow: bool,
@@ -110,12 +110,12 @@ impl Import<'_> {
             .first_row("SELECT @@server_id, @@version_comment")?;
         if id == self.identity.server_id.to_string() {
             return Err(StartError::usage(format!(
-                "import: source and server have the same server_id {id}: start one of them with another"
+                "import: source and server have the same server_id {id}: start one of them with another server_id"
             )));
         }
         if !version.to_ascii_lowercase().contains("porpoise") {
             return Err(StartError::usage(
-                "import: --into names no Porpoise server".to_owned(),
+                "import: the server that --into names is not a Porpoise server".to_owned(),
             ));
         }
         match &self.identity.obstacle {
@@ -175,7 +175,7 @@ impl Import<'_> {
         self.follow()
     }
 
-    /// Forgets notes and source.
+    /// Removes the progress and the replica's source.
     fn forget(&mut self) -> Result<(), StartError> {
         if follow::status(&mut self.server)?.is_some() {
             self.server.run("STOP REPLICA; RESET REPLICA ALL")?;
@@ -217,7 +217,7 @@ impl Import<'_> {
                 return Ok(());
             }
             return Err(failed(format_args!(
-                "{count} problems, nothing is loaded: change the source, leave objects out (--exclude-tables), or \
+                "{count} problems, nothing was loaded: change the source, exclude objects (--exclude-tables), or \
                  load everything else (--leave-out)"
             )));
         }
@@ -227,11 +227,11 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Refuses or drops objects that exist here.
+    /// Refuses or drops objects that exist on the server.
     fn clear_the_way(&mut self, objects: &[Object]) -> Result<(), StartError> {
         if follow::status(&mut self.server)?.is_some() {
             return Err(StartError::usage(
-                "import: the server is a replica already: run RESET REPLICA ALL there if it is to be another's",
+                "import: the server is a replica of another source: run RESET REPLICA ALL there if it is no longer needed",
             ));
         }
         let rows = self.server.run(
@@ -254,20 +254,20 @@ impl Import<'_> {
             (_, None) => Ok(()),
             (Existing::Drop, Some(_)) => self.drop_objects(objects),
             (_, Some(object)) => Err(StartError::usage(format!(
-                "import: {} exists already; use --existing drop, or leave it out",
+                "import: {} exists already; use --existing drop, or exclude it",
                 object.shown()
             ))),
         }
     }
 
-    /// Drops all objects but databases that are not empty then.
+    /// Drops all objects, except databases that are not empty afterwards.
     fn drop_objects(&mut self, objects: &[Object]) -> Result<(), StartError> {
         for object in objects
             .iter()
             .rev()
             .filter(|object| object.kind != "DATABASE")
         {
-            // A trigger or view goes with its table or schema, which may be gone.
+            // A trigger or view is dropped with its table or schema, which may not exist any more.
             if let Err(error) = object.drop_from(&mut self.server) {
                 let is_gone = error.message.contains("ERROR 1049");
                 if !is_gone {
@@ -278,9 +278,9 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Copies what is not copied, from a snapshot at the replica's position.
+    /// Copies the rest of the tables, from a snapshot at the replica's position.
     fn copy(&mut self, tables: &[Table], is_resumed: bool) -> Result<(), StartError> {
-        // Sessions of a former process are gone when their locks can be taken.
+        // When the locks of an earlier process's sessions can be taken, these have ended.
         for number in 0..self.options.threads.max(1) {
             notes::lock(&mut self.server, &format!("worker {number}"))?;
         }
@@ -321,7 +321,7 @@ impl Import<'_> {
                 "DO RELEASE_LOCK('porpoise_import worker {number}')"
             ))?;
         }
-        // A table that is copied already has no jobs left, so that nothing waits for it.
+        // A table that is copied already has no jobs left, so that no other table waits for it.
         let copied = copy::run(self.options, &mut self.server, snapshot, &tables)?;
         self.say(format_args!(
             "{} tables, {} rows, {:.1} MB, checksums compared",
@@ -332,7 +332,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// The tables that exist here: not those that could not be created, or were dropped since.
+    /// The tables that exist on the server: not those that could not be created, or were dropped since.
     fn existing_tables(&mut self, tables: &[Table]) -> Result<Vec<Table>, StartError> {
         let rows = self.server.run(
             "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE'",
@@ -352,7 +352,7 @@ impl Import<'_> {
         Ok(tables.cloned().collect())
     }
 
-    /// Begins cycles again of which not all tables are copied.
+    /// Restarts the copy of cycles of which not all tables are copied.
     fn reset_cycles(
         &mut self,
         tables: &[Table],
@@ -368,7 +368,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Changes the events with one state to another: while the source runs them, they do not run here.
+    /// Changes the state of events: while the source runs them, they are disabled on the server.
     fn change_events(&mut self, state: &str, change: &str) -> Result<(), StartError> {
         let listed = self.server.run(&format!(
             "SELECT EVENT_SCHEMA, EVENT_NAME FROM information_schema.EVENTS WHERE STATUS = '{state}'"
@@ -397,7 +397,7 @@ impl Import<'_> {
             let [ours] = self.server.first_row(&query)?;
             if ours != theirs {
                 return Err(failed(format_args!(
-                    "table {} has {theirs} rows at the source and {ours} here: it was changed here; the replica goes on",
+                    "table {} has {theirs} rows at the source and {ours} on the server: it was changed on the server; the replica goes on following",
                     table.shown()
                 )));
             }
@@ -405,7 +405,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Reports the lag, and cuts over if that is asked for.
+    /// Reports the lag, and cuts over if requested.
     fn follow(&mut self) -> Result<(), StartError> {
         if let Some(status) = follow::status(&mut self.server)?
             && !status.is_running
@@ -413,7 +413,7 @@ impl Import<'_> {
             self.server.run("START REPLICA")?;
         }
         if !self.live.cut_over {
-            self.say("everything is copied; follows the source until this program is ended, and in the server on after that");
+            self.say("everything is copied; the server follows the source, also after this program has ended");
             return follow::watch(self.options, &mut self.server, &mut self.source, true);
         }
         follow::cut_over(
@@ -430,8 +430,8 @@ impl Import<'_> {
         self.change_events("REPLICA_SIDE_DISABLED", "ENABLE")?;
         notes::forget(&mut self.server)?;
         self.say(format_args!(
-            "cut over: the server has everything that {} has, and follows it no longer; let the applications write to \
-             it, and keep the source read-only",
+            "cut over: the server has all rows of {}, and no longer follows it; let the applications write to \
+             the server, and keep the source read-only",
             self.identity.name
         ));
         Ok(())

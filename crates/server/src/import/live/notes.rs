@@ -2,11 +2,11 @@
 //!
 //! | table | content |
 //! |---|---|
-//! | `source` | the source, the stage (`define`, `copy`, `follow`), the position of the first snapshot |
-//! | `tables` | a table: whether all of it is copied, the column by which it is divided |
+//! | `source` | the source, the stage (`define`, `copy`, `follow`) |
+//! | `tables` | a table: whether it is copied completely, the column by which it is divided |
 //! | `ranges` | a copied range: `low` (at least), `high` (below), rows, checksum |
 //!
-//! The replica reads `tables` and `ranges` (`porpoise_replication::copied`). A range is noted in the transaction that
+//! The replica reads `tables` and `ranges` (`porpoise_replication::copied`). A range is recorded in the transaction that
 //! loads its rows.
 
 use super::super::connection::{Server, failed, literal};
@@ -16,16 +16,16 @@ use std::collections::BTreeSet;
 
 const SCHEMA: &str = "porpoise_import";
 
-/// Wait for a lock that a process which has died may still have.
+/// Longest wait for a lock, which the session of a killed process may still hold.
 const LOCK_SECONDS: u32 = 20;
 
-/// A copied range: least value, and the first one above it; `None`: no limit.
+/// A range of key values: from the first to below the second; `None`: no limit.
 pub type Range = (Option<i128>, Option<i128>);
 
 /// Stage of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Nothing is done.
+    /// The import has not begun.
     New,
     /// Objects are being created.
     Define,
@@ -35,7 +35,7 @@ pub enum Stage {
     Follow,
 }
 
-/// Takes a named lock of the server, which ends with the connection.
+/// Takes a named lock on the server, which is released when the connection ends.
 ///
 /// # Errors
 /// Another process has it.
@@ -71,7 +71,7 @@ pub fn stage(server: &mut Server, source: &str) -> Result<Stage, StartError> {
     }
     if name != source {
         return Err(StartError::usage(format!(
-            "import: an import from {name} is not finished; continue it, or forget it with --restart"
+            "import: an import from {name} is not finished; continue it, or discard its progress with --restart"
         )));
     }
     Ok(match stage.as_str() {
@@ -81,7 +81,7 @@ pub fn stage(server: &mut Server, source: &str) -> Result<Stage, StartError> {
     })
 }
 
-/// Notes the beginning: what exists of the source's objects from now on was created by this import.
+/// Records the beginning: objects of the source that exist on the server from now on were created by this import.
 ///
 /// # Errors
 /// The server's.
@@ -102,7 +102,7 @@ pub fn begin(server: &mut Server, source: &str) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Notes that the definitions are complete, and which tables are to be copied.
+/// Records that the definitions are complete, and the tables to be copied.
 ///
 /// # Errors
 /// The server's.
@@ -123,7 +123,7 @@ pub fn begin_copy(server: &mut Server, tables: &[Table]) -> Result<(), StartErro
     Ok(())
 }
 
-/// Notes that all rows are copied.
+/// Records that all rows are copied.
 ///
 /// # Errors
 /// The server's.
@@ -132,7 +132,7 @@ pub fn begin_follow(server: &mut Server) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Forgets the import.
+/// Removes the progress of the import.
 ///
 /// # Errors
 /// The server's.
@@ -141,7 +141,7 @@ pub fn forget(server: &mut Server) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The tables that are copied whole, by schema and name.
+/// The tables that are copied completely, by schema and name.
 ///
 /// # Errors
 /// The server's.
@@ -174,7 +174,7 @@ fn names(server: &mut Server, condition: &str) -> Result<BTreeSet<(String, Strin
 /// The copied ranges of a table, in order.
 ///
 /// # Errors
-/// The server's; a note cannot be read.
+/// The server's; a recorded range cannot be read.
 pub fn ranges(server: &mut Server, table: &Table) -> Result<Vec<Range>, StartError> {
     let condition = of_table(&table.name);
     let rows = server.run(&format!(
@@ -185,7 +185,7 @@ pub fn ranges(server: &mut Server, table: &Table) -> Result<Vec<Range>, StartErr
         text => text
             .parse()
             .map(Some)
-            .map_err(|_| failed("a note of progress cannot be read")),
+            .map_err(|_| failed("a range of porpoise_import.ranges cannot be read")),
     };
     let mut ranges = Vec::new();
     for row in rows.rows {
@@ -218,7 +218,7 @@ pub fn gaps(copied: &[Range]) -> Vec<Range> {
     gaps
 }
 
-/// The statement that notes a range.
+/// The statement that records a range.
 pub fn note_range(table: &Table, range: Range, rows: u64, checksum: u64) -> String {
     let limit = |limit: Option<i128>| limit.map_or(String::new(), |limit| limit.to_string());
     format!(
@@ -230,13 +230,13 @@ pub fn note_range(table: &Table, range: Range, rows: u64, checksum: u64) -> Stri
     )
 }
 
-/// The statement that notes that a table is copied.
+/// The statement that records that a table is copied.
 pub fn note_table(table: &Table) -> String {
     let condition = of_table(&table.name);
     format!("UPDATE {SCHEMA}.tables SET is_copied = 1 WHERE {condition}")
 }
 
-/// Forgets what is copied of a table, and removes its rows.
+/// Removes the recorded ranges of a table, and its rows.
 ///
 /// # Errors
 /// The server's.

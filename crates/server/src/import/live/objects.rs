@@ -1,6 +1,6 @@
-//! Definitions of a source's objects, tried out on the server that is loaded.
+//! Definitions of a source's objects, created on the server that is loaded.
 //!
-//! What cannot be moved is found by doing it: all objects are created, empty, and every refusal is reported with its
+//! Objects that cannot be moved are found by trying: all objects are created, empty, and every refusal is reported with its
 //! object. Tables are then compared by column and index with the source's, because a definition that is
 //! accepted with another meaning would lose data later. Triggers and events, which would act on the rows that are
 //! loaded, are dropped again and created at the end.
@@ -11,7 +11,7 @@ use crate::config::StartError;
 use crate::import::Selection;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Kinds of objects in the order in which they are created, by the word in SHOW CREATE and DROP.
+/// Kinds of objects in the order in which they are created, as SHOW CREATE and DROP name them.
 const KINDS: [&str; 7] = [
     "DATABASE",
     "TABLE",
@@ -29,7 +29,7 @@ pub struct Object {
     pub kind: &'static str,
     /// Its schema.
     pub schema: String,
-    /// Its name; of a schema the same as `schema`.
+    /// Its name; for a database the same as `schema`.
     pub name: String,
     /// The statement that creates it.
     statement: String,
@@ -84,7 +84,7 @@ impl Object {
     }
 }
 
-/// An object that cannot be moved, and why.
+/// An object that cannot be moved, and the reason.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// The object.
@@ -130,7 +130,7 @@ pub fn read(
         let Some(at) = KINDS.iter().position(|known| *known == kind) else {
             problems.push(Problem {
                 object: format!("{kind} {schema}.{name}"),
-                why: "there is no such kind of object here".into(),
+                why: "this kind of object is not supported".into(),
             });
             continue;
         };
@@ -153,7 +153,7 @@ pub fn read(
     Ok((by_kind.into_values().flatten().collect(), problems))
 }
 
-/// Asks for the statement that creates an object.
+/// Reads the statement that creates an object.
 fn definition(
     server: &mut Server,
     kind: &'static str,
@@ -186,7 +186,7 @@ fn definition(
     Ok(object)
 }
 
-/// Creates all objects. Views may need others that are created later: they are tried until none succeeds any more.
+/// Creates all objects. Views may need other views that are created later: they are retried as long as one succeeds.
 pub fn create(server: &mut Server, objects: &[Object]) -> Vec<(Object, Problem)> {
     let mut failed = Vec::new();
     let mut left: Vec<&Object> = objects.iter().collect();
@@ -209,8 +209,8 @@ pub fn create(server: &mut Server, objects: &[Object]) -> Vec<(Object, Problem)>
     }
 }
 
-/// Queries that describe a table: what a copy must have in common with it. Numbers that only are printed differently
-/// (display widths) are left out.
+/// Queries that describe the properties of a table that its copy must share. Display widths, which have no meaning,
+/// are left out.
 const DESCRIPTIONS: [(&str, &str); 3] = [
     (
         "column",
@@ -287,7 +287,9 @@ pub fn compare(
                 if here != what {
                     problems.push(Problem {
                         object: format!("TABLE {schema}.{table}"),
-                        why: format!("{kind} {item} is {what:?} at the source and {here:?} here"),
+                        why: format!(
+                            "{kind} {item} is {what:?} at the source and {here:?} on the server"
+                        ),
                     });
                 }
             }

@@ -1,10 +1,10 @@
-//! The tables that are copied, how each is divided, and in which order.
+//! The tables that are copied, their order, and the column by which each is divided.
 //!
-//! A table whose primary key begins with an integer is divided into ranges of that column; of other tables the
-//! servers need not agree on the order of keys, so that they are copied whole.
+//! A table whose primary key begins with an integer is divided into ranges of that column. Other tables are copied as a
+//! whole, because the two servers may order their keys differently.
 //!
 //! A table is copied after the tables that its foreign keys refer to. Tables that refer to each other, or to themselves, form
-//! a *cycle*, which is copied from one snapshot or not at all.
+//! a *cycle*, which is copied from one snapshot.
 
 use super::super::connection::{Server, literal, quote};
 use super::super::selection::Selection;
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Schema and name.
 pub type Name = (String, String);
 
-/// Databases of the servers themselves.
+/// System databases of either server, which are not copied.
 pub const SYSTEM: &str = "('mysql', 'information_schema', 'performance_schema', 'sys', 'porpoise_import', 'ndbmemcache')";
 
 /// A column that is copied.
@@ -62,13 +62,13 @@ impl Table {
         self.columns.iter().position(|column| column.name == *key)
     }
 
-    /// The expressions that both servers select, in a form that has all of each value.
+    /// The expressions that are selected on both servers, in a form that is exact for each type.
     pub fn selected(&self) -> String {
         let expression = |column: &Column| {
             let name = quote(&column.name);
             match column.kind.as_str() {
                 "bit" => format!("{name}+0"),
-                // The texts of FLOAT are rounded.
+                // FLOAT is rounded when it is converted to text.
                 "float" => format!("CAST({name} AS DOUBLE)"),
                 _ => name,
             }
@@ -233,7 +233,7 @@ pub fn range_condition(column: &str, low: Option<i128>, high: Option<i128>) -> S
     }
 }
 
-/// The condition that rows of notes are a table's.
+/// The condition for a table's rows in the tables of `porpoise_import`.
 pub fn of_table(name: &Name) -> String {
     format!(
         "schema_name = {} AND table_name = {}",

@@ -1,10 +1,10 @@
-//! The server from which tables are copied: what it is, and connections that see the same snapshot of it.
+//! The server from which tables are copied: its identity, and connections that see one snapshot of it.
 //!
 //! A snapshot of several connections with its position in the log, without FLUSH TABLES WITH READ LOCK:
 //!
-//! 1. MariaDB with a binary log: each connection runs START TRANSACTION WITH CONSISTENT SNAPSHOT, and MariaDB tells in
-//!    `Binlog_snapshot_file` and `Binlog_snapshot_position` which position that is. If all have got the same one, they
-//!    see the same state; otherwise they begin again, at most [`TRIES`] times. Nobody is held up.
+//! 1. MariaDB with a binary log: each connection runs START TRANSACTION WITH CONSISTENT SNAPSHOT, and MariaDB shows its
+//!    position in `Binlog_snapshot_file` and `Binlog_snapshot_position`. If all connections have the same position, they
+//!    see the same state; otherwise they begin again, at most [`TRIES`] times. No statement of other clients waits.
 //! 2. Otherwise (MySQL has no such variables; the log is off; the source is too busy): LOCK TABLES ... READ of all tables, for as
 //!    long as it takes to begin the transactions and to read the position. Writers wait for that long.
 
@@ -23,18 +23,18 @@ const SETTINGS: &str = "SET NAMES utf8mb4; SET SESSION sql_mode = '', time_zone 
 /// File and position in a log.
 pub type Position = (String, u64);
 
-/// Identity of a source, and what it allows.
+/// Identity and capabilities of a source.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Whether it is MariaDB.
     pub is_mariadb: bool,
     /// `server_id`.
     pub server_id: u32,
-    /// Why its log cannot be followed; `None`: it can.
+    /// The reason why its log cannot be followed; `None` if it can.
     pub obstacle: Option<String>,
     /// Whether it has a binary log.
     pub has_log: bool,
-    /// A text that tells it from other sources.
+    /// Address and `server_id`, which identify it among sources.
     pub name: String,
 }
 
@@ -46,7 +46,7 @@ pub fn connect(target: &Target) -> Result<Server, StartError> {
     Server::with_settings(target, SETTINGS)
 }
 
-/// Asks a source what it is.
+/// Reads identity and capabilities of a source.
 ///
 /// # Errors
 /// One line.
@@ -94,7 +94,7 @@ pub fn log_end(server: &mut Server) -> Result<Position, StartError> {
     let (file, position) = (cell(), cell());
     let position = position
         .parse()
-        .map_err(|_| failed("the source does not tell the end of its log"))?;
+        .map_err(|_| failed("the position of the source's binary log cannot be read"))?;
     Ok((file, position))
 }
 
@@ -139,7 +139,7 @@ impl Snapshot {
     }
 }
 
-/// Begins a transaction on each connection at once; `None` if they have not got the same position.
+/// Begins a transaction on each connection at once; `None` if their positions differ.
 fn begin_together(connections: &mut [Server]) -> Result<Option<Position>, StartError> {
     std::thread::scope(|scope| {
         let begin = |server: &mut Server| server.run("START TRANSACTION WITH CONSISTENT SNAPSHOT");
@@ -175,7 +175,8 @@ fn snapshot_position(server: &mut Server) -> Result<Position, StartError> {
         row.and_then(|row| row.get(1)?.clone()).unwrap_or_default()
     };
     let position = value("Binlog_snapshot_position").parse();
-    let position = position.map_err(|_| failed("the source tells no position of its snapshot"))?;
+    let position =
+        position.map_err(|_| failed("the position of the source's snapshot cannot be read"))?;
     Ok((value("Binlog_snapshot_file"), position))
 }
 

@@ -1,5 +1,5 @@
 //! Tables, vectors and strings of FlatBuffers (<https://flatbuffers.dev/internals/>), written forwards:
-//! an object is appended after those that refer to it, and the reference is filled in then.
+//! an object is appended after the object that refers to it, and the reference is filled in afterwards.
 
 /// A field of a table, in the order of its schema.
 #[derive(Clone, Copy, Debug)]
@@ -66,14 +66,14 @@ impl Flat {
         }
     }
 
-    /// Makes the reference at a place refer to what is appended next at this position.
+    /// Fills in the reference at a place: it refers to `position`, where the next object is appended.
     fn refer_to(&mut self, place: Place, position: usize) {
         self.set_u32(place.0, position - place.0);
     }
 
     /// Appends a table to which `place` refers. Returns the places of its references.
     pub(super) fn table<const N: usize>(&mut self, place: Place, fields: [Field; N]) -> [Place; N] {
-        // Fields in the order of their sizes, after the reference to the table of offsets, so that all
+        // Fields are in descending order of size, after the reference to the vtable, so that all
         // are aligned if the table begins four bytes before a multiple of eight.
         let mut offsets = [0; N];
         let mut size = 4;

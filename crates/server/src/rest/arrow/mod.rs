@@ -11,7 +11,7 @@
 //! | strings of characters, ENUM, SET, JSON | Utf8 |
 //! | BINARY to LONGBLOB | Binary |
 //!
-//! A date with a zero part has no counterpart, and fails the statement: NULL would be another value.
+//! A date with a zero part has no counterpart, and fails the statement, because NULL would be a different value.
 //!
 //! Rejected: the crates of arrow-rs. `arrow-ipc` brings a dozen crates of arrays, computation and
 //! FlatBuffers, of which this would use three types of messages.
@@ -32,7 +32,7 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 /// The format's version 5.
 const VERSION: i16 = 4;
 
-/// Messages by the numbers of their union.
+/// Types of messages: numbers in the union `MessageHeader`.
 const SCHEMA: u8 = 1;
 const RECORD_BATCH: u8 = 3;
 
@@ -166,10 +166,10 @@ struct ColumnValues {
     name: String,
     ty: ColumnType,
     arrow: ArrowType,
-    /// A bit for each row whose value is not NULL.
+    /// Validity bitmap: a bit for each row, set if its value is not NULL.
     valid: Vec<u8>,
     nulls: usize,
-    /// Ends of values, for those with a length; the first is 0.
+    /// Offsets of values of variable length: 0, then the end of each value.
     offsets: Vec<i32>,
     data: Vec<u8>,
 }
@@ -224,7 +224,7 @@ impl ColumnValues {
         Ok(())
     }
 
-    /// Appends a value; `None` if Arrow's type does not have it.
+    /// Appends a value; `None` if Arrow's type cannot represent it.
     fn put(&mut self, value: ValueRef<'_>) -> Option<()> {
         match self.arrow {
             ArrowType::Int { bits, is_signed } => {
@@ -300,14 +300,14 @@ impl ColumnValues {
         let text = String::from_utf8_lossy(&text);
         let shown: String = text.chars().take(64).collect();
         let text = format!(
-            "Incorrect value: '{shown}' for column '{}': Arrow has no such value",
+            "Incorrect value: '{shown}' for column '{}': Arrow cannot represent it",
             self.name
         );
         SqlError::new(1292, "22007", text)
     }
 }
 
-/// Appends a text. Bytes that are not UTF-8, which no column of characters has, are replaced.
+/// Appends a text. Invalid UTF-8 is replaced; character columns do not contain any.
 fn put_utf8(out: &mut Vec<u8>, value: ValueRef<'_>, ty: &ColumnType) {
     let start = out.len();
     write_text(value, ty, out);
@@ -368,7 +368,7 @@ impl Stream {
     /// Adds a row to the batch in progress.
     ///
     /// # Errors
-    /// 1292: a value that Arrow does not have.
+    /// 1292: a value that Arrow cannot represent.
     pub(super) fn push(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
         for (column, value) in self.columns.iter_mut().zip(values) {
             column.push(self.rows, *value)?;

@@ -298,8 +298,8 @@ fn path_condition(random: &mut Gen) -> String {
     }
 }
 
-/// Applies both oracles to conditions for index merges and joins of subqueries. Returns descriptions of the
-/// mismatches, and the numbers of queries planned with index merges and with semi-joins or anti-joins.
+/// Applies both oracles to conditions for index merges and for semi-joins and anti-joins of subqueries. Returns descriptions
+/// of the mismatches, and the numbers of queries planned with index merges and with semi-joins or anti-joins.
 fn check_paths(seed: u64, queries: usize) -> (Vec<String>, [usize; 2]) {
     let mut random = Gen::new(seed);
     let made = indexed_tables(&mut random);

@@ -18,7 +18,7 @@ const TABLES: [&str; 3] = ["parent", "child", "log"];
 /// A generator of programs.
 struct Programs {
     rng: fastrand::Rng,
-    /// Procedures so far, by number of IN parameters; each has an OUT parameter behind them.
+    /// Procedures so far, by number of IN parameters; each has an OUT parameter after them.
     procedures: Vec<usize>,
     /// Functions so far, and whether each writes or may fail; each has one parameter.
     functions: Vec<bool>,

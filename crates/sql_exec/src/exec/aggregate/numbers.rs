@@ -2,7 +2,7 @@
 //!
 //! Group keys and arguments of aggregates are mostly columns of fixed width. After the first rows
 //! of a query those are read as integers: groups are found by integer keys, and aggregates take
-//! integers, without building values. A row whose key or argument is no plain integer is processed
+//! integers, without building values. A row whose key or argument is not a plain integer is processed
 //! through values.
 //!
 //! Invariant: an integer key maps to the same group as the encoded key of its value. The group is

@@ -35,7 +35,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// The field at a position; `None` behind the last one.
+    /// The field at a position; `None` after the last one.
     pub(super) fn field(&self, at: usize) -> Option<Field<'_>> {
         Some(match self.fields.get(at)? {
             None => Field::Null,
@@ -117,7 +117,7 @@ impl<'f> LineReader<'f> {
             return Ok(());
         }
         self.is_whole = !read(&mut self.raw)?;
-        // A character is not cut behind a line feed, which is part of no other character.
+        // A character is not cut after a line feed, which is part of no other character.
         let end = if self.is_whole {
             self.raw.len()
         } else {
@@ -270,7 +270,7 @@ impl Scan<'_> {
         Ok(true)
     }
 
-    /// Goes behind LINES STARTING BY; text before it is skipped. Returns false at the end of the file.
+    /// Advances to the position after LINES STARTING BY, skipping the text before it. Returns false at the end of the file.
     fn skip_line_start(&mut self) -> Scanned<bool> {
         if self.format.line_start.is_empty() {
             // Finds out whether the file ends here.

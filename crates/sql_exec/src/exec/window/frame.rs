@@ -33,7 +33,7 @@ struct KeyEdge<'p> {
     limit: &'p RangeLimit,
     /// The distance from an integer key to the limit, if it is an integer.
     distance: Option<i128>,
-    /// The first row that is not before (start), or is behind (end) the last limit.
+    /// The first row that is not before (start), or is after (end) the last limit.
     at: usize,
     cursor: Cursor,
 }

@@ -18,9 +18,9 @@
 //!
 //! *Partitions by sort key.* Memcomparable sort keys stay with the records of a sort. The keys of a
 //! partition and of its peers are beginnings of them ([`SortedKey`]), so that the windows of the pass
-//! compare bytes and evaluate nothing. A window behind one that buffers partitions, and one whose keys
+//! compare bytes and evaluate nothing. A window after one that buffers partitions, and one whose keys
 //! are stored as values, evaluates its keys again; if neither is in the first pass, nor a frame that is
-//! computed from a key, its keys are evaluated over the row and are no inputs.
+//! computed from a key, its keys are evaluated over the row and are not inputs.
 //!
 //! *Values stay encoded.* An argument of a function is an input of a record, whose encoding is copied
 //! into the result, or decoded where an aggregate or a comparison needs its value.
@@ -28,7 +28,7 @@
 //! Invariants:
 //! 1. A partition is in memory once, or in a temporary file; so are the records of a sort.
 //! 2. Frames only move forward within a partition ([`frame`]).
-//! 3. Results are added in the order of the plan, behind those of aggregates.
+//! 3. Results are added in the order of the plan, after those of aggregates.
 //! 4. While the engine shows rows (a fused scan below a sort), no file is written.
 //!
 //! Rejected: a sort that also finds the partitions by hash (every window with an order needs the
@@ -300,7 +300,7 @@ struct OverStage<'p> {
     spilled: SpillSize,
 }
 
-/// The consumer of rows, behind the last stage.
+/// The consumer of rows, after the last stage.
 struct Output<'o, 'c> {
     operator: &'o Window,
     read: InputColumns,

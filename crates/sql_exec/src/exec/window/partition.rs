@@ -128,7 +128,7 @@ impl Partition {
 #[derive(Default)]
 pub(super) struct Cursor {
     reader: Option<RecordReader>,
-    /// Position behind the current row of the file.
+    /// Position after the current row of the file.
     next: usize,
     pacer: Pacer,
 }

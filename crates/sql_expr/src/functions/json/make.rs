@@ -136,7 +136,7 @@ fn merge_preserve<'a>(c: &Call<'_, 'a>, name: &str) -> Result<ValueRef<'a>> {
     }
 }
 
-/// A NULL makes the result so far NULL, until a document that is no object replaces it.
+/// A NULL makes the result so far NULL, until a document that is not an object replaces it.
 fn merge_patch<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     if let Some(null) = c.arguments_too_long() {
         return Ok(null);

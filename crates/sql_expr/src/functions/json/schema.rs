@@ -3,7 +3,7 @@
 //! The schema is interpreted beside the document. The first failure is reported. The checks of a value are, in
 //! this order: its type and the keywords of its kind, its members or elements in the order of the document, and
 //! the keywords for the whole value (`enum` and combinations of schemas). As in MySQL, a keyword whose value has the wrong type is ignored, and so is a
-//! pattern that is no regular expression; references must be inside of the schema.
+//! pattern that is not a regular expression; references must be inside of the schema.
 //!
 //! Invariant: validation recurses only into a part of the document or of the schema; references that
 //! lead from one to the next without either are counted and refused.

@@ -53,7 +53,7 @@ fn overlaps<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     })
 }
 
-/// `value MEMBER OF (array)`; a document that is no array is compared itself.
+/// `value MEMBER OF (array)`; a document that is not an array is compared itself.
 fn member_of<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(array) = c.document(1, "member of")? else {
         return Ok(ValueRef::Null);

@@ -2,7 +2,7 @@
 //!
 //! Arguments: document, path, response ON EMPTY, its default, response ON ERROR, its default. A
 //! response is one of [`RESPOND_ERROR`] and [`RESPOND_DEFAULT`], or anything else for NULL. The
-//! errors of ON ERROR are a text that is no document, several values at the path, and a value that
+//! errors of ON ERROR are a text that is not a document, several values at the path, and a value that
 //! the type cannot represent.
 
 use super::super::{Call, Function, Nullable};

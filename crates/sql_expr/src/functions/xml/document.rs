@@ -113,7 +113,7 @@ fn is_name_start(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || matches!(byte, b'_' | b':') || byte >= 0x80
 }
 
-/// Whether a byte can be in a name, behind its first.
+/// Whether a byte can be in a name, after its first.
 pub(super) fn is_name(byte: u8) -> bool {
     is_name_start(byte) || byte.is_ascii_digit() || matches!(byte, b'-' | b'.')
 }

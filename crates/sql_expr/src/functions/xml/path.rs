@@ -300,7 +300,7 @@ impl<'t> Parser<'t> {
         self.steps_of(start)
     }
 
-    /// Predicates and steps behind an expression in parentheses.
+    /// Predicates and steps after an expression in parentheses.
     fn steps_of(&mut self, start: Expr) -> Parsed<Expr> {
         let filters = self.filters()?;
         let mut steps = Vec::new();

@@ -29,7 +29,7 @@ pub struct ServerGreeting<'a> {
     pub plugin: &'a [u8],
 }
 
-/// Parses the server's first packet. Returns `None` if it is no greeting; use [`parse_error`] for
+/// Parses the server's first packet. Returns `None` if it is not a greeting; use [`parse_error`] for
 /// an error packet.
 pub fn parse_greeting(payload: &[u8]) -> Option<ServerGreeting<'_>> {
     let mut cursor = Cursor::new(payload);

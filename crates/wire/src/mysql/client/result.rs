@@ -200,7 +200,7 @@ pub enum Event<'a, 'r> {
     Ok(OkReply<'a>),
     /// A statement failed.
     Error(ServerError),
-    /// The server asks for the file of this name, for LOAD DATA LOCAL. Its packets are sent before the next
+    /// The server requests the file of this name, for LOAD DATA LOCAL. Its packets are sent before the next
     /// payload is read.
     FileRequest(&'a [u8]),
     /// Start of a result set with this number of columns.

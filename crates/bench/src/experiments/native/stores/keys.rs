@@ -112,7 +112,7 @@ impl Keys {
 
     /// Closes the engine, and opens its files again.
     fn start(&mut self) -> Result<f64, String> {
-        // Its memory goes first: the next one is to find room as after a stop.
+        // The old engine's memory is freed first, as by the stop of a process.
         self.engine = empty()?;
         let began = Instant::now();
         self.engine = engine::open(&self.config, disk::real()).map_err(words)?;
@@ -141,7 +141,7 @@ impl Keys {
         }
     }
 
-    /// Updates rows until the log has that size.
+    /// Updates rows until the log has the size for a start from the log.
     fn write_log(&self) -> Result<(), String> {
         let written = || {
             let stats = self.engine.stats();
@@ -176,7 +176,7 @@ fn empty() -> Result<Arc<dyn Engine>, String> {
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        // The directory goes with it: nothing is left to be lost.
+        // The directory is removed with it, so that a failure to close loses nothing.
         let _ = self.engine.shutdown();
     }
 }
@@ -239,7 +239,7 @@ impl Store for Keys {
 struct KeyWorker<'a> {
     of: &'a Keys,
     fresh: SpaceId,
-    /// Those of a session, which begins all its transactions with them.
+    /// Options of a session, which begins all its transactions with them.
     options: TxnOptions,
     reader: Box<dyn porpoise_kv::Txn>,
 }
@@ -285,7 +285,7 @@ impl KeyWorker<'_> {
         self.of.engine.wait_durable(self.reader.seen())
     }
 
-    /// Locks a row, and puts what `change` says into it; false if there is no
+    /// Locks a row, and applies `change` to its value. Returns false if there is no
     /// such row.
     fn try_change(
         &mut self,

@@ -3,8 +3,8 @@
 //!
 //! Both hold the same rows in an engine of their own, opened by the server's
 //! own functions. A call that commits waits until the commit is durable, as a
-//! reply would. The engine alone ([`keys`]) also reports what its memory goes
-//! to, and how long it takes to start. Beside them, tables into which posts are
+//! reply would. The engine alone ([`keys`]) also reports the parts of its memory,
+//! and the duration of a start. A third store ([`posts`]) has tables into which posts are
 //! inserted with and without foreign keys.
 
 mod keys;
@@ -43,10 +43,10 @@ fn words(error: impl Display) -> String {
     error.to_string()
 }
 
-/// Words by which stores are chosen.
+/// Names by which stores are chosen.
 const STORES: [&str; 3] = ["rows", "engine", "posts"];
 
-/// Opens and fills those that are wanted.
+/// Opens and fills the chosen stores.
 ///
 /// # Errors
 /// A message that says what failed.
@@ -133,7 +133,7 @@ impl Rows {
 
 impl Drop for Rows {
     fn drop(&mut self) {
-        // The directory goes with it: nothing is left to be lost.
+        // The directory is removed with it, so that a failure to close loses nothing.
         let _ = self.db.engine().shutdown();
     }
 }
@@ -290,7 +290,7 @@ impl RowWorker<'_> {
         Ok(self.of.db.engine().wait_durable(self.reader.seen())?)
     }
 
-    /// Locks a row and puts another value into it; false if there is no such
+    /// Locks a row and replaces its value. Returns false if there is no such
     /// row.
     fn try_change(
         &mut self,

@@ -55,7 +55,7 @@ impl Posts {
 
 impl Drop for Posts {
     fn drop(&mut self) {
-        // The directory goes with it: nothing is left to be lost.
+        // The directory is removed with it, so that a failure to close loses nothing.
         let _ = self.db.engine().shutdown();
     }
 }
