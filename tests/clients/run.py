@@ -118,7 +118,7 @@ def porpoise(binary, folder, password=None, options=()):
         addresses = dict(re.findall(rf"^ready ({'|'.join(listeners)}) (\S+)$", words, re.M))
         if len(addresses) != len(listeners):
             raise Failed(f"the server did not announce its listeners:\n{words}")
-        return as_settings(**addresses) | {"CLIENTS_FILES": str(files)}
+        return as_settings(**addresses) | {"CLIENTS_FILES": str(files), "CLIENTS_BINARY": str(binary)}
 
     return running(command, folder, ready, environment)
 
@@ -240,7 +240,7 @@ def plan(arguments):
     more += [java_suite("connector-j", "FirstSteps"), java_suite("connector-j-programs", "Programs")]
     more += [browser_suite("console", "console.test.js")]
     more += [python_suite("test_dump_programs"), applications_suite("test_applications")]
-    more += [java_suite("process-engines", "ProcessEngines")] + TEXT_SEARCH_SUITES
+    more += [java_suite("process-engines", "ProcessEngines"), python_suite("test_debezium")] + TEXT_SEARCH_SUITES
     own = OWN_SUITES + (more if arguments.all else [])
     return [
         (lambda folder: porpoise(binary, folder), SQL_SUITES + MEMCACHED_SUITES + own),

@@ -96,6 +96,7 @@ roles! {
     EventScheduler: "event-scheduler", Restart, "Starts events at their times.";
     EventWorker: "event", EndProcess, "Runs an event; a panic of the event ends that run only.";
     Replica: "replica", EndProcess, "Follows a source; a panic ends the server, which goes on where it was.";
+    ReplicaWorker: "replica-worker", EndProcess, "Applies transactions of a source; a panic ends the server, which goes on where it was.";
     ClusterFollower: "cluster-follower", Restart, "Renews the server's lease, and follows definitions that other servers change.";
     TtlReaper: "ttl-reaper", Restart, "Deletes expired rows of tables with TTL.";
     MemcachedReaper: "memcached-reaper", Restart, "Deletes expired rows.";

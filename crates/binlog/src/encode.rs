@@ -15,15 +15,15 @@
 
 use crate::annotation::{Annotation, Kind};
 use parking_lot::RwLock;
-use porpoise_replication::event::rows::flags;
+use porpoise_replication::event::rows::{ImageColumns as WrittenColumns, flags};
 use porpoise_replication::event::{
     ColumnBitmap, ColumnMetadata, Event, EventOptions, EventWriter, MapColumn, QueryEvent,
-    RowChangeKind, RowsEvent, StatusVariables, TableMap,
+    RowChangeKind, RowsEvent, RowsHead, StatusVariables, TableMap,
 };
 use porpoise_replication::gtid::{Gtid, Uuid};
 use porpoise_rows::changes::{
-    Change, ChangeKind, ChangeLog, ImageColumns, LoggedStatement, Origin, TransactionChanges,
-    is_system_database,
+    Change, ChangeKind, ChangeLog, ImageColumns, LoggedChange, LoggedStatement, Origin,
+    TransactionChanges, is_system_database,
 };
 use porpoise_rows::definition::TableId;
 use porpoise_rows::table::Table;
@@ -284,7 +284,7 @@ impl ChangeLog for Encoder {
         let micros = origin.map_or(u64::try_from(micros).unwrap_or(0), |o| o.commit_micros);
         let writer = self.writer(origin);
         let options = options(micros, 0);
-        let mut out = Vec::with_capacity(changes.bytes() + 256);
+        let mut out = Vec::with_capacity(changes.bytes() + 512);
         Annotation {
             kind: Kind::Rows,
             server_id: writer.server_id,
@@ -295,20 +295,18 @@ impl ChangeLog for Encoder {
         .encode(&mut out);
         let mut changes = changes.iter().peekable();
         while let Some(first) = changes.next() {
-            let mut event = rows_event(&first);
-            event.data.extend_from_slice(first.images);
-            while event.data.len() < MAX_ROWS_BYTES
-                && let Some(next) = changes.next_if(|next| {
-                    next.table == first.table
-                        && next.kind == first.kind
-                        && next.columns == first.columns
-                        && next.version == first.version
-                })
-            {
-                event.data.extend_from_slice(next.images);
-            }
-            append_table_map(&mut out, first.description, &writer, options);
-            writer.write_unsealed(&mut out, None, options, &Event::Rows(event));
+            writer.write_again(&mut out, first.description, options.timestamp);
+            let bits = ImageBits::of(&first);
+            let head = bits.head(&first);
+            writer.write_rows_unsealed(&mut out, options, &head, |out| {
+                let start = out.len();
+                out.extend_from_slice(first.images);
+                while out.len() - start < MAX_ROWS_BYTES
+                    && let Some(next) = changes.next_if(|next| is_continued(&first, next))
+                {
+                    out.extend_from_slice(next.images);
+                }
+            });
         }
         out
     }
@@ -360,16 +358,16 @@ impl ChangeLog for Encoder {
 
 /// Appends the images of a change with all columns.
 fn encode_full(table: &Table, change: &Change<'_>, out: &mut Vec<u8>) -> Option<ImageColumns> {
-    let all = ColumnBitmap::all(columns(table).count());
+    let count = columns(table).count();
     match change {
-        Change::Insert(new) => push_all(table, out, &all, |at| new.get(at)),
-        Change::Delete(old) => push_all(table, out, &all, |at| old.get(at)),
+        Change::Insert(new) => push_all(table, out, count, |at| new.get(at)),
+        Change::Delete(old) => push_all(table, out, count, |at| old.get(at)),
         Change::Update(old, new) => {
             if !columns(table).any(|(at, _)| old.get(at) != new.get(at)) {
                 return None;
             }
-            push_all(table, out, &all, |at| old.get(at));
-            push_all(table, out, &all, |at| new.get(at));
+            push_all(table, out, count, |at| old.get(at));
+            push_all(table, out, count, |at| new.get(at));
         }
     }
     Some(ImageColumns::new())
@@ -379,11 +377,11 @@ fn encode_full(table: &Table, change: &Change<'_>, out: &mut Vec<u8>) -> Option<
 fn push_all<'v>(
     table: &'v Table,
     out: &mut Vec<u8>,
-    all: &ColumnBitmap,
+    count: usize,
     get: impl Fn(usize) -> ValueRef<'v>,
 ) {
     let row = columns(table).map(|(at, column)| (get(at), &column.ty));
-    RowsEvent::push_image(out, all, row);
+    RowsEvent::push_full_image(out, count, row);
 }
 
 /// Appends the image of a row, with the columns whose bits are set.
@@ -398,30 +396,50 @@ fn push_image<'v>(
     RowsEvent::push_image(out, &bitmap, row);
 }
 
-/// A rows event for changes like this one, without images.
-fn rows_event(change: &porpoise_rows::changes::LoggedChange<'_>) -> RowsEvent {
-    let kind = event_kind(change.kind);
-    let table_id = table_id(change.description);
-    if change.columns.is_empty() {
-        let all = ColumnBitmap::all(column_count(change.description));
-        return finished(RowsEvent::new(kind, table_id, all), change.version);
-    }
-    let (before, after) = match kind {
-        RowChangeKind::Update => change.columns.split_at(change.columns.len() / 2),
-        _ => (change.columns, &[][..]),
-    };
-    let mut event = RowsEvent::new(kind, table_id, before.iter().copied().collect());
-    if kind == RowChangeKind::Update {
-        event.columns_after = Some(after.iter().copied().collect());
-    }
-    finished(event, change.version)
+/// Whether a change goes into the same event as the one before.
+fn is_continued(first: &LoggedChange<'_>, next: &LoggedChange<'_>) -> bool {
+    next.table == first.table
+        && next.kind == first.kind
+        && next.columns == first.columns
+        && next.version == first.version
 }
 
-/// The event with the version of its rows, if they have one, and its flags.
-fn finished(mut event: RowsEvent, version: u64) -> RowsEvent {
-    event.row_version = (version > 0).then_some(version);
-    event.flags = flags::STATEMENT_END | flags::NO_FOREIGN_KEY_CHECKS;
-    event
+/// The columns in the images of a change.
+enum ImageBits {
+    All(usize),
+    Some(ColumnBitmap, Option<ColumnBitmap>),
+}
+
+impl ImageBits {
+    fn of(change: &LoggedChange<'_>) -> ImageBits {
+        if change.columns.is_empty() {
+            return ImageBits::All(column_count(change.description));
+        }
+        let bitmap = |bits: &[bool]| bits.iter().copied().collect();
+        match change.kind {
+            ChangeKind::Update => {
+                let (before, after) = change.columns.split_at(change.columns.len() / 2);
+                ImageBits::Some(bitmap(before), Some(bitmap(after)))
+            }
+            ChangeKind::Insert | ChangeKind::Delete => {
+                ImageBits::Some(bitmap(change.columns), None)
+            }
+        }
+    }
+
+    /// The event for changes like this one.
+    fn head(&self, change: &LoggedChange<'_>) -> RowsHead<'_> {
+        RowsHead {
+            kind: event_kind(change.kind),
+            table_id: table_id(change.description),
+            flags: flags::STATEMENT_END | flags::NO_FOREIGN_KEY_CHECKS,
+            row_version: (change.version > 0).then_some(change.version),
+            columns: match self {
+                ImageBits::All(count) => WrittenColumns::All(*count),
+                ImageBits::Some(before, after) => WrittenColumns::Some(before, after.as_ref()),
+            },
+        }
+    }
 }
 
 /// The number of the table in a TABLE_MAP event: the first six bytes after the header.
@@ -445,19 +463,5 @@ fn column_count(map: &[u8]) -> usize {
         [252, low, high, ..] => usize::from(u16::from_le_bytes([*low, *high])),
         [count, ..] => usize::from(*count),
         [] => 0,
-    }
-}
-
-/// Appends a TABLE_MAP event with the time and server of this transaction. The checksum is set with the position.
-fn append_table_map(out: &mut Vec<u8>, map: &[u8], writer: &EventWriter, options: EventOptions) {
-    let start = out.len();
-    out.extend_from_slice(map);
-    for (at, bytes) in [
-        (0, options.timestamp.to_le_bytes()),
-        (5, writer.server_id.to_le_bytes()),
-    ] {
-        if let Some(place) = out.get_mut(start + at..start + at + 4) {
-            place.copy_from_slice(&bytes);
-        }
     }
 }

@@ -42,8 +42,11 @@ const SYNC_DELAY: Duration = Duration::from_secs(1);
 /// Time between two looks at the requests of sessions.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Pause after a small batch, so that several group commits share a write.
+/// Pause after a small batch, so that several group commits share a write, while readers wait for them.
 const BATCH_PAUSE: Duration = Duration::from_micros(500);
+
+/// The same while no reader is connected. Sessions that ask for the state of the log wait for it.
+const IDLE_BATCH_PAUSE: Duration = Duration::from_millis(5);
 
 /// Time between two removals of files by age and size.
 const PURGE_DELAY: Duration = Duration::from_secs(10);
@@ -53,6 +56,9 @@ const VERSION_NUMBER: u32 = 80_400;
 
 /// Transactions smaller than this are not worth compressing, in bytes.
 const MIN_COMPRESSED: usize = 256;
+
+/// Bytes of an XID event.
+const XID_LEN: usize = HEADER_LEN + 8 + CHECKSUM_LEN;
 
 /// Transactions larger than this are not compressed, in bytes: a reader must hold all of a compressed one.
 const MAX_COMPRESSED: usize = 32 << 20;
@@ -91,6 +97,8 @@ pub(crate) struct Writer {
     unsynced: u64,
     last_sync: Instant,
     last_purge: Instant,
+    /// See [`begin_event`].
+    begin: Vec<u8>,
 }
 
 impl Writer {
@@ -121,6 +129,7 @@ impl Writer {
                 unsynced: 0,
                 last_sync: now,
                 last_purge: now,
+                begin: begin_event(),
             });
         };
         let path = log.options.dir.join(file_name(number));
@@ -152,6 +161,7 @@ impl Writer {
             unsynced: 1,
             last_sync: now,
             last_purge: now,
+            begin: begin_event(),
         };
         if scanned.is_ended {
             writer.begin_file(true)?;
@@ -290,7 +300,12 @@ impl Writer {
             return Ok(Progress::More);
         }
         if is_small {
-            std::thread::sleep(BATCH_PAUSE);
+            let has_readers = !self.log.state.lock().dumps.is_empty();
+            std::thread::sleep(if has_readers {
+                BATCH_PAUSE
+            } else {
+                IDLE_BATCH_PAUSE
+            });
         }
         Ok(Progress::All)
     }
@@ -414,41 +429,28 @@ impl Writer {
     ) -> Result<Gtid> {
         let damaged = |what: String| Error::Corrupt(format!("commit {commit}: {what}"));
         let annotation = Annotation::decode(annotation).map_err(damaged)?;
-        let writer = EventWriter {
-            server_id: annotation.server_id,
-            has_checksums: true,
-        };
-        let options = |flags| EventOptions {
-            timestamp: u32::try_from(annotation.micros / 1_000_000).unwrap_or(u32::MAX),
-            flags,
-        };
-        let body = self.body(commit, &annotation).map_err(damaged)?;
         let gtid = annotation
             .gtid
             .unwrap_or_else(|| self.next_gtid(unpublished));
-        let sequence = i64::try_from(self.transactions + 1).unwrap_or(i64::MAX);
-        let times = CommitTimes {
-            immediate: annotation.micros,
-            original: annotation.micros,
+        let plain_len = self.begin.len() + annotation.events.len() + XID_LEN;
+        let is_worth = (MIN_COMPRESSED..=MAX_COMPRESSED).contains(&plain_len);
+        let other = match annotation.kind {
+            Kind::Rows if !(self.log.options.compress && is_worth) => None,
+            Kind::Rows => Some(self.compressed(commit, &annotation)),
+            Kind::Statement => Some(self.statement(commit, &annotation).map_err(damaged)?),
         };
-        let mut event = GtidEvent {
-            gtid: Some(gtid),
-            may_have_statements: annotation.kind == Kind::Statement,
-            last_committed: sequence - 1,
-            sequence_number: sequence,
-            commit_times: Some(times),
-            transaction_length: 0,
-            server_version: Some(ServerVersions {
-                immediate: VERSION_NUMBER,
-                original: VERSION_NUMBER,
-            }),
-        };
-        event.set_transaction_length(body.len() as u64, true);
+        let body_len = other.as_ref().map_or(plain_len, Vec::len);
+        let event = self.gtid_event(gtid, &annotation, body_len as u64);
+        out.reserve(body_len + 128);
         let begin = out.len();
-        writer.write(out, Some(at), options(0), &Event::Gtid(event));
+        let options = event_options(&annotation, 0);
+        event_writer(&annotation).write(out, Some(at), options, &Event::Gtid(event));
         let mut next = at + (out.len() - begin) as u64;
         let start = out.len();
-        out.extend_from_slice(&body);
+        match other {
+            Some(body) => out.extend_from_slice(&body),
+            None => self.put_rows(out, commit, &annotation),
+        }
         let mut rest = out.get_mut(start..).unwrap_or_default();
         while !rest.is_empty() {
             let size = Header::parse(rest).map_or(0, |header| header.size as usize);
@@ -462,50 +464,63 @@ impl Writer {
         Ok(gtid)
     }
 
-    /// The events of a transaction behind its GTID event. The error is a description.
-    fn body(
+    /// The first event of a transaction whose others have this length.
+    fn gtid_event(&self, gtid: Gtid, annotation: &Annotation<'_>, body_len: u64) -> GtidEvent {
+        let sequence = i64::try_from(self.transactions + 1).unwrap_or(i64::MAX);
+        let mut event = GtidEvent {
+            gtid: Some(gtid),
+            may_have_statements: annotation.kind == Kind::Statement,
+            last_committed: sequence - 1,
+            sequence_number: sequence,
+            commit_times: Some(CommitTimes {
+                immediate: annotation.micros,
+                original: annotation.micros,
+            }),
+            transaction_length: 0,
+            server_version: Some(ServerVersions {
+                immediate: VERSION_NUMBER,
+                original: VERSION_NUMBER,
+            }),
+        };
+        event.set_transaction_length(body_len, true);
+        event
+    }
+
+    /// Appends the events of changes of rows behind the GTID event, without positions and checksums.
+    fn put_rows(&self, out: &mut Vec<u8>, commit: u64, annotation: &Annotation<'_>) {
+        let (writer, options) = (event_writer(annotation), event_options(annotation, 0));
+        writer.write_again(out, &self.begin, options.timestamp);
+        out.extend_from_slice(annotation.events);
+        writer.write_unsealed(out, None, options, &Event::Xid(commit));
+    }
+
+    /// The same events as one that has them compressed.
+    fn compressed(&self, commit: u64, annotation: &Annotation<'_>) -> Vec<u8> {
+        let mut body = Vec::with_capacity(annotation.events.len() + 128);
+        self.put_rows(&mut body, commit, annotation);
+        let payload = Event::TransactionPayload(compressible(&body));
+        body.clear();
+        let options = event_options(annotation, 0);
+        event_writer(annotation).write_unsealed(&mut body, None, options, &payload);
+        body
+    }
+
+    /// The event of a statement behind the GTID event. The error is a description.
+    fn statement(
         &self,
         commit: u64,
         annotation: &Annotation<'_>,
     ) -> std::result::Result<Vec<u8>, String> {
-        let writer = EventWriter {
-            server_id: annotation.server_id,
-            has_checksums: true,
+        let format = FormatDescription::new(&self.log.options.version, 0, true);
+        let decoded = Event::decode(annotation.events, &format);
+        let (header, event) = decoded.map_err(|e| e.to_string())?;
+        let Event::Query(mut query) = event else {
+            return Err("its statement is no QUERY event".to_owned());
         };
-        let options = |flags| EventOptions {
-            timestamp: u32::try_from(annotation.micros / 1_000_000).unwrap_or(u32::MAX),
-            flags,
-        };
-        let mut body = Vec::with_capacity(annotation.events.len() + 128);
-        match annotation.kind {
-            Kind::Rows => {
-                let begin = QueryEvent {
-                    text: b"BEGIN".to_vec(),
-                    ..QueryEvent::default()
-                };
-                let begin = Event::Query(begin);
-                writer.write_unsealed(&mut body, None, options(flags::SUPPRESS_USE), &begin);
-                body.extend_from_slice(annotation.events);
-                writer.write_unsealed(&mut body, None, options(0), &Event::Xid(commit));
-                let is_worth = (MIN_COMPRESSED..=MAX_COMPRESSED).contains(&body.len());
-                if self.log.options.compress && is_worth {
-                    let payload = Event::TransactionPayload(compressible(&body));
-                    body.clear();
-                    writer.write_unsealed(&mut body, None, options(0), &payload);
-                }
-            }
-            Kind::Statement => {
-                let format = FormatDescription::new(&self.log.options.version, 0, true);
-                let decoded = Event::decode(annotation.events, &format);
-                let (header, event) = decoded.map_err(|e| e.to_string())?;
-                let Event::Query(mut query) = event else {
-                    return Err("its statement is no QUERY event".to_owned());
-                };
-                query.variables.ddl_xid = Some(commit);
-                let query = Event::Query(query);
-                writer.write_unsealed(&mut body, None, options(header.flags), &query);
-            }
-        }
+        query.variables.ddl_xid = Some(commit);
+        let mut body = Vec::with_capacity(annotation.events.len() + 16);
+        let options = event_options(annotation, header.flags);
+        event_writer(annotation).write_unsealed(&mut body, None, options, &Event::Query(query));
         Ok(body)
     }
 
@@ -523,6 +538,40 @@ impl Writer {
         };
         Gtid { source, number }
     }
+}
+
+fn event_writer(annotation: &Annotation<'_>) -> EventWriter {
+    EventWriter {
+        server_id: annotation.server_id,
+        has_checksums: true,
+    }
+}
+
+/// Options of the events of a transaction.
+fn event_options(annotation: &Annotation<'_>, flags: u16) -> EventOptions {
+    EventOptions {
+        timestamp: u32::try_from(annotation.micros / 1_000_000).unwrap_or(u32::MAX),
+        flags,
+    }
+}
+
+/// The event that begins changes of rows, without time, server, position and checksum.
+fn begin_event() -> Vec<u8> {
+    let writer = EventWriter {
+        server_id: 0,
+        has_checksums: true,
+    };
+    let options = EventOptions {
+        timestamp: 0,
+        flags: flags::SUPPRESS_USE,
+    };
+    let begin = Event::Query(QueryEvent {
+        text: b"BEGIN".to_vec(),
+        ..QueryEvent::default()
+    });
+    let mut out = Vec::new();
+    writer.write_unsealed(&mut out, None, options, &begin);
+    out
 }
 
 /// The events without checksums, for compression.

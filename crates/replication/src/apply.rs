@@ -91,7 +91,7 @@ type ImageChange = (RowChangeKind, RowImage, Option<RowImage>);
 #[derive(Debug)]
 pub struct MappedTable {
     table: Arc<Table>,
-    map: TableMap,
+    map: Arc<TableMap>,
     /// Position in the table of each column of the source.
     positions: Vec<usize>,
     /// Rows that are applied, by the position of a column and ranges of its values; `None`: all.
@@ -103,7 +103,7 @@ impl MappedTable {
     ///
     /// # Errors
     /// The source has a column that the table lacks.
-    pub fn new(table: Arc<Table>, map: TableMap) -> Applied<MappedTable> {
+    pub fn new(table: Arc<Table>, map: Arc<TableMap>) -> Applied<MappedTable> {
         let shown: Vec<usize> = table
             .named_columns()
             .map(|(position, _)| position)
@@ -198,7 +198,7 @@ impl MappedTable {
     }
 
     /// The images of an event's rows as storage values by position in the table; `None`: not in the image.
-    fn decode<'e>(
+    pub(crate) fn decode<'e>(
         &'e self,
         event: &'e RowsEvent,
     ) -> Applied<impl Iterator<Item = Applied<(RowImage, Option<RowImage>)>> + 'e> {

@@ -12,7 +12,10 @@
 use crate::copied::CopiedTables;
 use crate::epoch::EpochKeeper;
 use crate::filter::Filters;
-use crate::follow::{FollowError, FollowOptions, Follower, StatementRunner};
+use crate::follow::{
+    CommitListener, FollowError, FollowOptions, Follower, StatementRunner, WorkerBoard,
+    WorkerStatus,
+};
 use crate::gtid::GtidSet;
 use crate::position::{AppliedPosition, Coordinates, GtidPosition, PositionTable};
 use crate::source::{FIRST_POSITION, SourceError, SourceIdentity, SourceOptions, SourceStream};
@@ -188,6 +191,8 @@ pub struct ReplicaState {
     pub heartbeats: (u64, i64),
     /// Time of START REPLICA in microseconds since 1970.
     pub started: i64,
+    /// The workers; none if the replica's thread applies all transactions itself.
+    pub workers: Vec<WorkerStatus>,
 }
 
 impl ReplicaState {
@@ -262,6 +267,8 @@ pub struct ReplicaHost {
     pub server_id: Box<dyn Fn() -> u32 + Send + Sync>,
     /// Whether the replica acknowledges transactions (`rpl_semi_sync_replica_enabled`).
     pub semi_sync: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Number of threads that apply transactions (`replica_parallel_workers`).
+    pub workers: Box<dyn Fn() -> usize + Send + Sync>,
     /// Keeps the greatest epoch met.
     pub epochs: Arc<dyn EpochKeeper>,
     /// The transactions in this server's own log.
@@ -291,6 +298,7 @@ struct Shared {
     host: ReplicaHost,
     positions: PositionTable,
     state: Mutex<ReplicaState>,
+    workers: WorkerBoard,
     /// Wakes the thread from a pause.
     stopped: Condvar,
 }
@@ -322,6 +330,7 @@ impl Replica {
                 host,
                 positions,
                 state: Mutex::new(state),
+                workers: WorkerBoard::default(),
                 stopped: Condvar::new(),
             }),
             running: Mutex::new(None),
@@ -344,7 +353,8 @@ impl Replica {
     /// The present state; `None` if no source was set.
     #[must_use]
     pub fn state(&self) -> Option<ReplicaState> {
-        let state = self.shared.state.lock().clone();
+        let mut state = self.shared.state.lock().clone();
+        state.workers.clone_from(&self.shared.workers.lock());
         (!state.settings.host.is_empty()).then_some(state)
     }
 
@@ -614,6 +624,14 @@ fn unreadable(what: &str, error: &porpoise_rows::Error) -> Ended {
     })
 }
 
+fn no_thread(error: &std::io::Error) -> Ended {
+    Ended::Apply(FollowError {
+        number: 1202,
+        message: format!("the workers of the replica cannot be started: {error}"),
+        is_transient: false,
+    })
+}
+
 /// Why following has ended.
 enum Ended {
     Stopped,
@@ -631,6 +649,7 @@ fn is_reached(read: &Coordinates, until: &(String, u64)) -> bool {
 
 /// Acknowledges what is applied, once it is on disk.
 fn acknowledge(stream: &mut SourceStream, follower: &Follower) -> Result<(), Ended> {
+    // What workers still apply is waited for.
     follower.wait_durable().map_err(Ended::Apply)?;
     let place = follower.read().clone();
     stream.acknowledge(&place).map_err(Ended::Source)
@@ -672,7 +691,7 @@ impl Shared {
     }
 
     /// Follows the source until it is stopped, or until an error that trying again does not mend.
-    fn run(&self, cancel: &Cancel) {
+    fn run(self: &Arc<Shared>, cancel: &Cancel) {
         if self.state.lock().settings.is_former {
             self.tell_former(cancel);
             return;
@@ -820,7 +839,42 @@ impl Shared {
         }
     }
 
-    fn follow(&self, cancel: &Cancel) -> Ended {
+    /// Notes each commit of the follower in the state.
+    fn listener(self: &Arc<Shared>) -> CommitListener {
+        let shared = self.clone();
+        Arc::new(move |applied, timestamp| {
+            let mut state = shared.state.lock();
+            state.transactions += 1;
+            state.applied.clone_from(&applied.coordinates);
+            state.gtids.clone_from(&applied.gtids);
+            if timestamp != 0 {
+                state.event_time = timestamp;
+            }
+        })
+    }
+
+    fn follow_options(
+        self: &Arc<Shared>,
+        settings: &SourceSettings,
+        copied: CopiedTables,
+        server_id: u32,
+        cancel: &Cancel,
+    ) -> FollowOptions {
+        // An import stops and moves the replica, and looks at its position in between.
+        let is_import = copied != CopiedTables::default();
+        FollowOptions {
+            server_id,
+            filters: settings.filters.clone(),
+            copied,
+            lock_wait: LOCK_WAIT,
+            cancel: cancel.clone(),
+            workers: if is_import { 0 } else { (self.host.workers)() },
+            board: self.workers.clone(),
+            listener: self.listener(),
+        }
+    }
+
+    fn follow(self: &Arc<Shared>, cancel: &Cancel) -> Ended {
         let (settings, to_skip) = {
             let state = self.state.lock();
             (state.settings.clone(), state.to_skip)
@@ -869,21 +923,19 @@ impl Shared {
             state.activity = Activity::Applying;
             state.connection_error = LastError::default();
         }
-        let options = FollowOptions {
-            server_id,
-            filters: settings.filters.clone(),
-            copied,
-            lock_wait: LOCK_WAIT,
-            cancel: cancel.clone(),
-        };
+        let options = self.follow_options(&settings, copied, server_id, cancel);
+        self.workers.lock().clear();
         let runner = (self.host.runner)(cancel);
-        let mut follower = Follower::new(self.db.clone(), options, runner, applied, to_skip);
-        let before = self.state.lock().transactions;
-        let ended = self.apply_events(&mut stream, &mut follower, &settings, before, cancel);
+        let follower = Follower::new(self.db.clone(), options, runner, applied, to_skip);
+        let mut follower = match follower {
+            Ok(follower) => follower,
+            Err(error) => return no_thread(&error),
+        };
+        let ended = self.apply_events(&mut stream, &mut follower, &settings, cancel);
         if matches!(ended, Ended::Reached) {
             return self.reached(follower.read());
         }
-        self.state.lock().read = follower.applied().coordinates.clone();
+        self.state.lock().read = follower.applied().coordinates;
         ended
     }
 
@@ -892,9 +944,9 @@ impl Shared {
         stream: &mut SourceStream,
         follower: &mut Follower,
         settings: &SourceSettings,
-        before: u64,
         cancel: &Cancel,
     ) -> Ended {
+        let mut is_settled = true;
         let delay = i64::try_from(settings.delay).unwrap_or(i64::MAX);
         loop {
             if cancel.reason().is_some() {
@@ -904,13 +956,15 @@ impl Shared {
                 && !follower.is_inside()
                 && is_reached(follower.read(), until)
             {
-                return Ended::Reached;
+                return follower
+                    .drain()
+                    .map_or_else(Ended::Apply, |()| Ended::Reached);
             }
             let (header, event) = match stream.next_event() {
                 Ok(Some(event)) => event,
                 Ok(None) => {
-                    if !follower.is_inside() {
-                        self.state.lock().activity = Activity::Waiting;
+                    if let Err(error) = self.settle(follower, Activity::Waiting) {
+                        return Ended::Apply(error);
                     }
                     continue;
                 }
@@ -919,7 +973,10 @@ impl Shared {
             if let crate::event::Event::Heartbeat(_) = event {
                 let mut state = self.state.lock();
                 state.heartbeats = (state.heartbeats.0 + 1, self.now());
-                state.activity = Activity::Waiting;
+                drop(state);
+                if let Err(error) = self.settle(follower, Activity::Waiting) {
+                    return Ended::Apply(error);
+                }
                 continue;
             }
             self.delay(i64::from(header.timestamp), delay, cancel);
@@ -928,28 +985,38 @@ impl Shared {
             {
                 let mut state = self.state.lock();
                 state.activity = Activity::Applying;
-                if header.timestamp != 0 {
+                // The lag is that of the oldest transaction that is not applied.
+                if is_settled && header.timestamp != 0 {
                     state.event_time = header.timestamp;
                 }
                 state.read.clone_from(follower.read());
-                let transactions = before + follower.transactions();
-                if state.transactions != transactions {
-                    state.transactions = transactions;
-                    state.gtids.clone_from(&follower.applied().gtids);
-                }
-                // Also behind events between transactions, which change no row.
-                state.applied.clone_from(&follower.applied().coordinates);
                 state.to_skip = follower.to_skip();
             }
-            if let Err(error) = done {
-                return Ended::Apply(error);
-            }
+            is_settled = match done.and_then(|()| self.settle(follower, Activity::Applying)) {
+                Ok(is_settled) => is_settled,
+                Err(error) => return Ended::Apply(error),
+            };
             if stream.is_ack_requested()
                 && let Err(ended) = acknowledge(stream, follower)
             {
                 return ended;
             }
         }
+    }
+
+    /// If everything that was read is applied, shows that position and what the thread does.
+    /// Returns whether it is.
+    fn settle(&self, follower: &mut Follower, activity: Activity) -> Result<bool, FollowError> {
+        let Some(applied) = follower.settle()? else {
+            return Ok(false);
+        };
+        let mut state = self.state.lock();
+        // Also behind events between transactions, which change no row.
+        if state.applied != *applied {
+            state.applied.clone_from(applied);
+        }
+        state.activity = activity;
+        Ok(true)
     }
 
     fn reached(&self, read: &Coordinates) -> Ended {

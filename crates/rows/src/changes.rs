@@ -104,11 +104,15 @@ impl<'a> Change<'a> {
         Change::Delete(OldRow { row: whole })
     }
 
-    /// `read` is the old row as the statement read it, `whole` the same with all values.
-    pub(crate) fn update(read: RowRef<'a>, whole: RowRef<'a>, values: &'a [Value]) -> Change<'a> {
+    /// `whole` is the old row with all values, `read` the same as the statement read it, if it has read prefixes only.
+    pub(crate) fn update(
+        read: Option<RowRef<'a>>,
+        whole: RowRef<'a>,
+        values: &'a [Value],
+    ) -> Change<'a> {
         let new = NewRow {
             values,
-            old: Some((read, whole)),
+            old: read.map(|read| (read, whole)),
         };
         Change::Update(OldRow { row: whole }, new)
     }

@@ -73,6 +73,17 @@ pub(crate) fn append_parent_key<C: Columns + ?Sized>(
     null
 }
 
+impl Table {
+    /// The key, in this table's index, that a child row references, with the position of that index; `None` if the
+    /// row references nothing, or the constraint is not on this table. `child` are the child's storage values.
+    pub fn key_referenced_by(&self, fk: &ForeignKey, child: &[Value]) -> Option<(usize, Vec<u8>)> {
+        let at = fk.parent.as_ref().filter(|at| at.table == self.id)?;
+        let mut key = Vec::with_capacity(16);
+        let has_null = append_parent_key(self, fk, at, child, &mut key);
+        (!has_null).then_some((at.index, key))
+    }
+}
+
 /// Returns the key prefix, in the child's index, of all children of a parent row; `None` if it
 /// cannot have any.
 pub(crate) fn child_prefix<C: Columns + ?Sized>(

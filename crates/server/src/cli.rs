@@ -168,7 +168,7 @@ fn import_command() -> Command {
                 .value_name("SOURCE")
                 .help("Running server that is copied, mysql://USER:PASSWORD@HOST:PORT")
                 .required_unless_present("dump")
-                .conflicts_with_all(["dump", "users"]),
+                .conflicts_with("dump"),
         )
         .arg(
             Arg::new("dump")
@@ -218,7 +218,7 @@ fn import_command() -> Command {
 const IMPORT_FLAGS: &[(&str, &str)] = &[
     (
         "users",
-        "Create the accounts of the dump (@.users.sql), too",
+        "Create the accounts of SOURCE, or of the dump (@.users.sql), too",
     ),
     (
         "restart",

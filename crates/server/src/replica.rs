@@ -7,7 +7,9 @@ use porpoise_base::cancel::Cancel;
 use porpoise_binlog::BinaryLog;
 use porpoise_replication::event::QueryEvent;
 use porpoise_replication::filter::Filters;
-use porpoise_replication::follow::{StatementError, StatementRunner};
+use porpoise_replication::follow::{
+    StatementError, StatementRunner, WorkerStatus, WorkerTransaction,
+};
 use porpoise_replication::gtid::GtidSet;
 use porpoise_replication::position::GtidPosition;
 use porpoise_replication::replica::{
@@ -17,7 +19,8 @@ use porpoise_replication::replica::{
 use porpoise_rows::Db;
 use porpoise_rows::changes::Origin;
 use porpoise_sql::replica::{
-    FilterItem, FilterKind, ReplicaControl, ReplicaFailure, ReplicaStatus, SourceChange,
+    FilterItem, FilterKind, ReplicaControl, ReplicaFailure, ReplicaStatus, ReplicaWorker,
+    SourceChange, WorkerActivity,
 };
 use porpoise_sql::{ResultColumn, ResultSink, SqlError, SqlServer};
 use porpoise_types::{Collation, ValueRef};
@@ -55,6 +58,7 @@ pub fn start(
     };
     let named = Arc::downgrade(sql);
     let semi_sync = Arc::downgrade(sql);
+    let workers = Arc::downgrade(sql);
     let host = ReplicaHost {
         runner: Box::new(runner),
         server_id: Box::new(move || named.upgrade().map_or(0, |sql| sql.number("server_id"))),
@@ -62,6 +66,12 @@ pub fn start(
             semi_sync
                 .upgrade()
                 .is_some_and(|sql| sql.number("rpl_semi_sync_replica_enabled") == 1)
+        }),
+        workers: Box::new(move || {
+            let workers = workers
+                .upgrade()
+                .map_or(0, |sql| sql.number("replica_parallel_workers"));
+            usize::try_from(workers).unwrap_or(0)
         }),
         epochs: epochs.clone(),
         executed: Box::new(move || {
@@ -256,6 +266,24 @@ fn status(state: ReplicaState, now: i64) -> ReplicaStatus {
         delay: settings.delay,
         heartbeats: state.heartbeats,
         repeated: state.repeated,
+        workers: state.workers.into_iter().map(worker).collect(),
+    }
+}
+
+fn worker(status: WorkerStatus) -> ReplicaWorker {
+    let transaction = |transaction: Option<WorkerTransaction>| {
+        transaction.map(|transaction| WorkerActivity {
+            gtid: transaction
+                .gtid
+                .map_or("ANONYMOUS".to_owned(), |gtid| gtid.to_string()),
+            original_commit: i64::try_from(transaction.original_commit).unwrap_or(i64::MAX),
+            at: transaction.at,
+        })
+    };
+    ReplicaWorker {
+        applying: transaction(status.applying),
+        applied: transaction(status.applied),
+        failed: status.error.is_some(),
     }
 }
 

@@ -136,6 +136,30 @@ pub struct ReplicaStatus {
     pub heartbeats: (u64, i64),
     /// Transactions repeated because of conflicts.
     pub repeated: u64,
+    /// The threads that apply transactions; none if the replica's thread does.
+    pub workers: Vec<ReplicaWorker>,
+}
+
+/// A transaction that a worker of the replica applies, or has applied last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkerActivity {
+    /// Its GTID, or `ANONYMOUS`.
+    pub gtid: String,
+    /// Time of its commit at the source, in microseconds since 1970.
+    pub original_commit: i64,
+    /// Time at which it was begun here, or committed, in microseconds since 1970.
+    pub at: i64,
+}
+
+/// A thread that applies transactions of the source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaWorker {
+    /// What it applies.
+    pub applying: Option<WorkerActivity>,
+    /// What it applied last and is committed.
+    pub applied: Option<WorkerActivity>,
+    /// Whether it has stopped the replica with the replica's error of applying.
+    pub failed: bool,
 }
 
 /// Control of the replica.

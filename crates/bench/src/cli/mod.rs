@@ -6,8 +6,8 @@ use crate::budgets;
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, asynchronous, backup, contention, dump, fk, fulltext, idle, inserts, kv_runs,
-    memcached_runs, mget, native, programs, schema_change, sysbench, tpch,
+    Bench, analytics, asynchronous, backup, change_log, contention, dump, fk, fulltext, idle,
+    inserts, kv_runs, memcached_runs, mget, native, programs, schema_change, sysbench, tpch,
 };
 use crate::machine::Machine;
 use crate::noop;
@@ -79,6 +79,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Throughput of transactions with and without a running backup",
     ),
     (
+        "log",
+        "UPDATE with and without the change log; starts each server twice",
+    ),
+    (
         "contention",
         "Transactions that lock a few rows in random order and deadlock",
     ),
@@ -112,7 +116,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "all",
-        "All of these; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
+        "All of these but budgets and log; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
     ),
 ];
 
@@ -213,7 +217,8 @@ struct Setup<'a> {
     peers: Option<&'a str>,
     durability: Durability,
     fsync_delay: Duration,
-    binary_log: bool,
+    /// Whether Porpoise and MariaDB keep a binary log: each server is started once for each value.
+    binary_log: &'a [bool],
 }
 
 fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
@@ -227,7 +232,11 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         peers: text(given, "start-peers"),
         durability: Durability::parse(text(given, "durability").unwrap_or("sync"))?,
         fsync_delay: duration(given, "fsync-delay")?.unwrap_or_default(),
-        binary_log: given.get_flag("log-bin"),
+        binary_log: match (name, given.get_flag("log-bin")) {
+            ("log", _) => &[false, true],
+            (_, true) => &[true],
+            (_, false) => &[false],
+        },
     };
     let (report, done) = measure(name, &[name], given, &setup)?;
     output::print(&output::text::render(&report));
@@ -245,7 +254,7 @@ fn budgets(given: &ArgMatches) -> Result<()> {
             peers: Some(phase.peers),
             durability: phase.durability,
             fsync_delay: phase.fsync_delay,
-            binary_log: false,
+            binary_log: &[false],
         };
         let (report, done) = measure("budgets", &phase.experiments(), given, &setup)?;
         output::print(&output::text::render(&report));
@@ -371,6 +380,7 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         "blob" => inserts::blob(bench),
         "sysbench" => sysbench::sysbench(bench),
         "backup" => backup::backup(bench),
+        "log" => change_log::log(bench),
         "contention" => contention::contention(bench),
         "programs" => programs::programs(bench),
         "analytics" => analytics::analytics(bench),
@@ -497,7 +507,7 @@ fn start_peers(
     } else {
         Some(shim::build(home, setup.fsync_delay)?)
     };
-    let settings = Settings {
+    let mut settings = Settings {
         durability: setup.durability,
         directory: home.to_owned(),
         porpoise: match text(given, "porpoise") {
@@ -505,14 +515,24 @@ fn start_peers(
             None => std::env::current_exe()?.with_file_name("porpoise"),
         },
         preload,
-        binary_log: setup.binary_log,
+        binary_log: false,
     };
     let mut started = Vec::new();
     let mut left_out = Vec::new();
-    for peer in peers {
+    let is_twice = setup.binary_log.len() > 1;
+    let with_and_without = |peer| setup.binary_log.iter().map(move |has_log| (peer, *has_log));
+    let starts = peers
+        .iter()
+        .filter(|peer| !is_twice || matches!(peer, Peer::Porpoise | Peer::Mariadb))
+        .flat_map(with_and_without);
+    for (peer, has_log) in starts {
         progress.say(&format!("starting {}", peer.word()));
+        settings.binary_log = has_log;
         let reason = match peer.start(&settings) {
-            Ok(Some(server)) => {
+            Ok(Some(mut server)) => {
+                if has_log && is_twice {
+                    server.target.name.push_str(change_log::WITH_LOG);
+                }
                 started.push(server);
                 continue;
             }

@@ -220,6 +220,7 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("idle", &["ops", "shape", "time", "warm-up", "rows"]),
     ("native", &["shape"]),
     ("sysbench", &["ops", "shape"]),
+    ("log", &["ops", "log-bin"]),
     ("contention", &["ops", "shape"]),
     ("programs", &["ops", "rows"]),
     (

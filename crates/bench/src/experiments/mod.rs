@@ -7,6 +7,7 @@ pub mod analytics;
 pub mod asynchronous;
 pub mod backup;
 pub mod batch;
+pub mod change_log;
 pub mod contention;
 pub mod dump;
 pub mod fk;

@@ -233,7 +233,7 @@ pub fn put_lenenc_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Appends the low `width` bytes of an integer, little-endian.
 pub fn put_uint(out: &mut Vec<u8>, value: u64, width: usize) {
-    out.extend(value.to_le_bytes().into_iter().take(width));
+    out.extend_from_slice(value.to_le_bytes().get(..width.min(8)).unwrap_or_default());
 }
 
 /// Appends the low `width` bytes of an integer, big-endian.

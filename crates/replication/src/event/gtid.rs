@@ -133,14 +133,23 @@ impl GtidEvent {
         }
     }
 
+    /// Bytes of the body without the length of the transaction.
+    fn len_without_length(&self) -> usize {
+        let double = |is_double: bool, width: usize| width << u8::from(is_double);
+        let times = self.commit_times;
+        let times = times.map_or(0, |times| double(times.immediate != times.original, 7));
+        let versions = self.server_version.filter(|_| self.commit_times.is_some());
+        let versions = versions.map_or(0, |v| double(v.immediate != v.original, 4));
+        // Flags, UUID, number, type of the clock and its two numbers.
+        1 + 16 + 8 + 1 + 16 + times + versions
+    }
+
     /// Sets the length of the transaction from the bytes of all its other events, header and checksum of this one
     /// included: the length of this event depends on the number that it contains.
     pub fn set_transaction_length(&mut self, other_events: u64, has_checksum: bool) {
-        self.transaction_length = 0;
-        let mut body = Vec::new();
-        self.encode(&mut body);
         let checksum = if has_checksum { super::CHECKSUM_LEN } else { 0 };
-        let fixed = (super::HEADER_LEN + body.len() - 1 + checksum) as u64 + other_events;
+        let own = super::HEADER_LEN + self.len_without_length() + checksum;
+        let fixed = own as u64 + other_events;
         // The number's own width is 1 to 9 bytes: the first that is consistent.
         self.transaction_length = [1, 3, 4, 9]
             .into_iter()

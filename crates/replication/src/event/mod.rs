@@ -46,7 +46,7 @@ pub use gtid::{GtidEvent, PreviousGtids};
 pub use mariadb::{MariadbGtid, MariadbGtidEvent};
 pub use payload::TransactionPayload;
 pub use query::{QueryEvent, StatusVariables};
-pub use rows::{ColumnBitmap, RowChangeKind, RowImage, RowImages, RowsEvent};
+pub use rows::{ColumnBitmap, RowChangeKind, RowImage, RowImages, RowsEvent, RowsHead};
 pub use table_map::{ColumnMetadata, MapColumn, OptionalMetadata, TableMap};
 pub use value::WireColumn;
 pub use writer::{EventOptions, EventWriter, set_next_position};
@@ -214,13 +214,15 @@ impl Header {
         Ok(header)
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.timestamp.to_le_bytes());
-        out.push(self.kind);
-        out.extend_from_slice(&self.server_id.to_le_bytes());
-        out.extend_from_slice(&self.size.to_le_bytes());
-        out.extend_from_slice(&self.next_position.to_le_bytes());
-        out.extend_from_slice(&self.flags.to_le_bytes());
+    fn bytes(&self) -> [u8; HEADER_LEN] {
+        let [t0, t1, t2, t3] = self.timestamp.to_le_bytes();
+        let [i0, i1, i2, i3] = self.server_id.to_le_bytes();
+        let [s0, s1, s2, s3] = self.size.to_le_bytes();
+        let [p0, p1, p2, p3] = self.next_position.to_le_bytes();
+        let [f0, f1] = self.flags.to_le_bytes();
+        [
+            t0, t1, t2, t3, self.kind, i0, i1, i2, i3, s0, s1, s2, s3, p0, p1, p2, p3, f0, f1,
+        ]
     }
 }
 
@@ -420,9 +422,7 @@ fn refuse(header: &Header, body: Reader<'_>) -> Decoded<Event> {
 /// Computes the checksum of the bytes: CRC-32 of IEEE 802.3.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u32 {
-    let mut crc = flate2::Crc::new();
-    crc.update(bytes);
-    crc.sum()
+    crc32fast::hash(bytes)
 }
 
 /// Compares the last four bytes with the checksum of those before.

@@ -175,6 +175,75 @@ fn parse_row_version(extra: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*version.first_chunk()?))
 }
 
+/// A rows event but for its images.
+#[derive(Clone, Copy, Debug)]
+pub struct RowsHead<'a> {
+    /// Kind of change.
+    pub kind: RowChangeKind,
+    /// Number of the table in the TABLE_MAP before.
+    pub table_id: u64,
+    /// Bits of [`flags`].
+    pub flags: u16,
+    /// See [`RowsEvent::row_version`].
+    pub row_version: Option<u64>,
+    /// The columns in the images.
+    pub columns: ImageColumns<'a>,
+}
+
+/// The columns in the images of a rows event.
+#[derive(Clone, Copy, Debug)]
+pub enum ImageColumns<'a> {
+    /// All of this number of columns, in all images.
+    All(usize),
+    /// Those of the first image, and of an update those of the image after.
+    Some(&'a ColumnBitmap, Option<&'a ColumnBitmap>),
+}
+
+impl RowsHead<'_> {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_uint(out, self.table_id, 6);
+        put_uint(out, u64::from(self.flags), 2);
+        match self.row_version {
+            None => put_uint(out, 2, 2),
+            Some(version) => {
+                put_uint(out, 2 + ROW_VERSION_LEN as u64, 2);
+                let head = [EXTRA_INFO, ROW_VERSION_LEN as u8 - 1, OPEN_FORMAT];
+                out.extend_from_slice(&head);
+                out.push(ROW_VERSION_FORMAT_VERSION);
+                put_uint(out, version, 8);
+            }
+        }
+        match self.columns {
+            ImageColumns::All(count) => {
+                put_lenenc(out, count as u64);
+                let images = if self.kind == RowChangeKind::Update {
+                    2
+                } else {
+                    1
+                };
+                for _ in 0..images {
+                    put_all_bits(out, count);
+                }
+            }
+            ImageColumns::Some(first, after) => {
+                put_lenenc(out, first.len() as u64);
+                first.encode(out);
+                if let Some(after) = after {
+                    after.encode(out);
+                }
+            }
+        }
+    }
+}
+
+/// Appends the bitmap of all of `count` columns.
+fn put_all_bits(out: &mut Vec<u8>, count: usize) {
+    out.resize(out.len() + count / 8, 0xFF);
+    if !count.is_multiple_of(8) {
+        out.push((1 << (count % 8)) - 1);
+    }
+}
+
 /// Values of a row image. `None`: the image lacks the column.
 pub type RowImage = Vec<Option<Value>>;
 
@@ -207,6 +276,23 @@ impl RowsEvent {
             .zip(present.iter())
             .filter(|(_, is_present)| *is_present);
         for (n, ((value, ty), _)) in columns.enumerate() {
+            if !value.is_null() {
+                WireColumn::of(ty).encode_value(value, ty, data);
+            } else if let Some(byte) = data.get_mut(nulls + n / 8) {
+                *byte |= 1 << (n % 8);
+            }
+        }
+    }
+
+    /// Appends the image of a row with all of its `count` columns.
+    pub fn push_full_image<'a>(
+        data: &mut Vec<u8>,
+        count: usize,
+        row: impl Iterator<Item = (ValueRef<'a>, &'a ColumnType)>,
+    ) {
+        let nulls = data.len();
+        data.resize(nulls + count.div_ceil(8), 0);
+        for (n, (value, ty)) in row.enumerate() {
             if !value.is_null() {
                 WireColumn::of(ty).encode_value(value, ty, data);
             } else if let Some(byte) = data.get_mut(nulls + n / 8) {
@@ -269,23 +355,14 @@ impl RowsEvent {
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        put_uint(out, self.table_id, 6);
-        put_uint(out, u64::from(self.flags), 2);
-        match self.row_version {
-            None => put_uint(out, 2, 2),
-            Some(version) => {
-                put_uint(out, 2 + ROW_VERSION_LEN as u64, 2);
-                let head = [EXTRA_INFO, ROW_VERSION_LEN as u8 - 1, OPEN_FORMAT];
-                out.extend_from_slice(&head);
-                out.push(ROW_VERSION_FORMAT_VERSION);
-                put_uint(out, version, 8);
-            }
-        }
-        put_lenenc(out, self.columns.len() as u64);
-        self.columns.encode(out);
-        if let Some(after) = &self.columns_after {
-            after.encode(out);
-        }
+        let head = RowsHead {
+            kind: self.kind,
+            table_id: self.table_id,
+            flags: self.flags,
+            row_version: self.row_version,
+            columns: ImageColumns::Some(&self.columns, self.columns_after.as_ref()),
+        };
+        head.encode(out);
         out.extend_from_slice(&self.data);
     }
 

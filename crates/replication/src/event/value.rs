@@ -73,7 +73,7 @@ impl WireColumn {
     #[must_use]
     pub fn of(ty: &ColumnType) -> WireColumn {
         let fsp = u16::from(ty.decimals.min(6));
-        let bytes = u16::try_from(ty.max_bytes()).unwrap_or(u16::MAX);
+        let bytes = || u16::try_from(ty.max_bytes()).unwrap_or(u16::MAX);
         let width = || ty.fixed_width().unwrap_or(1) as u16;
         let (code, metadata) = match ty.kind {
             Kind::TinyInt => (code::TINY, 0),
@@ -93,8 +93,8 @@ impl WireColumn {
             Kind::DateTime => (code::DATETIME2, fsp),
             Kind::Timestamp => (code::TIMESTAMP2, fsp),
             Kind::Time => (code::TIME2, fsp),
-            Kind::Char | Kind::Binary => (code::STRING, bytes),
-            Kind::VarChar | Kind::VarBinary => (code::VARCHAR, bytes),
+            Kind::Char | Kind::Binary => (code::STRING, bytes()),
+            Kind::VarChar | Kind::VarBinary => (code::VARCHAR, bytes()),
             Kind::TinyText | Kind::TinyBlob => (code::BLOB, 1),
             Kind::Text | Kind::Blob => (code::BLOB, 2),
             Kind::MediumText | Kind::MediumBlob => (code::BLOB, 3),

@@ -87,7 +87,9 @@ impl Txn {
         };
         let version = new.map_or(0, |(_, version)| version);
         let change = match (old, whole, new) {
-            (Some(old), Some(whole), Some((new, _))) => Change::update(old, whole, new),
+            (Some(old), Some(whole), Some((new, _))) => {
+                Change::update(complete.is_some().then_some(old), whole, new)
+            }
             (_, Some(whole), None) => Change::delete(whole),
             (_, _, Some((new, _))) => Change::insert(new),
             _ => return Ok(()),

@@ -125,6 +125,90 @@ fn a_running_server_is_moved_in_and_cut_over() {
     );
 }
 
+/// Runs statements as an account with a password.
+fn sql_as(address: SocketAddr, user: &str, password: &str, statements: &str) -> String {
+    let done = Command::new("mariadb")
+        .args([
+            "--no-defaults",
+            "--protocol=tcp",
+            "--batch",
+            "--skip-column-names",
+        ])
+        .arg(format!("--host={}", address.ip()))
+        .arg(format!("--port={}", address.port()))
+        .arg(format!("--user={user}"))
+        .arg(format!("--password={password}"))
+        .arg(format!("--execute={statements}"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{text}");
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
+#[test]
+fn accounts_are_copied_and_those_that_cannot_be_are_reported() {
+    let pair = start();
+    pair.source
+        .sql(
+            "CREATE DATABASE d; USE d; CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 2); \
+             CREATE ROLE reader; GRANT SELECT ON d.* TO reader; \
+             CREATE USER app@'%' IDENTIFIED BY 'app''s pass'; GRANT reader TO app@'%'; SET DEFAULT ROLE reader FOR app@'%'; \
+             GRANT INSERT (id, v), UPDATE (v) ON d.t TO app@'%'; GRANT BINLOG MONITOR, SLAVE MONITOR ON *.* TO app@'%'; \
+             CREATE USER sock@localhost IDENTIFIED VIA unix_socket; \
+             CREATE USER other@'10.%' IDENTIFIED BY 'x' REQUIRE SSL WITH MAX_USER_CONNECTIONS 3; \
+             CREATE DEFINER = app@'%' VIEW seen AS SELECT id FROM t",
+        )
+        .rows();
+    let text = refused(&import(&pair, &["--users"]));
+    for part in [
+        "ACCOUNT 'sock'@'localhost': it logs in by unix_socket",
+        "1 problems",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let names = "SELECT User FROM mysql.user ORDER BY 1";
+    assert!(
+        !pair.replica.sql(names).stdout.contains("app"),
+        "it is left"
+    );
+    let text = succeed(&import(
+        &pair,
+        &["--users", "--exclude-users", "sock@localhost"],
+    ));
+    assert!(!text.contains('*'), "a hash: {text}");
+    let found = pair.replica.sql(names).stdout;
+    assert_eq!(
+        found.lines().collect::<Vec<_>>(),
+        ["app", "memcached", "mover", "other", "reader", "root"]
+    );
+    let address = pair.replica.mysql_addr;
+    let use_all = "INSERT INTO d.t VALUES (2, 3); UPDATE d.t SET v = 4 WHERE id = 2; SELECT * FROM d.t; SELECT * FROM d.seen";
+    assert_eq!(
+        sql_as(address, "app", "app's pass", use_all),
+        "1\t2\n2\t4\n1\n2\n"
+    );
+    let grants = pair
+        .replica
+        .sql("SHOW GRANTS FOR app; SHOW CREATE USER other@'10.%'")
+        .stdout;
+    for part in [
+        "REPLICATION CLIENT",
+        "`reader`",
+        "REQUIRE SSL",
+        "MAX_USER_CONNECTIONS 3",
+    ] {
+        assert!(grants.contains(part), "{grants}");
+    }
+    // Again: refused as long as the accounts exist.
+    pair.replica.sql("DROP DATABASE d").rows();
+    let text = refused(&import(
+        &pair,
+        &["--users", "--exclude-users", "sock@localhost"],
+    ));
+    assert!(text.contains("account 'reader' exists already"), "{text}");
+}
+
 #[test]
 fn what_cannot_be_moved_is_reported_by_object_before_anything_is_loaded() {
     let pair = start();

@@ -1,5 +1,5 @@
 //! Porpoise follows a MariaDB source: rows of all types, definitions, cascades, crashes of either side, errors,
-//! filters, privileges.
+//! filters, privileges, workers.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,6 +10,7 @@
 
 mod crashes;
 mod import;
+mod parallel;
 mod promote;
 mod rows;
 mod standby;

@@ -1,7 +1,7 @@
-//! Rows of the `replication_` tables: one each while a source is set.
+//! Rows of the `replication_` tables: one each while a source is set, of workers one each.
 
 use crate::context::StatementContext;
-use crate::replica::{ReplicaFailure, ReplicaStatus};
+use crate::replica::{ReplicaFailure, ReplicaStatus, ReplicaWorker};
 use crate::results::table::text;
 use porpoise_sql_expr::error::Result;
 use porpoise_types::{DateTime, Value};
@@ -92,14 +92,49 @@ pub(super) fn applier_status(cx: &StatementContext) -> Table {
 }
 
 pub(super) fn applier_status_by_worker(cx: &StatementContext) -> Table {
-    row(cx, |status| {
-        let mut row = vec![
-            text(""),
-            Value::UInt(0),
-            Value::Null,
-            on(status.applying == "Yes"),
-        ];
-        row.extend(failure(cx, &status.apply_error));
-        row
-    })
+    let status = cx.server.replica_status();
+    let rows = status.iter().flat_map(|status| {
+        let workers = status.workers.iter().enumerate();
+        let mut rows: Vec<_> = workers
+            .map(|(at, worker)| worker_row(cx, status, at as u64 + 1, Some(worker)))
+            .collect();
+        if rows.is_empty() {
+            // The thread of the replica applies by itself.
+            rows.push(worker_row(cx, status, 0, None));
+        }
+        rows
+    });
+    Ok(rows.collect())
+}
+
+/// A worker; `None`: the thread of the replica.
+fn worker_row(
+    cx: &StatementContext,
+    status: &ReplicaStatus,
+    id: u64,
+    worker: Option<&ReplicaWorker>,
+) -> Vec<Value> {
+    let none = ReplicaFailure::default();
+    let failed = worker.is_none_or(|worker| worker.failed);
+    let mut row = vec![
+        text(""),
+        Value::UInt(id),
+        Value::Null,
+        on(status.applying == "Yes"),
+    ];
+    row.extend(failure(
+        cx,
+        if failed { &status.apply_error } else { &none },
+    ));
+    let activities = worker.map(|worker| (&worker.applied, &worker.applying));
+    let (applied, applying) = activities.unwrap_or((&None, &None));
+    for activity in [applied, applying] {
+        let activity = activity.clone().unwrap_or_default();
+        row.extend([
+            text(&activity.gtid),
+            moment(cx, activity.original_commit),
+            moment(cx, activity.at),
+        ]);
+    }
+    row
 }

@@ -19,6 +19,7 @@
 //!
 //! Rejected: chunks between watermarks (decision 0009).
 
+mod accounts;
 mod copy;
 mod follow;
 mod notes;
@@ -29,6 +30,7 @@ mod source;
 use super::connection::{Server, failed, quote};
 use super::{Existing, ImportOptions};
 use crate::config::StartError;
+use accounts::Account;
 use notes::Stage;
 use objects::{Object, Problem};
 use plan::Table;
@@ -145,7 +147,17 @@ impl Import<'_> {
         let (objects, mut problems) =
             objects::read(&mut self.source, &self.options.selection, &tables)?;
         if stage != Stage::Copy {
-            self.define(stage, &objects, &tables, &mut problems)?;
+            let mut accounts = Vec::new();
+            if self.options.users {
+                let (excluded, is_mariadb) = (
+                    &self.options.selection.exclude_users,
+                    self.identity.is_mariadb,
+                );
+                let (found, more) = accounts::read(&mut self.source, is_mariadb, excluded)?;
+                accounts = found;
+                problems.extend(more);
+            }
+            self.define(stage, (&objects, &tables, accounts), &mut problems)?;
             if self.live.dry_run {
                 return Ok(());
             }
@@ -187,16 +199,17 @@ impl Import<'_> {
     fn define(
         &mut self,
         stage: Stage,
-        objects: &[Object],
-        tables: &[Table],
+        (objects, tables, mut accounts): (&[Object], &[Table], Vec<Account>),
         problems: &mut Vec<Problem>,
     ) -> Result<(), StartError> {
         if stage == Stage::New {
             self.clear_the_way(objects)?;
+            accounts::prepare(&mut self.server, &mut accounts, self.options.existing)?;
             notes::begin(&mut self.server, &self.identity.name)?;
         } else {
             self.drop_objects(objects)?;
         }
+        problems.extend(accounts::create(&mut self.server, &accounts));
         let failed_objects = objects::create(&mut self.server, objects);
         problems.extend(failed_objects.iter().map(|(_, problem)| problem.clone()));
         problems.extend(objects::compare(
@@ -204,12 +217,14 @@ impl Import<'_> {
             &mut self.server,
             tables,
         )?);
+        problems.extend(accounts::grant(&mut self.server, &accounts));
         let count = problems.len();
         for Problem { object, why } in problems.iter() {
             eprintln!("import: cannot be moved: {object}: {why}");
         }
         if self.live.dry_run || (count > 0 && !self.live.leave_out) {
             self.drop_objects(objects)?;
+            accounts::drop_all(&mut self.server, &accounts)?;
             notes::forget(&mut self.server)?;
             if count == 0 {
                 let text = format!("all {} objects can be moved", objects.len());

@@ -12,6 +12,9 @@
 //!   GTID, QUERY CREATE ...        note the definition, run it, write the position
 //! ```
 //!
+//! With several workers ([`workers`]) the events of a transaction are collected until its end, and given to one of them;
+//! everything else waits until all transactions before it are committed, and is done by the thread that reads.
+//!
 //! There is no copy of the source's log (no relay log): the source keeps what was not applied, and the replica reads
 //! only as fast as it applies.
 //!
@@ -25,24 +28,33 @@
 //! Rejected: a relay log, which would double the writes, and which MySQL needs because its replicas promise to have
 //! received what they have not applied.
 
-use crate::apply::{ApplyError, MappedTable};
-use crate::copied::{CopiedRanges, CopiedTables};
-use crate::event::rows::flags as row_flags;
+mod error;
+mod transaction;
+mod workers;
+mod write_set;
+
+pub use error::FollowError;
+pub use workers::{CommitListener, WorkerBoard, WorkerStatus, WorkerTransaction};
+
+use crate::apply::ApplyError;
+use crate::copied::CopiedTables;
 use crate::event::{
-    Event, FormatDescription, Header, QueryEvent, TableMap, TransactionPayload, XaPrepare, flags,
+    Event, FormatDescription, Header, QueryEvent, RowsEvent, TableMap, TransactionPayload,
+    XaPrepare, flags,
 };
 use crate::filter::Filters;
 use crate::position::{AnyGtid, AppliedPosition, Coordinates, PendingDefinition, PositionTable};
+use error::{Failure, Followed, place};
+use parking_lot::Mutex;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{CommitPosition, StatementMark};
+use porpoise_rows::Db;
 use porpoise_rows::changes::Origin;
-use porpoise_rows::ddl::metadata_lock_error;
-use porpoise_rows::hot_keys::Interface;
-use porpoise_rows::metadata_lock::{Activity, MetadataLockSession};
-use porpoise_rows::{BeginOptions, Db, Txn};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use transaction::{RowChange, Selection, Transaction};
+use workers::{Batch, Ending, Progress, WorkerOptions, Workers};
 
 /// Runs statements that define something.
 pub trait StatementRunner: Send {
@@ -70,18 +82,6 @@ pub struct StatementError {
     pub is_transient: bool,
 }
 
-/// Failure to apply a transaction.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct FollowError {
-    /// MySQL's error number.
-    pub number: u16,
-    /// Event, object and cause.
-    pub message: String,
-    /// Whether the transaction is to be tried again.
-    pub is_transient: bool,
-}
-
 /// Settings of a [`Follower`].
 pub struct FollowOptions {
     /// This server's id: its own events are skipped.
@@ -94,6 +94,12 @@ pub struct FollowOptions {
     pub lock_wait: Duration,
     /// Ends all waits.
     pub cancel: Cancel,
+    /// Number of threads that apply transactions; below 2 the caller's thread does.
+    pub workers: usize,
+    /// Receives the states of the workers.
+    pub board: WorkerBoard,
+    /// Is called after each commit.
+    pub listener: CommitListener,
 }
 
 /// The transaction of the source that is being applied.
@@ -103,6 +109,8 @@ struct Group {
     /// The server that ran it first, and the time of its commit there.
     server_id: u32,
     commit_micros: u64,
+    /// The source's time in seconds since 1970.
+    timestamp: u32,
     /// Its changes are left out: it was applied before, or is to be skipped.
     is_skipped: bool,
 }
@@ -113,21 +121,19 @@ pub struct Follower {
     positions: PositionTable,
     options: FollowOptions,
     runner: Box<dyn StatementRunner>,
-    locks: MetadataLockSession,
     /// What is applied and stored.
-    applied: AppliedPosition,
+    progress: Arc<Progress>,
     /// End of the last event.
     read: Coordinates,
     group: Option<Group>,
-    txn: Option<Txn>,
+    /// The transaction of this thread.
+    transaction: Transaction,
     savepoints: HashMap<Vec<u8>, StatementMark>,
-    /// Tables by the numbers of the source; `None`: filtered.
-    tables: HashMap<u64, Option<MappedTable>>,
+    workers: Option<Workers>,
+    /// The transaction of the source that is collected for the workers.
+    batch: Option<Batch>,
     /// Transactions that are still to be skipped.
     skip: u64,
-    transactions: u64,
-    /// The last commit.
-    committed: CommitPosition,
 }
 
 impl Group {
@@ -145,8 +151,6 @@ impl Group {
     }
 }
 
-type Followed<T> = Result<T, FollowError>;
-
 /// Errors of a definition that was executed before: the object exists, or is gone.
 const REPEATED: [u16; 17] = [
     1007, 1008, 1050, 1051, 1054, 1060, 1061, 1068, 1091, 1141, 1146, 1147, 1304, 1305, 1359, 1396,
@@ -155,37 +159,56 @@ const REPEATED: [u16; 17] = [
 
 impl Follower {
     /// An applier that goes on after `applied`. `skip` transactions are left out first.
-    #[must_use]
+    ///
+    /// # Errors
+    /// The system's, if no thread can be created.
     pub fn new(
         db: Arc<Db>,
         options: FollowOptions,
         runner: Box<dyn StatementRunner>,
         applied: AppliedPosition,
         skip: u64,
-    ) -> Follower {
-        let locks = db.metadata_locks().session();
-        Follower {
+    ) -> std::io::Result<Follower> {
+        let selection = Selection {
+            filters: Arc::new(options.filters.clone()),
+            copied: Arc::new(options.copied.clone()),
+        };
+        let read = applied.coordinates.clone();
+        let progress = Arc::new(Progress {
+            applied: Mutex::new(applied),
+            committed: Mutex::new(CommitPosition::NONE),
+            listener: options.listener.clone(),
+        });
+        let workers = WorkerOptions {
+            count: options.workers,
+            selection: selection.clone(),
+            lock_wait: options.lock_wait,
+            board: options.board.clone(),
+            cancel: options.cancel.clone(),
+        };
+        let is_parallel = options.workers > 1;
+        let workers = is_parallel.then(|| Workers::start(&db, workers, progress.clone()));
+        let (cancel, wait) = (options.cancel.clone(), options.lock_wait);
+        Ok(Follower {
             positions: PositionTable::new(db.clone()),
+            transaction: Transaction::new(db.clone(), selection, cancel, wait),
             db,
             options,
             runner,
-            locks,
-            read: applied.coordinates.clone(),
-            applied,
+            progress,
+            read,
             group: None,
-            txn: None,
             savepoints: HashMap::new(),
-            tables: HashMap::new(),
+            workers: workers.transpose()?,
+            batch: None,
             skip,
-            transactions: 0,
-            committed: CommitPosition::NONE,
-        }
+        })
     }
 
     /// What is applied.
     #[must_use]
-    pub fn applied(&self) -> &AppliedPosition {
-        &self.applied
+    pub fn applied(&self) -> AppliedPosition {
+        self.progress.applied.lock().clone()
     }
 
     /// End of the last event.
@@ -194,31 +217,61 @@ impl Follower {
         &self.read
     }
 
-    /// Number of transactions applied since the start.
-    #[must_use]
-    pub fn transactions(&self) -> u64 {
-        self.transactions
-    }
-
     /// Number of transactions that are still to be skipped.
     #[must_use]
     pub fn to_skip(&self) -> u64 {
         self.skip
     }
 
-    /// Waits until everything that is applied is on disk.
+    /// Waits until everything that was read is applied.
     ///
     /// # Errors
-    /// The log of the engine has failed.
+    /// See [`Follower::event`].
+    pub fn drain(&self) -> Followed<()> {
+        self.workers.as_ref().map_or(Ok(()), Workers::drain)
+    }
+
+    /// Waits until everything that was read is applied and on disk.
+    ///
+    /// # Errors
+    /// See [`Follower::event`]; the log of the engine has failed.
     pub fn wait_durable(&self) -> Followed<()> {
-        let done = self.db.engine().wait_durable(self.committed);
-        done.map_err(|error| self.failed("XID", &porpoise_rows::Error::from(error).into()))
+        self.drain()?;
+        let committed = *self.progress.committed.lock();
+        let done = self.db.engine().wait_durable(committed);
+        done.map_err(|error| self.failed("XID", porpoise_rows::Error::from(error).into()))
     }
 
     /// Whether a transaction has begun.
     #[must_use]
     pub fn is_inside(&self) -> bool {
-        self.txn.is_some() || self.group.is_some()
+        self.group.is_some() || self.is_transaction()
+    }
+
+    /// Whether rows of the source's transaction are applied, or collected.
+    fn is_transaction(&self) -> bool {
+        self.transaction.is_open() || self.batch.is_some()
+    }
+
+    /// If everything that was read is applied, notes so of events between transactions, which change nothing: they are
+    /// done with at once. The stored position follows with the next transaction. Returns the position then.
+    ///
+    /// # Errors
+    /// See [`Follower::event`].
+    pub fn settle(&mut self) -> Followed<Option<&Coordinates>> {
+        let is_idle = self.workers.as_ref().map_or(Ok(true), Workers::is_idle)?;
+        if !is_idle || self.is_inside() {
+            return Ok(None);
+        }
+        let mut applied = self.progress.applied.lock();
+        if applied.pending.is_some() {
+            return Ok(None);
+        }
+        if applied.coordinates != self.read {
+            applied.coordinates.clone_from(&self.read);
+        }
+        drop(applied);
+        Ok(Some(&self.read))
     }
 
     /// Applies an event.
@@ -235,14 +288,7 @@ impl Follower {
         if is_in_file && !matches!(event, Event::Heartbeat(_)) {
             self.read.position = advance(self.read.position, header.next_position);
         }
-        let result = self.apply(header, event, format);
-        self.locks.end_statement();
-        // Events between transactions change nothing, so that they are done with at once. The stored
-        // position follows with the next transaction.
-        if result.is_ok() && !self.is_inside() && self.applied.pending.is_none() {
-            self.applied.coordinates.clone_from(&self.read);
-        }
-        result
+        self.apply(header, event, format)
     }
 
     fn apply(&mut self, header: &Header, event: Event, format: &FormatDescription) -> Followed<()> {
@@ -270,14 +316,13 @@ impl Follower {
                 let gtid = Some(AnyGtid::Mariadb(event.gtid));
                 self.begin_group(header, gtid)?;
                 if event.is_standalone {
-                    Ok(())
-                } else {
-                    self.begin()
+                    return Ok(());
                 }
+                self.begin()
             }
             Event::Query(query) => self.query(header, &query, format),
             Event::TableMap(map) => self.table_map(*map),
-            Event::Rows(rows) => self.rows(header, &rows),
+            Event::Rows(rows) => self.rows(header, rows),
             Event::Xid(_) => self.commit(),
             Event::XaPrepare(XaPrepare {
                 one_phase: true, ..
@@ -315,7 +360,7 @@ impl Follower {
         for bytes in payload.iter() {
             let decoded = bytes.and_then(|bytes| Event::decode(bytes, &inner));
             let (mut header, event) =
-                decoded.map_err(|error| self.failed("event", &ApplyError::from(error)))?;
+                decoded.map_err(|error| self.failed("event", ApplyError::from(error)))?;
             header.next_position = 0;
             // Nesting is refused: each level may grow to the size limit of an event, and uses stack.
             if matches!(event, Event::TransactionPayload(_)) {
@@ -331,7 +376,8 @@ impl Follower {
 
     /// Starts a transaction of the source.
     fn begin_group(&mut self, header: &Header, gtid: Option<AnyGtid>) -> Followed<()> {
-        let was_applied = gtid.is_some_and(|gtid| self.applied.gtids.contains(gtid));
+        let was_applied =
+            gtid.is_some_and(|gtid| self.progress.applied.lock().gtids.contains(gtid));
         let is_own = header.server_id == self.options.server_id;
         let is_marked = header.flags & flags::MARIADB_SKIP_REPLICATION != 0
             && matches!(gtid, Some(AnyGtid::Mariadb(_)));
@@ -343,6 +389,7 @@ impl Follower {
             gtid,
             server_id: header.server_id,
             commit_micros: u64::from(header.timestamp) * 1_000_000,
+            timestamp: header.timestamp,
             is_skipped: was_applied || is_own || is_unwanted || is_marked,
         });
         Ok(())
@@ -353,67 +400,70 @@ impl Follower {
     }
 
     fn begin(&mut self) -> Followed<()> {
-        if self.txn.is_some() {
+        if self.is_transaction() {
             return Ok(());
         }
-        let options = BeginOptions {
-            cancel: self.options.cancel.clone(),
-            lock_wait: self.options.lock_wait,
-            cascades_fire: false,
-            fires_triggers: false,
-            replicates: true,
-            interface: Interface::Internal,
-            ..BeginOptions::default()
-        };
-        let txn = self.db.begin(options);
-        self.txn = Some(txn.map_err(|error| self.failed("BEGIN", &error.into()))?);
-        Ok(())
+        if self.workers.is_some() {
+            self.batch = Some(Batch::default());
+            return Ok(());
+        }
+        self.transaction
+            .begin()
+            .map_err(|failure| self.at(&failure))
     }
 
     /// Ends the transaction: position and rows are committed together.
     fn commit(&mut self) -> Followed<()> {
-        self.begin()?;
         let group = self.group.take().unwrap_or_default();
-        let mut next = self.applied.clone();
-        next.coordinates = self.read.clone();
-        next.pending = None;
-        if let Some(gtid) = group.gtid {
-            next.gtids.insert(gtid);
-        }
-        let Some(mut txn) = self.txn.take() else {
-            return Ok(());
+        let ending = Ending {
+            coordinates: self.read.clone(),
+            gtid: group.gtid,
+            origin: (group.commit_micros > 0).then(|| group.origin()),
+            timestamp: group.timestamp,
         };
-        self.tables.clear();
         self.savepoints.clear();
-        if group.commit_micros > 0 {
-            txn.set_origin(group.origin());
+        if let (Some(batch), Some(workers)) = (self.batch.take(), &mut self.workers) {
+            return workers.enter(batch, ending);
         }
-        let done = self.commit_with(&mut txn, &next);
-        let done = done.and_then(|()| Ok(txn.commit()?));
-        self.locks.finish(Activity::Commit);
-        self.locks.end();
-        let done = done.map_err(|error| self.failed("XID", &error))?;
-        self.committed = done.position;
-        self.applied = next;
-        self.transactions += 1;
+        self.drain()?;
+        let next = ending.advance(&self.progress.applied.lock());
+        let positions = self.positions.clone();
+        let write = |txn: &mut porpoise_rows::Txn| positions.write(txn, &next);
+        let done = self.transaction.commit(ending.origin, write);
+        let committed = done.map_err(|failure| failure.at(&self.read, ending.gtid))?;
+        *self.progress.committed.lock() = committed;
+        (self.progress.listener)(&next, ending.timestamp);
+        *self.progress.applied.lock() = next;
         Ok(())
-    }
-
-    fn commit_with(&mut self, txn: &mut Txn, next: &AppliedPosition) -> Result<(), ApplyError> {
-        self.positions.write(txn, next)?;
-        let deadline = self.db.clock().now() + self.options.lock_wait;
-        let begun = self
-            .locks
-            .begin(Activity::Commit, deadline, &self.options.cancel);
-        begun.map_err(|error| ApplyError::from(metadata_lock_error(error)))
     }
 
     /// Ends the transaction without its rows.
     fn roll_back(&mut self) -> Followed<()> {
-        if let Some(txn) = self.txn.take() {
-            txn.rollback();
+        self.transaction.roll_back();
+        if self.batch.is_some() {
+            self.batch = Some(Batch::default());
         }
         self.commit()
+    }
+
+    /// Goes on with the transaction in this thread, after everything before it is committed.
+    fn leave_workers(&mut self) -> Followed<()> {
+        self.drain()?;
+        let Some(batch) = self.batch.take() else {
+            return Ok(());
+        };
+        self.transaction
+            .begin()
+            .map_err(|failure| self.at(&failure))?;
+        batch
+            .apply(&mut self.transaction)
+            .map_err(|(failure, end)| {
+                let place = Coordinates {
+                    file: self.read.file.clone(),
+                    position: end,
+                };
+                failure.at(&place, self.gtid())
+            })
     }
 
     fn query(
@@ -437,8 +487,10 @@ impl Follower {
             ("ROLLBACK", "TO") => self.roll_back_to(text),
             ("ROLLBACK", _) => self.roll_back(),
             ("SAVEPOINT", _) => {
-                if let Some(txn) = &self.txn {
-                    self.savepoints.insert(name_of(text), txn.mark());
+                if let Some(batch) = &mut self.batch {
+                    batch.set_savepoint(name_of(text));
+                } else if let Some(mark) = self.transaction.mark() {
+                    self.savepoints.insert(name_of(text), mark);
                 }
                 Ok(())
             }
@@ -477,10 +529,12 @@ impl Follower {
     }
 
     fn roll_back_to(&mut self, text: &[u8]) -> Followed<()> {
-        let mark = self.savepoints.get(&name_of(text)).copied();
-        // Without a mark, nothing of the transaction was logged before the savepoint.
-        if let (Some(mark), Some(txn)) = (mark, &mut self.txn) {
-            txn.rollback_to(mark);
+        let name = name_of(text);
+        if let Some(batch) = &mut self.batch {
+            batch.roll_back_to(&name);
+        } else if let Some(mark) = self.savepoints.get(&name) {
+            // Without a mark, nothing of the transaction was logged before the savepoint.
+            self.transaction.rollback_to(*mark);
         }
         Ok(())
     }
@@ -508,7 +562,7 @@ impl Follower {
 
     /// Ends the transaction after a single statement; inside of a longer one there is nothing to do.
     fn after_statement(&mut self) -> Followed<()> {
-        if self.txn.is_some() {
+        if self.is_transaction() {
             Ok(())
         } else {
             self.commit()
@@ -517,8 +571,9 @@ impl Follower {
 
     /// Runs a definition, unless it was run before a crash.
     fn execute(&mut self, query: &QueryEvent, is_mariadb: bool) -> Followed<()> {
+        self.leave_workers()?;
         let version = self.db.catalog_version();
-        let before = self.applied.pending.take();
+        let before = self.progress.applied.lock().pending.take();
         let before = before.filter(|pending| pending.event == self.read);
         if before
             .as_ref()
@@ -526,18 +581,20 @@ impl Follower {
         {
             return Ok(());
         }
-        self.applied.pending = Some(PendingDefinition {
-            event: self.read.clone(),
-            catalog_version: version,
-        });
+        let applied = {
+            let mut applied = self.progress.applied.lock();
+            applied.pending = Some(PendingDefinition {
+                event: self.read.clone(),
+                catalog_version: version,
+            });
+            applied.clone()
+        };
         if before.is_none() {
-            let saved = self.positions.save(&self.applied);
-            saved.map_err(|error| self.failed("QUERY", &error.into()))?;
+            let saved = self.positions.save(&applied);
+            saved.map_err(|error| self.failed("QUERY", error.into()))?;
         }
         // The session that runs the statement waits for users of the tables.
-        if self.txn.as_ref().is_none_or(|txn| !txn.has_writes()) {
-            self.locks.end();
-        }
+        self.transaction.release_unused();
         let origin = self.group.as_ref().map(Group::origin).unwrap_or_default();
         let Err(error) = self.runner.run(query, is_mariadb, origin) else {
             return Ok(());
@@ -556,7 +613,7 @@ impl Follower {
                 "Error '{}' on query. Default database: '{}'. Query: '{text}'{}",
                 error.message,
                 String::from_utf8_lossy(&query.database),
-                self.place()
+                place(&self.read, self.gtid())
             ),
             is_transient: error.is_transient,
         })
@@ -566,115 +623,47 @@ impl Follower {
         if self.is_skipped() {
             return Ok(());
         }
-        let id = map.table_id;
-        let database = String::from_utf8_lossy(&map.database).into_owned();
-        let database = self.options.filters.rewritten(&database).to_owned();
-        let name = String::from_utf8_lossy(&map.table).into_owned();
-        if !self.options.filters.applies_to_table(&database, &name) {
-            self.tables.insert(id, None);
+        let map = Arc::new(map);
+        if let Some(batch) = &mut self.batch {
+            batch.push_map(map, self.read.position);
             return Ok(());
         }
-        let ranges = self.options.copied.ranges(&database, &name).cloned();
-        if ranges.as_ref().is_some_and(CopiedRanges::is_empty) {
-            self.tables.insert(id, None);
-            return Ok(());
-        }
-        let mapped = self.map_table(&database, &name, map);
-        let mapped = mapped.and_then(|mapped| match ranges {
-            Some(ranges) => mapped.restricted(&ranges),
-            None => Ok(mapped),
-        });
-        let mapped = mapped.map_err(|error| self.failed("TABLE_MAP", &error))?;
-        self.tables.insert(id, Some(mapped));
-        Ok(())
+        let done = self.transaction.apply(&RowChange::Map(map));
+        done.map_err(|failure| self.at(&failure))
     }
 
-    fn map_table(
-        &self,
-        database: &str,
-        name: &str,
-        map: TableMap,
-    ) -> Result<MappedTable, ApplyError> {
-        let find = || {
-            let catalog = self.db.catalog();
-            catalog.table(database, name).cloned().ok_or_else(|| {
-                ApplyError::from(porpoise_rows::Error::NoSuchTable {
-                    database: database.to_owned(),
-                    table: name.to_owned(),
-                })
-            })
-        };
-        let mut table = find()?;
-        loop {
-            let deadline = self.db.clock().now() + self.options.lock_wait;
-            self.locks
-                .share_for_writing(&table.write_set, deadline, &self.options.cancel)
-                .map_err(metadata_lock_error)?;
-            // A definition may have changed before the lock was granted.
-            let present = find()?;
-            if Arc::ptr_eq(&present, &table) {
-                return MappedTable::new(table, map);
-            }
-            table = present;
-        }
-    }
-
-    fn rows(&mut self, header: &Header, rows: &crate::event::RowsEvent) -> Followed<()> {
-        let is_end = rows.flags & row_flags::STATEMENT_END != 0;
+    fn rows(&mut self, header: &Header, rows: RowsEvent) -> Followed<()> {
         if self.is_skipped() || header.server_id == self.options.server_id {
             return Ok(());
         }
         self.begin()?;
-        let name = crate::event::kind_name(header.kind);
-        let Some(mapped) = self.tables.get(&rows.table_id) else {
-            // MySQL ends a statement whose tables were all filtered with an event of a dummy number.
-            return if rows.data.is_empty() {
-                Ok(())
+        if let Some(batch) = &mut self.batch {
+            batch.push_rows(header.kind, rows, self.read.position);
+            return if batch.is_large() {
+                self.leave_workers()
             } else {
-                Err(self.refuse(name, "it refers to a table that no TABLE_MAP has described"))
+                Ok(())
             };
-        };
-        if let (Some(mapped), Some(txn)) = (mapped, &mut self.txn) {
-            let table = format!("{}.{}", mapped.table().database, mapped.table().name);
-            if let Some(version) = rows.row_version
-                && let Err(error) = txn.set_row_version(version)
-            {
-                return Err(self.failed(&format!("{name} event on table {table}"), &error.into()));
-            }
-            if let Err(error) = mapped.apply(txn, rows) {
-                return Err(self.failed(&format!("{name} event on table {table}"), &error));
-            }
         }
-        if is_end {
-            self.tables.clear();
-        }
-        Ok(())
+        let done = self.transaction.apply(&RowChange::Rows(header.kind, rows));
+        done.map_err(|failure| self.at(&failure))
     }
 
-    /// Where the present event ends, for messages.
-    fn place(&self) -> String {
-        let gtid = self.group.as_ref().and_then(|group| group.gtid);
-        let gtid = gtid.map_or(String::new(), |gtid| format!(", GTID {gtid}"));
-        format!(
-            "; the event ends at {}:{}{gtid}",
-            self.read.file, self.read.position
-        )
+    fn gtid(&self) -> Option<AnyGtid> {
+        self.group.as_ref().and_then(|group| group.gtid)
     }
 
-    fn failed(&self, what: &str, error: &ApplyError) -> FollowError {
-        FollowError {
-            number: error.number(),
-            message: format!("Could not execute {what}: {error}{}", self.place()),
-            is_transient: error.is_transient(),
-        }
+    /// The error of the present event.
+    fn at(&self, failure: &Failure) -> FollowError {
+        failure.at(&self.read, self.gtid())
+    }
+
+    fn failed(&self, what: &str, error: ApplyError) -> FollowError {
+        self.at(&Failure::apply(what, error))
     }
 
     fn refuse(&self, what: &str, why: &str) -> FollowError {
-        FollowError {
-            number: 1593,
-            message: format!("Could not execute {what}: {why}{}", self.place()),
-            is_transient: false,
-        }
+        self.at(&Failure::refused(what, why))
     }
 }
 

@@ -1,0 +1,329 @@
+//! Which transactions of a source must be committed before another one may begin, by the keys that they write.
+//!
+//! The writer of the stream adds each transaction in the order of the source's log. Its keys are
+//!
+//! * *written*: for each row before and after, its value in every unique index (the primary key is one);
+//! * *referenced*: for each row before and after, the parent's key of every foreign key.
+//!
+//! Keys of parents are encoded as the unique index that has them, so that both kinds meet:
+//!
+//! ```text
+//!    1  INSERT p(7)             writes p.7
+//!    2  INSERT c(1, p = 7)      writes c.1, references p.7       depends on 1
+//!    3  INSERT c(2, p = 7)      writes c.2, references p.7       depends on 1: may run beside 2
+//!    4  DELETE p(8)             writes p.8                       depends on nothing
+//!    5  DELETE c(1), c(2)       writes c.1, c.2, references p.7  depends on 3
+//!    6  DELETE p(7)             writes p.7                       depends on 5
+//! ```
+//!
+//! A transaction depends on the last one before it that wrote a key that it writes or references, or that referenced a
+//! key that it writes. Where keys do not tell what a row's change may touch, the whole table is the key (no primary key,
+//! a unique index over expressions), or the transaction runs alone (actions of foreign keys that the source does not
+//! log, tables that are not found).
+//!
+//! Invariant: a dependency that is missed costs time, not correctness: row locks are kept until the commits, which are in
+//! order, so that of two transactions that touch the same row the later one fails or is rolled back ([`super::workers`]).
+//!
+//! Rejected: the groups of the source's log (`last_committed`, MariaDB's commit ids). They say which transactions
+//! committed together at the source, so that a source with few connections gives a replica nothing to do in parallel;
+//! MySQL and MariaDB write them differently, and with the keys they are not needed.
+
+use super::transaction::{Selection, Wanted, find_table};
+use crate::apply::{Applied, MappedTable};
+use crate::event::rows::flags as row_flags;
+use crate::event::{RowChangeKind, RowImage, RowsEvent, TableMap};
+use porpoise_rows::Db;
+use porpoise_rows::definition::{FkAction, TableId};
+use porpoise_rows::table::Table;
+use porpoise_types::Value;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+/// Number of keys that are remembered. Beyond, all are forgotten, and the next transactions depend on all before.
+const MAX_KEYS: usize = 100_000;
+
+/// The last transactions that used a key, by their numbers; 0: none.
+#[derive(Clone, Copy, Default)]
+struct Use {
+    written: u64,
+    referenced: u64,
+}
+
+/// What a transaction touches.
+#[derive(Default)]
+pub(super) struct Keys {
+    /// Hashes of keys, and whether they are written.
+    keys: Vec<(u64, bool)>,
+    /// Whether it must run alone.
+    pub(super) is_alone: bool,
+}
+
+/// The number that stands for an index in the key of a whole table.
+const WHOLE_TABLE: usize = usize::MAX;
+
+/// A table as its keys are computed.
+struct KeyedTable {
+    map: Arc<TableMap>,
+    mapped: MappedTable,
+    /// Positions of the unique indexes whose values are in the rows of an event.
+    unique: Vec<usize>,
+    /// Whether a change may concern any row.
+    is_whole: bool,
+    /// The parents of its foreign keys, by position.
+    parents: Vec<Option<Arc<Table>>>,
+    /// Columns that other tables reference with an action on updates, and whether there is an action on deletions.
+    acts_on_update: Vec<usize>,
+    acts_on_delete: bool,
+}
+
+/// The history of keys.
+#[derive(Default)]
+pub(super) struct WriteSets {
+    hasher: RandomState,
+    uses: HashMap<u64, Use>,
+    /// Every transaction depends on this one.
+    floor: u64,
+    /// Tables by the numbers of the source; `None`: filtered.
+    tables: HashMap<u64, Option<KeyedTable>>,
+    /// Version of the catalog that `tables` belongs to.
+    catalog_version: u64,
+}
+
+impl WriteSets {
+    /// Notes a table that the next rows events refer to.
+    pub(super) fn describe(
+        &mut self,
+        db: &Db,
+        selection: &Selection,
+        map: &Arc<TableMap>,
+        keys: &mut Keys,
+    ) {
+        let version = db.catalog_version();
+        if self.catalog_version != version {
+            self.catalog_version = version;
+            self.tables.clear();
+        }
+        if let Some(Some(known)) = self.tables.get(&map.table_id)
+            && *known.map == **map
+        {
+            return;
+        }
+        let (database, name) = selection.names(map);
+        let keyed = match selection.ranges(&database, &name) {
+            Wanted::Nothing => None,
+            Wanted::All | Wanted::Ranges(_) => {
+                let table = find_table(db, &database, &name);
+                match table.and_then(|table| KeyedTable::new(db, table, map)) {
+                    Ok(keyed) => Some(keyed),
+                    Err(_) => {
+                        // The error is found again, and reported, when the transaction is applied.
+                        keys.is_alone = true;
+                        None
+                    }
+                }
+            }
+        };
+        self.tables.insert(map.table_id, keyed);
+    }
+
+    /// Adds the keys of an event.
+    pub(super) fn collect(&self, event: &RowsEvent, keys: &mut Keys) {
+        match self.tables.get(&event.table_id) {
+            Some(Some(table)) => {
+                if table.collect(&self.hasher, event, keys).is_err() {
+                    keys.is_alone = true;
+                }
+            }
+            Some(None) => {}
+            None => keys.is_alone |= !event.data.is_empty(),
+        }
+    }
+
+    /// Enters a transaction, whose numbers ascend. Returns the number of the one that must be committed before.
+    pub(super) fn enter(&mut self, number: u64, keys: &Keys) -> u64 {
+        let mut depends_on = self.floor;
+        for (key, is_written) in &keys.keys {
+            let Some(before) = self.uses.get(key) else {
+                continue;
+            };
+            depends_on = depends_on.max(before.written);
+            if *is_written {
+                depends_on = depends_on.max(before.referenced);
+            }
+        }
+        for (key, is_written) in &keys.keys {
+            let entry = self.uses.entry(*key).or_default();
+            if *is_written {
+                entry.written = number;
+            } else {
+                entry.referenced = number;
+            }
+        }
+        if keys.is_alone {
+            (depends_on, self.floor) = (number - 1, number);
+        }
+        if self.uses.len() > MAX_KEYS {
+            self.uses.clear();
+            self.floor = number;
+        }
+        depends_on
+    }
+}
+
+impl KeyedTable {
+    fn new(db: &Db, table: Arc<Table>, map: &Arc<TableMap>) -> Applied<KeyedTable> {
+        let catalog = db.catalog();
+        let (mut unique, mut is_whole) = (Vec::new(), table.hidden_key);
+        for (at, index) in table.indexes.iter().enumerate() {
+            if !index.kind.is_unique() || (at == 0 && table.hidden_key) {
+                continue;
+            }
+            let mut parts = index.parts.iter();
+            let is_hidden = |column: usize| {
+                table
+                    .columns
+                    .get(column)
+                    .is_none_or(|column| column.is_hidden())
+            };
+            if parts.any(|part| is_hidden(part.column)) {
+                is_whole = true;
+            } else {
+                unique.push(at);
+            }
+        }
+        let parent = |id: TableId| catalog.tables.get(&id).cloned();
+        let parents = table.foreign_keys.iter();
+        let parents = parents.map(|key| parent(key.parent.as_ref()?.table));
+        let parents = parents.collect();
+        let (mut acts_on_update, mut acts_on_delete) = (Vec::new(), false);
+        let acts = |action| matches!(action, FkAction::Cascade | FkAction::SetNull);
+        for (child, position) in &table.referenced_by {
+            let child = catalog.tables.get(child);
+            let Some(key) = child.and_then(|child| child.foreign_keys.get(*position)) else {
+                continue;
+            };
+            acts_on_delete |= acts(key.on_delete);
+            if acts(key.on_update) {
+                let names = key.parent_columns.iter();
+                acts_on_update.extend(names.filter_map(|name| table.column(name)));
+            }
+        }
+        Ok(KeyedTable {
+            mapped: MappedTable::new(table, map.clone())?,
+            map: map.clone(),
+            unique,
+            is_whole,
+            parents,
+            acts_on_update,
+            acts_on_delete,
+        })
+    }
+
+    fn collect(&self, hasher: &RandomState, event: &RowsEvent, keys: &mut Keys) -> Applied<()> {
+        let table = self.mapped.table();
+        if self.is_whole {
+            let whole = hasher.hash_one((table.id.0, WHOLE_TABLE));
+            keys.keys.push((whole, true));
+        }
+        let executes_actions = event.flags & row_flags::NO_FOREIGN_KEY_CHECKS == 0;
+        for images in self.mapped.decode(event)? {
+            let (first, second) = images?;
+            if executes_actions {
+                keys.is_alone |= match (event.kind, &second) {
+                    (RowChangeKind::Delete, _) => self.acts_on_delete,
+                    (RowChangeKind::Update, Some(after)) => self.changes_parent(&first, after),
+                    _ => false,
+                };
+            }
+            self.add(hasher, first, keys);
+            if let Some(after) = second {
+                self.add(hasher, after, keys);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an update changes a column that other tables reference with an action.
+    fn changes_parent(&self, before: &RowImage, after: &RowImage) -> bool {
+        let mut columns = self.acts_on_update.iter();
+        columns.any(|column| match (before.get(*column), after.get(*column)) {
+            (before, Some(Some(after))) => before != Some(&Some(after.clone())),
+            _ => false,
+        })
+    }
+
+    /// Adds the keys of a row.
+    fn add(&self, hasher: &RandomState, image: RowImage, keys: &mut Keys) {
+        let table = self.mapped.table();
+        let present: Vec<bool> = image.iter().map(Option::is_some).collect();
+        let is_there = |column: usize| present.get(column).copied().unwrap_or(false);
+        let values: Vec<Value> = image.into_iter().map(Option::unwrap_or_default).collect();
+        for at in &self.unique {
+            let parts = table.indexes.get(*at).map_or(&[][..], |index| &index.parts);
+            if !parts.iter().all(|part| is_there(part.column)) {
+                continue;
+            }
+            if let Some(key) = table.index_key(*at, &values) {
+                keys.keys
+                    .push((hasher.hash_one((table.id.0, *at, key)), true));
+            }
+        }
+        for (foreign, parent) in table.foreign_keys.iter().zip(&self.parents) {
+            let Some(parent) = parent else {
+                continue;
+            };
+            if let Some((at, key)) = parent.key_referenced_by(foreign, &values) {
+                let hash = hasher.hash_one((parent.id.0, at, key));
+                keys.keys.push((hash, false));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(written: &[u64], referenced: &[u64]) -> Keys {
+        let written = written.iter().map(|key| (*key, true));
+        let referenced = referenced.iter().map(|key| (*key, false));
+        Keys {
+            keys: written.chain(referenced).collect(),
+            is_alone: false,
+        }
+    }
+
+    #[test]
+    fn the_timeline_of_the_header() {
+        let (p7, p8, c1, c2) = (1, 2, 3, 4);
+        let mut sets = WriteSets::default();
+        assert_eq!(sets.enter(1, &keys(&[p7], &[])), 0);
+        assert_eq!(sets.enter(2, &keys(&[c1], &[p7])), 1);
+        assert_eq!(sets.enter(3, &keys(&[c2], &[p7])), 1);
+        assert_eq!(sets.enter(4, &keys(&[p8], &[])), 0);
+        assert_eq!(sets.enter(5, &keys(&[c1, c2], &[p7])), 3);
+        assert_eq!(sets.enter(6, &keys(&[p7], &[])), 5);
+    }
+
+    #[test]
+    fn a_transaction_that_runs_alone_holds_up_those_behind() {
+        let mut sets = WriteSets::default();
+        assert_eq!(sets.enter(1, &keys(&[1], &[])), 0);
+        let alone = Keys {
+            keys: Vec::new(),
+            is_alone: true,
+        };
+        assert_eq!(sets.enter(2, &alone), 1);
+        assert_eq!(sets.enter(3, &keys(&[9], &[])), 2);
+    }
+
+    #[test]
+    fn keys_that_were_forgotten_are_depended_on() {
+        let mut sets = WriteSets::default();
+        let many: Vec<u64> = (0..=MAX_KEYS as u64).collect();
+        assert_eq!(sets.enter(1, &keys(&many, &[])), 0);
+        assert_eq!(sets.enter(2, &keys(&[5], &[])), 1);
+        assert_eq!(sets.enter(3, &keys(&[MAX_KEYS as u64 * 2], &[])), 1);
+    }
+}
