@@ -1,8 +1,8 @@
 //! Key-share locks by guards: children of one parent are inserted at the same time.
 //!
 //! TiKV's locks are exclusive. A foreign-key check that locked its parent would let the children of a parent in one after
-//! the other. So a key-share lock is taken on a *guard* instead: one of [`SLOTS`] keys that belong to the parent's key. Whoever
-//! excludes key-share locks takes all of them:
+//! the other. So a key-share lock is taken on a *guard* instead: one of [`SLOTS`] keys that belong to the parent's key. A transaction
+//! that excludes key-share locks takes all of them:
 //!
 //! ```text
 //! insert child of P   guard (P, slot 7), guard (space, slot 7); reads P
@@ -18,7 +18,7 @@
 //! have different slots, as long as there are enough.
 //!
 //! **Reading the parent.** It is read at the timestamp *T* of the lock request, at the same time as the guards are locked. If they are
-//! granted without a newer version, nobody who excludes key-share locks has committed since *T*, nor can before this
+//! granted without a newer version, no transaction that excludes key-share locks has committed since *T*, nor can one before this
 //! transaction ends, so what was read holds. Otherwise it is read again. A parent that is absent is locked itself, so that it
 //! stays absent, and is waited for if it is being inserted.
 //!

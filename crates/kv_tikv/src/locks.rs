@@ -21,6 +21,9 @@ const CALL_KEYS: usize = 4096;
 /// background, and its locks are given back.
 const ANSWER_TIME: Duration = Duration::from_millis(600);
 
+/// Values by key, framed.
+type Values = HashMap<Vec<u8>, Vec<u8>>;
+
 /// A lock that the transaction has.
 pub(crate) struct HeldLock {
     /// The newest committed value, framed.
@@ -128,7 +131,7 @@ impl Locks {
         wait: Wait,
         snapshot: Option<u64>,
         read: Vec<Vec<u8>>,
-    ) -> Result<(u64, HashMap<Vec<u8>, Vec<u8>>)> {
+    ) -> Result<(u64, Values)> {
         keys.retain(|key| !self.held.contains_key(key));
         let (waiting, wait) = patience(call, wait);
         let at = self.request_ts(cluster, waiting, snapshot)?;

@@ -28,6 +28,9 @@ use std::time::Duration;
 /// Maximum time that an explicit rollback waits for the release of its locks.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
+/// Keys of a space: the engine's, and those in the cluster.
+type SpaceKeys<'a> = BTreeSet<(&'a [u8], &'a Vec<u8>)>;
+
 /// How a lock request is served.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Share {
@@ -359,7 +362,7 @@ impl TikvTxn {
         wait: Wait,
     ) -> Result<()> {
         let cluster = self.cluster.clone();
-        let mut excluded: BTreeMap<SpaceId, BTreeSet<(&[u8], &Vec<u8>)>> = BTreeMap::new();
+        let mut excluded: BTreeMap<SpaceId, SpaceKeys<'_>> = BTreeMap::new();
         for (request, key) in requests.iter().zip(keys) {
             let Key { space, bytes } = request.key;
             let is_present = || self.locks.get(key).is_some_and(|held| held.value.is_some());
