@@ -1,13 +1,15 @@
 //! Requests in sequence of whole statements and commands, counted by the server: timestamps, and steps to stores.
 //!
-//! The server's own threads ask the cluster, too, a few times a second. Each operation is repeated, and its least cost counts.
+//! The server's own threads ask the cluster, too, a few times a second. So each operation is repeated until it has its cost once; its
+//! least cost counts.
 
 use super::{server, value};
 use porpoise_testkit::{Porpoise, TikvDouble};
 use std::fmt::Write;
 
+/// Runs of statements in one session, and attempts to meet a moment without other requests.
 const RUNS: usize = 10;
-const RUNS_OF_COMMANDS: usize = 6;
+const ATTEMPTS: usize = 80;
 const COUNTS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Porpoise_engine_timestamps_total', 'Porpoise_engine_request_rounds_total')";
 
 /// Timestamps and steps so far, of each SHOW STATUS in an output.
@@ -36,27 +38,45 @@ fn least(counts: &[[u64; 2]]) -> [u64; 2] {
         .unwrap()
 }
 
-/// Timestamps and steps of statements; the number of the run replaces `{n}` in them.
-fn cost(server: &Porpoise, before: &str, statements: &str) -> [u64; 2] {
-    let mut script = format!("{before}; {COUNTS};");
-    for n in 0..RUNS {
-        let statements = statements.replace("{n}", &n.to_string());
-        let _ = write!(script, "{statements}; {COUNTS};");
+/// Asserts the timestamps and steps of an operation that `run` measures.
+fn costs(what: &str, expected: [u64; 2], mut run: impl FnMut() -> [u64; 2]) {
+    let mut found = [u64::MAX / 2; 2];
+    for _ in 0..ATTEMPTS {
+        found = [found, run()]
+            .into_iter()
+            .min_by_key(|c| c[0] + c[1])
+            .unwrap();
+        if found[0] + found[1] <= expected[0] + expected[1] {
+            break;
+        }
     }
-    let output = server.sql(&script);
-    assert!(output.is_ok, "{statements}: {output:?}");
-    least(&counts(&output.stdout))
+    assert_eq!(found, expected, "{what}");
 }
 
-/// As [`cost`], of a memcached command.
-fn cost_of_command(server: &Porpoise, command: &str) -> [u64; 2] {
-    let mut all = counts(&server.sql(COUNTS).stdout);
-    for _ in 0..RUNS_OF_COMMANDS {
+/// Asserts the timestamps and steps of statements; the number of the run replaces `{n}` in them.
+fn statements_cost(server: &Porpoise, before: &str, statements: &str, expected: [u64; 2]) {
+    let mut number = 0;
+    costs(statements, expected, || {
+        let mut script = format!("{before}; {COUNTS};");
+        for _ in 0..RUNS {
+            let statements = statements.replace("{n}", &number.to_string());
+            let _ = write!(script, "{statements}; {COUNTS};");
+            number += 1;
+        }
+        let output = server.sql(&script);
+        assert!(output.is_ok, "{statements}: {output:?}");
+        least(&counts(&output.stdout))
+    });
+}
+
+/// As [`statements_cost`], of a memcached command.
+fn command_costs(server: &Porpoise, command: &str, expected: [u64; 2]) {
+    costs(command, expected, || {
+        let before = counts(&server.sql(COUNTS).stdout);
         let reply = server.memcached(command);
         assert!(!reply.contains("ERROR"), "{command}: {reply}");
-        all.extend(counts(&server.sql(COUNTS).stdout));
-    }
-    least(&all)
+        least(&[before, counts(&server.sql(COUNTS).stdout)].concat())
+    });
 }
 
 fn prepare(server: &Porpoise) {
@@ -76,7 +96,7 @@ fn prepare(server: &Porpoise) {
              CREATE TABLE g (id BIGINT PRIMARY KEY AUTO_INCREMENT, v INT);
              INSERT INTO t VALUES {rows}; INSERT INTO many VALUES {rows};
              INSERT INTO p SELECT id, v FROM t WHERE id < 20; INSERT INTO q SELECT id, v FROM p;
-             INSERT INTO c VALUES (1000, 1, 1);
+             INSERT INTO c VALUES (-1, 1, 1);
              SET GLOBAL auto_increment_prefetch = 1024"
         ),
     );
@@ -86,51 +106,18 @@ fn prepare(server: &Porpoise) {
     }
 }
 
-/// What is measured: reads of a key and of 50, by both protocols.
-fn reads(server: &Porpoise, before: &str) -> [(&'static str, [u64; 2]); 4] {
+/// Reads of a key and of 50, by both protocols.
+fn reads_cost(server: &Porpoise, before: &str, expected: [u64; 2]) {
     let numbers: Vec<String> = (100..150).map(|n| n.to_string()).collect();
     let many = format!(
         "SELECT COUNT(v) FROM d.t WHERE id IN ({})",
         numbers.join(",")
     );
     let keys: String = (0..50).map(|n| format!(" k{n}")).collect();
-    let one = "SELECT v FROM d.t WHERE id = {n}";
-    [
-        ("select", cost(server, before, one)),
-        ("select of 50", cost(server, before, &many)),
-        ("get", cost_of_command(server, "get counter\r\n")),
-        (
-            "get of 50",
-            cost_of_command(server, &format!("get{keys}\r\n")),
-        ),
-    ]
-}
-
-fn writes(server: &Porpoise) -> Vec<(&'static str, [u64; 2])> {
-    let inserted = "(NULL, 1),".repeat(15) + "(NULL, 2)";
-    let generated = format!("INSERT INTO d.g VALUES {inserted}");
-    let two = "BEGIN; UPDATE d.t SET v = v + 1 WHERE id = {n}; UPDATE d.t SET v = v + 1 WHERE id = 50 + {n}; COMMIT";
-    let statements = [
-        ("update", "UPDATE d.t SET v = v + 1 WHERE id = {n}"),
-        ("insert", "INSERT INTO d.t VALUES (2000 + {n}, 'new{n}', 1)"),
-        (
-            "update by unique key",
-            "UPDATE d.t SET v = v + 1 WHERE u = 'u{n}'",
-        ),
-        (
-            "insert with two foreign keys",
-            "INSERT INTO d.c VALUES ({n}, {n}, {n})",
-        ),
-        ("two updates", two),
-        ("update of 1000 rows", "UPDATE d.many SET v = v + 1"),
-        ("insert of 16 generated ids", &generated),
-    ];
-    let mut found: Vec<_> = statements
-        .iter()
-        .map(|(what, statement)| (*what, cost(server, "DO 0", statement)))
-        .collect();
-    found.push(("incr", cost_of_command(server, "incr counter 1\r\n")));
-    found
+    statements_cost(server, before, "SELECT v FROM d.t WHERE id = {n}", expected);
+    statements_cost(server, before, &many, expected);
+    command_costs(server, "get counter\r\n", expected);
+    command_costs(server, &format!("get{keys}\r\n"), expected);
 }
 
 #[test]
@@ -138,30 +125,22 @@ fn statements_and_commands_take_few_requests_in_sequence() {
     let store = TikvDouble::start(1);
     let server = server(&store);
     prepare(&server);
-    assert_eq!(
-        reads(&server, "DO 0"),
-        [
-            ("select", [1, 1]),
-            ("select of 50", [1, 1]),
-            ("get", [1, 1]),
-            ("get of 50", [1, 1]),
-        ]
-    );
-    assert_eq!(
-        writes(&server),
-        [
-            ("update", [1, 2]),
-            ("insert", [1, 2]),
-            ("update by unique key", [1, 3]),
-            ("insert with two foreign keys", [1, 2]),
-            ("two updates", [2, 3]),
-            ("update of 1000 rows", [1, 3]),
-            ("insert of 16 generated ids", [1, 2]),
-            ("incr", [1, 2]),
-        ]
-    );
-    value(&server, "SET GLOBAL read_staleness = 30");
-    for (what, cost) in reads(&server, "SET read_staleness = 30") {
-        assert_eq!(cost, [0, 1], "{what}");
+    reads_cost(&server, "DO 0", [1, 1]);
+    let inserted = "(NULL, 1),".repeat(15) + "(NULL, 2)";
+    let generated = format!("INSERT INTO d.g VALUES {inserted}");
+    let two = "BEGIN; UPDATE d.t SET v = v + 1 WHERE id = {n}; UPDATE d.t SET v = v + 1 WHERE id = 1000 - {n}; COMMIT";
+    for (statement, expected) in [
+        ("UPDATE d.t SET v = v + 1 WHERE id = {n}", [1, 2]),
+        ("INSERT INTO d.t VALUES (2000 + {n}, 'new{n}', 1)", [1, 2]),
+        ("UPDATE d.t SET v = v + 1 WHERE u = 'u{n}'", [1, 3]),
+        ("INSERT INTO d.c VALUES ({n}, {n} % 20, {n} % 20)", [1, 2]),
+        (two, [2, 3]),
+        ("UPDATE d.many SET v = v + 1", [1, 3]),
+        (&generated, [1, 2]),
+    ] {
+        statements_cost(&server, "DO 0", statement, expected);
     }
+    command_costs(&server, "incr counter 1\r\n", [1, 2]);
+    value(&server, "SET GLOBAL read_staleness = 30");
+    reads_cost(&server, "SET read_staleness = 30", [0, 1]);
 }
