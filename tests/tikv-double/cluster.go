@@ -35,6 +35,24 @@ func newCluster(listeners []net.Listener) *cluster {
 	return c
 }
 
+// told returns the stores as the placement driver tells them.
+func (c *cluster) told() []*metapb.Store {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []*metapb.Store
+	for _, s := range c.stores {
+		out = append(out, &metapb.Store{Id: s.Id, Address: s.Address, Version: s.Version})
+	}
+	return out
+}
+
+// setVersion makes the store with this index one of another release.
+func (c *cluster) setVersion(store int, version string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stores[store].Version = version
+}
+
 func (c *cluster) id() uint64 { c.nextID++; return c.nextID }
 
 func (c *cluster) newPeers() []*metapb.Peer {

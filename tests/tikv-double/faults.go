@@ -33,10 +33,18 @@ type faults struct {
 	busy           map[string]int // method -> so many requests are refused because the server is busy
 	decline        bool           // no one-phase and no asynchronous commit
 	stopped        map[int]chan struct{}
+	hooks          map[string]hook // method -> what happens before its next request
+	lateAnswers    map[string]int  // method -> so many requests are answered late
+	lateness       time.Duration
+	duplicate      bool // each answer is sent twice
+	full           map[int]bool
 }
 
 func newFaults() *faults {
-	return &faults{refuse: map[string]int{}, busy: map[string]int{}, stopped: map[int]chan struct{}{}}
+	return &faults{
+		refuse: map[string]int{}, busy: map[string]int{}, stopped: map[int]chan struct{}{},
+		hooks: map[string]hook{}, lateAnswers: map[string]int{}, full: map[int]bool{},
+	}
 }
 
 func (f *faults) delay() time.Duration {
@@ -108,6 +116,7 @@ func (f *faults) wait(store int) {
 //	POST /lead?key=HEX&store=N         the store (from 0) leads the key's region
 //	POST /stop-store?n=N&elect=MS      the store (from 0) answers nothing; after a while the next one leads its regions
 //	POST /stop-pd?n=N&elect=MS         the placement driver (from 0) answers nothing; after a while the next one leads
+//	POST /store-version?n=N&v=VERSION  the store (from 0) is of this release
 //	POST /advance-clock?ms=N           timestamps jump ahead, so that locks expire
 //	POST /forget-lock?key=HEX          one lock vanishes, of whatever kind
 //	POST /write?key=HEX                another program writes a key
@@ -116,7 +125,7 @@ func (f *faults) wait(store int) {
 //	POST /reset                        no faults any more
 //	GET  /locks                        one line a lock: key in hex, kind, start timestamp
 //	GET  /counts                       one line a method: calls so far
-func control(f *faults, db *mvcc, c *cluster, pds *placementDrivers) http.Handler {
+func control(f *faults, db *mvcc, c *cluster, pds *placementDrivers, all *processes) http.Handler {
 	number := func(r *http.Request, name string) int {
 		n, _ := strconv.Atoi(r.FormValue(name))
 		return n
@@ -125,6 +134,7 @@ func control(f *faults, db *mvcc, c *cluster, pds *placementDrivers) http.Handle
 		return time.Duration(number(r, name)) * time.Millisecond
 	}
 	m := http.NewServeMux()
+	controlFailures(m, f, c, pds, all)
 	set := func(path string, change func(r *http.Request)) {
 		m.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 			f.mu.Lock()
@@ -158,10 +168,12 @@ func control(f *faults, db *mvcc, c *cluster, pds *placementDrivers) http.Handle
 		f.stopped[n] = make(chan struct{})
 		time.AfterFunc(ms(r, "elect"), func() { c.lead((n+1)%len(c.stores), nil, n) })
 	})
+	set("/store-version", func(r *http.Request) { c.setVersion(number(r, "n"), r.FormValue("v")) })
 	set("/stop-pd", func(r *http.Request) { pds.stop(number(r, "n"), ms(r, "elect")) })
 	set("/reset", func(*http.Request) {
 		f.latency, f.pdLatency, f.secondaryDelay, f.dropCommits, f.decline = 0, 0, 0, 0, false
 		f.refuse, f.busy = map[string]int{}, map[string]int{}
+		f.hooks, f.lateAnswers, f.full, f.duplicate = map[string]hook{}, map[string]int{}, map[int]bool{}, false
 		for i, stopped := range f.stopped {
 			close(stopped)
 			delete(f.stopped, i)

@@ -103,7 +103,7 @@ func (s *pdServer) GetAllStores(context.Context, *pdpb.GetAllStoresRequest) (*pd
 	if err := s.lead("GetAllStores"); err != nil {
 		return nil, err
 	}
-	return &pdpb.GetAllStoresResponse{Header: hdr(), Stores: s.pds.cluster.stores}, nil
+	return &pdpb.GetAllStoresResponse{Header: hdr(), Stores: s.pds.cluster.told()}, nil
 }
 
 // collect drops the versions that are not visible at the safe point or later. A

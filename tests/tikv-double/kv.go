@@ -52,16 +52,19 @@ func (s *kvServer) BatchCommands(stream tikvpb.Tikv_BatchCommandsServer) error {
 						}
 					}()
 					answer, err := s.execute(r)
+					time.Sleep(s.faults.late(methodOf(r)))
 					if err != nil {
 						end(err)
 						return
 					}
 					sending.Lock()
 					defer sending.Unlock()
-					if stream.Context().Err() == nil {
-						_ = stream.Send(&tikvpb.BatchCommandsResponse{
-							Responses: []*tikvpb.BatchCommandsResponse_Response{answer}, RequestIds: []uint64{id},
-						})
+					for range s.faults.answers() {
+						if stream.Context().Err() == nil {
+							_ = stream.Send(&tikvpb.BatchCommandsResponse{
+								Responses: []*tikvpb.BatchCommandsResponse_Response{answer}, RequestIds: []uint64{id},
+							})
+						}
 					}
 				}()
 			}
@@ -90,8 +93,27 @@ func (s *kvServer) admit(method string, k *pb.Context, keys ...[]byte) (low, hig
 	if s.faults.next(s.faults.busy, method) {
 		return nil, nil, &errorpb.Error{Message: "busy", ServerIsBusy: &errorpb.ServerIsBusy{Reason: "by command", BackoffMs: 20}}, nil
 	}
+	if (method == "KvPrewrite" || method == "KvPessimisticLock" || method == "KvCommit") && s.faults.isFull(s.index) {
+		return nil, nil, &errorpb.Error{Message: "disk full", DiskFull: &errorpb.DiskFull{StoreId: []uint64{s.store}, Reason: "by command"}}, nil
+	}
+	s.faults.before(method)
 	low, high, refused = s.cluster.check(s.store, k, keys)
 	return low, high, refused, nil
+}
+
+// methodOf is the name of a request's method, of those whose answers may be late.
+func methodOf(q *tikvpb.BatchCommandsRequest_Request) string {
+	switch q.Cmd.(type) {
+	case *tikvpb.BatchCommandsRequest_Request_Get:
+		return "KvGet"
+	case *tikvpb.BatchCommandsRequest_Request_PessimisticLock:
+		return "KvPessimisticLock"
+	case *tikvpb.BatchCommandsRequest_Request_Prewrite:
+		return "KvPrewrite"
+	case *tikvpb.BatchCommandsRequest_Request_Commit:
+		return "KvCommit"
+	}
+	return ""
 }
 
 func mutated(all []*pb.Mutation) [][]byte {

@@ -9,6 +9,7 @@
 //	pd.go       timestamps, and where regions and stores are
 //	gc.go       the safe point, and the collection of versions below it
 //	faults.go   the faults that the control port commands
+//	failures.go those of whole processes, and those in the middle of a request
 //
 // It is a double, not a TiKV: data are not replicated, the "stores" share one
 // memory, and time is the machine's. Its rules for locks and versions are TiKV's
@@ -30,6 +31,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/pingcap/kvproto/pkg/pdpb"
 	"github.com/pingcap/kvproto/pkg/tikvpb"
@@ -68,7 +70,36 @@ func encryption(ca, cert, key string) credentials.TransportCredentials {
 	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool})
 }
 
-func serve(l net.Listener, tls credentials.TransportCredentials, register func(*grpc.Server)) {
+// process is a server that can be killed and started again at its address.
+type process struct {
+	address  string
+	tls      credentials.TransportCredentials
+	register func(*grpc.Server)
+	server   *grpc.Server
+}
+
+func newProcess(l net.Listener, tls credentials.TransportCredentials, register func(*grpc.Server)) *process {
+	p := &process{address: l.Addr().String(), tls: tls, register: register}
+	p.server = serve(l, tls, register)
+	return p
+}
+
+// kill ends the process: its connections break, and its port is closed.
+func (p *process) kill() { p.server.Stop() }
+
+// start starts it again.
+func (p *process) start() {
+	for range 100 {
+		if l, err := net.Listen("tcp", p.address); err == nil {
+			p.server = serve(l, p.tls, p.register)
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	log.Println("the port of", p.address, "is not free")
+}
+
+func serve(l net.Listener, tls credentials.TransportCredentials, register func(*grpc.Server)) *grpc.Server {
 	options := []grpc.ServerOption{grpc.MaxRecvMsgSize(1 << 30), grpc.MaxSendMsgSize(1 << 30), grpc.MaxConcurrentStreams(1 << 20)}
 	if tls != nil {
 		options = append(options, grpc.Creds(tls))
@@ -76,6 +107,7 @@ func serve(l net.Listener, tls credentials.TransportCredentials, register func(*
 	s := grpc.NewServer(options...)
 	register(s)
 	go func() { log.Println(l.Addr(), s.Serve(l)) }()
+	return s
 }
 
 func main() {
@@ -96,15 +128,16 @@ func main() {
 	db := newMvcc(&tso{})
 	pds := newPlacementDrivers(c, db, f, pdListeners)
 	var addresses []string
+	all := &processes{}
 	for i, l := range pdListeners {
 		addresses = append(addresses, l.Addr().String())
-		serve(l, creds, func(s *grpc.Server) { pdpb.RegisterPDServer(s, &pdServer{pds: pds, index: i}) })
+		all.pds = append(all.pds, newProcess(l, creds, func(s *grpc.Server) { pdpb.RegisterPDServer(s, &pdServer{pds: pds, index: i}) }))
 	}
 	for i, l := range kvListeners {
 		kv := &kvServer{cluster: c, db: db, faults: f, store: c.stores[i].Id, index: i}
-		serve(l, creds, func(s *grpc.Server) { tikvpb.RegisterTikvServer(s, kv) })
+		all.stores = append(all.stores, newProcess(l, creds, func(s *grpc.Server) { tikvpb.RegisterTikvServer(s, kv) }))
 	}
-	go func() { log.Println(http.Serve(controlListener, control(f, db, c, pds))) }()
+	go func() { log.Println(http.Serve(controlListener, control(f, db, c, pds, all))) }()
 	fmt.Printf("READY pd=%s control=%s\n", strings.Join(addresses, ","), controlListener.Addr())
 
 	end := make(chan os.Signal, 1)

@@ -171,7 +171,7 @@ func (s *pdServer) GetStore(_ context.Context, r *pdpb.GetStoreRequest) (*pdpb.G
 	if err := s.lead("GetStore"); err != nil {
 		return nil, err
 	}
-	for _, x := range s.pds.cluster.stores {
+	for _, x := range s.pds.cluster.told() {
 		if x.Id == r.StoreId {
 			return &pdpb.GetStoreResponse{Header: hdr(), Store: x}, nil
 		}

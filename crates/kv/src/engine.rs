@@ -7,6 +7,7 @@
 use crate::coordination::Coordination;
 use crate::{AnnotationReader, DeadlockListener, Error, Key, LockMode, LockWait, Result, SpaceId};
 use porpoise_base::cancel::Cancel;
+use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -389,6 +390,12 @@ pub trait Engine: Send + Sync {
         drop(listener);
     }
 
+    /// Tells the spaces whose keys get key-share locks, before any is requested under definitions that say so. An engine
+    /// whose locks are exclusive by nature prepares more than one key-share lock at a time for these keys only.
+    fn set_referenced_spaces(&self, spaces: HashSet<SpaceId>) {
+        drop(spaces);
+    }
+
     /// Begins a transaction that does not depend on this server's lease: to read the definitions before
     /// one is granted.
     fn begin_unfenced(&self) -> Result<Box<dyn Txn>> {
@@ -440,6 +447,14 @@ pub fn count_by_scan<T: Txn + ?Sized>(
 pub trait Txn: Send {
     /// Takes a new snapshot, unless it is pinned.
     fn refresh(&mut self) -> Result<()>;
+
+    /// As [`Txn::refresh`], but a snapshot that is up to `staleness` old will do if the engine has one without a
+    /// request. It shows every commit that this engine had reported before the call, and is not older than any state
+    /// that was read through this engine's snapshots.
+    fn refresh_within(&mut self, staleness: Duration) -> Result<()> {
+        let _ = staleness;
+        self.refresh()
+    }
 
     /// Pins the present snapshot, or a new one if there is none, until the end of the transaction.
     fn pin(&mut self) -> Result<()>;

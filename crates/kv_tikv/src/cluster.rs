@@ -1,5 +1,6 @@
 //! The connection to a cluster that the engine and its transactions share.
 
+use crate::guards::Guards;
 use crate::keys::Layout;
 use crate::snapshots::Snapshots;
 use parking_lot::{Mutex, RwLock};
@@ -93,13 +94,33 @@ pub(crate) struct Cluster {
     /// Whether garbage is collected; if so, the keys of dropped spaces are left to the collector.
     pub(crate) collects: bool,
     pub(crate) snapshots: Arc<Snapshots>,
+    /// Key-share locks.
+    pub(crate) guards: Arc<Guards>,
     /// This server's lease.
     pub(crate) fence: Fence,
+    /// The highest timestamp of a commit that this server has reported.
+    pub(crate) newest_commit: AtomicU64,
 }
 
 impl Cluster {
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// Notes a commit before it is reported.
+    pub(crate) fn note_commit(&self, commit_ts: u64) {
+        self.newest_commit.fetch_max(commit_ts, Ordering::AcqRel);
+    }
+
+    /// A timestamp to read at that costs no request, and is at most `staleness` old: the newest that the placement driver has
+    /// given this server, unless a commit that the server has reported came after it. The definitions in use were read at
+    /// an earlier one.
+    ///
+    /// An estimate of the present time would not do: the placement driver might give a commit a lower timestamp later.
+    pub(crate) fn recent_snapshot(&self, staleness: Duration) -> Option<u64> {
+        let newest_commit = self.newest_commit.load(Ordering::Acquire);
+        let ts = self.client.recent_timestamp(staleness)?;
+        (ts >= newest_commit && !self.snapshots.is_lost(ts)).then_some(ts)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

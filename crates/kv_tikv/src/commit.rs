@@ -36,14 +36,14 @@ fn write(f: &Final<'_>, locked: bool) -> Write {
     }
 }
 
-/// Commits `writes`, which is not empty. `max_commit_ts` bounds the commit timestamp; 0: no bound.
+/// Commits `writes`, which is not empty, and returns the commit timestamp. `max_commit_ts` bounds it; 0: no bound.
 pub(crate) fn commit(
     cluster: &Cluster,
     call: Call<'_>,
     locks: &mut Locks,
     writes: &Writes,
     max_commit_ts: u64,
-) -> Result<()> {
+) -> Result<u64> {
     let finals: Vec<Final<'_>> = writes.finals().collect();
     for f in &finals {
         cluster.spaces.check(f.space)?;
@@ -52,8 +52,8 @@ pub(crate) fn commit(
         return Err(Error::Cancelled(reason));
     }
     if locks.is_empty() {
-        if optimistic(cluster, call, &finals, max_commit_ts)? {
-            return Ok(());
+        if let Some(commit_ts) = optimistic(cluster, call, &finals, max_commit_ts)? {
+            return Ok(commit_ts);
         }
         locks.begin_anew(cluster, call)?;
     }
@@ -82,27 +82,25 @@ pub(crate) fn commit(
         lock_wait: deadline.saturating_duration_since(Instant::now()),
         max_commit_ts,
     };
-    txn.commit(call, all, options)
-        .map(drop)
-        .map_err(commit_error)
+    txn.commit(call, all, options).map_err(commit_error)
 }
 
-/// Tries to commit without locks; returns false if that was refused for a reason that may not hold.
+/// Tries to commit without locks; returns `None` if that was refused for a reason that may not hold.
 fn optimistic(
     cluster: &Cluster,
     call: Call<'_>,
     finals: &[Final<'_>],
     max_commit_ts: u64,
-) -> Result<bool> {
+) -> Result<Option<u64>> {
     let mut snapshots = finals.iter().filter_map(|f| f.unchanged_since);
     let start_ts = match snapshots.next() {
         Some(first) if snapshots.all(|other| other == first) => first,
-        Some(_) => return Ok(false),
+        Some(_) => return Ok(None),
         None => cluster.client.timestamp(call).map_err(lock_error)?,
     };
     // Checked keys are covered by their locks, which are to be taken.
     if finals.iter().any(|f| f.needs_lock) {
-        return Ok(false);
+        return Ok(None);
     }
     let all = finals.iter().map(|f| write(f, false)).collect();
     let options = CommitOptions {
@@ -110,8 +108,8 @@ fn optimistic(
         max_commit_ts,
     };
     match cluster.client.begin(start_ts).commit(call, all, options) {
-        Ok(_) => Ok(true),
-        Err(ClientError::Conflict(_) | ClientError::Locked) => Ok(false),
+        Ok(commit_ts) => Ok(Some(commit_ts)),
+        Err(ClientError::Conflict(_) | ClientError::Locked) => Ok(None),
         Err(e) => Err(commit_error(e)),
     }
 }

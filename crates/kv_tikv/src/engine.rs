@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, ClusterMetrics, EventCounter, Spaces};
 use crate::fault::read_error;
 use crate::gc::Collector;
+use crate::guards::Guards;
 use crate::keys::Layout;
 use crate::meta::{self, uncancelled};
 use crate::txn::{LONGEST_KEY, TikvTxn};
@@ -12,10 +13,13 @@ use porpoise_kv::{
     Capabilities, CommitPosition, CounterId, DurableListener, Engine, Error, Limits, Result,
     SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
 };
-use porpoise_tikv_client::{Client, ClientOptions, RequestCounts, RequestKind, TlsOptions};
+use porpoise_tikv_client::{
+    Client, ClientOptions, Error as ClientError, RequestCounts, RequestKind, TlsOptions,
+};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Maximum size of a value, far below TiKV's limit of 8 MiB for an entry of its Raft log.
@@ -84,9 +88,9 @@ impl KvTikv {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if no placement driver or no store responds within `connect_timeout`,
-    /// or if the cluster's key layout is newer than this program supports; the text names the
-    /// endpoints or the version.
+    /// [`Error::Unavailable`] if no placement driver or no store responds within `connect_timeout`, if a
+    /// store is older than TiKV 6.5, or if the cluster's key layout is newer than this program supports; the
+    /// text names the endpoints or the version.
     pub fn connect(options: KvTikvOptions) -> Result<KvTikv> {
         let named = options.endpoints.join(", ");
         let connected = Client::connect(ClientOptions {
@@ -98,11 +102,12 @@ impl KvTikv {
             tls: options.tls.clone(),
             threads: options.threads,
         });
-        let client = connected.map_err(|e| {
-            Error::Unavailable(format!(
+        let client = connected.map_err(|e| match e {
+            ClientError::Refused(why) => Error::Unavailable(why),
+            e => Error::Unavailable(format!(
                 "no placement driver of a TiKV cluster could be reached at {named} within {:?}: {e}",
                 options.connect_timeout
-            ))
+            )),
         })?;
         let layout = Layout::new(options.tenant);
         let identity = uncancelled(|call| client.timestamp(call)).map_err(read_error)?;
@@ -122,7 +127,9 @@ impl KvTikv {
             identity,
             collects: options.retention.is_some(),
             snapshots: Arc::default(),
+            guards: Arc::new(Guards::new(identity)),
             fence: Fence::default(),
+            newest_commit: AtomicU64::new(0),
         });
         meta::open(&client, &layout, options.tenant)?;
         meta::check_name(&client, &layout, options.tenant, options.name.as_deref())?;
@@ -144,6 +151,12 @@ impl KvTikv {
     /// Counts of requests since the engine connected.
     pub fn request_counts(&self) -> RequestCounts {
         self.cluster.client.counts()
+    }
+
+    /// Takes key-share locks by guards in all spaces, for tests of the contract.
+    #[doc(hidden)]
+    pub fn treat_all_spaces_as_referenced(&self) {
+        self.cluster.guards.set_all_referenced();
     }
 
     fn open(&self) -> Result<&Arc<Cluster>> {
@@ -222,6 +235,10 @@ impl Engine for KvTikv {
     fn begin_unfenced(&self) -> Result<Box<dyn Txn>> {
         let cluster = self.open()?.clone();
         Ok(Box::new(TikvTxn::unfenced(cluster, TxnOptions::default())?))
+    }
+
+    fn set_referenced_spaces(&self, spaces: HashSet<SpaceId>) {
+        self.cluster.guards.set_referenced(spaces);
     }
 
     fn coordination(&self) -> Option<&dyn Coordination> {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! key   = 'p' num(tenant) area rest
-//! area  = 0x01 meta | 0x02 guards (reserved) | 0x10 rows
+//! area  = 0x01 meta | 0x02 guards | 0x10 rows
 //! meta  = 0x00                 layout version          -> u32
 //!       | 0x01 num(space)      what the space is for   -> group u64, partition u32, flags u8
 //!       | 0x02 num(counter)    next id                 -> u64
@@ -14,6 +14,8 @@
 //!       | 0x05 num(server)     record of a server      -> bytes of `rows`
 //!       | 0x06                 garbage collector       -> its number u64, end of its turn u64 (ms)
 //!       | 0x07                 name of installation    -> UTF-8
+//! guards = num(space) 0x00 slot     of a space: never a value, only locks (`guards`)
+//!        | num(space) 0x01 key slot of a key
 //! rows  = num(group) num(partition) num(space) key
 //! value = 0x01 bytes
 //! ```
@@ -33,13 +35,16 @@
 use porpoise_kv::{CounterId, Error, Result, SpaceDurability, SpaceId, SpaceSpec, prefix_end};
 
 /// Version of the key layout that this program writes, and the newest that it can read.
-pub const KEY_FORMAT_VERSION: u32 = 2;
+pub const KEY_FORMAT_VERSION: u32 = 3;
+/// Version whose programs know no guards: they lock the parent instead, which programs of this version do not.
+pub(crate) const UNGUARDED_VERSION: u32 = 2;
 /// Version without records of servers. Its programs share a cluster without coordination, so they
 /// must not connect once one of this version has.
 pub(crate) const UNCOORDINATED_VERSION: u32 = 1;
 
 const FIRST: u8 = b'p';
 const META: u8 = 0x01;
+const GUARDS: u8 = 0x02;
 const ROWS: u8 = 0x10;
 
 const META_VERSION: u8 = 0x00;
@@ -50,6 +55,9 @@ const META_DROPPED: u8 = 0x04;
 const META_SERVER: u8 = 0x05;
 const META_COLLECTOR: u8 = 0x06;
 const META_NAME: u8 = 0x07;
+
+const GUARD_OF_SPACE: u8 = 0x00;
+const GUARD_OF_KEY: u8 = 0x01;
 
 const PLAIN: u8 = 0x01;
 
@@ -177,6 +185,29 @@ impl Layout {
         let item = key.strip_prefix(self.tenant.as_slice())?;
         let (space, rest) = take_num(item.get(2..)?)?;
         rest.is_empty().then_some(SpaceId(space))
+    }
+
+    fn guards(&self, space: SpaceId, of: u8) -> Vec<u8> {
+        let mut key = self.tenant.clone();
+        key.push(GUARDS);
+        put_num(&mut key, space.0);
+        key.push(of);
+        key
+    }
+
+    /// A guard of a space.
+    pub(crate) fn guard_of_space(&self, space: SpaceId, slot: u8) -> Vec<u8> {
+        let mut guard = self.guards(space, GUARD_OF_SPACE);
+        guard.push(slot);
+        guard
+    }
+
+    /// A guard of a key of a space.
+    pub(crate) fn guard_of_key(&self, space: SpaceId, key: &[u8], slot: u8) -> Vec<u8> {
+        let mut guard = self.guards(space, GUARD_OF_KEY);
+        guard.extend_from_slice(key);
+        guard.push(slot);
+        guard
     }
 
     /// Prefix of all keys of a space.
@@ -312,6 +343,11 @@ mod tests {
         assert_eq!(hex(&l.collector()), "70000106");
         assert_eq!(hex(&l.name()), "70000107");
         assert_eq!(hex(&l.rows(SpaceId(65), &spec)), "700010014001030141");
+        assert_eq!(hex(&l.guard_of_space(SpaceId(65), 7)), "70000201410007");
+        assert_eq!(
+            hex(&l.guard_of_key(SpaceId(65), b"k", 63)),
+            "7000020141016b3f"
+        );
         assert_eq!(hex(&Layout::new(7).version()), "7001070100");
         assert_eq!(hex(&frame(b"")), "01");
         assert_eq!(hex(&frame_spec(&spec)), "0100000000000000400000000300");

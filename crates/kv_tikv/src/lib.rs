@@ -54,6 +54,7 @@ mod coordination;
 mod engine;
 mod fault;
 mod gc;
+mod guards;
 mod keys;
 mod locks;
 mod meta;

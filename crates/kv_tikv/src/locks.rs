@@ -21,6 +21,9 @@ const CALL_KEYS: usize = 4096;
 /// background, and its locks are given back.
 const ANSWER_TIME: Duration = Duration::from_millis(600);
 
+/// Values by key, framed.
+type Values = HashMap<Vec<u8>, Vec<u8>>;
+
 /// A lock that the transaction has.
 pub(crate) struct HeldLock {
     /// The newest committed value, framed.
@@ -114,19 +117,39 @@ impl Locks {
         if keys.is_empty() {
             return Ok(());
         }
-        let wait = match wait {
-            Wait::Until(deadline) => LockWait::Until(deadline),
-            Wait::NoWait | Wait::Skip => LockWait::No,
-        };
-        let patience = match wait {
-            LockWait::Until(deadline) => Some(deadline.max(Instant::now()) + ANSWER_TIME),
-            LockWait::No => None,
-        };
-        let call = Call {
-            deadline: patience,
-            ..call
-        };
+        let (call, wait) = patience(call, wait);
         let at = self.request_ts(cluster, call, snapshot)?;
+        self.acquire_at(cluster, call, keys, wait, at)
+    }
+
+    /// As [`Locks::acquire`], and reads other keys meanwhile, at the timestamp of the request. Returns it and their values.
+    pub(crate) fn acquire_beside_reads(
+        &mut self,
+        cluster: &Cluster,
+        call: Call<'_>,
+        mut keys: Vec<Vec<u8>>,
+        wait: Wait,
+        snapshot: Option<u64>,
+        read: Vec<Vec<u8>>,
+    ) -> Result<(u64, Values)> {
+        keys.retain(|key| !self.held.contains_key(key));
+        let (waiting, wait) = patience(call, wait);
+        let at = self.request_ts(cluster, waiting, snapshot)?;
+        cluster.metrics.keys_read.add(read.len() as u64);
+        let reading = cluster.client.begin_get(at, read);
+        self.acquire_at(cluster, waiting, keys, wait, at)?;
+        Ok((at, reading.wait(call).map_err(read_error)?))
+    }
+
+    /// Locks keys, none of which are held, in calls of bounded size.
+    fn acquire_at(
+        &mut self,
+        cluster: &Cluster,
+        call: Call<'_>,
+        keys: Vec<Vec<u8>>,
+        wait: LockWait,
+        at: u64,
+    ) -> Result<()> {
         for part in keys.chunks(CALL_KEYS) {
             self.acquire_part(cluster, call, part.to_vec(), at, wait)
                 .map_err(|e| match (e, wait) {
@@ -201,6 +224,18 @@ impl Locks {
         }
         Ok(())
     }
+}
+
+/// The wait of the client for that of the contract, and a call that lasts as long.
+fn patience(call: Call<'_>, wait: Wait) -> (Call<'_>, LockWait) {
+    let (deadline, wait) = match wait {
+        Wait::Until(deadline) => {
+            let patience = deadline.max(Instant::now()) + ANSWER_TIME;
+            (Some(patience), LockWait::Until(deadline))
+        }
+        Wait::NoWait | Wait::Skip => (None, LockWait::No),
+    };
+    (Call { deadline, ..call }, wait)
 }
 
 fn count_failure(cluster: &Cluster, e: &ClientError) {

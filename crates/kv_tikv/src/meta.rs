@@ -13,8 +13,8 @@
 use crate::cluster::Cluster;
 use crate::fault::{commit_error, read_error};
 use crate::keys::{
-    KEY_FORMAT_VERSION, Layout, UNCOORDINATED_VERSION, end_of, frame, frame_spec, frame_u64,
-    frame_version, unframe, unframe_spec, unframe_u64, unframe_version,
+    KEY_FORMAT_VERSION, Layout, UNCOORDINATED_VERSION, UNGUARDED_VERSION, end_of, frame,
+    frame_spec, frame_u64, frame_version, unframe, unframe_spec, unframe_u64, unframe_version,
 };
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
@@ -129,7 +129,7 @@ pub(crate) fn open(client: &Client, layout: &Layout, tenant: u32) -> Result<()> 
             )),
             Some(found) => match unframe_version(found)? {
                 KEY_FORMAT_VERSION => Ok((Vec::new(), ())),
-                UNCOORDINATED_VERSION => Ok((
+                UNCOORDINATED_VERSION | UNGUARDED_VERSION => Ok((
                     vec![put(key.clone(), frame_version(KEY_FORMAT_VERSION))],
                     (),
                 )),

@@ -2,7 +2,8 @@
 //!
 //! A page covers a part of the range: all of it if the page is not full, otherwise up to its last key.
 //! Own writes of that part are merged, then the next page begins behind it. A page asks only the regions that
-//! it needs. Pages grow while entries are small.
+//! it needs. A caller that limits its scan wants so many entries, and gets them with one page if they are as small as
+//! those read lately; other scans begin with small pages, which grow while entries are small.
 
 use crate::cluster::Cluster;
 use crate::fault::read_error;
@@ -38,10 +39,21 @@ pub(crate) struct Source<'a> {
 struct PageSize(u32);
 
 impl PageSize {
+    /// Of the first page of a scan with a limit; `fitting` entries are expected to fit a page.
+    fn first(limit: usize, fitting: usize) -> PageSize {
+        match u32::try_from(limit) {
+            Ok(limit) if limit <= LARGEST_PAGE => {
+                let fitting = u32::try_from(fitting).unwrap_or(LARGEST_PAGE);
+                PageSize(limit.min(fitting.max(FIRST_PAGE)))
+            }
+            _ => PageSize(FIRST_PAGE),
+        }
+    }
+
     fn adapt(&mut self, entries: usize, bytes: usize) {
         let average = bytes / entries.max(1) + 1;
         let fitting = u32::try_from(PAGE_BYTES / average).unwrap_or(u32::MAX);
-        self.0 = (self.0.saturating_mul(2))
+        self.0 = (self.0.saturating_mul(4))
             .min(fitting)
             .clamp(4, LARGEST_PAGE);
     }
@@ -81,7 +93,8 @@ impl Source<'_> {
         visit: &mut ScanVisitor<'_>,
     ) -> Result<ScanEnd> {
         let mut left = limit;
-        let mut page_size = PageSize(FIRST_PAGE);
+        let fitting = PAGE_BYTES / (self.cluster.client.average_value() + 1);
+        let mut page_size = PageSize::first(limit, fitting);
         for (range, s) in ranges.iter().enumerate() {
             let (mut start, mut end) = (s.start.clone(), s.end.clone());
             while left > 0 && start < end {
@@ -212,6 +225,26 @@ mod tests {
         assert_eq!(merged(false), expected);
         expected.reverse();
         assert_eq!(merged(true), expected);
+    }
+
+    #[test]
+    fn the_first_page_is_what_a_limited_scan_wants_if_that_fits() {
+        let cases = [
+            (usize::MAX, 5_000, 64),
+            (1_000_000, 5_000, 64),
+            (1, 5_000, 1),
+            (1024, 5_000, 1024),
+            (1024, 256, 256),
+            (1024, 1, 64),
+            (10, 1, 10),
+        ];
+        for (limit, fitting, expected) in cases {
+            assert_eq!(
+                PageSize::first(limit, fitting).0,
+                expected,
+                "{limit} {fitting}"
+            );
+        }
     }
 
     #[test]

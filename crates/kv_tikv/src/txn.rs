@@ -9,23 +9,38 @@
 use crate::cluster::Cluster;
 use crate::commit;
 use crate::fault::read_error;
+use crate::guards::{HeldGuards, SLOTS};
 use crate::keys::{LONGEST_PREFIX, end_of, unframe};
 use crate::locks::Locks;
 use crate::scan::{KeyRange, Source};
 use crate::snapshots::Pin;
 use crate::writes::Writes;
 use porpoise_kv::{
-    Check, Commit, CommitPosition, Error, Isolation, Key, LockRequest, Locked, PreparedTxn, Read,
-    ReadMode, Resource, Result, ScanEnd, ScanRange, ScanVisitor, StatementMark, Txn, TxnOptions,
-    Wait,
+    Check, Commit, CommitPosition, Error, Isolation, Key, LockMode, LockRequest, Locked,
+    PreparedTxn, Read, ReadMode, Resource, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId,
+    StatementMark, Txn, TxnOptions, Wait,
 };
 use porpoise_tikv_client::{Call, last_timestamp_of, physical_ms};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum time that an explicit rollback waits for the release of its locks.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
+
+/// Keys of a space: the engine's, and those in the cluster.
+type SpaceKeys<'a> = BTreeSet<(&'a [u8], &'a Vec<u8>)>;
+
+/// How a lock request is served.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Share {
+    /// By a lock of the key.
+    None,
+    /// By a guard that is to be taken.
+    Guard,
+    /// By a guard that is held.
+    Held,
+}
 
 pub(crate) struct TikvTxn {
     cluster: Arc<Cluster>,
@@ -40,6 +55,7 @@ pub(crate) struct TikvTxn {
     pinned: bool,
     writes: Writes,
     locks: Locks,
+    guards: HeldGuards,
     ended: bool,
 }
 
@@ -66,6 +82,7 @@ impl TikvTxn {
             pinned: false,
             writes: Writes::default(),
             locks: Locks::default(),
+            guards: HeldGuards::default(),
             ended: false,
         })
     }
@@ -109,6 +126,7 @@ impl TikvTxn {
         self.writes = Writes::default();
         self.snapshot_pin = None;
         self.start_pin = None;
+        self.guards = HeldGuards::default();
         // Its locks are given back in the background.
         drop(self.locks.take());
     }
@@ -131,9 +149,13 @@ impl TikvTxn {
 
     fn take_snapshot(&mut self) -> Result<()> {
         let ts = self.now()?;
+        self.use_snapshot(ts);
+        Ok(())
+    }
+
+    fn use_snapshot(&mut self, ts: u64) {
         self.snapshot = Some(ts);
         self.snapshot_pin = Some(self.cluster.snapshots.pin(ts));
-        Ok(())
     }
 
     fn timestamp(&mut self, read: Read) -> Result<u64> {
@@ -223,23 +245,161 @@ impl TikvTxn {
     }
 
     fn lock_all(&mut self, keys: &[Vec<u8>], wait: Wait) -> Result<()> {
-        let mut sorted = keys.to_vec();
-        sorted.sort_unstable();
-        sorted.dedup();
         let call = Call {
             cancel: &self.options.cancel,
             deadline: None,
         };
         let (cluster, snapshot) = (&self.cluster, self.snapshot);
-        self.locks.acquire(cluster, call, sorted, wait, snapshot)?;
+        self.locks
+            .acquire(cluster, call, sorted(keys.to_vec()), wait, snapshot)?;
+        self.compare_locked(keys)
+    }
+
+    /// Finds out which of `keys` that are held have changed since the snapshot.
+    fn compare_locked(&mut self, keys: &[Vec<u8>]) -> Result<()> {
         if self.start_pin.is_none() {
             let start = self.locks.start_ts();
             self.start_pin = start.map(|ts| self.cluster.snapshots.pin(ts));
         }
-        match snapshot {
-            Some(snapshot) => self.locks.compare_with(cluster, call, keys, snapshot),
+        let call = Call {
+            cancel: &self.options.cancel,
+            deadline: None,
+        };
+        match self.snapshot {
+            Some(snapshot) => self.locks.compare_with(&self.cluster, call, keys, snapshot),
             None => Ok(()),
         }
+    }
+
+    /// How a request is served.
+    fn share_of(&self, request: &LockRequest<'_>, key: &[u8]) -> Share {
+        if request.mode != LockMode::KeyShare
+            || self.locks.get(key).is_some()
+            || !self.cluster.guards.is_referenced(request.key.space)
+        {
+            Share::None
+        } else if self.guards.parent(key).is_some() {
+            Share::Held
+        } else {
+            Share::Guard
+        }
+    }
+
+    /// Locks `own`, and takes guards for the requests that need one; see [`crate::guards`].
+    fn lock_with_parents(
+        &mut self,
+        requests: &[LockRequest<'_>],
+        keys: &[Vec<u8>],
+        shares: &[Share],
+        own: &[Vec<u8>],
+        wait: Wait,
+    ) -> Result<()> {
+        let cluster = self.cluster.clone();
+        let slot = self.guards.slot(&cluster.guards);
+        let mut taken = own.to_vec();
+        let mut parents: Vec<(Vec<u8>, [Vec<u8>; 2])> = Vec::new();
+        for ((request, key), share) in requests.iter().zip(keys).zip(shares) {
+            let of = request.key;
+            if *share != Share::Guard {
+                continue;
+            }
+            let guards = [
+                cluster.layout.guard_of_space(of.space, slot),
+                cluster.layout.guard_of_key(of.space, of.bytes, slot),
+            ];
+            taken.extend(guards.iter().cloned());
+            parents.push((key.clone(), guards));
+        }
+        let read = sorted(parents.iter().map(|(key, _)| key.clone()).collect());
+        let call = Call {
+            cancel: &self.options.cancel,
+            deadline: None,
+        };
+        let (at, mut found) = self.locks.acquire_beside_reads(
+            &cluster,
+            call,
+            sorted(taken),
+            wait,
+            self.snapshot,
+            read,
+        )?;
+        let is_unchanged = |guard: &Vec<u8>| {
+            let held = self.locks.get(guard);
+            held.is_some_and(|held| held.is_newer(at) == Some(false))
+        };
+        let outdated = parents.iter().filter(|(_, g)| !g.iter().all(is_unchanged));
+        let outdated = sorted(outdated.map(|(key, _)| key.clone()).collect());
+        if !outdated.is_empty() {
+            found.retain(|key, _| outdated.binary_search(key).is_err());
+            let ts = match outdated.len() {
+                1 => u64::MAX,
+                _ => self.now()?,
+            };
+            found.extend(self.fetch(ts, outdated)?);
+        }
+        let mut absent = Vec::new();
+        for (key, _) in parents {
+            match found.remove(&key) {
+                Some(value) => self.guards.add_parent(key, value),
+                None if self.guards.parent(&key).is_none() => absent.push(key),
+                None => {}
+            }
+        }
+        let call = Call {
+            cancel: &self.options.cancel,
+            deadline: None,
+        };
+        self.locks
+            .acquire(&cluster, call, sorted(absent), wait, self.snapshot)?;
+        self.compare_locked(own)
+    }
+
+    /// Takes the guards of present keys that were locked exclusively, so that nobody has a key-share lock on them.
+    fn exclude_key_shares(
+        &mut self,
+        requests: &[LockRequest<'_>],
+        keys: &[Vec<u8>],
+        wait: Wait,
+    ) -> Result<()> {
+        let cluster = self.cluster.clone();
+        let mut excluded: BTreeMap<SpaceId, SpaceKeys<'_>> = BTreeMap::new();
+        for (request, key) in requests.iter().zip(keys) {
+            let Key { space, bytes } = request.key;
+            let is_present = || self.locks.get(key).is_some_and(|held| held.value.is_some());
+            if request.mode == LockMode::Exclusive
+                && cluster.guards.is_referenced(space)
+                && !self.guards.has_space(space)
+                && !self.guards.has_key(key)
+                && is_present()
+            {
+                excluded.entry(space).or_default().insert((bytes, key));
+            }
+        }
+        if excluded.is_empty() {
+            return Ok(());
+        }
+        let mut guards = Vec::new();
+        let (mut whole, mut spaces) = (Vec::new(), Vec::new());
+        for (space, keys) in excluded {
+            if self.guards.admits_keys(keys.len()) {
+                for (bytes, key) in keys {
+                    let guard = |slot| cluster.layout.guard_of_key(space, bytes, slot);
+                    guards.extend((0..SLOTS).map(guard));
+                    whole.push(key.clone());
+                }
+            } else {
+                guards.extend((0..SLOTS).map(|slot| cluster.layout.guard_of_space(space, slot)));
+                spaces.push(space);
+            }
+        }
+        let call = Call {
+            cancel: &self.options.cancel,
+            deadline: None,
+        };
+        self.locks
+            .acquire(&cluster, call, sorted(guards), wait, None)?;
+        self.guards.add_excluded(whole, spaces);
+        Ok(())
     }
 
     fn commit_writes(&mut self) -> Result<()> {
@@ -250,13 +410,15 @@ impl TikvTxn {
         self.check_lease()?;
         let fence = self.epoch.and_then(|_| self.cluster.fence.last_time());
         let max_commit_ts = fence.map_or(0, last_timestamp_of);
-        commit::commit(
+        let commit_ts = commit::commit(
             &self.cluster,
             call,
             &mut self.locks,
             &self.writes,
             max_commit_ts,
-        )
+        )?;
+        self.cluster.note_commit(commit_ts);
+        Ok(())
     }
 }
 
@@ -267,6 +429,23 @@ impl Txn for TikvTxn {
             return Ok(());
         }
         self.take_snapshot()
+    }
+
+    fn refresh_within(&mut self, staleness: Duration) -> Result<()> {
+        self.check_not_ended()?;
+        if self.pinned {
+            return Ok(());
+        }
+        match self.cluster.recent_snapshot(staleness) {
+            Some(ts) => {
+                if let Some(epoch) = self.epoch {
+                    self.cluster.fence.check_time(epoch, physical_ms(ts))?;
+                }
+                self.use_snapshot(ts);
+            }
+            None => self.take_snapshot()?,
+        }
+        Ok(())
     }
 
     fn pin(&mut self) -> Result<()> {
@@ -358,23 +537,37 @@ impl Txn for TikvTxn {
             .iter()
             .map(|request| self.encode(request.key))
             .collect::<Result<Vec<_>>>()?;
-        if let Err(e) = self.lock_all(&keys, wait) {
+        let pairs = requests.iter().zip(&keys);
+        let shares: Vec<Share> = pairs.map(|(r, key)| self.share_of(r, key)).collect();
+        let own = keys.iter().zip(&shares);
+        let own = own.filter(|(_, share)| **share == Share::None);
+        let own: Vec<Vec<u8>> = own.map(|(key, _)| key.clone()).collect();
+        let locked = if shares.contains(&Share::Guard) {
+            self.lock_with_parents(requests, &keys, &shares, &own, wait)
+        } else {
+            self.lock_all(&own, wait)
+        };
+        let locked = locked.and_then(|()| self.exclude_key_shares(requests, &keys, wait));
+        if let Err(e) = locked {
             return Err(self.end_on_error(e));
         }
         for (i, key) in keys.iter().enumerate() {
-            let Some(held) = self.locks.get(key) else {
-                return Err(Error::Ended);
+            let held = self.locks.get(key);
+            let committed = match held {
+                Some(held) => held.value.as_ref(),
+                None => Some(self.guards.parent(key).ok_or(Error::Ended)?),
             };
             let own = self.writes.get(key, StatementMark::ALL);
-            let value = match (&own, &held.value) {
+            let value = match (&own, committed) {
                 (Some(own), _) => *own,
                 (None, Some(value)) => Some(unframe(value)?),
                 (None, None) => None,
             };
+            let newer = self.snapshot.zip(held).and_then(|(ts, h)| h.is_newer(ts));
             let locked = Locked {
                 granted: true,
                 value,
-                newer: self.snapshot.and_then(|ts| held.is_newer(ts)) == Some(true),
+                newer: newer == Some(true),
                 own: own.is_some(),
             };
             visit(i, locked);
@@ -450,6 +643,12 @@ impl Drop for TikvTxn {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+fn sorted(mut keys: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    keys.sort_unstable();
+    keys.dedup();
+    keys
 }
 
 /// The longest key of the engine, so that a whole key stays within 4 KiB.

@@ -149,7 +149,11 @@ impl Context {
                 self.await_own_commits()?;
             }
         }
-        Ok((self.begin(Isolation::Snapshot)?, read))
+        let mut txn = self.begin(Isolation::Snapshot)?;
+        if let Some(staleness) = self.db.read_staleness() {
+            txn.refresh_within(staleness)?;
+        }
+        Ok((txn, read))
     }
 
     /// Begins a transaction of several requests. Its snapshot is taken by the first request that reads,

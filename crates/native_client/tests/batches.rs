@@ -426,3 +426,35 @@ fn a_large_answer_is_sent_in_frames_and_long_values_arrive() {
     assert_eq!(lengths[..4], [0, 3_000_000, 100, 2_000_000]);
     assert_eq!(lengths.len(), 40);
 }
+
+/// One server of a cluster stores rows with ids that the other has reserved.
+#[test]
+fn inserts_of_the_native_protocol_pass_over_ids_that_another_server_stored() {
+    let store = porpoise_testkit::TikvDouble::start(1);
+    let [one, two] = [(); 2].map(|()| builder().arg("--engine", store.engine()).start());
+    sql(
+        &one,
+        "create database d; create table d.t (id bigint auto_increment primary key, v int); insert into d.t (v) values (1)",
+    );
+    sql(&two, "insert into d.t values (2, 0), (4, 0)");
+    let mut native = connect(&one);
+    let table = native.table("d", "t").unwrap();
+    let insert = table.insert().columns(&["v"]).with_generated_id();
+    let insert = insert.build().unwrap();
+    let reply = native
+        .run(&batch(&insert, &[&[int(1)], &[int(2)], &[int(3)]]))
+        .unwrap();
+    let ids: Vec<u64> = reply
+        .results()
+        .map(|outcome| match outcome.unwrap() {
+            Outcome::Written { generated_id, .. } => generated_id,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let stored = sql(
+        &two,
+        "select group_concat(id order by v, id) from d.t where v > 0",
+    );
+    let told: Vec<String> = ids.iter().map(u64::to_string).collect();
+    assert_eq!(stored, format!("1,{}", told.join(",")));
+}

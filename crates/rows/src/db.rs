@@ -29,9 +29,10 @@ use porpoise_base::clock::Clock;
 use porpoise_kv::{self as kv, Engine, SpaceId, TxnOptions};
 use porpoise_types::DateTime;
 use std::any::Any;
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 /// Settings of a [`Db`].
 #[derive(Clone, Debug, Default)]
@@ -73,6 +74,8 @@ pub struct Db {
     change_log: OnceLock<Arc<dyn ChangeLog>>,
     /// The clients whose writes are refused.
     pub(crate) read_only: ReadOnlyState,
+    /// See [`Db::read_staleness`], in milliseconds.
+    read_staleness: AtomicU32,
     /// Prepared transactions that were taken from the engine before
     /// [`crate::prepared::PreparedTxn::restore`].
     pub(crate) restored: Mutex<Vec<Box<dyn kv::PreparedTxn>>>,
@@ -174,6 +177,7 @@ impl Db {
             text_maintenance: TextMaintenance::default(),
             change_log: OnceLock::new(),
             read_only: ReadOnlyState::default(),
+            read_staleness: AtomicU32::new(0),
             restored: Mutex::default(),
             expiry_zone: ExpiryZone::default(),
             has_ttl,
@@ -310,11 +314,32 @@ impl Db {
             following.before_publishing(*own, &catalog, &self.metadata_locks);
         }
         self.has_ttl.store(catalog.has_ttl(), Ordering::Relaxed);
+        self.tell_referenced_spaces(&catalog);
         self.catalog.store(catalog.clone());
         self.version.store(version, Ordering::SeqCst);
         if let Some((own, following)) = &mut following {
             following.after_publishing(*own, &catalog, &self.metadata_locks);
         }
+    }
+
+    /// Tells an engine without key-share locks of its own which keys get them: those of referenced indexes.
+    pub(crate) fn tell_referenced_spaces(&self, catalog: &Catalog) {
+        if self.engine.capabilities().share_locks {
+            return;
+        }
+        let mut spaces = HashSet::new();
+        for table in catalog.tables.values() {
+            for at in table
+                .foreign_keys
+                .iter()
+                .filter_map(|fk| fk.parent.as_ref())
+            {
+                if let Some(parent) = catalog.table_by_id(at.table) {
+                    spaces.extend(parent.index_spaces(at.index));
+                }
+            }
+        }
+        self.engine.set_referenced_spaces(spaces);
     }
 
     /// The id that the table's next row would be given (SHOW CREATE TABLE,
@@ -376,6 +401,21 @@ impl Db {
     /// Whether writes of clients are refused.
     pub fn is_read_only(&self) -> bool {
         !self.read_only.is_off()
+    }
+
+    /// Sets [`Db::read_staleness`]; zero for none.
+    pub fn set_read_staleness(&self, staleness: Duration) {
+        let millis = u32::try_from(staleness.as_millis()).unwrap_or(u32::MAX);
+        self.read_staleness.store(millis, Ordering::Relaxed);
+    }
+
+    /// Age that the snapshot of a request may have which only reads and is no part of a transaction (`read_staleness`);
+    /// `None` if it must be new. For front ends without variables of their own.
+    pub fn read_staleness(&self) -> Option<Duration> {
+        match self.read_staleness.load(Ordering::Relaxed) {
+            0 => None,
+            millis => Some(Duration::from_millis(u64::from(millis))),
+        }
     }
 
     /// Fails with error 1290 if the writes of a client are refused.

@@ -4,7 +4,7 @@
 use porpoise_base::cancel::Cancel;
 use porpoise_base::clock;
 use porpoise_kv::model::{ModelServer, SharedModel};
-use porpoise_kv::{Engine, Read, SpaceSpec};
+use porpoise_kv::{Engine, Read, ScanRange, SpaceId, SpaceSpec};
 use porpoise_rows::catalog::TableOptions;
 use porpoise_rows::cluster::ClusterOptions;
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, DdlCx, FkSpec, IndexSpec, Position, TableSpec};
@@ -13,6 +13,7 @@ use porpoise_rows::metadata_lock::{Access, Exclusion};
 use porpoise_rows::txn::BeginOptions;
 use porpoise_rows::{AutoIncOptions, Db, DbOptions, Error, GeneratedIds, InsertMode, Result};
 use porpoise_types::{Collation, ColumnType, Value};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -100,6 +101,16 @@ impl Server {
 
     fn table(&self, name: &str) -> Option<Arc<porpoise_rows::table::Table>> {
         self.db.catalog().table("d", name).cloned()
+    }
+
+    /// Inserts rows with the ids and values from 1 on.
+    fn insert_many(&self, name: &str, rows: i64) {
+        let table = self.table(name).unwrap();
+        let mut txn = self.db.begin(BeginOptions::default()).unwrap();
+        let rows = (1..=rows).map(|n| vec![Value::Int(n), Value::Int(n)]);
+        txn.insert(&table, rows.collect(), InsertMode::Plain)
+            .unwrap();
+        txn.commit().unwrap();
     }
 
     /// Inserts a row as a session does: the table is published, then found in the catalog.
@@ -355,6 +366,92 @@ fn the_change_of_a_dead_server_is_undone_and_the_dead_cannot_commit_it() {
     );
 }
 
+/// Keys in spaces that no table has: those of a copy under way.
+fn keys_without_table(server: &Server) -> usize {
+    let catalog = server.db.catalog();
+    let named: HashSet<SpaceId> = catalog
+        .tables
+        .values()
+        .flat_map(|table| (0..table.indexes.len()).flat_map(|at| table.index_spaces(at).to_vec()))
+        .collect();
+    let unnamed = server.engine.spaces().unwrap();
+    let unnamed = unnamed.into_iter().filter(|(id, _)| !named.contains(id));
+    let ranges: Vec<(SpaceId, SpaceSpec)> = unnamed.collect();
+    let mut txn = server.engine.begin_unfenced().unwrap();
+    let mut keys = 0;
+    for (space, _) in ranges {
+        let range = ScanRange {
+            space,
+            start: b"",
+            end: None,
+            reverse: false,
+        };
+        keys += txn
+            .count(Read::CURRENT, &[range], usize::MAX)
+            .map_or(0, |(n, _)| n);
+    }
+    keys
+}
+
+/// Whether no change of a table has left something that is not public.
+fn is_finished(table: &porpoise_rows::table::Table) -> bool {
+    table.changing.is_empty() && table.duplicates.is_none() && table.unfinished.is_empty()
+}
+
+/// A server dies while it copies a table: the others go on writing, undo the change when its lease ends, and can make
+/// it themselves; the dead one cannot finish it.
+#[test]
+fn the_copy_of_a_dead_server_is_undone_while_others_write() {
+    const ROWS: i64 = 4_000;
+    let (_store, [a, b]) = cluster();
+    a.create("t");
+    a.insert_many("t", ROWS);
+    let stop = AtomicBool::new(false);
+    // Writers on both servers let the copy take its time.
+    let write = |server: &Server, from: i64, dies: bool| {
+        let mut done = 0;
+        while !stop.load(Ordering::SeqCst) {
+            let id = from + done;
+            match server.insert("t", id, id) {
+                Ok(()) => done += 1,
+                Err(e) if dies && matches!(e.code(), 1030 | 1213 | 1412 | 1205) => {}
+                Err(e) => assert!(matches!(e.code(), 1213 | 1412), "{e}"),
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        done
+    };
+    let inserted = std::thread::scope(|scope| {
+        let (a, b, write) = (&a, &b, &write);
+        let writers = [
+            scope.spawn(move || write(a, 1_000_000, true)),
+            scope.spawn(move || write(b, 2_000_000, false)),
+        ];
+        let stuck = scope.spawn(move || a.alter(n_not_null(true)));
+        b.waits_for(|| keys_without_table(b) > 100);
+        a.engine.cut(true);
+        b.waits_for(|| {
+            let table = b.table("t").unwrap();
+            b.db.catalog().changes.is_empty() && is_finished(&table)
+        });
+        // The change can be made now.
+        b.alter(n_not_null(true)).unwrap();
+        a.engine.cut(false);
+        assert!(stuck.join().unwrap().is_err());
+        a.waits_for(|| a.db.lease_problem().is_none());
+        stop.store(true, Ordering::SeqCst);
+        writers.map(|w| w.join().unwrap()).iter().sum::<i64>()
+    });
+    a.waits_for(|| a.db.catalog_version() == b.db.catalog_version());
+    for server in [&a, &b] {
+        let table = server.table("t").unwrap();
+        assert!(!table.columns[1].nullable && is_finished(&table));
+        assert!(server.entries("t", 0) >= usize::try_from(ROWS + inserted).unwrap());
+        let (_, problems) = server.ddl(|db, cx| db.check_table(cx, &table)).unwrap();
+        assert!(problems.is_empty(), "{problems:?}");
+    }
+}
+
 #[test]
 fn a_commit_to_a_subscribed_table_is_noticed_on_other_servers() {
     let (_store, [a, b]) = cluster();
@@ -514,11 +611,13 @@ fn generated_ids_pass_over_those_that_another_server_stored() {
         let options = AutoIncOptions::default();
         txn.assign_auto_increment(&table, &mut rows, options)
             .unwrap();
-        let mut ids = ids.with_assigned(&rows);
+        let mut ids = ids.with_assigned(&rows).recording();
         txn.insert_with_ids(&table, rows, InsertMode::Plain, &mut ids)
             .unwrap();
         txn.commit().unwrap();
-        ids.first_generated().unwrap()
+        let first = ids.first_generated().unwrap();
+        assert_eq!(ids.into_recorded(), [first]);
+        first
     };
     assert_eq!(generate(), 1);
     b.insert("t", 2, 0).unwrap();

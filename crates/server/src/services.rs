@@ -550,6 +550,11 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         ("net_write_timeout", seconds(config.net_write_timeout)),
     ];
     list.extend(binlog::variables(config));
+    if let EngineChoice::Tikv(url) = &config.engine
+        && let Some(staleness) = url.staleness
+    {
+        list.push(("read_staleness", staleness.as_secs_f64().to_string()));
+    }
     if let Some(directory) = &config.secure_file_priv {
         list.push(("secure_file_priv", directory.display().to_string()));
     }

@@ -227,6 +227,7 @@ impl SqlServer {
         globals.set_persisted(&persisted::load(&db)?);
         let settings = Settings::new(&globals)?;
         db.set_expiry_zone(settings.time_zone);
+        db.set_read_staleness(settings.read_staleness.unwrap_or_default());
         let memory = config.memory;
         memory.set_limit(globals.int("global_connection_memory_limit"));
         db.set_compiler(Arc::new(ExpressionCompiler::default()));

@@ -45,6 +45,8 @@ pub(crate) struct Backoff {
     attempts: [u32; CLASSES],
     /// Requests that ended without an answer: the store may have executed them.
     pub(crate) unanswered: u32,
+    /// Whether the caller waits for another call meanwhile, so that steps are not counted.
+    is_aside: bool,
 }
 
 impl Backoff {
@@ -55,7 +57,19 @@ impl Backoff {
             deadline,
             attempts: [0; CLASSES],
             unanswered: 0,
+            is_aside: false,
         }
+    }
+
+    /// Of a call beside another one that its caller waits for.
+    pub(crate) fn aside(mut self) -> Backoff {
+        self.is_aside = true;
+        self
+    }
+
+    /// Number of steps that one round of requests is for the caller.
+    pub(crate) fn steps(&self) -> u64 {
+        u64::from(!self.is_aside)
     }
 
     /// Time since the call began.

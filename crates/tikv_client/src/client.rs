@@ -3,7 +3,7 @@
 use crate::backoff::Backoff;
 use crate::call::{Call, Threads};
 use crate::counts::{Counters, RequestCounts};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pd::Pd;
 use crate::reads::{FIRST_VALUE_BYTES, PageRequest, Pairs};
 use crate::region::RegionCache;
@@ -11,11 +11,13 @@ use crate::router::Router;
 use crate::shared::{ClientOptions, Shared};
 use crate::store::Stores;
 use crate::txn::Transaction;
+use crate::version;
 use porpoise_base::cancel::Cancel;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
 /// Name of the service that collects versions; every collector of a cluster uses it.
 const COLLECTOR: &str = "gc_worker";
@@ -26,11 +28,39 @@ const COLLECTOR: &str = "gc_worker";
 #[derive(Clone)]
 pub struct Client(Arc<Shared>);
 
-impl Client {
-    /// Connects: finds the leader of the placement drivers, and takes a timestamp.
+/// A read under way.
+pub struct PendingGet {
+    client: Client,
+    task: JoinHandle<Result<HashMap<Vec<u8>, Vec<u8>>>>,
+}
+
+impl PendingGet {
+    /// Waits for the values.
     ///
     /// # Errors
-    /// [`crate::Error::Unavailable`] if none answers within `connect_time`.
+    /// As those of [`Client::get`].
+    pub fn wait(mut self, call: Call<'_>) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+        let threads = self.client.clone();
+        let done = async {
+            let joined = (&mut self.task).await;
+            joined.map_err(|e| Error::Unavailable(format!("the TiKV client failed: {e}")))?
+        };
+        threads.threads().wait(call, done)
+    }
+}
+
+impl Drop for PendingGet {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Client {
+    /// Connects: finds the leader of the placement drivers, looks at the versions of all stores, and takes a
+    /// timestamp.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unavailable`] if none answers within `connect_time`; [`crate::Error::Refused`] if a store is too old.
     pub fn connect(options: ClientOptions) -> Result<Client> {
         let threads = Threads::start(options.threads)?;
         let pd = Pd::new(
@@ -62,6 +92,9 @@ impl Client {
         client.threads().wait(call, async {
             let mut b = Backoff::until(deadline);
             router.pd.connect(&mut b).await?;
+            for store in router.pd.stores(&mut b).await? {
+                version::check(&store)?;
+            }
             router.pd.timestamp(&b).await
         })?;
         Ok(client)
@@ -95,6 +128,12 @@ impl Client {
         self.threads().wait(call, router.pd.timestamp(&b))
     }
 
+    /// The newest timestamp that this client was given, if it was requested at most `age` ago. It costs no request. Commits
+    /// that were reported since may have higher timestamps.
+    pub fn recent_timestamp(&self, age: Duration) -> Option<u64> {
+        self.router().pd.recent(age)
+    }
+
     /// The values of those of `keys` that exist at `ts`. `u64::MAX` reads the newest versions, each at the moment of its
     /// reading.
     ///
@@ -111,6 +150,17 @@ impl Client {
             .wait(call, self.router().get_many(ts, keys, &mut b))
     }
 
+    /// Begins [`Client::get`]; other calls may be made until its values are waited for.
+    pub fn begin_get(&self, ts: u64, keys: Vec<Vec<u8>>) -> PendingGet {
+        let router = self.router().clone();
+        let mut b = Backoff::until(Instant::now() + self.options().retry_time).aside();
+        let task = async move { router.get_many(ts, keys, &mut b).await };
+        PendingGet {
+            client: self.clone(),
+            task: self.threads().handle().spawn(task),
+        }
+    }
+
     /// At most `limit` pairs of a range at `ts`. Fewer are returned only at the end of the range.
     ///
     /// # Errors
@@ -119,6 +169,11 @@ impl Client {
         let mut b = self.backoff(call);
         self.threads()
             .wait(call, self.router().page(ts, page, &mut b))
+    }
+
+    /// Average size of the values read lately; an estimate before the first read.
+    pub fn average_value(&self) -> usize {
+        self.router().value_bytes.load(Ordering::Relaxed)
     }
 
     /// Removes all locks in `start..end` that transactions up to `max_ts` hold, after their transactions are decided: from

@@ -44,9 +44,10 @@ mod shared;
 mod store;
 mod transport;
 mod txn;
+mod version;
 
 pub use call::Call;
-pub use client::Client;
+pub use client::{Client, PendingGet};
 pub use commit::{Change, Write};
 pub use counts::{RequestCounts, RequestKind};
 pub use error::{Error, Result};

@@ -86,8 +86,17 @@ pub(crate) struct Pd {
     /// One search for the leader at a time.
     searching: tokio::sync::Mutex<()>,
     waiters: mpsc::UnboundedSender<Waiter>,
-    /// The newest timestamp given out, and when.
-    newest: Mutex<(u64, Instant)>,
+    newest: Mutex<Newest>,
+}
+
+/// The newest timestamp given out; 0 before the first.
+#[derive(Clone, Copy)]
+struct Newest {
+    ts: u64,
+    /// When it was requested: it is not older.
+    asked: Instant,
+    /// When it arrived: it is not younger.
+    arrived: Instant,
 }
 
 fn address_of(url: &str) -> String {
@@ -121,7 +130,11 @@ impl Pd {
             tls,
             searching: tokio::sync::Mutex::new(()),
             waiters,
-            newest: Mutex::new((0, Instant::now())),
+            newest: Mutex::new(Newest {
+                ts: 0,
+                asked: Instant::now(),
+                arrived: Instant::now(),
+            }),
         });
         runtime.spawn(grant_timestamps(pd.clone(), queue));
         pd
@@ -351,13 +364,25 @@ impl Pd {
 
     /// The present time as a timestamp, estimated without a request.
     pub(crate) fn estimated_now(&self) -> u64 {
-        let (ts, at) = *self.newest.lock();
-        let elapsed = u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX >> LOGICAL_BITS);
+        let Newest { ts, arrived, .. } = *self.newest.lock();
+        let elapsed =
+            u64::try_from(arrived.elapsed().as_millis()).unwrap_or(u64::MAX >> LOGICAL_BITS);
         ts.saturating_add(elapsed << LOGICAL_BITS)
     }
 
+    /// The newest timestamp given out, if it was requested at most `age` ago.
+    pub(crate) fn recent(&self, age: Duration) -> Option<u64> {
+        let newest = *self.newest.lock();
+        (newest.ts > 0 && newest.asked.elapsed() <= age).then_some(newest.ts)
+    }
+
     /// The timestamps of an answer, of which it names the last; `None` if they do not increase.
-    fn granted(&self, answer: &TsoResponse, count: usize) -> Option<std::ops::RangeInclusive<u64>> {
+    fn granted(
+        &self,
+        answer: &TsoResponse,
+        count: usize,
+        asked: Instant,
+    ) -> Option<std::ops::RangeInclusive<u64>> {
         let Timestamp {
             physical,
             logical,
@@ -367,10 +392,14 @@ impl Pd {
         let last = physical.checked_shl(LOGICAL_BITS)?.checked_add(logical)?;
         let first = last.checked_sub(count as u64 - 1)?;
         let mut newest = self.newest.lock();
-        if suffix_bits != 0 || answer.count as usize != count || first <= newest.0 {
+        if suffix_bits != 0 || answer.count as usize != count || first <= newest.ts {
             return None;
         }
-        *newest = (last, Instant::now());
+        *newest = Newest {
+            ts: last,
+            asked,
+            arrived: Instant::now(),
+        };
         Some(first..=last)
     }
 }
@@ -482,7 +511,7 @@ fn take_answer(
     let Some(oldest) = sent.front() else {
         return Err("timestamps that were not requested".into());
     };
-    let Some(timestamps) = pd.granted(answer, oldest.callers.len()) else {
+    let Some(timestamps) = pd.granted(answer, oldest.callers.len(), oldest.at) else {
         return Err(format!("timestamps that do not increase: {answer:?}"));
     };
     if let Some(oldest) = sent.pop_front() {

@@ -224,6 +224,9 @@ impl Router {
                 self.pass_locks(locks, ts, &mut passed, b).await?;
                 continue;
             }
+            if !page.keys_only {
+                self.note_values(here.iter().map(|(_, value)| value.len()));
+            }
             found.append(&mut here);
             if page.reverse {
                 end = low;

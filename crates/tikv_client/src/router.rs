@@ -30,6 +30,7 @@ use crate::pd::Pd;
 use crate::proto::{Command, Context, DestroyRangeRequest, RegionError, Reply, store_state};
 use crate::region::{Region, RegionCache};
 use crate::store::{Connection, Pending, Stores};
+use crate::version;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -138,6 +139,7 @@ impl Router {
             Some(address) => address,
             None => match self.pd.store(id, b).await? {
                 Some(store) if store.state != store_state::TOMBSTONE => {
+                    version::check(&store)?;
                     self.stores.set_address(id, store.address.clone());
                     store.address
                 }
@@ -303,7 +305,7 @@ impl Router {
         let mut waiting = Vec::new();
         self.group(items, limit, false, b, &mut waiting).await?;
         while !waiting.is_empty() {
-            self.counters.rounds.fetch_add(1, Ordering::Relaxed);
+            self.counters.rounds.fetch_add(b.steps(), Ordering::Relaxed);
             let later = waiting.split_off(waiting.len().min(MAX_GROUPS));
             let mut sent = Vec::with_capacity(waiting.len());
             for group in waiting {
@@ -409,7 +411,7 @@ impl Router {
         b: &mut Backoff,
         build: impl FnOnce(Context) -> Command,
     ) -> Result<Option<Reply>> {
-        self.counters.rounds.fetch_add(1, Ordering::Relaxed);
+        self.counters.rounds.fetch_add(b.steps(), Ordering::Relaxed);
         let pending = self.send(region, false, Duration::ZERO, b, build).await?;
         let answer = match pending {
             Ok(pending) => pending.wait().await,

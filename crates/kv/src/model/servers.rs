@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A store that several servers share.
 pub struct SharedModel {
@@ -235,6 +235,11 @@ impl Txn for ServerTxn {
     fn refresh(&mut self) -> Result<()> {
         self.check()?;
         self.inner.refresh()
+    }
+
+    fn refresh_within(&mut self, staleness: Duration) -> Result<()> {
+        self.check()?;
+        self.inner.refresh_within(staleness)
     }
 
     fn pin(&mut self) -> Result<()> {

@@ -11,6 +11,20 @@ fn new_engine() -> Arc<dyn Engine> {
 
 porpoise_kv::contract_suite!(new_engine);
 
+/// The same with key-share locks by guards in all spaces.
+mod with_guards {
+    use super::{AnyCluster, Arc, Engine, OnceLock};
+
+    fn new_engine() -> Arc<dyn Engine> {
+        static CLUSTER: OnceLock<AnyCluster> = OnceLock::new();
+        let engine = CLUSTER.get_or_init(AnyCluster::start).engine();
+        engine.treat_all_spaces_as_referenced();
+        engine
+    }
+
+    porpoise_kv::contract_suite!(new_engine);
+}
+
 #[test]
 fn restart_guarantees() {
     for function in [

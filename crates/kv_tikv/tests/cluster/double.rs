@@ -177,8 +177,13 @@ impl AnyCluster {
 
     /// Connects another server to this cluster.
     pub fn server(&self) -> Arc<dyn Engine> {
+        self.engine()
+    }
+
+    /// As [`AnyCluster::server`], by its own type.
+    pub fn engine(&self) -> Arc<KvTikv> {
         match self {
-            AnyCluster::Double(double) => double.server(),
+            AnyCluster::Double(double) => double.engine(),
             AnyCluster::Existing(options) => {
                 Arc::new(KvTikv::connect(options.clone()).expect("connected"))
             }

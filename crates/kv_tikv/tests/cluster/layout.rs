@@ -78,7 +78,7 @@ fn a_newer_layout_is_refused_by_name() {
     let Err(Error::Unavailable(text)) = outcome else {
         panic!("{outcome:?}");
     };
-    assert!(text.contains("layout version 3"), "{text}");
+    assert!(text.contains("layout version 4"), "{text}");
     let other_tenant = KvTikvOptions {
         tenant: 1,
         ..cluster.options()
@@ -87,17 +87,19 @@ fn a_newer_layout_is_refused_by_name() {
 }
 
 #[test]
-fn version_1_of_the_layout_is_upgraded_by_the_first_server() {
-    let cluster = Double::start();
-    let version = vec![b'p', 0, 1, 0];
-    write_raw(&cluster, version.clone(), vec![1, 0, 0, 0, 1]);
-    let server = KvTikv::connect(cluster.options()).unwrap();
-    drop(server);
-    let again = KvTikv::connect(cluster.options());
-    assert!(again.is_ok(), "{:?}", again.map(|_| ()));
-    // An older server would read another version now.
-    write_raw(&cluster, version, vec![1, 0, 0, 0, 3]);
-    assert!(KvTikv::connect(cluster.options()).is_err());
+fn versions_1_and_2_of_the_layout_are_upgraded_by_the_first_server() {
+    for older in [1, 2] {
+        let cluster = Double::start();
+        let version = vec![b'p', 0, 1, 0];
+        write_raw(&cluster, version.clone(), vec![1, 0, 0, 0, older]);
+        let server = KvTikv::connect(cluster.options()).unwrap();
+        drop(server);
+        let again = KvTikv::connect(cluster.options());
+        assert!(again.is_ok(), "{:?}", again.map(|_| ()));
+        // An older server would read another version now.
+        write_raw(&cluster, version, vec![1, 0, 0, 0, 4]);
+        assert!(KvTikv::connect(cluster.options()).is_err());
+    }
 }
 
 #[test]

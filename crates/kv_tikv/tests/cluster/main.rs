@@ -8,10 +8,12 @@
     reason = "a test program fails by panicking, in its helpers too"
 )]
 
+mod bounds;
 mod contract;
 mod double;
 mod failures;
 mod gc;
+mod guards;
 mod heartbeats;
 mod held_locks;
 mod layout;
@@ -19,7 +21,9 @@ mod lost_locks;
 mod orphans;
 mod regions;
 mod requests;
+mod staleness;
 mod tls;
 mod two_servers;
 mod unknown;
 mod unreachable;
+mod versions;

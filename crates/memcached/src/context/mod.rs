@@ -306,7 +306,13 @@ impl CommandContext {
         }
         let txn = match self.reader.take() {
             Some(txn) => txn,
-            None => self.begin()?,
+            None => {
+                let mut txn = self.begin()?;
+                if let Some(staleness) = self.shared.db.read_staleness() {
+                    txn.refresh_within(staleness)?;
+                }
+                txn
+            }
         };
         Ok((txn, read))
     }

@@ -19,8 +19,8 @@ use crate::operation_statistics::Effects;
 use crate::plan::{Plan, PlanColumn};
 use porpoise_kv::{self as kv, LockMode, Read};
 use porpoise_rows::{
-    AutoIncOptions, Error, InsertMode, Lookup, OverflowFetch, RowBuf, RowChange, RowRef, Txn,
-    UpdateMode,
+    AutoIncOptions, Error, GeneratedIds, InsertMode, Lookup, OverflowFetch, RowBuf, RowChange,
+    RowRef, Txn, UpdateMode,
 };
 use porpoise_types::{Value, ValueRef};
 use porpoise_wire::native::batch::{
@@ -622,20 +622,18 @@ impl<'r> PartRun<'r> {
     /// Inserts rows, and returns the value of the AUTO_INCREMENT column of each.
     fn insert_rows(&mut self, mut rows: Vec<Vec<Value>>) -> Result<Vec<u64>, Error> {
         let table = &self.plan.table;
-        let mut ids = vec![0; rows.len()];
-        if let Some(position) = table.auto_increment() {
-            let options = AutoIncOptions::default();
-            self.txn.assign_auto_increment(table, &mut rows, options)?;
-            for (id, row) in ids.iter_mut().zip(&rows) {
-                *id = match row.get(position) {
-                    Some(Value::Int(id)) => id.cast_unsigned(),
-                    Some(Value::UInt(id)) => *id,
-                    _ => 0,
-                };
-            }
+        if table.auto_increment().is_none() {
+            let ids = vec![0; rows.len()];
+            self.txn.insert(table, rows, InsertMode::Plain)?;
+            return Ok(ids);
         }
-        self.txn.insert(table, rows, InsertMode::Plain)?;
-        Ok(ids)
+        let ids = GeneratedIds::from_input(table, &rows);
+        let options = AutoIncOptions::default();
+        self.txn.assign_auto_increment(table, &mut rows, options)?;
+        let mut ids = ids.with_assigned(&rows).recording();
+        self.txn
+            .insert_with_ids(table, rows, InsertMode::Plain, &mut ids)?;
+        Ok(ids.into_recorded())
     }
 
     fn insert(&mut self, range: Range<usize>) -> Result<(), Error> {

@@ -23,6 +23,8 @@ pub struct GeneratedIds {
     first: Option<u64>,
     /// The id of the last row inserted.
     last: Option<u64>,
+    /// The id of each row inserted, if they are recorded.
+    recorded: Option<Vec<u64>>,
 }
 
 impl GeneratedIds {
@@ -53,6 +55,17 @@ impl GeneratedIds {
             }
         }
         self
+    }
+
+    /// Lets the id of each row that is inserted be recorded.
+    pub fn recording(mut self) -> GeneratedIds {
+        self.recorded = Some(Vec::with_capacity(self.needs_id.len()));
+        self
+    }
+
+    /// The recorded ids in the order of the rows, negative values in 64 bits of two's complement.
+    pub fn into_recorded(self) -> Vec<u64> {
+        self.recorded.unwrap_or_default()
     }
 
     /// Removes rows that are not inserted. Their ids remain available for later rows.
@@ -99,9 +112,13 @@ impl GeneratedIds {
     pub fn note_inserted(&mut self, n: usize, row: &[Value]) {
         let Some(id) = self.id_of(row) else {
             // As in MySQL, the reply has a negative value in 64 bits of two's complement.
-            if let Some(Value::Int(id)) = self.position.and_then(|at| row.get(at)) {
-                self.last = Some(id.cast_unsigned());
-            }
+            let value = self.position.and_then(|at| row.get(at));
+            let id = match value {
+                Some(Value::Int(id)) => Some(id.cast_unsigned()),
+                _ => None,
+            };
+            self.last = id.or(self.last);
+            self.record(id.unwrap_or(0));
             return;
         };
         self.drop_reusable_up_to(id);
@@ -109,6 +126,13 @@ impl GeneratedIds {
             self.first.get_or_insert(id);
         }
         self.last = Some(id);
+        self.record(id);
+    }
+
+    fn record(&mut self, id: u64) {
+        if let Some(all) = &mut self.recorded {
+            all.push(id);
+        }
     }
 
     /// Records that a row with this id was changed in place of an insertion.

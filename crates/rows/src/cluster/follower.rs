@@ -15,8 +15,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Pause while sessions still use tables that another server wants to change.
+/// Pause while sessions still use tables that another server wants to change, and while users are kept away from
+/// tables until it has changed them.
 const DRAIN_STEP: Duration = Duration::from_millis(10);
+/// Pause while another server changes tables online: the last step keeps users away, and waits for all servers to look.
+const ONLINE_STEP: Duration = Duration::from_millis(50);
 
 /// The database whose definitions follow those of other servers.
 pub(crate) trait Followed: Send + Sync {
@@ -97,12 +100,12 @@ impl Membership {
             }
             let versions = self.versions(db.as_ref());
             let is_draining = versions.drained < versions.loaded;
-            drop(db);
             let time = if is_draining {
                 DRAIN_STEP
             } else {
-                self.options.poll
+                self.time_to_next_look(db.as_ref())
             };
+            drop(db);
             let mut signal = self.signal.lock();
             if !signal.nudged && !signal.stopping {
                 self.wake.wait_for(&mut signal, time);
@@ -112,6 +115,23 @@ impl Membership {
                 return;
             }
         }
+    }
+
+    /// Pause before the next look at the catalog's version: shorter while another server changes definitions.
+    fn time_to_next_look(&self, db: &dyn Followed) -> Duration {
+        let catalog = db.catalog();
+        let changes = catalog.changes.iter();
+        let others = changes.filter(|(key, _)| key.0 != self.id);
+        let steps = others.map(|(_, change)| {
+            if change.is_online {
+                ONLINE_STEP
+            } else {
+                DRAIN_STEP
+            }
+        });
+        steps
+            .min()
+            .map_or(self.options.poll, |step| step.min(self.options.poll))
     }
 
     fn note_failure(&self, error: &crate::Error) {

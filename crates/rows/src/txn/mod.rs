@@ -227,6 +227,15 @@ impl Txn {
         Ok(self.kv.refresh()?)
     }
 
+    /// Takes a new snapshot, unless it is pinned, for a statement that only reads: it may be up to `staleness` old
+    /// if that saves a request. It shows every commit of this server that was reported before.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn refresh_within(&mut self, staleness: Duration) -> Result<()> {
+        Ok(self.kv.refresh_within(staleness)?)
+    }
+
     /// Pins the present snapshot until the end of the transaction.
     ///
     /// # Errors

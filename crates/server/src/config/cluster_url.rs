@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Options, as errors list them.
-const OPTIONS: &str = "ca, cert, key, tenant, name, connect-timeout, request-timeout, retry-timeout, lock-ttl, lock-wait, retention";
+const OPTIONS: &str = "ca, cert, key, tenant, name, connect-timeout, request-timeout, retry-timeout, lock-ttl, lock-wait, retention, staleness";
 
 /// A TiKV cluster, and how it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct ClusterUrl {
     pub lock_wait: Option<Duration>,
     /// Time for which old versions are retained; `None`: this server collects none.
     pub retention: Option<Duration>,
+    /// Default of the variable `read_staleness`.
+    pub staleness: Option<Duration>,
 }
 
 impl Default for ClusterUrl {
@@ -48,6 +50,7 @@ impl Default for ClusterUrl {
             lock_ttl: None,
             lock_wait: None,
             retention: Some(Duration::from_secs(600)),
+            staleness: None,
         }
     }
 }
@@ -65,6 +68,14 @@ fn time(name: &str, text: &str) -> Parsed<Duration> {
         .ok()
         .filter(|time| bounds.contains(time))
         .ok_or_else(|| format!("{name}=TIME from 1s to 24h"))
+}
+
+/// A value of `read_staleness`.
+fn staleness(text: &str) -> Parsed<Duration> {
+    value::duration(text)
+        .ok()
+        .filter(|time| *time <= Duration::from_secs(60))
+        .ok_or_else(|| "staleness=TIME up to 60s".to_owned())
 }
 
 impl ClusterUrl {
@@ -120,6 +131,7 @@ impl ClusterUrl {
             "lock-wait" => self.lock_wait = Some(time(name, text)?),
             "retention" if text == "off" => self.retention = None,
             "retention" => self.retention = Some(time(name, text)?),
+            "staleness" => self.staleness = Some(staleness(text)?),
             _ => return Err(format!("an option of {OPTIONS}, not {name:?}")),
         }
         Ok(())
@@ -132,13 +144,14 @@ mod tests {
 
     #[test]
     fn options_follow_the_addresses() {
-        let text = "tikv://a:1,b:2/?ca=/c.pem&cert=/s.pem&key=/s.key&tenant=3&name=shop&lock-ttl=5s&retention=off";
+        let text = "tikv://a:1,b:2/?ca=/c.pem&cert=/s.pem&key=/s.key&tenant=3&name=shop&lock-ttl=5s&retention=off&staleness=500ms";
         let url = ClusterUrl::parse(text).unwrap();
         assert_eq!(url.addresses, ["a:1", "b:2"]);
         assert_eq!(url.identity, Some(("/s.pem".into(), "/s.key".into())));
         assert_eq!((url.tenant, url.name.as_deref()), (3, Some("shop")));
         assert_eq!(url.lock_ttl, Some(Duration::from_secs(5)));
         assert_eq!(url.retention, None);
+        assert_eq!(url.staleness, Some(Duration::from_millis(500)));
         let plain = ClusterUrl::parse("tikv://a:1").unwrap();
         assert_eq!(plain.retention, Some(Duration::from_secs(600)));
     }
@@ -153,6 +166,7 @@ mod tests {
             ("tikv://a:1?cert=x&key=y", "ca=FILE"),
             ("tikv://a:1?tenant=-1", "tenant=NUMBER"),
             ("tikv://a:1?retention=1ms", "from 1s to 24h"),
+            ("tikv://a:1?staleness=61s", "up to 60s"),
             ("tikv://a:1?name=", "after name="),
         ] {
             let refused = ClusterUrl::parse(text).unwrap_err();

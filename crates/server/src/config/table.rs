@@ -60,7 +60,7 @@ settings! {
         "Refuses to start if the data directory contains no store (for volumes that may not be mounted)",
         |c, t| c.require_data = switch(t)?;
     "engine" "ENGINE" = "embedded":
-        "Storage engine: embedded, or tikv://HOST:PORT,...?OPTION=VALUE&... (placement drivers of a TiKV cluster; options: ca, cert, key, tenant, name, connect-timeout, request-timeout, retry-timeout, lock-ttl, lock-wait, retention)",
+        "Storage engine: embedded, or tikv://HOST:PORT,...?OPTION=VALUE&... (placement drivers of a TiKV cluster; options: ca, cert, key, tenant, name, connect-timeout, request-timeout, retry-timeout, lock-ttl, lock-wait, retention, staleness)",
         |c, t| c.engine = engine(t)?;
     "cluster-lease" "TIME" = "15s":
         "With TiKV: time after which the other servers take this one for dead if they hear nothing of it, from 1s to 10m; changes of definitions wait for it at most that long",

@@ -6,6 +6,7 @@
     reason = "a test that fails may panic"
 )]
 
+mod requests;
 mod tool;
 
 use porpoise_testkit::{Porpoise, SqlOutput, TikvDouble};

@@ -375,7 +375,13 @@ impl SqlSession {
             return Ok(());
         }
         open.snapshot_version = self.cx.server.db.catalog_version();
-        open.txn.get_mut().refresh()?;
+        let only_reads = !keep
+            && !planned.runs_programs
+            && matches!(&planned.plan, Plan::Select(query) if !query.locks());
+        match self.cx.settings.read_staleness {
+            Some(staleness) if only_reads => open.txn.get_mut().refresh_within(staleness)?,
+            _ => open.txn.get_mut().refresh()?,
+        }
         let committed = open.isolation == IsolationLevel::ReadCommitted;
         if keep && !committed && (planned.reads_unlocked || planned.runs_programs) {
             open.txn.get_mut().pin()?;

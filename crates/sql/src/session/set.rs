@@ -7,7 +7,7 @@ use super::{Outcome, SqlSession};
 use crate::definition::full_text;
 use crate::server::SqlServer;
 use crate::statements::slow_log;
-use crate::vars::settings::IsolationLevel;
+use crate::vars::settings::{self, IsolationLevel};
 use crate::vars::{self, Scope, VarValue, Variable, check};
 use porpoise_access::persisted::{self, PersistedVariable};
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -482,6 +482,10 @@ pub(crate) fn set_global_variable(
                 return Err(SqlError::wrong_variable_value(variable.name, &text));
             }
             return Ok(());
+        }
+        ("read_staleness", staleness) => {
+            let staleness = settings::staleness(staleness).unwrap_or_default();
+            server.db.set_read_staleness(staleness);
         }
         ("statement_sample_values", VarValue::Bool(on)) => {
             server.digests.set_sample_values(*on);

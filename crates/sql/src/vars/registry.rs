@@ -404,6 +404,8 @@ pub const VARIABLES: &[Variable] = &[
         "Clients cannot write, except accounts with SUPER or CONNECTION_ADMIN."),
     v("read_rnd_buffer_size", Both, Int(1, 2_147_483_647), "262144",
         "Accepted; without effect."),
+    v("read_staleness", Both, Double(0.0, 60.0), "0",
+        "Age in seconds that the snapshot of a SELECT outside of transactions may have on a cluster; 0: none."),
     v("replica_exec_mode", Global, Enum(&["STRICT"]), "STRICT",
         "A row that is missing or there already stops the replica."),
     v("replica_parallel_workers", Global, Int(0, 1024), "4",

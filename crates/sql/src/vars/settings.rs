@@ -44,6 +44,8 @@ pub struct Settings {
     pub read_only: bool,
     /// `innodb_snapshot_isolation`.
     pub snapshot_isolation: bool,
+    /// `read_staleness`; `None` for snapshots that are always new.
+    pub read_staleness: Option<Duration>,
     /// `innodb_lock_wait_timeout`.
     pub lock_wait: Duration,
     /// `lock_wait_timeout`.
@@ -132,6 +134,15 @@ pub enum Completion {
     Release,
 }
 
+/// The time of a value of `read_staleness`; `None` for zero.
+pub fn staleness(value: &VarValue) -> Option<Duration> {
+    match value {
+        // A minute at most.
+        VarValue::Double(seconds) if *seconds > 0.0 => Some(Duration::from_secs_f64(*seconds)),
+        _ => None,
+    }
+}
+
 /// `long_query_time` in nanoseconds.
 fn long_query_nanos(values: &Values) -> u64 {
     match values.named("long_query_time") {
@@ -169,6 +180,7 @@ impl Settings {
             isolation: IsolationLevel::named(values.text("transaction_isolation")),
             read_only: values.bool("transaction_read_only"),
             snapshot_isolation: values.bool("innodb_snapshot_isolation"),
+            read_staleness: staleness(values.named("read_staleness")),
             lock_wait: Duration::from_secs(values.int("innodb_lock_wait_timeout")),
             definition_wait: Duration::from_secs(values.int("lock_wait_timeout")),
             foreign_key_checks: values.bool("foreign_key_checks"),

@@ -22,9 +22,6 @@ use porpoise_rows::{RowBuf, RowChange, UpdateMode};
 use porpoise_types::{Level, Value, Warning};
 use std::sync::Arc;
 
-/// Rows fetched and locked in one call.
-const BATCH: usize = 256;
-
 /// The rows of the table, locked, in the order of the statement.
 fn locked_rows(
     input: &QueryPlan,
@@ -47,13 +44,15 @@ fn locked_rows(
     let sorts = !order.is_empty();
     let mut cursor = Cursor::open(table, &scan.access, &[], &cx_of(exec, &arena))?;
     let mut found: Vec<(Vec<Value>, Vec<u8>, RowBuf)> = Vec::new();
+    // Rows fetched and locked in one call.
+    let batch_size = exec.rows_of_call();
     while sorts || found.len() < limit {
         exec.check_cancelled()?;
         arena.reset();
         let wanted = if sorts {
-            BATCH
+            batch_size
         } else {
-            BATCH.min(limit - found.len())
+            batch_size.min(limit - found.len())
         };
         let empty: &[Slot<'_>] = &[Slot::Null];
         let Some(batch) = fetch_rows(scan, table, &mut cursor, Some(empty), wanted, exec, &arena)?

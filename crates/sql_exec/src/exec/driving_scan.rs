@@ -188,9 +188,10 @@ impl<'p> Stored<'p> {
         'p: 'a,
     {
         let (table, limit): (&'p Table, usize) = (self.table, self.batch);
-        // If few rows are wanted and none matched, the next batch is larger.
+        // If few rows are wanted and none matched, or many are wanted, the next batch is larger.
         if scan.lock().is_none() {
-            self.batch = limit.saturating_mul(4).min(BATCH);
+            let most = exec.rows_of_call();
+            self.batch = limit.saturating_mul(4).min(most);
         }
         if self.in_place.is_some() {
             return self.next_in_place((plan, scan), limit, exec, arena);

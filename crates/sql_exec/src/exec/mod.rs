@@ -268,6 +268,16 @@ impl<'x> Exec<'x> {
         }
     }
 
+    /// Number of rows that a statement fetches with one call once it has begun to read many: more where a call may cost
+    /// a round trip.
+    pub(super) fn rows_of_call(&self) -> usize {
+        if self.txn().db().is_clustered() {
+            1024
+        } else {
+            join::BATCH
+        }
+    }
+
     /// The transaction, for one call.
     pub fn txn(&self) -> RefMut<'x, Txn> {
         self.shared.txn.borrow_mut()

@@ -18,6 +18,8 @@ mod kv;
 mod pd;
 
 pub(crate) use batch::{BatchCommandsRequest, BatchCommandsResponse, BatchRequest, Command, Reply};
+#[cfg(test)]
+pub(crate) use common::StoreLabel;
 pub(crate) use common::{
     KeyError, LockInfo, MetaRegion, Peer, RegionEpoch, RegionError, Store, op, store_state,
 };

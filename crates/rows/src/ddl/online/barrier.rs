@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for the sessions that use a table, during which new ones wait behind the change.
 const WAIT: Duration = Duration::from_millis(40);
-/// As [`WAIT`] on a cluster, whose servers answer after they have looked at the catalog.
-const WAIT_ON_CLUSTER: Duration = Duration::from_millis(1500);
+/// As [`WAIT`] on a cluster, whose servers answer after they have looked at the catalog, which they do often
+/// while an online change is announced.
+const WAIT_ON_CLUSTER: Duration = Duration::from_millis(500);
 /// Pause between two attempts, in multiples of the wait.
 const PAUSE_FACTOR: u32 = 4;
 
