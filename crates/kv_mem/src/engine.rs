@@ -24,8 +24,8 @@ use porpoise_base::sync::{Condvar, Mutex};
 use porpoise_base::threads::{self, Role};
 use porpoise_kv::{
     AnnotationReader, Capabilities, CommitPosition, CounterId, DeadlockListener, Durability,
-    DurableListener, Engine, Error, Limits, LockWait, PreparedTxn, Resource, Result, SpaceId,
-    SpaceSpec, Stat, Txn, TxnOptions,
+    DurableListener, Durations, Engine, Error, Limits, LockWait, PreparedTxn, Resource, Result,
+    SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
 };
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -582,6 +582,10 @@ impl Engine for KvMem {
 
     fn stats(&self) -> Vec<Stat> {
         crate::stats::collect(&self.state)
+    }
+
+    fn durations(&self) -> Vec<Durations> {
+        crate::stats::durations(&self.state)
     }
 
     fn stalled(&self) -> Vec<String> {

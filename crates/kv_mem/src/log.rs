@@ -34,6 +34,7 @@ use format::{LOG_FORMAT_VERSION, Record, SegmentHeader};
 use head::HeadFile;
 use porpoise_base::clock::Clock;
 use porpoise_base::disk::{Disk, File};
+use porpoise_base::histogram::SummedHistogram;
 use porpoise_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use porpoise_base::sync::{Condvar, Mutex, MutexGuard, thread};
 use porpoise_kv::{Durability, Error, Resource, Result};
@@ -56,9 +57,8 @@ pub(crate) struct LogMetrics {
     pub(crate) bytes: Count,
     pub(crate) groups: Count,
     pub(crate) grouped_commits: Count,
-    pub(crate) syncs: Count,
-    pub(crate) sync_micros: Count,
-    pub(crate) checkpoints: Count,
+    pub(crate) syncs: SummedHistogram,
+    pub(crate) checkpoints: SummedHistogram,
 }
 
 /// Configuration of a log.

@@ -3,7 +3,8 @@
 use crate::log::LogMetrics;
 use crate::metrics::Count;
 use crate::state::EngineState;
-use porpoise_kv::Stat;
+use porpoise_base::histogram::SummedHistogram;
+use porpoise_kv::{Durations, Stat};
 
 type StatDefinition = (&'static str, &'static str, fn(&EngineState) -> u64);
 
@@ -21,11 +22,10 @@ const COUNTERS: &[StatDefinition] = &[
     ("log_bytes_total", "Bytes of records written to the log.", |s| log(s, |m| &m.bytes)),
     ("log_groups_total", "Groups of records written to the log (group commits).", |s| log(s, |m| &m.groups)),
     ("log_grouped_commits_total", "Commits in the groups written to the log.", |s| log(s, |m| &m.grouped_commits)),
-    ("log_syncs_total", "Syncs of the log.", |s| log(s, |m| &m.syncs)),
-    ("log_sync_micros_total", "Microseconds spent in syncs of the log.", |s| log(s, |m| &m.sync_micros)),
+    ("log_syncs_total", "Syncs of the log.", |s| number_of(s, |m| &m.syncs)),
     ("snapshots_ended_total", "Snapshots ended at the memory limit because they prevented reclamation.", |s| s.reclaimer.snapshots_ended.get()),
     ("views_advanced_total", "Snapshots moved forward instead of reporting a conflict.", |s| s.metrics.snapshots_advanced.get()),
-    ("checkpoints_total", "Checkpoints written.", |s| log(s, |m| &m.checkpoints)),
+    ("checkpoints_total", "Checkpoints written.", |s| number_of(s, |m| &m.checkpoints)),
 ];
 
 /// Metrics of type gauge.
@@ -55,6 +55,12 @@ fn log(state: &EngineState, count: fn(&LogMetrics) -> &Count) -> u64 {
         .map_or(0, |log| count(&log.metrics).get())
 }
 
+/// Number of durations that the log has recorded; 0 without a log.
+fn number_of(state: &EngineState, durations: fn(&LogMetrics) -> &SummedHistogram) -> u64 {
+    let log = state.log.as_ref();
+    log.map_or(0, |log| durations(&log.metrics).read().0.total())
+}
+
 fn keys(state: &EngineState) -> u64 {
     let keys: usize = state
         .store
@@ -80,6 +86,29 @@ fn waiting(state: &EngineState) -> u64 {
     let appended = state.pipeline.lock().log.appended;
     let synced = state.log.as_ref().map_or(appended, |log| log.synced_to());
     appended.saturating_sub(synced)
+}
+
+/// Returns the durations of syncs and checkpoints; none without a log.
+pub(crate) fn durations(state: &EngineState) -> Vec<Durations> {
+    let Some(log) = &state.log else {
+        return Vec::new();
+    };
+    let durations = |name, help, recorded: &SummedHistogram| {
+        let (counts, nanos) = recorded.read();
+        Durations {
+            name,
+            help,
+            counts,
+            nanos,
+        }
+    };
+    let LogMetrics {
+        syncs, checkpoints, ..
+    } = &log.metrics;
+    vec![
+        durations("log_sync", "Time of a sync of the log.", syncs),
+        durations("checkpoint", "Time of a checkpoint.", checkpoints),
+    ]
 }
 
 /// Returns the present values of all metrics.

@@ -24,6 +24,7 @@ use crate::definition::{Column, Index};
 use crate::error::{Error, Result};
 use crate::expressions::{RowContext, RowExpressions};
 use crate::overflow;
+use crate::progress::Stage;
 use crate::row::RowRef;
 use crate::table::Table;
 use crate::text_index::TextIndex;
@@ -112,10 +113,12 @@ impl Db {
             elements: vec![0; table.indexes.len()],
             texts: table.indexes.iter().map(|_| TextCheck::default()).collect(),
         };
+        self.begin_stage(cx, Stage::Validating, table, "");
         let mut rows = checker.check_all();
         if extended {
             rows = rows.and_then(|rows| checker.check_more().map(|()| rows));
         }
+        cx.metadata_locks.progress().end();
         checker.txn.rollback();
         Ok((rows?, checker.problems))
     }

@@ -99,6 +99,15 @@ impl Progress {
         self.rows.fetch_add(rows, Ordering::Relaxed);
     }
 
+    /// Percentage of the stage that is done; `None` between stages, and if the number of rows is
+    /// unknown. The number is an estimate, so that the result is limited to 100.
+    pub fn percent(&self) -> Option<f64> {
+        match (self.stage(), self.rows()) {
+            (Stage::None, _) | (_, (_, 0)) => None,
+            (_, (rows, expected)) => Some((rows as f64 / expected as f64 * 100.0).min(100.0)),
+        }
+    }
+
     /// Ends the last stage.
     pub fn end(&self) {
         self.stage.store(Stage::None as u8, Ordering::Relaxed);
@@ -120,10 +129,14 @@ impl Progress {
         if !subject.is_empty() {
             text.push_str(&format!(" ({subject})"));
         }
-        if let rows @ 1.. = self.rows.load(Ordering::Relaxed) {
-            text.push_str(&match self.expected.load(Ordering::Relaxed) {
-                0 => format!(", {rows} rows done"),
-                expected => format!(", {rows} of about {expected} rows done"),
+        let (rows, expected) = self.rows();
+        if rows > 0 {
+            text.push_str(&match self.percent() {
+                None => format!(", {rows} rows done"),
+                Some(percent) => {
+                    let percent = percent.floor();
+                    format!(", {rows} of about {expected} rows done ({percent} %)")
+                }
             });
         }
         Some(text)
@@ -143,7 +156,14 @@ mod tests {
         progress.advance(24);
         let text = progress.text();
         assert_eq!(text.as_deref(), Some("altering table (k), 1024 rows done"));
+        progress.expect(3000);
+        let text = progress.text();
+        let expected = "altering table (k), 1024 of about 3000 rows done (34 %)";
+        assert_eq!(text.as_deref(), Some(expected));
+        progress.advance(3000);
+        assert_eq!(progress.percent(), Some(100.0));
         progress.begin(Stage::WaitingForTable, "");
+        assert_eq!(progress.percent(), None);
         let text = progress.text();
         assert_eq!(text.as_deref(), Some("Waiting for table metadata lock"));
         progress.end();

@@ -193,6 +193,7 @@ impl Pages for PageSource {
         metrics_page::render(&metrics_page::Figures {
             net: &self.net,
             engine: &self.services.engine.stats(),
+            durations: &self.services.engine.durations(),
             sql: &self.services.stats(),
             statements: &sql.latencies(),
             commands: &crate::services::command_latencies(),

@@ -277,6 +277,11 @@ impl Process {
         text.unwrap_or_else(|| "executing".to_owned())
     }
 
+    /// The progress of the running statement.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
     /// The state at `now`.
     pub fn state(&self, now: Instant) -> ProcessState {
         let since = self.since.load(Ordering::Relaxed);

@@ -216,6 +216,46 @@ test("a lock wait is drawn, and killing the blocker ends it", async (t) => {
   await check();
 });
 
+/** Builds an index until the build waits for a row that `holder` has locked; resolves to the ALTER TABLE, which goes on. */
+async function startHeldBuild(altering, holder) {
+  await root.query(`CREATE TABLE shop.big (id INT PRIMARY KEY, v INT);
+    INSERT INTO shop.big SELECT a.id * 1000 + b.id, b.amount FROM shop.orders a, shop.orders b`);
+  const ended = altering.query("ALTER TABLE shop.big ADD INDEX by_v (v)");
+  // While others use the table, the build goes slowly: the last row is locked long before the build is there.
+  for (let building = false; !building;) {
+    await holder.query("SELECT v FROM shop.big WHERE id = 1001");
+    [[building]] = await holder.query("SELECT * FROM performance_schema.events_stages_current WHERE EVENT_NAME = 'stage/sql/altering table'");
+  }
+  await holder.query("BEGIN");
+  await holder.query("SELECT v FROM shop.big WHERE id = (SELECT MAX(id) FROM shop.big) FOR UPDATE");
+  return { ended };
+}
+
+test("a schema change is shown with the part that is done", async (t) => {
+  const { page, check } = await open(t);
+  const altering = await connection({ database: "shop" });
+  const holder = await connection({ database: "shop" });
+  const [[{ id }]] = await altering.query("SELECT CONNECTION_ID() AS id");
+  const { ended } = await startHeldBuild(altering, holder);
+  await logIn(page);
+  await show(page, "Backups and changes");
+  const row = content(page).getByRole("row").filter({ hasText: "ALTER TABLE shop.big" });
+  await row.getByRole("progressbar", { name: `Statement of connection ${id}` }).waitFor({ timeout: 20000 });
+  await row.getByText(/altering table \(by_v\), \d+ of about \d+ rows done \(\d+ %\)/).waitFor();
+  assert.match(await row.innerText(), /\s[1-9]\d? %\s/);
+  await accessible(page, "Backups and changes");
+  await shot(page, "light-schema-change");
+  await page.emulateMedia({ colorScheme: "dark" });
+  await shot(page, "dark-schema-change");
+  await page.setViewportSize({ width: 390, height: 844 });
+  await accessible(page, "narrow, Backups and changes");
+  await shot(page, "narrow-schema-change");
+  await holder.query("COMMIT");
+  await ended;
+  await row.waitFor({ state: "detached", timeout: 20000 });
+  await check();
+});
+
 test("an account without privileges sees that it may not", async (t) => {
   const { page, check, expected } = await open(t);
   await logIn(page, "guest", "guest");

@@ -327,8 +327,7 @@ impl LogLoop {
             writer.sync(log)?;
             let ended = now();
             synced = Some((began, ended));
-            metrics.syncs.add(1);
-            metrics.sync_micros.add((ended - began).as_micros() as u64);
+            metrics.syncs.record(ended - began);
             self.last_sync = log.clock.now();
             self.unsynced = false;
         }

@@ -120,7 +120,7 @@ impl Backups {
     fn run(&self, request: &BackupRequest, cancel: &Cancel) -> Result<BackupReport, SqlError> {
         let allowed = self.allowed.as_deref();
         let location = destination::resolve(allowed, &request.destination, &self.data_dir);
-        let location = location.ok_or_else(not_allowed)?;
+        let location = location.ok_or_else(|| not_allowed(allowed))?;
         let Some(_running) = self.running.try_lock() else {
             return Err(failed(&"another backup runs"));
         };
@@ -276,8 +276,16 @@ fn run_demoted(copying: Copying) -> porpoise_backup::Result<Backup> {
     }
 }
 
-fn not_allowed() -> SqlError {
-    let text = "The MySQL server is running with the --backup-to option so it cannot execute this statement";
+/// Error 1290 for a destination that is not below the allowed place.
+fn not_allowed(allowed: Option<&str>) -> SqlError {
+    let text = match allowed {
+        None => {
+            "The server was started without --backup-to, so that it writes no backups: start it \
+                 with a directory, or a bucket, below which it may"
+                .to_owned()
+        }
+        Some(place) => format!("The server writes backups below {place} only (--backup-to)"),
+    };
     SqlError::new(1290, "HY000", text)
 }
 

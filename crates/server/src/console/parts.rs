@@ -36,6 +36,11 @@ pub(super) const PARTS: &[Part] = &[
          ORDER BY COMMAND = 'Sleep', TIME DESC, ID LIMIT 500",
     ),
     part(
+        "stages",
+        "SELECT THREAD_ID AS id, WORK_COMPLETED AS completed, WORK_ESTIMATED AS estimated \
+         FROM performance_schema.events_stages_current LIMIT 500",
+    ),
+    part(
         "locks",
         "SELECT THREAD AS waiting, USER AS waiting_user, LEFT(QUERY, 300) AS waiting_statement, \
          LOCK_SCHEMA AS `schema`, LOCK_TABLE AS `table`, LOCK_INDEX AS `index`, LOCK_KEY AS `key`, \

@@ -3,7 +3,7 @@
 use crate::metrics;
 use crate::net::NetMonitor;
 use porpoise_base::counters::CounterDef;
-use porpoise_kv::Stat;
+use porpoise_kv::{Durations, Stat};
 use porpoise_memcached::counters as memcached;
 use porpoise_native::counters as native;
 use porpoise_sql::{ClassLatency, TableSize};
@@ -32,6 +32,8 @@ pub struct Figures<'a> {
     pub net: &'a NetMonitor,
     /// Statistics of the engine.
     pub engine: &'a [Stat],
+    /// Durations of the engine's work.
+    pub durations: &'a [Durations],
     /// Statistics of SQL and backups.
     pub sql: &'a [Stat],
     /// Times of statements by class.
@@ -130,6 +132,12 @@ fn write_histograms(page: &mut String, figures: &Figures<'_>) {
     for (name, help, label, latencies) in histograms {
         write_latencies(page, name, help, label, latencies);
     }
+    for durations in figures.durations {
+        let mut latency = ClassLatency::of_phase("");
+        latency.add_counts(&durations.counts, durations.nanos);
+        let name = format!("porpoise_engine_{}_duration_seconds", durations.name);
+        write_latencies(page, &name, durations.help, "", &[latency]);
+    }
 }
 
 /// Adds the sizes of tables.
@@ -200,7 +208,7 @@ fn label_value(text: &str) -> String {
     text.replace('\n', "\\n")
 }
 
-/// Adds times as one histogram for each value of a label.
+/// Adds times as one histogram for each value of a label; of a metric without labels, if it is empty.
 fn write_latencies(
     page: &mut String,
     name: &str,
@@ -210,17 +218,22 @@ fn write_latencies(
 ) {
     let _ = write!(page, "# HELP {name} {help}\n# TYPE {name} histogram\n");
     for latency in latencies {
-        let class = latency.class;
+        let (first, all) = match label {
+            "" => (String::new(), String::new()),
+            _ => {
+                let own = format!("{label}=\"{}\"", latency.class);
+                (format!("{own},"), format!("{{{own}}}"))
+            }
+        };
         for (limit, count) in &latency.counts {
-            let labels = format!("{label}=\"{class}\",le=\"{limit}\"");
-            let _ = writeln!(page, "{name}_bucket{{{labels}}} {count}");
+            let _ = writeln!(page, "{name}_bucket{{{first}le=\"{limit}\"}} {count}");
         }
         let (total, seconds) = (latency.total, latency.seconds);
         let _ = write!(
             page,
-            "{name}_bucket{{{label}=\"{class}\",le=\"+Inf\"}} {total}\n\
-             {name}_sum{{{label}=\"{class}\"}} {seconds}\n\
-             {name}_count{{{label}=\"{class}\"}} {total}\n"
+            "{name}_bucket{{{first}le=\"+Inf\"}} {total}\n\
+             {name}_sum{all} {seconds}\n\
+             {name}_count{all} {total}\n"
         );
     }
 }

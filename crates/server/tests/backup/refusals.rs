@@ -42,6 +42,9 @@ fn backups_need_a_place_and_a_privilege() {
         status == 0 && said.starts_with("backup 1 at position"),
         "{said}"
     );
+    let arguments = ["backup", "--from", &from, "--to", "/tmp/elsewhere"];
+    let (status, said) = command(&arguments, &[("PORPOISE_PASSWORD", "x")]);
+    assert!(status == 1 && said.contains("below "), "{said}");
     drop(source);
     let closed = Porpoise::builder()
         .binary(env!("CARGO_BIN_EXE_porpoise"))
@@ -49,6 +52,12 @@ fn backups_need_a_place_and_a_privilege() {
     assert_eq!(
         ask(&mut connect(&closed), "BACKUP DATABASE TO 'x'"),
         Err(1290)
+    );
+    let from = closed.mysql_addr.to_string();
+    let (status, said) = command(&["backup", "--from", &from, "--to", "x"], &[]);
+    assert!(
+        status == 1 && said.contains("without --backup-to"),
+        "{said}"
     );
 }
 

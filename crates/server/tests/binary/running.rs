@@ -1,9 +1,10 @@
 //! A running server.
 
 use crate::process::{Running, porpoise};
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MEMCACHED: [&str; 2] = ["--memcached-listen", "127.0.0.1:0"];
 
@@ -196,4 +197,47 @@ fn a_server_without_free_descriptors_continues() {
     assert!(clients.len() > 20);
     clients.clear();
     served_again(place);
+}
+
+#[test]
+fn repeated_log_lines_are_left_out_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let mut command = porpoise(&dir.path().join("data"));
+    command.args(["--http-listen", "off"]).args(MEMCACHED);
+    command.stderr(File::create(&log).unwrap());
+    let server = Running::start(command);
+    let stream = TcpStream::connect(server.place("memcached")).unwrap();
+    let mut client = BufReader::new(stream);
+    // Each of these commands is logged.
+    let mut flush = |times: usize| {
+        for _ in 0..times {
+            client.get_mut().write_all(b"flush_all\r\n").unwrap();
+            let mut answer = String::new();
+            client.read_line(&mut answer).unwrap();
+            assert_eq!(answer, "OK\r\n");
+        }
+        times
+    };
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let mut commands = 0;
+    // On a slow machine the first commands may take longer than the time in which lines are counted.
+    let text = loop {
+        commands += flush(150);
+        std::thread::sleep(Duration::from_secs(10));
+        commands += flush(1);
+        let text = std::fs::read_to_string(&log).unwrap();
+        if text.contains("left out") {
+            break text;
+        }
+        assert!(Instant::now() < deadline, "{text}");
+    };
+    let logged = text.lines().filter(|line| line.contains("flush_all from"));
+    let left_out = text.lines().filter_map(|line| {
+        let number = line.strip_suffix(" lines like the next one were left out)")?;
+        number.strip_prefix('(')?.parse::<usize>().ok()
+    });
+    let (logged, left_out) = (logged.count(), left_out.sum::<usize>());
+    assert_eq!(logged + left_out, commands, "{text}");
+    assert!(left_out > 0);
 }

@@ -35,6 +35,7 @@ fn a_part_is_shown_to_accounts_that_may_read_it() {
         "status",
         "statements",
         "processes",
+        "stages",
         "locks",
         "deadlocks",
         "tables",
@@ -48,6 +49,7 @@ fn a_part_is_shown_to_accounts_that_may_read_it() {
     }
     for (part, watched, denied) in [
         ("statements", 0, 1142),
+        ("stages", 0, 1142),
         ("variable_sources", 0, 1142),
         ("locks", 0, 1227),
         ("deadlocks", 0, 1227),

@@ -56,16 +56,30 @@ fn shape(c: &mut Client) -> Vec<String> {
     shape
 }
 
-/// Waits until the session shows the state and some rows done.
+/// Waits until the session shows the state, and everywhere the part of the rows that is done.
 fn until_at(watcher: &mut Client, id: u32, state: &str) {
     let deadline = Instant::now() + Duration::from_secs(60);
+    let select = format!(
+        "SELECT p.STATE, s.EVENT_NAME, s.WORK_COMPLETED, s.WORK_ESTIMATED, l.progress \
+         FROM information_schema.PROCESSLIST p \
+         JOIN performance_schema.events_stages_current s ON s.THREAD_ID = p.ID \
+         JOIN sys.`x$processlist` l ON l.conn_id = p.ID \
+         WHERE p.ID = {id} AND s.WORK_COMPLETED > 0 AND s.WORK_ESTIMATED > 100000"
+    );
     loop {
-        let list = watcher.good("SHOW FULL PROCESSLIST").texts();
-        let mine = list.iter().find(|row| row[0] == id.to_string());
-        if mine.is_some_and(|row| row[6].contains(state) && row[6].contains("rows")) {
+        let rows = watcher.good(&select).texts();
+        let is_shown = rows.iter().any(|row| {
+            let percent: f64 = row[4].parse().unwrap_or(0.0);
+            row[0].starts_with(state)
+                && row[0].ends_with(" %)")
+                && row[1] == format!("stage/sql/{state}")
+                && percent > 0.0
+                && percent <= 100.0
+        });
+        if is_shown {
             return;
         }
-        assert!(Instant::now() < deadline, "never at {state:?}: {list:?}");
+        assert!(Instant::now() < deadline, "never at {state:?}: {rows:?}");
     }
 }
 

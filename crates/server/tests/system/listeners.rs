@@ -124,6 +124,16 @@ fn the_metrics_show_phases_sizes_and_old_snapshots() {
             "limits are powers of two of microseconds"
         );
     }
+    let of_sync = |what: &str| {
+        metric(
+            &page,
+            &format!("porpoise_engine_log_sync_duration_seconds_{what}"),
+        )
+    };
+    let syncs = of_sync("count");
+    assert!(syncs >= 3.0 && of_sync("sum") > 0.0, "{page}");
+    assert_eq!(of_sync("bucket{le=\"+Inf\"}"), syncs);
+    metric(&page, "porpoise_engine_checkpoint_duration_seconds_count");
     let table = "{database=\"d\",table=\"t\"}";
     let data = metric(&page, &format!("porpoise_table_data_bytes{table}"));
     // Both versions of each row are kept for the snapshot.

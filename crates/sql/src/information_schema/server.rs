@@ -43,10 +43,9 @@ pub(super) fn processes(cx: &StatementContext) -> Vec<Vec<Value>> {
     let all = cx.rights().global().has(Privileges::PROCESS);
     let row = |process: &std::sync::Arc<crate::processes::Process>| {
         let state = process.state(now);
-        let stage = if state.command == "Sleep" {
-            ""
-        } else {
-            "executing"
+        let stage = match state.command {
+            "Sleep" => String::new(),
+            _ => process.stage(),
         };
         vec![
             Value::UInt(process.id),

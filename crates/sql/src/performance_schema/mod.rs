@@ -33,6 +33,7 @@ pub(crate) fn rows_of(database: &str, name: &str) -> Option<RowsOf> {
         ("mysql", "slow_log") => |cx| Ok(slow_log(cx)),
         ("performance_schema", "data_lock_waits") => locks::data_lock_waits,
         ("performance_schema", "data_locks") => locks::data_locks,
+        ("performance_schema", "events_stages_current") => sessions::stages,
         ("performance_schema", "events_statements_current") => sessions::current,
         ("performance_schema", "events_statements_history") => sessions::history,
         ("performance_schema", "events_statements_histogram_by_digest") => |cx| Ok(histograms(cx)),

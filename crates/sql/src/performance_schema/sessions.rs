@@ -1,5 +1,5 @@
 //! Sessions and their statements: `sys.processlist`, `sys.session`, `sys.host_summary`,
-//! `events_statements_current` and `events_statements_history`.
+//! `events_stages_current`, `events_statements_current` and `events_statements_history`.
 //!
 //! Completed statements are shown by the text of their digest, without values. The text of a
 //! running statement has its values only with `statement_sample_values`.
@@ -11,6 +11,7 @@ use crate::results::table::{text, text_or_null};
 use crate::statements::Completed;
 use crate::statements::digests::normalized_text;
 use crate::statements::recent::Totals;
+use porpoise_rows::progress::Stage;
 use porpoise_sql_expr::error::Result;
 use porpoise_sql_expr::functions::digest::hash_of;
 use porpoise_sql_expr::functions::units::pico_time;
@@ -96,7 +97,7 @@ fn process_row(
         ),
         text("PRIMARY"),
         running(time(elapsed, formatted)),
-        Value::Null,
+        running(percent(process)),
     ];
     // The figures of the last statement are shown until the next one begins.
     let last = process.history().pop().map(|(_, last)| last);
@@ -118,6 +119,14 @@ fn process_row(
         Value::Null,
     ]);
     row
+}
+
+/// Percentage of the stage that is done, with two decimals; NULL if it is unknown.
+fn percent(process: &Process) -> Value {
+    let percent = process.progress().percent();
+    percent.map_or(Value::Null, |percent| {
+        Value::Double((percent * 100.0).round() / 100.0)
+    })
 }
 
 /// A statement's text, shortened if it is formatted.
@@ -322,6 +331,40 @@ pub(super) fn current(cx: &StatementContext) -> Result<Vec<Vec<Value>>> {
             completed: None,
         };
         rows.push(event.into_row());
+    }
+    Ok(rows)
+}
+
+/// Rows of `events_stages_current`: the stages of running statements that change or check tables,
+/// and the waits of statements for tables. When a stage began is not recorded.
+pub(super) fn stages(cx: &StatementContext) -> Result<Vec<Vec<Value>>> {
+    let now = cx.server.db.clock().now();
+    let mut rows = Vec::new();
+    for process in cx.server.processes.list() {
+        let stage = process.progress().stage();
+        if stage == Stage::None || process.state(now).command == "Sleep" {
+            continue;
+        }
+        let statement = process.ended_statements() + 1;
+        let (completed, estimated) = match process.progress().rows() {
+            (0, 0) => (Value::Null, Value::Null),
+            (completed, 0) => (Value::UInt(completed), Value::Null),
+            (completed, estimated) => (Value::UInt(completed), Value::UInt(estimated)),
+        };
+        rows.push(vec![
+            Value::UInt(process.id),
+            Value::UInt(statement),
+            Value::Null,
+            text(format!("stage/sql/{}", stage.text())),
+            Value::Null,
+            Value::Null,
+            Value::Null,
+            Value::Null,
+            completed,
+            estimated,
+            Value::UInt(statement),
+            text("STATEMENT"),
+        ]);
     }
     Ok(rows)
 }

@@ -59,6 +59,10 @@ fn size_of_value(value: &Value) -> usize {
 /// Variables are charged in steps of this many bytes.
 const CHARGE_STEP: usize = 16 * 1024;
 
+/// Bytes of variables that are not charged: most programs, above all triggers, which run for each
+/// row, have no more.
+const UNCHARGED: usize = 1024;
+
 impl Frame {
     /// The state at the start of a program: all variables are NULL.
     pub fn new(program: &Program) -> Frame {
@@ -99,7 +103,7 @@ impl Frame {
         };
         self.bytes = self.bytes.saturating_sub(size_of_value(place)) + size_of_value(&value);
         *place = value;
-        if self.bytes > self.charged || self.charge.is_none() {
+        if self.bytes > self.charged.max(UNCHARGED) {
             let wanted = self.bytes + CHARGE_STEP;
             self.charge = None;
             self.charge = memory.charge(wanted)?;

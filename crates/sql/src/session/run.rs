@@ -165,21 +165,25 @@ impl SqlSession {
 
     /// Executes a plan as [`Self::run_plan`] does, and publishes it meanwhile for EXPLAIN FOR
     /// CONNECTION. A plan that only looks up whole keys is not published: it ends too soon to be
-    /// seen.
+    /// seen. Neither is an INSERT of given rows in a function or a trigger, which may run for each
+    /// row of the statement: that statement's plan is shown.
     pub(crate) fn run_shown_plan(
         &mut self,
         planned: &Arc<Planned>,
         params: &[ValueRef<'_>],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
-        let is_shown = planned.scans_ranges || planned.plan.writes() || planned.tables.is_empty();
+        let is_outermost = self.programs.nested == 0;
+        let is_shown = planned.scans_ranges
+            || planned.tables.is_empty()
+            || is_outermost && planned.plan.writes();
         if !is_shown {
             return self.run_plan(planned, params, sink);
         }
         let outer = self.process.replace_plan(Some(planned.clone()));
         let result = self.run_plan(planned, params, sink);
         // Elsewhere the end of the statement removes it, with a lock that it takes anyway.
-        if self.programs.nested > 0 {
+        if !is_outermost {
             self.process.replace_plan(outer);
         }
         result

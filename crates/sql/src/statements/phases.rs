@@ -18,9 +18,8 @@
 //! countdown for all samplers of a thread (the intervals of the samplers would mix).
 
 use super::latency::ClassLatency;
-use porpoise_base::histogram::{Counts, Histogram};
+use porpoise_base::histogram::SummedHistogram;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Mean distance of measured statements.
@@ -72,22 +71,14 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The times of one phase.
-#[derive(Debug, Default)]
-struct PhaseHistogram {
-    latencies: Histogram,
-    nanos: AtomicU64,
-}
-
 /// The times of the phases of all measured statements.
 #[derive(Debug, Default)]
-pub(crate) struct Phases([PhaseHistogram; NAMES.len()]);
+pub(crate) struct Phases([SummedHistogram; NAMES.len()]);
 
 impl Phases {
     fn record(&self, phase: Phase, nanos: u64) {
         if let Some(histogram) = self.0.get(phase as usize) {
-            histogram.latencies.record_nanos(nanos);
-            histogram.nanos.fetch_add(nanos, Ordering::Relaxed);
+            histogram.record_nanos(nanos);
         }
     }
 
@@ -114,10 +105,9 @@ impl Phases {
         let named = NAMES.iter().zip(&self.0);
         named
             .map(|(name, phase)| {
-                let mut counts = Counts::default();
-                counts.add(&phase.latencies);
+                let (counts, nanos) = phase.read();
                 let mut latency = ClassLatency::of_phase(name);
-                latency.add_counts(&counts, phase.nanos.load(Ordering::Relaxed));
+                latency.add_counts(&counts, nanos);
                 latency
             })
             .collect()

@@ -64,6 +64,7 @@ const fn sys(name: &'static str, columns: fn() -> Vec<ScopeColumn>) -> VirtualTa
 pub(super) const PERFORMANCE_SCHEMA: &[VirtualTable] = &[
     performance("data_lock_waits", || columns_of(DATA_LOCK_WAITS)),
     performance("data_locks", || columns_of(DATA_LOCKS)),
+    performance("events_stages_current", || columns_of(STAGE_EVENTS)),
     performance("events_statements_current", || columns_of(STATEMENT_EVENTS)),
     performance("events_statements_histogram_by_digest", || {
         columns_of(HISTOGRAM)
@@ -367,6 +368,21 @@ const METADATA_LOCKS: &[(&str, T)] = &[
     ("SOURCE", T::Text(64)),
     ("OWNER_THREAD_ID", T::Count),
     ("OWNER_EVENT_ID", T::Count),
+];
+
+const STAGE_EVENTS: &[(&str, T)] = &[
+    ("THREAD_ID", T::Count),
+    ("EVENT_ID", T::Count),
+    ("END_EVENT_ID", T::Count),
+    ("EVENT_NAME", T::Text(128)),
+    ("SOURCE", T::Text(64)),
+    ("TIMER_START", T::Count),
+    ("TIMER_END", T::Count),
+    ("TIMER_WAIT", T::Count),
+    ("WORK_COMPLETED", T::Count),
+    ("WORK_ESTIMATED", T::Count),
+    ("NESTING_EVENT_ID", T::Count),
+    ("NESTING_EVENT_TYPE", T::Text(11)),
 ];
 
 /// Columns of events_statements_current and events_statements_history.

@@ -377,6 +377,13 @@ impl Db {
         done
     }
 
+    /// Shows a stage that goes through the rows of a table.
+    pub(crate) fn begin_stage(&self, cx: &DdlCx<'_>, stage: Stage, table: &Table, subject: &str) {
+        let progress = cx.metadata_locks.progress();
+        progress.begin(stage, subject);
+        progress.expect(self.approximate_rows(table).unwrap_or(0));
+    }
+
     /// Checks rows, builds indexes, copies rows. Returns the number of rows copied.
     fn apply_to_rows(
         &self,
@@ -388,19 +395,18 @@ impl Db {
     ) -> Result<u64> {
         self.check_no_rows(cx, before, plan, cast)?;
         let mut rows = 0;
-        let progress = cx.metadata_locks.progress();
         if plan.rewrite {
-            progress.begin(Stage::Copying, "");
+            self.begin_stage(cx, Stage::Copying, before, "");
             rows = self.copy_rows(cx, before, after, plan.copy_options(), cast)?;
         } else {
-            progress.begin(Stage::Validating, "");
+            self.begin_stage(cx, Stage::Validating, before, "");
             self.check_not_null(cx, after, plan)?;
             if plan.validates_checks {
                 self.validate_checks(cx, before, after, cast)?;
             }
             for (position, index) in after.indexes.iter().enumerate() {
                 if plan.indexes_to_build.contains(&index.id) {
-                    progress.begin(Stage::BuildingIndex, &index.name);
+                    self.begin_stage(cx, Stage::BuildingIndex, before, &index.name);
                     self.build_index(cx, before, after, position)?;
                 }
             }
@@ -408,7 +414,7 @@ impl Db {
         if cx.foreign_key_checks {
             for key in &after.foreign_keys {
                 if plan.validate.contains(&key.name) {
-                    progress.begin(Stage::Validating, &key.name);
+                    self.begin_stage(cx, Stage::Validating, after, &key.name);
                     self.validate_foreign_key(cx, after, key)?;
                 }
             }

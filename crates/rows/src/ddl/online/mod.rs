@@ -188,10 +188,7 @@ impl Change<'_> {
 
     /// Shows a stage that goes through the rows of the table.
     fn begin_stage(&self, stage: Stage, table: &Table, subject: &str) {
-        let progress = self.cx.metadata_locks.progress();
-        progress.begin(stage, subject);
-        let rows = self.db.engine().approximate_keys(table.index_spaces(0));
-        progress.expect(rows.unwrap_or(0));
+        self.db.begin_stage(self.cx, stage, table, subject);
     }
 
     fn present(&self) -> Result<Arc<Table>> {

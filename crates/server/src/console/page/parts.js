@@ -271,13 +271,20 @@ function renderPrefixes(data) {
 // Backups and schema changes
 
 async function loadProgress() {
-  const [status, processes] = await Promise.all([rowsOf("status"), rowsOf("processes")]);
-  return { status, processes };
+  const [status, processes, stages] = await Promise.all(["status", "processes", "stages"].map(rowsOf));
+  return { status, processes, stages };
+}
+
+/** How much of a statement's stage is done, in percent; the number of rows is an estimate. */
+function done(stage) {
+  if (!stage?.estimated) return "";
+  const percent = Math.min(100, Math.floor(stage.completed / stage.estimated * 100));
+  return [el("progress", { value: percent, max: 100, "aria-label": `Statement of connection ${stage.id}` }), `${percent} %`];
 }
 
 const CHANGES = /^\s*(alter|create|drop|truncate|optimize|analyze|check|repair|backup|load|import)\b/i;
 
-function renderProgress({ status, processes }) {
+function renderProgress({ status, processes, stages }) {
   const backup = (rows) => {
     const values = valuesOf(rows);
     if (values.backup_bytes_total === undefined) return el("p", { class: "quiet" }, "This server makes no backups: its data are not in files of its own.");
@@ -295,6 +302,7 @@ function renderProgress({ status, processes }) {
     shown(processes, (rows) => table({
       caption: "Statements that change or check tables, and how far they are",
       columns: [number("id", "Id", String), text("user", "User"), text("schema", "Schema"), number("seconds", "Time", seconds),
+        { ...number("done", "Done"), cell: (row) => done(stages.rows.find(({ id }) => id === row.id)) },
         text("state", "Progress"), code("statement", "Statement")],
       rows: rows.filter((row) => CHANGES.test(row.statement ?? "")),
       empty: "None is running.",
