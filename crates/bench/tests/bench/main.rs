@@ -12,4 +12,5 @@ mod all;
 mod failures;
 mod fsync_delay;
 mod memcached;
+mod open_loop;
 mod support;

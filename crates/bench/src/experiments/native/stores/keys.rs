@@ -217,9 +217,10 @@ impl Store for Keys {
         if self.config.durability == DurabilityChoice::Memory {
             return Ok(Vec::new());
         }
-        let named = |from: &str, seconds| Start {
+        let named = |from: &str, seconds, is_after_kill| Start {
             from: from.to_owned(),
             seconds,
+            is_after_kill,
         };
         let inserted = SpaceId(self.fresh.load(Ordering::Relaxed));
         self.engine.drop_spaces(&[inserted]).map_err(words)?;
@@ -230,8 +231,8 @@ impl Store for Keys {
         let with_log = self.start()?;
         let log = format!("a checkpoint and {} MB of log", self.log >> 20);
         Ok(vec![
-            named("a checkpoint", from_checkpoint),
-            named(&log, with_log),
+            named("a checkpoint", from_checkpoint, false),
+            named(&log, with_log, true),
         ])
     }
 }
