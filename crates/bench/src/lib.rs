@@ -12,6 +12,7 @@
 //! - [`load`]: load in a closed or an open loop, by both kinds of client.
 //! - [`noop`]: the server's network layer without storage.
 //! - [`procfs`], [`stats`], [`number`]: costs of a run; intervals and ratios; numbers for people.
+//! - [`scaling`]: what limits throughput with more cores, by simulation.
 //! - [`budgets`]: the ratios that have to be reached, and the verdict of results on them.
 //!
 //! Unsafe code is in [`sys`] alone.
@@ -34,6 +35,7 @@ pub mod procfs;
 pub mod progress;
 pub mod proto;
 pub mod report;
+pub mod scaling;
 pub mod stats;
 pub mod sys;
 pub mod url;

@@ -16,13 +16,14 @@ use crate::output;
 use crate::peers::{Durability, NOOP_SERVER, Peer, Settings, Started, shim};
 use crate::progress::Progress;
 use crate::report::Report;
+use crate::scaling;
 use crate::sys;
 use crate::url::{Target, masked};
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 use options::{
     Pinning, add_budgets_options, add_dump_options, add_fk_options, add_memcached_options,
-    add_native_options, bench_options, common, duration, option, read_fk_options, refuse_unused,
-    size_mb, text,
+    add_native_options, bench_options, common, duration, number, option, read_fk_options,
+    refuse_unused, size_mb, text,
 };
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -149,7 +150,17 @@ fn command() -> Command {
     let noop_server = Command::new(NOOP_SERVER)
         .hide(true)
         .arg(Arg::new("address").required(true));
-    bench.subcommand(noop_server).subcommand(
+    let scaling = Command::new("scaling")
+        .about("What limits throughput with more cores than there are here, by simulation")
+        .arg(option("cores", "LIST", "Numbers of cores").default_value("1,2,4,8,16,32,64"))
+        .arg(option("sync", "TIME", "Time of a sync of the log").default_value("45us"))
+        .arg(option(
+            "model",
+            "FILE",
+            "Times of steps [default: those measured of this version]",
+        ));
+    let bench = bench.subcommand(noop_server).subcommand(scaling);
+    bench.subcommand(
         Command::new("report")
             .about("Makes a page of one or more files of results")
             .arg(
@@ -196,6 +207,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<()> {
     };
     match matches.subcommand() {
         Some(("report", given)) => merge(given),
+        Some(("scaling", given)) => simulate(given),
         Some((NOOP_SERVER, given)) => noop::serve(address(given)?),
         Some((name, given)) => experiment(name, given),
         None => Err(Error::usage(NO_EXPERIMENT)),
@@ -206,6 +218,22 @@ fn address(given: &ArgMatches) -> Result<SocketAddr> {
     let word = text(given, "address").unwrap_or_default();
     word.parse()
         .map_err(|_| Error::usage(format!("{word:?}: expected an address like 127.0.0.1:0")))
+}
+
+/// `bench scaling`.
+fn simulate(given: &ArgMatches) -> Result<()> {
+    let file = text(given, "model");
+    let read = |path: &str| {
+        let text = std::fs::read_to_string(path);
+        text.map_err(|error| Error::usage(format!("{path}: {error}")))
+    };
+    let model = scaling::model(file.map(read).transpose()?.as_deref())?;
+    let cores = text(given, "cores").unwrap_or_default().split(',');
+    let cores = cores.map(|word| number("cores", word, 1, 1024).map(|n| n as usize));
+    let sync = duration(given, "sync")?.unwrap_or_default();
+    let cores = cores.collect::<Result<Vec<_>>>()?;
+    output::print(&scaling::report(&model, &cores, sync.as_nanos() as f64));
+    Ok(())
 }
 
 fn merge(given: &ArgMatches) -> Result<()> {

@@ -27,8 +27,8 @@ const PARENTS: u64 = 1000;
 const CLIENTS: usize = 8;
 /// The longest time of a statement that counts as reached, in milliseconds.
 const WAIT_LIMIT: f64 = 100.0;
-/// Time that a change may take.
-const CHANGE_LIMIT: Duration = Duration::from_secs(1800);
+/// Time that a change may take; with `--quick`.
+const CHANGE_LIMIT: (Duration, Duration) = (Duration::from_secs(600), Duration::from_secs(60));
 /// The fall of the throughput that counts as reached.
 const FALL_LIMIT: f64 = 0.15;
 /// Rows in an INSERT while the table is filled.
@@ -222,6 +222,16 @@ fn cell(
     }
 }
 
+/// Sizes of the table and of the load, and the time that a change may take.
+#[derive(Clone, Copy)]
+struct Size {
+    rows: u64,
+    /// Clients.
+    count: usize,
+    seed: u64,
+    limit: Duration,
+}
+
 /// One system's table, clients, and the connection that changes the table.
 struct Session {
     admin: Admin,
@@ -232,14 +242,15 @@ struct Session {
 
 impl Session {
     /// Makes the table, and connects.
-    fn open(target: &Target, rows: u64, count: usize, seed: u64) -> Result<Session> {
+    fn open(target: &Target, size: Size) -> Result<Session> {
+        let Size { rows, count, .. } = size;
         let mut admin = prepare(target, rows)?;
         let number = admin.value("SELECT CONNECTION_ID()")?.unwrap_or_default();
-        admin.set_patience(CHANGE_LIMIT)?;
+        admin.set_patience(size.limit)?;
         let client = |n: usize| -> Result<Client> {
             Ok(Client {
                 admin: Admin::connect(target)?,
-                random: value::mix(seed ^ n as u64),
+                random: value::mix(size.seed ^ n as u64),
                 rows,
                 done: Done::default(),
             })
@@ -345,15 +356,22 @@ fn failed_cell(target: &Target, name: &str, count: usize, reason: &str) -> Cell 
 /// Measures all changes on one system. A change that fails is kept with its reason; the next one finds
 /// new connections and a new table.
 fn measure(bench: &mut Bench, target: &Target, experiment: &mut Experiment) -> Result<()> {
-    let (rows, seed) = (bench.rows(ROWS), bench.options.seed);
     let count = bench.clients(&[CLIENTS]).first().copied();
     let count = count.unwrap_or(CLIENTS);
+    let rows = bench.rows(ROWS);
+    let (usual, quick) = CHANGE_LIMIT;
+    let size = Size {
+        rows,
+        count,
+        seed: bench.options.seed,
+        limit: if bench.options.is_quick { quick } else { usual },
+    };
     let time = bench.options.effort.time.max(Duration::from_millis(200));
-    let mut session = Some(Session::open(target, rows, count, seed)?);
+    let mut session = Some(Session::open(target, size)?);
     for (name, statement) in CHANGES {
         let measured = match session.take() {
             Some(open) => Ok(open),
-            None => Session::open(target, rows, count, seed),
+            None => Session::open(target, size),
         };
         let measured = measured.and_then(|mut open| match open.measure(statement, time) {
             Ok(measured) => {
