@@ -69,8 +69,8 @@ pub enum Step {
 pub struct Section {
     /// Name; sections of one name exclude each other.
     pub name: String,
-    /// Nanoseconds in it. `null`: those of a sync of the log.
-    pub time: Option<f64>,
+    /// Nanoseconds in it.
+    pub time: f64,
     /// Cache lines that move to the next core.
     pub lines: f64,
     /// Number of independent instances, of which a transaction uses one at random.

@@ -141,7 +141,7 @@ impl Simulation<'_> {
     /// Lets a core into a section that is free.
     fn enter(&mut self, core: usize, at: usize, of: &super::Section) {
         let instance = self.cores.get(core).map_or(0, |c| c.instance);
-        let mut time = of.time.unwrap_or(self.sync);
+        let mut time = of.time;
         if let Some(section) = self.sections.get_mut(at) {
             if let Some(found) = section.instances.get_mut(instance) {
                 found.is_taken = true;
@@ -317,7 +317,7 @@ mod tests {
     fn serial(name: &str, time: f64, lines: f64) -> Step {
         Step::Serial(Serial {
             name: name.to_owned(),
-            time: Some(time),
+            time,
             lines,
             instances: 1,
         })

@@ -13,4 +13,5 @@ mod failures;
 mod fsync_delay;
 mod memcached;
 mod open_loop;
+mod requests;
 mod support;
