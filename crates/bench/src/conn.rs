@@ -190,6 +190,14 @@ impl Connection {
         }
     }
 
+    /// Waits so long for a silent server.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn set_patience(&mut self, time: Duration) -> Result<()> {
+        Ok(self.stream.set_read_timeout(Some(time))?)
+    }
+
     /// Makes the socket not wait, for a thread that serves many.
     ///
     /// # Errors

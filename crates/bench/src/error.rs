@@ -3,10 +3,11 @@
 //! There are three kinds: a wrong command (exit status 2), an external failure (a refused
 //! connection, a peer that crashed), and a wrong reply of a server, which fails the experiment.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Kind of an [`Error`], by who must act on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// The command line or a URL cannot be understood.
     Usage,
@@ -19,7 +20,7 @@ pub enum Kind {
 }
 
 /// An error of one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
     /// Kind of the error.
     pub kind: Kind,

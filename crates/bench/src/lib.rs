@@ -9,9 +9,10 @@
 //!   equal cost for every protocol.
 //! - [`value`]: values that can be verified when read.
 //! - [`machine`], [`peers`]: state of the machine; starting and stopping servers.
-//! - [`load`]: closed-loop load by both kinds of client.
+//! - [`load`]: load in a closed or an open loop, by both kinds of client.
 //! - [`noop`]: the server's network layer without storage.
-//! - [`procfs`], [`stats`]: costs of a run; intervals and ratios.
+//! - [`procfs`], [`stats`], [`number`]: costs of a run; intervals and ratios; numbers for people.
+//! - [`scaling`]: what limits throughput with more cores, by simulation.
 //! - [`budgets`]: the ratios that have to be reached, and the verdict of results on them.
 //!
 //! Unsafe code is in [`sys`] alone.
@@ -27,12 +28,14 @@ pub mod load;
 pub mod machine;
 pub mod matrix;
 pub mod noop;
+pub mod number;
 pub mod output;
 pub mod peers;
 pub mod procfs;
 pub mod progress;
 pub mod proto;
 pub mod report;
+pub mod scaling;
 pub mod stats;
 pub mod sys;
 pub mod url;

@@ -53,6 +53,9 @@ pub struct Machine {
     pub file_system: String,
     /// Delay added to each fsync of every server, in microseconds.
     pub fsync_delay_micros: u64,
+    /// Processors that servers and generator were restricted to; empty: none.
+    #[serde(default)]
+    pub pinning: String,
     /// Share of ten seconds in which something waited for a processor, before
     /// the first run, in per cent.
     pub pressure: Option<f64>,
@@ -68,7 +71,7 @@ impl Machine {
         Ok(Machine {
             host: one_line("/proc/sys/kernel/hostname"),
             cpu: value_of("/proc/cpuinfo", "model name"),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: crate::sys::cores(),
             memory: memory(),
             kernel: one_line("/proc/sys/kernel/osrelease"),
             version: VERSION.to_owned(),
@@ -80,6 +83,7 @@ impl Machine {
             fsync_micros: fsync_median(directory)?,
             file_system: file_system(directory),
             fsync_delay_micros,
+            pinning: String::new(),
             pressure,
         })
     }
@@ -104,7 +108,7 @@ impl Machine {
             0 => String::new(),
             micros => format!(" (and {micros} us added to each of the servers')"),
         };
-        vec![
+        let mut lines = vec![
             format!("date       {}", date(self.time)),
             format!("command    {}", self.command),
             format!("version    porpoise {}", self.version),
@@ -125,7 +129,11 @@ impl Machine {
                 "processor  {:.0} M steps/s of arithmetic; pressure before the runs {pressure}",
                 self.calibration
             ),
-        ]
+        ];
+        if !self.pinning.is_empty() {
+            lines.push(format!("pinned     {}", self.pinning));
+        }
+        lines
     }
 }
 
@@ -208,6 +216,12 @@ pub fn date(seconds: u64) -> String {
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// `2026-05-04` of seconds since 1970.
+pub fn day(seconds: u64) -> String {
+    let (year, month, day) = civil(seconds / 86_400);
+    format!("{year:04}-{month:02}-{day:02}")
 }
 
 /// Year, month and day of days since 1970, month by month.

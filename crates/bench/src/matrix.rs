@@ -8,7 +8,7 @@
 
 use crate::connect::Endpoint;
 use crate::error::{Error, Kind, Result};
-use crate::load::{self, Outcome, Plan, Shape, Workload};
+use crate::load::{self, Outcome, Pace, Plan, Shape, Workload};
 use crate::progress::Progress;
 use crate::report::{Cell, Run};
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub struct Effort {
     pub time: Duration,
     /// Tool that counts the server's futex calls, in a separate run.
     pub count_futexes: Option<crate::futex::Tool>,
+    /// Closed or open loop, and the generator processes.
+    pub pace: Pace,
 }
 
 /// One system's part in a group.
@@ -84,7 +86,7 @@ pub fn run(
         .collect();
     let cells = cells.get_mut(start..).unwrap_or_default();
     progress.expect(cells.len() * effort.rounds, effort.warm_up + effort.time);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = crate::sys::cores();
     for round in 0..effort.rounds {
         let turn = Turn {
             groups: &sizes,
@@ -219,6 +221,7 @@ fn one(
         shape: group.shape,
         warm_up: effort.warm_up,
         time: effort.time,
+        pace: effort.pace,
     };
     let attempt = || {
         if let Some(before) = &entry.before {
@@ -317,6 +320,7 @@ mod tests {
             warm_up: Duration::ZERO,
             time: Duration::ZERO,
             count_futexes: None,
+            pace: Pace::default(),
         };
         let mut cells = Vec::new();
         run(&groups, effort, &mut Progress::quiet(), &mut cells).unwrap();

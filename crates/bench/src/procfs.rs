@@ -6,6 +6,8 @@
 //!    and were waited for.
 //! 2. Processor time of other processes than this one and the observed servers is "outside"; a run
 //!    with much of it is marked.
+//! 3. A server's time is divided among its threads by their names, those of Porpoise by what they are
+//!    for ([`role`]). A thread that ends before the second reading is missed.
 
 use crate::sys::ticks_per_second;
 use serde::{Deserialize, Serialize};
@@ -99,6 +101,85 @@ fn descent_time(pid: u32) -> Option<(f64, u64)> {
     Some((seconds, root.children))
 }
 
+/// Processor time by a role of threads, or by their name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadTime {
+    /// Role or name.
+    pub role: String,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+/// A thread's part of a server's work, by the names of its process and its own.
+fn role(process: &str, thread: &str) -> String {
+    let role = match (process, thread) {
+        ("porpoise", "worker") => "event loops",
+        ("porpoise", "log") => "log writer",
+        ("porpoise", "accept") => "connections",
+        ("porpoise", "binlog-writer") => "binary log",
+        ("porpoise", "http" | "rest") => "http",
+        ("porpoise", _) => "background",
+        (_, name) => name,
+    };
+    role.to_owned()
+}
+
+/// A thread's name and its processor time so far, in seconds.
+fn thread_time(pid: u32, thread: &str) -> Option<(String, f64)> {
+    let directory = format!("/proc/{pid}/task/{thread}");
+    let name = std::fs::read_to_string(format!("{directory}/comm")).ok()?;
+    // Nanoseconds on a processor, where the kernel counts them; otherwise ticks.
+    let exact = std::fs::read_to_string(format!("{directory}/schedstat")).ok();
+    let exact = exact.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    let seconds = match exact {
+        Some(nanos) if nanos > 0.0 => nanos / 1e9,
+        _ => {
+            let stat = std::fs::read_to_string(format!("{directory}/stat")).ok()?;
+            parse_stat(&stat)?.own as f64 / ticks_per_second()
+        }
+    };
+    Some((name.trim().to_owned(), seconds))
+}
+
+/// Role and seconds of each thread of a process, by the thread's number.
+fn threads_of(pid: u32) -> HashMap<u32, (String, f64)> {
+    let process = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return HashMap::new();
+    };
+    let of = |entry: std::fs::DirEntry| {
+        let name = entry.file_name();
+        let number = name.to_str()?;
+        let (thread, seconds) = thread_time(pid, number)?;
+        Some((
+            number.parse().ok()?,
+            (role(process.trim(), &thread), seconds),
+        ))
+    };
+    threads.flatten().filter_map(of).collect()
+}
+
+/// Time by role between two readings of the same process, largest first.
+fn by_role(
+    before: &HashMap<u32, (String, f64)>,
+    after: &HashMap<u32, (String, f64)>,
+) -> Vec<ThreadTime> {
+    let mut found: Vec<ThreadTime> = Vec::new();
+    for (thread, (role, seconds)) in after {
+        let seconds = (seconds - before.get(thread).map_or(0.0, |(_, then)| *then)).max(0.0);
+        match found.iter_mut().find(|f| f.role == *role) {
+            Some(known) => known.seconds += seconds,
+            None => found.push(ThreadTime {
+                role: role.clone(),
+                seconds,
+            }),
+        }
+    }
+    found.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then(a.role.cmp(&b.role)));
+    found.retain(|f| f.seconds > 0.0);
+    found
+}
+
 /// Resident bytes of a process; `None` once it has ended.
 pub fn resident(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -153,10 +234,12 @@ fn pressure_in(text: &str) -> Option<f64> {
 }
 
 /// A reading before or after a run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Reading {
     at: Option<Instant>,
     server: Option<f64>,
+    /// The server's threads.
+    threads: HashMap<u32, (String, f64)>,
     ours: Option<f64>,
     machine: Option<f64>,
 }
@@ -187,11 +270,42 @@ impl Spent {
 impl Reading {
     /// Reads now; `server` is its process, if it is on this machine.
     pub fn now(server: Option<u32>) -> Reading {
+        Reading::with_generators(server, &[])
+    }
+
+    /// As [`Reading::now`], where other processes generate load, too.
+    pub fn with_generators(server: Option<u32>, generators: &[u32]) -> Reading {
+        let others = generators
+            .iter()
+            .filter_map(|pid| crate::sys::process_nanos(*pid));
+        let others = others.map(|nanos| nanos as f64 / 1e9).sum::<f64>();
         Reading {
             at: Some(Instant::now()),
             server: server.and_then(server_time),
-            ours: own_seconds(),
+            ours: own_seconds().map(|own| own + others),
             machine: machine_time(),
+            threads: server.map(threads_of).unwrap_or_default(),
+        }
+    }
+
+    /// The server's time by role between this reading and the later one, as [`Reading::within`].
+    pub fn threads_within(&self, later: &Reading, seconds: f64) -> Vec<ThreadTime> {
+        let factor = self.scale(later, seconds);
+        let mut found = by_role(&self.threads, &later.threads);
+        for thread in &mut found {
+            thread.seconds *= factor;
+        }
+        found
+    }
+
+    /// Factor from the time between two readings to the measured time.
+    fn scale(&self, later: &Reading, seconds: f64) -> f64 {
+        let between = self.at.zip(later.at);
+        let between = between.map_or(0.0, |(a, b)| b.saturating_duration_since(a).as_secs_f64());
+        if between > seconds {
+            seconds / between
+        } else {
+            1.0
         }
     }
 
@@ -199,14 +313,7 @@ impl Reading {
     /// readings takes time, during which the work continues uncounted; the cost is scaled down
     /// accordingly.
     pub fn within(&self, later: &Reading, seconds: f64) -> Spent {
-        let between = self.at.zip(later.at);
-        let between = between.map_or(0.0, |(a, b)| b.saturating_duration_since(a).as_secs_f64());
-        let factor = if between > seconds {
-            seconds / between
-        } else {
-            1.0
-        };
-        self.until(later).times(factor)
+        self.until(later).times(self.scale(later, seconds))
     }
 
     /// Cost from this reading to the later one.
@@ -244,11 +351,65 @@ mod tests {
             server: Some(server),
             ours: Some(0.0),
             machine: Some(server),
+            threads: HashMap::from([(7, ("worker".to_owned(), server))]),
         };
         let spent = reading(0, 1.0).within(&reading(4, 3.0), 3.0);
         assert_eq!(spent.server, Some(1.5));
+        let threads = reading(0, 1.0).threads_within(&reading(4, 3.0), 3.0);
+        assert_eq!(threads[0].seconds, 1.5);
         let all = reading(0, 1.0).within(&reading(4, 3.0), 4.0);
         assert_eq!(all.server, Some(2.0));
+    }
+
+    #[test]
+    fn time_is_divided_among_roles() {
+        let threads = |list: &[(u32, &str, f64)]| -> HashMap<u32, (String, f64)> {
+            let of = |(n, name, s): &(u32, &str, f64)| (*n, (role("porpoise", name), *s));
+            list.iter().map(of).collect()
+        };
+        let before = threads(&[
+            (1, "porpoise", 1.0),
+            (2, "worker", 5.0),
+            (9, "reclaimer", 1.0),
+        ]);
+        let after = threads(&[
+            (1, "porpoise", 1.0),
+            (2, "worker", 7.0),
+            (3, "worker", 0.5),
+            (4, "log", 1.0),
+            (9, "reclaimer", 1.25),
+        ]);
+        let found = by_role(&before, &after);
+        let found: Vec<(&str, f64)> = found.iter().map(|f| (f.role.as_str(), f.seconds)).collect();
+        assert_eq!(
+            found,
+            [
+                ("event loops", 2.5),
+                ("log writer", 1.0),
+                ("background", 0.25)
+            ]
+        );
+        assert_eq!(role("mariadbd", "one_connection"), "one_connection");
+    }
+
+    #[test]
+    fn own_threads_are_found_by_their_names() {
+        let (stop, running) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            let busy = std::thread::Builder::new().name("busy-thread".to_owned());
+            let work = || {
+                let begun = Instant::now();
+                while begun.elapsed().as_millis() < 30 {}
+                running.wait();
+                stop.wait();
+            };
+            busy.spawn_scoped(scope, work).unwrap();
+            running.wait();
+            let threads = threads_of(std::process::id());
+            let found = threads.values().find(|(role, _)| role == "busy-thread");
+            assert!(found.unwrap().1 > 0.0, "{threads:?}");
+            stop.wait();
+        });
     }
 
     #[test]

@@ -94,6 +94,10 @@ impl Progress {
                     }
                     _ => String::new(),
                 };
+                let held = match &run.open_loop {
+                    Some(found) if !found.is_held => "  RATE NOT HELD",
+                    _ => "",
+                };
                 let refused = match run.refused {
                     0 => String::new(),
                     n => format!("  {n} refused"),
@@ -102,7 +106,7 @@ impl Progress {
                     .as_ref()
                     .map_or(String::new(), |f| format!("  ENDED EARLY: {f}"));
                 format!(
-                    "{head} {:>9.0}/s  p50 {:.0} p99 {:.0} us{server}{refused}{outside}{failed}",
+                    "{head} {:>9.0}/s  p50 {:.0} p99 {:.0} us{server}{held}{refused}{outside}{failed}",
                     run.throughput, run.latency.p50, run.latency.p99
                 )
             }

@@ -7,11 +7,16 @@
 
 use crate::load::Outcome;
 use crate::machine::Machine;
+use crate::peers::Durability;
+use crate::procfs::ThreadTime;
 use crate::stats::{Estimate, Line, estimate, fit_line, paired_ratio};
 use serde::{Deserialize, Serialize};
 
-/// Version of the file's form; others are refused.
-pub const FORMAT: u32 = 1;
+/// Version of the form of files of results (docs/formats.md).
+pub const REPORT_FORMAT_VERSION: u32 = 2;
+
+/// The oldest version that is read.
+pub const OLDEST_FORMAT: u32 = 1;
 
 /// Share of the machine's processors that other programs may use before a run is marked.
 pub const OUTSIDE_LIMIT: f64 = 0.05;
@@ -19,7 +24,7 @@ pub const OUTSIDE_LIMIT: f64 = 0.05;
 /// A file of results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// [`FORMAT`].
+    /// [`REPORT_FORMAT_VERSION`].
     pub format: u32,
     /// The machine and the time of the measurement.
     pub machine: Machine,
@@ -72,6 +77,32 @@ pub struct Experiment {
     pub pairs: Vec<(String, String)>,
     /// Remarks, such as systems left out.
     pub notes: Vec<String>,
+    /// Settings of the servers; `None` in files of version 1 that do not tell.
+    #[serde(default)]
+    pub setup: Option<Setup>,
+    /// Figures that are not those of a cell.
+    #[serde(default)]
+    pub measures: Vec<Measure>,
+}
+
+/// Settings of the servers of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Durability of their commits.
+    pub durability: Durability,
+    /// Delay added to each fsync, in microseconds.
+    pub fsync_delay_micros: u64,
+}
+
+/// A figure that is not one of a cell, as the memory of a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measure {
+    /// System and figure.
+    pub name: String,
+    /// The figure.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
 }
 
 /// One operation at one size by one system.
@@ -120,8 +151,53 @@ pub struct Run {
     /// Counters of `bench contention`.
     #[serde(default)]
     pub contention: Option<Contention>,
+    /// The server's processor time by the roles or names of its threads.
+    #[serde(default)]
+    pub threads: Vec<ThreadMicros>,
+    /// How the rate of an open loop was held.
+    #[serde(default)]
+    pub open_loop: Option<OpenLoop>,
     /// Reason for the failure.
     pub failure: Option<String>,
+}
+
+/// Processor time of a server's threads with one role or name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThreadMicros {
+    /// Role or name.
+    pub role: String,
+    /// Processor microseconds for a request.
+    pub micros: f64,
+}
+
+impl ThreadMicros {
+    /// The time of each request, for so many requests.
+    pub fn each(threads: &[ThreadTime], requests: u64) -> Vec<ThreadMicros> {
+        if requests == 0 {
+            return Vec::new();
+        }
+        let each = |thread: &ThreadTime| ThreadMicros {
+            role: thread.role.clone(),
+            micros: thread.seconds * 1e6 / requests as f64,
+        };
+        threads.iter().map(each).collect()
+    }
+}
+
+/// Requests at a fixed rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenLoop {
+    /// Requests a second that were asked for.
+    pub rate: f64,
+    /// Whether nearly all of them were answered in the measured time.
+    pub is_held: bool,
+    /// Requests that were due in the measured time and had no reply at its end. Their age then is
+    /// among the latencies.
+    pub unanswered: u64,
+    /// Requests sent more than a millisecond after they were due.
+    pub late: u64,
+    /// The longest time between due and sent, in microseconds.
+    pub worst_late: f64,
 }
 
 /// Transactions that deadlocked, were repeated and committed.
@@ -150,6 +226,12 @@ pub struct Latency {
     pub p95: f64,
     /// 99th percentile.
     pub p99: f64,
+    /// 99.9th percentile; `None` of fewer than a thousand requests.
+    #[serde(default)]
+    pub p999: Option<f64>,
+    /// 99.99th percentile; `None` of fewer than ten thousand requests.
+    #[serde(default)]
+    pub p9999: Option<f64>,
     /// Greatest.
     pub max: f64,
 }
@@ -170,6 +252,43 @@ pub struct Ratio<'a> {
 }
 
 impl Report {
+    /// Fills in what files of version 1 do not tell: the settings of the servers. `bench budgets` ran the
+    /// experiment that occurs twice once more with an fsync that is 1 ms slower, and the one about the memcached
+    /// listener with `interval`; other commands had one durability for all.
+    pub fn upgrade(&mut self) {
+        let is_budgets = self.machine.command.contains("bench budgets");
+        let words = self.systems.iter().map(|system| &system.settings);
+        let told = |word: &str| {
+            words
+                .clone()
+                .any(|text| text.contains(&format!("--durability {word}")))
+        };
+        let common = ["sync", "interval", "memory"]
+            .into_iter()
+            .find(|word| told(word));
+        let common = common.and_then(|word| Durability::parse(word).ok());
+        let mut seen: Vec<String> = Vec::new();
+        for experiment in &mut self.experiments {
+            let is_second = seen.contains(&experiment.name);
+            seen.push(experiment.name.clone());
+            let durability = match experiment.name.as_str() {
+                "memcached" if is_budgets => Some(Durability::Interval),
+                _ if is_budgets => Some(Durability::Sync),
+                _ => common,
+            };
+            let delay = if is_budgets && is_second {
+                1000
+            } else {
+                self.machine.fsync_delay_micros
+            };
+            experiment.setup = experiment.setup.or(durability.map(|durability| Setup {
+                durability,
+                fsync_delay_micros: delay,
+            }));
+        }
+        self.format = REPORT_FORMAT_VERSION;
+    }
+
     /// Adds the results of another report of the same machine.
     pub fn append(&mut self, other: Report) {
         for system in other.systems {
@@ -203,6 +322,8 @@ impl Run {
                 p50: outcome.latency_micros(0.50),
                 p95: outcome.latency_micros(0.95),
                 p99: outcome.latency_micros(0.99),
+                p999: outcome.rare_latency_micros(0.999),
+                p9999: outcome.rare_latency_micros(0.9999),
                 max: outcome.latency.max() as f64 / 1e3,
             },
             server_micros: each(outcome.spent.server),
@@ -211,6 +332,14 @@ impl Run {
             futex_per_thousand: None,
             instructions: None,
             contention: None,
+            threads: ThreadMicros::each(&outcome.threads, outcome.requests),
+            open_loop: outcome.lateness.map(|(rate, lateness)| OpenLoop {
+                rate: rate.0,
+                is_held: rate.is_held(outcome.requests, outcome.seconds),
+                unanswered: lateness.unanswered,
+                late: lateness.late,
+                worst_late: lateness.worst as f64 / 1e3,
+            }),
             failure: outcome.failure.as_ref().map(|e| e.message.clone()),
         }
     }
@@ -383,6 +512,8 @@ mod tests {
             cells: vec![cell("A", &[200.0, 300.0]), cell("B", &[100.0, 150.0])],
             pairs: vec![("A".to_owned(), "B".to_owned())],
             notes: Vec::new(),
+            setup: None,
+            measures: Vec::new(),
         }
     }
 

@@ -51,6 +51,11 @@ pub fn stdev(values: &[f64]) -> f64 {
     (squares / (values.len() - 1) as f64).sqrt()
 }
 
+/// Whether so many values have a percentile that is not merely the greatest of them.
+pub fn has_percentile(values: u64, share: f64) -> bool {
+    values as f64 * (1.0 - share) >= 0.999_999
+}
+
 /// Median; 0 of nothing.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
@@ -215,6 +220,12 @@ mod tests {
         assert!(near(line.slope, 1.5) && near(line.intercept, 30.0));
         assert_eq!(fit_line(&[(1.0, 2.0)]), None);
         assert_eq!(fit_line(&[(1.0, 2.0), (1.0, 3.0)]), None);
+    }
+
+    #[test]
+    fn a_percentile_needs_values_beyond_it() {
+        assert!(has_percentile(1000, 0.999) && !has_percentile(999, 0.999));
+        assert!(has_percentile(10_000, 0.9999) && !has_percentile(9000, 0.9999));
     }
 
     #[test]

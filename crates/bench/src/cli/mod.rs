@@ -2,12 +2,13 @@
 
 mod options;
 
-use crate::budgets;
+use crate::budgets::{self, Selection};
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, asynchronous, backup, change_log, contention, dump, fk, fulltext, idle,
-    inserts, kv_runs, memcached_runs, mget, native, programs, schema_change, sysbench, tpch,
+    Bench, BenchOptions, analytics, asynchronous, backup, change_log, contention, dump, fk, fulltext,
+    idle, inserts, kv_runs, memcached_runs, mget, native, programs, requests, schema_change, sysbench,
+    tpch,
 };
 use crate::machine::Machine;
 use crate::noop;
@@ -15,12 +16,14 @@ use crate::output;
 use crate::peers::{Durability, NOOP_SERVER, Peer, Settings, Started, shim};
 use crate::progress::Progress;
 use crate::report::Report;
+use crate::scaling;
 use crate::sys;
 use crate::url::{Target, masked};
-use clap::{Arg, ArgMatches, Command, error::ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 use options::{
-    add_dump_options, add_fk_options, add_memcached_options, add_native_options, bench_options,
-    common, duration, option, read_fk_options, refuse_unused, size_mb, text,
+    Pinning, add_budgets_options, add_dump_options, add_fk_options, add_memcached_options,
+    add_native_options, bench_options, common, duration, number, option, read_fk_options,
+    refuse_unused, size_mb, text,
 };
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -111,12 +114,16 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "The 22 queries of TPC-H over generated data; answers are compared",
     ),
     (
+        "requests",
+        "Requests that statements make on a TiKV cluster; starts a double of one",
+    ),
+    (
         "budgets",
         "The ratios to peers that have to be reached, each with its verdict; starts its servers",
     ),
     (
         "all",
-        "All of these but budgets and log; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
+        "All of these but first, requests, log and budgets; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
     ),
 ];
 
@@ -140,15 +147,32 @@ fn command() -> Command {
             "memcached" => add_memcached_options(command),
             "native" => add_native_options(command),
             "dump" => add_dump_options(command),
+            "budgets" => add_budgets_options(command),
             _ => command,
         });
     }
     let noop_server = Command::new(NOOP_SERVER)
         .hide(true)
         .arg(Arg::new("address").required(true));
-    bench.subcommand(noop_server).subcommand(
+    let scaling = Command::new("scaling")
+        .about("What limits throughput with more cores than there are here, by simulation")
+        .arg(option("cores", "LIST", "Numbers of cores").default_value("1,2,4,8,16,32,64"))
+        .arg(option("sync", "TIME", "Time of a sync of the log").default_value("45us"))
+        .arg(option(
+            "model",
+            "FILE",
+            "Times of steps [default: those measured of this version]",
+        ));
+    let bench = bench.subcommand(noop_server).subcommand(scaling);
+    bench.subcommand(
         Command::new("report")
             .about("Makes a page of one or more files of results")
+            .arg(
+                Arg::new("history")
+                    .long("history")
+                    .action(ArgAction::SetTrue)
+                    .help("Draw each budget's figure over the dates of the files"),
+            )
             .arg(
                 Arg::new("file")
                     .value_name("FILE")
@@ -187,6 +211,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<()> {
     };
     match matches.subcommand() {
         Some(("report", given)) => merge(given),
+        Some(("scaling", given)) => simulate(given),
         Some((NOOP_SERVER, given)) => noop::serve(address(given)?),
         Some((name, given)) => experiment(name, given),
         None => Err(Error::usage(NO_EXPERIMENT)),
@@ -199,6 +224,22 @@ fn address(given: &ArgMatches) -> Result<SocketAddr> {
         .map_err(|_| Error::usage(format!("{word:?}: expected an address like 127.0.0.1:0")))
 }
 
+/// `bench scaling`.
+fn simulate(given: &ArgMatches) -> Result<()> {
+    let file = text(given, "model");
+    let read = |path: &str| {
+        let text = std::fs::read_to_string(path);
+        text.map_err(|error| Error::usage(format!("{path}: {error}")))
+    };
+    let model = scaling::model(file.map(read).transpose()?.as_deref())?;
+    let cores = text(given, "cores").unwrap_or_default().split(',');
+    let cores = cores.map(|word| number("cores", word, 1, 1024).map(|n| n as usize));
+    let sync = duration(given, "sync")?.unwrap_or_default();
+    let cores = cores.collect::<Result<Vec<_>>>()?;
+    output::print(&scaling::report(&model, &cores, sync.as_nanos() as f64));
+    Ok(())
+}
+
 fn merge(given: &ArgMatches) -> Result<()> {
     let files: Vec<&String> = given.get_many("file").unwrap_or_default().collect();
     let mut reports = Vec::new();
@@ -206,7 +247,12 @@ fn merge(given: &ArgMatches) -> Result<()> {
         reports.push(output::read(Path::new(file))?);
     }
     let page = text(given, "html").unwrap_or("bench.html");
-    output::write(Path::new(page), &output::html::render(&reports))?;
+    let rendered = if given.get_flag("history") {
+        output::history::render(&reports)
+    } else {
+        output::html::render(&reports)
+    };
+    output::write(Path::new(page), &rendered)?;
     output::print(&format!("wrote {page}\n"));
     Ok(())
 }
@@ -238,27 +284,43 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
             (_, false) => &[false],
         },
     };
-    let (report, done) = measure(name, &[name], given, &setup)?;
+    let (report, done) = measure(name, &[name], given, &setup, &|_, _| ())?;
     output::print(&output::text::render(&report));
-    write_files(given, &report)?;
+    write_files(name, given, &report)?;
     done
 }
 
 /// Measures the budgets phase by phase, and prints the verdicts after the results.
 fn budgets(given: &ArgMatches) -> Result<()> {
+    let selection = Selection::of(text(given, "only").unwrap_or_default());
+    if !selection.is_known() {
+        return Err(Error::usage("--only: no budget has one of these words"));
+    }
+    let is_quick = given.get_flag("quick");
     let mut whole: Option<Report> = None;
     let mut verdicts = Vec::new();
     let mut outcome = Ok(());
     for phase in budgets::PHASES {
+        let experiments = phase.experiments(&selection);
+        if experiments.is_empty() {
+            continue;
+        }
+        if is_quick && phase.is_long {
+            verdicts.extend(phase.verdicts(&selection, &[]));
+            continue;
+        }
         let setup = Setup {
-            peers: Some(phase.peers),
+            peers: phase.peers,
             durability: phase.durability,
             fsync_delay: phase.fsync_delay,
             binary_log: &[false],
         };
-        let (report, done) = measure("budgets", &phase.experiments(), given, &setup)?;
+        let restrict = |name: &str, options: &mut BenchOptions| {
+            phase.restrict(name, &selection, options);
+        };
+        let (report, done) = measure("budgets", &experiments, given, &setup, &restrict)?;
         output::print(&output::text::render(&report));
-        verdicts.extend(phase.verdicts(&report.experiments));
+        verdicts.extend(phase.verdicts(&selection, &report.experiments));
         match &mut whole {
             None => whole = Some(report),
             Some(whole) => whole.append(report),
@@ -275,7 +337,7 @@ fn budgets(given: &ArgMatches) -> Result<()> {
     }
     output::print(&format!("{}\n", budgets::summary(&verdicts)));
     if let Some(report) = whole {
-        write_files(given, &report)?;
+        write_files("budgets", given, &report)?;
     }
     outcome
 }
@@ -287,13 +349,10 @@ fn measure(
     names: &[&str],
     given: &ArgMatches,
     setup: &Setup<'_>,
+    restrict: &dyn Fn(&str, &mut BenchOptions),
 ) -> Result<(Report, Result<()>)> {
     let mut progress = Progress::new();
-    let mut targets = given
-        .get_many::<String>("target")
-        .unwrap_or_default()
-        .map(|url| Target::parse(url))
-        .collect::<Result<Vec<_>>>()?;
+    let mut targets = targets(given)?;
     let mut options = bench_options(subcommand, given)?;
     let mut rows_per_connection = None;
     if subcommand == "fk" {
@@ -301,8 +360,9 @@ fn measure(
     }
     // Declared before the servers, so that it outlives them.
     let home = home(given)?;
-    let (started, left_out) = start_peers(given, home.path(), setup, &mut progress)?;
-    if targets.is_empty() && started.is_empty() && subcommand != "native" {
+    let (started, left_out, pinned) = start_pinned(given, home.path(), setup, &mut progress)?;
+    let needs_servers = !names.iter().all(|name| WITHOUT_SERVERS.contains(name));
+    if targets.is_empty() && started.is_empty() && needs_servers {
         if let Some(reason) = left_out.into_iter().next() {
             return Err(Error::failed(reason));
         }
@@ -319,18 +379,31 @@ fn measure(
         None
     };
     let shown = command_line(std::env::args(), password);
-    let machine = Machine::describe(home.path(), &shown, micros)?;
+    let mut machine = Machine::describe(home.path(), &shown, micros)?;
+    machine.pinning = pinned;
     let settings: Vec<(String, String)> = started
         .iter()
         .map(|s| (s.target.name.clone(), s.settings.clone()))
         .collect();
     let mut bench = Bench::new(targets, &settings, options, progress, machine);
     bench.report.notes = left_out;
+    bench.setup = Some(crate::report::Setup {
+        durability: setup.durability,
+        fsync_delay_micros: micros,
+    });
     let size_mb = size_mb(subcommand, given)?;
-    let run_one = |bench: &mut Bench, name: &str| match name {
-        "dump" => dump::dump(bench, home.path(), size_mb),
-        "native" => native::native(bench, home.path()),
-        _ => dispatch(name, bench, rows_per_connection),
+    let porpoise = porpoise_program(given)?;
+    let run_one = |bench: &mut Bench, name: &str| {
+        let options = bench.options.clone();
+        restrict(name, &mut bench.options);
+        let done = match name {
+            "dump" => dump::dump(bench, home.path(), size_mb),
+            "native" => native::native(bench, home.path()),
+            "requests" => requests::requests(bench, home.path(), porpoise.clone()),
+            _ => dispatch(name, bench, rows_per_connection),
+        };
+        bench.options = options;
+        done
     };
     let done = match names {
         [name] if *name != "all" => run_one(&mut bench, name),
@@ -340,6 +413,17 @@ fn measure(
     drop(started);
     bench.report.failure = done.as_ref().err().map(|e| e.message.clone());
     Ok((bench.report, done))
+}
+
+/// Experiments that need no server, or start their own.
+const WITHOUT_SERVERS: &[&str] = &["native", "requests"];
+
+/// The program that is started as Porpoise.
+fn porpoise_program(given: &ArgMatches) -> Result<PathBuf> {
+    Ok(match text(given, "porpoise") {
+        Some(program) => PathBuf::from(program),
+        None => std::env::current_exe()?.with_file_name("porpoise"),
+    })
 }
 
 /// Runs the experiment with this name.
@@ -455,9 +539,16 @@ fn run_each(bench: &mut Bench, names: &[&str], run_one: &RunOne<'_>) -> Result<(
     failure.map_or(Ok(()), Err)
 }
 
-fn write_files(given: &ArgMatches, report: &Report) -> Result<()> {
+/// Writes the files that were asked for. Results that are to be written to a directory get the name
+/// `DATE-EXPERIMENT.json` there.
+fn write_files(name: &str, given: &ArgMatches, report: &Report) -> Result<()> {
     if let Some(path) = text(given, "json") {
-        output::write(Path::new(path), &output::to_json(report)?)?;
+        let mut path = PathBuf::from(path);
+        if path.is_dir() {
+            let day = crate::machine::day(report.machine.time);
+            path.push(format!("{day}-{name}.json"));
+        }
+        output::write(&path, &output::to_json(report)?)?;
     }
     if let Some(path) = text(given, "csv") {
         output::write(Path::new(path), &output::csv::render(report))?;
@@ -484,10 +575,40 @@ fn home(given: &ArgMatches) -> Result<tempfile::TempDir> {
     Ok(home)
 }
 
+/// The servers that are named by URLs.
+fn targets(given: &ArgMatches) -> Result<Vec<Target>> {
+    let urls = given.get_many::<String>("target").unwrap_or_default();
+    urls.map(|url| Target::parse(url)).collect()
+}
+
+/// Starts the peers and pins them and this process as `--pin` says; the servers, remarks, and words
+/// about the pinning.
+fn start_pinned(
+    given: &ArgMatches,
+    home: &Path,
+    setup: &Setup<'_>,
+    progress: &mut Progress,
+) -> Result<(Vec<Started>, Vec<String>, String)> {
+    let pinning = options::pinning(given)?;
+    if pinning.server.is_some() && setup.peers.is_none() {
+        return Err(Error::usage(
+            "--pin server=: only servers that --start-peers starts are pinned",
+        ));
+    }
+    // The count of all processors, before this process is pinned to some of them.
+    sys::cores();
+    let (started, left_out) = start_peers(given, home, setup, &pinning, progress)?;
+    if let Some(processors) = &pinning.generator {
+        processors.pin_this_thread()?;
+    }
+    Ok((started, left_out, pinning.words()))
+}
+
 fn start_peers(
     given: &ArgMatches,
     home: &Path,
     setup: &Setup<'_>,
+    pinning: &Pinning,
     progress: &mut Progress,
 ) -> Result<(Vec<Started>, Vec<String>)> {
     let Some(list) = setup.peers else {
@@ -510,12 +631,10 @@ fn start_peers(
     let mut settings = Settings {
         durability: setup.durability,
         directory: home.to_owned(),
-        porpoise: match text(given, "porpoise") {
-            Some(program) => PathBuf::from(program),
-            None => std::env::current_exe()?.with_file_name("porpoise"),
-        },
+        porpoise: porpoise_program(given)?,
         preload,
         binary_log: false,
+        processors: pinning.server.clone(),
     };
     let mut started = Vec::new();
     let mut left_out = Vec::new();

@@ -7,10 +7,11 @@ use crate::experiments::kv::Operation;
 use crate::experiments::memcached;
 use crate::experiments::memcached_runs::MemcachedOptions;
 use crate::experiments::native;
-use crate::load::Shape;
+use crate::load::{Pace, Shape};
 use crate::matrix::Effort;
 use crate::peers::Durability;
 use crate::proto::dialects::Dialect;
+use crate::sys::Processors;
 use crate::url::Target;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -113,6 +114,15 @@ pub(super) fn add_native_options(command: Command) -> Command {
         )
 }
 
+/// Options that `bench budgets` has besides.
+pub(super) fn add_budgets_options(command: Command) -> Command {
+    command.arg(option(
+        "only",
+        "WORDS",
+        "Only budgets in whose work or experiment one of these words occurs, like: SELECT,foreign keys",
+    ))
+}
+
 /// Options that `bench dump` has besides.
 pub(super) fn add_dump_options(command: Command) -> Command {
     command.arg(option("size-mb", "N", "Size of the dump [default: 32]"))
@@ -188,6 +198,9 @@ pub(super) fn common(command: Command) -> Command {
         .arg(option("warm-up", "TIME", "Before each run [default: 1s]"))
         .arg(option("clients", "LIST", "Numbers of clients, like 1,8,64"))
         .arg(option("shape", "SHAPE", "thread (one for each connection), or a number of multiplexing threads"))
+        .arg(option("rate", "N", "Open loop: so many requests a second of all connections, due at fixed times"))
+        .arg(option("generators", "N", "Generator processes that share the connections [default: 1]"))
+        .arg(option("pin", "LIST", "Processors of started servers and of the generator, like server=0,generator=1 or server=0-1+4"))
         .arg(option("ops", "LIST", "insert, update, select, delete, mix"))
         .arg(option("rows", "N", "Rows of the table"))
         .arg(option("seed", "N", "Seed of all keys").default_value("1"))
@@ -203,34 +216,83 @@ pub(super) fn common(command: Command) -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Shorter and fewer runs"),
         )
-        .arg(option("json", "FILE", "Write results here"))
+        .arg(option("json", "FILE", "Write results here; in a directory, as DATE-EXPERIMENT.json"))
         .arg(option("csv", "FILE", "Write a line for each run here"))
         .arg(option("html", "FILE", "Write a page with charts here"))
 }
+
+/// Options that experiments of queries have no use for.
+const UNUSED_BY_QUERIES: &[&str] = &[
+    "ops",
+    "shape",
+    "clients",
+    "time",
+    "warm-up",
+    "rate",
+    "generators",
+];
 
 /// Options that an experiment has no use for: to ignore them would measure
 /// something else than was asked for.
 const UNUSED: &[(&str, &[&str])] = &[
     ("mget", &["ops", "shape"]),
-    ("async", &["ops", "shape"]),
+    ("async", &["ops", "shape", "rate", "generators"]),
     ("fk", &["ops", "rows"]),
     ("autoinc", &["ops", "rows"]),
     ("blob", &["ops"]),
     ("connections", &["ops", "shape"]),
-    ("idle", &["ops", "shape", "time", "warm-up", "rows"]),
-    ("native", &["shape"]),
-    ("sysbench", &["ops", "shape"]),
-    ("log", &["ops", "log-bin"]),
-    ("contention", &["ops", "shape"]),
-    ("programs", &["ops", "rows"]),
+    (
+        "idle",
+        &[
+            "ops",
+            "shape",
+            "time",
+            "warm-up",
+            "rows",
+            "rate",
+            "generators",
+        ],
+    ),
+    ("native", &["shape", "rate", "generators"]),
+    ("sysbench", &["ops", "shape", "rate", "generators"]),
+    ("backup", &["rate", "generators"]),
+    ("log", &["ops", "log-bin", "rate", "generators"]),
+    ("contention", &["ops", "shape", "rate", "generators"]),
+    ("programs", &["ops", "rows", "rate", "generators"]),
+    ("all", &["rate", "generators"]),
+    (
+        "requests",
+        &[
+            "ops",
+            "shape",
+            "clients",
+            "time",
+            "warm-up",
+            "rows",
+            "runs",
+            "rate",
+            "generators",
+            "start-peers",
+            "pin",
+        ],
+    ),
     (
         "dump",
-        &["ops", "shape", "clients", "time", "warm-up", "rows"],
+        &[
+            "ops",
+            "shape",
+            "clients",
+            "time",
+            "warm-up",
+            "rows",
+            "rate",
+            "generators",
+        ],
     ),
-    ("analytics", &["ops", "shape", "clients", "time", "warm-up"]),
-    ("fulltext", &["ops", "shape", "clients", "time", "warm-up"]),
-    ("schema-change", &["ops", "shape"]),
-    ("tpch", &["ops", "shape", "clients", "time", "warm-up"]),
+    ("analytics", UNUSED_BY_QUERIES),
+    ("fulltext", UNUSED_BY_QUERIES),
+    ("schema-change", &["ops", "shape", "rate", "generators"]),
+    ("tpch", UNUSED_BY_QUERIES),
     // Budgets determine the settings of their measurements.
     (
         "budgets",
@@ -241,6 +303,9 @@ const UNUSED: &[(&str, &[&str])] = &[
             "start-peers",
             "durability",
             "fsync-delay",
+            "rate",
+            "generators",
+            "pin",
         ],
     ),
 ];
@@ -328,16 +393,91 @@ pub(super) fn bench_options(name: &str, given: &ArgMatches) -> Result<BenchOptio
             warm_up: duration(given, "warm-up")?.unwrap_or(warm_up),
             time: duration(given, "time")?.unwrap_or(time).max(SHORTEST),
             count_futexes: None,
+            pace: pace(given)?,
         },
         clients,
         shape: shape(given)?,
         operations,
+        keys: Vec::new(),
+        scripts: Vec::new(),
         memcached,
         native: native_options(name, given)?,
         rows: number_or(given, "rows", 0, fewest, 100_000_000)?,
         seed: number_or(given, "seed", 1, 0, u64::MAX)?,
         is_quick,
     })
+}
+
+/// Closed or open loop, and the number of generator processes.
+fn pace(given: &ArgMatches) -> Result<Pace> {
+    let rate = text(given, "rate").map(|rate| number("rate", rate, 1, 100_000_000));
+    Ok(Pace {
+        rate: rate.transpose()?.map(|rate| rate as f64),
+        generators: number_or(given, "generators", 1, 1, 64)? as usize,
+    })
+}
+
+/// Processors of servers and generator.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Pinning {
+    pub(super) server: Option<Processors>,
+    pub(super) generator: Option<Processors>,
+}
+
+impl Pinning {
+    /// Parses `server=0,generator=1-3`.
+    ///
+    /// # Errors
+    /// A usage error.
+    pub(super) fn parse(list: &str, allowed: &Processors) -> Result<Pinning> {
+        let bad = |word: &str, why: String| Error::usage(format!("--pin {word:?}: {why}"));
+        let mut pinning = Pinning::default();
+        for word in list.split(',') {
+            let (role, processors) = word.split_once('=').unwrap_or((word, ""));
+            let place = match role.trim() {
+                "server" => &mut pinning.server,
+                "generator" => &mut pinning.generator,
+                _ => return Err(bad(word, "expected server= or generator=".to_owned())),
+            };
+            let found = Processors::parse(processors.trim());
+            let found =
+                found.ok_or_else(|| bad(word, "expected processors like 0, 0-3, 0+2".into()))?;
+            if let Some(missing) = found.missing_from(allowed) {
+                let words = allowed.words();
+                return Err(bad(
+                    word,
+                    format!("processor {missing} is not one of {words}"),
+                ));
+            }
+            *place = Some(found);
+        }
+        Ok(pinning)
+    }
+
+    /// Words for reports; empty where nothing is pinned.
+    pub(super) fn words(&self) -> String {
+        let of = |role: &str, processors: &Option<Processors>| {
+            processors
+                .as_ref()
+                .map(|p| format!("{role} to {}", p.words()))
+        };
+        let all = [
+            of("servers", &self.server),
+            of("generator", &self.generator),
+        ];
+        all.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The option `--pin`.
+///
+/// # Errors
+/// A usage error.
+pub(super) fn pinning(given: &ArgMatches) -> Result<Pinning> {
+    match text(given, "pin") {
+        None => Ok(Pinning::default()),
+        Some(list) => Pinning::parse(list, &Processors::allowed()?),
+    }
 }
 
 /// An option's text.
@@ -438,6 +578,8 @@ mod tests {
         assert!(refuse("fk", &["--rows", "9"]).is_err());
         assert!(refuse("blob", &["--clients", "8,64"]).is_err());
         assert!(refuse("blob", &["--clients", "8"]).is_ok());
+        assert!(refuse("kv", &["--rate", "5", "--generators", "2"]).is_ok());
+        assert!(refuse("sysbench", &["--rate", "5"]).is_err());
         assert!(refuse("budgets", &["--runs", "5"]).is_ok());
         assert!(refuse("budgets", &["--durability", "sync"]).is_err());
     }
@@ -455,8 +597,14 @@ mod tests {
             "2",
             "--ops",
             "get,set",
+            "--rate",
+            "5000",
+            "--generators",
+            "2",
         ];
         let options = given(&words).unwrap();
+        let pace = options.effort.pace;
+        assert_eq!((pace.rate, pace.generators), (Some(5000.0), 2));
         assert_eq!(options.clients, [1, 8, 64]);
         assert_eq!(options.effort.time, Duration::from_millis(250));
         assert_eq!(options.shape, Shape::Multiplexed(2));
@@ -499,6 +647,24 @@ mod tests {
     }
 
     #[test]
+    fn processors_are_chosen_by_role() {
+        let allowed = Processors::parse("0-3").unwrap();
+        let parse = |list: &str| Pinning::parse(list, &allowed);
+        let pinning = parse("server=0,generator=1-2").unwrap();
+        assert_eq!(pinning.words(), "servers to 0, generator to 1+2");
+        assert_eq!(parse("generator=3").unwrap().server, None);
+        for (list, part) in [
+            ("client=0", "client"),
+            ("server", "server"),
+            ("server=0,generator=4", "processor 4"),
+        ] {
+            let error = parse(list).unwrap_err();
+            assert_eq!(error.exit_status(), 2);
+            assert!(error.message.contains(part), "{error}");
+        }
+    }
+
+    #[test]
     fn bad_options_are_named() {
         for (option, value) in [
             ("--clients", "0"),
@@ -508,6 +674,8 @@ mod tests {
             ("--shape", "round"),
             ("--ops", "fly"),
             ("--runs", "0"),
+            ("--rate", "0"),
+            ("--generators", "99"),
         ] {
             let error = given(&["bench", "kv", option, value]).unwrap_err();
             assert_eq!(error.exit_status(), 2);

@@ -111,6 +111,14 @@ impl Admin {
         })
     }
 
+    /// Lets statements take longer, or less long, than a silent server is usually given.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn set_patience(&mut self, time: std::time::Duration) -> Result<()> {
+        self.connection.set_patience(time)
+    }
+
     /// Runs a statement. The answer is valid until the next call.
     ///
     /// # Errors

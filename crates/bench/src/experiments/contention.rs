@@ -375,6 +375,8 @@ fn describe(targets: &[Target], clients: &[usize], rows: u64) -> Experiment {
         cells,
         pairs,
         notes: Vec::new(),
+        setup: None,
+        measures: Vec::new(),
     }
 }
 
@@ -404,7 +406,7 @@ fn rounds(
     }
     let each = effort.warm_up + effort.time;
     bench.progress.expect(cells.len() * effort.rounds, each);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = crate::sys::cores();
     let groups = vec![targets.len(); VARIANTS.len() * clients.len()];
     for round in 0..effort.rounds {
         let turn = Turn {

@@ -267,6 +267,8 @@ fn describe(systems: &[Route], notes: Vec<String>) -> Experiment {
         cells: Vec::new(),
         pairs,
         notes,
+        setup: None,
+        measures: Vec::new(),
     }
 }
 

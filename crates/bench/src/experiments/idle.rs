@@ -190,7 +190,8 @@ pub fn idle(bench: &mut Bench) -> Result<()> {
         cells,
         pairs: Vec::new(),
         notes,
-    });
+setup: None, measures: Vec::new(),
+});
     done
 }
 

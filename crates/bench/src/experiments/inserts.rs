@@ -8,8 +8,9 @@ use crate::error::Result;
 use crate::matrix::{self, Entry, Group};
 use crate::proto::{Answer, Call};
 use crate::report::{Axis, Experiment};
+use crate::sys::SharedCounter;
 use crate::url::System;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows of a batch.
 const BATCH: u64 = 16;
@@ -124,7 +125,7 @@ pub fn autoinc(bench: &mut Bench) -> Result<()> {
             &notes,
         ));
     }
-    let ids = AtomicI64::new(1);
+    let ids = SharedCounter::new(1);
     let seed = bench.options.seed;
     let mut families = Vec::new();
     let mut pairs = Vec::new();
@@ -158,6 +159,8 @@ pub fn autoinc(bench: &mut Bench) -> Result<()> {
         cells: Vec::new(),
         pairs,
         notes,
+        setup: None,
+        measures: Vec::new(),
     };
     let kept: Vec<_> = usable.iter().filter_map(|route| Kept::of(route)).collect();
     let done = run_families(bench, &mut experiment, &families);
@@ -170,7 +173,7 @@ pub fn autoinc(bench: &mut Bench) -> Result<()> {
 fn id_variants<'v>(
     route: &'v Route,
     seed: u64,
-    ids: &'v AtomicI64,
+    ids: &'v AtomicU64,
     pairs: &mut Vec<(String, String)>,
 ) -> Vec<Variant<'v>> {
     let explicit = format!("{}, explicit ids", route.name);
@@ -235,12 +238,12 @@ fn counted<'a>(seed: u64) -> Statement<'a> {
     }
 }
 
-fn numbered(seed: u64, ids: &AtomicI64) -> Statement<'_> {
+fn numbered(seed: u64, ids: &AtomicU64) -> Statement<'_> {
     let marks = vec!["(?, ?, ?)"; BATCH as usize].join(", ");
     Statement {
         text: format!("insert into numbered (id, n, note) values {marks}"),
         fill: Box::new(move |random, call| {
-            let first = ids.fetch_add(BATCH.cast_signed(), Ordering::Relaxed);
+            let first = ids.fetch_add(BATCH, Ordering::Relaxed).cast_signed();
             for n in 0..BATCH.cast_signed() {
                 call.int(first + n)
                     .int(random.i64(0..1 << 40))
@@ -312,7 +315,7 @@ pub fn blob(bench: &mut Bench) -> Result<()> {
     let clients = bench.clients(&[8]).first().copied().unwrap_or(8);
     let seed = bench.options.seed;
     // Shared by all runs, so that no update writes what is there already.
-    let versions = AtomicU64::new(1);
+    let versions = SharedCounter::new(1);
     let mut families = Vec::new();
     for length in [1000, 8 << 10, 64 << 10] {
         for is_read in [false, true] {
@@ -349,6 +352,8 @@ pub fn blob(bench: &mut Bench) -> Result<()> {
         cells: Vec::new(),
         pairs: blob_pairs(&usable),
         notes,
+        setup: None,
+        measures: Vec::new(),
     };
     let done = run_families(bench, &mut experiment, &families);
     bench.keep(experiment);

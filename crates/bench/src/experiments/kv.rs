@@ -285,8 +285,8 @@ impl Worker for KvWorker<'_> {
 mod tests {
     use super::super::store::Layout;
     use super::*;
+    use crate::sys::SharedCounter;
     use crate::url::Target;
-    use std::sync::atomic::AtomicU64;
 
     fn store() -> Store {
         Store {
@@ -294,10 +294,10 @@ mod tests {
             rows: 10,
             length: 100,
             prefix: "kv:".to_owned(),
-            inserted: AtomicU64::new(0),
-            deleted: AtomicU64::new(0),
-            confirmed: AtomicU64::new(0),
-            version: AtomicU64::new(0),
+            inserted: SharedCounter::new(0),
+            deleted: SharedCounter::new(0),
+            confirmed: SharedCounter::new(0),
+            version: SharedCounter::new(0),
         }
     }
 

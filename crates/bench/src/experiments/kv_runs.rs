@@ -10,9 +10,9 @@ use crate::futex::Tool;
 use crate::load::Shape;
 use crate::matrix::{Entry, Group};
 use crate::report::{Axis, Experiment};
+use crate::sys::SharedCounter;
 use crate::url::{System, Target};
 use crate::value;
-use std::sync::atomic::AtomicU64;
 
 /// Rows of the table unless chosen otherwise.
 const ROWS: u64 = 160_000;
@@ -77,10 +77,10 @@ fn fill_store(target: &Target, layout: Layout, rows: u64) -> Result<FilledStore>
         rows,
         length: value::USUAL,
         prefix: target.prefix.clone(),
-        inserted: AtomicU64::new(0),
-        deleted: AtomicU64::new(0),
-        confirmed: AtomicU64::new(0),
-        version: AtomicU64::new(1),
+        inserted: SharedCounter::new(0),
+        deleted: SharedCounter::new(0),
+        confirmed: SharedCounter::new(0),
+        version: SharedCounter::new(1),
     };
     store.fill(target)?;
     let mut routes = super::routes(target);
@@ -161,10 +161,8 @@ pub fn kv(
     let all_layouts = !bench.options.is_quick;
     let filled_stores = filled_stores(bench, rows, all_layouts, &mut notes);
     if filled_stores.is_empty() {
-        return Err(super::no_system(
-            &format!("{name}: no system could be prepared"),
-            &notes,
-        ));
+        let what = format!("{name}: no system could be prepared");
+        return Err(super::no_system(&what, &notes));
     }
     let operations = if bench.options.operations.is_empty() {
         usual.to_vec()
@@ -213,6 +211,8 @@ pub fn kv(
         cells: Vec::new(),
         pairs: usual_pairs(&all_routes(&filled_stores)),
         notes,
+        setup: None,
+        measures: Vec::new(),
     };
     bench.run(experiment, &groups, bench.options.effort)
 }
@@ -282,6 +282,8 @@ pub fn connections(bench: &mut Bench, usual: &[usize]) -> Result<()> {
         cells: Vec::new(),
         pairs: usual_pairs(&all_routes(&filled_stores)),
         notes,
+        setup: None,
+        measures: Vec::new(),
     };
     let mut effort = bench.options.effort;
     effort.count_futexes = counting;

@@ -69,6 +69,7 @@ impl<R: Rows> LoadRows<R> {
             shape: Shape::ThreadEach,
             warm_up: Duration::ZERO,
             time: TIME,
+            pace: load::Pace::default(),
         };
         let outcome = load::run(&plan, &self)?;
         let during = |error: Error| error.during(format_args!("filling {}", endpoint.target.name));

@@ -14,9 +14,10 @@ use crate::error::{Error, Result};
 use crate::load::{Worker, Workload};
 use crate::proto::dialects::Dialect;
 use crate::proto::{Answer, Call, Verb};
+use crate::sys::SharedCounter;
 use crate::url::{System, Target};
 use crate::value;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Items in a call while filling.
 const BATCH: u64 = 100;
@@ -106,9 +107,9 @@ pub struct ItemSet {
     prefix: String,
     counters: String,
     /// Items put there to be deleted, and how many were taken for that.
-    added: AtomicU64,
-    deleted: AtomicU64,
-    version: AtomicU64,
+    added: SharedCounter,
+    deleted: SharedCounter,
+    version: SharedCounter,
     /// By dialect, then apart or not.
     endpoints: Vec<Endpoint>,
 }
@@ -141,9 +142,9 @@ impl ItemSet {
             rows,
             prefix: format!("{}{word}:", target.prefix),
             counters: format!("{}{word}n:", target.prefix),
-            added: AtomicU64::new(0),
-            deleted: AtomicU64::new(0),
-            version: AtomicU64::new(1),
+            added: SharedCounter::new(0),
+            deleted: SharedCounter::new(0),
+            version: SharedCounter::new(1),
             endpoints,
         };
         if let Layout::Mapped(columns) = layout {
@@ -432,9 +433,9 @@ mod tests {
             rows: 10,
             prefix: "i:".to_owned(),
             counters: "n:".to_owned(),
-            added: AtomicU64::new(2),
-            deleted: AtomicU64::new(0),
-            version: AtomicU64::new(1),
+            added: SharedCounter::new(2),
+            deleted: SharedCounter::new(0),
+            version: SharedCounter::new(1),
             endpoints: Vec::new(),
         }
     }

@@ -73,7 +73,7 @@ fn series(options: &MemcachedOptions, clients: &[usize], is_quick: bool) -> Vec<
             one(&[Get, Set], &ascii, 1, &thread, &[8, 64]),
             one(&[Many(50)], &ascii, 1, &thread, &[8]),
             one(&[Get], &others, 1, &thread, &[8]),
-            one(&[Get], &ascii, DEPTH, &thread, &[8]),
+            one(&[Get, Set], &ascii, DEPTH, &thread, &[8]),
         ],
         (true, false) => vec![
             one(&[Get, Set, Incr, Delete], &ascii, 1, &BOTH, all),
@@ -291,6 +291,8 @@ pub fn memcached(bench: &mut Bench, options: &MemcachedOptions) -> Result<()> {
         cells: Vec::new(),
         pairs: pairs(&item_sets),
         notes,
+        setup: None,
+        measures: Vec::new(),
     };
     bench.run(experiment, &groups, effort)
 }
@@ -313,7 +315,7 @@ mod tests {
             all.iter().map(one).sum()
         };
         assert_eq!(count(&usual), 4 * 2 * 4 + 4 * 4 + 3 * 2 * 2 + 2 * 3);
-        assert_eq!(count(&series(&MemcachedOptions::default(), &[], true)), 8);
+        assert_eq!(count(&series(&MemcachedOptions::default(), &[], true)), 9);
         let options = MemcachedOptions {
             operations: vec![Operation::Incr],
             ..MemcachedOptions::default()

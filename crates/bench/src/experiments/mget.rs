@@ -186,7 +186,12 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
             &notes,
         ));
     }
-    let sizes = if bench.options.is_quick { QUICK } else { USUAL };
+    let chosen = bench.options.keys.clone();
+    let sizes = match (chosen.is_empty(), bench.options.is_quick) {
+        (false, _) => &chosen,
+        (true, true) => QUICK,
+        (true, false) => USUAL,
+    };
     let mut groups = Vec::new();
     for clients in bench.clients(&[1]) {
         // A smaller table does not have this number of different keys.
@@ -220,6 +225,8 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
         cells: Vec::new(),
         pairs,
         notes,
+        setup: None,
+        measures: Vec::new(),
     };
     bench.run(experiment, &groups, bench.options.effort)
 }
@@ -228,7 +235,7 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
 mod tests {
     use super::super::store::Layout;
     use super::*;
-    use std::sync::atomic::AtomicU64;
+    use crate::sys::SharedCounter;
 
     #[test]
     fn an_answer_must_hold_each_key_once() {
@@ -237,10 +244,10 @@ mod tests {
             rows: 100,
             length: 40,
             prefix: "kv:".to_owned(),
-            inserted: AtomicU64::new(0),
-            deleted: AtomicU64::new(0),
-            confirmed: AtomicU64::new(0),
-            version: AtomicU64::new(0),
+            inserted: SharedCounter::new(0),
+            deleted: SharedCounter::new(0),
+            confirmed: SharedCounter::new(0),
+            version: SharedCounter::new(0),
         };
         let many = Many {
             store: &store,

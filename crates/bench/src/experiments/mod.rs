@@ -24,6 +24,7 @@ pub mod native;
 mod prefetch;
 pub mod programs;
 mod query_suite;
+pub mod requests;
 pub mod schema_change;
 pub mod store;
 pub mod sysbench;
@@ -34,8 +35,9 @@ use crate::error::{Error, Result};
 use crate::load::Shape;
 use crate::machine::Machine;
 use crate::matrix::{self, Effort, Group};
+use crate::peers::BINARY_LOG;
 use crate::progress::Progress;
-use crate::report::{Experiment, FORMAT, Report, SystemInfo};
+use crate::report::{Experiment, REPORT_FORMAT_VERSION, Report, Run, Setup, SystemInfo};
 use crate::url::{System, Target};
 
 /// An endpoint of a system, with its name in reports.
@@ -58,6 +60,10 @@ pub struct BenchOptions {
     pub shape: Shape,
     /// Operations; empty: all.
     pub operations: Vec<kv::Operation>,
+    /// Numbers of keys of `bench mget`; empty: as usual.
+    pub keys: Vec<usize>,
+    /// Scripts of `bench sysbench`; empty: all.
+    pub scripts: Vec<String>,
     /// Rows of the table; 0: as usual.
     pub rows: u64,
     /// Options of `bench memcached` only.
@@ -80,6 +86,8 @@ pub struct Bench {
     pub progress: Progress,
     /// Report.
     pub report: Report,
+    /// Settings of the servers, for the report.
+    pub setup: Option<Setup>,
 }
 
 impl Bench {
@@ -108,13 +116,14 @@ impl Bench {
             options,
             progress,
             report: Report {
-                format: FORMAT,
+                format: REPORT_FORMAT_VERSION,
                 machine,
                 systems,
                 experiments: Vec::new(),
                 notes: Vec::new(),
                 failure: None,
             },
+            setup: None,
         }
     }
 
@@ -157,7 +166,12 @@ impl Bench {
     }
 
     /// Keeps an experiment's results, whole or not.
-    pub fn keep(&mut self, experiment: Experiment) {
+    pub fn keep(&mut self, mut experiment: Experiment) {
+        experiment.setup = experiment.setup.or(self.setup);
+        // At a fixed rate all systems have the same throughput.
+        let is_paced = |run: &Run| run.open_loop.is_some();
+        let mut runs = experiment.cells.iter().flat_map(|cell| &cell.runs);
+        experiment.is_about_latency |= runs.any(is_paced);
         self.report.experiments.push(experiment);
     }
 }
@@ -225,6 +239,13 @@ fn ask_settings(target: &Target) -> String {
 /// memcached and with the no-op listener, and our SQL with our memcached listener.
 pub fn usual_pairs(routes: &[Route]) -> Vec<(String, String)> {
     let is_ours = |route: &&Route| route.endpoint.target.system == System::Porpoise;
+    // A Porpoise server with a binary log beside one without.
+    let is_variant = |ours: &Route, theirs: &Route| {
+        ours.endpoint.access == theirs.endpoint.access
+            && ours.endpoint.target.name != theirs.endpoint.target.name
+            && ours.endpoint.target.name.starts_with(BINARY_LOG)
+            && !theirs.endpoint.target.name.starts_with(BINARY_LOG)
+    };
     let is_peer = |ours: Access, theirs: Access| {
         ours == theirs || (ours == Access::MysqlPrepared && theirs == Access::Postgres)
     };
@@ -232,6 +253,11 @@ pub fn usual_pairs(routes: &[Route]) -> Vec<(String, String)> {
     for ours in routes.iter().filter(is_ours) {
         for theirs in routes.iter().filter(|route| !is_ours(route)) {
             if is_peer(ours.endpoint.access, theirs.endpoint.access) {
+                pairs.push((ours.name.clone(), theirs.name.clone()));
+            }
+        }
+        for theirs in routes.iter().filter(is_ours) {
+            if is_variant(ours, theirs) {
                 pairs.push((ours.name.clone(), theirs.name.clone()));
             }
         }

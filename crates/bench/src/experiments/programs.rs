@@ -258,6 +258,8 @@ pub fn programs(bench: &mut Bench) -> Result<()> {
         cells: Vec::new(),
         pairs: usual_pairs(&routes),
         notes,
+        setup: None,
+        measures: Vec::new(),
     };
     bench.run(experiment, &groups, effort)
 }

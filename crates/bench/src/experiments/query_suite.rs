@@ -195,12 +195,11 @@ fn ask(
     latency.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     let outcome = crate::load::Outcome {
         requests: 1,
-        refused: 0,
         seconds: took.as_secs_f64(),
         latency,
-        per_second: Vec::new(),
         spent: before.within(&after, took.as_secs_f64()),
-        failure: None,
+        threads: before.threads_within(&after, took.as_secs_f64()),
+        ..crate::load::Outcome::empty()
     };
     Ok((Run::of(&outcome, cores), found))
 }
@@ -297,6 +296,8 @@ fn describe(suite: &Suite, routes: &[Route], notes: Vec<String>) -> Experiment {
         cells,
         pairs: pairs.collect(),
         notes,
+        setup: None,
+        measures: Vec::new(),
     }
 }
 
@@ -329,7 +330,7 @@ fn medians(suite: &Suite, experiment: &Experiment) -> Vec<String> {
 /// the order of [`describe`].
 fn rounds(bench: &mut Bench, suite: &Suite, routes: &[Route], cells: &mut [Cell]) -> Result<()> {
     let rounds = bench.options.effort.rounds;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = crate::sys::cores();
     let mut admins = Vec::with_capacity(routes.len());
     for route in routes {
         admins.push(Admin::connect(&route.endpoint.target)?);

@@ -7,12 +7,13 @@
 //!
 //! 1. A statement that is refused so that a client would repeat the transaction (1205, 1213, 1412, or
 //!    1020 of MariaDB) counts as refused; its time counts.
-//! 2. All changes ask for the way that the system itself chooses: no ALGORITHM, no LOCK.
+//! 2. A change that fails is reported with the reason, and the others are measured.
+//! 3. All changes ask for the way that the system itself chooses: no ALGORITHM, no LOCK.
 
 use super::{Bench, no_system};
 use crate::connect::Admin;
 use crate::error::{Error, Result};
-use crate::report::{Axis, Cell, Experiment, Latency, Run};
+use crate::report::{Axis, Cell, Experiment, Latency, Measure, Run};
 use crate::url::{System, Target};
 use crate::value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,8 @@ const PARENTS: u64 = 1000;
 const CLIENTS: usize = 8;
 /// Goal for the longest time of a statement, in milliseconds.
 const WAIT_LIMIT: f64 = 100.0;
+/// Time that a change may take; with `--quick`.
+const CHANGE_LIMIT: (Duration, Duration) = (Duration::from_secs(600), Duration::from_secs(60));
 /// The fall of the throughput that counts as reached.
 const FALL_LIMIT: f64 = 0.15;
 /// Rows in an INSERT while the table is filled.
@@ -219,60 +222,191 @@ fn cell(
     }
 }
 
-/// Measures all changes on one system.
-fn measure(bench: &mut Bench, target: &Target, experiment: &mut Experiment) -> Result<()> {
-    let rows = bench.rows(ROWS);
-    let count = bench
-        .clients(&[CLIENTS])
-        .first()
-        .copied()
-        .unwrap_or(CLIENTS);
-    let mut admin = prepare(target, rows)?;
-    let mut clients = Vec::with_capacity(count);
-    for n in 0..count {
-        clients.push(Client {
-            admin: Admin::connect(target)?,
-            random: value::mix(bench.options.seed ^ n as u64),
-            rows,
-            done: Done::default(),
-        });
+/// Sizes of the table and of the load, and the time that a change may take.
+#[derive(Clone, Copy)]
+struct Size {
+    rows: u64,
+    /// Clients.
+    count: usize,
+    seed: u64,
+    limit: Duration,
+}
+
+/// One system's table, clients, and the connection that changes the table.
+struct Session {
+    admin: Admin,
+    /// The connection's number on the server.
+    number: String,
+    clients: Vec<Client>,
+}
+
+impl Session {
+    /// Makes the table, and connects.
+    fn open(target: &Target, size: Size) -> Result<Session> {
+        let Size { rows, count, .. } = size;
+        let mut admin = prepare(target, rows)?;
+        let number = admin.value("SELECT CONNECTION_ID()")?.unwrap_or_default();
+        admin.set_patience(size.limit)?;
+        let client = |n: usize| -> Result<Client> {
+            Ok(Client {
+                admin: Admin::connect(target)?,
+                random: value::mix(size.seed ^ n as u64),
+                rows,
+                done: Done::default(),
+            })
+        };
+        Ok(Session {
+            admin,
+            number,
+            clients: (0..count).map(client).collect::<Result<_>>()?,
+        })
     }
-    let time = bench.options.effort.time.max(Duration::from_millis(200));
-    for (name, statement) in CHANGES {
+
+    /// Ends a statement that may still run: the table cannot be made again beside it.
+    fn end(self, target: &Target) {
+        let kill = format!("KILL {}", self.number);
+        // The connection may be gone already.
+        let _ = Admin::connect(target).and_then(|mut admin| admin.run(&kill).map(drop));
+    }
+
+    /// Measures before and during one change.
+    fn measure(&mut self, statement: &str, time: Duration) -> Result<Measured> {
         let sleep = || {
             std::thread::sleep(time);
             Ok(())
         };
-        beside(&mut clients, sleep)?;
-        let before = beside(&mut clients, sleep)?;
-        let during = beside(&mut clients, || admin.run(statement).map(drop))?;
-        let rate = |(done, time): &(Done, Duration)| done.transactions as f64 / time.as_secs_f64();
-        let fall = 1.0 - rate(&during) / rate(&before).max(1e-9);
-        let longest = during.0.longest.as_secs_f64() * 1e3;
+        beside(&mut self.clients, sleep)?;
+        let before = beside(&mut self.clients, sleep)?;
+        let admin = &mut self.admin;
+        let during = beside(&mut self.clients, || admin.run(statement).map(drop))?;
+        Ok(Measured { before, during })
+    }
+}
+
+/// Work of the clients before and during a change, each with its time.
+struct Measured {
+    before: (Done, Duration),
+    during: (Done, Duration),
+}
+
+impl Measured {
+    /// Transactions a second before and during the change.
+    fn rates(&self) -> (f64, f64) {
+        let rate = |(done, time): &(Done, Duration)| {
+            done.transactions as f64 / time.as_secs_f64().max(1e-9)
+        };
+        (rate(&self.before), rate(&self.during))
+    }
+
+    /// The share of the throughput that was lost during the change.
+    fn fall(&self) -> f64 {
+        let (before, during) = self.rates();
+        1.0 - during / before.max(1e-9)
+    }
+
+    /// The longest time of a statement during the change, in milliseconds.
+    fn longest(&self) -> f64 {
+        self.during.0.longest.as_secs_f64() * 1e3
+    }
+
+    fn note(&self, target: &Target, name: &str, rows: u64) -> String {
+        let (longest, fall) = (self.longest(), self.fall());
         let verdict = |reached: bool| if reached { "reached" } else { "missed" };
-        let note = format!(
+        let (before, during) = self.rates();
+        format!(
             "{}, {name} of {rows} rows in {:.1} s: longest statement {longest:.0} ms (limit {WAIT_LIMIT:.0} ms: {}; \
-             {:.0} ms before), {:.0} transactions/s before, {:.0} during ({:+.0} %, limit -{:.0} %: {})",
+             {:.0} ms before), {before:.0} transactions/s before, {during:.0} during ({:+.0} %, limit -{:.0} %: {})",
             target.name,
-            during.1.as_secs_f64(),
+            self.during.1.as_secs_f64(),
             verdict(longest <= WAIT_LIMIT),
-            before.0.longest.as_secs_f64() * 1e3,
-            rate(&before),
-            rate(&during),
+            self.before.0.longest.as_secs_f64() * 1e3,
             -fall * 100.0,
             FALL_LIMIT * 100.0,
             verdict(fall <= FALL_LIMIT),
-        );
-        bench.progress.say(&note);
+        )
+    }
+
+    fn measures(&self, target: &Target, name: &str) -> [Measure; 2] {
+        let measure = |figure: &str, value, unit: &str| Measure {
+            name: format!("{}: {figure}, {name}", target.name),
+            value,
+            unit: unit.to_owned(),
+        };
+        [
+            measure("longest statement", self.longest(), "ms"),
+            measure("throughput lost", self.fall() * 100.0, "%"),
+        ]
+    }
+}
+
+/// A change that could not be measured, as a cell with the reason.
+fn failed_cell(target: &Target, name: &str, count: usize, reason: &str) -> Cell {
+    let mut cell = cell(
+        target,
+        name.to_owned(),
+        count,
+        (Done::default(), Duration::ZERO),
+    );
+    for run in &mut cell.runs {
+        run.failure = Some(reason.to_owned());
+    }
+    cell
+}
+
+/// Measures all changes on one system. A change that fails is kept with its reason; the next one finds
+/// new connections and a new table.
+fn measure(bench: &mut Bench, target: &Target, experiment: &mut Experiment) -> Result<()> {
+    let count = bench.clients(&[CLIENTS]).first().copied();
+    let count = count.unwrap_or(CLIENTS);
+    let rows = bench.rows(ROWS);
+    let (usual, quick) = CHANGE_LIMIT;
+    let size = Size {
+        rows,
+        count,
+        seed: bench.options.seed,
+        limit: if bench.options.is_quick { quick } else { usual },
+    };
+    let time = bench.options.effort.time.max(Duration::from_millis(200));
+    let mut session = Some(Session::open(target, size)?);
+    for (name, statement) in CHANGES {
+        let measured = match session.take() {
+            Some(open) => Ok(open),
+            None => Session::open(target, size),
+        };
+        let measured = measured.and_then(|mut open| match open.measure(statement, time) {
+            Ok(measured) => {
+                session = Some(open);
+                Ok(measured)
+            }
+            Err(error) => {
+                open.end(target);
+                Err(error)
+            }
+        });
+        let note = match &measured {
+            Ok(measured) => measured.note(target, name, rows),
+            Err(error) => format!("{}, {name} of {rows} rows FAILED: {error}", target.name),
+        };
+        bench.progress.say(&format!("   {note}"));
         experiment.notes.push(note);
-        let cells = [
-            (format!("before {name}"), before),
-            (name.to_owned(), during),
-        ];
-        for (operation, measured) in cells {
-            experiment
-                .cells
-                .push(cell(target, operation, count, measured));
+        match measured {
+            Ok(measured) => {
+                experiment.measures.extend(measured.measures(target, name));
+                let (before, during) = (measured.before, measured.during);
+                let parts = [
+                    (format!("before {name}"), before),
+                    (name.to_owned(), during),
+                ];
+                let cells = parts.map(|(operation, done)| cell(target, operation, count, done));
+                experiment.cells.extend(cells);
+            }
+            Err(error) => {
+                let failed = failed_cell(target, name, count, &error.message);
+                experiment.cells.push(failed);
+            }
+        }
+        if crate::sys::is_interrupted() {
+            return Err(Error::failed(crate::load::INTERRUPTED));
         }
     }
     Ok(())
@@ -298,14 +432,16 @@ pub fn schema_change(bench: &mut Bench) -> Result<()> {
         cells: Vec::new(),
         pairs: Vec::new(),
         notes: Vec::new(),
+        setup: None,
+        measures: Vec::new(),
     };
     let has_sql = |target: &&Target| matches!(target.system, System::Mysql | System::Porpoise);
     let targets: Vec<Target> = bench.targets.iter().filter(has_sql).cloned().collect();
     for target in &targets {
         if let Err(error) = measure(bench, target, &mut experiment) {
-            experiment
-                .notes
-                .push(format!("{}: {}", target.name, error.message));
+            let note = format!("{} left out: {error}", target.name);
+            bench.progress.say(&format!("   {note}"));
+            experiment.notes.push(note);
         }
     }
     if experiment.cells.is_empty() {
@@ -316,4 +452,43 @@ pub fn schema_change(bench: &mut Bench) -> Result<()> {
     }
     bench.keep(experiment);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(transactions: u64, longest: u64) -> (Done, Duration) {
+        let done = Done {
+            transactions,
+            longest: Duration::from_millis(longest),
+            ..Done::default()
+        };
+        (done, Duration::from_secs(2))
+    }
+
+    #[test]
+    fn a_change_is_judged_by_its_longest_statement_and_its_throughput() {
+        let target = Target::parse("porpoise://127.0.0.1:1").unwrap();
+        let measured = Measured {
+            before: done(2000, 8),
+            during: done(1500, 120),
+        };
+        let measures = measured.measures(&target, "add index");
+        assert_eq!(measures[0].name, "Porpoise: longest statement, add index");
+        assert!((measures[0].value - 120.0).abs() < 1e-9);
+        assert!((measures[1].value - 25.0).abs() < 1e-9);
+        let note = measured.note(&target, "add index", 99);
+        assert!(note.contains("add index of 99 rows"), "{note}");
+        assert!(note.contains("limit 100 ms: missed") && note.contains("-15 %: missed"));
+    }
+
+    #[test]
+    fn a_failed_change_keeps_its_reason() {
+        let target = Target::parse("mysql://127.0.0.1:1").unwrap();
+        let cell = failed_cell(&target, "modify", 8, "no answer in time");
+        assert_eq!((cell.operation.as_str(), cell.size), ("modify", 8));
+        assert_eq!(cell.failure(), Some("no answer in time"));
+        assert!(cell.throughput().is_none());
+    }
 }

@@ -14,9 +14,10 @@ use super::load_rows::{LoadRows, Rows};
 use crate::connect::{Access, Admin, Endpoint};
 use crate::error::{Error, Result};
 use crate::load::{self, Plan, Shape};
+use crate::sys::SharedCounter;
 use crate::url::{System, Target};
 use crate::value;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Storage of values.
@@ -44,13 +45,13 @@ pub struct Store {
     /// Prefix of memcached keys.
     pub prefix: String,
     /// Keys taken for inserts besides, and how many of those for deletes.
-    pub inserted: AtomicU64,
+    pub inserted: SharedCounter,
     /// See there.
-    pub deleted: AtomicU64,
+    pub deleted: SharedCounter,
     /// Number of keys taken for inserts that are known to have a row or were skipped.
-    pub confirmed: AtomicU64,
+    pub confirmed: SharedCounter,
     /// Source of versions.
-    pub version: AtomicU64,
+    pub version: SharedCounter,
 }
 
 impl Store {
@@ -284,6 +285,7 @@ pub fn check_reachable(store: &Store, endpoint: &Endpoint) -> Result<()> {
         shape: Shape::ThreadEach,
         warm_up: Duration::ZERO,
         time: Duration::from_millis(200),
+        pace: load::Pace::default(),
     };
     let outcome = load::run(&plan, &workload)?;
     match outcome.failure {

@@ -21,8 +21,8 @@ use super::Bench;
 use crate::connect::Admin;
 use crate::error::{Error, Result};
 use crate::matrix::{Effort, Measured, Turn};
-use crate::procfs::{self, Spent};
-use crate::report::{Axis, Cell, Experiment, Latency, Run};
+use crate::procfs::{self, Reading, Spent};
+use crate::report::{Axis, Cell, Experiment, Latency, Run, ThreadMicros};
 use crate::url::{System, Target};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -120,7 +120,7 @@ pub(super) fn times(effort: Effort) -> Times {
 
 /// Number of this machine's cores.
 pub(super) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    crate::sys::cores()
 }
 
 /// Whole seconds, at least one, as `sysbench` requires.
@@ -204,6 +204,8 @@ fn figures(text: &str) -> Result<Figures> {
             p50: at(0.50),
             p95: at(0.95),
             p99: at(0.99),
+            p999: rare(&shares, 0.999),
+            p9999: rare(&shares, 0.9999),
             max: of("max:")? * 1e3,
         },
     })
@@ -217,6 +219,12 @@ fn histogram(text: &str) -> Vec<(f64, u64)> {
         Some((value.trim().parse().ok()?, count.parse().ok()?))
     };
     text.lines().filter_map(row).collect()
+}
+
+/// A high percentile in microseconds, where there are enough values for one.
+fn rare(shares: &[(f64, u64)], share: f64) -> Option<f64> {
+    let all: u64 = shares.iter().map(|(_, count)| count).sum();
+    crate::stats::has_percentile(all, share).then(|| percentile(shares, share) * 1e3)
 }
 
 /// The value at a percentile of a histogram.
@@ -266,21 +274,21 @@ pub(super) fn run_of_script(
     if times.warm_up > 0 {
         invoke(script, "run", given, times.warm_up)?;
     }
-    let server = || given.target.pid.and_then(procfs::server_time);
-    let before = (server(), procfs::ended_children(), procfs::machine_time());
+    let reading = || (Reading::now(given.target.pid), procfs::ended_children());
+    let before = reading();
     let text = invoke(script, "run", given, times.measured)?;
-    let after = (server(), procfs::ended_children(), procfs::machine_time());
-    let between = |a: Option<f64>, b: Option<f64>| Some((b? - a?).max(0.0));
-    let used = between(before.0, after.0);
-    let generator = between(before.1, after.1);
-    let machine = between(before.2, after.2);
-    let outside = || Some((machine? - used? - generator?).max(0.0));
-    let spent = Spent {
-        server: used,
-        generator,
-        outside: outside(),
-    };
-    Ok(run_of(&figures(&text)?, &spent, cores))
+    let after = reading();
+    let mut spent = before.0.until(&after.0);
+    // The generator is a child of this process.
+    let child = before.1.zip(after.1).map(|(then, now)| now - then);
+    let other = |seconds: Option<f64>| seconds.zip(child).map(|(s, child)| (s - child).max(0.0));
+    (spent.generator, spent.outside) = (child, other(spent.outside));
+    let figures = figures(&text)?;
+    let threads = before.0.threads_within(&after.0, f64::INFINITY);
+    Ok(Run {
+        threads: ThreadMicros::each(&threads, figures.transactions),
+        ..run_of(&figures, &spent, cores)
+    })
 }
 
 fn run_of(figures: &Figures, spent: &Spent, cores: usize) -> Run {
@@ -316,9 +324,9 @@ pub(super) fn remake(script: &str, given: &Given<'_>) -> Result<()> {
 }
 
 /// The scripts' cells, for each number of connections and each target.
-fn cells(clients: &[usize], targets: &[Target]) -> Vec<Cell> {
+fn cells(scripts: &[&Script], clients: &[usize], targets: &[Target]) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for script in SCRIPTS {
+    for script in scripts {
         for threads in clients {
             for target in targets {
                 cells.push(Cell {
@@ -358,6 +366,8 @@ pub(super) fn experiment(name: &str, title: &str) -> Result<Experiment> {
         cells: Vec::new(),
         pairs: Vec::new(),
         notes: Vec::new(),
+        setup: None,
+        measures: Vec::new(),
     })
 }
 
@@ -387,9 +397,19 @@ pub fn sysbench(bench: &mut Bench) -> Result<()> {
          its rows.",
         experiment.about
     );
-    experiment.cells = cells(&clients, &targets);
+    let chosen = &bench.options.scripts;
+    let is_chosen = |s: &&Script| chosen.is_empty() || chosen.contains(&s.title());
+    let scripts: Vec<&Script> = SCRIPTS.iter().filter(is_chosen).collect();
+    experiment.cells = cells(&scripts, &clients, &targets);
     experiment.pairs = pairs;
-    let done = rounds(bench, &targets, &clients, rows, &mut experiment.cells);
+    let done = rounds(
+        bench,
+        &targets,
+        &scripts,
+        &clients,
+        rows,
+        &mut experiment.cells,
+    );
     bench.keep(experiment);
     done
 }
@@ -398,6 +418,7 @@ pub fn sysbench(bench: &mut Bench) -> Result<()> {
 fn rounds(
     bench: &mut Bench,
     targets: &[Target],
+    scripts: &[&Script],
     clients: &[usize],
     rows: u64,
     cells: &mut [Cell],
@@ -417,7 +438,7 @@ fn rounds(
         seed,
     };
     let mut combinations = Vec::new();
-    for script in SCRIPTS {
+    for script in scripts.iter().copied() {
         for threads in clients {
             combinations.extend(
                 targets
@@ -426,7 +447,7 @@ fn rounds(
             );
         }
     }
-    let groups = vec![targets.len(); SCRIPTS.len() * clients.len()];
+    let groups = vec![targets.len(); scripts.len() * clients.len()];
     for round in 0..effort.rounds {
         for target in targets {
             remake("oltp_read_write", &given(target, most)).map_err(|e| e.during(&target.name))?;

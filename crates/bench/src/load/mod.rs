@@ -1,5 +1,5 @@
-//! Closed-loop load: each connection sends its next request when it has the
-//! reply to the last one.
+//! Load: each connection sends its next request when it has the reply to the last one (a closed
+//! loop), or at fixed times (an open loop, [`schedule`]).
 //!
 //! There are two kinds of client, because servers differ in the kind that suits them best: a thread
 //! for each connection, which waits for its reply, and a few threads that multiplex
@@ -12,21 +12,30 @@
 //! 3. Every answer is verified. A wrong one ends the run as failed.
 //! 4. Latency is the time from just before a request is written until its reply
 //!    is verified. At a multiplexing thread this includes the wait behind its other
-//!    connections, as it would for its users.
+//!    connections, as it would for its users. In an open loop it is the time from the moment at
+//!    which the request was due.
+//! 5. Several generator processes ([`generators`]) share the connections of one run. All follow the
+//!    phases of one [`Stage`].
 
+mod generators;
 mod multiplex;
+pub mod schedule;
+mod stage;
+mod tally;
 mod threads;
+
+pub use stage::Stage;
+pub use tally::Tally;
 
 use crate::conn::Connection;
 use crate::connect::Endpoint;
-use crate::error::{Error, Kind, Result};
-use crate::procfs::{Reading, Spent};
+use crate::error::{Error, Result};
+use crate::procfs::{Spent, ThreadTime};
 use crate::proto::{Answer, Call};
 use hdrhistogram::Histogram;
+use schedule::{Lateness, Rate};
 use serde::{Deserialize, Serialize};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Work of the connections of an experiment.
 pub trait Workload: Sync {
@@ -82,6 +91,27 @@ pub struct Plan<'a> {
     pub warm_up: Duration,
     /// Time measured.
     pub time: Duration,
+    /// Requests a second of an open loop, and the number of generator processes.
+    pub pace: Pace,
+}
+
+/// How requests are generated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// Requests a second of all connections together, which are due at fixed times; `None`: each
+    /// connection sends when it has its last reply.
+    pub rate: Option<f64>,
+    /// Number of generator processes among which the connections are divided.
+    pub generators: usize,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            rate: None,
+            generators: 1,
+        }
+    }
 }
 
 /// Result of a run.
@@ -101,11 +131,30 @@ pub struct Outcome {
     pub per_second: Vec<u64>,
     /// Processor time.
     pub spent: Spent,
+    /// The server's processor time by the roles of its threads.
+    pub threads: Vec<ThreadTime>,
+    /// Requests of an open loop that were not sent on time.
+    pub lateness: Option<(Rate, Lateness)>,
     /// Reason for an early end; the figures cover the time before.
     pub failure: Option<Error>,
 }
 
 impl Outcome {
+    /// A run in which nothing was counted.
+    pub fn empty() -> Outcome {
+        Outcome {
+            requests: 0,
+            refused: 0,
+            seconds: 0.0,
+            latency: histogram(),
+            per_second: Vec::new(),
+            spent: Spent::default(),
+            threads: Vec::new(),
+            lateness: None,
+            failure: None,
+        }
+    }
+
     /// Requests a second.
     pub fn throughput(&self) -> f64 {
         if self.seconds > 0.0 {
@@ -125,6 +174,11 @@ impl Outcome {
     pub fn latency_micros(&self, part: f64) -> f64 {
         self.latency.value_at_quantile(part) as f64 / 1e3
     }
+
+    /// As [`Outcome::latency_micros`], where there are enough requests for it.
+    pub fn rare_latency_micros(&self, part: f64) -> Option<f64> {
+        crate::stats::has_percentile(self.latency.len(), part).then(|| self.latency_micros(part))
+    }
 }
 
 /// An empty histogram: up to a minute, to three digits.
@@ -139,166 +193,6 @@ pub fn histogram() -> Histogram<u64> {
 /// Reason shown after Ctrl-C.
 pub const INTERRUPTED: &str = "interrupted";
 
-const WARM_UP: u8 = 0;
-const MEASURING: u8 = 1;
-const READING: u8 = 2;
-const OVER: u8 = 3;
-
-/// Phases of a run, which its threads watch.
-pub struct Stage {
-    phase: AtomicU8,
-    /// Threads that still work.
-    running: AtomicUsize,
-    began: OnceLock<Instant>,
-    /// The server's process.
-    pid: Option<u32>,
-    /// Processor times at the beginning of a run without a warm-up, in which
-    /// every answer counts from the first on.
-    cold: Option<Reading>,
-    warm_up: Duration,
-    time: Duration,
-}
-
-impl Stage {
-    /// The phases of a run by a number of threads against the server of process `pid`.
-    pub fn new(threads: usize, pid: Option<u32>, warm_up: Duration, time: Duration) -> Stage {
-        let is_cold = warm_up.is_zero();
-        let stage = Stage {
-            phase: AtomicU8::new(if is_cold { MEASURING } else { WARM_UP }),
-            running: AtomicUsize::new(threads),
-            began: OnceLock::new(),
-            pid,
-            cold: is_cold.then(|| Reading::now(pid)),
-            warm_up,
-            time,
-        };
-        if is_cold {
-            stage.began.get_or_init(Instant::now);
-        }
-        stage
-    }
-
-    fn phase(&self) -> u8 {
-        self.phase.load(Ordering::Relaxed)
-    }
-
-    /// Whether threads are to stop.
-    pub fn is_over(&self) -> bool {
-        self.phase() == OVER
-    }
-
-    /// Whether answers count.
-    pub fn is_measuring(&self) -> bool {
-        self.phase() == MEASURING
-    }
-
-    /// Ends the run before its time.
-    pub fn abort(&self) {
-        self.phase.store(OVER, Ordering::Relaxed);
-    }
-
-    /// Reports the end of a thread; one that failed ends the run.
-    pub fn thread_ended(&self, has_failed: bool) {
-        if has_failed {
-            self.abort();
-        }
-        self.running.fetch_sub(1, Ordering::Release);
-    }
-
-    /// Times the phases; the outcome without the threads' counts.
-    pub fn conduct(&self) -> Outcome {
-        self.sleep_while(WARM_UP, self.warm_up);
-        let before = self.cold;
-        let before = before.unwrap_or_else(|| Reading::now(self.pid));
-        let began = *self.began.get_or_init(Instant::now);
-        if self.advance(WARM_UP, MEASURING) || self.cold.is_some() {
-            self.sleep_while(MEASURING, self.time);
-        }
-        let seconds = began.elapsed().as_secs_f64();
-        // A thread that failed has ended the run already.
-        self.advance(MEASURING, READING);
-        // Before the connections close: a server's processes for them would end.
-        let after = Reading::now(self.pid);
-        self.abort();
-        Outcome {
-            requests: 0,
-            refused: 0,
-            seconds,
-            latency: histogram(),
-            per_second: Vec::new(),
-            spent: before.within(&after, seconds),
-            failure: None,
-        }
-    }
-
-    fn advance(&self, from: u8, to: u8) -> bool {
-        let moved = self
-            .phase
-            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
-        moved.is_ok()
-    }
-
-    /// Sleeps so long, or until the phase changes or no thread works any more.
-    fn sleep_while(&self, phase: u8, time: Duration) {
-        const STEP: Duration = Duration::from_millis(5);
-        let end = Instant::now() + time;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let is_over = self.phase() != phase
-                || self.running.load(Ordering::Acquire) == 0
-                || crate::sys::is_interrupted();
-            if left.is_zero() || is_over {
-                return;
-            }
-            std::thread::sleep(left.min(STEP));
-        }
-    }
-}
-
-/// Counters of one thread.
-pub struct Tally {
-    requests: u64,
-    refused: u64,
-    latency: Histogram<u64>,
-    per_second: Vec<u64>,
-    failure: Option<Error>,
-}
-
-impl Tally {
-    fn new() -> Tally {
-        Tally {
-            requests: 0,
-            refused: 0,
-            latency: histogram(),
-            per_second: Vec::new(),
-            failure: None,
-        }
-    }
-
-    /// Counts an answer that came at `now` to a request sent at `sent`.
-    pub fn count(&mut self, stage: &Stage, sent: Instant, now: Instant) {
-        if !stage.is_measuring() {
-            return;
-        }
-        self.requests += 1;
-        let nanos = u64::try_from(now.duration_since(sent).as_nanos()).unwrap_or(u64::MAX);
-        self.latency.saturating_record(nanos);
-        if let Some(began) = stage.began.get() {
-            let second = now.saturating_duration_since(*began).as_secs();
-            let second = usize::try_from(second).unwrap_or(usize::MAX);
-            // Seconds are recorded for at most a day.
-            if second < 86_400 {
-                if self.per_second.len() <= second {
-                    self.per_second.resize(second + 1, 0);
-                }
-                if let Some(slot) = self.per_second.get_mut(second) {
-                    *slot += 1;
-                }
-            }
-        }
-    }
-}
-
 /// Verifies an answer: `Ok(true)` counts, `Ok(false)` is a refusal that a client
 /// would answer by trying again.
 fn verify(worker: &mut dyn Worker, answer: &Answer) -> Result<bool> {
@@ -312,21 +206,92 @@ fn verify(worker: &mut dyn Worker, answer: &Answer) -> Result<bool> {
     Err(Error::refused(reason.clone()))
 }
 
-/// Opens all connections, each with what it is to do.
+/// The connections of one generator process: `first`, `first + step`, ...
+#[derive(Clone, Copy)]
+struct Share {
+    first: usize,
+    step: usize,
+}
+
+/// A connection with its number and with what it is to do.
+struct Client<'w> {
+    number: usize,
+    connection: Connection,
+    worker: Box<dyn Worker + 'w>,
+}
+
+/// What the threads of a run have in common.
+#[derive(Clone, Copy)]
+struct Course {
+    /// Connections of all processes.
+    connections: usize,
+    rate: Option<f64>,
+}
+
+impl Course {
+    /// The schedule of a connection in an open loop.
+    fn schedule(self, stage: &Stage, number: usize) -> Option<schedule::Schedule> {
+        let rate = self.rate?;
+        Some(schedule::Schedule::new(
+            stage,
+            rate,
+            number,
+            self.connections,
+        ))
+    }
+}
+
+/// Opens a share of the connections, each with what it is to do.
 fn connect<'w>(
     plan: &Plan<'_>,
     workload: &'w dyn Workload,
-) -> Result<Vec<(Connection, Box<dyn Worker + 'w>)>> {
+    share: Share,
+) -> Result<Vec<Client<'w>>> {
     let statements = workload.statements();
-    let mut connections = Vec::with_capacity(plan.connections);
-    for number in 0..plan.connections {
+    let mut clients = Vec::new();
+    for number in (share.first..plan.connections).step_by(share.step) {
         if crate::sys::is_interrupted() {
             return Err(Error::failed(INTERRUPTED));
         }
-        let connection = plan.endpoint.connect(&statements)?;
-        connections.push((connection, workload.worker(number)));
+        clients.push(Client {
+            number,
+            connection: plan.endpoint.connect(&statements)?,
+            worker: workload.worker(number),
+        });
     }
-    Ok(connections)
+    Ok(clients)
+}
+
+/// The work of a share's threads.
+fn share_work<'w>(
+    plan: &Plan<'_>,
+    workload: &'w dyn Workload,
+    share: Share,
+) -> Result<Vec<ThreadWork<'w>>> {
+    let clients = connect(plan, workload, share)?;
+    let threads = match plan.shape {
+        Shape::ThreadEach => clients.len(),
+        // A share of the threads, too.
+        Shape::Multiplexed(threads) => threads.div_ceil(share.step).clamp(1, clients.len().max(1)),
+    };
+    let mut groups: Vec<Vec<Client<'w>>> = (0..threads).map(|_| Vec::new()).collect();
+    for (n, client) in clients.into_iter().enumerate() {
+        if let Some(group) = groups.get_mut(n % threads.max(1)) {
+            group.push(client);
+        }
+    }
+    let course = Course {
+        connections: plan.connections,
+        rate: plan.pace.rate,
+    };
+    let shape = plan.shape;
+    let work = |clients| -> ThreadWork<'w> {
+        Box::new(move |stage, tally| match shape {
+            Shape::ThreadEach => threads::drive(clients, course, stage, tally),
+            Shape::Multiplexed(_) => multiplex::drive(clients, course, stage, tally),
+        })
+    };
+    Ok(groups.into_iter().map(work).collect())
 }
 
 /// Runs a workload.
@@ -334,28 +299,25 @@ fn connect<'w>(
 /// # Errors
 /// The run could not begin; later failures are in the outcome.
 pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
-    let connections = connect(plan, workload)?;
-    let threads = match plan.shape {
-        Shape::ThreadEach => plan.connections,
-        Shape::Multiplexed(threads) => threads.clamp(1, plan.connections.max(1)),
+    let mut stage = Stage::waiting(plan.endpoint.target.pid, plan.warm_up, plan.time);
+    // Before this process has connections, which children would hold open.
+    let mut children = generators::start(plan, workload, &mut stage)?;
+    let share = Share {
+        first: 0,
+        step: children.len() + 1,
     };
-    let pid = plan.endpoint.target.pid;
-    let mut shares: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
-    let mut at = 0;
-    for connection in connections {
-        if let Some(share) = shares.get_mut(at) {
-            share.push(connection);
-        }
-        at = (at + 1) % threads.max(1);
-    }
-    let work = |share| -> ThreadWork<'_> {
-        Box::new(move |stage, tally| match plan.shape {
-            Shape::ThreadEach => threads::drive(share, stage, tally),
-            Shape::Multiplexed(_) => multiplex::drive(share, stage, tally),
-        })
-    };
-    let works = shares.into_iter().map(work).collect();
-    run_threads(pid, (plan.warm_up, plan.time), works)
+    let works = share_work(plan, workload, share);
+    let works = works.and_then(|works| {
+        generators::wait_ready(&stage, &mut children)?;
+        Ok(works)
+    });
+    let works = works.inspect_err(|_| stage.abort())?;
+    stage.join(works.len());
+    stage.open();
+    let (tallies, mut outcome) = run_threads_of(&stage, works, Stage::conduct)?;
+    let tallies = tallies.into_iter().chain(generators::finish(children));
+    outcome.complete(tallies, plan.pace.rate, plan.time);
+    Ok(outcome)
 }
 
 /// Work of one thread: requests until the stage is over, counted in the tally.
@@ -371,10 +333,21 @@ pub fn run_threads(
     works: Vec<ThreadWork<'_>>,
 ) -> Result<Outcome> {
     let stage = Stage::new(works.len(), pid, warm_up, time);
+    let (tallies, mut outcome) = run_threads_of(&stage, works, Stage::conduct)?;
+    outcome.complete(tallies.into_iter(), None, time);
+    Ok(outcome)
+}
+
+/// Runs threads of a stage that has begun, while `during` runs in this one; their counters, and what
+/// it returned.
+fn run_threads_of<T>(
+    stage: &Stage,
+    works: Vec<ThreadWork<'_>>,
+    during: impl FnOnce(&Stage) -> T,
+) -> Result<(Vec<Tally>, T)> {
     std::thread::scope(|scope| {
         let mut handles = Vec::with_capacity(works.len());
         for work in works {
-            let stage = &stage;
             let work = move || {
                 let mut tally = Tally::new();
                 tally.failure = work(stage, &mut tally).err();
@@ -391,23 +364,36 @@ pub fn run_threads(
                 }
             }
         }
-        let mut outcome = stage.conduct();
-        for handle in handles {
-            match handle.join() {
-                Ok(tally) => outcome.add(tally),
-                Err(_) => outcome.failure = Some(Error::failed("a thread of the generator ended")),
-            }
-        }
-        outcome.close(time);
-        Ok(outcome)
+        let found = during(stage);
+        let tally_of = |handle: std::thread::ScopedJoinHandle<'_, Tally>| match handle.join() {
+            Ok(tally) => tally,
+            Err(_) => Tally {
+                failure: Some(Error::failed("a thread of the generator ended")),
+                ..Tally::new()
+            },
+        };
+        Ok((handles.into_iter().map(tally_of).collect(), found))
     })
 }
 
 impl Outcome {
-    /// Once all threads are added: leaves whole seconds alone, also those in
+    /// Adds the counters of all threads. Leaves whole seconds alone, also those in
     /// which nothing came, and does not let a run without any answer pass as a
     /// figure.
-    fn close(&mut self, time: Duration) {
+    fn complete(
+        &mut self,
+        tallies: impl Iterator<Item = Tally>,
+        rate: Option<f64>,
+        time: Duration,
+    ) {
+        let mut sum = Tally::new();
+        tallies.for_each(|tally| sum.add(tally));
+        self.requests = sum.requests;
+        self.refused = sum.refused;
+        self.latency = sum.latency;
+        self.lateness = rate.map(|rate| (Rate(rate), sum.lateness));
+        self.failure = sum.failure;
+        self.per_second = sum.per_second;
         self.per_second
             .resize((self.seconds.min(86_400.0)) as usize, 0);
         if self.requests == 0 && self.failure.is_none() && !time.is_zero() {
@@ -416,28 +402,6 @@ impl Outcome {
             } else {
                 "no request was answered during the measurement"
             }));
-        }
-    }
-
-    fn add(&mut self, tally: Tally) {
-        self.requests += tally.requests;
-        self.refused += tally.refused;
-        // Both have the same bounds, so nothing is refused.
-        let _ = self.latency.add(&tally.latency);
-        if self.per_second.len() < tally.per_second.len() {
-            self.per_second.resize(tally.per_second.len(), 0);
-        }
-        for (sum, n) in self.per_second.iter_mut().zip(&tally.per_second) {
-            *sum += n;
-        }
-        // A wrong answer takes precedence over the connections that failed because of it.
-        if let Some(failure) = tally.failure
-            && self
-                .failure
-                .as_ref()
-                .is_none_or(|known| known.kind != Kind::Wrong)
-        {
-            self.failure = Some(failure);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Charts of a single size: a bar for each system between its name and its
 //! figure, because line charts need several sizes.
 
-use super::short;
 use super::svg::{Chart, colour, escape};
+use crate::number::short;
 use std::fmt::Write;
 
 const WIDTH: f64 = 460.0;
@@ -134,6 +134,8 @@ mod tests {
             x_title: "clients".to_owned(),
             y_title: "requests a second".to_owned(),
             is_logarithmic: true,
+            is_dated: false,
+            limits: Vec::new(),
             series: series.collect(),
         }
     }

@@ -1,11 +1,12 @@
 //! Results as comma-separated values: a line for each run.
 
-use crate::report::Report;
+use crate::report::{Report, Run, ThreadMicros};
 use std::fmt::Write;
 
 const HEAD: &str = "host,date,experiment,operation,size,system,client,round,requests,refused,\
-                    seconds,throughput,mean_us,p50_us,p95_us,p99_us,max_us,server_us,generator_us,\
-                    outside,futex_per_thousand,instructions,disturbed,failure";
+                    seconds,throughput,mean_us,p50_us,p95_us,p99_us,p999_us,p9999_us,max_us,\
+                    server_us,generator_us,outside,futex_per_thousand,instructions,rate,rate_held,\
+                    unanswered,late,threads,disturbed,failure";
 
 /// The whole report.
 pub fn render(report: &Report) -> String {
@@ -19,7 +20,8 @@ pub fn render(report: &Report) -> String {
                 // Writing to a String cannot fail.
                 let _ = writeln!(
                     out,
-                    "{host},{date},{},{},{},{},{},{},{},{},{:.3},{:.1},{:.2},{:.2},{:.2},{:.2},{:.2},{},{},{},{},{},{},{}",
+                    "{host},{date},{},{},{},{},{},{},{},{},{:.3},{:.1},{:.2},{:.2},{:.2},{:.2},{},{},{:.2},\
+                     {},{},{},{},{},{},{},{},{},{},{},{}",
                     quote(&experiment.name),
                     quote(&cell.operation),
                     cell.size,
@@ -34,12 +36,21 @@ pub fn render(report: &Report) -> String {
                     run.latency.p50,
                     run.latency.p95,
                     run.latency.p99,
+                    optional(run.latency.p999),
+                    optional(run.latency.p9999),
                     run.latency.max,
                     optional(run.server_micros),
                     optional(run.generator_micros),
                     optional(run.outside),
                     optional(run.futex_per_thousand),
                     optional(run.instructions),
+                    optional(run.open_loop.map(|o| o.rate)),
+                    run.open_loop
+                        .map_or(String::new(), |o| o.is_held.to_string()),
+                    run.open_loop
+                        .map_or(String::new(), |o| o.unanswered.to_string()),
+                    run.open_loop.map_or(String::new(), |o| o.late.to_string()),
+                    quote(&threads(run)),
                     run.is_disturbed(),
                     quote(run.failure.as_deref().unwrap_or_default()),
                 );
@@ -47,6 +58,12 @@ pub fn render(report: &Report) -> String {
         }
     }
     out
+}
+
+/// `event loops=3.2100;log writer=0.4200`.
+fn threads(run: &Run) -> String {
+    let of = |thread: &ThreadMicros| format!("{}={:.4}", thread.role, thread.micros);
+    run.threads.iter().map(of).collect::<Vec<_>>().join(";")
 }
 
 fn optional(n: Option<f64>) -> String {

@@ -3,13 +3,14 @@
 //! figures and of ratios.
 
 use super::svg::{Chart, Point, Series, colour, escape, render as draw, shape};
-use super::{label, short};
+use super::{label, open_loop_words, thread_words};
 use crate::machine::date;
+use crate::number::short;
 use crate::report::{Cell, Experiment, Report, Run};
 use crate::stats::Estimate;
 use std::fmt::Write;
 
-const STYLE: &str = "\
+pub(super) const STYLE: &str = "\
 :root{--bg:#fff;--fg:#1b1f24;--soft:#5b6570;--grid:#d9dee3;--box:#f5f7f9;--good:#00734f;--bad:#b34700}\
 @media(prefers-color-scheme:dark){:root{--bg:#14181d;--fg:#e6e9ec;--soft:#9aa5b1;--grid:#323a43;--box:#1d232a;--good:#2fc295;--bad:#ff8a3d}}\
 body{background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif;max-width:1180px;margin:2em auto;padding:0 1em}\
@@ -21,7 +22,7 @@ svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--so
 .grid{stroke:var(--grid);stroke-width:1}.legend{display:flex;flex-wrap:wrap;gap:.2em 1.2em;list-style:none;padding:0}\
 .legend svg{width:16px;height:12px;margin-right:5px;vertical-align:-1px}\
 table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}th,td{padding:2px 9px;text-align:right;border-bottom:1px solid var(--grid)}\
-th:first-child,td:first-child,.t{text-align:left}.scroll{overflow-x:auto}.bar{stroke:var(--fg);fill:none}small{color:var(--soft)}.bad{color:var(--bad)}.good{color:var(--good)}";
+th:first-child,td:first-child,.t{text-align:left}.scroll{overflow-x:auto}.bar{stroke:var(--fg);fill:none}.limit{stroke:var(--soft)}small{color:var(--soft)}.bad{color:var(--bad)}.good{color:var(--good)}";
 
 /// A page of all reports; those of several machines are side by side.
 pub fn render(reports: &[Report]) -> String {
@@ -54,7 +55,7 @@ fn machine(report: &Report, out: &mut String) {
         "<div class=\"box\"><dl><dt>machine</dt><dd>{}: {} cores, {}, {:.1} GiB, Linux {}</dd>\
          <dt>date</dt><dd>{}</dd><dt>command</dt><dd><code>{}</code></dd>\
          <dt>version</dt><dd>porpoise {}</dd><dt>disk</dt><dd>{}: median {:.0} µs{}</dd>\
-         <dt>processor</dt><dd>{:.0} M steps/s of arithmetic; pressure before the runs {}</dd>",
+         <dt>processor</dt><dd>{:.0} M steps/s of arithmetic; pressure before the runs {}{}</dd>",
         escape(&m.host),
         m.cores,
         escape(&m.cpu),
@@ -76,6 +77,11 @@ fn machine(report: &Report, out: &mut String) {
         m.calibration,
         m.pressure
             .map_or("unknown".to_owned(), |p| format!("{p:.1} %")),
+        if m.pinning.is_empty() {
+            String::new()
+        } else {
+            format!("; pinned: {}", escape(&m.pinning))
+        },
     );
     for system in &report.systems {
         let _ = write!(
@@ -231,6 +237,8 @@ fn chart(
         x_title: experiment.axis.title.clone(),
         y_title: what.words().to_owned(),
         is_logarithmic: experiment.axis.is_logarithmic,
+        is_dated: false,
+        limits: Vec::new(),
         series: systems.iter().enumerate().filter_map(of_system).collect(),
     }
 }
@@ -244,7 +252,8 @@ fn tables(experiment: &Experiment, out: &mut String) {
         "<details><summary>All figures</summary><div class=\"scroll\"><table><tr>\
          <th>operation</th><th>size</th><th class=\"t\">system</th><th class=\"t\">client</th>\
          <th>requests/s</th><th>± %</th><th>p50 µs</th><th>p95 µs</th><th>p99 µs</th>\
-         <th>server µs</th><th>futex/1000</th><th>others %</th><th class=\"t\">remarks</th></tr>",
+         <th>p99.9 µs</th><th>p99.99 µs</th><th>greatest µs</th>\
+         <th>server µs</th><th class=\"t\">by threads, µs</th><th>futex/1000</th><th>others %</th><th class=\"t\">remarks</th></tr>",
     );
     for cell in &experiment.cells {
         row(cell, out);
@@ -316,11 +325,15 @@ fn row(cell: &Cell, out: &mut String) {
     if refused > 0 {
         let _ = write!(remarks, " {refused} refused");
     }
+    if let Some(words) = open_loop_words(cell) {
+        let _ = write!(remarks, " {words}");
+    }
     let _ = write!(
         out,
         "<tr><td>{}</td><td>{}</td><td class=\"t\">{}</td><td class=\"t\">{}</td><td>{}</td>\
          <td>{half}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-         <td class=\"t\">{remarks}</td></tr>",
+         <td>{}</td><td class=\"t\">{}</td><td>{}</td><td>{}</td>\
+         <td class=\"t\">{}</td></tr>",
         escape(&cell.operation),
         cell.size,
         escape(&cell.system),
@@ -329,9 +342,14 @@ fn row(cell: &Cell, out: &mut String) {
         show(cell.figure(|r| Some(r.latency.p50))),
         show(cell.figure(|r| Some(r.latency.p95))),
         show(cell.figure(|r| Some(r.latency.p99))),
+        show(cell.figure(|r| r.latency.p999)),
+        show(cell.figure(|r| r.latency.p9999)),
+        show(cell.figure(|r| Some(r.latency.max))),
         show(cell.figure(|r| r.server_micros)),
+        escape(&thread_words(cell).unwrap_or_default()),
         show(cell.figure(|r| r.futex_per_thousand)),
         show(cell.figure(|r| r.outside.map(|o| o * 100.0))),
+        escape(&remarks),
     );
 }
 
@@ -404,12 +422,12 @@ fn ratio_cell(ratio: Option<Estimate>, out: &mut String) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::tests::sample;
     use super::*;
 
     /// Checks that tags are balanced and every special character is quoted.
-    fn check_well_formed(page: &str) {
+    pub(in crate::output) fn check_well_formed(page: &str) {
         let mut open: Vec<&str> = Vec::new();
         let mut rest = page.strip_prefix("<!DOCTYPE html>").unwrap();
         while let Some(start) = rest.find('<') {

@@ -2,12 +2,14 @@
 
 pub mod bars;
 pub mod csv;
+pub mod history;
 pub mod html;
 pub mod svg;
 pub mod text;
 
 use crate::error::{Error, Result};
-use crate::report::{FORMAT, Report};
+use crate::number::short;
+use crate::report::{Cell, OLDEST_FORMAT, OpenLoop, REPORT_FORMAT_VERSION, Report, Run};
 use std::path::Path;
 
 /// Writes a file atomically: to a temporary file in its directory, which is then renamed.
@@ -47,15 +49,23 @@ pub fn read(path: &Path) -> Result<Report> {
     let value: serde_json::Value =
         serde_json::from_str(&text).map_err(|e| bad(format!("not a results file: {e}")))?;
     match value.get("format").and_then(serde_json::Value::as_u64) {
-        Some(format) if format == u64::from(FORMAT) => {}
+        Some(format)
+            if (u64::from(OLDEST_FORMAT)..=u64::from(REPORT_FORMAT_VERSION)).contains(&format) => {}
         Some(other) => {
             return Err(bad(format!(
-                "results format {other}: this program reads format {FORMAT}"
+                "results format {other}: this program reads formats {OLDEST_FORMAT} to \
+                 {REPORT_FORMAT_VERSION}"
             )));
         }
         None => return Err(bad("not a results file".to_owned())),
     }
-    serde_json::from_value(value).map_err(|e| bad(format!("not a results file: {e}")))
+    let report: Result<Report> =
+        serde_json::from_value(value).map_err(|e| bad(format!("not a results file: {e}")));
+    let mut report = report?;
+    if report.format < REPORT_FORMAT_VERSION {
+        report.upgrade();
+    }
+    Ok(report)
 }
 
 /// Returns a label that is unique among the reports: the machine; if several reports are of one
@@ -74,34 +84,66 @@ pub fn label(reports: &[Report], report: &Report) -> String {
     format!("{dated}, file {}", place.unwrap_or(0) + 1)
 }
 
-/// A number with a unit's prefix, three digits: `151 k`, `2.53 M`, `38.1`.
-pub fn short(n: f64) -> String {
-    let size = n.abs();
-    let (scaled, suffix) = if size >= 1e6 {
-        (n / 1e6, " M")
-    } else if size >= 1e4 {
-        (n / 1e3, " k")
+/// The server's processor time for a request by threads, over the runs that did not fail: `event
+/// loops 3.21, log writer 0.42`; `None` where it was not measured.
+pub fn thread_words(cell: &Cell) -> Option<String> {
+    let mut roles: Vec<&str> = Vec::new();
+    for thread in cell.runs.iter().flat_map(|run| &run.threads) {
+        if !roles.contains(&thread.role.as_str()) {
+            roles.push(&thread.role);
+        }
+    }
+    let micros = |role: &str| {
+        let of = |run: &Run| {
+            run.threads
+                .iter()
+                .find(|t| t.role == role)
+                .map(|t| t.micros)
+        };
+        let found = cell.figure(|run| (!run.threads.is_empty()).then(|| of(run).unwrap_or(0.0)))?;
+        Some(format!("{role} {:.2}", found.mean))
+    };
+    let words: Vec<String> = roles.into_iter().filter_map(micros).collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// How the rate of an open loop was held in all runs; `None` for a closed loop.
+pub fn open_loop_words(cell: &Cell) -> Option<String> {
+    let loops: Vec<&OpenLoop> = cell
+        .runs
+        .iter()
+        .filter_map(|run| run.open_loop.as_ref())
+        .collect();
+    let rate = loops.first()?.rate;
+    let held = loops.iter().filter(|found| found.is_held).count();
+    let words = if held == loops.len() {
+        "held".to_owned()
     } else {
-        (n, "")
+        format!("NOT HELD in {} of {} runs", loops.len() - held, loops.len())
     };
-    let digits = match scaled.abs() {
-        s if s >= 100.0 || s == 0.0 => 0,
-        s if s >= 10.0 => 1,
-        _ => 2,
-    };
-    format!("{scaled:.digits$}{suffix}")
+    let late: u64 = loops.iter().map(|found| found.late).sum();
+    let unanswered: u64 = loops.iter().map(|found| found.unanswered).sum();
+    let worst = loops
+        .iter()
+        .map(|found| found.worst_late)
+        .fold(0.0, f64::max);
+    Some(format!(
+        "rate {}: {words}; {late} sent late (at most {} us), {unanswered} unanswered at the end",
+        short(rate),
+        short(worst)
+    ))
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::machine::Machine;
-    use crate::report::{Axis, Cell, Experiment, Latency, Run, SystemInfo};
+    use crate::report::{Axis, Experiment, Latency, Setup, SystemInfo, ThreadMicros};
 
     /// A report with names that a page has to quote.
     pub fn sample(host: &str) -> Report {
         Report {
-            format: FORMAT,
+            format: REPORT_FORMAT_VERSION,
             machine: machine(host),
             systems: vec![SystemInfo {
                 name: "A".to_owned(),
@@ -124,10 +166,29 @@ pub(crate) mod tests {
                 p50: (1e6 / throughput).round(),
                 p95: (2e6 / throughput).round(),
                 p99: (3e6 / throughput).round(),
+                p999: Some((4e6 / throughput).round()),
+                p9999: None,
                 max: (9e6 / throughput).round(),
             },
             server_micros: Some(4.0),
             outside: Some(0.01),
+            threads: vec![
+                ThreadMicros {
+                    role: "event <loops>".to_owned(),
+                    micros: 3.0,
+                },
+                ThreadMicros {
+                    role: "log writer".to_owned(),
+                    micros: 1.0,
+                },
+            ],
+            open_loop: Some(OpenLoop {
+                rate: 2000.0,
+                is_held: throughput > 2000.0,
+                unanswered: 3,
+                late: 2,
+                worst_late: 5.0,
+            }),
             ..Run::default()
         };
         let cell = |system: &str, size: u64, factor: f64| Cell {
@@ -164,6 +225,8 @@ pub(crate) mod tests {
             ],
             pairs: vec![("A".to_owned(), "B <&> \"quoted\"".to_owned())],
             notes: vec!["PostgreSQL left out".to_owned()],
+            setup: None,
+            measures: Vec::new(),
         }
     }
 
@@ -181,6 +244,7 @@ pub(crate) mod tests {
             fsync_micros: 80.0,
             file_system: "ext4".to_owned(),
             fsync_delay_micros: 0,
+            pinning: String::new(),
             pressure: Some(0.5),
         }
     }
@@ -192,6 +256,27 @@ pub(crate) mod tests {
         let report = sample("one");
         write(&path, &to_json(&report).unwrap()).unwrap();
         assert_eq!(read(&path).unwrap(), report);
+    }
+
+    #[test]
+    fn a_file_of_version_1_is_read() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.json");
+        let fixture = include_str!("../../tests/fixtures/report-1.json");
+        std::fs::write(&path, fixture).unwrap();
+        let report = read(&path).unwrap();
+        assert_eq!(report.format, REPORT_FORMAT_VERSION);
+        let run = &report.experiments[0].cells[0].runs[0];
+        assert_eq!((run.latency.p999, run.open_loop), (None, None));
+        assert!(run.threads.is_empty());
+        let setups: Vec<_> = report
+            .experiments
+            .iter()
+            .map(|e| e.setup.unwrap())
+            .collect();
+        let words = |s: &Setup| (s.durability.word(), s.fsync_delay_micros);
+        let setups: Vec<_> = setups.iter().map(words).collect();
+        assert_eq!(setups, [("interval", 0), ("sync", 0), ("sync", 1000)]);
     }
 
     #[test]
@@ -208,19 +293,5 @@ pub(crate) mod tests {
             assert!(error.message.contains(word), "{error}");
         }
         assert!(read(&home.path().join("none")).is_err());
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        for (n, text) in [
-            (0.0, "0"),
-            (3.456, "3.46"),
-            (38.12, "38.1"),
-            (4567.8, "4568"),
-            (151_234.0, "151 k"),
-            (2_534_000.0, "2.53 M"),
-        ] {
-            assert_eq!(short(n), text);
-        }
     }
 }

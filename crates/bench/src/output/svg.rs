@@ -4,7 +4,7 @@
 //! distinguish; each system also has its own point shape and line dash. Colours of text and grid come from the page's style, so that one
 //! chart serves light and dark.
 
-use super::short;
+use crate::number::short;
 use std::fmt::Write;
 
 /// A point with the ends of its error bar.
@@ -42,6 +42,10 @@ pub struct Chart {
     pub y_title: String,
     /// Whether x is logarithmic.
     pub is_logarithmic: bool,
+    /// Whether x is a date, in seconds since 1970.
+    pub is_dated: bool,
+    /// Heights with a name, drawn as lines across the chart.
+    pub limits: Vec<(&'static str, f64)>,
     /// Lines.
     pub series: Vec<Series>,
 }
@@ -135,6 +139,7 @@ impl Scale {
             .fold(f64::NEG_INFINITY, f64::max);
         let greatest = points()
             .map(|p| p.interval.map_or(p.y, |i| i.1.min(p.y * 1.5)).max(p.y))
+            .chain(chart.limits.iter().map(|(_, height)| *height))
             .fold(0.0, f64::max);
         let step = nice_step(greatest);
         let (low, high) = if low.is_finite() && high > low {
@@ -169,7 +174,7 @@ impl Scale {
 
 /// The chart as an element; bars if there is only one size.
 pub fn render(chart: &Chart) -> String {
-    if super::bars::is_one_size(chart) {
+    if !chart.is_dated && super::bars::is_one_size(chart) {
         return super::bars::render(chart);
     }
     let mut out = String::new();
@@ -183,10 +188,12 @@ pub fn render(chart: &Chart) -> String {
         escape(&chart.title)
     );
     axes(chart, &scale, &mut out);
+    limits(chart, &scale, &mut out);
     // Side by side, so that error bars of one size do not hide each other.
     let middle = chart.series.len().saturating_sub(1) as f64 / 2.0;
     for (place, series) in chart.series.iter().enumerate() {
-        draw(series, &scale, (place as f64 - middle) * APART, &mut out);
+        let aside = (place as f64 - middle) * APART;
+        draw(series, &scale, aside, chart.is_dated, &mut out);
     }
     out.push_str("</svg>");
     out
@@ -218,14 +225,19 @@ fn axes(chart: &Chart, scale: &Scale, out: &mut String) {
     let mut last = f64::NEG_INFINITY;
     for size in sizes {
         let x = scale.x(size);
-        if x - last < 22.0 {
+        let (apart, label) = if chart.is_dated {
+            (62.0, crate::machine::day(size as u64))
+        } else {
+            (22.0, size.to_string())
+        };
+        if x - last < apart {
             continue;
         }
         last = x;
         let _ = write!(
             out,
             "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{:.1}\"/>\
-             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{size}</text>",
+             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
             HEIGHT - BOTTOM,
             HEIGHT - BOTTOM + 15.0
         );
@@ -242,7 +254,28 @@ fn axes(chart: &Chart, scale: &Scale, out: &mut String) {
     );
 }
 
-fn draw(series: &Series, scale: &Scale, aside: f64, out: &mut String) {
+/// Lines at named heights.
+fn limits(chart: &Chart, scale: &Scale, out: &mut String) {
+    for (name, height) in &chart.limits {
+        let y = scale.y(*height);
+        let _ = write!(
+            out,
+            "<line class=\"limit\" stroke-dasharray=\"5 4\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{:.1}\" \
+             y2=\"{y:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{} {}</text>",
+            WIDTH - RIGHT,
+            WIDTH - RIGHT - 2.0,
+            y - 3.0,
+            escape(name),
+            short(*height)
+        );
+    }
+}
+
+fn draw(series: &Series, scale: &Scale, aside: f64, is_dated: bool, out: &mut String) {
+    let label = |x: f64| match is_dated {
+        true => crate::machine::day(x as u64),
+        false => x.to_string(),
+    };
     let colour = colour(series.index);
     let _ = write!(out, "<g stroke=\"{colour}\" fill=\"none\">");
     let path: Vec<String> = series
@@ -273,7 +306,7 @@ fn draw(series: &Series, scale: &Scale, aside: f64, out: &mut String) {
             "<path fill=\"{fill}\" d=\"{}\"><title>{} at {}: {}</title></path>",
             shape(series.index, x, y),
             escape(&series.name),
-            point.x,
+            label(point.x),
             short(point.y)
         );
     }
@@ -301,6 +334,8 @@ mod tests {
             x_title: "clients".to_owned(),
             y_title: "requests/s".to_owned(),
             is_logarithmic: true,
+            is_dated: false,
+            limits: Vec::new(),
             series: vec![Series {
                 index: 3,
                 name: "A & B".to_owned(),
@@ -343,6 +378,26 @@ mod tests {
             let text = render(&chart(points));
             assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
             assert!(text.contains("a &lt; b") && text.ends_with("</svg>"));
+        }
+    }
+
+    #[test]
+    fn dates_and_limits_are_drawn() {
+        let mut dated = chart(vec![point(1_777_899_779.0, 2.0)]);
+        dated.is_dated = true;
+        dated.is_logarithmic = false;
+        dated.limits = vec![("floor", 1.5), ("goal", 30.0)];
+        let text = render(&dated);
+        assert!(text.contains(">2026-05-04</text>"), "{text}");
+        assert!(text.contains("floor 1.50") && text.contains("goal 30.0"));
+        assert_eq!(text.matches("class=\"limit\"").count(), 2);
+        // The goal is far above the point, and inside the chart.
+        for place in text.split(" y1=\"").skip(1) {
+            let place: f64 = place.split('"').next().unwrap().parse().unwrap();
+            assert!(
+                (TOP..=HEIGHT - BOTTOM).contains(&place),
+                "{place} in {text}"
+            );
         }
     }
 

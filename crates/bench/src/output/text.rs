@@ -1,7 +1,8 @@
 //! Results as lines: the machine, then for each operation a table of systems
 //! over sizes, then the ratios.
 
-use super::short;
+use super::{open_loop_words, thread_words};
+use crate::number::short;
 use crate::report::{Cell, Experiment, Report, Run};
 use crate::stats::Estimate;
 use std::fmt::Write;
@@ -110,6 +111,9 @@ fn render_experiment(experiment: &Experiment, out: &mut String) {
                 table(experiment, operation, words, *figure, out);
             }
         }
+        percentiles(experiment, operation, out);
+        by_threads(experiment, operation, out);
+        rates(experiment, operation, out);
         if experiment.is_about_latency {
             lines(experiment, operation, out);
         }
@@ -154,6 +158,82 @@ fn table(
         }
         if is_there {
             push(out, &line);
+        }
+    }
+}
+
+/// The cells of an operation, by size.
+fn cells_of<'e>(experiment: &'e Experiment, operation: &str) -> Vec<&'e Cell> {
+    let cells = experiment.cells.iter();
+    let mut cells: Vec<&Cell> = cells.filter(|c| c.operation == operation).collect();
+    cells.sort_by_key(|cell| cell.size);
+    cells
+}
+
+/// Percentiles of latency, where there are enough requests for one beyond the 99th.
+fn percentiles(experiment: &Experiment, operation: &str, out: &mut String) {
+    const COLUMNS: &[(&str, Figure)] = &[
+        ("p50", |run| Some(run.latency.p50)),
+        ("p95", |run| Some(run.latency.p95)),
+        ("p99", |run| Some(run.latency.p99)),
+        ("p99.9", |run| run.latency.p999),
+        ("p99.99", |run| run.latency.p9999),
+        ("greatest", |run| Some(run.latency.max)),
+    ];
+    let mut cells = cells_of(experiment, operation);
+    cells.retain(|cell| cell.figure(|run| run.latency.p999).is_some());
+    if cells.is_empty() {
+        return;
+    }
+    let mut line = format!("{:<40}", "  latency in us");
+    for (name, _) in COLUMNS {
+        let _ = write!(line, "{name:>10}");
+    }
+    push(out, &line);
+    for cell in cells {
+        let mut line = format!("  {:<32}{:>6}", cell.system, cell.size);
+        for (_, figure) in COLUMNS {
+            let found = cell.figure(figure);
+            let _ = write!(
+                line,
+                "{:>10}",
+                found.map_or("-".to_owned(), |e| short(e.mean))
+            );
+        }
+        push(out, &line);
+    }
+}
+
+/// The server's processor time by its threads.
+fn by_threads(experiment: &Experiment, operation: &str, out: &mut String) {
+    let cells = cells_of(experiment, operation);
+    let found: Vec<_> = cells
+        .iter()
+        .filter_map(|c| Some((c, thread_words(c)?)))
+        .collect();
+    if found.is_empty() {
+        return;
+    }
+    push(
+        out,
+        "  server's processor time for a request in us, by threads",
+    );
+    for (cell, words) in found {
+        push(
+            out,
+            &format!("  {:<32}{:>6}  {words}", cell.system, cell.size),
+        );
+    }
+}
+
+/// How the rate of an open loop was held.
+fn rates(experiment: &Experiment, operation: &str, out: &mut String) {
+    for cell in cells_of(experiment, operation) {
+        if let Some(words) = open_loop_words(cell) {
+            push(
+                out,
+                &format!("  {:<32}{:>6}  {words}", cell.system, cell.size),
+            );
         }
     }
 }
@@ -262,6 +342,9 @@ mod tests {
             "note: PostgreSQL left out",
             "note       mariadb left out",
             "2100 ±",
+            "event <loops> 3.00, log writer 1.00",
+            "rate 2000: NOT HELD in 1 of 3 runs; 6 sent late (at most 5.00 us), 9 unanswered",
+            "p99.99",
             "failed",
             "refused <here>",
             "SELECT                       1  A / B",

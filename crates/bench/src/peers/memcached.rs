@@ -39,7 +39,7 @@ pub fn start(settings: &Settings) -> Result<Option<Started>> {
         return Ok(None);
     };
     // Its own default of four is too few on larger machines, too many on smaller ones.
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = settings.cores();
     for _ in 0..TRIES {
         let port = free_port()?;
         let mut command = Command::new(&program);
@@ -51,6 +51,7 @@ pub fn start(settings: &Settings) -> Result<Option<Started>> {
         if sys::is_root() {
             command.args(["-u", "root"]);
         }
+        settings.pin(&mut command);
         let home = directory(settings, "memcached")?;
         let mut server = Server::start("memcached", command, home, Signal::Terminate)?;
         let id = server.id();

@@ -16,12 +16,15 @@ mod postgres;
 mod process;
 pub mod shim;
 
+pub use self::porpoise::start_on_cluster;
 pub use process::Server;
 
 use crate::error::{Error, Result};
+use crate::sys::{Processors, cores};
 use crate::url::Target;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The point at which a commit is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +80,24 @@ pub struct Settings {
     pub preload: Option<PathBuf>,
     /// Whether Porpoise and MariaDB keep a binary log.
     pub binary_log: bool,
+    /// Processors that the servers run on; `None`: all.
+    pub processors: Option<Processors>,
+}
+
+impl Settings {
+    /// Number of processors that a server may use.
+    fn cores(&self) -> usize {
+        self.processors
+            .as_ref()
+            .map_or_else(cores, Processors::count)
+    }
+
+    /// Lets a server's process, with all its threads, run on the chosen processors.
+    fn pin(&self, command: &mut Command) {
+        if let Some(processors) = &self.processors {
+            processors.pin_command(command);
+        }
+    }
 }
 
 /// Servers that can be started.
@@ -90,9 +111,14 @@ pub enum Peer {
     Postgres,
     /// memcached.
     Memcached,
+    /// The same, with a binary log.
+    PorpoiseLogBin,
     /// Porpoise's network layer without a database.
     Noop,
 }
+
+/// Name of a Porpoise server with a binary log in reports.
+pub const BINARY_LOG: &str = "Porpoise, binary log";
 
 impl Peer {
     /// Parses a name.
@@ -102,12 +128,13 @@ impl Peer {
     pub fn parse(name: &str) -> Result<Peer> {
         match name {
             "porpoise" => Ok(Peer::Porpoise),
+            "porpoise-log-bin" => Ok(Peer::PorpoiseLogBin),
             "mariadb" => Ok(Peer::Mariadb),
             "postgres" => Ok(Peer::Postgres),
             "memcached" => Ok(Peer::Memcached),
             "noop" => Ok(Peer::Noop),
             _ => Err(Error::usage(format!(
-                "peer {name:?} is unknown: use porpoise, mariadb, postgres, memcached or noop"
+                "peer {name:?} is unknown: use porpoise, porpoise-log-bin, mariadb, postgres, memcached or noop"
             ))),
         }
     }
@@ -116,6 +143,7 @@ impl Peer {
     pub fn word(self) -> &'static str {
         match self {
             Peer::Porpoise => "porpoise",
+            Peer::PorpoiseLogBin => "porpoise-log-bin",
             Peer::Mariadb => "mariadb",
             Peer::Postgres => "postgres",
             Peer::Memcached => "memcached",
@@ -130,6 +158,14 @@ impl Peer {
     pub fn start(self, settings: &Settings) -> Result<Option<Started>> {
         match self {
             Peer::Porpoise => porpoise::start(settings).map(Some),
+            Peer::PorpoiseLogBin => {
+                let mut started = porpoise::start(&Settings {
+                    binary_log: true,
+                    ..settings.clone()
+                })?;
+                BINARY_LOG.clone_into(&mut started.target.name);
+                Ok(Some(started))
+            }
             Peer::Noop => porpoise::start_noop(settings).map(Some),
             Peer::Mariadb => mariadb::start(settings),
             Peer::Postgres => postgres::start(settings),

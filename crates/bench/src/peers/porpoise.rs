@@ -11,10 +11,8 @@ use crate::url::Target;
 use std::net::SocketAddr;
 use std::process::Command;
 
-fn launch(settings: &Settings) -> Result<Server> {
+fn launch(settings: &Settings, engine: Option<&str>) -> Result<Server> {
     let home = directory(settings, "porpoise")?;
-    let backups = home.path().join("backups");
-    std::fs::create_dir(&backups)?;
     let mut command = Command::new(&settings.porpoise);
     for (variable, _) in std::env::vars_os() {
         if variable.to_string_lossy().starts_with("PORPOISE_") {
@@ -25,19 +23,25 @@ fn launch(settings: &Settings) -> Result<Server> {
         .arg("serve")
         .arg("--data-dir")
         .arg(home.path().join("data"))
-        .arg("--backup-to")
-        .arg(backups)
-        .args(["--durability", settings.durability.word()])
         .args(["--http-listen", "127.0.0.1:0"])
         .args(["--mysql-listen", "127.0.0.1:0"])
         .args(["--memcached-listen", "127.0.0.1:0"])
         .args(["--native-listen", "127.0.0.1:0"]);
+    if let Some(engine) = engine {
+        command.args(["--engine", engine]);
+    } else {
+        let backups = home.path().join("backups");
+        std::fs::create_dir(&backups)?;
+        command.args(["--durability", settings.durability.word()]);
+        command.arg("--backup-to").arg(backups);
+    }
     if settings.binary_log {
         command.arg("--log-bin");
     }
     if let Some(library) = &settings.preload {
         command.env("LD_PRELOAD", library);
     }
+    settings.pin(&mut command);
     started("porpoise", command, home)
 }
 
@@ -63,7 +67,19 @@ fn announced(output: &str, name: &str) -> Option<SocketAddr> {
 
 /// Starts a server with all its listeners.
 pub fn start(settings: &Settings) -> Result<Started> {
-    let server = launch(settings)?;
+    start_with(settings, None)
+}
+
+/// Starts a server on a cluster, `tikv://...`.
+///
+/// # Errors
+/// It does not start.
+pub fn start_on_cluster(settings: &Settings, engine: &str) -> Result<Started> {
+    start_with(settings, Some(engine))
+}
+
+fn start_with(settings: &Settings, engine: Option<&str>) -> Result<Started> {
+    let server = launch(settings, engine)?;
     let output = server.output();
     let address = |name| {
         announced(&output, name)
@@ -80,9 +96,12 @@ pub fn start(settings: &Settings) -> Result<Started> {
     Ok(Started {
         target,
         settings: format!(
-            "{}; --durability {}{}",
+            "{}; {}{}",
             version(&settings.porpoise, "--version"),
-            settings.durability.word(),
+            match engine {
+                Some(engine) => format!("--engine {engine}"),
+                None => format!("--durability {}", settings.durability.word()),
+            },
             if settings.binary_log {
                 " --log-bin"
             } else {
@@ -98,6 +117,7 @@ pub fn start_noop(settings: &Settings) -> Result<Started> {
     let home = directory(settings, "noop")?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args([NOOP_SERVER, "127.0.0.1:0"]);
+    settings.pin(&mut command);
     let server = started("noop", command, home)?;
     let address = announced(&server.output(), "noop")
         .ok_or_else(|| Error::failed("the noop server announced no address"))?;

@@ -120,6 +120,7 @@ pub fn start(settings: &Settings) -> Result<Option<Started>> {
         if let Some(library) = &settings.preload {
             command.env("LD_PRELOAD", library);
         }
+        settings.pin(&mut command);
         let mut server = Server::start("postgres", command, home, Signal::Interrupt)?;
         let ready = server.wait(|s| s.output().contains("ready to accept").then_some(()));
         if ready.is_err() && server.output().contains("Address already in use") {

@@ -147,6 +147,7 @@ mod tests {
             porpoise: PathBuf::new(),
             preload: None,
             binary_log: false,
+            processors: None,
         }
     }
 

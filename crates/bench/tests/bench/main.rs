@@ -12,4 +12,6 @@ mod all;
 mod failures;
 mod fsync_delay;
 mod memcached;
+mod open_loop;
+mod requests;
 mod support;

@@ -32,6 +32,7 @@ fn a_run_that_loses_its_server_keeps_its_figures() {
             shape,
             warm_up: Duration::ZERO,
             time: Duration::from_secs(60),
+            pace: load::Pace::default(),
         };
         let outcome = load::run(&plan, &workload).unwrap();
         killer.join().unwrap();

@@ -15,6 +15,7 @@ fn a_commit_waits_for_the_delay() {
     let delay = Duration::from_millis(30);
     let settings = Settings {
         binary_log: false,
+        processors: None,
         durability: Durability::Sync,
         directory: home.path().to_owned(),
         porpoise: PathBuf::new(),

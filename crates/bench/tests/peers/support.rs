@@ -5,9 +5,9 @@ use porpoise_bench::experiments::kv::{KvWorkload, Operation};
 use porpoise_bench::experiments::store::{Layout, Store};
 use porpoise_bench::load::{self, Outcome, Plan, Shape};
 use porpoise_bench::peers::{Durability, Peer, Settings, Started};
+use porpoise_bench::sys::SharedCounter;
 use porpoise_bench::value;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// A started server, and the directory it is in.
@@ -21,6 +21,7 @@ pub fn start(peer: Peer, preload: Option<PathBuf>) -> Running {
     let home = home();
     let settings = Settings {
         binary_log: false,
+        processors: None,
         durability: Durability::Memory,
         directory: home.path().to_owned(),
         porpoise: PathBuf::new(),
@@ -47,10 +48,10 @@ pub fn store(layout: Layout, prefix: &str) -> Store {
         rows: 1234,
         length: value::USUAL,
         prefix: prefix.to_owned(),
-        inserted: AtomicU64::new(0),
-        deleted: AtomicU64::new(0),
-        confirmed: AtomicU64::new(0),
-        version: AtomicU64::new(1),
+        inserted: SharedCounter::new(0),
+        deleted: SharedCounter::new(0),
+        confirmed: SharedCounter::new(0),
+        version: SharedCounter::new(1),
     }
 }
 
@@ -62,6 +63,7 @@ pub fn run(store: &Store, endpoint: &Endpoint, operation: Operation, shape: Shap
         shape,
         warm_up: Duration::from_millis(50),
         time: Duration::from_millis(200),
+        pace: load::Pace::default(),
     };
     load::run(&plan, &workload).unwrap()
 }

@@ -108,7 +108,7 @@ fn rounds(
     cells: &mut [Cell],
 ) -> Result<()> {
     let (effort, seed) = (bench.options.effort, bench.options.seed);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = crate::sys::cores();
     bench
         .progress
         .expect(planned.len() * effort.rounds, effort.warm_up + effort.time);
@@ -135,6 +135,7 @@ fn rounds(
                     shape: Shape::Multiplexed(1),
                     warm_up: effort.warm_up,
                     time: effort.time,
+                    pace: load::Pace::default(),
                 };
                 load::run(&plan, workload.as_ref())
             }
@@ -293,5 +294,7 @@ fn describe(rows: u64, target: &Target, planned: &[Planned<'_>], notes: Vec<Stri
             .map(|other| (native.clone(), other.clone()))
             .collect(),
         notes,
+        setup: None,
+        measures: Vec::new(),
     }
 }

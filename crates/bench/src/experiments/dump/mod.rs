@@ -138,12 +138,11 @@ fn measure(client: &Client, target: &Target, job: &Job<'_>, cores: usize) -> Res
     latency.saturating_record((seconds * 1e9) as u64);
     let outcome = Outcome {
         requests: job.rows(),
-        refused: 0,
         seconds,
         latency,
-        per_second: Vec::new(),
         spent,
-        failure: None,
+        threads: before.threads_within(&after, seconds),
+        ..Outcome::empty()
     };
     Ok(Run::of(&outcome, cores))
 }
@@ -240,6 +239,8 @@ fn describe(jobs: &[Job<'_>], routes: &[Route], size: u64, notes: Vec<String>) -
         cells: cells.collect(),
         pairs: pairs.collect(),
         notes,
+        setup: None,
+        measures: Vec::new(),
     }
 }
 
@@ -251,7 +252,7 @@ fn rounds(
     cells: &mut [Cell],
 ) -> Result<()> {
     let rounds = bench.options.effort.rounds;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = crate::sys::cores();
     let mut known: Vec<Option<Vec<String>>> = jobs.iter().map(|_| None).collect();
     let groups = vec![routes.len(); jobs.len()];
     bench

@@ -312,13 +312,9 @@ fn sum_up(
     spent: Spent,
 ) -> (Driven, u64) {
     let mut outcome = Outcome {
-        requests: 0,
-        refused: 0,
         seconds,
-        latency: histogram(),
-        per_second: Vec::new(),
         spent,
-        failure: None,
+        ..Outcome::empty()
     };
     let (mut changes, mut instructions) = (0, Some(0));
     let mut longest: f64 = 0.0;

@@ -19,7 +19,7 @@ use super::Bench;
 use crate::error::Error;
 use crate::matrix::{Measured, Turn};
 use crate::peers::Durability;
-use crate::report::{Axis, Cell, Experiment};
+use crate::report::{Axis, Cell, Experiment, Measure};
 use crate::value;
 use drive::Plan;
 use std::path::Path;
@@ -67,6 +67,8 @@ pub struct Start {
     pub from: String,
     /// Duration in seconds.
     pub seconds: f64,
+    /// Whether it was not shut down before.
+    pub is_after_kill: bool,
 }
 
 /// A store in this process, filled.
@@ -207,10 +209,17 @@ fn with_durability(
     let cell_keys = cell_keys(&stores, &threads, options);
     let mut experiment = describe(rows, durability, &stores, &cell_keys);
     experiment.notes.extend(memory_notes(&stores));
+    experiment.measures.extend(memory_measures(&stores));
     let mut done = rounds(bench, &stores, &cell_keys, rows, &mut experiment.cells);
+    experiment.measures.extend(read_measures(&experiment.cells));
     if options.times_starts && done.is_ok() {
-        match start_notes(&mut stores) {
-            Ok(notes) => experiment.notes.extend(notes),
+        match starts(&mut stores) {
+            Ok(found) => {
+                experiment.notes.extend(found.iter().map(start_note));
+                experiment
+                    .measures
+                    .extend(found.iter().map(|found| start_measure(found, rows)));
+            }
             Err(reason) => done = Err(Error::failed(reason).during("native")),
         }
     }
@@ -276,19 +285,66 @@ fn memory_note(name: &str, memory: &Memory) -> String {
     format!("{name}: {whole} bytes a row in memory: {parts}")
 }
 
-/// A line for each way in which each store starts.
-fn start_notes(stores: &mut [Box<dyn Store>]) -> Result<Vec<String>, String> {
-    let mut notes = Vec::new();
+/// The memory of a row of each store that measures it.
+fn memory_measures(stores: &[Box<dyn Store>]) -> Vec<Measure> {
+    let known = stores.iter().filter_map(|s| Some((s.name(), s.memory()?)));
+    let known = known.filter(|(_, memory)| {
+        // Otherwise it reused memory of another store.
+        memory.grown > memory.parts.iter().map(|(_, bytes)| bytes).sum()
+    });
+    known
+        .map(|(name, memory)| Measure {
+            name: format!("{name}: memory of a row"),
+            value: memory.grown as f64 / memory.rows.max(1) as f64,
+            unit: "bytes".to_owned(),
+        })
+        .collect()
+}
+
+/// Rows that one thread reads in batches.
+fn read_measures(cells: &[Cell]) -> Vec<Measure> {
+    let name = Work::ReadMany.name();
+    let reads = cells.iter().filter(|c| c.operation == name && c.size == 1);
+    let measure = |cell: &Cell| {
+        Some(Measure {
+            name: format!("{}: rows read in batches", cell.system),
+            value: cell.throughput()?.mean * cell.units as f64,
+            unit: "rows/s".to_owned(),
+        })
+    };
+    reads.filter_map(measure).collect()
+}
+
+/// Each way in which each store starts, by the store's name.
+fn starts(stores: &mut [Box<dyn Store>]) -> Result<Vec<(String, Start)>, String> {
+    let mut found = Vec::new();
     for store in stores {
-        for start in store.starts()? {
-            let Start { from, seconds } = start;
-            notes.push(format!(
-                "{}: start from {from}: {seconds:.2} s",
-                store.name()
-            ));
-        }
+        let of_store = store.starts()?;
+        found.extend(
+            of_store
+                .into_iter()
+                .map(|start| (store.name().to_owned(), start)),
+        );
     }
-    Ok(notes)
+    Ok(found)
+}
+
+fn start_note((name, start): &(String, Start)) -> String {
+    let Start { from, seconds, .. } = start;
+    format!("{name}: start from {from}: {seconds:.2} s")
+}
+
+fn start_measure((name, start): &(String, Start), rows: u64) -> Measure {
+    let from = if start.is_after_kill {
+        "start after a kill".to_owned()
+    } else {
+        format!("start from a checkpoint of {rows} rows")
+    };
+    Measure {
+        name: format!("{name}: {from}"),
+        value: start.seconds,
+        unit: "s".to_owned(),
+    }
 }
 
 fn describe(
@@ -339,6 +395,8 @@ fn describe(
         cells,
         pairs: pairs.collect(),
         notes: Vec::new(),
+        setup: None,
+        measures: Vec::new(),
     }
 }
 
@@ -353,7 +411,7 @@ fn rounds(
     let effort = bench.options.effort;
     let (seed, calls) = (bench.options.seed, bench.options.native.calls);
     let versions = AtomicU64::new(1);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = crate::sys::cores();
     bench
         .progress
         .expect(cells.len() * effort.rounds, effort.warm_up + effort.time);

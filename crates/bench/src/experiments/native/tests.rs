@@ -56,10 +56,13 @@ fn bench() -> Bench {
             warm_up: Duration::from_millis(2),
             time: Duration::from_millis(100),
             count_futexes: None,
+            pace: crate::load::Pace::default(),
         },
         clients: Vec::new(),
         shape: Shape::ThreadEach,
         operations: Vec::new(),
+        keys: Vec::new(),
+        scripts: Vec::new(),
         rows: 500,
         memcached: Default::default(),
         native: NativeOptions {
@@ -254,6 +257,7 @@ fn memory_and_starts_are_told() {
             Ok(vec![Start {
                 from: "a heap".to_owned(),
                 seconds: 1.5,
+                is_after_kill: true,
             }])
         }
     }

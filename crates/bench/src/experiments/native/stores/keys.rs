@@ -149,16 +149,16 @@ impl Keys {
             found.map_or(0, |stat| stat.value)
         };
         let (before, mut text) = (written(), Vec::new());
-        let mut key = 0;
+        // Keys at random: those of a cycle of few would be written once by each transaction.
+        let mut random = fastrand::Rng::with_seed(11);
         while written() - before < self.log {
             let mut txn = self.engine.begin(TxnOptions::default()).map_err(words)?;
             for _ in 0..FILL {
-                key = value::mix(key) % self.rows.max(1);
+                let key = random.u64(0..self.rows.max(1));
                 value::write(&mut text, key, 1, value::USUAL);
                 let bytes = key.to_be_bytes();
                 txn.put(Key::new(self.space, &bytes), &text, Check::Blind)
                     .map_err(words)?;
-                key += 1;
             }
             let commit = txn.commit().map_err(words)?;
             self.engine.wait_durable(commit.position).map_err(words)?;
@@ -217,9 +217,10 @@ impl Store for Keys {
         if self.config.durability == DurabilityChoice::Memory {
             return Ok(Vec::new());
         }
-        let named = |from: &str, seconds| Start {
+        let named = |from: &str, seconds, is_after_kill| Start {
             from: from.to_owned(),
             seconds,
+            is_after_kill,
         };
         let inserted = SpaceId(self.fresh.load(Ordering::Relaxed));
         self.engine.drop_spaces(&[inserted]).map_err(words)?;
@@ -230,8 +231,8 @@ impl Store for Keys {
         let with_log = self.start()?;
         let log = format!("a checkpoint and {} MB of log", self.log >> 20);
         Ok(vec![
-            named("a checkpoint", from_checkpoint),
-            named(&log, with_log),
+            named("a checkpoint", from_checkpoint, false),
+            named(&log, with_log, true),
         ])
     }
 }
