@@ -410,6 +410,11 @@ impl Binder<'_> {
             ));
         }
         if let Some(cmp) = comparison_operator(op) {
+            if let (Some(planner), Some(literal)) =
+                (self.plan, literal::MomentLiteral::among(&a, &b))
+            {
+                planner.note_moment(literal);
+            }
             return compare(cmp, a, b);
         }
         match op {
