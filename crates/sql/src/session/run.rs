@@ -316,7 +316,9 @@ impl SqlSession {
         self.cx.env.joined_rows.get_mut().clear();
         self.cx.env.has_side_effect.set(false);
         if planned.writes_expressions {
-            open.txn.get_mut().set_row_context(self.row_cx());
+            let mut context = self.row_cx();
+            context.strict &= !planned.plan.ignores_errors();
+            open.txn.get_mut().set_row_context(context);
         }
         let random = self.cx.env.random.get();
         let reads = open.txn.get_mut().tracked_reads();

@@ -2,7 +2,7 @@
 
 use super::{Changes, Exec, ExecResult, ResultSink, dml, insert, load, multi, query};
 use crate::plan::sinks::{InsertRows, Plan, Targets};
-use porpoise_rows::{AutoIncOptions, InsertMode};
+use porpoise_rows::AutoIncOptions;
 
 /// Result of a statement.
 pub enum StatementOutcome {
@@ -20,12 +20,8 @@ pub fn run(
     ids: AutoIncOptions,
     sink: &mut dyn ResultSink,
 ) -> ExecResult<StatementOutcome> {
-    let ignores = match plan {
-        Plan::Select(_) => false,
-        Plan::Change(change) => change.ignore,
-        Plan::Insert(plan) => plan.mode == InsertMode::Ignore,
-    };
-    exec.shared.states.ignores_errors.set(ignores);
+    let states = exec.shared.states;
+    states.ignores_errors.set(plan.ignores_errors());
     let changes = match plan {
         Plan::Select(query) => return query::run(query, exec, sink).map(StatementOutcome::Rows),
         Plan::Change(change) if exec.shared.profile.is_some() => {
