@@ -385,7 +385,10 @@ fn argument_bytes(args: &[Expr]) -> u32 {
 /// Result type of TO_BASE64: four characters for three bytes, and line ends.
 fn base64_text(args: &[Expr], collation: Collation) -> ColumnType {
     let digits = argument_bytes(args).div_ceil(3).saturating_mul(4);
-    text_of(digits.saturating_add(digits.saturating_sub(1) / 76), collation)
+    text_of(
+        digits.saturating_add(digits.saturating_sub(1) / 76),
+        collation,
+    )
 }
 
 /// Result type of FROM_BASE64.
