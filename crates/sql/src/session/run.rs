@@ -316,9 +316,9 @@ impl SqlSession {
         self.cx.env.joined_rows.get_mut().clear();
         self.cx.env.has_side_effect.set(false);
         if planned.writes_expressions {
-            let mut context = self.row_cx();
-            context.strict &= !planned.plan.ignores_errors();
-            open.txn.get_mut().set_row_context(context);
+            open.txn
+                .get_mut()
+                .set_row_context(self.row_cx(&planned.plan));
         }
         let random = self.cx.env.random.get();
         let reads = open.txn.get_mut().tracked_reads();
@@ -431,7 +431,7 @@ impl SqlSession {
     }
 
     /// Evaluation context of table expressions.
-    pub(crate) fn row_cx(&self) -> RowContext {
+    pub(crate) fn row_cx(&self, plan: &Plan) -> RowContext {
         // RAND() in table expressions has its own sequence, seeded by one step of a linear
         // congruential generator (Knuth's multiplier).
         let seed = self.cx.env.random.get();
@@ -441,7 +441,7 @@ impl SqlSession {
             now_utc: self.cx.env.now_utc,
             time_zone: self.cx.env.time_zone.clone(),
             mode: self.cx.settings.mode,
-            strict: self.cx.settings.mode.is_strict(),
+            strict: self.cx.settings.mode.is_strict() && !plan.ignores_errors(),
             user: self.cx.env.account.clone(),
             seed: Cell::new(seed.rotate_left(32)),
             warnings: RefCell::default(),

@@ -14,6 +14,7 @@ use crate::plan::sinks::{NewValue, ViewCheck};
 use bumpalo::Bump;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::ddl::implicit_default;
+use porpoise_types::cast;
 use porpoise_types::temporal::delimiter;
 use porpoise_types::{CastCx, ColumnType, DateTime, Kind, Level, Value, ValueRef, Warning, store};
 
@@ -79,7 +80,8 @@ impl<'x> ValueConverter<'x> {
             Kind::Time => delimiter::of_time(text),
             _ => None,
         };
-        if let Some((code, message)) = found.map(|found| found.warning(text, row)) {
+        if let Some((code, message)) = found.map(|found| cast::delimiter_warning(found, text, row))
+        {
             self.env.warn(Warning {
                 level: Level::Warning,
                 code,

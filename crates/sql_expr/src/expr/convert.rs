@@ -148,7 +148,7 @@ fn warn_of_delimiter(
     if let (ValueRef::Bytes(text), true) = (v, is_valid)
         && let Some(found) = find(text)
     {
-        let (code, message) = found.warning(text, 1);
+        let (code, message) = cast::delimiter_warning(found, text, 1);
         cx.env.warn(Warning {
             level: porpoise_types::Level::Warning,
             code,

@@ -14,32 +14,6 @@ pub struct DeprecatedDelimiter {
     pub standard: Option<u8>,
 }
 
-impl DeprecatedDelimiter {
-    /// MySQL's number and text of the warning, for a value in a row.
-    #[must_use]
-    pub fn warning(self, value: &[u8], row: u64) -> (u16, String) {
-        let found = match self.found {
-            b'\n' => "\\n".to_owned(),
-            other => char::from(other).to_string(),
-        };
-        let value = crate::cast::format_for_message(value);
-        let place = format!(
-            "Delimiter '{found}' in position {} in datetime value '{value}' at row {row}",
-            self.position
-        );
-        match self.standard.map(char::from) {
-            Some(standard) => {
-                let text = format!("{place} is deprecated. Prefer the standard '{standard}'.");
-                (4095, text)
-            }
-            None => (
-                4096,
-                format!("{place} is superfluous and is deprecated. Please remove."),
-            ),
-        }
-    }
-}
-
 fn digits(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     rest.iter().take_while(|b| b.is_ascii_digit()).count()
@@ -79,6 +53,10 @@ pub fn of_date(text: &[u8]) -> Option<DeprecatedDelimiter> {
     let mut at = digits(text, 0);
     if at == 0 {
         return None;
+    }
+    // A date and a time of digits only.
+    if at >= 12 {
+        return trailing(text, behind_fraction(text, at));
     }
     for standard in *b"-- ::" {
         // `date T time` is standard, too.
