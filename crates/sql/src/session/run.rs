@@ -316,9 +316,7 @@ impl SqlSession {
         self.cx.env.joined_rows.get_mut().clear();
         self.cx.env.has_side_effect.set(false);
         if planned.writes_expressions {
-            open.txn
-                .get_mut()
-                .set_row_context(self.row_cx(&planned.plan));
+            open.txn.get_mut().set_row_context(self.row_cx(planned));
         }
         let random = self.cx.env.random.get();
         let reads = open.txn.get_mut().tracked_reads();
@@ -431,7 +429,7 @@ impl SqlSession {
     }
 
     /// Evaluation context of table expressions.
-    pub(crate) fn row_cx(&self, plan: &Plan) -> RowContext {
+    pub(crate) fn row_cx(&self, planned: &Planned) -> RowContext {
         // RAND() in table expressions has its own sequence, seeded by one step of a linear
         // congruential generator (Knuth's multiplier).
         let seed = self.cx.env.random.get();
@@ -441,7 +439,7 @@ impl SqlSession {
             now_utc: self.cx.env.now_utc,
             time_zone: self.cx.env.time_zone.clone(),
             mode: self.cx.settings.mode,
-            strict: self.cx.settings.mode.is_strict() && !plan.ignores_errors(),
+            strict: self.cx.settings.mode.is_strict() && !planned.plan.ignores_errors(),
             user: self.cx.env.account.clone(),
             seed: Cell::new(seed.rotate_left(32)),
             warnings: RefCell::default(),
