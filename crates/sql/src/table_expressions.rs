@@ -21,6 +21,7 @@ use porpoise_sql_expr::expr::eval::{Env, EvalCx, Slot, eval};
 use porpoise_sql_expr::expr::named_locks::NamedLocks;
 use porpoise_sql_expr::expr::stored::{FunctionName, StoredFunction};
 use porpoise_sql_expr::expr::{Expr, ExprKind, convert};
+use porpoise_sql_expr::locale::Locale;
 use porpoise_sql_expr::memory::SessionMemory;
 use porpoise_sql_parser::ast;
 use porpoise_sql_plan::bind::SystemVariables;
@@ -521,6 +522,8 @@ impl TableExpressions {
             max_allowed_packet: 1 << 30,
             div_precision: 4,
             block_cipher: BlockCipher::default(),
+            locale: Locale::english(),
+            week_format: 0,
             group_concat_max_len: 1024,
             collation: Collation::UTF8MB4_0900_AI_CI,
             locks: self.locks.clone(),

@@ -3,6 +3,7 @@
 //! * [`expr`]: expressions, evaluation, conversion and comparison of values.
 //! * [`functions`]: the registry of scalar functions.
 //! * [`lex_mode`]: the flags of sql_mode for the parser.
+//! * [`locale`]: names of months and weekdays, and the form of numbers.
 //! * [`memory`]: memory of sessions and statements, within the server's budget.
 //! * [`error`]: errors of statements, with MySQL's number, SQLSTATE and text.
 //!
@@ -15,4 +16,5 @@ pub mod error;
 pub mod expr;
 pub mod functions;
 pub mod lex_mode;
+pub mod locale;
 pub mod memory;

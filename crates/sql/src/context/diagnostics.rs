@@ -22,7 +22,7 @@ pub struct Diagnostics {
 impl Diagnostics {
     /// Prepares for a statement; its conditions replace the list unless it calls
     /// [`Self::retain_list`].
-    pub fn begin(&mut self) {
+    pub fn begin(&self) {
         self.retains_list.set(false);
     }
 

@@ -206,9 +206,12 @@ impl SqlSession {
         program: &Program,
         frame: &mut Frame,
     ) -> Result<Flow> {
-        let number = match number {
-            Some(source) => Some(self.value_of_source(source, frame)?),
-            None => None,
+        let number = match number.map(|source| self.value_of_source(source, frame)) {
+            Some(Err(error)) => {
+                frame.conditions.push(Condition::of_error(&error));
+                return Ok(Flow::Next);
+            }
+            number => number.and_then(Result::ok),
         };
         let (conditions, row_count) = match frame.activations.last() {
             Some(active) if stacked => (active.stacked.clone(), active.row_count),
@@ -218,9 +221,14 @@ impl SqlSession {
             }
             _ => (frame.conditions.clone(), self.cx.env.row_count),
         };
-        let condition = match &number {
-            Some((value, _)) => Some(condition_numbered(&conditions, value)?),
-            None => None,
+        let numbered = number.map(|(value, _)| condition_numbered(&conditions, &value));
+        let condition = match numbered.transpose() {
+            Ok(condition) => condition,
+            // An error of GET DIAGNOSTICS itself becomes a further condition.
+            Err(error) => {
+                frame.conditions.push(Condition::of_error(&error));
+                return Ok(Flow::Next);
+            }
         };
         for (target, name) in items {
             let (value, ty) = diagnostics_item(&conditions, condition, row_count, name);

@@ -8,7 +8,7 @@ use bumpalo::Bump;
 use porpoise_access::Privileges;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
-use porpoise_sql_parser::ast::{Expr, MaintainKind, ProgramKind, ShowWhat, Statement, TableName};
+use porpoise_sql_parser::ast::{MaintainKind, ProgramKind, ShowWhat, Statement, TableName};
 use porpoise_sql_parser::{ParseErrorKind, ParseOptions, parse_one};
 use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_types::{ColumnType, ValueRef};
@@ -153,7 +153,7 @@ impl SqlSession {
                 crate::show::describe(&mut self.cx, table, *column, sink)
             }
             Statement::Explain(explain) => self.explain(explain, text, types, values, sink),
-            Statement::Do(list) => self.do_list(list, values, types),
+            Statement::Do(list) => self.do_list(list, text, values, types),
             Statement::LoadData(load) => self.load_data(load, text, sink),
             _ => self.other_statement(statement, text, values, types, sink),
         }
@@ -175,18 +175,6 @@ impl SqlSession {
                 .ok_or_else(|| SqlError::internal("no plan"))
         })?;
         self.run_shown_plan(&plan, values, sink)
-    }
-
-    fn do_list(
-        &mut self,
-        list: &[Expr<'_>],
-        values: &[ValueRef<'_>],
-        types: &[ColumnType],
-    ) -> Result<Outcome> {
-        for e in list {
-            self.value_of(e, values, types)?;
-        }
-        Ok(Outcome::default())
     }
 
     /// Executes the statements that [`Self::statement`] leaves out.

@@ -3,7 +3,7 @@
 //! An expression without subqueries is evaluated directly. One with subqueries is executed as
 //! `SELECT expr`, with the transaction rules of any other query.
 
-use super::SqlSession;
+use super::{Outcome, SqlSession};
 use porpoise_rows::catalog::Catalog;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -55,6 +55,68 @@ impl SqlSession {
         let mut one = SingleValue::default();
         self.run_plan(&planned, params, &mut one)?;
         Ok((one.value, ty))
+    }
+
+    /// Executes DO.
+    pub(super) fn do_list(
+        &mut self,
+        list: &[ast::Expr<'_>],
+        text: &[u8],
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+    ) -> Result<Outcome> {
+        // Aggregates and window functions need a query.
+        let needs_query = |e: &ast::Expr<'_>| {
+            let bound = self.cx.bind(e, types);
+            bound.is_err_and(|e| matches!(e.code, 1111 | 3593))
+        };
+        if list.iter().any(needs_query) {
+            self.do_query(list, text, values, types)?;
+            return Ok(Outcome::default());
+        }
+        for e in list {
+            self.value_of(e, values, types)?;
+        }
+        Ok(Outcome::default())
+    }
+
+    /// Runs `SELECT list` without its result.
+    fn do_query(
+        &mut self,
+        list: &[ast::Expr<'_>],
+        text: &[u8],
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+    ) -> Result<Outcome> {
+        let items = list.iter().map(|e| ast::SelectItem::Expr {
+            expr: *e,
+            alias: None,
+            span: e.span,
+        });
+        let items: Vec<ast::SelectItem<'_>> = items.collect();
+        let span = list.first().map(|e| e.span).unwrap_or_default();
+        let select = ast::Select {
+            options: ast::SelectOptions::default(),
+            items: &items,
+            from: &[],
+            filter: None,
+            group_by: &[],
+            rollup: false,
+            having: None,
+            windows: &[],
+            span,
+        };
+        let query = ast::Query {
+            with: None,
+            body: ast::QueryBody::Select(&select),
+            order_by: &[],
+            limit: None,
+            locks: &[],
+            into: None,
+            span,
+        };
+        let statement = ast::Statement::Query(&query);
+        self.run_statement(&statement, text, values, types, &mut SingleValue::default())
     }
 
     /// The plan of an expression as a query, whose tables are published.

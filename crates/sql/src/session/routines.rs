@@ -724,12 +724,42 @@ impl SqlSession {
             items.push(((*name).to_owned(), value, ty));
         }
         let condition = signal_condition(None, raised.as_ref(), items)?;
-        if condition.level == Level::Error {
-            let state = String::from_utf8_lossy(&condition.sqlstate);
-            return Err(SqlError::new(condition.code, &state, condition.message));
+        let state = String::from_utf8_lossy(&condition.sqlstate).into_owned();
+        let (level, warning) = (condition.level, condition.warning());
+        self.programs.signalled = Some(condition);
+        if level == Level::Error {
+            return Err(SqlError::new(warning.code, &state, warning.message));
         }
-        self.cx.env.warn(condition.warning());
+        self.cx.env.warn(warning);
         Ok(Outcome::default())
+    }
+
+    /// The conditions of the statement before, with the items that SIGNAL has set.
+    fn listed_conditions(&self) -> impl Iterator<Item = Condition> {
+        self.cx.diagnostics.list(false).map(|w| {
+            let signalled = self.programs.signalled.as_ref();
+            let same = |c: &&Condition| c.code == w.code && c.message == w.message;
+            if let Some(condition) = signalled.filter(same) {
+                return condition.clone();
+            }
+            let mut condition = Condition::of_warning(w);
+            if w.level == Level::Error
+                && let Some(state) = self.cx.diagnostics.error_state()
+            {
+                condition.sqlstate = state;
+            }
+            condition
+        })
+    }
+
+    /// An error of GET DIAGNOSTICS itself becomes a further condition; the statement succeeds.
+    fn note_failed_diagnostics(&self, conditions: &[Condition], error: &SqlError) -> Outcome {
+        self.cx.diagnostics.begin();
+        let error = Condition::of_error(error);
+        for condition in conditions.iter().chain([&error]) {
+            self.cx.env.warn(condition.warning());
+        }
+        Outcome::default()
     }
 
     /// GET DIAGNOSTICS outside of programs.
@@ -744,20 +774,15 @@ impl SqlSession {
             return Err(SqlError::new(1887, "0Z002", text));
         }
         self.cx.diagnostics.retain_list();
-        let conditions = self.cx.diagnostics.list(false).map(|w| {
-            let mut condition = Condition::of_warning(w);
-            if w.level == Level::Error
-                && let Some(state) = self.cx.diagnostics.error_state()
-            {
-                condition.sqlstate = state;
-            }
-            condition
-        });
-        let conditions: Vec<Condition> = conditions.collect();
+        let conditions: Vec<Condition> = self.listed_conditions().collect();
         let condition = match &get.condition {
             Some(e) => {
-                let (number, _) = self.value_of(&e.expr, values, types)?;
-                Some(condition_numbered(&conditions, &number)?)
+                let number = self.value_of(&e.expr, values, types);
+                let found = number.and_then(|(number, _)| condition_numbered(&conditions, &number));
+                match found {
+                    Ok(condition) => Some(condition),
+                    Err(error) => return Ok(self.note_failed_diagnostics(&conditions, &error)),
+                }
             }
             None => None,
         };

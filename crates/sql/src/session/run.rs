@@ -89,6 +89,7 @@ impl SqlSession {
             return Ok(None);
         };
         let mut planned = Planned::new(plan, reads.uses.take());
+        planned.moments = reads.moments.take();
         planned.runs_programs =
             self.cx.planning.calls_functions.get() || fires_triggers(&planned, catalog);
         Ok(Some(planned))
@@ -197,6 +198,9 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         self.cx.check_plan(planned)?;
+        for literal in &planned.moments {
+            literal.check(params, self.cx.env.mode)?;
+        }
         if !matches!(planned.plan, Plan::Select(_)) {
             self.count_update()?;
         }
@@ -316,7 +320,7 @@ impl SqlSession {
         self.cx.env.joined_rows.get_mut().clear();
         self.cx.env.has_side_effect.set(false);
         if planned.writes_expressions {
-            open.txn.get_mut().set_row_context(self.row_cx());
+            open.txn.get_mut().set_row_context(self.row_cx(planned));
         }
         let random = self.cx.env.random.get();
         let reads = open.txn.get_mut().tracked_reads();
@@ -435,7 +439,7 @@ impl SqlSession {
     }
 
     /// Evaluation context of table expressions.
-    pub(crate) fn row_cx(&self) -> RowContext {
+    pub(crate) fn row_cx(&self, planned: &Planned) -> RowContext {
         // RAND() in table expressions has its own sequence, seeded by one step of a linear
         // congruential generator (Knuth's multiplier).
         let seed = self.cx.env.random.get();
@@ -445,7 +449,7 @@ impl SqlSession {
             now_utc: self.cx.env.now_utc,
             time_zone: self.cx.env.time_zone.clone(),
             mode: self.cx.settings.mode,
-            strict: self.cx.settings.mode.is_strict(),
+            strict: self.cx.settings.mode.is_strict() && !planned.plan.ignores_errors(),
             user: self.cx.env.account.clone(),
             seed: Cell::new(seed.rotate_left(32)),
             warnings: RefCell::default(),

@@ -131,6 +131,8 @@ impl SqlSession {
         self.cx.env.max_allowed_packet = s.max_allowed_packet;
         self.cx.env.div_precision = s.div_precision;
         self.cx.env.block_cipher = s.block_cipher;
+        self.cx.env.locale = s.locale;
+        self.cx.env.week_format = s.week_format;
         self.cx.env.group_concat_max_len = s.group_concat_max_len;
         self.cx.env.collation = s.collation;
         self.cx
@@ -181,6 +183,8 @@ pub(super) fn fresh_env(
         max_allowed_packet: settings.max_allowed_packet,
         div_precision: settings.div_precision,
         block_cipher: settings.block_cipher,
+        locale: settings.locale,
+        week_format: settings.week_format,
         group_concat_max_len: settings.group_concat_max_len,
         collation: settings.collation,
         locks: locks.clone(),

@@ -243,6 +243,7 @@ pub fn create_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows>
     let mut shown = table.definition().clone();
     shown.remove_unfinished();
     shown.foreign_keys.sort_by(|a, b| a.name.cmp(&b.name));
+    shown.checks.sort_by(|a, b| a.name.cmp(&b.name));
     for column in &mut shown.columns {
         if let (Kind::Timestamp, ColumnDefault::Literal(Value::DateTime(at))) =
             (column.ty.kind, &mut column.default)

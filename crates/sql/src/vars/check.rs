@@ -2,12 +2,17 @@
 
 use super::{VarKind, VarValue, Variable};
 use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::locale::Locale;
 use porpoise_types::{Charset, Collation, Level, SqlMode, TimeZone, ValueRef, Warning};
 use std::sync::Arc;
 
 fn wrong_value(variable: &Variable, text: &str) -> SqlError {
     let shown: String = text.chars().take(64).collect();
     SqlError::wrong_variable_value(variable.name, &shown)
+}
+
+fn unknown_locale(name: &str) -> SqlError {
+    SqlError::new(1649, "HY000", format!("Unknown locale: '{name}'"))
 }
 
 fn keep_text(text: &str) -> VarValue {
@@ -73,6 +78,10 @@ pub fn from_text(variable: &Variable, text: &str) -> Result<VarValue> {
                 let text = format!("Unknown or incorrect time zone: '{text}'");
                 Err(SqlError::new(1298, "HY000", text))
             }
+        },
+        VarKind::Locale => match Locale::named(text) {
+            Some(locale) => Ok(keep_text(locale.name)),
+            None => Err(unknown_locale(text)),
         },
         VarKind::Engine if is_engine(text) => Ok(keep_text(&engine_name(text))),
         VarKind::Engine => Err(SqlError::new(
@@ -147,6 +156,12 @@ pub fn from_value(
             let word = at.and_then(|at| words.get(at));
             let wrong = || wrong_value(variable, &number(value).unwrap_or(0).to_string());
             word.map(|w| keep_text(w)).ok_or_else(wrong)
+        }
+        (VarKind::Locale, ValueRef::Int(_) | ValueRef::UInt(_)) => {
+            let number = number(value).unwrap_or(0);
+            let locale = usize::try_from(number).ok().and_then(Locale::numbered);
+            let unknown = || unknown_locale(&number.to_string());
+            locale.map(|l| keep_text(l.name)).ok_or_else(unknown)
         }
         (VarKind::SqlMode, ValueRef::Int(_) | ValueRef::UInt(_)) => {
             let bits = number(value).and_then(|n| u64::try_from(n).ok());

@@ -83,6 +83,8 @@ pub enum VarKind {
     Collation,
     /// A time zone.
     TimeZone,
+    /// A locale.
+    Locale,
     /// The name of a storage engine.
     Engine,
 }

@@ -6,8 +6,8 @@
 
 use super::Scope::{Both, Fixed, Global, Session, SessionFixed};
 use super::VarKind::{
-    Bool, Charset, Collation, Double, Engine, Enum, Int, NullableCharset, NullableText, SqlMode,
-    Text, TimeZone, Words,
+    Bool, Charset, Collation, Double, Engine, Enum, Int, Locale, NullableCharset, NullableText,
+    SqlMode, Text, TimeZone, Words,
 };
 use super::{Scope, VarKind, Variable};
 use porpoise_sql_expr::expr::block_cipher::BlockCipher;
@@ -121,7 +121,7 @@ pub const VARIABLES: &[Variable] = &[
     v("default_tmp_storage_engine", Both, Engine, "InnoDB",
         "Accepted; without effect."),
     v("default_week_format", Both, Int(0, 7), "0",
-        "Accepted; without effect."),
+        "Mode of WEEK() without a mode."),
     v("delay_key_write", Global, Enum(&["OFF", "ON", "ALL"]), "ON",
         "Accepted; without effect."),
     v("disconnect_on_expired_password", Fixed, Bool, "ON",
@@ -250,8 +250,8 @@ pub const VARIABLES: &[Variable] = &[
         "Accepted; messages are in English."),
     v("lc_messages_dir", Fixed, Text, "/",
         "Messages are built in."),
-    v("lc_time_names", Both, Text, "en_US",
-        "Accepted; names of months and days are in English."),
+    v("lc_time_names", Both, Locale, "en_US",
+        "Locale of the names of months and weekdays that DATE_FORMAT, DAYNAME and MONTHNAME give."),
     v("license", Fixed, Text, "Apache-2.0",
         "The licence of the server."),
     v("local_infile", Global, Bool, "OFF",

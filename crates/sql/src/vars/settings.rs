@@ -4,6 +4,7 @@ use super::{Values, VarValue};
 use porpoise_rows::AutoIncOptions;
 use porpoise_sql_expr::error::Result;
 use porpoise_sql_expr::expr::block_cipher::BlockCipher;
+use porpoise_sql_expr::locale::Locale;
 use porpoise_types::{Charset, Collation, SqlMode, TimeZone};
 use std::time::Duration;
 
@@ -86,6 +87,10 @@ pub struct Settings {
     pub div_precision: u8,
     /// `block_encryption_mode`.
     pub block_cipher: BlockCipher,
+    /// `lc_time_names`.
+    pub locale: &'static Locale,
+    /// `default_week_format`.
+    pub week_format: u8,
     /// `cte_max_recursion_depth`.
     pub recursion: u64,
     /// `group_concat_max_len`.
@@ -207,6 +212,8 @@ impl Settings {
             notes: values.bool("sql_notes"),
             div_precision: u8::try_from(values.int("div_precision_increment")).unwrap_or(4),
             block_cipher: BlockCipher::named(values.text("block_encryption_mode")),
+            locale: Locale::named(values.text("lc_time_names")).unwrap_or_else(Locale::english),
+            week_format: u8::try_from(values.int("default_week_format")).unwrap_or(0),
             recursion: values.int("cte_max_recursion_depth"),
             group_concat_max_len: values.int("group_concat_max_len"),
             statement_memory: values.int("statement_memory_limit"),

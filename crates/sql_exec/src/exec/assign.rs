@@ -14,6 +14,8 @@ use crate::plan::sinks::{NewValue, ViewCheck};
 use bumpalo::Bump;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::ddl::implicit_default;
+use porpoise_types::cast;
+use porpoise_types::temporal::delimiter;
 use porpoise_types::{CastCx, ColumnType, DateTime, Kind, Level, Value, ValueRef, Warning, store};
 
 /// Converts values for one statement.
@@ -63,14 +65,29 @@ impl<'x> ValueConverter<'x> {
             tz: &self.env.time_zone,
             now: self.now,
         };
-        Ok(store(
-            value,
-            Some(from),
-            &column.ty,
-            &column.name,
-            row,
-            &mut cx,
-        )?)
+        let stored = store(value, Some(from), &column.ty, &column.name, row, &mut cx)?;
+        self.warn_of_delimiter(value, &column.ty, row);
+        Ok(stored)
+    }
+
+    /// Warning 4095 or 4096 for a deprecated delimiter in the text of a date or time.
+    fn warn_of_delimiter(&self, value: ValueRef<'_>, ty: &ColumnType, row: u64) {
+        let ValueRef::Bytes(text) = value else {
+            return;
+        };
+        let found = match ty.kind {
+            Kind::Date | Kind::DateTime | Kind::Timestamp => delimiter::of_date(text),
+            Kind::Time => delimiter::of_time(text),
+            _ => None,
+        };
+        if let Some((code, message)) = found.map(|found| cast::delimiter_warning(found, text, row))
+        {
+            self.env.warn(Warning {
+                level: Level::Warning,
+                code,
+                message,
+            });
+        }
     }
 
     /// The value stored for NULL: NULL itself, or the column's implicit default.

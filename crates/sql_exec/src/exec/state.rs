@@ -60,6 +60,8 @@ pub struct States {
     in_visitor: Cell<bool>,
     /// Whether a subquery met a row newer than the snapshot: the statement must restart.
     pub restart: Cell<bool>,
+    /// Whether the statement says IGNORE, so that a scalar subquery of several rows is NULL.
+    pub(super) ignores_errors: Cell<bool>,
 }
 
 /// Table, position of the index, mode, whether rows may be newer, and text of a search.

@@ -20,6 +20,8 @@ pub fn run(
     ids: AutoIncOptions,
     sink: &mut dyn ResultSink,
 ) -> ExecResult<StatementOutcome> {
+    let states = exec.shared.states;
+    states.ignores_errors.set(plan.ignores_errors());
     let changes = match plan {
         Plan::Select(query) => return query::run(query, exec, sink).map(StatementOutcome::Rows),
         Plan::Change(change) if exec.shared.profile.is_some() => {

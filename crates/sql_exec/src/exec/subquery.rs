@@ -23,7 +23,7 @@ use crate::expr::stored::SessionFunction;
 use crate::expr::text_search::{FoundTexts, TextMatch};
 use crate::expr::{CmpOp, convert, logic};
 use crate::plan::{QueryPlan, plan_of};
-use porpoise_types::{ColumnType, Value, ValueRef};
+use porpoise_types::{ColumnType, Level, Value, ValueRef, Warning};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -170,8 +170,8 @@ impl Shared<'_> {
         let answer = match test.kind {
             TestKind::Exists => Value::Int(i64::from(!rows.is_empty())),
             TestKind::Scalar | TestKind::Column(_) | TestKind::Row(_) if rows.len() > 1 => {
-                let text = "Subquery returns more than 1 row";
-                return Err(SqlError::new(1242, "21000", text));
+                self.refuse_several_rows(cx)?;
+                Value::Null
             }
             TestKind::Scalar | TestKind::Column(_) => {
                 let column = match test.kind {
@@ -197,6 +197,20 @@ impl Shared<'_> {
         };
         self.states.release(held);
         Ok(answer)
+    }
+
+    /// Error 1242 for a scalar subquery of several rows; a warning in a statement with IGNORE.
+    fn refuse_several_rows(&self, cx: &EvalCx<'_>) -> Result<()> {
+        let text = "Subquery returns more than 1 row";
+        if !self.states.ignores_errors.get() {
+            return Err(SqlError::new(1242, "21000", text));
+        }
+        cx.env.warn(Warning {
+            level: Level::Warning,
+            code: 1242,
+            message: text.to_owned(),
+        });
+        Ok(())
     }
 
     /// The materialized rows of a subquery that is tested for membership.

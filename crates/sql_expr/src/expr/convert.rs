@@ -6,6 +6,7 @@ use super::eval::EvalCx;
 use crate::error::{Result, SqlError};
 use bumpalo::Bump;
 use porpoise_types::ColumnType;
+use porpoise_types::temporal::delimiter::{self, DeprecatedDelimiter};
 use porpoise_types::{
     CastCx, Charset, CompareAs, Date, DateTime, Decimal, Kind, SqlMode, Time, ValueRef, Warning,
     cast, compare,
@@ -129,18 +130,45 @@ pub fn exact_number(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result
 pub fn datetime(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<DateTime>> {
     match v {
         ValueRef::DateTime(v) => Ok(Some(v)),
-        _ => with_cast_cx(cx, |c| cast::to_datetime(v, ty, c)),
+        _ => {
+            let moment = with_cast_cx(cx, |c| cast::to_datetime(v, ty, c))?;
+            warn_of_delimiter(v, moment.is_some(), delimiter::of_date, cx);
+            Ok(moment)
+        }
+    }
+}
+
+/// Warning 4095 or 4096 for a deprecated delimiter in the text of a valid date or time.
+fn warn_of_delimiter(
+    v: ValueRef<'_>,
+    is_valid: bool,
+    find: fn(&[u8]) -> Option<DeprecatedDelimiter>,
+    cx: &EvalCx<'_>,
+) {
+    if let (ValueRef::Bytes(text), true) = (v, is_valid)
+        && let Some(found) = find(text)
+    {
+        let (code, message) = cast::delimiter_warning(found, text, 1);
+        cx.env.warn(Warning {
+            level: porpoise_types::Level::Warning,
+            code,
+            message,
+        });
     }
 }
 
 /// Converts to a date; `None` with a warning if the value is not a valid one.
 pub fn date(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<Date>> {
-    with_cast_cx(cx, |c| cast::to_date(v, ty, c))
+    let date = with_cast_cx(cx, |c| cast::to_date(v, ty, c))?;
+    warn_of_delimiter(v, date.is_some(), delimiter::of_date, cx);
+    Ok(date)
 }
 
 /// Converts to a time; `None` with a warning if the value is not a valid one.
 pub fn time(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<Time>> {
-    with_cast_cx(cx, |c| cast::to_time(v, ty, c))
+    let time = with_cast_cx(cx, |c| cast::to_time(v, ty, c))?;
+    warn_of_delimiter(v, time.is_some(), delimiter::of_time, cx);
+    Ok(time)
 }
 
 /// Converts to text, as results are sent; NULL stays NULL.

@@ -78,6 +78,10 @@ pub struct Env {
     pub div_precision: u8,
     /// `block_encryption_mode`.
     pub block_cipher: super::block_cipher::BlockCipher,
+    /// `lc_time_names`.
+    pub locale: &'static crate::locale::Locale,
+    /// `default_week_format`.
+    pub week_format: u8,
     /// `group_concat_max_len`.
     pub group_concat_max_len: u64,
     /// `character_set_connection`'s collation.

@@ -206,7 +206,7 @@ fn week<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let mode = if c.len() > 1 {
         c.int(1)?.unwrap_or(0)
     } else {
-        0
+        i64::from(c.cx.env.week_format)
     };
     let date = c.date(0)?.filter(|d| !d.is_zero());
     Ok(int(date.map(|d| i64::from(d.week((mode & 7) as u8).1))))

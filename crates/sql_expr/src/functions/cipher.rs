@@ -10,15 +10,21 @@ use aws_lc_rs::cipher::{
     StreamingEncryptingKey, UnboundCipherKey,
 };
 use aws_lc_rs::error::Unspecified;
+use aws_lc_rs::hkdf::{HKDF_SHA512, KeyType, Salt};
 use aws_lc_rs::iv::FixedLength;
+use aws_lc_rs::pbkdf2;
 use porpoise_base::interrupt;
 use porpoise_types::{Level, ValueRef, Warning};
+use std::num::NonZeroU32;
 
 /// Bytes encrypted or decrypted between two interrupt checkpoints.
 const PIECE: usize = 64 * 1024;
 
 /// Block size of AES, in bytes: also the length of initialization vectors.
 const BLOCK: usize = 16;
+
+/// Number of iterations of PBKDF2 at least, and if none is given.
+const FEWEST_ITERATIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(999);
 
 type CipherResult<T> = std::result::Result<T, Unspecified>;
 
@@ -35,20 +41,111 @@ fn fold_key(password: &[u8], bits: usize) -> Vec<u8> {
     key
 }
 
-fn key_of(password: &[u8], bits: usize) -> Result<UnboundCipherKey> {
+fn key_of(c: &Call<'_, '_>, password: &[u8], bits: usize) -> Result<UnboundCipherKey> {
     let algorithm = match bits {
         192 => &AES_192,
         256 => &AES_256,
         _ => &AES_128,
     };
-    UnboundCipherKey::new(algorithm, &fold_key(password, bits)).map_err(broken)
+    let key = match c.len() {
+        0..4 => {
+            warn_of_folding(c, password, bits);
+            fold_key(password, bits)
+        }
+        _ => derived_key(c, password, bits)?,
+    };
+    UnboundCipherKey::new(algorithm, &key).map_err(broken)
+}
+
+/// Warning 3237 if the password is longer than the key.
+fn warn_of_folding(c: &Call<'_, '_>, password: &[u8], bits: usize) {
+    let length = bits / 8;
+    if password.len() > length {
+        c.cx.env.warn(Warning {
+            level: Level::Warning,
+            code: 3237,
+            message: format!(
+                "AES key size should be {length} bytes length or secure KDF methods hkdf or pbkdf2_hmac should be \
+                 used, please provide exact AES key size or use KDF methods for better security."
+            ),
+        });
+    }
+}
+
+/// An option of the key derivation function. Error 3238 for NULL and for texts of 256 bytes and more.
+fn kdf_option<'a>(c: &Call<'_, 'a>, at: usize) -> Result<&'a [u8]> {
+    let given = c.text(at)?.filter(|text| text.len() < 256);
+    given.ok_or_else(|| {
+        let text = "KDF option size is invalid, please provide valid size < 256 bytes and not NULL";
+        SqlError::new(3238, "HY000", text)
+    })
+}
+
+/// The key that the function of the fourth argument derives from the password, with a salt and an
+/// information or a number of iterations.
+fn derived_key(c: &Call<'_, '_>, password: &[u8], bits: usize) -> Result<Vec<u8>> {
+    let name = kdf_option(c, 3)?;
+    let option = |at: usize| {
+        if c.len() > at {
+            kdf_option(c, at)
+        } else {
+            Ok(&[][..])
+        }
+    };
+    let mut key = vec![0; bits / 8];
+    match name {
+        b"hkdf" => {
+            let (salt, information) = (option(4)?, option(5)?);
+            let secret = Salt::new(HKDF_SHA512, salt).extract(password);
+            let info = [information];
+            let expanded = secret.expand(&info, KeyLength(key.len())).map_err(broken)?;
+            expanded.fill(&mut key).map_err(broken)?;
+        }
+        b"pbkdf2_hmac" => {
+            let salt = option(4)?;
+            let rounds = if c.len() > 5 {
+                iterations(kdf_option(c, 5)?)?
+            } else {
+                FEWEST_ITERATIONS
+            };
+            pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA512, rounds, salt, password, &mut key);
+        }
+        _ => {
+            let text = "KDF method name is not valid. Please use hkdf or pbkdf2_hmac method name";
+            return Err(SqlError::new(3235, "HY000", text));
+        }
+    }
+    Ok(key)
+}
+
+/// The number of iterations of PBKDF2. Error 3236 if it is not from 1000 to 65535.
+fn iterations(text: &[u8]) -> Result<NonZeroU32> {
+    let count = str::from_utf8(text)
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    let allowed = count.filter(|count| (FEWEST_ITERATIONS.get()..=0xFFFF).contains(count));
+    allowed.and_then(NonZeroU32::new).ok_or_else(|| {
+        let text = "For KDF method pbkdf2_hmac iterations value less than 1000 or more than 65535 is not allowed due \
+                    to security reasons. Please provide iterations >= 1000 and iterations < 65535";
+        SqlError::new(3236, "HY000", text)
+    })
+}
+
+/// Length of a key that HKDF derives.
+struct KeyLength(usize);
+
+impl KeyType for KeyLength {
+    fn len(&self) -> usize {
+        self.0
+    }
 }
 
 /// The initialization vector: the first 16 bytes of the third argument. Unused in ECB mode.
 fn vector_of(c: &Call<'_, '_>, mode: CipherMode, name: &str) -> Result<[u8; BLOCK]> {
     let given = c.len() > 2;
     if mode == CipherMode::Ecb {
-        if given {
+        // With a key derivation function the argument is always there.
+        if c.len() == 3 {
             c.cx.env.warn(Warning {
                 level: Level::Warning,
                 code: 1618,
@@ -108,7 +205,7 @@ fn encrypt<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     };
     let BlockCipher { key_bits, mode } = c.cx.env.block_cipher;
     let vector = vector_of(c, mode, "aes_encrypt")?;
-    let mut key = encryptor(key_of(password, key_bits)?, mode, vector).map_err(broken)?;
+    let mut key = encryptor(key_of(c, password, key_bits)?, mode, vector).map_err(broken)?;
     let secret = in_pieces(text, |piece, out| {
         key.update(piece, out).map(|done| done.written().len())
     })?;
@@ -125,7 +222,7 @@ fn decrypt<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     };
     let BlockCipher { key_bits, mode } = c.cx.env.block_cipher;
     let vector = vector_of(c, mode, "aes_decrypt")?;
-    let mut key = decryptor(key_of(password, key_bits)?, mode, vector).map_err(broken)?;
+    let mut key = decryptor(key_of(c, password, key_bits)?, mode, vector).map_err(broken)?;
     let plain = in_pieces(text, |piece, out| {
         key.update(piece, out).map(|done| done.written().len())
     })?;
@@ -156,6 +253,6 @@ fn in_pieces(
 
 /// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
-    f!("AES_ENCRYPT", (2, 3), bytes_type, IfArgument, encrypt, "Encrypted with AES in the mode of block_encryption_mode.", "HEX(AES_ENCRYPT('text', 'key'))" => "15E36637363712FC2E699B9C95B75393"),
-    f!("AES_DECRYPT", (2, 3), bytes_type, Always, decrypt, "Decrypted with AES in the mode of block_encryption_mode; NULL where that fails.", "AES_DECRYPT(AES_ENCRYPT('text', 'key'), 'key')" => "text"),
+    f!("AES_ENCRYPT", (2, 6), bytes_type, IfArgument, encrypt, "Encrypted with AES in the mode of block_encryption_mode.", "HEX(AES_ENCRYPT('text', 'key'))" => "15E36637363712FC2E699B9C95B75393"),
+    f!("AES_DECRYPT", (2, 6), bytes_type, Always, decrypt, "Decrypted with AES in the mode of block_encryption_mode; NULL where that fails.", "AES_DECRYPT(AES_ENCRYPT('text', 'key'), 'key')" => "text"),
 ];

@@ -376,6 +376,31 @@ fn md5_text<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 /// Result type: binary text of the first argument, encrypted or decoded.
+/// Maximum number of bytes of the first argument.
+fn argument_bytes(args: &[Expr]) -> u32 {
+    let bytes = |e: &Expr| width(e).saturating_mul(e.ty.collation.charset().max_len());
+    args.first().map_or(0, bytes)
+}
+
+/// Result type of TO_BASE64: four characters for three bytes, and line ends.
+fn base64_text(args: &[Expr], collation: Collation) -> ColumnType {
+    let digits = argument_bytes(args).div_ceil(3).saturating_mul(4);
+    text_of(
+        digits.saturating_add(digits.saturating_sub(1) / 76),
+        collation,
+    )
+}
+
+/// Result type of FROM_BASE64.
+fn base64_bytes(args: &[Expr], _: Collation) -> ColumnType {
+    let bytes = argument_bytes(args) / 4 * 3 + argument_bytes(args) % 4 * 3 / 4;
+    if bytes > 65_000 {
+        ColumnType::blob(Kind::LongBlob)
+    } else {
+        ColumnType::varbinary(bytes)
+    }
+}
+
 pub(super) fn bytes_type(args: &[Expr], _: Collation) -> ColumnType {
     let chars = args.first().map_or(0, |e| width(e).saturating_mul(4));
     if chars > 65_000 {
@@ -388,8 +413,8 @@ pub(super) fn bytes_type(args: &[Expr], _: Collation) -> ColumnType {
 /// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("MD5", (1, 1), |_, c| text_of(32, c), IfArgument, md5_text, "The MD5 digest, as hexadecimal digits.", "MD5('testing')" => "ae2b1fca515949e5d54fb22b8ed95575"),
-    f!("TO_BASE64", (1, 1), |a, c| text_of(a.first().map_or(0, width).saturating_mul(6).saturating_add(4), c), IfArgument, to_base64, "In base 64, lines of 76 characters.", "TO_BASE64('abc')" => "YWJj"),
-    f!("FROM_BASE64", (1, 1), bytes_type, Always, from_base64, "The bytes that base 64 encodes; NULL for invalid base 64.", "FROM_BASE64('YWJj')" => "abc"),
+    f!("TO_BASE64", (1, 1), base64_text, IfArgument, to_base64, "In base 64, lines of 76 characters.", "TO_BASE64('abc')" => "YWJj"),
+    f!("FROM_BASE64", (1, 1), base64_bytes, Always, from_base64, "The bytes that base 64 encodes; NULL for invalid base 64.", "FROM_BASE64('YWJj')" => "abc"),
     f!("UUID_TO_BIN", (1, 2), |_, _| ColumnType::varbinary(16), Always, uuid_to_bin, "The 16 bytes of a UUID; optionally with the time groups exchanged.", "HEX(UUID_TO_BIN('6ccd780c-baba-1026-9564-5b8c656024db', 1))" => "1026BABA6CCD780C95645B8C656024DB"),
     f!("BIN_TO_UUID", (1, 2), |_, c| text_of(36, c), Always, bin_to_uuid, "The text of a UUID from its bytes.", "BIN_TO_UUID(UUID_TO_BIN('6ccd780c-baba-1026-9564-5b8c656024db', 1), 1)" => "6ccd780c-baba-1026-9564-5b8c656024db"),
     f!("IS_UUID", (1, 1), truth, IfArgument, is_uuid, "Whether a text is a UUID.", "IS_UUID('6ccd780cbaba102695645b8c656024db')" => "1"),

@@ -393,8 +393,37 @@ fn extreme_moment<'a>(c: &Call<'_, 'a>, wanted: Ordering) -> Result<ValueRef<'a>
     convert::cast(value, &shown, c.ty, c.cx)
 }
 
+/// The number of the text of an ENUM or SET: the index, or the bits.
+fn member_number<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (value, Some(ty)) = c.arg(0) else {
+        return Ok(ValueRef::Null);
+    };
+    let ValueRef::Bytes(text) = value else {
+        return Ok(value);
+    };
+    let index = |text: &[u8]| ty.members.iter().position(|member| member.as_ref() == text);
+    Ok(ValueRef::UInt(match ty.kind {
+        Kind::Enum => index(text).map_or(0, |at| at as u64 + 1),
+        _ => {
+            let bits = text.split(|byte| *byte == b',').filter_map(index);
+            bits.fold(0, |number, at| number | 1 << (at & 63))
+        }
+    }))
+}
+
 /// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
+    Function {
+        // A name with a space cannot be called: the binder uses it for columns of derived tables.
+        name: "MEMBER NUMBER",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: super::unsigned,
+        run: member_number,
+        doc: "The number of the text of an ENUM or SET.",
+        example: ("", ""),
+    },
     f!("ABS", (1, 1), exact_or_double, IfArgument, abs, "The absolute value.", "ABS(-5)" => "5"),
     f!("SIGN", (1, 1), bigint, IfArgument, sign, "-1, 0 or 1.", "SIGN(-2.5)" => "-1"),
     f!("FLOOR", (1, 1), whole, IfArgument, |c| round_to_integer(c, false), "The next integer below.", "FLOOR(-1.5)" => "-2"),

@@ -6,8 +6,9 @@ use super::{
 };
 use crate::error::Result;
 use crate::expr::Expr;
+use crate::locale::Locale;
 use porpoise_base::interrupt::Pacer;
-use porpoise_types::{Collation, ColumnType, Decimal, Kind, ValueRef};
+use porpoise_types::{Charset, Collation, ColumnType, Decimal, Kind, Level, ValueRef, Warning};
 
 fn elt_type(args: &[Expr], collation: Collation) -> ColumnType {
     let rest = args.get(1..).unwrap_or(&[]);
@@ -154,11 +155,11 @@ fn format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(number) = number else {
         return Ok(ValueRef::Null);
     };
-    let (mut group, mut point) = (",", ".");
+    let mut locale = Locale::english();
     if c.len() > 2
-        && let Some(locale) = c.text(2)?
+        && let Some(name) = c.text(2)?
     {
-        (group, point) = separators(locale);
+        locale = named_locale(c, name);
     }
     let rounded = number.rescale(scale).unwrap_or(number);
     let mut digits = Vec::new();
@@ -171,29 +172,30 @@ fn format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let mut out = String::from(sign);
     for (i, digit) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i) % 3 == 0 {
-            out.push_str(group);
+        if i > 0 && locale.separates(whole.len() - i) {
+            out.push_str(locale.separator);
         }
         out.push(digit);
     }
     if !fraction.is_empty() {
-        out.push_str(point);
+        out.push_str(locale.point);
         out.push_str(fraction);
     }
-    Ok(c.keep(out.as_bytes()))
+    let charset = c.ty.collation.charset();
+    Ok(c.keep(&Charset::Utf8mb4.convert(charset, out.as_bytes()).0))
 }
 
-/// Group separator and decimal point of a locale; an unknown locale counts as en_US.
-fn separators(locale: &[u8]) -> (&'static str, &'static str) {
-    let locale = String::from_utf8_lossy(locale).to_ascii_lowercase();
-    match locale.as_str() {
-        "be_by" | "da_dk" | "de_de" | "hu_hu" | "id_id" | "is_is" | "ro_ro" | "ru_ru" | "tr_tr"
-        | "uk_ua" | "vi_vn" => (".", ","),
-        "de_ch" => ("'", "."),
-        "ca_es" | "es_es" | "fr_be" | "fr_fr" | "it_it" | "nl_nl" | "pl_pl" | "pt_pt" => ("", ","),
-        "cs_cz" | "fi_fi" | "sv_se" => (" ", ","),
-        _ => (",", "."),
-    }
+/// The locale of FORMAT(); en_US with warning 1649 if there is none of this name.
+fn named_locale(c: &Call<'_, '_>, name: &[u8]) -> &'static Locale {
+    let name = String::from_utf8_lossy(name);
+    Locale::named(&name).unwrap_or_else(|| {
+        c.cx.env.warn(Warning {
+            level: Level::Warning,
+            code: 1649,
+            message: format!("Unknown locale: '{name}'"),
+        });
+        Locale::english()
+    })
 }
 
 /// Byte offsets of all characters, and the end of the text.

@@ -4,8 +4,10 @@
 use super::{Call, Function, Nullable, bigint, text_of};
 use crate::error::Result;
 use crate::expr::Expr;
+use crate::locale::Locale;
 use porpoise_base::interrupt::Pacer;
-use porpoise_types::{Collation, ColumnType, Date, DateTime, Kind, Time, Value, ValueRef};
+use porpoise_types::{Charset, Collation, ColumnType, Date, DateTime, Kind, Time, Value, ValueRef};
+use std::borrow::Cow;
 
 fn fsp(args: &[Expr], at: usize) -> u8 {
     match args.get(at).and_then(Expr::as_const) {
@@ -178,42 +180,6 @@ fn format_result<'a>(c: &Call<'_, 'a>, moment: DateTime, format: &[u8]) -> Resul
     }
 }
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const WEEKDAYS: [&str; 7] = [
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-    "Sunday",
-];
-
-fn month_name(month: u8) -> &'static str {
-    let at = usize::from(month).checked_sub(1);
-    at.and_then(|at| MONTHS.get(at)).copied().unwrap_or("")
-}
-
-fn weekday_name(date: Date) -> &'static str {
-    WEEKDAYS
-        .get(usize::from(date.weekday()))
-        .copied()
-        .unwrap_or("")
-}
-
 /// Formats by DATE_FORMAT's specifiers.
 fn formatted<'a>(c: &Call<'_, 'a>, m: DateTime, format: &[u8]) -> Result<ValueRef<'a>> {
     let mut out = Vec::new();
@@ -232,15 +198,22 @@ fn formatted<'a>(c: &Call<'_, 'a>, m: DateTime, format: &[u8]) -> Result<ValueRe
             out.push(byte);
             break;
         };
-        match specifier(m, spec) {
-            Some(text) => out.extend_from_slice(text.as_bytes()),
+        match specifier(m, spec, c.cx.env.locale) {
+            Some(text) => out.extend_from_slice(&in_charset(&text, c)),
             None => out.push(spec),
         }
     }
     Ok(c.keep(&out))
 }
 
-fn specifier(m: DateTime, spec: u8) -> Option<String> {
+/// A name in the character set of the result.
+fn in_charset<'t>(name: &'t str, c: &Call<'_, '_>) -> Cow<'t, [u8]> {
+    Charset::Utf8mb4
+        .convert(c.ty.collation.charset(), name.as_bytes())
+        .0
+}
+
+fn specifier(m: DateTime, spec: u8, locale: &Locale) -> Option<String> {
     let date = m.date();
     let twelve = match m.hour() % 12 {
         0 => 12,
@@ -248,8 +221,8 @@ fn specifier(m: DateTime, spec: u8) -> Option<String> {
     };
     let half = if m.hour() < 12 { "AM" } else { "PM" };
     Some(match spec {
-        b'a' => weekday_name(date).chars().take(3).collect(),
-        b'b' => month_name(m.month()).chars().take(3).collect(),
+        b'a' => locale.short_weekday(date.weekday()).to_owned(),
+        b'b' => locale.short_month(m.month()).to_owned(),
         b'c' => m.month().to_string(),
         b'D' => {
             let ending = match (m.day() % 10, m.day() / 10) {
@@ -269,7 +242,7 @@ fn specifier(m: DateTime, spec: u8) -> Option<String> {
         b'j' => format!("{:03}", date.day_of_year()),
         b'k' => m.hour().to_string(),
         b'l' => twelve.to_string(),
-        b'M' => month_name(m.month()).to_owned(),
+        b'M' => locale.month(m.month()).to_owned(),
         b'm' => format!("{:02}", m.month()),
         b'p' => half.to_owned(),
         b'r' => format!("{twelve:02}:{:02}:{:02} {half}", m.minute(), m.second()),
@@ -279,7 +252,7 @@ fn specifier(m: DateTime, spec: u8) -> Option<String> {
         b'u' => format!("{:02}", date.week(1).1),
         b'V' => format!("{:02}", date.week(2).1),
         b'v' => format!("{:02}", date.week(3).1),
-        b'W' => weekday_name(date).to_owned(),
+        b'W' => locale.weekday(date.weekday()).to_owned(),
         b'w' => ((date.weekday() + 1) % 7).to_string(),
         b'X' => format!("{:04}", date.week(2).0),
         b'x' => format!("{:04}", date.week(3).0),
@@ -304,14 +277,14 @@ fn last_day<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 
 fn dayname<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(c.date(0)?.map_or(ValueRef::Null, |d| {
-        ValueRef::Bytes(weekday_name(d).as_bytes())
+        c.keep(&in_charset(c.cx.env.locale.weekday(d.weekday()), c))
     }))
 }
 
 fn monthname<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let date = c.date(0)?.filter(|d| d.month() > 0);
     Ok(date.map_or(ValueRef::Null, |d| {
-        ValueRef::Bytes(month_name(d.month()).as_bytes())
+        c.keep(&in_charset(c.cx.env.locale.month(d.month()), c))
     }))
 }
 

@@ -410,6 +410,7 @@ impl Binder<'_> {
             ));
         }
         if let Some(cmp) = comparison_operator(op) {
+            self.note_moment(&a, &b);
             return compare(cmp, a, b);
         }
         match op {
@@ -422,6 +423,14 @@ impl Binder<'_> {
                 compare(CmpOp::Eq, a, b)
             }
             _ => Err(SqlError::internal("an operator without a binding")),
+        }
+    }
+
+    /// Notes a literal that is compared with a date.
+    fn note_moment(&self, a: &Expr, b: &Expr) {
+        let literal = literal::MomentLiteral::among(a, b);
+        if let (Some(planner), Some(literal)) = (self.plan, literal) {
+            planner.note_moment(literal);
         }
     }
 

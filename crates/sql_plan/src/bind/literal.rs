@@ -2,12 +2,55 @@
 
 use super::nodes::cast_to;
 use crate::error::{Result, SqlError};
-use crate::expr::{Coercibility, Expr};
+use crate::expr::convert::is_bits;
+use crate::expr::{Coercibility, Expr, ExprKind};
 use crate::parse::ast::Literal;
 use porpoise_types::temporal::DateRules;
 use porpoise_types::{
-    Charset, Collation, ColumnType, Date, DateTime, Decimal, SqlMode, Time, Value,
+    Charset, Collation, ColumnType, Date, DateTime, Decimal, Kind, SqlMode, Time, Value, ValueRef,
 };
+
+/// A literal text that is compared with a date, and must be one.
+#[derive(Clone, Debug)]
+pub struct MomentLiteral {
+    /// The literal, or a parameter.
+    pub expr: Expr,
+    /// Whether the other operand is a DATE.
+    pub is_date: bool,
+}
+
+impl MomentLiteral {
+    /// The literal among the operands of a comparison, if there is one.
+    pub(super) fn among(a: &Expr, b: &Expr) -> Option<MomentLiteral> {
+        let literal = |e: &Expr, other: &Expr| {
+            let dated = matches!(other.ty.kind, Kind::Date | Kind::DateTime | Kind::Timestamp);
+            let is_text = e.is_literal() && e.ty.is_string() && !is_bits(&e.ty);
+            (dated && is_text).then(|| MomentLiteral {
+                expr: e.clone(),
+                is_date: other.ty.kind == Kind::Date,
+            })
+        };
+        literal(a, b).or_else(|| literal(b, a))
+    }
+
+    /// Checks the literal's value.
+    ///
+    /// # Errors
+    /// 1525 for a text that is no date.
+    pub fn check(&self, params: &[ValueRef<'_>], mode: SqlMode) -> Result<()> {
+        let value = match &self.expr.kind {
+            ExprKind::Const(value) => value.as_ref(),
+            ExprKind::Param(at) => params.get(*at).copied().unwrap_or(ValueRef::Null),
+            _ => ValueRef::Null,
+        };
+        match value {
+            ValueRef::Bytes(text) if DateTime::parse(text, DateRules::of(mode)).is_none() => Err(
+                incorrect(if self.is_date { "DATE" } else { "DATETIME" }, text),
+            ),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// Binds a literal.
 pub fn literal(lit: &Literal<'_>, connection: Collation, mode: SqlMode) -> Result<Expr> {
@@ -150,7 +193,7 @@ fn timestamp(text: &[u8], mode: SqlMode) -> Result<Expr> {
 
 fn temporal(value: Value, ty: ColumnType) -> Expr {
     Expr {
-        kind: crate::expr::ExprKind::Const(value),
+        kind: ExprKind::Const(value),
         ty,
         nullable: false,
         coercibility: Coercibility::Numeric,

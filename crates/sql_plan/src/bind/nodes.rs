@@ -75,11 +75,31 @@ pub fn cast_to(arg: Expr, ty: ColumnType) -> Expr {
 /// An operand in a numeric context: ENUM and SET yield their numbers.
 pub fn numeric_operand(e: &Expr) -> Expr {
     let mut e = e.clone();
-    if let (ExprKind::Column { load, .. }, Kind::Enum | Kind::Set) = (&mut e.kind, e.ty.kind) {
-        *load = Load::Plain;
-        e.ty = ColumnType::bigint_unsigned();
+    if !matches!(e.ty.kind, Kind::Enum | Kind::Set) {
+        return e;
     }
-    e
+    match &mut e.kind {
+        ExprKind::Column { load, .. } if *load != Load::Plain => {
+            *load = Load::Plain;
+            e.ty = ColumnType::bigint_unsigned();
+            e
+        }
+        // The columns of derived tables and of enclosing queries have the text.
+        ExprKind::Column { .. } | ExprKind::Outer { .. } => {
+            match functions::find("MEMBER NUMBER") {
+                Some(f) => {
+                    let nullable = e.nullable;
+                    node(
+                        ExprKind::Call(f, vec![e]),
+                        ColumnType::bigint_unsigned(),
+                        nullable,
+                    )
+                }
+                None => e,
+            }
+        }
+        _ => e,
+    }
 }
 
 /// An operand of arithmetic: as [`numeric_operand`]. A date or time that is computed as text is

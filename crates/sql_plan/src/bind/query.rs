@@ -9,6 +9,7 @@
 //! (manual, "Aggregate Function Descriptions"). Inner queries read its result from the row of the
 //! outer query's group.
 
+use super::literal::MomentLiteral;
 use super::nodes::{comparison_operator, node};
 use super::types::comparison;
 use super::window::window_alias;
@@ -16,7 +17,7 @@ use super::{Aggregates, Binder, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef, QueryTest, Subquery, SubqueryPlan, TestKind};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, Load, load_of};
-use crate::parse::ast::{self, BinaryOp, ColumnName, Query};
+use crate::parse::ast::{self, BinaryOp, ColumnName, Query, QueryBody};
 use porpoise_types::ColumnType;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -171,6 +172,9 @@ pub trait SubqueryPlanner {
 
     /// Records the column of a table that a name at this position of the text refers to.
     fn note_name(&self, position: u32, scope: &Scope, slot: usize, column: usize);
+
+    /// Records a literal that is compared with a date.
+    fn note_moment(&self, literal: MomentLiteral);
 }
 
 impl Binder<'_> {
@@ -386,6 +390,9 @@ impl Binder<'_> {
         kind: TestKind,
         operation: &str,
     ) -> Result<Expr> {
+        if matches!(kind, TestKind::Any(_) | TestKind::All(_)) && has_limit(query) {
+            return Err(SqlError::not_supported("LIMIT & IN/ALL/ANY/SOME subquery"));
+        }
         let query = self.subquery(query)?;
         if query.items().len() != left.len() {
             return Err(SqlError::operand_columns(left.len()));
@@ -457,6 +464,20 @@ impl Binder<'_> {
         let op = comparison_operator(op).ok_or_else(|| SqlError::operand_columns(1))?;
         self.test_against_query(columns, right, TestKind::Row(op), "=")
     }
+}
+
+/// Whether a query, or an operand of its set operations, has a LIMIT.
+fn has_limit(query: &Query<'_>) -> bool {
+    fn within(body: &QueryBody<'_>) -> bool {
+        match body {
+            QueryBody::Nested(query) => has_limit(query),
+            QueryBody::Set(chain) => {
+                within(&chain.first) || chain.rest.iter().any(|term| within(&term.body))
+            }
+            QueryBody::Select(_) | QueryBody::Table(_) | QueryBody::Values(_) => false,
+        }
+    }
+    query.limit.is_some() || within(&query.body)
 }
 
 /// An expression of the query `level` levels out, for a query inside it.

@@ -4,6 +4,7 @@
 use super::derived::{CteEntry, Derived, TableOperator, operator_of};
 use super::uses::{Object, Uses};
 use super::views::{ViewFrame, ViewMerging};
+use crate::bind::literal::MomentLiteral;
 use crate::bind::query::{Enclosing, SubqueryPlanner};
 use crate::bind::{BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
@@ -54,6 +55,8 @@ pub struct NestedReads {
     pub has_locks: Cell<bool>,
     /// All tables and views named by the statement and by its views, existing or not.
     pub uses: Uses,
+    /// Literals that are compared with dates.
+    pub moments: RefCell<Vec<MomentLiteral>>,
     /// Resolved names of the statement, recorded only for the text of a view.
     pub names: RefCell<Option<Names>>,
 }
@@ -140,6 +143,10 @@ impl SubqueryPlanner for PlanCx<'_> {
                 names.columns.insert(position, name);
             }
         });
+    }
+
+    fn note_moment(&self, literal: MomentLiteral) {
+        self.reads.moments.borrow_mut().push(literal);
     }
 }
 

@@ -416,6 +416,15 @@ impl Targets {
 }
 
 impl Plan {
+    /// Whether the statement says IGNORE: errors of values are warnings.
+    pub fn ignores_errors(&self) -> bool {
+        match self {
+            Plan::Select(_) => false,
+            Plan::Insert(insert) => insert.mode == InsertMode::Ignore,
+            Plan::Change(change) => change.ignore,
+        }
+    }
+
     /// The query that gives the rows; `None` where VALUES does.
     pub fn input(&self) -> Option<&QueryPlan> {
         match self {

@@ -29,6 +29,7 @@ use std::borrow::Cow;
 use crate::column_type::ColumnType;
 use crate::error::{Level, TypeError, Warning};
 use crate::sql_mode::SqlMode;
+use crate::temporal::delimiter::DeprecatedDelimiter;
 use crate::temporal::{DateRules, DateTime};
 use crate::text::{storage_to_sql, write_text};
 use crate::time_zone::TimeZone;
@@ -103,6 +104,30 @@ pub(crate) fn fail_or_warn(cx: &mut CastCx<'_>, error: TypeError) -> Result<(), 
     }
     cx.warn(error.code, error.message);
     Ok(())
+}
+
+/// Number and text of the warning of a deprecated delimiter in a value of a row.
+#[must_use]
+pub fn delimiter_warning(found: DeprecatedDelimiter, value: &[u8], row: u64) -> (u16, String) {
+    let character = match found.found {
+        b'\n' => "\\n".to_owned(),
+        other => char::from(other).to_string(),
+    };
+    let value = format_for_message(value);
+    let position = found.position;
+    let place = format!(
+        "Delimiter '{character}' in position {position} in datetime value '{value}' at row {row}"
+    );
+    match found.standard.map(char::from) {
+        Some(standard) => {
+            let text = format!("{place} is deprecated. Prefer the standard '{standard}'.");
+            (4095, text)
+        }
+        None => {
+            let text = format!("{place} is superfluous and is deprecated. Please remove.");
+            (4096, text)
+        }
+    }
 }
 
 /// Formats a value for messages: at most 128 bytes, with invalid UTF-8 as `\xNN`.

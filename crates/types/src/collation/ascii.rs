@@ -50,7 +50,11 @@ impl AsciiClasses {
             *place = match collation.scheme() {
                 Scheme::Uca(uca) | Scheme::UcaPad(uca) => uca.ascii(byte) != 0,
                 Scheme::UcaLevels(levels) => levels.has_one_weight(byte),
-                Scheme::Bytes | Scheme::Table(_) | Scheme::General | Scheme::MultiByte(_) => true,
+                Scheme::Bytes
+                | Scheme::Table(_)
+                | Scheme::Expanding
+                | Scheme::General
+                | Scheme::MultiByte(_) => true,
             };
         }
         Some(AsciiClasses {

@@ -117,7 +117,7 @@ impl Charset {
             Charset::Utf8mb4 => 4,
             Charset::Utf8mb3 => 3,
             Charset::Unicode(form) => form.max_len(),
-            Charset::MultiByte(_) => 2,
+            Charset::MultiByte(set) => set.max_len(),
             _ => 1,
         }
     }

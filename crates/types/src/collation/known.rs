@@ -17,6 +17,8 @@ pub(super) enum Order {
     PaddedBytes,
     /// By the weights of bytes in the table at this position (`one_byte::weights`).
     OneByte(u8),
+    /// latin1_german2_ci.
+    Expanding,
     /// By bytes, ASCII letters folded.
     Ascii,
     /// utf8mb4_general_ci.
@@ -166,6 +168,13 @@ static KNOWN: [Option<Known>; LIMIT] = {
     add(&mut all, 61, "utf32_bin", utf32, Order::PaddedBytes);
     add_unicode(&mut all, 160, unicode_names!("utf32"), utf32);
     add_one_byte(&mut all);
+    add(
+        &mut all,
+        31,
+        "latin1_german2_ci",
+        Charset::LATIN1,
+        Order::Expanding,
+    );
     let mut at = 0;
     while at < multi_byte::SETS.len() {
         let (set, names) = (MultiByteSet::at(at), &multi_byte::SETS[at]);
@@ -184,6 +193,10 @@ static KNOWN: [Option<Known>; LIMIT] = {
             charset,
             Order::MultiByteBin(set),
         );
+        if matches!(names.form, multi_byte::Form::Gb18030) {
+            let name = "gb18030_unicode_520_ci";
+            add(&mut all, 250, name, charset, Order::Unicode520);
+        }
         at += 1;
     }
     all

@@ -24,6 +24,7 @@
 
 mod ascii;
 mod charset;
+mod expanding;
 mod known;
 mod like;
 mod like_pattern;
@@ -64,6 +65,8 @@ enum Scheme {
     Bytes,
     /// A weight per byte, PAD SPACE.
     Table(&'static [u8; 256]),
+    /// One or two weights a byte, PAD SPACE.
+    Expanding,
     /// utf8mb4_general_ci, PAD SPACE.
     General,
     /// Weights of an East Asian character set, PAD SPACE.
@@ -190,7 +193,11 @@ impl Collation {
     pub fn pad_space(self) -> bool {
         matches!(
             self.scheme(),
-            Scheme::Table(_) | Scheme::General | Scheme::MultiByte(_) | Scheme::UcaPad(_)
+            Scheme::Table(_)
+                | Scheme::Expanding
+                | Scheme::General
+                | Scheme::MultiByte(_)
+                | Scheme::UcaPad(_)
         )
     }
 
@@ -200,7 +207,7 @@ impl Collation {
     pub fn has_one_weight_per_char(self) -> bool {
         !matches!(
             self.scheme(),
-            Scheme::Uca(_) | Scheme::UcaPad(_) | Scheme::UcaLevels(_)
+            Scheme::Expanding | Scheme::Uca(_) | Scheme::UcaPad(_) | Scheme::UcaLevels(_)
         )
     }
 
@@ -211,6 +218,7 @@ impl Collation {
             Order::PaddedBytes => Scheme::Table(&tables::IDENTITY),
             Order::OneByte(at) => Scheme::Table(one_byte::weights(at)),
             Order::Ascii => Scheme::Table(&tables::ASCII_GENERAL_CI),
+            Order::Expanding => Scheme::Expanding,
             Order::General => Scheme::General,
             Order::MultiByte(set) => Scheme::MultiByte(set.weights(false)),
             Order::MultiByteBin(set) => Scheme::MultiByte(set.weights(true)),
@@ -229,6 +237,7 @@ impl Collation {
         match self.scheme() {
             Scheme::Bytes => a.cmp(b),
             Scheme::Table(table) => order::compare_table(table, a, b),
+            Scheme::Expanding => expanding::compare(a, b),
             Scheme::General => order::compare_general(a, b),
             Scheme::MultiByte(weights) => weights.compare(a, b),
             Scheme::Uca(uca) => uca::compare(uca, a, b),
@@ -249,6 +258,7 @@ impl Collation {
         match self.scheme() {
             Scheme::Bytes => out.extend_from_slice(text),
             Scheme::Table(table) => order::key_table(table, text, out),
+            Scheme::Expanding => expanding::sort_key(text, out),
             Scheme::General => order::key_general(text, out),
             Scheme::MultiByte(weights) => {
                 order::key_characters(|rest| weights.first(rest), text, out)
@@ -279,7 +289,11 @@ impl Collation {
                 escape_binary(&text, out);
             }
             // These sort keys are self-delimiting.
-            Scheme::Table(_) | Scheme::General | Scheme::MultiByte(_) | Scheme::UcaPad(_) => {}
+            Scheme::Table(_)
+            | Scheme::Expanding
+            | Scheme::General
+            | Scheme::MultiByte(_)
+            | Scheme::UcaPad(_) => {}
             // Zero is below the first byte of every weight.
             Scheme::Uca(_) | Scheme::UcaLevels(_) => out.push(0),
         }
@@ -300,7 +314,7 @@ impl Collation {
                 }
             }
             Scheme::Table(table) => memchr::memchr(order::table_end(table), key).map(|at| at + 1),
-            Scheme::General | Scheme::MultiByte(_) => {
+            Scheme::Expanding | Scheme::General | Scheme::MultiByte(_) => {
                 memchr::memchr(order::END, key).map(|at| at + 1)
             }
             Scheme::UcaPad(uca) => uca_pad::key_len(uca, key),
@@ -369,6 +383,7 @@ impl Collation {
             Scheme::Bytes => BINARY_END.len(),
             Scheme::UcaPad(_) => uca_pad::END_LEN,
             Scheme::Table(_)
+            | Scheme::Expanding
             | Scheme::General
             | Scheme::MultiByte(_)
             | Scheme::Uca(_)
@@ -396,6 +411,10 @@ impl Collation {
                 (Some(a), Some(b)) => {
                     order::table_weight(table, a) == order::table_weight(table, b)
                 }
+                _ => false,
+            },
+            Scheme::Expanding => match (self.char_byte(a), self.char_byte(b)) {
+                (Some(a), Some(b)) => expanding::same(a, b),
                 _ => false,
             },
             Scheme::General => tables::general_weight(a) == tables::general_weight(b),

@@ -212,7 +212,7 @@ pub(super) fn key_characters(
     out.push(END);
 }
 
-/// Appends a symbol below 0x20_0000 in one to four bytes, as UTF-8 does: the order is
+/// Appends a symbol below 0x40_0000 in one to four bytes, as UTF-8 does: the order is
 /// preserved, and no symbol is a prefix of another.
 fn push_symbol(symbol: u32, out: &mut Vec<u8>) {
     let low = |shift: u32| (symbol >> shift & 0x3F) as u8 | 0x80;

@@ -8,6 +8,7 @@
 use porpoise_base::interrupt::Pacer;
 
 use super::charset::{Charset, decode_utf8};
+use super::expanding;
 use super::tables::general_weight;
 use super::uca::Scanner;
 use super::unicode_form::UnicodeForm;
@@ -40,7 +41,8 @@ impl Collation {
     pub fn weight_len(self) -> usize {
         match self.scheme() {
             Scheme::Bytes | Scheme::Table(_) => self.code_weight().unwrap_or(1),
-            Scheme::General | Scheme::MultiByte(_) => 2,
+            Scheme::General | Scheme::Expanding => 2,
+            Scheme::MultiByte(weights) => weights.shown_len(),
             // A character has several weights, on several levels.
             Scheme::Uca(_) | Scheme::UcaPad(_) | Scheme::UcaLevels(_) => 2 * 3 * 8,
         }
@@ -61,20 +63,8 @@ impl Collation {
                 let weight = u16::try_from(general_weight(code)).unwrap_or(REPLACEMENT);
                 out.extend_from_slice(&weight.to_be_bytes());
             }),
-            Scheme::MultiByte(weights) => {
-                let mut rest = text;
-                let mut pacer = Pacer::new();
-                while let Some((weight, len)) = weights.first(rest).filter(|_| !pacer.leaves()) {
-                    rest = rest.get(len..).unwrap_or_default();
-                    match u8::try_from(weight) {
-                        Ok(byte) => out.push(byte),
-                        Err(_) => {
-                            let pair = u16::try_from(weight).unwrap_or(REPLACEMENT);
-                            out.extend_from_slice(&pair.to_be_bytes());
-                        }
-                    }
-                }
-            }
+            Scheme::Expanding => out.extend(expanding::weights(text)),
+            Scheme::MultiByte(weights) => each_code(text, |code| weights.push_shown(code, out)),
             Scheme::UcaPad(uca) => {
                 for weight in Scanner::new(uca, text) {
                     out.extend_from_slice(&weight.to_be_bytes());

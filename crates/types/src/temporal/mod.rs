@@ -12,6 +12,7 @@
 //!    SQL mode.
 
 mod calendar;
+pub mod delimiter;
 mod interval;
 mod parse;
 mod text;
