@@ -155,10 +155,13 @@ impl Dump {
     }
 
     /// The reader will acknowledge what it has on its disk; it has everything before the start of the dump.
-    pub fn expect_acknowledgements(&mut self, server_id: u32) {
+    /// `incarnation` is the number of its data, if it is a member of a group.
+    pub fn expect_acknowledgements(&mut self, server_id: u32, incarnation: u64) {
         let place = (self.number, self.reader.position());
         self.acks = Some(ReaderAcks {
-            connection: self.log.connect_acknowledger(server_id, place),
+            connection: self
+                .log
+                .connect_acknowledger(server_id, incarnation, place),
             is_begun: false,
             is_requested: false,
             sent: place,

@@ -313,6 +313,7 @@ impl Writer {
         state.end = self.end;
         for transaction in transactions.drain(..) {
             state.executed.insert(transaction.gtid);
+            state.last_commit = transaction.commit;
             let end = (self.number, transaction.end);
             state.acks.written(end, transaction.commit);
         }

@@ -107,7 +107,9 @@ impl std::fmt::Debug for SourceSettings {
 }
 
 impl SourceSettings {
-    fn target(&self) -> Target {
+    /// How the source is connected to.
+    #[must_use]
+    pub fn target(&self) -> Target {
         let credentials = Credentials {
             user: self.user.clone().into_bytes(),
             password: self.password.clone().into_bytes(),
@@ -188,6 +190,29 @@ pub struct ReplicaState {
     pub heartbeats: (u64, i64),
     /// Time of START REPLICA in microseconds since 1970.
     pub started: i64,
+    /// Why the source's log does not continue this server's data, if it does not.
+    pub divergence: Option<Divergence>,
+}
+
+/// Why a server cannot follow a source with the data that it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Divergence {
+    /// The source lacks these transactions.
+    Extra(GtidSet),
+    /// The source's log begins behind what this server has; its message.
+    Refused(String),
+}
+
+impl Divergence {
+    fn of(error: &SourceError) -> Option<Divergence> {
+        match error {
+            SourceError::Diverged { extra, .. } => Some(Divergence::Extra(extra.clone())),
+            SourceError::Connection(porpoise_client::Error::Server(error)) if error.code == 1236 => {
+                Some(Divergence::Refused(error.message.clone()))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl ReplicaState {
@@ -264,6 +289,8 @@ pub struct ReplicaHost {
     pub semi_sync: Box<dyn Fn() -> bool + Send + Sync>,
     /// Keeps the greatest epoch met.
     pub epochs: Arc<dyn EpochKeeper>,
+    /// Number of this server's data, if it is a member of a group with automatic failover.
+    pub incarnation: Box<dyn Fn() -> Option<u64> + Send + Sync>,
     /// The transactions in this server's own log.
     pub executed: Box<dyn Fn() -> GtidSet + Send + Sync>,
     /// The port of the MySQL listener.
@@ -274,6 +301,9 @@ pub struct ReplicaHost {
 
 /// Pause between two attempts to reach a former source.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
+
+/// Longest wait for a connection to a leader of the group: as long an attempt may hold up the failover to another one.
+const GROUP_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Longest wait for a row lock.
 const LOCK_WAIT: Duration = Duration::from_secs(50);
@@ -473,6 +503,7 @@ impl Replica {
             state.activity = Activity::Connecting;
             state.connection_error = LastError::default();
             state.apply_error = LastError::default();
+            state.divergence = None;
             state.transactions = 0;
             state.heartbeats = (0, 0);
             state.started = self.shared.db.clock().unix_micros();
@@ -757,13 +788,19 @@ impl Shared {
     }
 
     fn options(&self, settings: &SourceSettings) -> SourceOptions {
+        let incarnation = (self.host.incarnation)();
+        let mut target = settings.target();
+        if incarnation.is_some() {
+            target.connect_timeout = GROUP_CONNECT_TIMEOUT;
+        }
         SourceOptions {
-            target: settings.target(),
+            target,
             server_id: (self.host.server_id)(),
             port: self.host.port,
             heartbeat: Duration::from_millis(settings.heartbeat_millis),
             semi_sync: (self.host.semi_sync)(),
             epoch: self.host.epochs.epoch(),
+            incarnation,
         }
     }
 
@@ -780,6 +817,7 @@ impl Shared {
                 settings.port,
             );
             state.activity = Activity::Connecting;
+            state.divergence = Divergence::of(error);
             state.connection_error = LastError {
                 number: error.number(),
                 message: format!(
@@ -868,6 +906,7 @@ impl Shared {
             state.source = Some(stream.identity().clone());
             state.activity = Activity::Applying;
             state.connection_error = LastError::default();
+            state.divergence = None;
         }
         let options = FollowOptions {
             server_id,

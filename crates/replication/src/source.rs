@@ -7,7 +7,7 @@
 //! A source that has nothing to send sends a heartbeat in the period that was agreed upon. If nothing arrives for
 //! several periods, the connection is lost.
 
-use crate::epoch::{EPOCH_VARIABLE, MAX_EPOCH};
+use crate::epoch::{EPOCH_VARIABLE, INCARNATION_VARIABLE, MAX_EPOCH};
 use crate::event::{DecodeError, Event, FormatDescription, Header};
 use crate::gtid::GtidSet;
 use crate::position::{Coordinates, GtidPosition};
@@ -113,6 +113,8 @@ pub struct SourceOptions {
     pub semi_sync: bool,
     /// The greatest epoch that this server has met.
     pub epoch: u64,
+    /// Number of this server's data, if it is a member of a group.
+    pub incarnation: Option<u64>,
 }
 
 /// Kind and identity of a source.
@@ -170,6 +172,9 @@ impl SourceStream {
         let identity = identify(&mut connection, options)?;
         let has_checksums = prepare(&mut connection, options, &identity)?;
         let epoch = exchange_epochs(&mut connection, options.epoch)?;
+        if let Some(incarnation) = options.incarnation {
+            connection.execute(&format!("SET @{INCARNATION_VARIABLE} = {incarnation}"))?;
+        }
         if let (Some(epoch @ 1..), Some(gtids), false) = (epoch, gtids, identity.is_mariadb()) {
             compare_transactions(&mut connection, epoch, &gtids.mysql)?;
         }

@@ -10,6 +10,7 @@ use crate::config::{Config, StartError, TlsMode, exposure};
 use crate::console::Console;
 use crate::datadir::DataDir;
 use crate::engine;
+use crate::failover;
 use crate::http::metrics_page;
 use crate::http::{Health, Http, Pages, Served};
 use crate::metrics;
@@ -46,6 +47,7 @@ struct Sockets {
     native: Option<BoundSocket>,
     rest: Option<BoundSocket>,
     http: Option<BoundSocket>,
+    failover: Option<BoundSocket>,
 }
 
 impl Sockets {
@@ -64,6 +66,7 @@ impl Sockets {
             native: tcp("native-listen", config.native_listen, pick)?,
             rest: tcp("rest-listen", config.rest_listen, pick)?,
             http: tcp("http-listen", config.http_listen, pick)?,
+            failover: tcp("failover-listen", config.failover_listen, false)?,
         })
     }
 }
@@ -214,9 +217,13 @@ pub fn run(
     let signals = Signals::take().map_err(|e| failed("signals", e))?;
     let max_connections = fit_open_files(config)?;
     exposure::check_memcached(config)?;
+    failover::check(config)?;
     engine::check_required_data(config)?;
     let dir = DataDir::lock(&config.data_dir)?;
+    failover::clone::install(&config.data_dir)?;
     let sockets = Sockets::bind(config)?;
+    let failover = sockets.failover.as_ref().map(BoundSocket::to_tcp);
+    let failover = failover.transpose().map_err(|e| failed("--failover-listen", e))?;
     let certificates = tls::Certificates::open(config)?;
     let tls = certificates.server_config().clone();
     let password = std::env::var("PORPOISE_ROOT_PASSWORD").ok();
@@ -248,6 +255,7 @@ pub fn run(
     net.serve(listeners.listeners)
         .map_err(|e| failed("cannot accept", e))?;
     let screen = summary::render(config, &listeners.lines, services.root_has_password);
+    services.start_failover(config, failover)?;
     announce(&listeners.lines, &screen);
     services
         .sql

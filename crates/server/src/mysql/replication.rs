@@ -20,7 +20,7 @@ use super::answer::{Answer, client_gone, status_of};
 use super::session::{Flow, LoggedIn};
 use porpoise_binlog::log::Replica;
 use porpoise_binlog::{BinaryLog, Dump, DumpStart, Step};
-use porpoise_replication::epoch::EPOCH_VARIABLE;
+use porpoise_replication::epoch::{EPOCH_VARIABLE, INCARNATION_VARIABLE};
 use porpoise_replication::gtid::GtidSet;
 use porpoise_sql::SqlError;
 use porpoise_wire::mysql::command::{BinlogDump, RegisterReplica};
@@ -154,7 +154,9 @@ impl LoggedIn {
         let mut dump = Dump::open(log.clone(), start, has_checksums).map_err(failed)?;
         let semi_sync = self.announced("rpl_semi_sync_replica", "rpl_semi_sync_slave");
         let mut acks = semi_sync.filter(|value| value == "1").map(|_| {
-            dump.expect_acknowledgements(request.server_id);
+            let incarnation = self.announced(INCARNATION_VARIABLE, INCARNATION_VARIABLE);
+            let incarnation = incarnation.and_then(|text| text.parse().ok());
+            dump.expect_acknowledgements(request.server_id, incarnation.unwrap_or(0));
             AckReader::default()
         });
         let mut last_sent = Instant::now();
