@@ -196,6 +196,12 @@ impl Acknowledgements {
         last
     }
 
+    /// Removes the commits that need no acknowledgement, because the group requires no other member. Returns the last of them.
+    pub(crate) fn take_unneeded(&mut self) -> Option<u64> {
+        let is_unneeded = self.group.is_some() && self.reached() == LAST;
+        if is_unneeded { self.take_reached() } else { None }
+    }
+
     /// Records a transaction that was written. Returns whether it has to wait.
     pub(crate) fn written(&mut self, end: Place, commit: u64) {
         if self.waits() {

@@ -213,7 +213,8 @@ impl Dump {
         };
         acks.is_begun = matches!(kind, kind::GTID | kind::ANONYMOUS_GTID);
         acks.bytes += event.len();
-        acks.is_requested = false;
+        // Of transactions before the end of a file, behind which there may be nothing.
+        acks.is_requested = matches!(kind, kind::ROTATE | kind::STOP) && acks.transactions > 0;
         if ends {
             acks.sent = place;
             acks.transactions += 1;

@@ -317,6 +317,12 @@ impl Writer {
             let end = (self.number, transaction.end);
             state.acks.written(end, transaction.commit);
         }
+        // A group may require no other member at present.
+        if let (Some(commit), Some(engine)) =
+            (state.acks.take_unneeded(), self.log.ack_engine.get())
+        {
+            engine.acknowledge(commit);
+        }
         drop(state);
         self.log.changed.notify_all();
         out.clear();

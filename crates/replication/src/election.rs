@@ -138,6 +138,8 @@ pub enum Message {
         epoch: u64,
         /// Its newest view.
         view: View,
+        /// The number of the receiver's data, as the leader knows it; 0 if it does not. A view that counts on the receiver counts on these.
+        incarnation: u64,
     },
     /// The answer.
     Accepted {
@@ -218,12 +220,15 @@ struct Peer {
     stalls: bool,
     is_incomplete: bool,
     incarnation: Option<u64>,
+    /// Whether the view counts on data that the member has given up.
+    is_changed: bool,
 }
 
 impl Peer {
     /// Whether the data of the member count.
     fn is_sound(&self, now: u64, silence: u64) -> bool {
-        now.saturating_sub(self.heard) < silence && !self.stalls && !self.is_incomplete
+        let is_heard = now.saturating_sub(self.heard) < silence;
+        is_heard && !self.stalls && !self.is_incomplete && !self.is_changed
     }
 }
 
@@ -526,10 +531,17 @@ impl Member {
         if let Role::Leader(leadership) = &mut self.role {
             leadership.sent = self.now;
         }
-        self.send_to_others(&Message::Heartbeat {
-            epoch: self.durable.epoch,
-            view: self.durable.view.clone(),
-        });
+        let Role::Leader(leadership) = &self.role else {
+            return;
+        };
+        for (member, peer) in &leadership.peers {
+            let heartbeat = Message::Heartbeat {
+                epoch: self.durable.epoch,
+                view: self.durable.view.clone(),
+                incarnation: peer.incarnation.unwrap_or(0),
+            };
+            self.out.push(Output::Send(*member, heartbeat));
+        }
     }
 
     /// The work of a leader at a tick.
@@ -553,6 +565,9 @@ impl Member {
         }
         let id = self.settings.id;
         let in_sync = self.durable.view.in_sync.clone();
+        for (member, peer) in &mut leadership.peers {
+            peer.is_changed &= in_sync.contains(member);
+        }
         let left = in_sync.iter().copied();
         let left: BTreeSet<MemberId> = left.filter(|m| *m == id || sound.contains(m)).collect();
         if left != in_sync {
@@ -684,7 +699,11 @@ impl Member {
                     self.count_votes();
                 }
             }
-            Message::Heartbeat { epoch, view } => self.heartbeat(from, epoch, view),
+            Message::Heartbeat {
+                epoch,
+                view,
+                incarnation,
+            } => self.heartbeat(from, epoch, view, incarnation),
             Message::Accepted {
                 epoch,
                 view,
@@ -701,6 +720,9 @@ impl Member {
                         peer.heard = now;
                         peer.accepted = peer.accepted.max(view);
                         peer.is_incomplete = is_incomplete;
+                        if peer.incarnation.is_some_and(|known| known != incarnation) {
+                            (peer.is_changed, peer.replicates) = (true, false);
+                        }
                         peer.incarnation = Some(incarnation);
                     });
                     self.count_accepted();
@@ -749,20 +771,22 @@ impl Member {
         self.out.push(Output::Send(from, vote));
     }
 
-    fn heartbeat(&mut self, from: MemberId, epoch: u64, view: View) {
+    fn heartbeat(&mut self, from: MemberId, epoch: u64, view: View, incarnation: u64) {
         let mut is_incomplete = false;
         if epoch >= self.durable.epoch {
             if epoch > self.durable.epoch {
                 self.enter(epoch, None);
             }
             self.heard = self.now;
-            if view > self.durable.view {
-                let counts_on_it = view.in_sync.contains(&self.settings.id);
-                is_incomplete = counts_on_it
-                    && (self.durable.is_incomplete || self.durable.is_blank());
-                if !is_incomplete {
+            let counts_on_it = view.in_sync.contains(&self.settings.id);
+            let is_known = incarnation == self.durable.incarnation;
+            let lacks_data = self.durable.is_incomplete || self.durable.is_blank();
+            is_incomplete = counts_on_it && lacks_data;
+            if !is_incomplete && (is_known || !counts_on_it) && view >= self.durable.view {
+                let is_complete = is_known && !counts_on_it;
+                if view > self.durable.view || (self.durable.is_incomplete && is_complete) {
                     self.durable.view = view;
-                    self.durable.is_incomplete &= counts_on_it;
+                    self.durable.is_incomplete &= !is_complete;
                     self.store();
                 }
             }

@@ -288,7 +288,7 @@ impl Simulation {
             let node = &self.nodes[&id];
             let member = node.member.as_ref();
             let leads = member.is_none_or(Member::is_leader);
-            if leads || node.paused > 0 || !is_settled || node.durable.is_blank() {
+            if leads || node.paused > 0 || node.follows.is_none() {
                 return;
             }
             self.nodes.get_mut(&id).unwrap().follows = None;

@@ -76,7 +76,7 @@ fn run(
         CliCommand::Restore(options) => command::run_restore(&options).map(done),
         CliCommand::Promote(options) => promote::run(&options).map(done),
         CliCommand::Witness(options) => {
-            start_logging(&options.log, false)?;
+            let _set_filter = start_logging(&options.log, false)?;
             witness::run(&options).map(done)
         }
         CliCommand::Import(options) => import::run(&options).map(done),

@@ -102,9 +102,13 @@ impl Message {
                 put_numbers(out, &[*epoch]);
                 put_flags(out, [*granted, *is_probe, *is_blank]);
             }
-            Message::Heartbeat { epoch, view } => {
+            Message::Heartbeat {
+                epoch,
+                view,
+                incarnation,
+            } => {
                 out.push(HEARTBEAT);
-                put_numbers(out, &[*epoch]);
+                put_numbers(out, &[*epoch, *incarnation]);
                 put_view(out, view);
             }
             Message::Accepted {
@@ -151,6 +155,7 @@ impl Message {
             }
             HEARTBEAT => Message::Heartbeat {
                 epoch,
+                incarnation: reader.u64()?,
                 view: reader.view()?,
             },
             ACCEPTED => Message::Accepted {
@@ -258,6 +263,7 @@ mod tests {
             Message::Heartbeat {
                 epoch: 4,
                 view: view(),
+                incarnation: 9,
             },
             Message::Accepted {
                 epoch: 4,

@@ -399,6 +399,7 @@ mod tests {
         let message = Message::Heartbeat {
             epoch: 5,
             view: Default::default(),
+            incarnation: 0,
         };
         let wait = Duration::from_millis(50);
         let deadline = Instant::now() + Duration::from_secs(30);

@@ -182,6 +182,10 @@ impl LoggedIn {
                     if let Some(acks) = acks.as_mut().filter(|_| dump.awaits_ack()) {
                         acks.read(answer, &mut dump, ACK_WAIT)?;
                         wait = Duration::ZERO;
+                        if period.is_some_and(|period| last_sent.elapsed() >= period) {
+                            send(answer, &dump.heartbeat(), Some(false))?;
+                            last_sent = Instant::now();
+                        }
                     }
                 }
                 Step::Idle => {

@@ -121,14 +121,13 @@ impl Group {
 
     /// Whether a server leads, and takes writes.
     pub fn leads(&self, server: usize) -> bool {
-        let output = self.servers[server].sql(
-            "SELECT @@super_read_only, VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Failover_role'",
-        );
-        output.stdout.trim() == "0\tLEADER"
+        let output = self.servers[server]
+            .sql("SELECT @@super_read_only; SHOW GLOBAL STATUS LIKE 'Failover_role'");
+        output.stdout == "0\nFailover_role\tLEADER\n"
     }
 
     fn states(&self) -> String {
-        let state = |server| {
+        let state = |server: usize| {
             let output = self.servers[server].sql(
                 "SHOW GLOBAL STATUS LIKE 'Failover%'; SHOW REPLICA STATUS; SHOW STATUS LIKE 'Rpl_semi_sync_source%'; SELECT @@super_read_only, @@gtid_executed",
             );
@@ -158,7 +157,7 @@ impl Group {
 
     /// Waits until both servers have everything that was acknowledged.
     pub fn wait_in_sync(&self) {
-        let is_in_sync = |server| self.status(server, "members_in_sync") == "1,2";
+        let is_in_sync = |server: usize| self.status(server, "members_in_sync") == "1,2";
         self.wait("both servers in sync", || {
             let leader = (0..self.servers.len()).find(|s| self.leads(*s))?;
             is_in_sync(leader).then_some(())
