@@ -32,6 +32,8 @@ use std::time::{Duration, Instant};
 /// What a group with automatic failover requires of a commit of this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupPolicy {
+    /// Nothing, because another server leads: its commits that are applied here wait for nobody.
+    Follows,
     /// No commit is acknowledged: the server may not lead yet.
     Withheld,
     /// All of these, by `server_id`.
@@ -128,12 +130,13 @@ pub(crate) struct Acknowledgements {
 
 impl Acknowledgements {
     pub(crate) fn waits(&self) -> bool {
-        self.counts() || self.group.is_some()
+        let is_led = matches!(self.group, None | Some(GroupPolicy::Follows));
+        self.counts() || !is_led
     }
 
     /// Whether a number of replicas is waited for.
     fn counts(&self) -> bool {
-        self.policy.is_on && !self.is_degraded
+        self.policy.is_on && !self.is_degraded && self.group != Some(GroupPolicy::Follows)
     }
 
     /// The place that enough replicas have reached.
@@ -158,7 +161,7 @@ impl Acknowledgements {
     /// The place that all members have reached which the group requires.
     fn by_group(&self) -> Place {
         match &self.group {
-            None => LAST,
+            None | Some(GroupPolicy::Follows) => LAST,
             Some(GroupPolicy::Withheld) => (0, 0),
             Some(GroupPolicy::All(members)) => {
                 let place = |id| self.replicas.get(id).map_or((0, 0), |r| r.place);
@@ -199,7 +202,11 @@ impl Acknowledgements {
     /// Removes the commits that need no acknowledgement, because the group requires no other member. Returns the last of them.
     pub(crate) fn take_unneeded(&mut self) -> Option<u64> {
         let is_unneeded = self.group.is_some() && self.reached() == LAST;
-        if is_unneeded { self.take_reached() } else { None }
+        if is_unneeded {
+            self.take_reached()
+        } else {
+            None
+        }
     }
 
     /// Records a transaction that was written. Returns whether it has to wait.
@@ -210,7 +217,7 @@ impl Acknowledgements {
                 commit,
                 since: Instant::now(),
             });
-        } else if self.policy.is_on {
+        } else if self.policy.is_on && self.group.is_none() {
             self.status.passed += 1;
         }
     }
@@ -317,12 +324,18 @@ mod tests {
 
     #[test]
     fn a_group_and_a_number_of_replicas_are_both_waited_for() {
+        let acks = waiting(1, Some(GroupPolicy::Follows));
+        assert!(!acks.waits() && acks.waiting.is_empty() && acks.status.passed == 0);
         let mut acks = waiting(1, Some(GroupPolicy::All(BTreeSet::new())));
         assert_eq!(acks.take_reached(), None);
         acks.group = Some(GroupPolicy::All([2].into()));
         acks.policy.timeout = Some(Duration::ZERO);
         assert!(acks.times_out() && acks.waits());
-        assert_eq!(acks.take_reached(), None, "a timeout counts for the number only");
+        assert_eq!(
+            acks.take_reached(),
+            None,
+            "a timeout counts for the number only"
+        );
         at(&mut acks, 2, 400);
         assert_eq!(acks.take_reached(), Some(4));
     }

@@ -159,9 +159,7 @@ impl Dump {
     pub fn expect_acknowledgements(&mut self, server_id: u32, incarnation: u64) {
         let place = (self.number, self.reader.position());
         self.acks = Some(ReaderAcks {
-            connection: self
-                .log
-                .connect_acknowledger(server_id, incarnation, place),
+            connection: self.log.connect_acknowledger(server_id, incarnation, place),
             is_begun: false,
             is_requested: false,
             sent: place,
@@ -226,11 +224,13 @@ impl Dump {
         }
     }
 
-    /// The reader has what is left out, and acknowledges it by that, if it has everything before.
-    fn note_skipped(&mut self) {
+    /// The reader has what is left out, and nothing is to be had in the events between transactions: it acknowledges them by
+    /// that, if it has everything before.
+    fn note_passed(&mut self) {
         let place = (self.number, self.reader.position());
         if let Some(acks) = &mut self.acks
             && acks.acknowledged >= acks.sent
+            && place > acks.acknowledged
         {
             acks.connection.acknowledge_place(place);
             (acks.sent, acks.acknowledged) = (place, place);
@@ -302,6 +302,7 @@ impl Dump {
                     return Err(no_event(self.number, at));
                 }
                 if is_last {
+                    self.note_passed();
                     return Ok(Step::Idle);
                 }
                 self.next_file()?;
@@ -324,7 +325,7 @@ impl Dump {
                 _ => {}
             }
             if self.is_skipping {
-                self.note_skipped();
+                self.note_passed();
                 continue;
             }
             let event = event.to_vec();

@@ -61,7 +61,12 @@ impl GtidScan {
     /// Files that cannot be written.
     pub fn write(&self, disk: &dyn Disk, dir: &Path, version: &str, micros: u64) -> Result<()> {
         disk.create_dir(dir).map_err(|e| Error::io(dir, &e))?;
-        file::replace(disk, dir, file::STATE, format!("{}\n", self.last_commit).as_bytes())?;
+        file::replace(
+            disk,
+            dir,
+            file::STATE,
+            format!("{}\n", self.last_commit).as_bytes(),
+        )?;
         let head = file::head(0, version, micros, true, &self.executed);
         let name = file_name(1);
         file::replace(disk, dir, &name, &head)?;

@@ -248,10 +248,16 @@ struct Leadership {
 
 #[derive(Debug)]
 enum Role {
-    Follower { leader: Option<MemberId> },
+    Follower {
+        leader: Option<MemberId>,
+    },
     /// It asks whether it would be elected.
-    Prober { votes: Votes },
-    Candidate { votes: Votes },
+    Prober {
+        votes: Votes,
+    },
+    Candidate {
+        votes: Votes,
+    },
     Leader(Box<Leadership>),
 }
 

@@ -15,7 +15,9 @@ use crate::filter::Filters;
 use crate::follow::{FollowError, FollowOptions, Follower, StatementRunner};
 use crate::gtid::GtidSet;
 use crate::position::{AppliedPosition, Coordinates, GtidPosition, PositionTable};
-use crate::source::{FIRST_POSITION, SourceError, SourceIdentity, SourceOptions, SourceStream};
+use crate::source::{
+    Divergence, FIRST_POSITION, SourceError, SourceIdentity, SourceOptions, SourceStream,
+};
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::threads::{self, Role};
@@ -192,27 +194,6 @@ pub struct ReplicaState {
     pub started: i64,
     /// Why the source's log does not continue this server's data, if it does not.
     pub divergence: Option<Divergence>,
-}
-
-/// Why a server cannot follow a source with the data that it has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Divergence {
-    /// The source lacks these transactions.
-    Extra(GtidSet),
-    /// The source's log begins behind what this server has; its message.
-    Refused(String),
-}
-
-impl Divergence {
-    fn of(error: &SourceError) -> Option<Divergence> {
-        match error {
-            SourceError::Diverged { extra, .. } => Some(Divergence::Extra(extra.clone())),
-            SourceError::Connection(porpoise_client::Error::Server(error)) if error.code == 1236 => {
-                Some(Divergence::Refused(error.message.clone()))
-            }
-            _ => None,
-        }
-    }
 }
 
 impl ReplicaState {

@@ -98,6 +98,31 @@ impl SourceError {
     }
 }
 
+/// Why a server cannot follow a source with the data that it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Divergence {
+    /// The source lacks these transactions.
+    Extra(GtidSet),
+    /// The source's log begins behind what this server has; its message.
+    Refused(String),
+}
+
+impl Divergence {
+    /// Of an error; `None` if trying again may help, or something else is the cause.
+    #[must_use]
+    pub fn of(error: &SourceError) -> Option<Divergence> {
+        match error {
+            SourceError::Diverged { extra, .. } => Some(Divergence::Extra(extra.clone())),
+            SourceError::Connection(porpoise_client::Error::Server(error))
+                if error.code == 1236 =>
+            {
+                Some(Divergence::Refused(error.message.clone()))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// How a source is asked for events.
 #[derive(Clone, Debug)]
 pub struct SourceOptions {

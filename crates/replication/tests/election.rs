@@ -11,9 +11,7 @@
     reason = "a test stops at what it does not expect"
 )]
 
-use porpoise_replication::election::{
-    Durable, Input, Member, MemberId, Message, Output, Settings,
-};
+use porpoise_replication::election::{Durable, Input, Member, MemberId, Message, Output, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Xorshift, so that a seed gives the same run everywhere.
@@ -273,7 +271,11 @@ impl Simulation {
 
     /// A member loses its disk, or gives up its data to copy those of the leader.
     fn discard(&mut self, id: MemberId, with_state: bool) {
-        let views: BTreeSet<_> = self.nodes.values().map(|n| n.durable.view.clone()).collect();
+        let views: BTreeSet<_> = self
+            .nodes
+            .values()
+            .map(|n| n.durable.view.clone())
+            .collect();
         let is_settled = views.len() == 1 && views.iter().all(|view| view.in_sync.len() > 1);
         let incarnation = self.random.next();
         if with_state {

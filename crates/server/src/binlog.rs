@@ -133,8 +133,8 @@ fn random_uuid() -> io::Result<Uuid> {
 pub fn variables(config: &Config) -> Vec<(&'static str, String)> {
     // A damaged file ends the start when the replica is opened.
     let epoch = epoch::read(&config.data_dir).unwrap_or_default();
-    let is_read_only = config.failover_members.is_some()
-        || epoch.is_read_only.unwrap_or(config.super_read_only);
+    let is_read_only =
+        config.failover_members.is_some() || epoch.is_read_only.unwrap_or(config.super_read_only);
     let mut list = vec![
         ("server_id", config.server_id.to_string()),
         ("read_only", is_read_only.to_string()),

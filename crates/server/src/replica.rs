@@ -5,8 +5,11 @@ use crate::config::{Config, StartError};
 use crate::failover::node::{MemberRole, Node};
 use crate::failover::server::Incarnation;
 use crate::standby::epoch::Epochs;
+use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_binlog::BinaryLog;
+use porpoise_replication::election::Input;
+use porpoise_replication::epoch::EpochKeeper;
 use porpoise_replication::event::QueryEvent;
 use porpoise_replication::filter::Filters;
 use porpoise_replication::follow::{StatementError, StatementRunner};
@@ -23,8 +26,6 @@ use porpoise_sql::replica::{
 };
 use porpoise_sql::{ResultColumn, ResultSink, SqlError, SqlServer};
 use porpoise_types::{Collation, ValueRef};
-use porpoise_replication::election::Input;
-use porpoise_replication::epoch::EpochKeeper;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -152,16 +153,27 @@ impl Control {
         // Epochs without a leader are not shown.
         let epoch = epoch.max(group.status().epoch + 1);
         group.input(Input::Force(epoch));
-        let deadline = Instant::now() + FORCED_ELECTION;
-        while Instant::now() < deadline {
-            let status = group.status();
-            if status.epoch >= epoch && status.role == MemberRole::Leader && self.epochs.is_writable() {
-                return Ok(true);
-            }
-            std::thread::sleep(Duration::from_millis(50));
+        if blocking(|| self.waits_for_election(group, epoch)) {
+            return Ok(true);
         }
         let text = "no majority of the members has elected this server: are they reachable, and is the leader stopped?";
         Err(SqlError::new(1105, "HY000", text.to_owned()))
+    }
+
+    /// Waits until this member leads. Returns false if that takes too long.
+    fn waits_for_election(&self, group: &Node, epoch: u64) -> bool {
+        let deadline = Instant::now() + FORCED_ELECTION;
+        while Instant::now() < deadline {
+            let status = group.status();
+            if status.epoch >= epoch
+                && status.role == MemberRole::Leader
+                && self.epochs.is_writable()
+            {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        false
     }
 }
 

@@ -11,12 +11,12 @@ use crate::backup::archive::Archiver;
 use crate::binlog;
 use crate::config::{Config, DurabilityChoice, EngineChoice, StartError, TlsMode};
 use crate::engine;
+use crate::failover;
 use crate::memcached::{MemcachedProtocol, TlsSettings, traffic};
 use crate::mysql::MysqlProtocol;
 use crate::mysql::login::login_policy;
 use crate::native::{self, NativeProtocol};
 use crate::net::Protocol;
-use crate::failover;
 use crate::replica::{self, ReplicaParts};
 use crate::rest::{self, Rest};
 use crate::rows;
@@ -118,7 +118,8 @@ impl Services {
         let binlog = binlog.map(|log| log.provide(&sql));
         let audit = open_audit_log(config, &db, &sql)?;
         let traces = start_traces(config, &sql)?;
-        let (backups, archiver) = start_backups(config, embedded.clone(), binlog.clone(), &db, &sql)?;
+        let (backups, archiver) =
+            start_backups(config, embedded.clone(), binlog.clone(), &db, &sql)?;
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;

@@ -1,4 +1,4 @@
-//! Messages and state of members as bytes (docs/formats.md, "Messages between members of a group").
+//! Messages and state of members as bytes (docs/formats.md, "Group members").
 //!
 //! Numbers are little-endian. What follows the end of a message is an error, so that a later version cannot be taken for
 //! this one.

@@ -79,7 +79,9 @@ impl Members {
     /// Numbers of the members that have data.
     #[must_use]
     pub fn servers(&self) -> BTreeSet<MemberId> {
-        let servers = self.iter().filter(|(_, member)| member.mysql_port.is_some());
+        let servers = self
+            .iter()
+            .filter(|(_, member)| member.mysql_port.is_some());
         servers.map(|(id, _)| id).collect()
     }
 
@@ -137,7 +139,14 @@ mod tests {
         let other = Members::parse("2=[::1]:3310/3307,7=db1:3310/3306,9=w:3310").unwrap();
         assert_ne!(members.digest(), other.digest(), "another member begins");
         for bad in [
-            "", "1", "1=db1", "1=db1:x/1", "0=db1:1/1", "1=:1/1", "3=w:1", "1=a:1/2,1=b:1/2",
+            "",
+            "1",
+            "1=db1",
+            "1=db1:x/1",
+            "0=db1:1/1",
+            "1=:1/1",
+            "3=w:1",
+            "1=a:1/2,1=b:1/2",
         ] {
             assert!(Members::parse(bad).is_err(), "{bad}");
         }

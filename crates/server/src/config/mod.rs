@@ -9,8 +9,8 @@
 //! and the accepted values.
 
 mod cluster_url;
-pub mod members;
 pub mod exposure;
+pub mod members;
 pub mod report;
 pub mod table;
 pub mod value;

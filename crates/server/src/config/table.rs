@@ -1,8 +1,8 @@
 //! The table of settings: to add one, add a field to [`Config`] and an entry
 //! here.
 
-use super::value::{Parsed, address, duration, number, path, size, switch};
 use super::members::MIN_FAILOVER_TIMEOUT;
+use super::value::{Parsed, address, duration, number, path, size, switch};
 use super::{ClusterUrl, Config, DurabilityChoice, EngineChoice, Members, TlsMode};
 use porpoise_client::http::Endpoint;
 use std::net::SocketAddr;

@@ -282,7 +282,8 @@ fn copy_file(
         Some(part.map_err(PartError))
     });
     let done = builder.put_file(name, parts);
-    done.map(drop).map_err(|PartError(what)| format!("{name}: {what}"))
+    done.map(drop)
+        .map_err(|PartError(what)| format!("{name}: {what}"))
 }
 
 /// The numbers at the beginning of a packet.

@@ -72,16 +72,25 @@ pub fn check(config: &Config) -> Result<(), StartError> {
         return refuse(text.to_owned());
     }
     let id = config.server_id;
-    if members.get(id).is_none_or(|member| member.mysql_port.is_none()) {
+    if members
+        .get(id)
+        .is_none_or(|member| member.mysql_port.is_none())
+    {
         return refuse(format!(
             "--failover-members: server {id} (--server-id) is not in the list, or has no MySQL port there"
         ));
     }
     for (option, is_missing) in [
         ("--failover-listen", config.failover_listen.is_none()),
-        ("--failover-secret-file", config.failover_secret_file.is_none()),
+        (
+            "--failover-secret-file",
+            config.failover_secret_file.is_none(),
+        ),
         ("--failover-account", config.failover_account.is_none()),
-        ("--failover-password-file", config.failover_password_file.is_none()),
+        (
+            "--failover-password-file",
+            config.failover_password_file.is_none(),
+        ),
         ("--mysql-listen", config.mysql_listen.is_none()),
     ] {
         if is_missing {

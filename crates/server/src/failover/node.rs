@@ -18,9 +18,7 @@ use crate::config::Members;
 use crate::config::members::MemberAddress;
 use parking_lot::Mutex;
 use porpoise_base::threads::{self, Role};
-use porpoise_replication::election::{
-    Durable, Input, Member, MemberId, Message, Output, Settings,
-};
+use porpoise_replication::election::{Durable, Input, Member, MemberId, Message, Output, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::TcpListener;

@@ -17,11 +17,10 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 pub fn restart(why: &str) -> ! {
     tracing::warn!("failover: this server begins anew: {why}");
     let mut arguments = std::env::args_os();
-    let name = arguments.next().unwrap_or_else(|| OsString::from("porpoise"));
-    let error = Command::new(THIS_PROGRAM)
-        .arg0(name)
-        .args(arguments)
-        .exec();
+    let name = arguments
+        .next()
+        .unwrap_or_else(|| OsString::from("porpoise"));
+    let error = Command::new(THIS_PROGRAM).arg0(name).args(arguments).exec();
     tracing::error!(%error, "failover: the server cannot begin anew and ends");
     std::process::exit(1)
 }

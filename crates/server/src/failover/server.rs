@@ -24,7 +24,8 @@ use porpoise_binlog::acknowledge::GroupPolicy;
 use porpoise_kv::Stat;
 use porpoise_replication::election::{Durable, Input, Member, MemberId};
 use porpoise_replication::epoch::EpochKeeper;
-use porpoise_replication::replica::{Divergence, Replica, SourceSettings};
+use porpoise_replication::replica::{Replica, SourceSettings};
+use porpoise_replication::source::Divergence;
 use porpoise_sql::SqlServer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
@@ -64,13 +65,23 @@ pub struct Parts {
 ///
 /// # Errors
 /// A message for the operator in one line.
-pub fn start(config: &Config, listener: Option<TcpListener>, parts: Parts) -> Result<Option<Arc<Node>>, StartError> {
+pub fn start(
+    config: &Config,
+    listener: Option<TcpListener>,
+    parts: Parts,
+) -> Result<Option<Arc<Node>>, StartError> {
     let (Some(members), Some(listener)) = (&config.failover_members, listener) else {
         return Ok(None);
     };
     let failed = |e: std::io::Error| StartError::failure(format!("failover: {e}"));
-    let secret = config.failover_secret_file.as_deref().unwrap_or(std::path::Path::new(""));
-    let password = config.failover_password_file.as_deref().unwrap_or(std::path::Path::new(""));
+    let secret = config
+        .failover_secret_file
+        .as_deref()
+        .unwrap_or(std::path::Path::new(""));
+    let password = config
+        .failover_password_file
+        .as_deref()
+        .unwrap_or(std::path::Path::new(""));
     let secret = read_secret("--failover-secret-file", secret)?;
     let password = read_password("--failover-password-file", password)?;
     let options = NodeOptions {
@@ -81,6 +92,8 @@ pub fn start(config: &Config, listener: Option<TcpListener>, parts: Parts) -> Re
         data_dir: &config.data_dir,
         listener,
     };
+    let followed = parts.binlog.set_group_policy(Some(GroupPolicy::Follows));
+    followed.map_err(|e| StartError::failure(format!("failover: {e}")))?;
     let sql = parts.sql.clone();
     let mut actions = ServerActions {
         id: config.server_id,
@@ -100,14 +113,19 @@ pub fn start(config: &Config, listener: Option<TcpListener>, parts: Parts) -> Re
         clone: CloneState::None,
     };
     let node = Node::start(options, move |durable, inputs| {
-        actions.parts.incarnation.store(durable.incarnation, Ordering::SeqCst);
+        actions
+            .parts
+            .incarnation
+            .store(durable.incarnation, Ordering::SeqCst);
         actions.inputs = Some(inputs);
         Box::new(actions)
     });
     let node = Arc::new(node.map_err(failed)?);
     let shown = Arc::downgrade(&node);
     sql.provide_status(Box::new(move || {
-        shown.upgrade().map_or_else(Vec::new, |node| variables(&node.status()))
+        shown
+            .upgrade()
+            .map_or_else(Vec::new, |node| variables(&node.status()))
     }));
     Ok(Some(node))
 }
@@ -121,14 +139,24 @@ fn variables(status: &GroupStatus) -> Vec<(String, String)> {
     };
     let contact = |member: &super::node::MemberStatus| {
         let millis = member.last_contact.map(|time| time.as_millis().to_string());
-        format!("{}={}", member.id, millis.unwrap_or_else(|| "never".to_owned()))
+        format!(
+            "{}={}",
+            member.id,
+            millis.unwrap_or_else(|| "never".to_owned())
+        )
     };
     let contacts: Vec<String> = status.members.iter().map(contact).collect();
     [
         ("role", status.role.name().to_owned()),
         ("epoch", status.epoch.to_string()),
-        ("leader", status.leader.map_or(String::new(), |id| id.to_string())),
-        ("has_majority", if status.has_majority { "ON" } else { "OFF" }.to_owned()),
+        (
+            "leader",
+            status.leader.map_or(String::new(), |id| id.to_string()),
+        ),
+        (
+            "has_majority",
+            if status.has_majority { "ON" } else { "OFF" }.to_owned(),
+        ),
         ("members_in_sync", numbers(&|member| member.is_in_sync)),
         ("members_heard", numbers(&|member| member.role.is_some())),
         ("last_contact_milliseconds", contacts.join(",")),
@@ -149,7 +177,10 @@ pub fn stats(status: &GroupStatus) -> Vec<Stat> {
     let count = |want: &dyn Fn(&super::node::MemberStatus) -> bool| {
         status.members.iter().filter(|member| want(member)).count() as u64
     };
-    let leader = status.members.iter().find(|member| Some(member.id) == status.leader);
+    let leader = status
+        .members
+        .iter()
+        .find(|member| Some(member.id) == status.leader);
     let silence = leader.and_then(|leader| leader.last_contact);
     vec![
         stat(
@@ -164,7 +195,12 @@ pub fn stats(status: &GroupStatus) -> Vec<Stat> {
             false,
             u64::from(status.leader.is_some()),
         ),
-        stat("failover_epoch", "The epoch of the group.", false, status.epoch),
+        stat(
+            "failover_epoch",
+            "The epoch of the group.",
+            false,
+            status.epoch,
+        ),
         stat(
             "failover_leader_changes_total",
             "Leaders of which this server has learned since its start.",
@@ -187,7 +223,9 @@ pub fn stats(status: &GroupStatus) -> Vec<Stat> {
             "failover_leader_silence_milliseconds",
             "Time since the last message of the leader.",
             false,
-            silence.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            silence.map_or(0, |time| {
+                u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+            }),
         ),
     ]
 }
@@ -284,7 +322,11 @@ impl ServerActions {
 
     /// The replica has stopped: tries again later, or copies the leader's data if its log does not continue the own ones.
     fn replica_stopped(&mut self, member: &Member) -> Vec<Input> {
-        let divergence = self.parts.replica.state().and_then(|state| state.divergence);
+        let divergence = self
+            .parts
+            .replica
+            .state()
+            .and_then(|state| state.divergence);
         let Some(divergence) = divergence else {
             if Instant::now() >= self.follow_again {
                 self.follow_wanted();
@@ -323,7 +365,9 @@ impl ServerActions {
         let has_own = !self.parts.binlog.status().executed.is_empty();
         let what = match divergence {
             Divergence::Extra(extra) => format!("the leader lacks its transactions {extra}"),
-            Divergence::Refused(message) => format!("the leader's log does not continue its data: {message}"),
+            Divergence::Refused(message) => {
+                format!("the leader's log does not continue its data: {message}")
+            }
         };
         if durable.is_blank() && has_own {
             tracing::error!(
@@ -336,12 +380,16 @@ impl ServerActions {
         let Some((host, port)) = self.wanted.and_then(|(leader, _)| self.source(leader)) else {
             return;
         };
-        tracing::warn!("failover: {what}: this server copies the leader's data, and gives up its own");
+        tracing::warn!(
+            "failover: {what}: this server copies the leader's data, and gives up its own"
+        );
         let source = self.parts.replica.state().map(|state| state.settings);
         let target = source.map(|settings| settings.target());
         match target.map(|target| CloneTask::start(target, &self.data_dir)) {
             Some(Ok(task)) => self.clone = CloneState::Running(task),
-            Some(Err(error)) => tracing::error!(%error, host, port, "failover: no thread for a copy"),
+            Some(Err(error)) => {
+                tracing::error!(%error, host, port, "failover: no thread for a copy")
+            }
             None => {}
         }
     }
@@ -352,7 +400,12 @@ impl ServerActions {
             return Vec::new();
         };
         let mut inputs = Vec::new();
-        for server in self.members.servers().into_iter().filter(|id| *id != self.id) {
+        for server in self
+            .members
+            .servers()
+            .into_iter()
+            .filter(|id| *id != self.id)
+        {
             let (progress, end) = self.parts.binlog.member_progress(server);
             let is_present = member.incarnation_of(server) == Some(progress.incarnation);
             if progress.is_connected && is_present {
@@ -364,14 +417,21 @@ impl ServerActions {
                 }
                 let is_stalled = progress.behind.is_some_and(|time| time >= self.stall);
                 if is_stalled && target.is_some() {
-                    tracing::warn!(member = server, "failover: the member does not acknowledge commits");
+                    tracing::warn!(
+                        member = server,
+                        "failover: the member does not acknowledge commits"
+                    );
                     inputs.push(Input::Stalls(server));
                 } else if progress.place.0 == end.0 && lag <= SMALL_LAG {
                     inputs.push(Input::Replicates(server));
                 }
                 continue;
             }
-            let last = leading.connected.get(&server).copied().unwrap_or(leading.since);
+            let last = leading
+                .connected
+                .get(&server)
+                .copied()
+                .unwrap_or(leading.since);
             if last.elapsed() >= self.timeout {
                 inputs.push(Input::Stalls(server));
             }
@@ -396,9 +456,14 @@ impl ServerActions {
             }
         }
         if is_open {
-            tracing::info!(epoch = leading.epoch, "failover: this server leads: clients may write");
+            tracing::info!(
+                epoch = leading.epoch,
+                "failover: this server leads: clients may write"
+            );
         } else {
-            tracing::warn!("failover: no majority of the members answers: this server refuses writes until one does");
+            tracing::warn!(
+                "failover: no majority of the members answers: this server refuses writes until one does"
+            );
         }
     }
 }
@@ -449,7 +514,10 @@ impl Actions for ServerActions {
         let incarnation = member.durable().incarnation;
         self.parts.incarnation.store(incarnation, Ordering::SeqCst);
         if member.is_leader() {
-            let may_open = self.leading.as_ref().is_some_and(|leading| leading.is_accepted);
+            let may_open = self
+                .leading
+                .as_ref()
+                .is_some_and(|leading| leading.is_accepted);
             self.set_open(may_open && member.hears_majority());
             return self.observe(member);
         }

@@ -163,12 +163,7 @@ fn malformed(what: &str) -> io::Error {
 }
 
 /// Sends the messages for a member, and connects again when a connection has failed.
-fn send_all(
-    identity: &Identity,
-    to: MemberId,
-    messages: &Receiver<Vec<u8>>,
-    keep_alive: Duration,
-) {
+fn send_all(identity: &Identity, to: MemberId, messages: &Receiver<Vec<u8>>, keep_alive: Duration) {
     let mut connection: Option<(TcpStream, Frames)> = None;
     let mut failed: Option<Instant> = None;
     loop {
@@ -213,7 +208,11 @@ fn connect(identity: &Identity, to: MemberId) -> io::Result<(TcpStream, Frames)>
     Err(last)
 }
 
-fn greet(identity: &Identity, to: MemberId, mut stream: TcpStream) -> io::Result<(TcpStream, Frames)> {
+fn greet(
+    identity: &Identity,
+    to: MemberId,
+    mut stream: TcpStream,
+) -> io::Result<(TcpStream, Frames)> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(SEND_TIME))?;
     stream.set_write_timeout(Some(SEND_TIME))?;
@@ -335,7 +334,9 @@ fn check_hello(
     hmac::verify(&identity.secret, &hello_text(challenge, hello), code)
         .map_err(|_| malformed("a member has another secret (--failover-secret-file)"))?;
     let number = |at: usize| {
-        let bytes = hello.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        let bytes = hello
+            .get(at..at + 4)
+            .and_then(|bytes| bytes.try_into().ok());
         bytes.map(u32::from_le_bytes)
     };
     let (from, to) = (number(8), number(12));
@@ -393,7 +394,14 @@ mod tests {
             }
         });
         let alive = Duration::from_millis(20);
-        let one = Transport::start(1, &members, b"secret", alive, listener_1, Arc::new(|_, _| {}));
+        let one = Transport::start(
+            1,
+            &members,
+            b"secret",
+            alive,
+            listener_1,
+            Arc::new(|_, _| {}),
+        );
         let one = one.unwrap();
         let _two = Transport::start(2, &members, b"secret", alive, listener_2, deliver).unwrap();
         let message = Message::Heartbeat {

@@ -44,7 +44,8 @@ pub struct WitnessOptions {
 /// # Errors
 /// A message for the operator in one line.
 pub fn run(options: &WitnessOptions) -> Result<(), StartError> {
-    let failed = |what: &str, error: std::io::Error| StartError::failure(format!("{what}: {error}"));
+    let failed =
+        |what: &str, error: std::io::Error| StartError::failure(format!("{what}: {error}"));
     let members = Members::parse(&options.members);
     let members = members.map_err(|e| StartError::usage(format!("--members: expected {e}")))?;
     match members.get(options.id) {
@@ -57,7 +58,9 @@ pub fn run(options: &WitnessOptions) -> Result<(), StartError> {
     let timeout = duration(&options.timeout).ok();
     let timeout = timeout.filter(|time| *time >= MIN_FAILOVER_TIMEOUT);
     let timeout = timeout.ok_or_else(|| {
-        StartError::usage(format!("--timeout: a time of at least {MIN_FAILOVER_TIMEOUT:?}"))
+        StartError::usage(format!(
+            "--timeout: a time of at least {MIN_FAILOVER_TIMEOUT:?}"
+        ))
     })?;
     let signals = Signals::take().map_err(|e| failed("signals", e))?;
     let secret = read_secret("--secret-file", &options.secret_file)?;

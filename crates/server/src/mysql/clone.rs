@@ -84,7 +84,8 @@ impl LoggedIn {
     ) -> Result<(), SqlError> {
         self.sql.check_may_clone()?;
         if version != CLONE_FORMAT_VERSION {
-            let text = format!("the form {version} is asked for; this server has {CLONE_FORMAT_VERSION}");
+            let text =
+                format!("the form {version} is asked for; this server has {CLONE_FORMAT_VERSION}");
             return Err(failed(&text));
         }
         let (Some(engine), Some(binlog)) = (&shared.engine, &shared.binlog) else {
@@ -92,7 +93,9 @@ impl LoggedIn {
         };
         let copy = begin_copy(engine, Some(binlog)).map_err(|e| failed(&e))?;
         let (copy, Some(binlog)) = copy else {
-            return Err(failed(&"its position in the binary log is not known at present"));
+            return Err(failed(
+                &"its position in the binary log is not known at present",
+            ));
         };
         let description = describe(&copy, binlog)?;
         send(answer, kind::DESCRIPTION, &description)?;
@@ -115,7 +118,9 @@ impl LoggedIn {
         while let Some(group) = log.next_group().map_err(|e| failed(&e))? {
             self.check_cancelled()?;
             let length = group.records.len() as u64;
-            let head = [group.start, group.time, length].map(u64::to_le_bytes).concat();
+            let head = [group.start, group.time, length]
+                .map(u64::to_le_bytes)
+                .concat();
             send(answer, kind::GROUP, &head)?;
             for part in group.records.chunks(PART_BYTES) {
                 send(answer, kind::RECORDS, part)?;

@@ -97,6 +97,11 @@ impl LoggedIn {
         value.or_else(|| self.sql.user_variable(former))
     }
 
+    /// A number that a member of a group has announced.
+    fn announced_number(&self, name: &str) -> Option<u64> {
+        self.sql.user_variable(name)?.parse().ok()
+    }
+
     /// The time after which the reader wants a heartbeat, if it wants any.
     fn heartbeat_period(&self) -> Option<Duration> {
         let nanos = self.announced("source_heartbeat_period", "master_heartbeat_period");
@@ -138,8 +143,7 @@ impl LoggedIn {
         answer: &mut Answer<'_>,
     ) -> Result<(), SqlError> {
         let failed = |error: porpoise_binlog::Error| refused(error.to_string());
-        let epoch = self.announced(EPOCH_VARIABLE, EPOCH_VARIABLE);
-        if let Some(epoch) = epoch.and_then(|text| text.parse().ok()) {
+        if let Some(epoch) = self.announced_number(EPOCH_VARIABLE) {
             log.meet_epoch(epoch).map_err(failed)?;
         }
         let checksum = self.announced("source_binlog_checksum", "master_binlog_checksum");
@@ -154,8 +158,7 @@ impl LoggedIn {
         let mut dump = Dump::open(log.clone(), start, has_checksums).map_err(failed)?;
         let semi_sync = self.announced("rpl_semi_sync_replica", "rpl_semi_sync_slave");
         let mut acks = semi_sync.filter(|value| value == "1").map(|_| {
-            let incarnation = self.announced(INCARNATION_VARIABLE, INCARNATION_VARIABLE);
-            let incarnation = incarnation.and_then(|text| text.parse().ok());
+            let incarnation = self.announced_number(INCARNATION_VARIABLE);
             dump.expect_acknowledgements(request.server_id, incarnation.unwrap_or(0));
             AckReader::default()
         });

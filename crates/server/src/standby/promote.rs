@@ -154,7 +154,9 @@ pub fn run(options: &PromoteOptions) -> Done<()> {
         }
     }
     // A member of a group lets the others elect it.
-    let is_member = standby.value("SHOW GLOBAL STATUS LIKE 'Failover_role'")?.is_some();
+    let is_member = standby
+        .value("SHOW GLOBAL STATUS LIKE 'Failover_role'")?
+        .is_some();
     if !is_member {
         standby.run("STOP REPLICA")?;
     }

@@ -23,7 +23,9 @@ fn fault(group: &mut Group, fault: Fault, round: u64) {
     let other = 1 - leader;
     group.wait_in_sync();
     let load = Load::start(&group.servers, round);
-    group.wait("commits", || load.has_gone_on([0, 0], COMMITS).then_some(()));
+    group.wait("commits", || {
+        load.has_gone_on([0, 0], COMMITS).then_some(())
+    });
     let begun = Instant::now();
     match fault {
         Fault::Killed => group.servers[leader].kill9(),
@@ -35,9 +37,14 @@ fn fault(group: &mut Group, fault: Fault, round: u64) {
         load.has_gone_on(before, 1).then_some(())
     });
     let resumed = begun.elapsed();
-    group.wait("more commits", || load.has_gone_on(before, COMMITS).then_some(()));
+    group.wait("more commits", || {
+        load.has_gone_on(before, COMMITS).then_some(())
+    });
     assert!(group.leads(other));
-    println!("{fault:?}: both protocols take writes after {:.1} s", resumed.as_secs_f64());
+    println!(
+        "{fault:?}: both protocols take writes after {:.1} s",
+        resumed.as_secs_f64()
+    );
     match fault {
         Fault::Killed => group.servers[leader].restart(),
         Fault::Paused => group.servers[leader].resume(),
@@ -80,7 +87,9 @@ fn a_leader_that_is_cut_off_is_replaced() {
 #[test]
 #[ignore = "50 runs take a quarter of an hour"]
 fn no_acknowledged_commit_is_lost_in_many_runs() {
-    let runs = std::env::var("FAILOVER_RUNS").ok().and_then(|text| text.parse().ok());
+    let runs = std::env::var("FAILOVER_RUNS")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let mut random = Random(7);
     let mut group = Group::start(&GroupOptions {
         has_network: true,

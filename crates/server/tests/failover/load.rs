@@ -42,7 +42,9 @@ impl Load {
         for writer in 0..WRITERS {
             let first = (round * WRITERS + writer) * 1_000_000;
             let (own, addresses) = (shared.clone(), mysql.clone());
-            threads.push(std::thread::spawn(move || write_sql(&own, &addresses, first)));
+            threads.push(std::thread::spawn(move || {
+                write_sql(&own, &addresses, first)
+            }));
             let (own, addresses) = (shared.clone(), memcached.clone());
             threads.push(std::thread::spawn(move || {
                 write_memcached(&own, &addresses, &format!("{round}-{writer}"));
@@ -59,7 +61,9 @@ impl Load {
     /// Whether this many more commits were acknowledged over both protocols.
     pub fn has_gone_on(&self, before: [u64; 2], commits: u64) -> bool {
         let now = self.counts();
-        now.iter().zip(before).all(|(now, before)| *now >= before + commits)
+        now.iter()
+            .zip(before)
+            .all(|(now, before)| *now >= before + commits)
     }
 
     /// Ends the writers. Returns what was acknowledged: ids of `d.t`, and keys.
@@ -90,10 +94,19 @@ impl Acknowledged {
             .collect();
         let lost: Vec<&u64> = self.ids.difference(&found).collect();
         assert!(lost.is_empty(), "acknowledged over SQL and lost: {lost:?}");
-        let found: BTreeSet<String> = crate::group::good(server, "SELECT k FROM d.cached").into_iter().collect();
+        let found: BTreeSet<String> = crate::group::good(server, "SELECT k FROM d.cached")
+            .into_iter()
+            .collect();
         let lost: Vec<&String> = self.keys.difference(&found).collect();
-        assert!(lost.is_empty(), "acknowledged over memcached and lost: {lost:?}");
-        println!("{} and {} acknowledged commits are there", self.ids.len(), self.keys.len());
+        assert!(
+            lost.is_empty(),
+            "acknowledged over memcached and lost: {lost:?}"
+        );
+        println!(
+            "{} and {} acknowledged commits are there",
+            self.ids.len(),
+            self.keys.len()
+        );
     }
 }
 
@@ -132,7 +145,10 @@ fn write_sql(shared: &Shared, servers: &[SocketAddr], first: u64) {
             std::thread::sleep(Duration::from_millis(20));
             continue;
         };
-        if open.execute(&format!("INSERT INTO d.t VALUES ({id}, 1)")).is_ok() {
+        if open
+            .execute(&format!("INSERT INTO d.t VALUES ({id}, 1)"))
+            .is_ok()
+        {
             shared.sql.lock().unwrap().insert(id);
             shared.counts[0].fetch_add(1, Ordering::SeqCst);
         } else {
@@ -169,7 +185,11 @@ fn write_memcached(shared: &Shared, servers: &[SocketAddr], prefix: &str) {
             connection = open_memcached(servers[at]);
         }
         let key = format!("{prefix}-{n}");
-        if connection.as_mut().and_then(|open| store(open, &key)).is_some() {
+        if connection
+            .as_mut()
+            .and_then(|open| store(open, &key))
+            .is_some()
+        {
             shared.memcached.lock().unwrap().insert(key);
             shared.counts[1].fetch_add(1, Ordering::SeqCst);
         } else {

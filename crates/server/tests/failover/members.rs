@@ -31,7 +31,12 @@ fn the_group_decides_which_server_takes_writes() {
         ("SET GLOBAL replication_epoch = 0", 1231),
     ] {
         let output = follower.sql(statement);
-        assert_eq!(output.error_number(), Some(error), "{statement}: {}", output.stderr);
+        assert_eq!(
+            output.error_number(),
+            Some(error),
+            "{statement}: {}",
+            output.stderr
+        );
     }
     let reply = follower.memcached("set c:a 0 0 1\r\n1\r\n");
     assert!(reply.starts_with("SERVER_ERROR"), "{reply}");
@@ -40,18 +45,28 @@ fn the_group_decides_which_server_takes_writes() {
     assert_eq!(group.status(0, "has_majority"), "ON");
     assert_eq!(group.status(0, "members_heard"), "1,2,3");
     let (_, metrics) = group.servers[0].http("/metrics");
-    for metric in ["porpoise_failover_is_leader 1", "porpoise_failover_members_in_sync 2"] {
+    for metric in [
+        "porpoise_failover_is_leader 1",
+        "porpoise_failover_members_in_sync 2",
+    ] {
         assert!(metrics.contains(metric), "{metric}: {metrics}");
     }
     // Planned: everything is there, and the former leader follows.
     good(&group.servers[0], "INSERT INTO d.t VALUES (1, 1)");
-    let addresses: Vec<String> = group.servers.iter().map(|s| s.mysql_addr.to_string()).collect();
+    let addresses: Vec<String> = group
+        .servers
+        .iter()
+        .map(|s| s.mysql_addr.to_string())
+        .collect();
     let output = promote(&["--standby", &addresses[1], "--primary", &addresses[0]]);
     assert!(output.status.success(), "{}", text(&output));
     group.wait_leads(1);
     good(&group.servers[1], "INSERT INTO d.t VALUES (2, 2)");
     group.compare();
-    assert_eq!(good(&group.servers[0], "SELECT id FROM d.t ORDER BY id"), ["1", "2"]);
+    assert_eq!(
+        good(&group.servers[0], "SELECT id FROM d.t ORDER BY id"),
+        ["1", "2"]
+    );
     // Both votes of the others are needed by none: without a majority nobody takes writes.
     group.witness.kill9();
     group.servers[0].kill9();
@@ -102,7 +117,10 @@ fn with_replication_ack_no_commit_is_on_one_machine_only() {
     let address = group.servers[0].mysql_addr;
     let writer = std::thread::spawn(move || sql(address, "INSERT INTO d.t VALUES (1, 1)").is_ok);
     group.wait("a commit that waits", || {
-        let waiting = good(&group.servers[0], "SHOW STATUS LIKE 'Rpl_semi_sync_source_wait_sessions'");
+        let waiting = good(
+            &group.servers[0],
+            "SHOW STATUS LIKE 'Rpl_semi_sync_source_wait_sessions'",
+        );
         (waiting.concat().ends_with("|1")).then_some(())
     });
     assert!(!writer.is_finished());
@@ -115,15 +133,23 @@ fn with_replication_ack_no_commit_is_on_one_machine_only() {
 fn options_that_do_not_fit_together_are_refused() {
     let members = "1=127.0.0.1:3310/3306,2=127.0.0.1:3311/3307,3=127.0.0.1:3312";
     let cases: [(&[(&str, &str)], &str); 4] = [
-        (&[("--failover-members", "1=a")], "a list of at most 9 members"),
+        (
+            &[("--failover-members", "1=a")],
+            "a list of at most 9 members",
+        ),
         (&[("--failover-members", members)], "--log-bin"),
-        (&[("--failover-listen", "127.0.0.1:0")], "needs --failover-members"),
+        (
+            &[("--failover-listen", "127.0.0.1:0")],
+            "needs --failover-members",
+        ),
         (&[("--failover-timeout", "1ms")], "at least 200ms"),
     ];
     for (options, message) in cases {
-        let builder = options.iter().fold(Porpoise::builder(), |builder, (option, value)| {
-            builder.arg(option, value)
-        });
+        let builder = options
+            .iter()
+            .fold(Porpoise::builder(), |builder, (option, value)| {
+                builder.arg(option, value)
+            });
         let finished = builder.run_to_end(Duration::from_secs(60));
         assert_eq!(finished.status.code(), Some(2), "{options:?}");
         assert!(finished.stderr.contains(message), "{}", finished.stderr);

@@ -36,7 +36,10 @@ impl Network {
     pub fn start(members: &[(u32, SocketAddr)], mysql: &[(u32, SocketAddr)]) -> Network {
         let state = Arc::<State>::default();
         let mut fronts = BTreeMap::new();
-        let both = members.iter().map(|m| (m, true)).chain(mysql.iter().map(|m| (m, false)));
+        let both = members
+            .iter()
+            .map(|m| (m, true))
+            .chain(mysql.iter().map(|m| (m, false)));
         for (&(member, back), has_greeting) in both {
             let (listener, front) = listen();
             fronts.insert(back, front);
@@ -120,7 +123,12 @@ fn wait(state: &State, members: &[u32]) {
 }
 
 /// Copies a stream as long as none of the members is cut off.
-fn copy(state: &State, members: &[u32], mut from: TcpStream, mut to: TcpStream) -> std::io::Result<()> {
+fn copy(
+    state: &State,
+    members: &[u32],
+    mut from: TcpStream,
+    mut to: TcpStream,
+) -> std::io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
     let mut done = || -> std::io::Result<()> {
         loop {

@@ -27,10 +27,16 @@ fn a_former_leader_gives_up_what_nobody_has_acknowledged() {
     good(&group.servers[1], "INSERT INTO d.t VALUES (4, 1)");
     group.network.as_ref().unwrap().heal();
     for writer in writers {
-        assert!(!writer.join().unwrap(), "a commit without an acknowledgement");
+        assert!(
+            !writer.join().unwrap(),
+            "a commit without an acknowledgement"
+        );
     }
     group.compare();
-    assert_eq!(good(&group.servers[0], "SELECT id FROM d.t ORDER BY id"), ["1", "4"]);
+    assert_eq!(
+        good(&group.servers[0], "SELECT id FROM d.t ORDER BY id"),
+        ["1", "4"]
+    );
     assert_ne!(uuid(&group, 0), before, "identifiers are not given twice");
     let log = group.servers[0].log();
     assert!(log.contains("copies the leader's data"), "{log}");

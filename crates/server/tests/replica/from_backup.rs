@@ -38,11 +38,17 @@ fn a_standby_begins_with_a_backup_and_follows_from_its_position() {
     let newest = good(&source, "SHOW BINARY LOG STATUS").concat();
     let newest = newest.split('|').next().unwrap();
     good(&source, &format!("PURGE BINARY LOGS TO '{newest}'"));
-    good(&source, "INSERT INTO d.t VALUES (3, 3); UPDATE d.t SET n = 10 WHERE id = 1");
+    good(
+        &source,
+        "INSERT INTO d.t VALUES (3, 3); UPDATE d.t SET n = 10 WHERE id = 1",
+    );
     let executed = good(&source, "SELECT @@gtid_executed").concat();
     let address = source.mysql_addr.to_string();
     porpoise(&["backup", "--from", &address, "--to", "daily"]);
-    good(&source, "DELETE FROM d.t WHERE id = 2; INSERT INTO d.t VALUES (4, 4)");
+    good(
+        &source,
+        "DELETE FROM d.t WHERE id = 2; INSERT INTO d.t VALUES (4, 4)",
+    );
     source.memcached("set c:b 0 0 1\r\n2\r\nincr c:a 5\r\n");
     let report = porpoise(&["restore", "--from", place, "--data-dir", data, "--quiet"]);
     assert!(report.contains(&executed), "{report} has not {executed}");
@@ -60,7 +66,10 @@ fn a_standby_begins_with_a_backup_and_follows_from_its_position() {
     );
     follow(&standby, &source);
     catch_up(&standby, &source);
-    for query in ["SELECT * FROM d.t ORDER BY id", "SELECT k, v FROM d.cached ORDER BY k"] {
+    for query in [
+        "SELECT * FROM d.t ORDER BY id",
+        "SELECT k, v FROM d.cached ORDER BY k",
+    ] {
         assert_eq!(good(&standby, query), good(&source, query), "{query}");
     }
     let get = "gets c:a\r\ngets c:b\r\n";
