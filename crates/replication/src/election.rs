@@ -491,19 +491,27 @@ impl Member {
     fn count_votes(&mut self) {
         match &self.role {
             Role::Prober { votes } if self.is_elected(votes) => self.stand(),
-            Role::Candidate { votes } if self.is_elected(votes) => self.begin_to_lead(),
+            Role::Candidate { votes } if self.is_elected(votes) => {
+                let voters = votes.all.clone();
+                self.begin_to_lead(&voters);
+            }
             _ => {}
         }
     }
 
-    fn begin_to_lead(&mut self) {
+    fn begin_to_lead(&mut self, voters: &BTreeSet<MemberId>) {
         let id = self.settings.id;
-        let peer = Peer {
-            heard: self.now,
+        // A member that has not voted may be the leader that is lost: commits do not wait for it as long as for others.
+        let early = self.now.saturating_sub(self.settings.silence * 3 / 4);
+        let peer = |member: &MemberId| Peer {
+            heard: match voters.contains(member) {
+                true => self.now,
+                false => early,
+            },
             ..Peer::default()
         };
         let others = self.settings.members.iter().filter(|member| **member != id);
-        let peers = others.map(|member| (*member, peer)).collect();
+        let peers = others.map(|member| (*member, peer(member))).collect();
         let first = View {
             epoch: self.durable.epoch,
             number: 1,
