@@ -6,21 +6,16 @@
 //! Rejected: to end with an exit status and let a service manager start the server again (not every server has one, and those
 //! that have one limit the number of starts); to undo all that in the running process (a second way for what recovery does).
 
-use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use crate::sys;
+use std::ffi::CStr;
 
 /// The running program, also after its file was replaced.
-const THIS_PROGRAM: &str = "/proc/self/exe";
+const THIS_PROGRAM: &CStr = c"/proc/self/exe";
 
 /// Begins the process anew, with the same arguments. If that is not possible, the process ends.
 pub fn restart(why: &str) -> ! {
     tracing::warn!("failover: this server begins anew: {why}");
-    let mut arguments = std::env::args_os();
-    let name = arguments
-        .next()
-        .unwrap_or_else(|| OsString::from("porpoise"));
-    let error = Command::new(THIS_PROGRAM).arg0(name).args(arguments).exec();
+    let error = sys::replace_process(THIS_PROGRAM, std::env::args_os());
     tracing::error!(%error, "failover: the server cannot begin anew and ends");
     std::process::exit(1)
 }
