@@ -32,6 +32,6 @@ pub use chain::Chain;
 pub use error::{Error, Result};
 pub use key::Key;
 pub use log::{Group, Piece};
-pub use repository::{Backup, BackupFile, Identity, Repository};
+pub use repository::{Backup, BackupFile, BinlogPosition, Identity, Repository};
 pub use store::Location;
 pub use verify::{Verdict, verify};

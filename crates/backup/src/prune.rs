@@ -253,6 +253,7 @@ mod tests {
                 position: n * 10 + 5,
                 time: 0,
                 stored: 0,
+                binlog: None,
             };
             repository.put_backup(&backup).unwrap();
         }

@@ -75,6 +75,21 @@ pub struct Backup {
     pub time: u64,
     /// Bytes of the objects that this backup added.
     pub stored: u64,
+    /// Position in the binary log, if the server has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binlog: Option<BinlogPosition>,
+}
+
+/// Transactions in a server's binary log when a copy of its data began. Those that are in the copy besides are found in its log:
+/// commits with higher numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BinlogPosition {
+    /// Their identifiers, as in `gtid_executed`.
+    pub executed: String,
+    /// The newest commit among them.
+    pub commit: u64,
+    /// The `server_uuid`, under which commits without an identifier of another server are counted.
+    pub server_uuid: String,
 }
 
 impl Backup {
@@ -356,6 +371,7 @@ mod tests {
             position: 60,
             time: 50,
             stored: 0,
+            binlog: None,
         }
     }
 

@@ -97,6 +97,11 @@ roles! {
     EventWorker: "event", EndProcess, "Runs an event; a panic of the event ends that run only.";
     Replica: "replica", EndProcess, "Follows a source; a panic ends the server, which goes on where it was.";
     ReplicaWorker: "replica-worker", EndProcess, "Applies transactions of a source; a panic ends the server, which goes on where it was.";
+    Failover: "failover", EndProcess, "Elects the leader of the group, follows it, or leads.";
+    FailoverAcceptor: "fo-accept", EndProcess, "Accepts connections of other members of the group.";
+    FailoverReader: "fo-read", EndProcess, "Reads the messages of another member of the group.";
+    FailoverSender: "fo-send", EndProcess, "Sends messages to another member of the group.";
+    FailoverClone: "fo-clone", EndProcess, "Copies the data of the leader of the group.";
     ClusterFollower: "cluster-follower", Restart, "Renews the server's lease, and follows definitions that other servers change.";
     TtlReaper: "ttl-reaper", Restart, "Deletes expired rows of tables with TTL.";
     MemcachedReaper: "memcached-reaper", Restart, "Deletes expired rows.";

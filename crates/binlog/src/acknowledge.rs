@@ -19,6 +19,8 @@
 //!    has the transactions on its disk. It is discarded when the replica begins to read at an earlier place, because
 //!    the replica was rebuilt or rewound.
 //! 3. After a timeout commits pass until a replica has caught up with the end of the log; then they wait again.
+//! 4. In a group with automatic failover ([`GroupPolicy`]) a commit waits for the members that the group requires besides,
+//!    and no timeout lets it pass.
 //!
 //! Rejected: a count of acknowledgements for each transaction (the n-th greatest place of the replicas says the
 //! same); waiting in each session (visible before acknowledged, and every interface would need it).
@@ -28,11 +30,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Which replicas have to acknowledge a commit.
+/// What a group with automatic failover requires of a commit of this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Acknowledgers {
-    /// So many different ones.
-    Any(usize),
+pub enum GroupPolicy {
+    /// Nothing, because another server leads: its commits that are applied here wait for nobody.
+    Follows,
+    /// No commit is acknowledged: the server may not lead yet.
+    Withheld,
     /// All of these, by `server_id`.
     All(BTreeSet<u32>),
 }
@@ -42,8 +46,8 @@ pub enum Acknowledgers {
 pub struct AckPolicy {
     /// Whether commits wait at all.
     pub is_on: bool,
-    /// For whom.
-    pub by: Acknowledgers,
+    /// For how many different replicas.
+    pub replicas: usize,
     /// Longest wait, after which commits pass unacknowledged; `None`: they wait for ever.
     pub timeout: Option<Duration>,
 }
@@ -52,7 +56,7 @@ impl Default for AckPolicy {
     fn default() -> AckPolicy {
         AckPolicy {
             is_on: false,
-            by: Acknowledgers::Any(1),
+            replicas: 1,
             timeout: None,
         }
     }
@@ -60,6 +64,9 @@ impl Default for AckPolicy {
 
 /// A place in the files: number of the file, position.
 pub(crate) type Place = (u64, u64);
+
+/// Behind all places.
+const LAST: Place = (u64::MAX, u64::MAX);
 
 /// A transaction that waits.
 pub(crate) struct Waiting {
@@ -74,6 +81,21 @@ pub(crate) struct Acknowledger {
     pub(crate) place: Place,
     /// Number of its connections.
     pub(crate) connections: usize,
+    /// Number of its data, of a member of a group.
+    pub(crate) incarnation: u64,
+}
+
+/// How a member of a group follows this server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberProgress {
+    /// Whether it is connected.
+    pub is_connected: bool,
+    /// Number of its data.
+    pub incarnation: u64,
+    /// What it has acknowledged: number of a file, and position.
+    pub place: (u64, u64),
+    /// Whether it keeps the oldest waiting commit waiting, and for how long that has waited.
+    pub behind: Option<Duration>,
 }
 
 /// State and counters of acknowledgement, as SHOW STATUS has them.
@@ -99,6 +121,7 @@ pub struct AckStatus {
 #[derive(Default)]
 pub(crate) struct Acknowledgements {
     pub(crate) policy: AckPolicy,
+    pub(crate) group: Option<GroupPolicy>,
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) replicas: BTreeMap<u32, Acknowledger>,
     /// Whether a timeout has switched the waiting off.
@@ -108,23 +131,56 @@ pub(crate) struct Acknowledgements {
 
 impl Acknowledgements {
     pub(crate) fn waits(&self) -> bool {
-        self.policy.is_on && !self.is_degraded
+        let is_led = matches!(self.group, None | Some(GroupPolicy::Follows));
+        self.counts() || !is_led
+    }
+
+    /// Whether a number of replicas is waited for.
+    fn counts(&self) -> bool {
+        self.policy.is_on && !self.is_degraded && self.group != Some(GroupPolicy::Follows)
     }
 
     /// The place that enough replicas have reached.
     fn reached(&self) -> Place {
-        match &self.policy.by {
-            Acknowledgers::Any(0) => (u64::MAX, u64::MAX),
-            Acknowledgers::Any(count) => {
-                let mut places: Vec<Place> = self.replicas.values().map(|r| r.place).collect();
-                places.sort_unstable_by(|a, b| b.cmp(a));
-                places.get(count - 1).copied().unwrap_or_default()
-            }
-            Acknowledgers::All(members) => {
+        if self.counts() {
+            self.by_number().min(self.by_group())
+        } else {
+            self.by_group()
+        }
+    }
+
+    /// The place that as many replicas have reached as the policy says.
+    fn by_number(&self) -> Place {
+        let Some(nth) = self.policy.replicas.checked_sub(1) else {
+            return LAST;
+        };
+        let mut places: Vec<Place> = self.replicas.values().map(|r| r.place).collect();
+        places.sort_unstable_by(|a, b| b.cmp(a));
+        places.get(nth).copied().unwrap_or_default()
+    }
+
+    /// The place that all members have reached which the group requires.
+    fn by_group(&self) -> Place {
+        match &self.group {
+            None | Some(GroupPolicy::Follows) => LAST,
+            Some(GroupPolicy::Withheld) => (0, 0),
+            Some(GroupPolicy::All(members)) => {
                 let place = |id| self.replicas.get(id).map_or((0, 0), |r| r.place);
-                let least = members.iter().map(place).min();
-                least.unwrap_or((u64::MAX, u64::MAX))
+                members.iter().map(place).min().unwrap_or(LAST)
             }
+        }
+    }
+
+    /// How a member follows.
+    pub(crate) fn progress(&self, member: u32) -> MemberProgress {
+        let replica = self.replicas.get(&member).copied().unwrap_or_default();
+        let oldest = self.waiting.front();
+        let oldest = oldest.filter(|oldest| oldest.end > replica.place);
+        MemberProgress {
+            is_connected: replica.connections > 0,
+            incarnation: replica.incarnation,
+            place: replica.place,
+            behind: oldest.map(|oldest| oldest.since.elapsed()),
         }
     }
 
@@ -144,6 +200,16 @@ impl Acknowledgements {
         last
     }
 
+    /// Removes the commits that need no acknowledgement, because the group requires no other member. Returns the last of them.
+    pub(crate) fn take_unneeded(&mut self) -> Option<u64> {
+        let is_unneeded = self.group.is_some() && self.reached() == LAST;
+        if is_unneeded {
+            self.take_reached()
+        } else {
+            None
+        }
+    }
+
     /// Records a transaction that was written. Returns whether it has to wait.
     pub(crate) fn written(&mut self, end: Place, commit: u64) {
         if self.waits() {
@@ -152,13 +218,16 @@ impl Acknowledgements {
                 commit,
                 since: Instant::now(),
             });
-        } else if self.policy.is_on {
+        } else if self.policy.is_on && self.group.is_none() {
             self.status.passed += 1;
         }
     }
 
-    /// Ends the waiting if the oldest commit has waited for too long. Returns whether it did.
+    /// Ends the waiting for a number of replicas if the oldest commit has waited for too long. Returns whether it did.
     pub(crate) fn times_out(&mut self) -> bool {
+        if !self.counts() {
+            return false;
+        }
         let oldest = self.waiting.front();
         let is_over = oldest.is_some_and(|oldest| {
             let limit = self.policy.timeout;
@@ -166,16 +235,18 @@ impl Acknowledgements {
         });
         if is_over {
             self.status.timeouts += 1;
-            self.status.passed += self.waiting.len() as u64;
             self.is_degraded = true;
-            self.waiting.clear();
+            if self.group.is_none() {
+                self.status.passed += self.waiting.len() as u64;
+                self.waiting.clear();
+            }
         }
         is_over
     }
 
     /// Whether commits are to wait again after a timeout, `end` being the end of the log.
     pub(crate) fn recovers(&mut self, end: Place) -> bool {
-        let recovers = self.policy.is_on && self.is_degraded && self.reached() >= end;
+        let recovers = self.policy.is_on && self.is_degraded && self.by_number() >= end;
         if recovers {
             self.is_degraded = false;
         }
@@ -201,13 +272,14 @@ pub(crate) type AckEngine = OnceLock<Arc<dyn Engine>>;
 mod tests {
     use super::*;
 
-    fn waiting(by: Acknowledgers) -> Acknowledgements {
+    fn waiting(replicas: usize, group: Option<GroupPolicy>) -> Acknowledgements {
         let mut acks = Acknowledgements {
             policy: AckPolicy {
-                is_on: true,
-                by,
+                is_on: replicas > 0,
+                replicas,
                 timeout: None,
             },
+            group,
             ..Acknowledgements::default()
         };
         for n in 1..=4 {
@@ -222,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_commit_passes_when_so_many_replicas_have_it() {
-        let mut acks = waiting(Acknowledgers::Any(2));
+        let mut acks = waiting(2, None);
         at(&mut acks, 2, 300);
         assert_eq!(acks.take_reached(), None);
         at(&mut acks, 3, 250);
@@ -234,22 +306,44 @@ mod tests {
 
     #[test]
     fn a_set_of_members_must_acknowledge_all() {
-        let mut acks = waiting(Acknowledgers::All([2, 3].into()));
+        let mut acks = waiting(0, Some(GroupPolicy::Withheld));
+        at(&mut acks, 2, 400);
+        assert_eq!(acks.take_reached(), None);
+        acks.group = Some(GroupPolicy::All([2, 3].into()));
         at(&mut acks, 2, 400);
         at(&mut acks, 4, 400);
         assert_eq!(acks.take_reached(), None);
         at(&mut acks, 3, 100);
         assert_eq!(acks.take_reached(), Some(1));
-        acks.policy.by = Acknowledgers::All([2].into());
+        assert!(acks.progress(3).behind.is_some() && acks.progress(2).behind.is_none());
+        acks.group = Some(GroupPolicy::All([2].into()));
         assert_eq!(acks.take_reached(), Some(4));
-        acks.policy.by = Acknowledgers::All(BTreeSet::new());
+        acks.group = Some(GroupPolicy::All(BTreeSet::new()));
         acks.written((1, 500), 5);
         assert_eq!(acks.take_reached(), Some(5));
     }
 
     #[test]
+    fn a_group_and_a_number_of_replicas_are_both_waited_for() {
+        let acks = waiting(1, Some(GroupPolicy::Follows));
+        assert!(!acks.waits() && acks.waiting.is_empty() && acks.status.passed == 0);
+        let mut acks = waiting(1, Some(GroupPolicy::All(BTreeSet::new())));
+        assert_eq!(acks.take_reached(), None);
+        acks.group = Some(GroupPolicy::All([2].into()));
+        acks.policy.timeout = Some(Duration::ZERO);
+        assert!(acks.times_out() && acks.waits());
+        assert_eq!(
+            acks.take_reached(),
+            None,
+            "a timeout counts for the number only"
+        );
+        at(&mut acks, 2, 400);
+        assert_eq!(acks.take_reached(), Some(4));
+    }
+
+    #[test]
     fn after_a_timeout_commits_pass_until_a_replica_has_caught_up() {
-        let mut acks = waiting(Acknowledgers::Any(1));
+        let mut acks = waiting(1, None);
         assert!(!acks.times_out(), "without a limit commits wait for ever");
         acks.policy.timeout = Some(Duration::ZERO);
         assert!(acks.times_out() && !acks.waits());

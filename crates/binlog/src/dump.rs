@@ -155,10 +155,11 @@ impl Dump {
     }
 
     /// The reader will acknowledge what it has on its disk; it has everything before the start of the dump.
-    pub fn expect_acknowledgements(&mut self, server_id: u32) {
+    /// `incarnation` is the number of its data, if it is a member of a group.
+    pub fn expect_acknowledgements(&mut self, server_id: u32, incarnation: u64) {
         let place = (self.number, self.reader.position());
         self.acks = Some(ReaderAcks {
-            connection: self.log.connect_acknowledger(server_id, place),
+            connection: self.log.connect_acknowledger(server_id, incarnation, place),
             is_begun: false,
             is_requested: false,
             sent: place,
@@ -210,7 +211,8 @@ impl Dump {
         };
         acks.is_begun = matches!(kind, kind::GTID | kind::ANONYMOUS_GTID);
         acks.bytes += event.len();
-        acks.is_requested = false;
+        // Of transactions before the end of a file, behind which there may be nothing.
+        acks.is_requested = matches!(kind, kind::ROTATE | kind::STOP) && acks.transactions > 0;
         if ends {
             acks.sent = place;
             acks.transactions += 1;
@@ -222,11 +224,13 @@ impl Dump {
         }
     }
 
-    /// The reader has what is left out, and acknowledges it by that, if it has everything before.
-    fn note_skipped(&mut self) {
+    /// The reader has what is left out, and nothing is to be had in the events between transactions: it acknowledges them by
+    /// that, if it has everything before.
+    fn note_passed(&mut self) {
         let place = (self.number, self.reader.position());
         if let Some(acks) = &mut self.acks
             && acks.acknowledged >= acks.sent
+            && place > acks.acknowledged
         {
             acks.connection.acknowledge_place(place);
             (acks.sent, acks.acknowledged) = (place, place);
@@ -298,6 +302,7 @@ impl Dump {
                     return Err(no_event(self.number, at));
                 }
                 if is_last {
+                    self.note_passed();
                     return Ok(Step::Idle);
                 }
                 self.next_file()?;
@@ -320,7 +325,7 @@ impl Dump {
                 _ => {}
             }
             if self.is_skipping {
-                self.note_skipped();
+                self.note_passed();
                 continue;
             }
             let event = event.to_vec();

@@ -15,7 +15,7 @@
 //! * [`annotation`]: the form of an annotation.
 //! * [`mod@file`]: names, headers and the recovery of a file.
 //! * [`log`]: [`BinaryLog`], the state that the writer, sessions and dumps share.
-//! * [`open`]: opening the log.
+//! * [`open`]: opening the log. [`seed`]: the log of data that were copied.
 //! * [`writer`]: the thread that turns annotations into files.
 //! * [`dump`]: the stream of events to a reader.
 //! * [`feed`]: the stream of changes to an application.
@@ -40,6 +40,7 @@ pub mod feed;
 pub mod file;
 pub mod log;
 mod open;
+pub mod seed;
 mod waiting;
 mod writer;
 

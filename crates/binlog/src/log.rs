@@ -89,6 +89,8 @@ pub(crate) struct State {
     /// End of the last file for readers.
     pub(crate) end: u64,
     pub(crate) executed: GtidSet,
+    /// The newest commit in the files.
+    pub(crate) last_commit: u64,
     /// Number of rotations asked for, and done.
     pub(crate) rotations: (u64, u64),
     /// Number of resets asked for, and done.
@@ -197,6 +199,17 @@ impl BinaryLog {
                 .first()
                 .map_or_else(GtidSet::new, |f| f.previous.clone()),
         }
+    }
+
+    /// The identifiers in the files, and the newest commit of them.
+    pub fn written(&self) -> (GtidSet, u64) {
+        let state = self.state.lock();
+        (state.executed.clone(), state.last_commit)
+    }
+
+    /// The `server_uuid`.
+    pub fn server_uuid(&self) -> Uuid {
+        self.options.server_uuid
     }
 
     /// Names and lengths of the files, oldest first (SHOW BINARY LOGS).

@@ -47,6 +47,7 @@ impl BinaryLog {
                 dir.display()
             )));
         }
+        state.last_commit = last_commit;
         let reader = engine.annotations(0)?;
         let log = Arc::new(new_log(options, state, engine));
         let has_gap = unlogged && last.is_some();

@@ -1,8 +1,8 @@
 //! Acknowledgement as connections of replicas, settings and metrics use it. The rules are in [`crate::acknowledge`].
 
-use crate::acknowledge::{AckPolicy, AckStatus, Place};
+use crate::acknowledge::{AckPolicy, AckStatus, GroupPolicy, MemberProgress, Place};
 use crate::file::file_number;
-use crate::log::BinaryLog;
+use crate::log::{BinaryLog, State};
 use crate::{Error, Result};
 use porpoise_kv::Stat;
 use std::sync::Arc;
@@ -69,13 +69,28 @@ impl BinaryLog {
     /// The engine cannot withhold commits.
     pub fn set_ack_policy(&self, policy: AckPolicy) -> Result<()> {
         let mut state = self.state.lock();
+        state.acks.policy = policy;
+        state.acks.is_degraded = false;
+        self.apply_ack_rules(&mut state)
+    }
+
+    /// Sets what the group of this server requires of commits from now on; `None`: nothing. Returns the end of the log:
+    /// whatever was acknowledged by other rules lies before.
+    ///
+    /// # Errors
+    /// The engine cannot hold commits back.
+    pub fn set_group_policy(&self, policy: Option<GroupPolicy>) -> Result<(u64, u64)> {
+        let mut state = self.state.lock();
+        state.acks.group = policy;
+        self.apply_ack_rules(&mut state)?;
+        Ok((state.files.last().map_or(0, |file| file.number), state.end))
+    }
+
+    fn apply_ack_rules(&self, state: &mut State) -> Result<()> {
         let Some(engine) = self.ack_engine.get() else {
             return Ok(());
         };
-        let is_on = policy.is_on;
-        state.acks.policy = policy;
-        state.acks.is_degraded = false;
-        if is_on {
+        if state.acks.waits() {
             engine.require_acknowledgement(true)?;
             if let Some(commit) = state.acks.take_reached() {
                 engine.acknowledge(commit);
@@ -85,6 +100,13 @@ impl BinaryLog {
             engine.require_acknowledgement(false)?;
         }
         Ok(())
+    }
+
+    /// How a member of the group follows this server, and the end of the log.
+    pub fn member_progress(&self, member: u32) -> (MemberProgress, (u64, u64)) {
+        let state = self.state.lock();
+        let end = (state.files.last().map_or(0, |file| file.number), state.end);
+        (state.acks.progress(member), end)
     }
 
     /// The present policy.
@@ -109,6 +131,7 @@ impl BinaryLog {
     pub(crate) fn connect_acknowledger(
         self: &Arc<Self>,
         server_id: u32,
+        incarnation: u64,
         place: Place,
     ) -> AckConnection {
         let mut state = self.state.lock();
@@ -116,6 +139,7 @@ impl BinaryLog {
         replica.connections += 1;
         // It may have been rebuilt since.
         replica.place = (0, 0);
+        replica.incarnation = incarnation;
         drop(state);
         let connection = AckConnection {
             log: self.clone(),
@@ -134,9 +158,7 @@ impl BinaryLog {
         tracing::warn!(
             "no replica has acknowledged within rpl_semi_sync_source_timeout: commits pass without acknowledgement until one has caught up"
         );
-        if let Some(engine) = self.ack_engine.get()
-            && let Err(error) = engine.require_acknowledgement(false)
-        {
+        if let Err(error) = self.apply_ack_rules(&mut state) {
             tracing::error!(%error, "commits cannot pass without acknowledgement");
         }
     }

@@ -328,8 +328,15 @@ impl Writer {
         state.end = self.end;
         for transaction in transactions.drain(..) {
             state.executed.insert(transaction.gtid);
+            state.last_commit = transaction.commit;
             let end = (self.number, transaction.end);
             state.acks.written(end, transaction.commit);
+        }
+        // A group may require no other member at present.
+        if let (Some(commit), Some(engine)) =
+            (state.acks.take_unneeded(), self.log.ack_engine.get())
+        {
+            engine.acknowledge(commit);
         }
         drop(state);
         self.log.changed.notify_all();

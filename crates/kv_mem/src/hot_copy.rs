@@ -24,6 +24,7 @@ use crate::checkpoint::file_name;
 use crate::engine::KvMem;
 use crate::log::copy::{LogCopy, LogCursor};
 use crate::log::{Log, io_error};
+use crate::manifest::Manifest;
 use porpoise_base::disk::File;
 use porpoise_kv::{Error, Result};
 use std::path::PathBuf;
@@ -69,10 +70,20 @@ pub struct HotCopy {
     pub manifest: Option<Vec<u8>>,
     /// The files that the manifest names.
     pub files: Vec<CopiedFile>,
+    /// Commit up to which the files have everything; 0 without a checkpoint. Later ones are in the log.
+    pub snapshot: u64,
     /// Position from which the log is needed.
     pub log_from: u64,
     /// The log.
     pub log: LogCopy,
+}
+
+fn snapshot_of(manifest: &Manifest) -> u64 {
+    if manifest.checkpoint > 0 {
+        manifest.ts
+    } else {
+        0
+    }
 }
 
 impl KvMem {
@@ -115,10 +126,17 @@ impl KvMem {
             Ok(HotCopy {
                 manifest: (manifest.checkpoint > 0).then(|| manifest.encode()),
                 files,
+                snapshot: snapshot_of(manifest),
                 log_from: manifest.position,
                 log: copy,
             })
         })
+    }
+
+    /// Commit up to which the checkpoint in force has everything; 0 without one.
+    pub fn checkpoint_snapshot(&self) -> u64 {
+        let checkpoints = self.checkpoints.as_ref();
+        checkpoints.map_or(0, |checkpoints| checkpoints.with_manifest(snapshot_of))
     }
 
     /// Opens the durable log behind a cursor; `None` if it was removed, partly or all of it.

@@ -53,7 +53,7 @@ mod writes;
 
 pub use engine::{Background, KvMem, KvMemOptions};
 pub use hot_copy::{CopiedFile, HotCopy};
-pub use log::{LogCopy, LogCursor, LogGroup};
+pub use log::{AnnotationScanner, LogCopy, LogCursor, LogGroup};
 pub use memory::MemoryUse;
 pub use rebuild::{StoreBuilder, records_until};
 pub use salvage::{Salvaged, dump, salvage};

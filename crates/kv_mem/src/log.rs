@@ -24,6 +24,7 @@ pub(crate) mod head;
 mod spare;
 mod writer;
 
+pub use annotations::AnnotationScanner;
 pub use copy::{LogCopy, LogCursor, LogGroup};
 pub(crate) use writer::{LogLoop, LogWriter, fresh_salt, write_log};
 

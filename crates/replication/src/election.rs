@@ -18,6 +18,13 @@
 //! A comes back                 2.1 {A}           A is elected again; once B has caught up: 2.2 {A, B}
 //! ```
 //!
+//! A member that wants to lead asks first whether it would be elected (a probe, as Raft's pre-vote), which changes nothing
+//! anywhere. So a member that was cut off, or paused, does not end the epoch of a leader that works.
+//!
+//! A member without a state is *blank*: it is new, or has lost its disk. One that has given up its data, to copy those of the leader,
+//! is *incomplete*. Neither accepts a view that counts on its data: the leader first proposes one without it, and takes it in again
+//! once it has caught up.
+//!
 //! Invariants:
 //! 1. *One leader an epoch.* A member votes once an epoch, and its vote is on disk before it is sent.
 //! 2. *Every view ever proposed names only members that have every acknowledged commit*, and until a majority has accepted a
@@ -29,6 +36,8 @@
 //! 4. *A new leader acknowledges nothing before a majority has accepted its first view*, which takes the place of all
 //!    those of earlier epochs.
 //! 5. *A member that enters an epoch has stopped to follow the leader of the earlier one*: its acknowledgements do not count for it.
+//! 6. *Votes of blank members do not make a majority that could have missed a view*: a candidate counts them only if all members
+//!    vote for it, or if it has no view itself, as in a group that begins.
 //!
 //! From 2, 3 and 4: a leader has every acknowledged commit. From 1 and 5: no two servers acknowledge in one epoch, and a former
 //! leader whose view names others acknowledges nothing once they have entered a later one. Neither needs a clock: a former leader that was
@@ -38,6 +47,8 @@
 //! between the check and the reply breaks them); an external etcd (three more processes to operate; the state is a hundred bytes).
 
 use std::collections::BTreeSet;
+
+mod codec;
 
 /// Number of a member, its `server_id`.
 pub type MemberId = u32;
@@ -68,6 +79,32 @@ pub struct Durable {
     pub voted_for: Option<MemberId>,
     /// The newest view accepted.
     pub view: View,
+    /// Whether the member has given up data that its view counts on.
+    pub is_incomplete: bool,
+    /// Random number of the member's data, another one after it has given them up: what it has acknowledged before does
+    /// not count any more.
+    pub incarnation: u64,
+}
+
+impl Durable {
+    /// The state of a member that is new in a group: the data are those of `first`.
+    #[must_use]
+    pub fn blank(first: MemberId, incarnation: u64) -> Durable {
+        Durable {
+            incarnation,
+            view: View {
+                in_sync: [first].into(),
+                ..View::default()
+            },
+            ..Durable::default()
+        }
+    }
+
+    /// Whether no leader of the group is known.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.view.id() == (0, 0)
+    }
 }
 
 /// A message between members.
@@ -79,6 +116,10 @@ pub enum Message {
         epoch: u64,
         /// Epoch and number of its view.
         view: (u64, u64),
+        /// Whether it only asks whether it would get the vote.
+        is_probe: bool,
+        /// Whether an operator wants it: a leader that works is replaced, too.
+        is_forced: bool,
     },
     /// The answer.
     Vote {
@@ -86,6 +127,10 @@ pub enum Message {
         epoch: u64,
         /// Whether the vote is given.
         granted: bool,
+        /// Whether a probe is answered.
+        is_probe: bool,
+        /// Whether the voter is blank.
+        is_blank: bool,
     },
     /// The sender leads.
     Heartbeat {
@@ -93,6 +138,8 @@ pub enum Message {
         epoch: u64,
         /// Its newest view.
         view: View,
+        /// The number of the receiver's data, as the leader knows it; 0 if it does not. A view that counts on the receiver counts on these.
+        incarnation: u64,
     },
     /// The answer.
     Accepted {
@@ -100,6 +147,10 @@ pub enum Message {
         epoch: u64,
         /// Epoch and number of the newest view of the member.
         view: (u64, u64),
+        /// Whether the member lacks data that the view counts on.
+        is_incomplete: bool,
+        /// Number of its data.
+        incarnation: u64,
     },
 }
 
@@ -110,8 +161,16 @@ pub enum Input {
     Tick(u64),
     /// A message has arrived.
     Receive(MemberId, Message),
+    /// On a leader: this member follows, and lacks little.
+    Replicates(MemberId),
+    /// On a leader: this member answers, but does not follow.
+    Stalls(MemberId),
     /// On a leader: this member has on its disk everything that was acknowledged, and acknowledges all since it was required.
     CaughtUp(MemberId),
+    /// The member is about to give up its data; the new number of its data.
+    Discard(u64),
+    /// An operator wants the member to lead this epoch, greater than all met, with the data that it has.
+    Force(u64),
 }
 
 /// What the caller has to do, in order.
@@ -157,6 +216,22 @@ pub struct Settings {
 struct Peer {
     heard: u64,
     accepted: (u64, u64),
+    /// Whether it follows, and lacks little.
+    replicates: bool,
+    /// Whether it answers but does not follow.
+    stalls: bool,
+    is_incomplete: bool,
+    incarnation: Option<u64>,
+    /// Whether the view counts on data that the member has given up.
+    is_changed: bool,
+}
+
+impl Peer {
+    /// Whether the data of the member count.
+    fn is_sound(&self, now: u64, silence: u64) -> bool {
+        let is_heard = now.saturating_sub(self.heard) < silence;
+        is_heard && !self.stalls && !self.is_incomplete && !self.is_changed
+    }
 }
 
 #[derive(Debug)]
@@ -175,9 +250,24 @@ struct Leadership {
 
 #[derive(Debug)]
 enum Role {
-    Follower { leader: Option<MemberId> },
-    Candidate { votes: BTreeSet<MemberId> },
+    Follower {
+        leader: Option<MemberId>,
+    },
+    /// It asks whether it would be elected.
+    Prober {
+        votes: Votes,
+    },
+    Candidate {
+        votes: Votes,
+    },
     Leader(Box<Leadership>),
+}
+
+/// Votes for a member.
+#[derive(Debug, Default)]
+struct Votes {
+    all: BTreeSet<MemberId>,
+    blank: BTreeSet<MemberId>,
 }
 
 /// A member of a group.
@@ -188,6 +278,8 @@ pub struct Member {
     role: Role,
     now: u64,
     is_started: bool,
+    /// Whether an operator wants the present candidature.
+    is_forced: bool,
     /// Time of the last sign of a leader, or of the start of the present candidature.
     heard: u64,
     out: Vec<Output>,
@@ -204,6 +296,7 @@ impl Member {
             role: Role::Follower { leader: None },
             now: 0,
             is_started: false,
+            is_forced: false,
             heard: 0,
             out: Vec::new(),
         }
@@ -221,6 +314,38 @@ impl Member {
         matches!(self.role, Role::Leader(_))
     }
 
+    /// The member that leads, as far as this one knows.
+    #[must_use]
+    pub fn leader(&self) -> Option<MemberId> {
+        match &self.role {
+            Role::Follower { leader } => *leader,
+            Role::Leader(_) => Some(self.settings.id),
+            Role::Prober { .. } | Role::Candidate { .. } => None,
+        }
+    }
+
+    /// Of a leader: the number of another member's data. Only what was acknowledged of these counts.
+    #[must_use]
+    pub fn incarnation_of(&self, member: MemberId) -> Option<u64> {
+        let Role::Leader(leadership) = &self.role else {
+            return None;
+        };
+        let found = leadership.peers.iter().find(|(id, _)| *id == member);
+        found.and_then(|(_, peer)| peer.incarnation)
+    }
+
+    /// Of a leader: whether a majority answers, itself included.
+    #[must_use]
+    pub fn hears_majority(&self) -> bool {
+        let Role::Leader(leadership) = &self.role else {
+            return false;
+        };
+        let silence = self.settings.silence;
+        let heard = leadership.peers.iter();
+        let heard = heard.filter(|(_, peer)| self.now.saturating_sub(peer.heard) < silence);
+        heard.count() + 1 >= self.majority()
+    }
+
     /// Takes an input. Returns what is to be done.
     pub fn step(&mut self, input: Input) -> Vec<Output> {
         match input {
@@ -229,7 +354,19 @@ impl Member {
                 self.receive(from, message);
             }
             Input::Receive(..) => {}
+            Input::Replicates(member) => self.note(member, |peer| {
+                (peer.replicates, peer.stalls) = (true, false);
+            }),
+            Input::Stalls(member) => self.note(member, |peer| {
+                (peer.replicates, peer.stalls) = (false, true);
+            }),
             Input::CaughtUp(member) => self.caught_up(member),
+            Input::Discard(incarnation) => {
+                self.durable.is_incomplete = true;
+                self.durable.incarnation = incarnation;
+                self.store();
+            }
+            Input::Force(epoch) => self.force(epoch),
         }
         std::mem::take(&mut self.out)
     }
@@ -261,18 +398,58 @@ impl Member {
     }
 
     fn tick(&mut self, now: u64) {
+        let passed = now.saturating_sub(self.now);
         self.now = self.now.max(now);
         if !self.is_started {
             (self.is_started, self.heard) = (true, self.now);
+        } else if passed >= self.settings.silence / 2 {
+            // The member was paused: it has heard nobody because it did not listen.
+            self.heard = self.now;
+            if let Role::Leader(leadership) = &mut self.role {
+                for (_, peer) in &mut leadership.peers {
+                    peer.heard = now;
+                }
+            }
         }
         if self.is_leader() {
             self.lead();
-        } else if self.now - self.heard >= self.settings.patience
-            && self.settings.servers.contains(&self.settings.id)
-            && self.durable.view.in_sync.contains(&self.settings.id)
-        {
-            self.stand();
+        } else if self.now - self.heard >= self.settings.patience && self.may_lead() {
+            self.probe();
         }
+    }
+
+    /// Whether the member has everything that was acknowledged, as far as it knows.
+    fn may_lead(&self) -> bool {
+        let id = self.settings.id;
+        self.settings.servers.contains(&id)
+            && self.durable.view.in_sync.contains(&id)
+            && !self.durable.is_incomplete
+    }
+
+    fn own_vote(&self) -> Votes {
+        let mut votes = Votes::default();
+        votes.all.insert(self.settings.id);
+        votes
+    }
+
+    fn request_votes(&mut self, epoch: u64, is_probe: bool) {
+        let view = self.durable.view.id();
+        self.send_to_others(&Message::RequestVote {
+            epoch,
+            view,
+            is_probe,
+            is_forced: self.is_forced,
+        });
+    }
+
+    /// Asks whether it would be elected.
+    fn probe(&mut self) {
+        self.heard = self.now;
+        self.role = Role::Prober {
+            votes: self.own_vote(),
+        };
+        self.request_votes(self.durable.epoch + 1, true);
+        self.count_votes();
     }
 
     /// Asks for the votes of a new epoch.
@@ -280,30 +457,63 @@ impl Member {
         self.heard = self.now;
         self.enter(self.durable.epoch + 1, Some(self.settings.id));
         self.role = Role::Candidate {
-            votes: [self.settings.id].into(),
+            votes: self.own_vote(),
         };
-        self.send_to_others(&Message::RequestVote {
-            epoch: self.durable.epoch,
-            view: self.durable.view.id(),
-        });
+        self.request_votes(self.durable.epoch, false);
         self.count_votes();
     }
 
-    fn count_votes(&mut self) {
-        let majority = self.majority();
-        let Role::Candidate { votes } = &self.role else {
-            return;
-        };
-        if votes.len() < majority {
+    /// Becomes a candidate with a view of its own, which is newer than all others.
+    fn force(&mut self, epoch: u64) {
+        if epoch <= self.durable.epoch || !self.settings.servers.contains(&self.settings.id) {
             return;
         }
+        self.durable.epoch = epoch - 1;
+        self.durable.is_incomplete = false;
+        self.durable.view = View {
+            epoch,
+            number: 0,
+            in_sync: [self.settings.id].into(),
+        };
+        self.is_forced = true;
+        self.stand();
+        self.is_forced = false;
+    }
+
+    /// Whether these votes make a leader.
+    fn is_elected(&self, votes: &Votes) -> bool {
+        let counted = if self.durable.is_blank() {
+            votes.all.len()
+        } else {
+            votes.all.len() - votes.blank.len()
+        };
+        counted >= self.majority() || votes.all.len() == self.settings.members.len()
+    }
+
+    fn count_votes(&mut self) {
+        match &self.role {
+            Role::Prober { votes } if self.is_elected(votes) => self.stand(),
+            Role::Candidate { votes } if self.is_elected(votes) => {
+                let voters = votes.all.clone();
+                self.begin_to_lead(&voters);
+            }
+            _ => {}
+        }
+    }
+
+    fn begin_to_lead(&mut self, voters: &BTreeSet<MemberId>) {
         let id = self.settings.id;
-        let peer = Peer {
-            heard: self.now,
-            accepted: (0, 0),
+        // A member that has not voted may be the leader that is lost: commits do not wait for it as long as for others.
+        let early = self.now.saturating_sub(self.settings.silence * 3 / 4);
+        let peer = |member: &MemberId| Peer {
+            heard: match voters.contains(member) {
+                true => self.now,
+                false => early,
+            },
+            ..Peer::default()
         };
         let others = self.settings.members.iter().filter(|member| **member != id);
-        let peers = others.map(|member| (*member, peer)).collect();
+        let peers = others.map(|member| (*member, peer(member))).collect();
         let first = View {
             epoch: self.durable.epoch,
             number: 1,
@@ -324,45 +534,69 @@ impl Member {
         self.count_accepted();
     }
 
+    /// Notes how a member follows.
+    fn note(&mut self, member: MemberId, change: impl FnOnce(&mut Peer)) {
+        if let Role::Leader(leadership) = &mut self.role
+            && let Some((_, peer)) = leadership.peers.iter_mut().find(|(id, _)| *id == member)
+        {
+            change(peer);
+        }
+    }
+
     fn send_heartbeats(&mut self) {
         if let Role::Leader(leadership) = &mut self.role {
             leadership.sent = self.now;
         }
-        self.send_to_others(&Message::Heartbeat {
-            epoch: self.durable.epoch,
-            view: self.durable.view.clone(),
-        });
+        let Role::Leader(leadership) = &self.role else {
+            return;
+        };
+        for (member, peer) in &leadership.peers {
+            let heartbeat = Message::Heartbeat {
+                epoch: self.durable.epoch,
+                view: self.durable.view.clone(),
+                incarnation: peer.incarnation.unwrap_or(0),
+            };
+            self.out.push(Output::Send(*member, heartbeat));
+        }
     }
 
     /// The work of a leader at a tick.
     fn lead(&mut self) {
+        let majority = self.majority();
         let Role::Leader(leadership) = &mut self.role else {
             return;
         };
         let (now, silence) = (self.now, self.settings.silence);
-        let is_live = |peer: &Peer| now.saturating_sub(peer.heard) < silence;
-        let live: BTreeSet<MemberId> = leadership
-            .peers
-            .iter()
-            .filter(|(_, peer)| is_live(peer))
-            .map(|(member, _)| *member)
-            .collect();
-        if leadership
-            .joining
-            .is_some_and(|member| !live.contains(&member))
-        {
+        let heard = leadership.peers.iter();
+        let heard = heard.filter(|(_, peer)| now.saturating_sub(peer.heard) < 2 * silence);
+        if heard.count() + 1 < majority {
+            return self.resign();
+        }
+        let peers = leadership.peers.iter();
+        let sound = peers.filter(|(_, peer)| peer.is_sound(now, silence));
+        let sound: BTreeSet<MemberId> = sound.map(|(member, _)| *member).collect();
+        let joining = leadership.joining;
+        if joining.is_some_and(|member| !sound.contains(&member)) {
             leadership.joining = None;
         }
         let id = self.settings.id;
         let in_sync = self.durable.view.in_sync.clone();
+        for (member, peer) in &mut leadership.peers {
+            peer.is_changed &= in_sync.contains(member);
+        }
         let left = in_sync.iter().copied();
-        let left: BTreeSet<MemberId> = left.filter(|m| *m == id || live.contains(m)).collect();
+        let left: BTreeSet<MemberId> = left.filter(|m| *m == id || sound.contains(m)).collect();
         if left != in_sync {
             self.propose(left);
         } else if leadership.joining.is_none() && leadership.accepted.is_some() {
-            let servers = self.settings.servers.iter();
-            let mut missing = servers.filter(|m| live.contains(m) && !in_sync.contains(m));
-            leadership.joining = missing.next().copied();
+            let servers = &self.settings.servers;
+            let mut ready = leadership.peers.iter().filter(|(member, peer)| {
+                peer.replicates
+                    && sound.contains(member)
+                    && servers.contains(member)
+                    && !in_sync.contains(member)
+            });
+            leadership.joining = ready.next().map(|(member, _)| *member);
         }
         self.require();
         let Role::Leader(leadership) = &self.role else {
@@ -371,6 +605,14 @@ impl Member {
         if self.now - leadership.sent >= self.settings.heartbeat {
             self.send_heartbeats();
         }
+    }
+
+    /// Ends a leadership without a majority: what this member sends may be all that keeps the others from electing a leader that
+    /// they can answer.
+    fn resign(&mut self) {
+        self.out.push(Output::StepDown);
+        self.role = Role::Follower { leader: None };
+        self.heard = self.now;
     }
 
     fn propose(&mut self, in_sync: BTreeSet<MemberId>) {
@@ -446,68 +688,123 @@ impl Member {
 
     fn receive(&mut self, from: MemberId, message: Message) {
         match message {
-            Message::RequestVote { epoch, view } => self.vote(from, epoch, view),
-            Message::Vote { epoch, granted } => {
+            Message::RequestVote {
+                epoch,
+                view,
+                is_probe,
+                is_forced,
+            } => self.vote(from, (epoch, view), is_probe, is_forced),
+            Message::Vote {
+                epoch,
+                granted,
+                is_probe,
+                is_blank,
+            } => {
                 if epoch > self.durable.epoch {
                     self.enter(epoch, None);
                 } else if granted && epoch == self.durable.epoch {
-                    if let Role::Candidate { votes } = &mut self.role {
-                        votes.insert(from);
+                    let votes = match &mut self.role {
+                        Role::Prober { votes } if is_probe => votes,
+                        Role::Candidate { votes } if !is_probe => votes,
+                        _ => return,
+                    };
+                    votes.all.insert(from);
+                    if is_blank {
+                        votes.blank.insert(from);
                     }
                     self.count_votes();
                 }
             }
-            Message::Heartbeat { epoch, view } => self.heartbeat(from, epoch, view),
-            Message::Accepted { epoch, view } => {
+            Message::Heartbeat {
+                epoch,
+                view,
+                incarnation,
+            } => self.heartbeat(from, epoch, view, incarnation),
+            Message::Accepted {
+                epoch,
+                view,
+                is_incomplete,
+                incarnation,
+            } => {
                 if epoch > self.durable.epoch {
                     self.enter(epoch, None);
                     return;
                 }
-                let (now, own) = (self.now, self.durable.epoch);
-                if let Role::Leader(leadership) = &mut self.role
-                    && epoch == own
-                {
-                    let peer = leadership.peers.iter_mut().find(|(id, _)| *id == from);
-                    if let Some((_, peer)) = peer {
+                let now = self.now;
+                if epoch == self.durable.epoch {
+                    self.note(from, |peer| {
                         peer.heard = now;
                         peer.accepted = peer.accepted.max(view);
-                    }
+                        peer.is_incomplete = is_incomplete;
+                        if peer.incarnation.is_some_and(|known| known != incarnation) {
+                            (peer.is_changed, peer.replicates) = (true, false);
+                        }
+                        peer.incarnation = Some(incarnation);
+                    });
                     self.count_accepted();
                 }
             }
         }
     }
 
-    fn vote(&mut self, from: MemberId, epoch: u64, view: (u64, u64)) {
+    fn vote(
+        &mut self,
+        from: MemberId,
+        (epoch, view): (u64, (u64, u64)),
+        is_probe: bool,
+        is_forced: bool,
+    ) {
         let is_led = match &self.role {
+            _ if is_forced => false,
             Role::Leader(_) => true,
             Role::Follower { leader } => {
                 leader.is_some() && self.now - self.heard < self.settings.silence
             }
-            Role::Candidate { .. } => false,
+            Role::Prober { .. } | Role::Candidate { .. } => false,
         };
         let is_new = epoch > self.durable.epoch;
         let is_repeated = epoch == self.durable.epoch && self.durable.voted_for == Some(from);
-        // A member that has a live leader does not help a candidate that has lost it.
-        let granted = (is_new && !is_led && view >= self.durable.view.id()) || is_repeated;
-        if granted && is_new {
+        let is_blank = self.durable.is_blank();
+        // A member that has a live leader does not help a candidate that has lost it. A vote is not repeated for a candidate that has
+        // lost its view since.
+        let may_lead = view >= self.durable.view.id();
+        let granted = may_lead && ((is_new && !is_led) || is_repeated);
+        if granted && is_new && !is_probe {
             self.enter(epoch, Some(from));
             self.heard = self.now;
         }
-        let epoch = self.durable.epoch;
-        self.out
-            .push(Output::Send(from, Message::Vote { epoch, granted }));
+        // The answer to a probe must not let the prober enter an epoch.
+        let epoch = match is_probe && granted {
+            true => epoch - 1,
+            false => self.durable.epoch,
+        };
+        let vote = Message::Vote {
+            epoch,
+            granted,
+            is_probe,
+            is_blank,
+        };
+        self.out.push(Output::Send(from, vote));
     }
 
-    fn heartbeat(&mut self, from: MemberId, epoch: u64, view: View) {
+    fn heartbeat(&mut self, from: MemberId, epoch: u64, view: View, incarnation: u64) {
+        let mut is_incomplete = false;
         if epoch >= self.durable.epoch {
             if epoch > self.durable.epoch {
                 self.enter(epoch, None);
             }
             self.heard = self.now;
-            if view > self.durable.view {
-                self.durable.view = view;
-                self.store();
+            let counts_on_it = view.in_sync.contains(&self.settings.id);
+            let is_known = incarnation == self.durable.incarnation;
+            let lacks_data = self.durable.is_incomplete || self.durable.is_blank();
+            is_incomplete = counts_on_it && lacks_data;
+            if !is_incomplete && (is_known || !counts_on_it) && view >= self.durable.view {
+                let is_complete = is_known && !counts_on_it;
+                if view > self.durable.view || (self.durable.is_incomplete && is_complete) {
+                    self.durable.view = view;
+                    self.durable.is_incomplete &= !is_complete;
+                    self.store();
+                }
             }
             let is_followed =
                 matches!(self.role, Role::Follower { leader } if leader == Some(from));
@@ -518,8 +815,12 @@ impl Member {
                 }
             }
         }
-        let (epoch, view) = (self.durable.epoch, self.durable.view.id());
-        self.out
-            .push(Output::Send(from, Message::Accepted { epoch, view }));
+        let accepted = Message::Accepted {
+            epoch: self.durable.epoch,
+            view: self.durable.view.id(),
+            is_incomplete: is_incomplete || self.durable.is_incomplete,
+            incarnation: self.durable.incarnation,
+        };
+        self.out.push(Output::Send(from, accepted));
     }
 }

@@ -30,5 +30,8 @@ pub trait EpochKeeper: Send + Sync {
 /// Name of the system variable, and of the user variable in which a replica announces its epoch.
 pub const EPOCH_VARIABLE: &str = "replication_epoch";
 
+/// Name of the user variable in which a member of a group announces the number of its data.
+pub const INCARNATION_VARIABLE: &str = "replication_incarnation";
+
 /// Greatest epoch.
 pub const MAX_EPOCH: u64 = 1 << 53;

@@ -7,8 +7,8 @@
 //! * [`replica`]: this server as a replica: [`source`] reads events, [`follow`] applies them in transactions with the
 //!   help of [`mod@apply`] and [`convert`], [`position`] keeps what was applied, and [`copied`] knows what an unfinished
 //!   import has not copied yet.
-//! * [`epoch`]: which of two sources counts. [`election`]: the vote of a group on it, a state machine that `porpoise`
-//!   does not run yet; simulations test it.
+//! * [`epoch`]: which of two sources counts. [`election`]: the vote of a group on it, a state machine; simulations test
+//!   it.
 //!
 //! Invariants:
 //! 1. Nothing that a source or a file contains panics, or allocates by a length field alone.

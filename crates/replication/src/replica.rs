@@ -18,7 +18,9 @@ use crate::follow::{
 };
 use crate::gtid::GtidSet;
 use crate::position::{AppliedPosition, Coordinates, GtidPosition, PositionTable};
-use crate::source::{FIRST_POSITION, SourceError, SourceIdentity, SourceOptions, SourceStream};
+use crate::source::{
+    Divergence, FIRST_POSITION, SourceError, SourceIdentity, SourceOptions, SourceStream,
+};
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::threads::{self, Role};
@@ -110,7 +112,9 @@ impl std::fmt::Debug for SourceSettings {
 }
 
 impl SourceSettings {
-    fn target(&self) -> Target {
+    /// How the source is connected to.
+    #[must_use]
+    pub fn target(&self) -> Target {
         let credentials = Credentials {
             user: self.user.clone().into_bytes(),
             password: self.password.clone().into_bytes(),
@@ -193,6 +197,8 @@ pub struct ReplicaState {
     pub started: i64,
     /// The workers; none if the replica's thread applies all transactions itself.
     pub workers: Vec<WorkerStatus>,
+    /// Why the source's log does not continue this server's data, if it does not.
+    pub divergence: Option<Divergence>,
 }
 
 impl ReplicaState {
@@ -271,6 +277,8 @@ pub struct ReplicaHost {
     pub workers: Box<dyn Fn() -> usize + Send + Sync>,
     /// Keeps the greatest epoch met.
     pub epochs: Arc<dyn EpochKeeper>,
+    /// Number of this server's data, if it is a member of a group with automatic failover.
+    pub incarnation: Box<dyn Fn() -> Option<u64> + Send + Sync>,
     /// The transactions in this server's own log.
     pub executed: Box<dyn Fn() -> GtidSet + Send + Sync>,
     /// The port of the MySQL listener.
@@ -281,6 +289,9 @@ pub struct ReplicaHost {
 
 /// Pause between two attempts to reach a former source.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
+
+/// Longest wait for a connection to a leader of the group: as long an attempt may hold up the failover to another one.
+const GROUP_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Longest wait for a row lock.
 const LOCK_WAIT: Duration = Duration::from_secs(50);
@@ -483,6 +494,7 @@ impl Replica {
             state.activity = Activity::Connecting;
             state.connection_error = LastError::default();
             state.apply_error = LastError::default();
+            state.divergence = None;
             state.transactions = 0;
             state.heartbeats = (0, 0);
             state.started = self.shared.db.clock().unix_micros();
@@ -776,13 +788,19 @@ impl Shared {
     }
 
     fn options(&self, settings: &SourceSettings) -> SourceOptions {
+        let incarnation = (self.host.incarnation)();
+        let mut target = settings.target();
+        if incarnation.is_some() {
+            target.connect_timeout = GROUP_CONNECT_TIMEOUT;
+        }
         SourceOptions {
-            target: settings.target(),
+            target,
             server_id: (self.host.server_id)(),
             port: self.host.port,
             heartbeat: Duration::from_millis(settings.heartbeat_millis),
             semi_sync: (self.host.semi_sync)(),
             epoch: self.host.epochs.epoch(),
+            incarnation,
         }
     }
 
@@ -799,6 +817,7 @@ impl Shared {
                 settings.port,
             );
             state.activity = Activity::Connecting;
+            state.divergence = Divergence::of(error);
             state.connection_error = LastError {
                 number: error.number(),
                 message: format!(
@@ -922,6 +941,7 @@ impl Shared {
             state.source = Some(stream.identity().clone());
             state.activity = Activity::Applying;
             state.connection_error = LastError::default();
+            state.divergence = None;
         }
         let options = self.follow_options(&settings, copied, server_id, cancel);
         self.workers.lock().clear();

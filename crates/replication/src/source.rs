@@ -7,7 +7,7 @@
 //! A source that has nothing to send sends a heartbeat in the period that was agreed upon. If nothing arrives for
 //! several periods, the connection is lost.
 
-use crate::epoch::{EPOCH_VARIABLE, MAX_EPOCH};
+use crate::epoch::{EPOCH_VARIABLE, INCARNATION_VARIABLE, MAX_EPOCH};
 use crate::event::{DecodeError, Event, FormatDescription, Header};
 use crate::gtid::GtidSet;
 use crate::position::{Coordinates, GtidPosition};
@@ -98,6 +98,31 @@ impl SourceError {
     }
 }
 
+/// Why a server cannot follow a source with the data that it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Divergence {
+    /// The source lacks these transactions.
+    Extra(GtidSet),
+    /// The source's log begins behind what this server has; its message.
+    Refused(String),
+}
+
+impl Divergence {
+    /// Of an error; `None` if trying again may help, or something else is the cause.
+    #[must_use]
+    pub fn of(error: &SourceError) -> Option<Divergence> {
+        match error {
+            SourceError::Diverged { extra, .. } => Some(Divergence::Extra(extra.clone())),
+            SourceError::Connection(porpoise_client::Error::Server(error))
+                if error.code == 1236 =>
+            {
+                Some(Divergence::Refused(error.message.clone()))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// How a source is asked for events.
 #[derive(Clone, Debug)]
 pub struct SourceOptions {
@@ -113,6 +138,8 @@ pub struct SourceOptions {
     pub semi_sync: bool,
     /// The greatest epoch that this server knows of.
     pub epoch: u64,
+    /// Number of this server's data, if it is a member of a group.
+    pub incarnation: Option<u64>,
 }
 
 /// Kind and identity of a source.
@@ -170,6 +197,9 @@ impl SourceStream {
         let identity = identify(&mut connection, options)?;
         let has_checksums = prepare(&mut connection, options, &identity)?;
         let epoch = exchange_epochs(&mut connection, options.epoch)?;
+        if let Some(incarnation) = options.incarnation {
+            connection.execute(&format!("SET @{INCARNATION_VARIABLE} = {incarnation}"))?;
+        }
         if let (Some(epoch @ 1..), Some(gtids), false) = (epoch, gtids, identity.is_mariadb()) {
             compare_transactions(&mut connection, epoch, &gtids.mysql)?;
         }

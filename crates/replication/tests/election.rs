@@ -11,9 +11,7 @@
     reason = "a test stops at what it does not expect"
 )]
 
-use porpoise_replication::election::{
-    Durable, Input, Member, MemberId, Message, Output, Settings, View,
-};
+use porpoise_replication::election::{Durable, Input, Member, MemberId, Message, Output, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Xorshift, so that a seed gives the same run everywhere.
@@ -56,8 +54,8 @@ struct Node {
     /// As a leader: its epoch, and the members whose acknowledgements are required.
     leads: Option<u64>,
     required: Option<BTreeSet<MemberId>>,
-    /// Lengths of the log that others have acknowledged.
-    acks: BTreeMap<MemberId, usize>,
+    /// Lengths of the log that others have acknowledged, with the numbers of their data.
+    acks: BTreeMap<MemberId, (u64, usize)>,
     /// Length up to which its own commits are acknowledged to clients.
     acknowledged: usize,
 }
@@ -67,8 +65,8 @@ enum Packet {
     Election(Message),
     /// The leader's log, of an epoch.
     Log(u64, Vec<Commit>),
-    /// The length of the log that a follower has on its disk, equal to the leader's.
-    Ack(u64, usize),
+    /// Epoch, number of the follower's data, and the length of the log that it has on its disk, equal to the leader's.
+    Ack(u64, u64, usize),
 }
 
 struct Simulation {
@@ -90,13 +88,6 @@ impl Simulation {
     fn new(seed: u64, servers: u32, witnesses: u32) -> Simulation {
         let members: BTreeSet<MemberId> = (1..=servers + witnesses).collect();
         let servers: BTreeSet<MemberId> = (1..=servers).collect();
-        let durable = Durable {
-            view: View {
-                in_sync: servers.clone(),
-                ..View::default()
-            },
-            ..Durable::default()
-        };
         let node = |id: MemberId| Node {
             settings: Settings {
                 id,
@@ -107,7 +98,7 @@ impl Simulation {
                 patience: 110 + u64::from(id) * 35,
             },
             member: None,
-            durable: durable.clone(),
+            durable: Durable::blank(1, u64::from(id)),
             log: Vec::new(),
             clock: 1000 * u64::from(id),
             paused: 0,
@@ -176,14 +167,18 @@ impl Simulation {
                     return;
                 }
                 node.log = log;
-                let length = node.log.len();
-                self.send(to, from, Packet::Ack(epoch, length));
+                let (length, incarnation) = (node.log.len(), node.durable.incarnation);
+                self.send(to, from, Packet::Ack(epoch, incarnation, length));
             }
-            Packet::Ack(epoch, length) => {
+            Packet::Ack(epoch, incarnation, length) => {
                 let node = self.nodes.get_mut(&to).unwrap();
                 if node.leads == Some(epoch) {
                     let acked = node.acks.entry(from).or_default();
-                    *acked = (*acked).max(length);
+                    if acked.0 == incarnation {
+                        acked.1 = acked.1.max(length);
+                    } else {
+                        *acked = (incarnation, length);
+                    }
                 }
             }
         }
@@ -210,9 +205,18 @@ impl Simulation {
         self.acknowledge(id, epoch);
         let node = &self.nodes[&id];
         let required = node.required.clone().unwrap_or_default();
+        for member in node.acks.keys().copied().collect::<Vec<_>>() {
+            if self.has_faults && self.random.chance(1) {
+                self.input(id, Input::Stalls(member));
+            } else if self.random.chance(20) {
+                self.input(id, Input::Replicates(member));
+            }
+        }
         for member in required {
             let node = &self.nodes[&id];
-            if node.acks.get(&member).copied().unwrap_or(0) >= node.acknowledged.max(1) {
+            let known = node.member.as_ref().and_then(|m| m.incarnation_of(member));
+            let acked = node.acks.get(&member).copied().unwrap_or_default();
+            if known == Some(acked.0) && acked.1 >= node.acknowledged.max(1) {
                 self.input(id, Input::CaughtUp(member));
             }
         }
@@ -223,7 +227,7 @@ impl Simulation {
         let Some(required) = &node.required else {
             return;
         };
-        let acked = |member| node.acks.get(member).copied().unwrap_or(0);
+        let acked = |member| node.acks.get(member).map_or(0, |acked| acked.1);
         let length = required.iter().map(acked).min().unwrap_or(node.log.len());
         if length <= node.acknowledged {
             return;
@@ -259,9 +263,44 @@ impl Simulation {
             25..=49 => node.paused = jump / 10,
             50..=69 => node.clock += jump,
             70..=74 => node.clock = node.clock.saturating_sub(jump),
-            75..=89 => drop(self.cut.insert(id)),
+            75..=87 => drop(self.cut.insert(id)),
+            88..=89 => self.discard(id, kind == 88),
             _ => self.cut.clear(),
         }
+    }
+
+    /// A member loses its disk, or gives up its data to copy those of the leader.
+    fn discard(&mut self, id: MemberId, with_state: bool) {
+        let views: BTreeSet<_> = self
+            .nodes
+            .values()
+            .map(|n| n.durable.view.clone())
+            .collect();
+        let is_settled = views.len() == 1 && views.iter().all(|view| view.in_sync.len() > 1);
+        let incarnation = self.random.next();
+        if with_state {
+            // More than one such loss at a time, or that of the only data, is more than a group bears.
+            let is_whole = self.nodes.values().all(|node| !node.durable.is_blank());
+            if !is_settled || !is_whole {
+                return;
+            }
+            let node = self.nodes.get_mut(&id).unwrap();
+            node.durable = Durable::blank(1, incarnation);
+        } else {
+            let node = &self.nodes[&id];
+            let member = node.member.as_ref();
+            let leads = member.is_none_or(Member::is_leader);
+            if leads || node.paused > 0 || node.follows.is_none() {
+                return;
+            }
+            self.nodes.get_mut(&id).unwrap().follows = None;
+            self.input(id, Input::Discard(incarnation));
+        }
+        // It starts again, with what it has now.
+        let node = self.nodes.get_mut(&id).unwrap();
+        node.log.clear();
+        node.member = None;
+        (node.follows, node.leads, node.required) = (None, None, None);
     }
 
     fn step(&mut self) {
@@ -366,6 +405,12 @@ fn a_group_of_two_servers_and_a_witness_goes_on_without_one_server() {
     for lost in [1, 2] {
         let mut simulation = Simulation::new(7, 2, 1);
         simulation.heal(7);
+        // Until the second server has everything.
+        for _ in 0..1_000 {
+            simulation.step();
+        }
+        let view = &simulation.nodes[&3].durable.view;
+        assert_eq!(view.in_sync, [1, 2].into());
         let node = simulation.nodes.get_mut(&lost).unwrap();
         node.member = None;
         (node.follows, node.leads, node.required) = (None, None, None);

@@ -3,7 +3,7 @@
 use crate::config::{Config, DurabilityChoice, EngineChoice, StartError};
 use crate::standby::epoch;
 use porpoise_base::disk::Disk;
-use porpoise_binlog::acknowledge::{AckPolicy, Acknowledgers};
+use porpoise_binlog::acknowledge::AckPolicy;
 use porpoise_binlog::log::Replica;
 use porpoise_binlog::{BinaryLog, Encoder, Error, Options, RowImage};
 use porpoise_kv::Engine;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub const DIRECTORY: &str = "binlog";
 
 /// File of the server's UUID, in MySQL's form.
-const UUID_FILE: &str = "auto.cnf";
+pub const UUID_FILE: &str = "auto.cnf";
 
 /// An open log.
 pub struct OpenLog {
@@ -133,7 +133,8 @@ fn random_uuid() -> io::Result<Uuid> {
 pub fn variables(config: &Config) -> Vec<(&'static str, String)> {
     // A damaged file ends the start when the replica is opened.
     let epoch = epoch::read(&config.data_dir).unwrap_or_default();
-    let is_read_only = epoch.is_read_only.unwrap_or(config.super_read_only);
+    let is_read_only =
+        config.failover_members.is_some() || epoch.is_read_only.unwrap_or(config.super_read_only);
     let mut list = vec![
         ("server_id", config.server_id.to_string()),
         ("read_only", is_read_only.to_string()),
@@ -286,7 +287,7 @@ impl BinaryLogs for Statements {
     fn set_acknowledgement(&self, settings: AckSettings) -> Result<(), SqlError> {
         let policy = AckPolicy {
             is_on: settings.is_on,
-            by: Acknowledgers::Any(settings.replicas as usize),
+            replicas: settings.replicas as usize,
             timeout: settings.timeout,
         };
         self.log.set_ack_policy(policy).map_err(statement_error)

@@ -4,6 +4,7 @@ use crate::backup::command::{BackupOptions, RestoreOptions};
 use crate::cluster::ClusterCommand;
 use crate::config::{self, ClusterUrl, Config, StartError, Values, report, table::SETTINGS};
 use crate::demo;
+use crate::failover::witness::WitnessOptions;
 use crate::import::{self, Existing, ImportOptions, Selection};
 use crate::standby::promote::PromoteOptions;
 use crate::target;
@@ -34,6 +35,8 @@ pub enum CliCommand {
     Backup(Box<BackupOptions>),
     /// Promote a standby.
     Promote(Box<PromoteOptions>),
+    /// Run a member of a group that only votes.
+    Witness(Box<WitnessOptions>),
     /// Build a data directory from a backup.
     Restore(Box<RestoreOptions>),
     /// Load a dump into a server.
@@ -387,6 +390,15 @@ fn promote_command() -> Command {
     PromoteOptions::augment_args(command)
 }
 
+fn witness_command() -> Command {
+    let command = Command::new("witness")
+        .about("Runs a member of a group with automatic failover that only votes")
+        .after_help(
+            "It has no data and needs little of everything; run it where neither of the two servers is. Its directory has its votes: it              must not be emptied while the group exists. Exit status 1: it cannot listen or write, 2: a wrong option.",
+        );
+    WitnessOptions::augment_args(command)
+}
+
 fn restore_command() -> Command {
     let command = Command::new("restore")
         .about("Builds a new data directory from a backup and the archived log")
@@ -444,6 +456,7 @@ pub fn command() -> Command {
         .subcommand(backup_command())
         .subcommand(restore_command())
         .subcommand(promote_command())
+        .subcommand(witness_command())
         .subcommand(import_command())
         .subcommand(cluster_command())
         .subcommand(bench_command())
@@ -529,6 +542,7 @@ fn other_command(
         }
         "backup" => options(given).map(|o| CliCommand::Backup(Box::new(o))),
         "promote" => options(given).map(|o| CliCommand::Promote(Box::new(o))),
+        "witness" => options(given).map(|o| CliCommand::Witness(Box::new(o))),
         "restore" => options(given).map(|o| CliCommand::Restore(Box::new(o))),
         "sql" => options(given).map(|o| CliCommand::Sql(Box::new(o))),
         "mc" => options(given).map(|o| CliCommand::Mc(Box::new(o))),

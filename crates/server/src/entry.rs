@@ -9,6 +9,7 @@ use crate::cli::{self, CliCommand};
 use crate::cluster;
 use crate::config::{Config, StartError, exposure};
 use crate::demo;
+use crate::failover::{self, witness};
 use crate::import;
 use crate::log_format::LogFormat;
 use crate::manual;
@@ -55,7 +56,7 @@ fn run(
             Ok(ExitCode::SUCCESS)
         }
         CliCommand::Serve(config) => {
-            let log = start_logging(&config)?;
+            let log = start_logging(&config.log, config.log_json)?;
             serve::run(&config, disk, Some(log)).map(done)
         }
         CliCommand::Sql(options) => Ok(porpoise_shell::sql::run(&options)),
@@ -74,6 +75,10 @@ fn run(
         CliCommand::Backup(options) => command::run_backup(&options).map(done),
         CliCommand::Restore(options) => command::run_restore(&options).map(done),
         CliCommand::Promote(options) => promote::run(&options).map(done),
+        CliCommand::Witness(options) => {
+            let _set_filter = start_logging(&options.log, false)?;
+            witness::run(&options).map(done)
+        }
         CliCommand::Import(options) => import::run(&options).map(done),
         CliCommand::Manual(into) => manual::write(cli::command(), &into).map(done),
         CliCommand::Bench(arguments) => Err(execute_bench(&arguments)),
@@ -112,6 +117,7 @@ fn log_filter(text: &str) -> Result<EnvFilter, StartError> {
 fn check_config(config: &Config) -> Result<(), StartError> {
     log_filter(&config.log)?;
     exposure::check_memcached(config)?;
+    failover::check(config)?;
     if config.tls_cert.is_some() {
         tls::Certificates::open(config)?;
     }
@@ -119,10 +125,10 @@ fn check_config(config: &Config) -> Result<(), StartError> {
 }
 
 /// Starts logging to stderr; panics are logged too. Returns a function that replaces the filter.
-fn start_logging(config: &Config) -> Result<SetLogFilter, StartError> {
+fn start_logging(filter: &str, as_json: bool) -> Result<SetLogFilter, StartError> {
     let builder = tracing_subscriber::fmt()
-        .event_format(LogFormat::new(config.log_json))
-        .with_env_filter(log_filter(&config.log)?)
+        .event_format(LogFormat::new(as_json))
+        .with_env_filter(log_filter(filter)?)
         .with_writer(std::io::stderr)
         .with_filter_reloading();
     let handle = builder.reload_handle();

@@ -7,7 +7,7 @@
 //! * [`reload`] reads the configuration again at SIGHUP.
 //! * [`demo`]: `porpoise demo`, a server in memory with example data.
 //! * [`import`]: loads dumps of MySQL Shell. [`check`], [`salvage`]: verify and rescue a data directory.
-//! * [`standby`]: `porpoise promote`, epochs of replication.
+//! * [`standby`]: `porpoise promote`, epochs of replication. [`failover`]: groups that elect their leader.
 //! * [`net`]: connections, worker groups, deferred replies; independent of protocols.
 //! * [`mysql`]: the MySQL listener.
 //! * [`memcached`]: the memcached listener.
@@ -32,6 +32,7 @@ pub mod datadir;
 pub mod demo;
 pub mod engine;
 pub mod entry;
+pub mod failover;
 pub mod http;
 pub mod import;
 mod log_format;

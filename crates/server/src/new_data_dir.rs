@@ -1,9 +1,11 @@
 //! A data directory that is built beside its final place, and renamed when it is complete and
 //! on disk: an interrupted run leaves nothing that a server would start from.
 
+use crate::binlog;
 use crate::config::StartError;
 use crate::engine::STORE;
 use porpoise_base::disk::lock_directory;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -71,7 +73,8 @@ impl NewDataDir {
             let lock = lock_directory(&path).map_err(|_| busy(&path))?;
             let names = fs::read_dir(&path).map_err(io_error(&path))?;
             let is_foreign = |entry: io::Result<fs::DirEntry>| {
-                entry.map_or(true, |entry| entry.file_name() != STORE)
+                let is_ours = |name: OsString| name == STORE || name == binlog::DIRECTORY;
+                entry.map_or(true, |entry| !is_ours(entry.file_name()))
             };
             if names.into_iter().any(is_foreign) {
                 let text = format!(

@@ -2,9 +2,14 @@
 //! that arrive.
 
 use crate::config::{Config, StartError};
+use crate::failover::node::{MemberRole, Node};
+use crate::failover::server::Incarnation;
 use crate::standby::epoch::Epochs;
+use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_binlog::BinaryLog;
+use porpoise_replication::election::Input;
+use porpoise_replication::epoch::EpochKeeper;
 use porpoise_replication::event::QueryEvent;
 use porpoise_replication::filter::Filters;
 use porpoise_replication::follow::{
@@ -25,14 +30,31 @@ use porpoise_sql::replica::{
 use porpoise_sql::{ResultColumn, ResultSink, SqlError, SqlServer};
 use porpoise_types::{Collation, ValueRef};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, SqlError>;
 
 /// Connection id of the first session that runs a source's definitions; those of clients and of triggers are smaller.
 const FIRST_ID: u64 = 1 << 42;
 
-/// Opens the replica, makes it known to SQL, and starts it if it was running when the server ended.
+/// Longest wait for the votes that make this server the leader, if an operator wants that.
+const FORCED_ELECTION: Duration = Duration::from_secs(30);
+
+/// The replica of a server, and what a group with automatic failover needs of it.
+pub struct ReplicaParts {
+    /// The replica.
+    pub replica: Arc<Replica>,
+    /// The epoch.
+    pub epochs: Arc<Epochs>,
+    /// Number of the data, which the group sets.
+    pub incarnation: Incarnation,
+    /// The group, which is set when it is started.
+    pub group: Arc<OnceLock<Arc<Node>>>,
+}
+
+/// Opens the replica, makes it known to SQL, and starts it if it was running when the server ended and is no member of a
+/// group.
 ///
 /// # Errors
 /// The stored position cannot be read.
@@ -41,10 +63,15 @@ pub fn start(
     db: &Arc<Db>,
     sql: &Arc<SqlServer>,
     binlog: Option<Arc<BinaryLog>>,
-) -> std::result::Result<Arc<Replica>, StartError> {
+) -> std::result::Result<ReplicaParts, StartError> {
+    let is_member = config.failover_members.is_some();
     let epochs = Epochs::open(&config.data_dir)
         .map_err(|error| StartError::failure(format!("the epoch of replication: {error}")))?;
     epochs.provide(sql);
+    if is_member {
+        // Until it is elected, whatever was persisted.
+        epochs.refuse_writes();
+    }
     if let Some(log) = &binlog {
         log.provide_epochs(epochs.clone());
     }
@@ -59,13 +86,18 @@ pub fn start(
     let named = Arc::downgrade(sql);
     let semi_sync = Arc::downgrade(sql);
     let workers = Arc::downgrade(sql);
+    let incarnation = Incarnation::default();
+    let announced = incarnation.clone();
     let host = ReplicaHost {
         runner: Box::new(runner),
         server_id: Box::new(move || named.upgrade().map_or(0, |sql| sql.number("server_id"))),
         semi_sync: Box::new(move || {
-            semi_sync
-                .upgrade()
-                .is_some_and(|sql| sql.number("rpl_semi_sync_replica_enabled") == 1)
+            let sql = semi_sync.upgrade();
+            let is_on = |sql: &SqlServer| sql.number("rpl_semi_sync_replica_enabled") == 1;
+            is_member || sql.is_some_and(|sql| is_on(&sql))
+        }),
+        incarnation: Box::new(move || {
+            Some(announced.load(Ordering::SeqCst)).filter(|number| *number > 0)
         }),
         workers: Box::new(move || {
             let workers = workers
@@ -84,20 +116,75 @@ pub fn start(
     let replica = Replica::open(db.clone(), host)
         .map_err(|error| StartError::failure(format!("the replica's position: {error}")))?;
     let replica = Arc::new(replica);
+    let group = Arc::<OnceLock<Arc<Node>>>::default();
     sql.provide_replica(Arc::new(Control {
         replica: replica.clone(),
-        epochs,
+        epochs: epochs.clone(),
+        is_member,
+        group: group.clone(),
     }));
-    if let Err(error) = replica.resume() {
+    if !is_member && let Err(error) = replica.resume() {
         tracing::warn!("the replica does not start: {error}");
     }
-    Ok(replica)
+    Ok(ReplicaParts {
+        replica,
+        epochs,
+        incarnation,
+        group,
+    })
 }
 
 /// Control by SQL statements.
 struct Control {
     replica: Arc<Replica>,
     epochs: Arc<Epochs>,
+    /// Whether the server is a member of a group, and the group once it is started.
+    is_member: bool,
+    group: Arc<OnceLock<Arc<Node>>>,
+}
+
+impl Control {
+    /// Refuses a statement on a member of a group, whose source the group decides.
+    fn check_free(&self, statement: &str) -> Result<()> {
+        if !self.is_member {
+            return Ok(());
+        }
+        let text = format!(
+            "{statement} cannot be performed: the group (--failover-members) decides whom this server follows"
+        );
+        Err(SqlError::new(3139, "HY000", text))
+    }
+
+    /// Lets this member lead with the data that it has. Returns false if the epoch is not greater than that of the group.
+    fn force(&self, group: &Node, epoch: u64) -> Result<bool> {
+        if epoch <= self.epochs.epoch() {
+            return Ok(false);
+        }
+        // Epochs without a leader are not shown.
+        let epoch = epoch.max(group.status().epoch + 1);
+        group.input(Input::Force(epoch));
+        if blocking(|| self.waits_for_election(group, epoch)) {
+            return Ok(true);
+        }
+        let text = "no majority of the members has elected this server: are they reachable, and is the leader stopped?";
+        Err(SqlError::new(1105, "HY000", text.to_owned()))
+    }
+
+    /// Waits until this member leads. Returns false if that takes too long.
+    fn waits_for_election(&self, group: &Node, epoch: u64) -> bool {
+        let deadline = Instant::now() + FORCED_ELECTION;
+        while Instant::now() < deadline {
+            let status = group.status();
+            if status.epoch >= epoch
+                && status.role == MemberRole::Leader
+                && self.epochs.is_writable()
+            {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        false
+    }
 }
 
 fn reported(error: ReplicaError) -> SqlError {
@@ -130,6 +217,18 @@ fn change(settings: &mut SourceSettings, change: SourceChange) {
 
 impl ReplicaControl for Control {
     fn change_source(&self, changes: SourceChange) -> Result<()> {
+        let mut settings_only = changes.clone();
+        for ssl in [
+            &mut settings_only.ssl_ca,
+            &mut settings_only.ssl_cert,
+            &mut settings_only.ssl_key,
+        ] {
+            *ssl = None;
+        }
+        (settings_only.ssl, settings_only.ssl_verify) = (None, None);
+        if settings_only != SourceChange::default() {
+            self.check_free("CHANGE REPLICATION SOURCE")?;
+        }
         let has_file = changes.log_file.is_some() || changes.log_position.is_some();
         let position = match &changes.gtids {
             Some(_) if has_file => {
@@ -183,14 +282,19 @@ impl ReplicaControl for Control {
     }
 
     fn stop(&self) -> Result<bool> {
+        self.check_free("STOP REPLICA")?;
         self.replica.stop().map_err(reported)
     }
 
     fn reset(&self, all: bool) -> Result<()> {
+        self.check_free("RESET REPLICA")?;
         self.replica.reset(all).map_err(reported)
     }
 
     fn take_over(&self, epoch: u64) -> Result<bool> {
+        if let Some(group) = self.group.get() {
+            return self.force(group, epoch);
+        }
         if self.replica.follows() {
             return Err(reported(ReplicaError::Running));
         }
@@ -206,6 +310,14 @@ impl ReplicaControl for Control {
             self.replica.tell_source().map_err(reported)?;
         }
         Ok(done)
+    }
+
+    fn check_may_permit_writes(&self) -> Result<()> {
+        if !self.is_member || self.epochs.is_writable() {
+            return Ok(());
+        }
+        let text = "The MySQL server is running with the --failover-members option so it cannot execute this statement: the group decides                     which server takes writes";
+        Err(SqlError::new(1290, "HY000", text.to_owned()))
     }
 
     fn status(&self) -> Option<ReplicaStatus> {

@@ -10,6 +10,7 @@ use crate::config::{Config, StartError, TlsMode, exposure};
 use crate::console::Console;
 use crate::datadir::DataDir;
 use crate::engine;
+use crate::failover;
 use crate::http::metrics_page;
 use crate::http::{Health, Http, Pages, Served};
 use crate::metrics;
@@ -27,7 +28,7 @@ use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_base::threads::{self, Role};
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +47,7 @@ struct Sockets {
     native: Option<BoundSocket>,
     rest: Option<BoundSocket>,
     http: Option<BoundSocket>,
+    failover: Option<BoundSocket>,
 }
 
 impl Sockets {
@@ -64,7 +66,14 @@ impl Sockets {
             native: tcp("native-listen", config.native_listen, pick)?,
             rest: tcp("rest-listen", config.rest_listen, pick)?,
             http: tcp("http-listen", config.http_listen, pick)?,
+            failover: tcp("failover-listen", config.failover_listen, false)?,
         })
+    }
+
+    /// The listener for the other members of the group.
+    fn members(&self) -> Result<Option<TcpListener>, StartError> {
+        let listener = self.failover.as_ref().map(BoundSocket::to_tcp).transpose();
+        listener.map_err(|e| StartError::failure(format!("--failover-listen: {e}")))
     }
 }
 
@@ -162,6 +171,21 @@ struct PageSource {
     ending: AtomicBool,
 }
 
+impl PageSource {
+    fn new(
+        services: &Arc<Services>,
+        net: &Net,
+        durability: Arc<DurabilityWatermark>,
+    ) -> Arc<PageSource> {
+        Arc::new(PageSource {
+            services: services.clone(),
+            net: net.monitor(),
+            durability,
+            ending: AtomicBool::new(false),
+        })
+    }
+}
+
 impl Pages for PageSource {
     fn send_probes(&self) -> Vec<u64> {
         self.net.send_probes()
@@ -204,6 +228,13 @@ impl Pages for PageSource {
     }
 }
 
+/// Makes the checks of the configuration for which nothing is opened.
+fn check(config: &Config) -> Result<(), StartError> {
+    exposure::check_memcached(config)?;
+    failover::check(config)?;
+    engine::check_required_data(config)
+}
+
 /// Runs the server until a signal ends it; the embedded engine keeps its files
 /// on `disk`.
 pub fn run(
@@ -214,10 +245,11 @@ pub fn run(
     let failed = |what: &str, error: io::Error| StartError::failure(format!("{what}: {error}"));
     let signals = Signals::take().map_err(|e| failed("signals", e))?;
     let max_connections = fit_open_files(config)?;
-    exposure::check_memcached(config)?;
-    engine::check_required_data(config)?;
+    check(config)?;
     let dir = DataDir::lock(&config.data_dir)?;
+    failover::clone::install(&config.data_dir)?;
     let sockets = Sockets::bind(config)?;
+    let members = sockets.members()?;
     let certificates = tls::Certificates::open(config)?;
     let tls = certificates.server_config().clone();
     let password = std::env::var("PORPOISE_ROOT_PASSWORD").ok();
@@ -231,12 +263,7 @@ pub fn run(
         durability.clone(),
     )
     .map_err(|e| failed("cannot start workers", e))?;
-    let pages = Arc::new(PageSource {
-        services: services.clone(),
-        net: net.monitor(),
-        durability,
-        ending: AtomicBool::new(false),
-    });
+    let pages = PageSource::new(&services, &net, durability);
     let console = console(config, &services).map_err(|e| failed("console", e))?;
     let served = Served {
         pages: pages.clone(),
@@ -249,6 +276,7 @@ pub fn run(
     net.serve(listeners.listeners)
         .map_err(|e| failed("cannot accept", e))?;
     let screen = summary::render(config, &listeners.lines, services.root_has_password);
+    services.start_failover(config, members)?;
     announce(&listeners.lines, &screen);
     services
         .sql

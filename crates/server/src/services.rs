@@ -11,12 +11,13 @@ use crate::backup::archive::Archiver;
 use crate::binlog;
 use crate::config::{Config, DurabilityChoice, EngineChoice, StartError, TlsMode};
 use crate::engine;
+use crate::failover;
 use crate::memcached::{MemcachedProtocol, TlsSettings, traffic};
 use crate::mysql::MysqlProtocol;
 use crate::mysql::login::login_policy;
 use crate::native::{self, NativeProtocol};
 use crate::net::Protocol;
-use crate::replica;
+use crate::replica::{self, ReplicaParts};
 use crate::rest::{self, Rest};
 use crate::rows;
 use crate::tls;
@@ -33,7 +34,6 @@ use porpoise_kv::{Engine, Stat};
 use porpoise_kv_mem::KvMem;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
 use porpoise_native::operation_statistics;
-use porpoise_replication::replica::Replica;
 use porpoise_rows::cluster::ClusterOptions;
 use porpoise_rows::{Db, DbOptions};
 use porpoise_sql::audit::AuditedLogin;
@@ -43,6 +43,7 @@ use porpoise_sql::session::TriggerSessions;
 use porpoise_sql::ttl_reaper::TtlReaper;
 use porpoise_sql::{ClassLatency, SqlConfig, SqlServer};
 use std::io::ErrorKind;
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +80,7 @@ pub struct Services {
     /// Archives the log until the server stops.
     archiver: Mutex<Option<Archiver>>,
     /// Follows a source until the server stops.
-    replica: Arc<Replica>,
+    replica: ReplicaParts,
     /// Sessions that run triggers of memcached commands, until the server stops.
     triggers: Mutex<Option<TriggerSessions>>,
     /// The audit log, if there is one.
@@ -117,11 +118,13 @@ impl Services {
         let binlog = binlog.map(|log| log.provide(&sql));
         let audit = open_audit_log(config, &db, &sql)?;
         let traces = start_traces(config, &sql)?;
-        let (backups, archiver) = start_backups(config, embedded, &db, &sql)?;
+        let (backups, archiver) =
+            start_backups(config, embedded.clone(), binlog.clone(), &db, &sql)?;
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
-        let protocols = Protocols::open(config, &sql, &memory, tls, binlog.clone())?;
+        let replicated = (binlog.clone(), embedded);
+        let protocols = Protocols::open(config, &sql, &memory, tls, replicated)?;
         sql.set_report(|message| tracing::warn!("{message}"));
         provide_command_statistics(config, &sql);
         let triggers = sql.run_triggers_of_commands();
@@ -167,6 +170,31 @@ impl Services {
         })
     }
 
+    /// Starts the member of the group with automatic failover, if the configuration has one. Clients are served already.
+    ///
+    /// # Errors
+    /// A message for the operator in one line.
+    pub fn start_failover(
+        &self,
+        config: &Config,
+        listener: Option<TcpListener>,
+    ) -> Result<(), StartError> {
+        let Some(binlog) = &self.binlog else {
+            return Ok(());
+        };
+        let parts = failover::server::Parts {
+            replica: self.replica.replica.clone(),
+            binlog: binlog.clone(),
+            epochs: self.replica.epochs.clone(),
+            sql: self.sql.clone(),
+            incarnation: self.replica.incarnation.clone(),
+        };
+        if let Some(node) = failover::server::start(config, listener, parts)? {
+            let _first = self.replica.group.set(node);
+        }
+        Ok(())
+    }
+
     /// Bytes of the items in the memory cache of memcached.
     pub fn cache_bytes(&self) -> u64 {
         self.cache.size().1
@@ -183,6 +211,8 @@ impl Services {
         }));
         stats.extend(self.traces.iter().flat_map(TraceExporter::stats));
         stats.extend(self.binlog.iter().flat_map(|log| log.stats()));
+        let group = self.replica.group.get().map(|node| node.status());
+        stats.extend(group.iter().flat_map(failover::server::stats));
         stats.extend(self.backups.iter().flat_map(|backups| backups.stats()));
         stats
     }
@@ -193,8 +223,11 @@ impl Services {
     /// # Errors
     /// A message about data that could not be written to disk.
     pub fn close(&self) -> Result<(), String> {
+        if let Some(node) = self.replica.group.get() {
+            node.stop();
+        }
         self.engine.abandon_acknowledgement();
-        self.replica.halt();
+        self.replica.replica.halt();
         if let Some(rest) = &self.rest {
             rest.close();
         }
@@ -317,12 +350,13 @@ fn start_traces(config: &Config, sql: &SqlServer) -> Result<Option<TraceExporter
 fn start_backups(
     config: &Config,
     engine: Option<Arc<KvMem>>,
+    binlog: Option<Arc<BinaryLog>>,
     db: &Arc<Db>,
     sql: &SqlServer,
 ) -> Result<(Option<Arc<Backups>>, Option<Archiver>), StartError> {
     match engine.filter(|_| config.durability != DurabilityChoice::Memory) {
         Some(engine) => {
-            let (backups, archiver) = Backups::start(config, engine, db.clock().clone())?;
+            let (backups, archiver) = Backups::start(config, engine, binlog, db.clock().clone())?;
             backups.register(sql);
             Ok((Some(backups), archiver))
         }
@@ -371,6 +405,9 @@ pub fn command_latencies() -> Vec<ClassLatency> {
     latencies
 }
 
+/// What replicas follow, and what they copy.
+type Replicated = (Option<Arc<BinaryLog>>, Option<Arc<KvMem>>);
+
 /// The MySQL listener, the native one and REST, which share the RSA key and the password cache;
 /// `None` for those without an address.
 struct Protocols {
@@ -385,7 +422,7 @@ impl Protocols {
         sql: &Arc<SqlServer>,
         memory: &Arc<MemoryBudget>,
         tls: &Arc<rustls::ServerConfig>,
-        binlog: Option<Arc<BinaryLog>>,
+        (binlog, engine): Replicated,
     ) -> Result<Protocols, StartError> {
         let (has_mysql, has_native) = (has_mysql_listener(config), config.native_listen.is_some());
         let has_rest = config.rest_listen.is_some();
@@ -398,8 +435,15 @@ impl Protocols {
         let mysql = has_mysql.then(|| -> Arc<dyn Protocol> {
             let (tls, rsa) = (Some(tls.clone()), rsa.clone());
             let verifiers = verifiers.clone();
-            let binlog = binlog.clone();
-            Arc::new(MysqlProtocol::new(sql.clone(), tls, rsa, verifiers, binlog))
+            let (binlog, engine) = (binlog.clone(), engine.clone());
+            Arc::new(MysqlProtocol::new(
+                sql.clone(),
+                tls,
+                rsa,
+                verifiers,
+                binlog,
+                engine,
+            ))
         });
         let rows = (has_native || has_rest).then(|| native::open(sql, rsa, verifiers.clone()));
         let native = rows.clone().filter(|_| has_native);

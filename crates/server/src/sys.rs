@@ -1,5 +1,5 @@
 //! System calls that neither the standard library nor socket2 wraps: epoll, io_uring, eventfd,
-//! signalfd, poll, socket options, resource limits, thread CPU time and scheduling.
+//! signalfd, poll, socket options, resource limits, thread CPU time and scheduling, exec.
 //!
 //! The only module of the server with `unsafe` code. Every wrapper owns its
 //! descriptor, passes only pointers to live locals, and turns -1 into an
@@ -8,8 +8,10 @@
 #![allow(unsafe_code, reason = "thin wrappers around libc, each call justified")]
 
 use io_uring::{IoUring, opcode, types};
+use std::ffi::{CStr, CString, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -20,6 +22,28 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     } else {
         Ok(result)
     }
+}
+
+/// Replaces the process by a program with these arguments, the first of which is its name. Returns only on failure, with the
+/// error.
+///
+/// The standard library's function resets SIGPIPE before: until the process is replaced, any other thread that writes to a
+/// connection which its client has closed would end it.
+pub fn replace_process(program: &CStr, arguments: impl Iterator<Item = OsString>) -> io::Error {
+    let arguments: Result<Vec<CString>, _> = arguments
+        .map(|text| CString::new(text.into_vec()))
+        .collect();
+    let arguments = match arguments {
+        Ok(arguments) => arguments,
+        Err(error) => return error.into(),
+    };
+    let mut pointers: Vec<*const libc::c_char> =
+        arguments.iter().map(|text| text.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    // SAFETY: the program and each argument are strings that end with a zero and outlive the call; the list of pointers
+    // ends with a null pointer.
+    unsafe { libc::execv(program.as_ptr(), pointers.as_ptr()) };
+    io::Error::last_os_error()
 }
 
 /// Event bits of epoll.

@@ -202,6 +202,12 @@ pub trait ReplicaControl: Send + Sync {
     /// 1198 while the replica runs; the epoch cannot be recorded.
     fn take_over(&self, epoch: u64) -> Result<bool>;
 
+    /// Fails if clients may write to another server of the group only.
+    ///
+    /// # Errors
+    /// 1290.
+    fn check_may_permit_writes(&self) -> Result<()>;
+
     /// The state; `None` without a source.
     fn status(&self) -> Option<ReplicaStatus>;
 }

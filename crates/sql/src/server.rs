@@ -460,6 +460,14 @@ impl SqlServer {
         replica.ok_or_else(|| SqlError::not_supported("replication in this server"))
     }
 
+    /// Fails if clients may write to another server of the group only.
+    pub(crate) fn check_may_permit_writes(&self) -> Result<()> {
+        match self.replica.read().as_ref() {
+            Some(replica) => replica.check_may_permit_writes(),
+            None => Ok(()),
+        }
+    }
+
     /// State of the replica; `None` without a source.
     pub(crate) fn replica_status(&self) -> Option<ReplicaStatus> {
         self.replica.read().as_ref()?.status()

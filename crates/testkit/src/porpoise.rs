@@ -15,6 +15,8 @@ use crate::process::{Process, directory, wait_until};
 use crate::sys::Signal;
 
 const NAME: &str = "porpoise";
+/// Name of a witness in messages.
+const WITNESS: &str = "witness";
 /// The server binary whose disk injects faults.
 const FAULTS: &str = "porpoise-faults";
 const REMEDY: &str = "build it with `cargo build -p porpoise`, or run `make needs`";
@@ -286,6 +288,20 @@ impl Porpoise {
         }
     }
 
+    /// Stops the server with SIGSTOP: it does nothing until [`Porpoise::resume`].
+    pub fn pause(&mut self) {
+        if let Some(process) = &mut self.process {
+            process.signal(Signal::Stop);
+        }
+    }
+
+    /// Lets a server continue that was paused.
+    pub fn resume(&mut self) {
+        if let Some(process) = &mut self.process {
+            process.signal(Signal::Continue);
+        }
+    }
+
     /// Shuts the server down with SIGTERM and waits for its end.
     pub fn terminate(&mut self) -> ExitStatus {
         let Some(mut process) = self.process.take() else {
@@ -335,6 +351,49 @@ impl Porpoise {
             Some(value) => value,
             None => fail(NAME, format_args!("{event} did not happen within {time:?}")),
         }
+    }
+}
+
+/// A running `porpoise witness`.
+pub struct Witness {
+    process: Option<Process>,
+    arguments: Vec<OsString>,
+    // Last field, so that the process has ended before its files are removed.
+    home: tempfile::TempDir,
+}
+
+impl Witness {
+    /// Starts a witness with these options; its data directory is a temporary one.
+    pub fn start(arguments: &[&str]) -> Witness {
+        let mut witness = Witness {
+            process: None,
+            arguments: arguments.iter().map(OsString::from).collect(),
+            home: directory(WITNESS),
+        };
+        witness.restart();
+        witness
+    }
+
+    /// Kills the witness with SIGKILL, and waits for its end.
+    pub fn kill9(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    /// Starts the witness again on the same data, after killing it if it still runs.
+    pub fn restart(&mut self) {
+        self.kill9();
+        let home = self.home.path();
+        let mut command = Command::new(find_binary(NAME));
+        command.arg("witness").args(&self.arguments);
+        command.arg("--data-dir").arg(home.join("data"));
+        let mut process = Process::start(WITNESS, command, home, REMEDY);
+        process.wait_ready(START, |process| {
+            let output = process.stdout();
+            output.lines().any(|line| line == LAST_LINE).then_some(())
+        });
+        self.process = Some(process);
     }
 }
 

@@ -12,6 +12,10 @@ pub enum Signal {
     Kill,
     /// SIGTERM: a request to shut down.
     Terminate,
+    /// SIGSTOP: the process does nothing until [`Signal::Continue`].
+    Stop,
+    /// SIGCONT.
+    Continue,
 }
 
 /// Sends a signal to the process group of `leader`. A group that no longer exists is not an error.
@@ -22,6 +26,8 @@ pub fn signal_group(leader: u32, signal: Signal) {
     let number = match signal {
         Signal::Kill => libc::SIGKILL,
         Signal::Terminate => libc::SIGTERM,
+        Signal::Stop => libc::SIGSTOP,
+        Signal::Continue => libc::SIGCONT,
     };
     // SAFETY: `kill` takes plain numbers and touches no memory of ours. The leader is a child that
     // this program started and has not yet waited for to its end, so its group's number cannot

@@ -84,14 +84,74 @@ fn take_parts(writes: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), Malfo
     Ok(())
 }
 
+/// Finds the annotated commits in records of a log, in their order.
+#[derive(Default)]
+pub struct AnnotationScanner {
+    /// Beginnings of annotations of transactions with chunks whose commit was not read, by tag.
+    pending: BTreeMap<u64, Vec<u8>>,
+    /// Bytes of each annotation that are kept; the rest is left out.
+    limit: usize,
+}
+
+impl AnnotationScanner {
+    /// A scanner that keeps at most `limit` bytes of each annotation.
+    #[must_use]
+    pub fn new(limit: usize) -> AnnotationScanner {
+        AnnotationScanner {
+            pending: BTreeMap::new(),
+            limit,
+        }
+    }
+
+    /// The annotated commits in the records of a group.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for bytes that are no records.
+    pub fn group(&mut self, records: &[u8]) -> Result<Vec<Annotation>> {
+        let mut found = Vec::new();
+        let mut reader = Reader(records);
+        while !reader.is_empty() {
+            let record = Record::decode(&mut reader);
+            let taken = record.and_then(|record| self.record(&record, &mut found));
+            taken.map_err(|Malformed| Error::Corrupt("a log record is malformed".to_owned()))?;
+        }
+        Ok(found)
+    }
+
+    fn record(
+        &mut self,
+        record: &Record<'_>,
+        found: &mut Vec<Annotation>,
+    ) -> std::result::Result<(), Malformed> {
+        let (commit, mut bytes, writes) = match record {
+            Record::Commit { ts, writes } => (*ts, Vec::new(), writes),
+            Record::Chunk { tag, writes } => {
+                let bytes = self.pending.entry(*tag).or_default();
+                take_parts(writes, bytes)?;
+                bytes.truncate(self.limit);
+                return Ok(());
+            }
+            Record::ChunkedCommit {
+                ts, tag, writes, ..
+            } => (*ts, self.pending.remove(tag).unwrap_or_default(), writes),
+            _ => return Ok(()),
+        };
+        take_parts(writes, &mut bytes)?;
+        bytes.truncate(self.limit);
+        if !bytes.is_empty() {
+            found.push(Annotation { commit, bytes });
+        }
+        Ok(())
+    }
+}
+
 /// The reader of a log.
 pub(crate) struct LogAnnotations {
     log: Arc<Log>,
     state: Arc<AnnotationState>,
     copy: LogCopy,
-    /// Annotations of transactions with chunks whose commit was not read, by tag.
-    pending: BTreeMap<u64, Vec<u8>>,
-    /// Tags of `pending` that have no live transaction, each with the end of the log at which that was found: a
+    scanner: AnnotationScanner,
+    /// Tags of pending transactions that have no live transaction, each with the end of the log at which that was found: a
     /// commit of it is before that.
     ended: BTreeMap<u64, u64>,
 }
@@ -118,53 +178,24 @@ impl LogAnnotations {
             log,
             state,
             copy,
-            pending: BTreeMap::new(),
+            scanner: AnnotationScanner::new(usize::MAX),
             ended: BTreeMap::new(),
         })
     }
 
-    fn record(
-        &mut self,
-        record: &Record<'_>,
-        found: &mut Vec<Annotation>,
-    ) -> std::result::Result<(), Malformed> {
-        let (commit, bytes) = match record {
-            Record::Commit { ts, writes } => {
-                let mut bytes = Vec::new();
-                take_parts(writes, &mut bytes)?;
-                (*ts, bytes)
-            }
-            Record::Chunk { tag, writes } => {
-                return take_parts(writes, self.pending.entry(*tag).or_default());
-            }
-            Record::ChunkedCommit {
-                ts, tag, writes, ..
-            } => {
-                let mut bytes = self.pending.remove(tag).unwrap_or_default();
-                take_parts(writes, &mut bytes)?;
-                (*ts, bytes)
-            }
-            _ => return Ok(()),
-        };
-        if !bytes.is_empty() {
-            found.push(Annotation { commit, bytes });
-        }
-        Ok(())
-    }
-
     /// Forgets chunks of transactions that will never commit.
     fn forget_ended(&mut self) {
-        if self.pending.is_empty() {
+        if self.scanner.pending.is_empty() {
             return;
         }
         let at = self.copy.cursor().position();
         let seq = self.log.pipeline.lock();
         let (live, appended) = (&seq.log.chunked, seq.log.appended);
-        for tag in self.pending.keys().filter(|tag| !live.contains_key(tag)) {
+        let pending = &mut self.scanner.pending;
+        for tag in pending.keys().filter(|tag| !live.contains_key(tag)) {
             self.ended.entry(*tag).or_insert(appended);
         }
         drop(seq);
-        let pending = &mut self.pending;
         self.ended.retain(|tag, end| {
             let is_over = *end <= at;
             if is_over {
@@ -188,7 +219,7 @@ impl AnnotationReader for LogAnnotations {
             while !reader.is_empty() {
                 let before = found.len();
                 let record = Record::decode(&mut reader);
-                let taken = record.and_then(|record| self.record(&record, &mut found));
+                let taken = record.and_then(|record| self.scanner.record(&record, &mut found));
                 taken.map_err(|Malformed| {
                     let at = group.start;
                     Error::Corrupt(format!("a log record behind position {at} is malformed"))
@@ -214,7 +245,7 @@ impl AnnotationReader for LogAnnotations {
     fn position(&self) -> u64 {
         let cursor = self.copy.cursor().position();
         // A tag is the position of the transaction's first chunk, plus one.
-        let first = self.pending.keys().next().map(|tag| tag - 1);
+        let first = self.scanner.pending.keys().next().map(|tag| tag - 1);
         first.map_or(cursor, |first| first.min(cursor))
     }
 

@@ -383,6 +383,7 @@ pub fn run_restore(options: &RestoreOptions) -> Result<(), StartError> {
         position,
         time,
         has_gap,
+        executed,
     } = restoring.run()?;
     if has_gap {
         eprintln!(
@@ -394,6 +395,11 @@ pub fn run_restore(options: &RestoreOptions) -> Result<(), StartError> {
         time_text(time),
         options.data_dir.display()
     ));
+    if let Some(executed) = executed {
+        print(&format!(
+            "its binary log (--log-bin) begins behind the transactions {executed}"
+        ));
+    }
     Ok(())
 }
 

@@ -8,6 +8,7 @@
 
 use super::archive::ahead;
 use super::engine_error;
+use super::log_position::begin_copy;
 use super::progress::Progress;
 use porpoise_backup::log::PieceWriter;
 use porpoise_backup::repository::{BACKUP_FORMAT_VERSION, PART_BYTES};
@@ -15,6 +16,7 @@ use porpoise_backup::{Backup, BackupFile, Error, Group, Repository, Result};
 use porpoise_base::base64;
 use porpoise_base::cancel::Cancel;
 use porpoise_base::clock::Clock;
+use porpoise_binlog::BinaryLog;
 use porpoise_kv_mem::{HotCopy, KvMem, LogCopy, LogCursor};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,6 +31,7 @@ const SMALL_LOG: u64 = 64 << 20;
 /// Source, destination and limits of a backup.
 pub struct Copying {
     pub engine: Arc<KvMem>,
+    pub binlog: Option<Arc<BinaryLog>>,
     pub repository: Repository,
     pub clock: Arc<dyn Clock>,
     /// Id of the store.
@@ -80,7 +83,8 @@ impl Copying {
     pub fn run(&self) -> Result<Backup> {
         let began = self.clock.unix_micros();
         self.repository.claim(&self.store, began)?;
-        let copy = self.engine.begin_copy().map_err(|e| engine_error(&e))?;
+        let copy = begin_copy(&self.engine, self.binlog.as_deref());
+        let (copy, binlog) = copy.map_err(|e| engine_error(&e))?;
         let numbers = self.repository.numbers()?;
         let parts = self.repository.parts()?;
         let before = numbers.last().map(|number| self.repository.backup(*number));
@@ -113,6 +117,7 @@ impl Copying {
             position,
             time: log_time.filter(|time| *time > 0).unwrap_or(now),
             stored: pace.stored,
+            binlog,
         };
         let described = self.repository.put_backup(&backup)?;
         backup.stored += described;

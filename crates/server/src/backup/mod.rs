@@ -22,9 +22,10 @@ pub mod archive;
 pub mod command;
 mod copy;
 mod destination;
+pub mod log_position;
 mod progress;
 pub mod restore;
-mod store_id;
+pub(crate) mod store_id;
 
 use crate::config::{Config, StartError};
 use crate::sys;
@@ -34,6 +35,7 @@ use porpoise_backup::{Backup, Error, Key, Location, Repository};
 use porpoise_base::cancel::Cancel;
 use porpoise_base::clock::Clock;
 use porpoise_base::threads::{self, Role};
+use porpoise_binlog::BinaryLog;
 use porpoise_kv::Stat;
 use porpoise_kv_mem::KvMem;
 use porpoise_sql::{BackupReport, BackupRequest, SqlError, SqlServer};
@@ -55,6 +57,7 @@ fn engine_error(error: &porpoise_kv::Error) -> Error {
 /// Makes backups of a running server.
 pub struct Backups {
     engine: Arc<KvMem>,
+    binlog: Option<Arc<BinaryLog>>,
     clock: Arc<dyn Clock>,
     data_dir: PathBuf,
     /// Place below which statements may write; `None`: nowhere.
@@ -77,6 +80,7 @@ impl Backups {
     pub fn start(
         config: &Config,
         engine: Arc<KvMem>,
+        binlog: Option<Arc<BinaryLog>>,
         clock: Arc<dyn Clock>,
     ) -> Result<(Arc<Backups>, Option<Archiver>), StartError> {
         let key_file = config.backup_key_file.clone();
@@ -96,6 +100,7 @@ impl Backups {
         }
         let backups = Arc::new(Backups {
             engine,
+            binlog,
             clock,
             data_dir: config.data_dir.clone(),
             allowed: config.backup_to.clone(),
@@ -130,6 +135,7 @@ impl Backups {
         let id = store_id::of(&self.data_dir).map_err(|e| failed(&e))?;
         let outcome = run_demoted(Copying {
             engine: self.engine.clone(),
+            binlog: self.binlog.clone(),
             repository,
             clock: self.clock.clone(),
             store: id,

@@ -6,7 +6,9 @@
 //! Point in time: the log is cut after a record. A commit is one record, so every commit is in the
 //! result completely or not at all.
 
+use super::log_position::GtidTracker;
 use super::progress::Bar;
+use crate::binlog;
 use crate::config::StartError;
 use crate::engine::STORE;
 use crate::new_data_dir::{NewDataDir, check_vacant, create_dir};
@@ -46,7 +48,7 @@ pub struct Restoring<'a> {
 }
 
 /// Result of a restore.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// Number of the backup.
     pub number: u64,
@@ -56,6 +58,8 @@ pub struct Restored {
     pub time: u64,
     /// Whether a gap before the point makes later archived log unusable.
     pub has_gap: bool,
+    /// Identifiers of the transactions in it, if the server had a binary log: a replica follows from there.
+    pub executed: Option<String>,
 }
 
 /// Result of writing the log of a restore.
@@ -119,7 +123,8 @@ impl Restoring<'_> {
                 return Err(StartError::failure(text));
             }
         }
-        let log = self.put_log(&backup, &mut builder, &mut |bytes| {
+        let mut tracker = backup.binlog.as_ref().map(GtidTracker::new).transpose()?;
+        let log = self.put_log(&backup, &mut builder, tracker.as_mut(), &mut |bytes| {
             done += bytes;
             bar.show(done, total.max(done));
         })?;
@@ -131,11 +136,15 @@ impl Restoring<'_> {
                 backup.number, backup.position
             )));
         }
+        if let Some(tracker) = &tracker {
+            tracker.write_log(&*disk::real(), &building.path().join(binlog::DIRECTORY))?;
+        }
         building.finish(self.data_dir)?;
         Ok(Restored {
             number: backup.number,
             position,
             time: log.time,
+            executed: tracker.map(|tracker| tracker.executed().to_string()),
             has_gap: !log.is_cut
                 && matches!(self.until, Until::End | Until::Time(_))
                 && self.last_archived()? > position,
@@ -226,6 +235,7 @@ impl Restoring<'_> {
         &self,
         backup: &Backup,
         builder: &mut StoreBuilder,
+        mut tracker: Option<&mut GtidTracker>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Replayed, StartError> {
         let mut from = backup.log_from;
@@ -239,6 +249,9 @@ impl Restoring<'_> {
                 progress(kept.records.len() as u64);
                 time = kept.time;
                 builder.put_group(&kept)?;
+                if let Some(tracker) = &mut tracker {
+                    tracker.group(&kept.records)?;
+                }
             }
             from = chain.position();
         }

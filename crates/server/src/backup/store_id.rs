@@ -6,7 +6,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::path::Path;
 
-const NAME: &str = "backup-id";
+/// Name of the file.
+pub(crate) const NAME: &str = "backup-id";
 
 /// Number of digits.
 const DIGITS: usize = 32;

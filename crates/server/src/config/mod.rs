@@ -10,11 +10,13 @@
 
 mod cluster_url;
 pub mod exposure;
+pub mod members;
 pub mod report;
 pub mod table;
 pub mod value;
 
 pub use cluster_url::{ClusterUrl, is_address};
+pub use members::Members;
 
 use porpoise_client::http::Endpoint;
 use std::collections::BTreeMap;
@@ -214,6 +216,18 @@ pub struct Config {
     pub replication_ack: Option<usize>,
     /// Longest wait of a commit for replicas; `None`: for ever.
     pub replication_ack_timeout: Option<Duration>,
+    /// Members of the group with automatic failover.
+    pub failover_members: Option<Members>,
+    /// Address at which the other members reach this one.
+    pub failover_listen: Option<SocketAddr>,
+    /// File with the secret of the group.
+    pub failover_secret_file: Option<PathBuf>,
+    /// Account under which a member follows the leader.
+    pub failover_account: Option<String>,
+    /// File with its password.
+    pub failover_password_file: Option<PathBuf>,
+    /// Silence of the leader after which another one is elected.
+    pub failover_timeout: Duration,
     /// Whether clients cannot write.
     pub super_read_only: bool,
     /// The operator's certificate (PEM); `None`: one is generated at the first start.

@@ -1,8 +1,9 @@
 //! The table of settings: to add one, add a field to [`Config`] and an entry
 //! here.
 
+use super::members::MIN_FAILOVER_TIMEOUT;
 use super::value::{Parsed, address, duration, number, path, size, switch};
-use super::{ClusterUrl, Config, DurabilityChoice, EngineChoice, TlsMode};
+use super::{ClusterUrl, Config, DurabilityChoice, EngineChoice, Members, TlsMode};
 use porpoise_client::http::Endpoint;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -239,6 +240,30 @@ settings! {
             "off" => None,
             _ => Some(duration(t)?),
         };
+    "failover-members" "MEMBERS" = "off":
+        "Members of a group with automatic failover, the same list on all: SERVER_ID=HOST:PORT/MYSQL_PORT,... and of a witness ID=HOST:PORT; a new group begins with the data of the first",
+        |c, t| c.failover_members = match t {
+            "off" => None,
+            _ => Some(Members::parse(t)?),
+        };
+    "failover-listen" "ADDR" = "off":
+        "Address at which the other members of the group reach this one",
+        |c, t| c.failover_listen = address(t)?;
+    "failover-secret-file" "FILE" = "":
+        "File with the secret of the group, at least 16 bytes, with which its messages are authenticated",
+        |c, t| c.failover_secret_file = path(t)?;
+    "failover-account" "NAME" = "":
+        "Account under which a member follows the leader; it needs REPLICATION SLAVE, and BACKUP_ADMIN for copies of the leader's data",
+        |c, t| c.failover_account = Some(t.to_owned()).filter(|t| !t.is_empty());
+    "failover-password-file" "FILE" = "":
+        "File with the password of --failover-account",
+        |c, t| c.failover_password_file = path(t)?;
+    "failover-timeout" "TIME" = "2s":
+        "Silence of the leader after which another one is elected, the same on all members, at least 200ms",
+        |c, t| c.failover_timeout = duration(t)
+            .ok()
+            .filter(|d| *d >= MIN_FAILOVER_TIMEOUT)
+            .ok_or("a time of at least 200ms")?;
     "super-read-only" "" = "false":
         "Refuses the writes of clients: for a standby, which only replication changes",
         |c, t| c.super_read_only = switch(t)?;

@@ -3,7 +3,7 @@
 //! * [`login`]: greeting, TLS, authentication, change of user.
 //! * [`session`]: packets of a logged-in connection, one command at a time.
 //! * [`query`]: statements as text, one or several in a packet.
-//! * [`replication`]: replicas and other readers of the binary log.
+//! * [`replication`]: replicas and other readers of the binary log. [`clone`]: copies of all data for them.
 //! * [`statements`]: prepared statements, long data, cursors.
 //! * [`local_file`]: files of clients, for LOAD DATA LOCAL.
 //! * [`sink`]: encodes result rows into the connection's output.
@@ -25,6 +25,7 @@
 //! executing only the first statement of a packet and ignoring the rest (loses data silently).
 
 mod answer;
+pub(crate) mod clone;
 mod local_file;
 pub(crate) mod login;
 mod query;
@@ -37,6 +38,7 @@ use crate::metrics::{self, Counter};
 use crate::net::{Output, Peer, Protocol, Refusal, Session};
 use porpoise_access::VerifierCache;
 use porpoise_binlog::BinaryLog;
+use porpoise_kv_mem::KvMem;
 use porpoise_sql::SqlServer;
 use porpoise_wire::mysql::auth::RsaKey;
 use porpoise_wire::mysql::reply;
@@ -51,6 +53,8 @@ pub(crate) struct Shared {
     verifiers: Arc<VerifierCache>,
     /// The binary log, if it is on.
     binlog: Option<Arc<BinaryLog>>,
+    /// The embedded engine, if there is one.
+    engine: Option<Arc<KvMem>>,
 }
 
 /// The MySQL protocol.
@@ -59,13 +63,14 @@ pub struct MysqlProtocol(Arc<Shared>);
 impl MysqlProtocol {
     /// Creates the protocol for `sql`. `tls` serves clients that request encryption; `rsa` decrypts
     /// the passwords of clients that do not; `verifiers` caches the hashes of verified
-    /// passwords; `binlog` is what replicas follow.
+    /// passwords; `binlog` is what replicas follow, `engine` what they copy.
     pub fn new(
         sql: Arc<SqlServer>,
         tls: Option<Arc<rustls::ServerConfig>>,
         rsa: Option<Arc<RsaKey>>,
         verifiers: Arc<VerifierCache>,
         binlog: Option<Arc<BinaryLog>>,
+        engine: Option<Arc<KvMem>>,
     ) -> MysqlProtocol {
         sql.provide_status(Box::new(network_status));
         MysqlProtocol(Arc::new(Shared {
@@ -74,6 +79,7 @@ impl MysqlProtocol {
             rsa,
             verifiers,
             binlog,
+            engine,
         }))
     }
 }

@@ -95,6 +95,7 @@ impl LoggedIn {
             }
             Command::ResetConnection => self.reset(answer),
             Command::BinlogDump(dump) => self.dump_binlog(shared, &dump, answer),
+            Command::Clone(version) => self.clone_data(shared, version, answer),
             Command::RegisterReplica(replica) => self.register_replica(shared, &replica, answer),
             Command::Debug => self.reply_error(SqlError::not_supported("COM_DEBUG"), answer),
             // Handled by `MysqlSession`.

@@ -20,7 +20,7 @@ use super::answer::{Answer, client_gone, status_of};
 use super::session::{Flow, LoggedIn};
 use porpoise_binlog::log::Replica;
 use porpoise_binlog::{BinaryLog, Dump, DumpStart, Step};
-use porpoise_replication::epoch::EPOCH_VARIABLE;
+use porpoise_replication::epoch::{EPOCH_VARIABLE, INCARNATION_VARIABLE};
 use porpoise_replication::gtid::GtidSet;
 use porpoise_sql::SqlError;
 use porpoise_wire::mysql::command::{BinlogDump, RegisterReplica};
@@ -97,6 +97,11 @@ impl LoggedIn {
         value.or_else(|| self.sql.user_variable(former))
     }
 
+    /// A number that a member of a group has announced.
+    fn announced_number(&self, name: &str) -> Option<u64> {
+        self.sql.user_variable(name)?.parse().ok()
+    }
+
     /// The time after which the reader wants a heartbeat, if it wants any.
     fn heartbeat_period(&self) -> Option<Duration> {
         let nanos = self.announced("source_heartbeat_period", "master_heartbeat_period");
@@ -138,8 +143,7 @@ impl LoggedIn {
         answer: &mut Answer<'_>,
     ) -> Result<(), SqlError> {
         let failed = |error: porpoise_binlog::Error| refused(error.to_string());
-        let epoch = self.announced(EPOCH_VARIABLE, EPOCH_VARIABLE);
-        if let Some(epoch) = epoch.and_then(|text| text.parse().ok()) {
+        if let Some(epoch) = self.announced_number(EPOCH_VARIABLE) {
             log.meet_epoch(epoch).map_err(failed)?;
         }
         let checksum = self.announced("source_binlog_checksum", "master_binlog_checksum");
@@ -154,7 +158,8 @@ impl LoggedIn {
         let mut dump = Dump::open(log.clone(), start, has_checksums).map_err(failed)?;
         let semi_sync = self.announced("rpl_semi_sync_replica", "rpl_semi_sync_slave");
         let mut acks = semi_sync.filter(|value| value == "1").map(|_| {
-            dump.expect_acknowledgements(request.server_id);
+            let incarnation = self.announced_number(INCARNATION_VARIABLE);
+            dump.expect_acknowledgements(request.server_id, incarnation.unwrap_or(0));
             AckReader::default()
         });
         let mut last_sent = Instant::now();
@@ -180,6 +185,10 @@ impl LoggedIn {
                     if let Some(acks) = acks.as_mut().filter(|_| dump.awaits_ack()) {
                         acks.read(answer, &mut dump, ACK_WAIT)?;
                         wait = Duration::ZERO;
+                        if period.is_some_and(|period| last_sent.elapsed() >= period) {
+                            send(answer, &dump.heartbeat(), Some(false))?;
+                            last_sent = Instant::now();
+                        }
                     }
                 }
                 Step::Idle => {

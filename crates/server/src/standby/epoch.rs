@@ -108,6 +108,54 @@ impl Epochs {
         self.record(epoch, false)
     }
 
+    /// This server is elected by its group: the epoch is recorded, and clients may not write yet.
+    pub fn begin_leadership(&self, epoch: u64) {
+        let mut state = self.state.lock();
+        state.number = state.number.max(epoch);
+        state.is_read_only = Some(true);
+        self.show(*state);
+    }
+
+    /// Permits or refuses the writes of clients of the server that leads its group in this epoch. Returns false if the server has met
+    /// a greater one.
+    ///
+    /// # Errors
+    /// It cannot be recorded.
+    pub fn set_writable(&self, epoch: u64, is_writable: bool) -> io::Result<bool> {
+        let mut state = self.state.lock();
+        if state.number > epoch {
+            return Ok(false);
+        }
+        let next = Epoch {
+            number: epoch,
+            is_read_only: Some(!is_writable),
+        };
+        if is_writable {
+            write(&self.data_dir, next)?;
+        }
+        *state = next;
+        self.show(next);
+        Ok(true)
+    }
+
+    /// Whether clients may write in the present epoch.
+    pub fn is_writable(&self) -> bool {
+        self.state.lock().is_read_only == Some(false)
+    }
+
+    /// Refuses the writes of clients, until the end of the process or until they are permitted.
+    pub fn refuse_writes(&self) {
+        let mut state = self.state.lock();
+        state.is_read_only = Some(true);
+        self.show(*state);
+    }
+
+    fn show(&self, state: Epoch) {
+        if let Some(sql) = self.sql.get().and_then(Weak::upgrade) {
+            sql.record_epoch(state.number, state.is_read_only == Some(true));
+        }
+    }
+
     fn record(&self, number: u64, is_read_only: bool) -> io::Result<bool> {
         let mut state = self.state.lock();
         if number <= state.number || number > MAX_EPOCH {

@@ -155,11 +155,19 @@ pub fn run(options: &PromoteOptions) -> Done<()> {
             return Err(error);
         }
     }
-    standby.run("STOP REPLICA")?;
+    // A member of a group lets the others elect it.
+    let is_member = standby
+        .value("SHOW GLOBAL STATUS LIKE 'Failover_role'")?
+        .is_some();
+    if !is_member {
+        standby.run("STOP REPLICA")?;
+    }
     standby.run(&format!("SET GLOBAL replication_epoch = {}", epoch + 1))?;
-    // The standby may have been made read-only by SET PERSIST.
-    standby.run("SET PERSIST super_read_only = OFF")?;
-    standby.run("SET PERSIST read_only = OFF")?;
+    if !is_member {
+        // The standby may have been made read-only by SET PERSIST.
+        standby.run("SET PERSIST super_read_only = OFF")?;
+        standby.run("SET PERSIST read_only = OFF")?;
+    }
     let _ = writeln!(
         io::stdout().lock(),
         "the standby has taken over in epoch {} after {:.1} s; its transactions: {}",

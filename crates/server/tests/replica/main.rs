@@ -9,6 +9,7 @@
 )]
 
 mod crashes;
+mod from_backup;
 mod import;
 mod parallel;
 mod promote;

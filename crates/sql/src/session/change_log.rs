@@ -120,6 +120,16 @@ impl SqlSession {
             .need_global(Privileges::REPLICATION_SLAVE, "REPLICATION SLAVE")
     }
 
+    /// Error 1227 unless the account may copy all data (COM_CLONE).
+    ///
+    /// # Errors
+    /// That one.
+    pub fn check_may_clone(&self) -> Result<()> {
+        self.check_may_replicate()?;
+        self.cx
+            .need_global(Privileges::BACKUP_ADMIN, "BACKUP_ADMIN")
+    }
+
     fn binary_log(&self) -> Result<Arc<dyn BinaryLogs>> {
         self.cx.server.binary_log().cloned().ok_or_else(not_used)
     }

@@ -476,6 +476,9 @@ pub(crate) fn set_global_variable(
                 log.set_row_image(image);
             }
         }
+        ("read_only" | "super_read_only", VarValue::Bool(false)) => {
+            server.check_may_permit_writes()?;
+        }
         ("replication_epoch", VarValue::Int(epoch)) => {
             if !server.replica()?.take_over(*epoch)? {
                 let text = epoch.to_string();

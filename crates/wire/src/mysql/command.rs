@@ -37,6 +37,8 @@ pub mod code {
     pub const REGISTER_REPLICA: u8 = 21;
     /// Stream of the binary log behind a set of GTIDs.
     pub const BINLOG_DUMP_GTID: u8 = 30;
+    /// A copy of all data.
+    pub const CLONE: u8 = 32;
     /// Change of user on the open connection.
     pub const CHANGE_USER: u8 = 17;
     /// Preparation of a statement.
@@ -127,6 +129,8 @@ pub enum Command<'a> {
     BinlogDump(BinlogDump<'a>),
     /// Registration of a replica.
     RegisterReplica(RegisterReplica<'a>),
+    /// A copy of all data, in this version of the form.
+    Clone(u8),
 }
 
 /// A request for a stream of the binary log: COM_BINLOG_DUMP and COM_BINLOG_DUMP_GTID.
@@ -319,6 +323,7 @@ fn parse_rare(code: u8, body: &[u8], caps: Capabilities) -> Result<Command<'_>, 
             binlog_dump_gtid(&mut cursor)
                 .ok_or(ProtocolError::Malformed("dump of the binary log"))?,
         ),
+        code::CLONE => Command::Clone(cursor.u8().ok_or(ProtocolError::Malformed("clone"))?),
         code::REGISTER_REPLICA => Command::RegisterReplica(
             register_replica(&mut cursor).ok_or(ProtocolError::Malformed("replica"))?,
         ),

@@ -1,0 +1,335 @@
+//! A physical copy of the leader's data takes the place of a member's own: for one that has transactions which the leader lacks, and
+//! for one that lacks what the leader's log has no longer.
+//!
+//! ```text
+//! running member                                         next start
+//! incoming/store, incoming/binlog  <-- COM_CLONE         store  <- incoming/store
+//! state: incomplete, on disk                             binlog <- incoming/binlog
+//! incoming/COMPLETE                                      without auto.cnf and backup-id
+//! ```
+//!
+//! The copy has the binary log's position, so that the member follows from there. It gets a new `server_uuid`: identifiers
+//! that it has given to transactions which are gone are never given again. And a new identity for backups, because its log
+//! is not the one that it has archived.
+//!
+//! Invariants:
+//! 1. The own data stay in use until the copy is complete and on disk.
+//! 2. The group knows that the member has given up its data before they are replaced.
+//! 3. Putting the copy in place can be interrupted at any step and done again.
+//!
+//! Rejected: undoing the member's transactions by the before-images of its log. Statements have none, row images that are not full
+//! lack columns, and versions of rows (CAS values) would differ from the leader's. Cutting the engine's log before the first of
+//! them would be exact and cheap, but a checkpoint may contain them, so that the copy is needed in any case.
+
+use crate::backup::log_position::GtidTracker;
+use crate::backup::store_id;
+use crate::binlog::{self, DIRECTORY};
+use crate::config::StartError;
+use crate::engine::STORE;
+use crate::mysql::clone::{CLONE_FORMAT_VERSION, Description, kind};
+use porpoise_base::base64;
+use porpoise_base::cancel::{Cancel, Reason};
+use porpoise_base::disk;
+use porpoise_base::sync::thread::JoinHandle;
+use porpoise_base::threads::{self, Role};
+use porpoise_client::mysql::{Connection, Target};
+use porpoise_kv_mem::{LogGroup, StoreBuilder};
+use porpoise_wire::mysql::client::result::parse_error;
+use porpoise_wire::mysql::command::code;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Directory of a copy, within the data directory.
+const INCOMING: &str = "incoming";
+
+/// File in it that says that the copy is complete.
+const COMPLETE: &str = "COMPLETE";
+
+/// Longest silence of the leader while it sends.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Time between two looks whether the copy is to end.
+const POLL: Duration = Duration::from_millis(200);
+
+type Outcome = Result<(), String>;
+
+/// A running copy.
+pub struct CloneTask {
+    cancel: Cancel,
+    outcome: Arc<OnceLock<Outcome>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl CloneTask {
+    /// Starts to copy the data of a server into a data directory, beside those that are in use.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(target: Target, data_dir: &Path) -> io::Result<CloneTask> {
+        let (cancel, outcome) = (Cancel::new(), Arc::new(OnceLock::new()));
+        let (own, done, dir) = (cancel.clone(), outcome.clone(), data_dir.join(INCOMING));
+        let thread = threads::spawn(Role::FailoverClone, move || {
+            let _first = done.set(copy(target, &dir, &own));
+        })?;
+        Ok(CloneTask {
+            cancel,
+            outcome,
+            thread: Some(thread),
+        })
+    }
+
+    /// How the copy has ended; `None` while it runs.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.outcome.get().cloned()
+    }
+}
+
+/// Ends the copy: two of them would use one directory.
+impl Drop for CloneTask {
+    fn drop(&mut self) {
+        self.cancel.cancel(Reason::Shutdown);
+        if let Some(thread) = self.thread.take() {
+            // Its panic ends the process.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Says that the copy takes the place of the data at the next start.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn complete(data_dir: &Path) -> io::Result<()> {
+    let dir = data_dir.join(INCOMING);
+    File::create(dir.join(COMPLETE))?.sync_all()?;
+    File::open(&dir)?.sync_all()
+}
+
+/// Puts a complete copy in the place of the data, and removes one that is not. Called before anything of the data
+/// directory is opened.
+///
+/// # Errors
+/// A message for the operator in one line.
+pub fn install(data_dir: &Path) -> Result<(), StartError> {
+    let dir = data_dir.join(INCOMING);
+    let done = install_files(data_dir, &dir);
+    done.map_err(|e| StartError::failure(format!("the copy in {}: {e}", dir.display())))
+}
+
+fn install_files(data_dir: &Path, dir: &Path) -> io::Result<()> {
+    if !dir.exists() {
+        return Ok(());
+    }
+    if dir.join(COMPLETE).exists() {
+        tracing::info!("failover: the copy of the leader's data takes the place of this server's");
+        for name in [binlog::UUID_FILE, store_id::NAME] {
+            remove_file(&data_dir.join(name))?;
+        }
+        for name in [STORE, DIRECTORY] {
+            let (new, old) = (dir.join(name), data_dir.join(name));
+            if new.exists() {
+                remove_dir(&old)?;
+                fs::rename(&new, &old)?;
+                File::open(data_dir)?.sync_all()?;
+            }
+        }
+    }
+    remove_dir(dir)?;
+    File::open(data_dir)?.sync_all()
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn remove_dir(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Packets of the leader.
+struct Packets<'a> {
+    connection: Connection,
+    packet: Vec<u8>,
+    cancel: &'a Cancel,
+}
+
+impl Packets<'_> {
+    /// The next packet: its kind and contents.
+    fn next(&mut self) -> Result<(u8, &[u8]), String> {
+        let begun = Instant::now();
+        loop {
+            if self.cancel.reason().is_some() {
+                return Err("the leader has changed".to_owned());
+            }
+            match self.connection.receive(&mut self.packet) {
+                Ok(()) => break,
+                Err(error) if error.is_timeout() && begun.elapsed() < SILENCE => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        if let Some(error) = parse_error(&self.packet) {
+            return Err(error.message);
+        }
+        match self.packet.as_slice() {
+            [0, kind, rest @ ..] => Ok((*kind, rest)),
+            _ => Err("a packet cannot be read".to_owned()),
+        }
+    }
+
+    fn expect(&mut self, wanted: u8) -> Result<&[u8], String> {
+        match self.next()? {
+            (kind, rest) if kind == wanted => Ok(rest),
+            (kind, _) => Err(format!("a packet of kind {kind} instead of {wanted}")),
+        }
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Copies the data of a server into a new directory.
+fn copy(mut target: Target, dir: &Path, cancel: &Cancel) -> Outcome {
+    remove_dir(dir).map_err(text)?;
+    let store = dir.join(STORE);
+    fs::create_dir_all(&store).map_err(text)?;
+    target.read_timeout = Some(POLL);
+    let mut connection = Connection::connect(&target).map_err(text)?;
+    let sent = connection.send_command(code::CLONE, &[CLONE_FORMAT_VERSION]);
+    sent.map_err(text)?;
+    let mut packets = Packets {
+        connection,
+        packet: Vec::new(),
+        cancel,
+    };
+    let description: Description =
+        serde_json::from_slice(packets.expect(kind::DESCRIPTION)?).map_err(text)?;
+    let manifest = match &description.manifest {
+        Some(encoded) => {
+            let decoded = base64::decode(encoded.as_bytes());
+            Some(decoded.ok_or("the manifest cannot be read")?)
+        }
+        None => None,
+    };
+    let builder = StoreBuilder::new(disk::real(), &store, manifest.as_deref());
+    let mut builder = builder.map_err(text)?;
+    let named = builder.files();
+    let listed = description.files.iter().map(|f| (f.name.clone(), f.bytes));
+    if !listed.eq(named.iter().cloned()) {
+        return Err("the files are not those of the manifest".to_owned());
+    }
+    for (name, bytes) in &named {
+        copy_file(&mut packets, &builder, name, *bytes)?;
+    }
+    let mut tracker = GtidTracker::new(&description.binlog).map_err(text)?;
+    let end = copy_log(&mut packets, &mut builder, &mut tracker)?;
+    let position = builder.finish().map_err(text)?;
+    if position < end {
+        return Err(format!("the log ends at {position} instead of {end}"));
+    }
+    let log = dir.join(DIRECTORY);
+    tracker.write_log(&*disk::real(), &log).map_err(text)?;
+    for synced in [&store, &log, &dir.to_owned()] {
+        sync(synced)?;
+    }
+    tracing::info!(executed = %tracker.executed(), "failover: the leader's data are copied");
+    Ok(())
+}
+
+fn sync(dir: &PathBuf) -> Result<(), String> {
+    let synced = File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(text)
+}
+
+/// Error of a file's part.
+struct PartError(String);
+
+impl From<porpoise_kv::Error> for PartError {
+    fn from(error: porpoise_kv::Error) -> PartError {
+        PartError(error.to_string())
+    }
+}
+
+fn copy_file(
+    packets: &mut Packets<'_>,
+    builder: &StoreBuilder,
+    name: &str,
+    bytes: u64,
+) -> Result<(), String> {
+    let mut left = bytes;
+    let parts = std::iter::from_fn(|| {
+        if left == 0 {
+            return None;
+        }
+        let part = packets.expect(kind::FILE).map(<[u8]>::to_vec);
+        let part = part.and_then(|part| match left.checked_sub(part.len() as u64) {
+            Some(rest) if !part.is_empty() => {
+                left = rest;
+                Ok(part)
+            }
+            _ => Err("a file has another length than described".to_owned()),
+        });
+        Some(part.map_err(PartError))
+    });
+    let done = builder.put_file(name, parts);
+    done.map(drop)
+        .map_err(|PartError(what)| format!("{name}: {what}"))
+}
+
+/// The numbers at the beginning of a packet.
+fn numbers<const N: usize>(bytes: &[u8]) -> Result<[u64; N], String> {
+    let mut numbers = [0; N];
+    let (chunks, _) = bytes.as_chunks::<8>();
+    for (number, chunk) in numbers.iter_mut().zip(chunks) {
+        *number = u64::from_le_bytes(*chunk);
+    }
+    if bytes.len() == N * 8 {
+        Ok(numbers)
+    } else {
+        Err("a packet has a wrong length".to_owned())
+    }
+}
+
+fn copy_log(
+    packets: &mut Packets<'_>,
+    builder: &mut StoreBuilder,
+    tracker: &mut GtidTracker,
+) -> Result<u64, String> {
+    loop {
+        match packets.next()? {
+            (kind::GROUP, head) => {
+                let [start, time, length] = numbers(head)?;
+                let mut records = Vec::new();
+                while (records.len() as u64) < length {
+                    let part = packets.expect(kind::RECORDS)?;
+                    if part.is_empty() || (records.len() + part.len()) as u64 > length {
+                        return Err("a group has another length than described".to_owned());
+                    }
+                    records.extend_from_slice(part);
+                }
+                tracker.group(&records).map_err(text)?;
+                let group = LogGroup {
+                    start,
+                    time,
+                    records,
+                };
+                builder.put_group(&group).map_err(text)?;
+            }
+            (kind::END, end) => {
+                let [end] = numbers(end)?;
+                return Ok(end);
+            }
+            (kind, _) => return Err(format!("a packet of kind {kind} in the log")),
+        }
+    }
+}

@@ -1,0 +1,533 @@
+//! A member that is a server: what it does when it is elected, and when another one is.
+//!
+//! ```text
+//! elected       refuse writes; no commit is acknowledged
+//! view accepted commits need the members of the view; permit writes
+//! no majority   refuse writes, until one is heard again
+//! stepped down  begin the process anew ([`super::restart`])
+//! follow        the replica connects to the leader by GTIDs, and acknowledges
+//! diverged      copy the leader's data ([`super::clone`]), give up the own ones, begin anew
+//! ```
+//!
+//! Invariants:
+//! 1. Commits need acknowledgements before clients may write.
+//! 2. A member has stopped to follow when [`Actions::stop_following`] returns: its thread has ended.
+//! 3. A member counts as caught up by what it has acknowledged of its present data only.
+
+use super::clone::{self, CloneTask};
+use super::node::{Actions, GroupStatus, Inputs, Node, NodeOptions};
+use super::{read_password, read_secret, restart};
+use crate::config::{Config, Members, StartError};
+use crate::standby::epoch::Epochs;
+use porpoise_binlog::BinaryLog;
+use porpoise_binlog::acknowledge::GroupPolicy;
+use porpoise_kv::Stat;
+use porpoise_replication::election::{Durable, Input, Member, MemberId};
+use porpoise_replication::epoch::EpochKeeper;
+use porpoise_replication::replica::{Replica, SourceSettings};
+use porpoise_replication::source::Divergence;
+use porpoise_sql::SqlServer;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Log that a member may lack, in bytes, when the leader lets commits wait for it.
+const SMALL_LAG: u64 = 1 << 20;
+
+/// Pause between attempts to follow a leader after an error that stopped the replica.
+const FOLLOW_AGAIN: Duration = Duration::from_secs(5);
+
+/// Shortest time for which a member that answers may keep commits waiting. Then the leader goes on without it, if a majority
+/// agrees.
+const MIN_STALL: Duration = Duration::from_secs(5);
+
+/// Number of the data of this server, which its replica announces; 0: it is in no group.
+pub type Incarnation = Arc<AtomicU64>;
+
+/// What a member needs of its server.
+pub struct Parts {
+    /// The replica.
+    pub replica: Arc<Replica>,
+    /// The binary log.
+    pub binlog: Arc<BinaryLog>,
+    /// The epoch, and whether clients may write.
+    pub epochs: Arc<Epochs>,
+    /// SQL.
+    pub sql: Arc<SqlServer>,
+    /// Number of its data.
+    pub incarnation: Incarnation,
+}
+
+/// Starts the member, if the configuration has a group.
+///
+/// # Errors
+/// A message for the operator in one line.
+pub fn start(
+    config: &Config,
+    listener: Option<TcpListener>,
+    parts: Parts,
+) -> Result<Option<Arc<Node>>, StartError> {
+    let (Some(members), Some(listener)) = (&config.failover_members, listener) else {
+        return Ok(None);
+    };
+    let failed = |e: std::io::Error| StartError::failure(format!("failover: {e}"));
+    let secret = config
+        .failover_secret_file
+        .as_deref()
+        .unwrap_or(std::path::Path::new(""));
+    let password = config
+        .failover_password_file
+        .as_deref()
+        .unwrap_or(std::path::Path::new(""));
+    let secret = read_secret("--failover-secret-file", secret)?;
+    let password = read_password("--failover-password-file", password)?;
+    let options = NodeOptions {
+        id: config.server_id,
+        members: members.clone(),
+        secret,
+        timeout: config.failover_timeout,
+        data_dir: &config.data_dir,
+        listener,
+    };
+    let followed = parts.binlog.set_group_policy(Some(GroupPolicy::Follows));
+    followed.map_err(|e| StartError::failure(format!("failover: {e}")))?;
+    let sql = parts.sql.clone();
+    let mut actions = ServerActions {
+        id: config.server_id,
+        members: members.clone(),
+        user: config.failover_account.clone().unwrap_or_default(),
+        password: String::from_utf8_lossy(&password).into_owned(),
+        data_dir: config.data_dir.clone(),
+        timeout: config.failover_timeout,
+        stall: MIN_STALL.max(config.failover_timeout * 2),
+        parts,
+        inputs: None,
+        wanted: None,
+        followed: None,
+        follow_again: Instant::now(),
+        clone_again: Instant::now(),
+        leading: None,
+        clone: CloneState::None,
+    };
+    let node = Node::start(options, move |durable, inputs| {
+        actions
+            .parts
+            .incarnation
+            .store(durable.incarnation, Ordering::SeqCst);
+        actions.inputs = Some(inputs);
+        Box::new(actions)
+    });
+    let node = Arc::new(node.map_err(failed)?);
+    let shown = Arc::downgrade(&node);
+    sql.provide_status(Box::new(move || {
+        shown
+            .upgrade()
+            .map_or_else(Vec::new, |node| variables(&node.status()))
+    }));
+    Ok(Some(node))
+}
+
+/// Variables of SHOW STATUS.
+fn variables(status: &GroupStatus) -> Vec<(String, String)> {
+    let numbers = |want: &dyn Fn(&super::node::MemberStatus) -> bool| {
+        let members = status.members.iter().filter(|member| want(member));
+        let numbers: Vec<String> = members.map(|member| member.id.to_string()).collect();
+        numbers.join(",")
+    };
+    let contact = |member: &super::node::MemberStatus| {
+        let millis = member.last_contact.map(|time| time.as_millis().to_string());
+        format!(
+            "{}={}",
+            member.id,
+            millis.unwrap_or_else(|| "never".to_owned())
+        )
+    };
+    let contacts: Vec<String> = status.members.iter().map(contact).collect();
+    [
+        ("role", status.role.name().to_owned()),
+        ("epoch", status.epoch.to_string()),
+        (
+            "leader",
+            status.leader.map_or(String::new(), |id| id.to_string()),
+        ),
+        (
+            "has_majority",
+            if status.has_majority { "ON" } else { "OFF" }.to_owned(),
+        ),
+        ("members_in_sync", numbers(&|member| member.is_in_sync)),
+        ("members_heard", numbers(&|member| member.role.is_some())),
+        ("last_contact_milliseconds", contacts.join(",")),
+        ("leader_changes", status.changes.to_string()),
+    ]
+    .map(|(name, value)| (format!("Failover_{name}"), value))
+    .into()
+}
+
+/// Metrics of a member.
+pub fn stats(status: &GroupStatus) -> Vec<Stat> {
+    let stat = |name, help, counter, value| Stat {
+        name,
+        help,
+        counter,
+        value,
+    };
+    let count = |want: &dyn Fn(&super::node::MemberStatus) -> bool| {
+        status.members.iter().filter(|member| want(member)).count() as u64
+    };
+    let leader = status
+        .members
+        .iter()
+        .find(|member| Some(member.id) == status.leader);
+    let silence = leader.and_then(|leader| leader.last_contact);
+    vec![
+        stat(
+            "failover_is_leader",
+            "Whether this server leads its group.",
+            false,
+            u64::from(status.role == super::node::MemberRole::Leader),
+        ),
+        stat(
+            "failover_has_leader",
+            "Whether this server knows the leader of its group.",
+            false,
+            u64::from(status.leader.is_some()),
+        ),
+        stat(
+            "failover_epoch",
+            "The epoch of the group.",
+            false,
+            status.epoch,
+        ),
+        stat(
+            "failover_leader_changes_total",
+            "Leaders of which this server has learned since its start.",
+            true,
+            status.changes,
+        ),
+        stat(
+            "failover_members_heard",
+            "Members heard within --failover-timeout, this one included.",
+            false,
+            count(&|member| member.role.is_some()),
+        ),
+        stat(
+            "failover_members_in_sync",
+            "Servers that have every acknowledged commit.",
+            false,
+            count(&|member| member.is_in_sync),
+        ),
+        stat(
+            "failover_leader_silence_milliseconds",
+            "Time since the last message of the leader.",
+            false,
+            silence.map_or(0, |time| {
+                u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+            }),
+        ),
+    ]
+}
+
+/// What a leader keeps.
+struct Leading {
+    epoch: u64,
+    /// Whether clients may write: the first view is accepted, and a majority is heard.
+    is_open: bool,
+    is_accepted: bool,
+    /// Whose acknowledgements are required, each with the end of the log at that moment.
+    required: BTreeMap<MemberId, (u64, u64)>,
+    /// When each server was last connected.
+    connected: BTreeMap<MemberId, Instant>,
+    since: Instant,
+}
+
+/// A copy of the leader's data.
+enum CloneState {
+    None,
+    Running(CloneTask),
+    /// The copy is complete; the own data are given up by the state that is being written.
+    Complete,
+    /// The data are not copied: an operator has to decide.
+    Refused,
+}
+
+struct ServerActions {
+    id: MemberId,
+    members: Members,
+    user: String,
+    password: String,
+    data_dir: PathBuf,
+    timeout: Duration,
+    stall: Duration,
+    parts: Parts,
+    inputs: Option<Inputs>,
+    /// The leader, and its epoch.
+    wanted: Option<(MemberId, u64)>,
+    /// Whom the replica follows.
+    followed: Option<(MemberId, u64)>,
+    follow_again: Instant,
+    clone_again: Instant,
+    leading: Option<Leading>,
+    clone: CloneState,
+}
+
+impl ServerActions {
+    /// Sets what commits require. Without that nothing may be acknowledged, so that an error ends the leadership.
+    fn set_policy(&self, policy: GroupPolicy) -> (u64, u64) {
+        match self.parts.binlog.set_group_policy(Some(policy)) {
+            Ok(end) => end,
+            Err(error) => restart::restart(&format!("commits cannot wait for members: {error}")),
+        }
+    }
+
+    fn source(&self, leader: MemberId) -> Option<(String, u16)> {
+        let member = self.members.get(leader)?;
+        Some((member.host.clone(), member.mysql_port?))
+    }
+
+    /// Lets the replica follow the leader, if it does not.
+    fn follow_wanted(&mut self) {
+        let Some((leader, epoch)) = self.wanted else {
+            return;
+        };
+        if self.followed == self.wanted && self.parts.replica.follows() {
+            return;
+        }
+        self.parts.replica.halt();
+        self.follow_again = Instant::now() + FOLLOW_AGAIN;
+        let Some((host, port)) = self.source(leader) else {
+            return;
+        };
+        let (user, password) = (self.user.clone(), self.password.clone());
+        let change = |settings: &mut SourceSettings| {
+            (settings.host, settings.port) = (host, port);
+            (settings.user, settings.password) = (user, password);
+            settings.auto_position = true;
+            (settings.connect_retry, settings.retry_count) = (1, 0);
+            settings.heartbeat_millis = 1_000;
+        };
+        let replica = &self.parts.replica;
+        let begun = self.parts.epochs.meet(epoch).map_err(|e| e.to_string());
+        let begun = begun.and_then(|()| replica.change(change, None).map_err(|e| e.to_string()));
+        let begun = begun.and_then(|()| replica.start(None).map_err(|e| e.to_string()));
+        match begun {
+            Ok(_) => self.followed = self.wanted,
+            Err(error) => {
+                tracing::error!(%error, leader, "failover: the leader cannot be followed; trying again");
+            }
+        }
+    }
+
+    /// The replica has stopped: tries again later, or copies the leader's data if its log does not continue the own ones.
+    fn replica_stopped(&mut self, member: &Member) -> Vec<Input> {
+        let divergence = self
+            .parts
+            .replica
+            .state()
+            .and_then(|state| state.divergence);
+        let Some(divergence) = divergence else {
+            if Instant::now() >= self.follow_again {
+                self.follow_wanted();
+            }
+            return Vec::new();
+        };
+        match std::mem::replace(&mut self.clone, CloneState::None) {
+            CloneState::None => self.begin_clone(member.durable(), &divergence),
+            CloneState::Running(task) => match task.outcome() {
+                None => self.clone = CloneState::Running(task),
+                Some(Ok(())) => {
+                    self.clone = CloneState::Complete;
+                    return vec![Input::Discard(super::state::random())];
+                }
+                Some(Err(error)) => {
+                    tracing::error!(%error, "failover: the leader's data cannot be copied; trying again");
+                    self.clone_again = Instant::now() + FOLLOW_AGAIN;
+                }
+            },
+            // The state that gives up the data is on disk.
+            CloneState::Complete => match clone::complete(&self.data_dir) {
+                Ok(()) => restart::restart("it takes the copy of the leader's data"),
+                Err(error) => {
+                    tracing::error!(%error, "failover: the copy of the leader's data cannot be used");
+                }
+            },
+            CloneState::Refused => self.clone = CloneState::Refused,
+        }
+        Vec::new()
+    }
+
+    fn begin_clone(&mut self, durable: &Durable, divergence: &Divergence) {
+        if Instant::now() < self.clone_again {
+            return;
+        }
+        let has_own = !self.parts.binlog.status().executed.is_empty();
+        let what = match divergence {
+            Divergence::Extra(extra) => format!("the leader lacks its transactions {extra}"),
+            Divergence::Refused(message) => {
+                format!("the leader's log does not continue its data: {message}")
+            }
+        };
+        if durable.is_blank() && has_own {
+            tracing::error!(
+                "failover: {what}. This server has data that were never those of the group; it does not follow. Start it with an \
+                 empty data directory if they are not needed"
+            );
+            self.clone = CloneState::Refused;
+            return;
+        }
+        let Some((host, port)) = self.wanted.and_then(|(leader, _)| self.source(leader)) else {
+            return;
+        };
+        tracing::warn!(
+            "failover: {what}: this server copies the leader's data, and gives up its own"
+        );
+        let source = self.parts.replica.state().map(|state| state.settings);
+        let target = source.map(|settings| settings.target());
+        match target.map(|target| CloneTask::start(target, &self.data_dir)) {
+            Some(Ok(task)) => self.clone = CloneState::Running(task),
+            Some(Err(error)) => {
+                tracing::error!(%error, host, port, "failover: no thread for a copy")
+            }
+            None => {}
+        }
+    }
+
+    /// What the leader has to know of the other servers.
+    fn observe(&mut self, member: &Member) -> Vec<Input> {
+        let Some(leading) = &mut self.leading else {
+            return Vec::new();
+        };
+        let mut inputs = Vec::new();
+        for server in self
+            .members
+            .servers()
+            .into_iter()
+            .filter(|id| *id != self.id)
+        {
+            let (progress, end) = self.parts.binlog.member_progress(server);
+            let is_present = member.incarnation_of(server) == Some(progress.incarnation);
+            if progress.is_connected && is_present {
+                leading.connected.insert(server, Instant::now());
+                let lag = end.1.saturating_sub(progress.place.1);
+                let target = leading.required.get(&server);
+                if target.is_some_and(|target| progress.place >= *target) {
+                    inputs.push(Input::CaughtUp(server));
+                }
+                let is_stalled = progress.behind.is_some_and(|time| time >= self.stall);
+                if is_stalled && target.is_some() {
+                    tracing::warn!(
+                        member = server,
+                        "failover: the member does not acknowledge commits"
+                    );
+                    inputs.push(Input::Stalls(server));
+                } else if progress.place.0 == end.0 && lag <= SMALL_LAG {
+                    inputs.push(Input::Replicates(server));
+                }
+                continue;
+            }
+            let last = leading
+                .connected
+                .get(&server)
+                .copied()
+                .unwrap_or(leading.since);
+            if last.elapsed() >= self.timeout {
+                inputs.push(Input::Stalls(server));
+            }
+        }
+        inputs
+    }
+
+    /// Permits writes while the leader may acknowledge them.
+    fn set_open(&mut self, is_open: bool) {
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        if leading.is_open == is_open {
+            return;
+        }
+        match self.parts.epochs.set_writable(leading.epoch, is_open) {
+            Ok(false) => return,
+            Ok(true) => leading.is_open = is_open,
+            Err(error) => {
+                tracing::error!(%error, "failover: the epoch cannot be recorded; trying again");
+                return;
+            }
+        }
+        if is_open {
+            tracing::info!(
+                epoch = leading.epoch,
+                "failover: this server leads: clients may write"
+            );
+        } else {
+            tracing::warn!(
+                "failover: no majority of the members answers: this server refuses writes until one does"
+            );
+        }
+    }
+}
+
+impl Actions for ServerActions {
+    fn stop_following(&mut self) {
+        (self.wanted, self.followed) = (None, None);
+        // A copy that runs ends.
+        self.clone = CloneState::None;
+        self.parts.replica.halt();
+    }
+
+    fn step_down(&mut self) {
+        self.parts.epochs.refuse_writes();
+        restart::restart("another member leads, or is about to");
+    }
+
+    fn follow(&mut self, leader: MemberId, epoch: u64) {
+        self.wanted = Some((leader, epoch));
+        self.follow_wanted();
+    }
+
+    fn lead(&mut self, epoch: u64) {
+        self.set_policy(GroupPolicy::Withheld);
+        self.parts.epochs.begin_leadership(epoch);
+        self.leading = Some(Leading {
+            epoch,
+            is_open: false,
+            is_accepted: false,
+            required: BTreeMap::new(),
+            connected: BTreeMap::new(),
+            since: Instant::now(),
+        });
+    }
+
+    fn require(&mut self, members: &BTreeSet<MemberId>) {
+        let end = self.set_policy(GroupPolicy::All(members.clone()));
+        if let Some(leading) = &mut self.leading {
+            let before = std::mem::take(&mut leading.required);
+            let target = |id: &MemberId| (*id, before.get(id).copied().unwrap_or(end));
+            leading.required = members.iter().map(target).collect();
+            leading.is_accepted = true;
+        }
+        self.set_open(true);
+    }
+
+    fn tick(&mut self, member: &Member) -> Vec<Input> {
+        let incarnation = member.durable().incarnation;
+        self.parts.incarnation.store(incarnation, Ordering::SeqCst);
+        if member.is_leader() {
+            let may_open = self
+                .leading
+                .as_ref()
+                .is_some_and(|leading| leading.is_accepted);
+            self.set_open(may_open && member.hears_majority());
+            return self.observe(member);
+        }
+        if self.wanted.is_none() {
+            return Vec::new();
+        }
+        if self.followed == self.wanted && self.parts.replica.follows() {
+            self.clone = CloneState::None;
+            return Vec::new();
+        }
+        self.replica_stopped(member)
+    }
+}

@@ -1,0 +1,115 @@
+//! Leaders that are killed, paused and cut off while clients write.
+
+use crate::group::{Group, GroupOptions};
+use crate::load::Load;
+use porpoise_testkit::Random;
+use std::time::Instant;
+
+/// Commits over each protocol that must be acknowledged before and after a fault.
+const COMMITS: u64 = 20;
+
+/// What happens to the leader.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Killed,
+    Paused,
+    CutOff,
+}
+
+/// Lets a fault happen to the leader while clients write: the other server takes over, the former leader comes back and follows, and nothing
+/// that was acknowledged is lost.
+fn fault(group: &mut Group, fault: Fault, round: u64) {
+    let leader = group.wait_leader();
+    let other = 1 - leader;
+    group.wait_in_sync();
+    let load = Load::start(&group.servers, round);
+    group.wait("commits", || {
+        load.has_gone_on([0, 0], COMMITS).then_some(())
+    });
+    let begun = Instant::now();
+    match fault {
+        Fault::Killed => group.servers[leader].kill9(),
+        Fault::Paused => group.servers[leader].pause(),
+        Fault::CutOff => group.network.as_ref().unwrap().cut(leader as u32 + 1),
+    }
+    let before = load.counts();
+    group.wait("commits at the new leader", || {
+        load.has_gone_on(before, 1).then_some(())
+    });
+    let resumed = begun.elapsed();
+    group.wait("more commits", || {
+        load.has_gone_on(before, COMMITS).then_some(())
+    });
+    assert!(group.leads(other));
+    println!(
+        "{fault:?}: both protocols take writes after {:.1} s",
+        resumed.as_secs_f64()
+    );
+    match fault {
+        Fault::Killed => group.servers[leader].restart(),
+        Fault::Paused => group.servers[leader].resume(),
+        Fault::CutOff => group.network.as_ref().unwrap().heal(),
+    }
+    group.wait_in_sync();
+    let acknowledged = load.stop();
+    group.compare();
+    assert!(group.leads(other), "the new leader stays");
+    let refused = group.servers[leader].sql("INSERT INTO d.t VALUES (-1, 1)");
+    assert_eq!(refused.error_number(), Some(1290), "{}", refused.stderr);
+    for server in &group.servers {
+        acknowledged.check(server);
+    }
+}
+
+#[test]
+fn a_leader_that_is_killed_is_replaced_and_follows_when_it_is_back() {
+    let mut group = Group::start(&GroupOptions::default());
+    fault(&mut group, Fault::Killed, 0);
+    fault(&mut group, Fault::Killed, 1);
+}
+
+#[test]
+fn a_leader_that_is_paused_acknowledges_nothing_when_it_goes_on() {
+    let mut group = Group::start(&GroupOptions::default());
+    fault(&mut group, Fault::Paused, 0);
+}
+
+#[test]
+fn a_leader_that_is_cut_off_is_replaced() {
+    let mut group = Group::start(&GroupOptions {
+        has_network: true,
+        ..GroupOptions::default()
+    });
+    fault(&mut group, Fault::CutOff, 0);
+}
+
+/// Runs with faults of all kinds, delays, and kills of the other members.
+#[test]
+#[ignore = "50 runs take a quarter of an hour"]
+fn no_acknowledged_commit_is_lost_in_many_runs() {
+    let runs = std::env::var("FAILOVER_RUNS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let mut random = Random(7);
+    let mut group = Group::start(&GroupOptions {
+        has_network: true,
+        ..GroupOptions::default()
+    });
+    for run in 0..runs.unwrap_or(50) {
+        let network = group.network.as_ref().unwrap();
+        network.delay(*random.pick(&[0, 0, 5, 30]));
+        match random.below(4) {
+            0 => group.witness.restart(),
+            1 => {
+                // The other server fails and comes back before the leader does.
+                let other = 1 - group.wait_leader();
+                group.servers[other].restart();
+            }
+            _ => {}
+        }
+        let kinds = [Fault::Killed, Fault::Paused, Fault::CutOff];
+        let kind = *random.pick(&kinds);
+        println!("run {run}: {kind:?}");
+        fault(&mut group, kind, run);
+    }
+}

@@ -1,0 +1,16 @@
+//! Groups with automatic failover, by real processes: leaders that are killed, paused and cut off under load; members that come back with
+//! transactions which nobody has; members without data; takeovers by an operator.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that fails may panic"
+)]
+
+mod faults;
+mod group;
+mod load;
+mod members;
+mod proxy;
+mod rewind;
