@@ -47,6 +47,32 @@ pub enum FeedStart {
     },
 }
 
+impl FeedStart {
+    /// Reads a place as text: `now`, `first`, `-` or a set of GTIDs ([`Feed::position`]), or FILE:POSITION. `None` if it
+    /// is none of these.
+    pub fn parse(text: &str) -> Option<FeedStart> {
+        match text {
+            "now" => return Some(FeedStart::Now),
+            "first" => return Some(FeedStart::First),
+            NO_TRANSACTIONS => return Some(FeedStart::After(GtidSet::new())),
+            _ => {}
+        }
+        if let Some((file, position)) = text.split_once(':')
+            && file.contains('.')
+        {
+            return Some(FeedStart::Position {
+                file: file.to_owned(),
+                position: position.parse().ok()?,
+            });
+        }
+        let set = GtidSet::parse(text).ok()?;
+        (!set.is_empty()).then_some(FeedStart::After(set))
+    }
+}
+
+/// The place of a log without transactions, as text.
+const NO_TRANSACTIONS: &str = "-";
+
 /// A step of a feed.
 #[derive(Debug)]
 pub enum FeedStep {
@@ -147,6 +173,15 @@ impl Feed {
     /// The transactions before the feed's place.
     pub fn executed(&self) -> &GtidSet {
         &self.executed
+    }
+
+    /// The transactions before the feed's place, as text that [`FeedStart::parse`] reads; never empty.
+    pub fn position(&self) -> String {
+        if self.executed.is_empty() {
+            NO_TRANSACTIONS.to_owned()
+        } else {
+            self.executed.to_string()
+        }
     }
 
     /// Whether the feed is between two transactions.
@@ -301,5 +336,33 @@ impl BinaryLog {
             return Err(refused("the position is not between two transactions"));
         }
         Ok(executed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn places_are_parsed() {
+        let set = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5";
+        let parsed = GtidSet::parse(set).unwrap();
+        let place = FeedStart::Position {
+            file: "binlog.000003".to_owned(),
+            position: 157,
+        };
+        for (text, wanted) in [
+            ("now", FeedStart::Now),
+            ("first", FeedStart::First),
+            ("-", FeedStart::After(GtidSet::new())),
+            (set, FeedStart::After(parsed)),
+            ("binlog.000003:157", place),
+        ] {
+            assert_eq!(FeedStart::parse(text), Some(wanted), "{text}");
+        }
+        for text in ["", "later", "binlog.000003:", "binlog.000003:x", "3e11:1"] {
+            assert_eq!(FeedStart::parse(text), None, "{text}");
+        }
     }
 }

@@ -571,6 +571,17 @@ pub trait Txn: Send {
     /// Buffers a write.
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()>;
 
+    /// Buffers a write to a key that this transaction has never written, rolled back writes excepted: engines
+    /// need not look for an earlier write.
+    fn put_new(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
+        self.put(key, value, check)
+    }
+
+    /// Announces this number of writes; engines may make room for them.
+    fn reserve_writes(&mut self, writes: usize) {
+        let _ = writes;
+    }
+
     /// Buffers a deletion. The deletion of an absent key is checked like any write, and changes
     /// nothing.
     fn delete(&mut self, key: Key<'_>, check: Check) -> Result<()>;

@@ -40,6 +40,12 @@ impl<T> ChunkedList<T> {
         self.first.is_empty()
     }
 
+    /// Makes room for this number of further elements, if they are few.
+    pub(crate) fn reserve(&mut self, elements: usize) {
+        let room = CHUNK.saturating_sub(self.first.len());
+        self.first.reserve(elements.min(room));
+    }
+
     #[inline]
     pub(crate) fn get(&self, at: usize) -> Option<&T> {
         match (at / CHUNK).checked_sub(1) {
@@ -139,35 +145,6 @@ impl<T> ChunkedList<T> {
         self.swap(at, last);
         self.pop()
     }
-
-    /// Keeps the elements for which `keep` is true, in their order.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        let mut kept = 0;
-        for at in 0..self.len() {
-            if self.get(at).is_some_and(&mut keep) {
-                if kept < at {
-                    self.swap(kept, at);
-                }
-                kept += 1;
-            }
-        }
-        while self.len() > kept {
-            self.pop();
-        }
-    }
-}
-
-impl<T> IntoIterator for ChunkedList<T> {
-    type Item = T;
-    type IntoIter = std::iter::Chain<
-        smallvec::IntoIter<[T; 1]>,
-        std::iter::Flatten<std::vec::IntoIter<Vec<T>>>,
-    >;
-
-    fn into_iter(self) -> Self::IntoIter {
-        let others = self.others.into_iter().flatten();
-        self.first.into_iter().chain(others)
-    }
 }
 
 #[cfg(test)]
@@ -201,16 +178,10 @@ mod tests {
                 (vector.len(), vector.is_empty())
             );
             assert!(list.get(len).is_none() && list.get_mut(len).is_none());
-            list.retain(|n| n % 3 != 0);
-            vector.retain(|n| n % 3 != 0);
-            assert!(list.iter().eq(&vector));
             let middle = vector.len() / 2;
             assert_eq!(list.get(middle), vector.get(middle));
             assert_eq!(list.pop(), vector.pop());
             assert_eq!(list.first_chunk(), &vector[..vector.len().min(CHUNK)]);
-            let mut copy = ChunkedList::default();
-            vector.iter().for_each(|n| copy.push(*n));
-            assert!(copy.into_iter().eq(vector.iter().copied()));
             assert!(list.drain().eq(vector) && list.is_empty() && list.len() == 0);
         }
     }

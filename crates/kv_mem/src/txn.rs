@@ -42,6 +42,9 @@ use std::sync::Arc;
 /// Number of keys read before the epoch pin is renewed.
 const KEYS_PER_PIN: usize = 1024;
 
+/// Most writes for which room is made ahead.
+const MAX_RESERVED_WRITES: usize = 4096;
+
 static NEXT_TXN: AtomicU64 = AtomicU64::new(1);
 const TXN_BLOCK: u64 = 1024;
 
@@ -126,7 +129,9 @@ impl MemTxn {
         self.end_anchor();
     }
 
-    fn write(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) -> Result<()> {
+    /// Fails if a write cannot be buffered.
+    #[inline]
+    fn check_write(&mut self, key: Key<'_>, value: Option<&[u8]>) -> Result<()> {
         self.check_not_ended()?;
         self.state.store.spaces.get(key.space)?;
         let limits = &self.state.limits;
@@ -146,7 +151,6 @@ impl MemTxn {
         if value.is_some() {
             self.make_room(self.writes.bytes() + size)?;
         }
-        self.writes.push(key, value, check);
         Ok(())
     }
 }
@@ -451,6 +455,7 @@ impl Txn for MemTxn {
         self.check_not_ended()?;
         let key = |n: usize| requests.get(n).map(|request| request.key);
         let order = key_order::sorted(requests.len(), key);
+        self.held.reserve(requests.len());
         let mut pacer = Pacer::new();
         // Keys of one space are looked up and created together.
         let same_space =
@@ -481,11 +486,26 @@ impl Txn for MemTxn {
     }
 
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
-        self.write(key, Some(value), check)
+        self.check_write(key, Some(value))?;
+        self.writes.push(key, Some(value), check);
+        Ok(())
+    }
+
+    fn put_new(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
+        self.check_write(key, Some(value))?;
+        self.writes.push_new(key, value, check);
+        Ok(())
+    }
+
+    fn reserve_writes(&mut self, writes: usize) {
+        // A bound: memory that grows with writes is limited by their bytes.
+        self.writes.reserve(writes.min(MAX_RESERVED_WRITES));
     }
 
     fn delete(&mut self, key: Key<'_>, check: Check) -> Result<()> {
-        self.write(key, None, check)
+        self.check_write(key, None)?;
+        self.writes.push(key, None, check);
+        Ok(())
     }
 
     fn mark(&self) -> StatementMark {

@@ -4,10 +4,12 @@
 //! 1. `log[n]` is the n-th write; a statement mark is a length of `log`.
 //! 2. `prev` of a write is the index of the write before it to the same key; each key's newest write is
 //!    not `superseded`, all others are.
-//! 3. Above [`MAX_LINEAR_SEARCH`] writes, `by_key` has the index of each key's newest write. `sorted`
-//!    has it, too, from the first read of a range on.
-//! 4. A key behind `highest` of its space was not written: rows with ascending keys are looked up without
-//!    the index, which is larger than the caches in a large transaction.
+//! 3. Above [`MAX_LINEAR_SEARCH`] writes, `by_key` has the index of each key's newest write from the first
+//!    look-up on that needs it, and `sorted` from the first read of a range on.
+//! 4. Above [`MAX_LINEAR_SEARCH`] writes, a key behind `highest` of its space was not written: rows with
+//!    ascending keys are looked up without the index, which is larger than the caches in a large transaction.
+//! 5. A key that is pushed as new was not written: its writer knows, so that most transactions that insert
+//!    many rows never make the index.
 //!
 //! A write holds the version that a commit pushes to the chain, so that the value's bytes are copied
 //! once, and a lone write with a short key allocates nothing else.
@@ -16,7 +18,7 @@
 //! write and copied each key, and most transactions read no range of what they wrote.
 
 use crate::chunked_list::ChunkedList;
-use crate::key_order;
+use crate::key_order::{self, Positions};
 use crate::record::{InlineKey, NewVersion};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -43,7 +45,8 @@ pub(crate) type Writes = ChunkedList<Write>;
 pub(crate) struct Write {
     pub(crate) space: SpaceId,
     pub(crate) key: InlineKey,
-    pub(crate) version: NewVersion,
+    /// The version, until the commit takes it.
+    version: Option<NewVersion>,
     pub(crate) check: Check,
     pub(crate) superseded: bool,
     prev: Option<usize>,
@@ -60,7 +63,7 @@ impl Write {
 
     /// The written value; `None` is a deletion.
     pub(crate) fn value(&self) -> Option<&[u8]> {
-        self.version.value()
+        self.version.as_ref().and_then(NewVersion::value)
     }
 
     fn bytes(&self) -> usize {
@@ -75,12 +78,56 @@ type SortedKeys = BTreeMap<SpaceId, BTreeMap<Box<[u8]>, usize>>;
 #[derive(Default)]
 pub(crate) struct WriteSet {
     log: Writes,
-    by_key: HashTable<usize>,
-    /// Of some spaces, a key at or above all that were written, once the writes are indexed.
+    by_key: OnceCell<HashTable<usize>>,
+    /// Of some spaces, a key at or above all that were written, once the writes are many.
     highest: SmallVec<[(SpaceId, InlineKey); 4]>,
     sorted: OnceCell<SortedKeys>,
-    indexed: bool,
+    is_large: bool,
     bytes: usize,
+}
+
+/// The newest write to each key of a transaction, in the order of the keys. The writes stay where they are:
+/// putting a large list in order moves each of them twice.
+#[derive(Default)]
+pub(crate) struct FinalWrites {
+    log: Writes,
+    /// Positions in the order of the keys; `None` if the list has this order.
+    order: Option<Positions>,
+}
+
+impl FinalWrites {
+    pub(crate) fn len(&self) -> usize {
+        self.order.as_ref().map_or(self.log.len(), Positions::len)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline]
+    fn position(&self, n: usize) -> Option<usize> {
+        match &self.order {
+            None => Some(n),
+            Some(order) => order.get(n).copied(),
+        }
+    }
+
+    /// The n-th write.
+    #[inline]
+    pub(crate) fn get(&self, n: usize) -> Option<&Write> {
+        self.log.get(self.position(n)?)
+    }
+
+    /// Takes the version of the n-th write.
+    #[inline]
+    pub(crate) fn take_version(&mut self, n: usize) -> Option<NewVersion> {
+        let position = self.position(n)?;
+        self.log.get_mut(position)?.version.take()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Write> {
+        (0..self.len()).filter_map(|n| self.get(n))
+    }
 }
 
 fn hash(key: Key<'_>) -> u64 {
@@ -104,15 +151,36 @@ impl WriteSet {
         self.bytes
     }
 
+    /// Makes room for this number of writes.
+    pub(crate) fn reserve(&mut self, writes: usize) {
+        self.log.reserve(writes);
+    }
+
     fn newest(&self, key: Key<'_>) -> Option<usize> {
-        if self.indexed {
-            if self.is_above_all(key) {
-                return None;
-            }
-            return self.newest_by_hash(hash(key), key);
+        if !self.is_large {
+            let mut few = self.log.first_chunk().iter();
+            return few.rposition(|w| w.is(key));
         }
-        let mut few = self.log.first_chunk().iter();
-        few.rposition(|w| w.is(key))
+        if self.is_above_all(key) {
+            return None;
+        }
+        let is = |at: &usize| self.log.get(*at).is_some_and(|w| w.is(key));
+        self.by_key().find(hash(key), is).copied()
+    }
+
+    /// The index of each key's newest write.
+    fn by_key(&self) -> &HashTable<usize> {
+        self.by_key.get_or_init(|| {
+            let log = &self.log;
+            let hash_at = |at: &usize| log.get(*at).map_or(0, |w| hash(w.key()));
+            let mut by_key = HashTable::with_capacity(log.len());
+            for (at, write) in log.iter().enumerate() {
+                if !write.superseded {
+                    by_key.insert_unique(hash(write.key()), at, hash_at);
+                }
+            }
+            by_key
+        })
     }
 
     /// Whether a key is known to be above all keys written to its space.
@@ -136,21 +204,25 @@ impl WriteSet {
         }
     }
 
-    fn newest_by_hash(&self, hash: u64, key: Key<'_>) -> Option<usize> {
-        let is = |at: &usize| self.log.get(*at).is_some_and(|w| w.is(key));
-        self.by_key.find(hash, is).copied()
+    /// Appends a write.
+    pub(crate) fn push(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) {
+        let prev = self.newest(key);
+        self.append(key, value, check, prev);
     }
 
-    pub(crate) fn push(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) {
-        let hashed = if self.indexed { hash(key) } else { 0 };
-        let prev = if !self.indexed {
-            self.newest(key)
-        } else if self.is_above_all(key) {
-            None
-        } else {
-            self.newest_by_hash(hashed, key)
-        };
-        let mut check = check;
+    /// Appends a write to a key that was not written before.
+    pub(crate) fn push_new(&mut self, key: Key<'_>, value: &[u8], check: Check) {
+        self.append(key, Some(value), check, None);
+    }
+
+    /// Appends a write; `prev` is the position of the newest write to the key.
+    fn append(
+        &mut self,
+        key: Key<'_>,
+        value: Option<&[u8]>,
+        mut check: Check,
+        prev: Option<usize>,
+    ) {
         if let Some(old) = prev.and_then(|at| self.log.get_mut(at)) {
             old.superseded = true;
             // A compared write stays compared: the earlier write still requires the comparison.
@@ -162,52 +234,53 @@ impl WriteSet {
         let write = Write {
             space: key.space,
             key: InlineKey::from_slice(key.bytes),
-            version: NewVersion::new(value),
+            version: Some(NewVersion::new(value)),
             check,
             superseded: false,
             prev,
         };
         self.bytes += write.bytes();
         self.log.push(write);
-        if self.indexed {
+        if self.is_large {
             self.raise_highest(key);
-            self.index(hashed, at, prev);
+            self.index(key, at, prev);
         } else if self.log.len() > MAX_LINEAR_SEARCH {
-            self.index_all();
+            self.grow_large();
         }
     }
 
-    /// Makes the write at a position the newest of its key, in place of `prev`.
-    fn index(&mut self, hash: u64, at: usize, prev: Option<usize>) {
+    /// Makes the write at a position the newest of its key, in place of `prev`, in the indexes that exist.
+    fn index(&mut self, key: Key<'_>, at: usize, prev: Option<usize>) {
         let log = &self.log;
-        let known = prev.and_then(|prev| self.by_key.find_mut(hash, |entry| *entry == prev));
-        match known {
-            Some(entry) => *entry = at,
-            None => {
-                let rehash = |at: &usize| log.get(*at).map_or(0, |w| self::hash(w.key()));
-                self.by_key.insert_unique(hash, at, rehash);
+        if let Some(by_key) = self.by_key.get_mut() {
+            let hash = hash(key);
+            let known = prev.and_then(|prev| by_key.find_mut(hash, |entry| *entry == prev));
+            match known {
+                Some(entry) => *entry = at,
+                None => {
+                    let rehash = |at: &usize| log.get(*at).map_or(0, |w| self::hash(w.key()));
+                    by_key.insert_unique(hash, at, rehash);
+                }
             }
         }
-        if let (Some(sorted), Some(write)) = (self.sorted.get_mut(), log.get(at)) {
-            let space = sorted.entry(write.space).or_default();
-            match space.get_mut(write.key.as_slice()) {
+        if let Some(sorted) = self.sorted.get_mut() {
+            let space = sorted.entry(key.space).or_default();
+            match space.get_mut(key.bytes) {
                 Some(place) => *place = at,
                 None => {
-                    space.insert(write.key.as_slice().into(), at);
+                    space.insert(key.bytes.into(), at);
                 }
             }
         }
     }
 
-    /// Indexes the writes that are there, when they are no longer few.
-    fn index_all(&mut self) {
-        self.indexed = true;
+    /// Notes the highest keys of the writes that are there, when they are no longer few.
+    fn grow_large(&mut self) {
+        self.is_large = true;
         for at in 0..self.log.len() {
             if let Some(write) = self.log.get(at) {
                 let (space, key) = (write.space, write.key.clone());
-                let (hash, prev) = (hash(write.key()), write.prev);
                 self.raise_highest(Key::new(space, &key));
-                self.index(hash, at, prev);
             }
         }
     }
@@ -261,7 +334,7 @@ impl WriteSet {
                 out.push((&*write.key, write.value()));
             }
         };
-        if self.indexed {
+        if self.is_large {
             let upper = end.map_or(Bound::Unbounded, Bound::Excluded);
             if let Some(keys) = self.sorted().get(&space) {
                 let range = keys.range::<[u8], _>((Bound::Included(start), upper));
@@ -292,7 +365,7 @@ impl WriteSet {
             if let Some(prev) = gone.prev.and_then(|at| self.log.get_mut(at)) {
                 prev.superseded = false;
             }
-            if self.indexed {
+            if self.is_large {
                 self.unindex(&gone, self.log.len());
             }
         }
@@ -300,8 +373,9 @@ impl WriteSet {
 
     /// Undoes [`WriteSet::index`] for a write that was at this position.
     fn unindex(&mut self, gone: &Write, at: usize) {
-        let hash = hash(gone.key());
-        if let Ok(mut entry) = self.by_key.find_entry(hash, |entry| *entry == at) {
+        let by_key = self.by_key.get_mut();
+        let entry = by_key.map(|by_key| by_key.find_entry(hash(gone.key()), |entry| *entry == at));
+        if let Some(Ok(mut entry)) = entry {
             match gone.prev {
                 Some(prev) => *entry.get_mut() = prev,
                 None => {
@@ -321,37 +395,25 @@ impl WriteSet {
     }
 
     /// Returns each key's newest write, in key order.
-    pub(crate) fn into_final(mut self) -> Writes {
-        self.log.retain(|write| !write.superseded);
-        if self.log.iter().is_sorted_by(|a, b| a.key() < b.key()) {
-            return self.log;
+    pub(crate) fn into_final(self) -> FinalWrites {
+        let log = self.log;
+        // The last write to a key is newest: a list in strict order has no superseded write.
+        if log.iter().is_sorted_by(|a, b| a.key() < b.key()) {
+            return FinalWrites { log, order: None };
         }
-        let key = |at: usize| self.log.get(at).map(Write::key);
-        let order = key_order::sorted(self.log.len(), key);
-        reorder(&mut self.log, order);
-        self.log
+        let key = |at: usize| log.get(at).filter(|w| !w.superseded).map(Write::key);
+        let order = Some(key_order::sorted(log.len(), key));
+        let done = FinalWrites { log, order };
+        debug_assert!(
+            done.iter().is_sorted_by(|a, b| a.key() < b.key()),
+            "a key that was pushed as new was written before"
+        );
+        done
     }
 
     /// Whether a key was written.
     pub(crate) fn contains(&self, key: Key<'_>) -> bool {
         self.newest(key).is_some()
-    }
-}
-
-/// Puts the element of position `order[n]` at position `n`, for each `n`, without further memory: a
-/// second list of a large transaction's writes would cost more than sorting it.
-fn reorder<T>(list: &mut ChunkedList<T>, mut order: key_order::Positions) {
-    for first in 0..order.len() {
-        // One cycle of the permutation: what was there first arrives at its end by the swaps.
-        let mut at = first;
-        while let Some(from) = order.get_mut(at) {
-            let from = std::mem::replace(from, at);
-            if from == first {
-                break;
-            }
-            list.swap(at, from);
-            at = from;
-        }
     }
 }
 
@@ -384,20 +446,6 @@ mod tests {
         assert_eq!(set.into_final().len(), 3 * 2 * MAX_SPACES);
     }
 
-    #[test]
-    fn a_list_is_reordered_in_place() {
-        let mut rng = fastrand::Rng::with_seed(7);
-        for len in 0..40 {
-            let mut order: Vec<usize> = (0..len).collect();
-            rng.shuffle(&mut order);
-            let mut list = ChunkedList::default();
-            (0..len).for_each(|n| list.push(n.to_string()));
-            let wanted: Vec<String> = order.iter().map(usize::to_string).collect();
-            reorder(&mut list, order.into_iter().collect());
-            assert!(list.into_iter().eq(wanted));
-        }
-    }
-
     /// Compares with a simple list, below and above the size at which the write set is indexed.
     #[test]
     fn marks_and_rollbacks_agree_with_a_list() {
@@ -413,7 +461,12 @@ mod tests {
                 }
                 let key = vec![rng.u8(0..6)];
                 let value = (rng.u8(0..3) > 0).then(|| vec![n as u8]);
-                set.push(Key::new(SpaceId(1), &key), value.as_deref(), Check::Blind);
+                let is_new = rng.bool() && list.iter().all(|(other, _)| *other != key);
+                let key_of = Key::new(SpaceId(1), &key);
+                match &value {
+                    Some(value) if is_new => set.push_new(key_of, value, Check::Blind),
+                    value => set.push(key_of, value.as_deref(), Check::Blind),
+                }
                 list.push((key, value));
             }
             let mark = rng.usize(0..=list.len());
@@ -432,9 +485,10 @@ mod tests {
                 last.insert(key, value);
             }
             let done = set.into_final();
-            assert!(done.iter().is_sorted_by(|a, b| a.key < b.key));
+            let done: Vec<&Write> = done.iter().collect();
+            assert!(done.windows(2).all(|w| w[0].key < w[1].key));
             let done: BTreeMap<_, _> = done
-                .into_iter()
+                .iter()
                 .map(|w| (w.key.to_vec(), w.value().map(<[u8]>::to_vec)))
                 .collect();
             assert_eq!(done, last);

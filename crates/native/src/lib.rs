@@ -11,6 +11,7 @@
 //! * [`login`] and [`identity`]: the account, and its rights on tables and columns.
 //! * [`plan`]: the shape of an operation, resolved to a table, an index and columns.
 //! * [`batch`] and [`scan`]: execution.
+//! * [`changes`]: subscriptions to the change log.
 //! * [`schema`]: definitions for clients. [`convert`]: values of clients and of rows.
 //! * [`operation_statistics`]: counts and times by table and operation.
 //! * [`local`]: the same requests for another listener of this process (REST), without a connection.
@@ -29,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod changes;
 mod context;
 mod convert;
 pub mod counters;
@@ -45,6 +47,9 @@ mod session;
 mod settings;
 mod sink;
 
+pub use changes::{
+    ChangeLog, ChangeReader, ChangeStep, LoggedChange, LoggedColumn, LoggedRow, LoggedTable,
+};
 pub use listener::Native;
 pub use local::{
     BatchOperation, BatchRequest, LocalSession, LocalTable, OperationOutcome, default_value,

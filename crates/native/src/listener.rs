@@ -16,7 +16,11 @@ impl Native {
     /// A listener over the rows of `db`.
     pub fn new(db: Arc<Db>, settings: ListenerSettings) -> Native {
         Native {
-            state: Arc::new(ListenerState { db, settings }),
+            state: Arc::new(ListenerState {
+                db,
+                settings,
+                subscriptions: Arc::default(),
+            }),
         }
     }
 

@@ -73,8 +73,9 @@ pub(crate) fn plan<'a>(
         .filter_map(|part| PlanColumn::new(&table, part.column, Action::Set));
     check.columns(Privileges::SELECT, &primary.collect::<Vec<_>>())?;
     let mut reader = Reader::new(scan.bounds);
-    let lower = read_bound(&table, &scan, &key, &mut reader)?;
-    let upper = read_bound(&table, &scan, &key, &mut reader)?;
+    let index = usize::from(scan.index);
+    let lower = read_bound(&table, index, &key, &mut reader)?;
+    let upper = read_bound(&table, index, &key, &mut reader)?;
     if !reader.is_empty() {
         return Err(Malformed("bounds of a scan").into());
     }
@@ -89,7 +90,7 @@ pub(crate) fn plan<'a>(
 
 fn read_bound(
     table: &Table,
-    scan: &Scan<'_>,
+    index: usize,
     key: &[PlanColumn],
     reader: &mut Reader<'_>,
 ) -> Result<(BoundKind, Vec<u8>), Failure> {
@@ -102,28 +103,51 @@ fn read_bound(
     value::get_row(reader, encodings, |_, value| values.push(value)).ok_or(MALFORMED)?;
     let mut encoded = Vec::new();
     let columns = key.iter().map(|c| (c.position, c.converter));
-    let index = usize::from(scan.index);
     convert::append_key(table, index, columns, &values, &mut encoded)?;
     Ok((kind, encoded))
+}
+
+/// Reads a range of the primary key, whose columns are `key`; `None` if it is empty.
+pub(crate) fn read_range(
+    table: &Table,
+    key: &[PlanColumn],
+    reader: &mut Reader<'_>,
+) -> Result<Option<KeyRange>, Failure> {
+    let lower = read_bound(table, 0, key, reader)?;
+    let upper = read_bound(table, 0, key, reader)?;
+    Ok(range_between(lower, upper).filter(|range| !is_empty(range)))
+}
+
+fn is_empty(range: &KeyRange) -> bool {
+    range.end.as_ref().is_some_and(|end| range.start >= *end)
+}
+
+/// The range between two bounds, which may be empty; `None` if it is empty for sure.
+fn range_between(
+    (lower, first): (BoundKind, Vec<u8>),
+    (upper, last): (BoundKind, Vec<u8>),
+) -> Option<KeyRange> {
+    let start = match lower {
+        BoundKind::None => Vec::new(),
+        BoundKind::Inclusive => first,
+        BoundKind::Exclusive => prefix_end(&first)?,
+    };
+    let end = match upper {
+        BoundKind::None => None,
+        BoundKind::Inclusive => prefix_end(&last),
+        BoundKind::Exclusive => Some(last),
+    };
+    Some(KeyRange { start, end })
 }
 
 /// The range between two bounds, after the continuation (in reverse: before it); `None` if it is
 /// empty.
 fn range_of(
-    (lower, first): (BoundKind, Vec<u8>),
-    (upper, last): (BoundKind, Vec<u8>),
+    lower: (BoundKind, Vec<u8>),
+    upper: (BoundKind, Vec<u8>),
     scan: &Scan<'_>,
 ) -> Option<KeyRange> {
-    let mut start = match lower {
-        BoundKind::None => Vec::new(),
-        BoundKind::Inclusive => first,
-        BoundKind::Exclusive => prefix_end(&first)?,
-    };
-    let mut end = match upper {
-        BoundKind::None => None,
-        BoundKind::Inclusive => prefix_end(&last),
-        BoundKind::Exclusive => Some(last),
-    };
+    let KeyRange { mut start, mut end } = range_between(lower, upper)?;
     if !scan.continuation.is_empty() {
         let at = scan.continuation.to_vec();
         if scan.flags & REVERSE != 0 {
@@ -133,8 +157,8 @@ fn range_of(
             start = start.max(behind);
         }
     }
-    let is_empty = end.as_ref().is_some_and(|end| start >= *end);
-    (!is_empty).then_some(KeyRange { start, end })
+    let range = KeyRange { start, end };
+    (!is_empty(&range)).then_some(range)
 }
 
 impl PlannedScan<'_> {

@@ -4,6 +4,7 @@
 //! [`Sink`].
 
 use crate::batch::Executor;
+use crate::changes::Subscription;
 use crate::context::{Context, MAX_ATTEMPTS};
 use crate::counters::{self, Counter};
 use crate::failure::{Failure, is_retryable, put_error, put_message};
@@ -22,12 +23,13 @@ use porpoise_rows::catalog::Table;
 use porpoise_rows::{Error, Txn};
 use porpoise_wire::mysql::handshake::random_salt;
 use porpoise_wire::native::batch::Batch;
+use porpoise_wire::native::changes::{Subscribe, parse_wait};
 use porpoise_wire::native::frame::{self, Header, Kind, LAST, MAX_BODY, MAX_BODY_BEFORE_LOGIN};
 use porpoise_wire::native::message::{
     self, CONNECTION_ENDS, Greeting, Isolation, OpenTable, SALT, TRANSACTION_ENDED,
 };
 use porpoise_wire::native::scan::Scan;
-use porpoise_wire::native::{Malformed, NATIVE_FORMAT_VERSION};
+use porpoise_wire::native::{Malformed, NATIVE_FORMAT_VERSION, OLDEST_VERSION};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +64,7 @@ pub(crate) struct Open {
     /// transaction.
     is_aborted: bool,
     monitor: Box<dyn Monitor>,
+    subscription: Option<Box<Subscription>>,
 }
 
 impl Session {
@@ -75,11 +78,11 @@ impl Session {
 
     /// Answers the preamble of a client that speaks these versions.
     pub fn greet(&mut self, (lowest, highest): (u8, u8), out: &mut Vec<u8>) -> NextAction {
-        let version = NATIVE_FORMAT_VERSION;
-        if !(lowest..=highest).contains(&version) {
+        let version = NATIVE_FORMAT_VERSION.min(highest);
+        if version < lowest || version < OLDEST_VERSION {
             let text = format!(
-                "The server speaks version {version} of the native protocol, and the client \
-                 versions {lowest} to {highest}"
+                "The server speaks versions {OLDEST_VERSION} to {NATIVE_FORMAT_VERSION} of the native \
+                 protocol, and the client versions {lowest} to {highest}"
             );
             put_failure(out, 0, 1047, "08S01", &text, CONNECTION_ENDS);
             return NextAction::Close;
@@ -256,6 +259,7 @@ impl Open {
             txn: None,
             is_aborted: false,
             monitor: (settings.add_session)(info),
+            subscription: None,
         }
     }
 
@@ -355,6 +359,13 @@ impl Open {
         match header.kind {
             Kind::Batch => self.batch(header.request, Batch::parse(body)?, sink),
             Kind::Scan => self.scan(header.request, body, sink),
+            Kind::Subscribe => {
+                self.subscribe(shared, header.request, &Subscribe::parse(body)?, sink)
+            }
+            Kind::NextChanges => {
+                let wait = Duration::from_millis(u64::from(parse_wait(body)?));
+                self.next_changes(header.request, wait, sink)
+            }
             Kind::OpenTable => {
                 let request = OpenTable::parse(body)?;
                 let (table, _) = self.describe(shared, &request)?;
@@ -514,6 +525,57 @@ impl Open {
             });
         }
         done
+    }
+
+    /// Begins a subscription, in place of the one that the connection has.
+    fn subscribe(
+        &mut self,
+        shared: &ListenerState,
+        request: u32,
+        subscribe: &Subscribe<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<CommitPosition, Failure> {
+        // Its place among the server's subscriptions is free for the new one.
+        self.subscription = None;
+        self.check_may_wait()?;
+        self.context.begin_request(0);
+        let log = shared.settings.changes.as_ref();
+        let (context, identity) = (&self.context, &mut self.identity);
+        let subscription =
+            Subscription::open(context, identity, log, &shared.subscriptions, subscribe)?;
+        self.subscription = Some(Box::new(subscription));
+        self.next_changes(request, Duration::ZERO, sink)
+    }
+
+    /// Appends the next changes of the subscription. An error ends it.
+    fn next_changes(
+        &mut self,
+        request: u32,
+        wait: Duration,
+        sink: &mut dyn Sink,
+    ) -> Result<CommitPosition, Failure> {
+        let Some(mut subscription) = self.subscription.take() else {
+            let text = "There is no subscription";
+            return Err(Error::refused(1381, "HY000", text).into());
+        };
+        self.check_may_wait()?;
+        self.context.begin_request(0);
+        let info = subscription.shown();
+        self.monitor.begin("Execute", info.as_bytes());
+        let (context, identity) = (&self.context, &mut self.identity);
+        subscription.answer(context, identity, request, wait, sink.buf())?;
+        self.subscription = Some(subscription);
+        // The log has only transactions that are on disk.
+        Ok(CommitPosition::NONE)
+    }
+
+    /// Fails if a transaction is open: its locks are not kept while changes are awaited.
+    fn check_may_wait(&self) -> Result<(), Failure> {
+        if self.txn.is_none() {
+            return Ok(());
+        }
+        let text = "Can't execute the given command because you have active locked tables or an active transaction";
+        Err(Error::refused(1192, "HY000", text).into())
     }
 
     fn scan(

@@ -1,5 +1,6 @@
 //! Settings of a native listener, its clients, and what its connections share.
 
+use crate::changes::{ChangeLog, SubscriptionCount};
 use porpoise_access::{AccessControl, AuthId, DelayPolicy, LoginError, TlsPeer, VerifierCache};
 use porpoise_base::cancel::Cancel;
 use porpoise_base::memory::ConnectionMemory;
@@ -53,6 +54,8 @@ pub struct ListenerSettings {
     pub audit: ReportLogin,
     /// Adds a session to the list of sessions.
     pub add_session: AddSession,
+    /// The change log; `None` if the server keeps none.
+    pub changes: Option<Arc<dyn ChangeLog>>,
     /// Version of the server.
     pub server_version: String,
 }
@@ -81,4 +84,5 @@ pub struct Client {
 pub(crate) struct ListenerState {
     pub(crate) db: Arc<Db>,
     pub(crate) settings: ListenerSettings,
+    pub(crate) subscriptions: Arc<SubscriptionCount>,
 }

@@ -10,6 +10,7 @@
 //! succeeds or fails by itself, but all share one transaction and its commit.
 
 use crate::batch::{Batch, COMBINED_BYTES};
+use crate::changes::{ChangesPage, SubscribeRequest};
 use crate::combined::{Combined, copy_of};
 use crate::connection::Target;
 use crate::core::{Answer, Core, LoginProgress};
@@ -22,6 +23,7 @@ use porpoise_client::{Address, TlsMode, server_name};
 use porpoise_types::Value;
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot};
@@ -41,6 +43,8 @@ const MAX_OPERATIONS: usize = 256;
 enum Request {
     Batch(Batch, Waiter<Answer>),
     Scan(Vec<u8>, ScanPage, Waiter<Answer>),
+    Subscribe(Vec<u8>, Waiter<Answer>),
+    NextChanges(Duration, Waiter<Answer>),
     Table(String, String, Waiter<Answer>),
     Single(Operation, Vec<Value>, Waiter<Combined>),
 }
@@ -218,6 +222,37 @@ impl AsyncConnection {
             .await
     }
 
+    /// Begins a subscription; see [`crate::Connection::subscribe`]. While its changes are awaited, no other request of
+    /// the connection is answered: [`crate::AsyncSubscription`] has a connection of its own.
+    ///
+    /// # Errors
+    /// As [`crate::Subscription::open`].
+    pub async fn subscribe(&self, request: &SubscribeRequest) -> Result<ChangesPage> {
+        let mut body = Vec::new();
+        request.put(&mut body)?;
+        self.changes(|waiter| Request::Subscribe(body, waiter))
+            .await
+    }
+
+    /// The next changes of the connection's subscription; see [`crate::Connection::next_changes`].
+    ///
+    /// # Errors
+    /// The connection broke; any other error ends the subscription.
+    pub async fn next_changes(&self, wait: Duration) -> Result<ChangesPage> {
+        self.changes(|waiter| Request::NextChanges(wait, waiter))
+            .await
+    }
+
+    async fn changes(
+        &self,
+        request: impl FnOnce(Waiter<Answer>) -> Request,
+    ) -> Result<ChangesPage> {
+        match self.send_request(request).await? {
+            Answer::Changes(page) => Ok(page),
+            _ => Err(Error::Protocol("an answer of another kind")),
+        }
+    }
+
     /// Requests a page of a scan; see [`crate::Connection::scan`].
     ///
     /// # Errors
@@ -253,6 +288,8 @@ impl Requests {
         let (added, is_read, waiter) = match request {
             Request::Batch(batch, waiter) => (core.batch(&batch), batch.is_read(), waiter),
             Request::Scan(body, page, waiter) => (core.scan(&body, page), true, waiter),
+            Request::Subscribe(body, waiter) => (core.subscribe(&body), true, waiter),
+            Request::NextChanges(wait, waiter) => (core.next_changes(wait), true, waiter),
             Request::Table(database, table, waiter) => {
                 (core.open_table(&database, &table), true, waiter)
             }

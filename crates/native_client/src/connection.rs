@@ -1,6 +1,7 @@
 //! One connection, synchronous, with pipelining.
 
 use crate::batch::Batch;
+use crate::changes::{ChangesPage, SubscribeRequest};
 use crate::core::{Answer, Core, LoginProgress};
 use crate::error::{Error, Result};
 use crate::reply::Reply;
@@ -168,6 +169,34 @@ impl Connection {
         self.core.scan(&body, page)?;
         match self.last_answer()? {
             Answer::Page(page) => Ok(page),
+            _ => Err(Error::Protocol("an answer of another kind")),
+        }
+    }
+
+    /// Begins a subscription, in place of the one that the connection has, and returns its first changes. [`crate::Subscription`]
+    /// connects again and returns transactions.
+    ///
+    /// # Errors
+    /// As [`crate::Subscription::open`].
+    pub fn subscribe(&mut self, request: &SubscribeRequest) -> Result<ChangesPage> {
+        let mut body = Vec::new();
+        request.put(&mut body)?;
+        self.core.subscribe(&body)?;
+        self.changes()
+    }
+
+    /// The next changes of the connection's subscription, after at most `wait` (at most a minute).
+    ///
+    /// # Errors
+    /// The connection broke; any other error ends the subscription.
+    pub fn next_changes(&mut self, wait: Duration) -> Result<ChangesPage> {
+        self.core.next_changes(wait)?;
+        self.changes()
+    }
+
+    fn changes(&mut self) -> Result<ChangesPage> {
+        match self.last_answer()? {
+            Answer::Changes(page) => Ok(page),
             _ => Err(Error::Protocol("an answer of another kind")),
         }
     }

@@ -4,6 +4,7 @@
 //! request in flight; a frame with another number is an error.
 
 use crate::batch::Batch;
+use crate::changes::ChangesPage;
 use crate::error::{Error, Result, ServerError};
 use crate::reply::Reply;
 use crate::scan::ScanPage;
@@ -18,9 +19,10 @@ use porpoise_wire::native::frame::{self, FrameStep, Header, Kind, LAST};
 use porpoise_wire::native::message::{
     self, ErrorMessage, Greeting, Isolation, OpenTable, TRANSACTION_ENDED,
 };
-use porpoise_wire::native::{LOGIN_PLUGIN, NATIVE_FORMAT_VERSION, Reader};
+use porpoise_wire::native::{LOGIN_PLUGIN, NATIVE_FORMAT_VERSION, OLDEST_VERSION, Reader, changes};
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 
 /// Largest body of an answer's frame.
 const MAX_ANSWER: usize = 1 << 30;
@@ -48,6 +50,8 @@ pub(crate) enum Answer {
     Reply(Reply),
     /// A page of a scan.
     Page(ScanPage),
+    /// Changes of a subscription.
+    Changes(ChangesPage),
 }
 
 /// A request in flight.
@@ -65,6 +69,7 @@ enum Expected {
     Table,
     Reply(Reply),
     Page(ScanPage, Vec<u8>),
+    Changes(Vec<u8>),
 }
 
 /// Progress of the login.
@@ -89,6 +94,8 @@ pub(crate) struct Core {
     window: usize,
     max_body: usize,
     connection: u64,
+    /// Version of the protocol that both sides speak.
+    version: u8,
     server: String,
     login: Option<ClientLogin>,
     /// Whether the server has ended the connection.
@@ -99,7 +106,7 @@ impl Core {
     /// A connection that begins with the preamble.
     pub(crate) fn new() -> Core {
         let mut output = Vec::new();
-        frame::put_preamble(&mut output, NATIVE_FORMAT_VERSION, NATIVE_FORMAT_VERSION);
+        frame::put_preamble(&mut output, OLDEST_VERSION, NATIVE_FORMAT_VERSION);
         Core {
             output,
             input: Vec::new(),
@@ -110,6 +117,7 @@ impl Core {
             window: 1,
             max_body: 0,
             connection: 0,
+            version: 0,
             server: String::new(),
             login: None,
             has_ended: false,
@@ -200,6 +208,7 @@ impl Core {
                 (Kind::Greeting, None) => {
                     let greeting = Greeting::parse(body).ok_or(Error::Protocol("greeting"))?;
                     self.connection = greeting.connection;
+                    self.version = greeting.version;
                     self.window = (greeting.window as usize).max(1);
                     self.max_body = greeting.max_body as usize;
                     self.server = greeting.server.to_owned();
@@ -289,6 +298,36 @@ impl Core {
         })
     }
 
+    /// Adds the start of a subscription to the output.
+    pub(crate) fn subscribe(&mut self, body: &[u8]) -> Result<()> {
+        self.check_has_changes()?;
+        let expected = Expected::Changes(Vec::new());
+        self.request(Kind::Subscribe, true, expected, |out| {
+            out.extend_from_slice(body)
+        })
+    }
+
+    /// Adds a request for the next changes, with its longest wait, to the output.
+    pub(crate) fn next_changes(&mut self, wait: Duration) -> Result<()> {
+        self.check_has_changes()?;
+        let wait = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
+        let expected = Expected::Changes(Vec::new());
+        self.request(Kind::NextChanges, true, expected, |out| {
+            out.extend_from_slice(&wait.to_le_bytes())
+        })
+    }
+
+    fn check_has_changes(&self) -> Result<()> {
+        if self.version >= changes::SINCE_VERSION {
+            return Ok(());
+        }
+        let text = format!(
+            "the server speaks version {} of the native protocol, which has no subscriptions",
+            self.version
+        );
+        Err(Error::Usage(text))
+    }
+
     /// Adds a look-up of a table to the output.
     pub(crate) fn open_table(&mut self, database: &str, table: &str) -> Result<()> {
         self.request(Kind::OpenTable, true, Expected::Table, |out| {
@@ -341,7 +380,8 @@ impl Core {
             };
             match (header.kind, &mut pending.expected) {
                 (Kind::Results, Expected::Reply(reply)) => reply.bytes.extend_from_slice(body),
-                (Kind::Rows, Expected::Page(_, bytes)) => bytes.extend_from_slice(body),
+                (Kind::Rows, Expected::Page(_, bytes))
+                | (Kind::Changes, Expected::Changes(bytes)) => bytes.extend_from_slice(body),
                 (Kind::Table, Expected::Table) => {
                     let table = message::Table::parse(body).ok_or(Error::Protocol("table"))?;
                     self.pending.pop_front();
@@ -357,6 +397,7 @@ impl Core {
                 let answer = match self.pending.pop_front().map(|pending| pending.expected) {
                     Some(Expected::Reply(reply)) => Answer::Reply(reply),
                     Some(Expected::Page(page, bytes)) => Answer::Page(page.finish(bytes)?),
+                    Some(Expected::Changes(bytes)) => Answer::Changes(ChangesPage(bytes)),
                     _ => return Err(Error::Protocol("an answer of another kind")),
                 };
                 return Ok(Some(Ok(answer)));

@@ -19,6 +19,7 @@
 //!   combines into batches.
 //! * [`AsyncClient`]: a pool of asynchronous connections, reopened when they break.
 //! * [`Table`], [`Operation`], [`Batch`], [`Reply`]: requests and answers of all of these.
+//! * [`Subscription`], [`AsyncSubscription`]: changes of rows, from the change log.
 //! * [`trait@Row`]: typed rows.
 //!
 //! A request is retried automatically only if it cannot have had an effect: it was not sent, or it
@@ -29,6 +30,7 @@
 mod async_client;
 mod asynchronous;
 mod batch;
+mod changes;
 mod client;
 mod combined;
 mod connection;
@@ -38,12 +40,14 @@ mod operation;
 mod reply;
 mod row;
 mod scan;
+mod subscription;
 mod table;
 mod values;
 
 pub use async_client::{AsyncClient, AsyncClientOptions};
 pub use asynchronous::AsyncConnection;
 pub use batch::Batch;
+pub use changes::{Change, ChangedRow, ChangedTransaction, ChangesPage, SubscribeRequest};
 pub use client::{Client, ClientOptions};
 pub use connection::{Connection, Target};
 pub use error::{Error, Result, ServerError};
@@ -51,9 +55,11 @@ pub use operation::{Operation, OperationBuilder};
 pub use porpoise_client::{Address, TlsMode, TlsOptions};
 pub use porpoise_native_derive::Row;
 pub use porpoise_types::{Value, ValueRef};
+pub use porpoise_wire::native::changes::ChangedColumn;
 pub use porpoise_wire::native::message::Isolation;
 pub use reply::{Outcome, Reply, Results};
 pub use row::{ColumnValues, FromValue, IntoValue, Row};
 pub use scan::{Bound, ScanPage, ScanRequest};
+pub use subscription::{AsyncSubscription, Subscription};
 pub use table::Table;
 pub use values::RowValues;

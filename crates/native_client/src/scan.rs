@@ -152,7 +152,7 @@ impl ScanRequest {
     }
 }
 
-fn put_bound(out: &mut Vec<u8>, bound: &Bound, key: &[Encoding]) -> Result<()> {
+pub(crate) fn put_bound(out: &mut Vec<u8>, bound: &Bound, key: &[Encoding]) -> Result<()> {
     let (kind, values) = match bound {
         Bound::None => (BoundKind::None, &[][..]),
         Bound::Inclusive(values) => (BoundKind::Inclusive, values.as_slice()),

@@ -112,6 +112,17 @@ fn corpus(server: &porpoise_testkit::Porpoise) -> Vec<Vec<u8>> {
     let mut body = Vec::new();
     scan.put(&mut body);
     shape(Kind::Scan, body);
+    let subscribe = porpoise_wire::native::changes::Subscribe {
+        table: table.id,
+        version: table.version,
+        position: "first",
+        ranges: 1,
+        bounds: &[1, 1, 0, 1, 0, 0, 0, 0, 0, 0],
+    };
+    let mut body = Vec::new();
+    subscribe.put(&mut body);
+    shape(Kind::Subscribe, body);
+    shape(Kind::NextChanges, vec![1, 0, 0, 0]);
     shape(Kind::OpenTable, vec![1, b'd', 1, b't']);
     shape(Kind::Begin, vec![0]);
     shape(Kind::Commit, vec![]);
@@ -246,6 +257,38 @@ fn requests_that_arrive_byte_by_byte_are_answered() {
         received.extend_from_slice(&chunk[..n]);
     }
     assert!(received.ends_with(&done));
+}
+
+/// The first frame that a client of these versions receives.
+fn greeted(address: SocketAddr, (lowest, highest): (u8, u8)) -> (Kind, Vec<u8>) {
+    let mut out = Vec::new();
+    frame::put_preamble(&mut out, lowest, highest);
+    let mut stream = open(address);
+    stream.write_all(&out).unwrap();
+    let mut received = Vec::new();
+    loop {
+        if let Ok(frame::FrameStep::Frame { header, body }) = frame::next(&received, 1 << 20) {
+            return (header.kind, received[body].to_vec());
+        }
+        let mut bytes = [0; 4096];
+        let read = stream.read(&mut bytes).unwrap();
+        assert!(read > 0, "{received:?}");
+        received.extend_from_slice(&bytes[..read]);
+    }
+}
+
+#[test]
+fn the_highest_version_that_both_sides_speak_is_used() {
+    let server = start();
+    let address = address(&server);
+    for (versions, wanted) in [((1, 1), 1), ((1, 2), 2), ((2, 9), 2), ((1, 255), 2)] {
+        let (kind, body) = greeted(address, versions);
+        assert_eq!((kind, body[0]), (Kind::Greeting, wanted), "{versions:?}");
+    }
+    for versions in [(0, 0), (3, 9), (2, 1)] {
+        let (kind, _) = greeted(address, versions);
+        assert_eq!(kind, Kind::Error, "{versions:?}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@
 
 mod accounts;
 mod batches;
+mod changes;
 mod crash;
 mod faces;
 mod hostile;

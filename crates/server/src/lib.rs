@@ -41,6 +41,7 @@ pub mod memcached;
 pub mod metrics;
 pub mod mysql;
 pub mod native;
+mod native_changes;
 pub mod net;
 mod new_data_dir;
 mod password_login;

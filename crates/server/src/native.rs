@@ -7,12 +7,14 @@
 use crate::memcached::TlsSettings;
 use crate::metrics::{self, Counter};
 use crate::mysql::login::{login_policy, tls_peer};
+use crate::native_changes::LoggedChanges;
 use crate::net::{End, Input, Next, Output, Peer, Protocol, Refusal, Session};
 use porpoise_access::VerifierCache;
+use porpoise_binlog::BinaryLog;
 use porpoise_kv::CommitPosition;
 use porpoise_native::{
-    Client, Disconnected, ListenerSettings, Monitor, Native, NextAction, Session as NativeSession,
-    SessionInfo, Sink,
+    ChangeLog, Client, Disconnected, ListenerSettings, Monitor, Native, NextAction,
+    Session as NativeSession, SessionInfo, Sink,
 };
 use porpoise_sql::SqlServer;
 use porpoise_sql::audit::AuditedLogin;
@@ -51,6 +53,7 @@ pub fn open(
     sql: &Arc<SqlServer>,
     rsa: Option<Arc<RsaKey>>,
     verifiers: Arc<VerifierCache>,
+    binlog: Option<&Arc<BinaryLog>>,
 ) -> Arc<Native> {
     let policy = Arc::downgrade(sql);
     let sessions = Arc::downgrade(sql);
@@ -81,6 +84,7 @@ pub fn open(
             Some(sql) => Box::new(ListedSession(add_session(&sql, info))),
             None => Box::new(UnlistedSession),
         }),
+        changes: binlog.map(|log| -> Arc<dyn ChangeLog> { Arc::new(LoggedChanges(log.clone())) }),
         server_version: VERSION.to_owned(),
     };
     Arc::new(Native::new(sql.db().clone(), settings))

@@ -445,7 +445,8 @@ impl Protocols {
                 engine,
             ))
         });
-        let rows = (has_native || has_rest).then(|| native::open(sql, rsa, verifiers.clone()));
+        let rows = (has_native || has_rest)
+            .then(|| native::open(sql, rsa, verifiers.clone(), binlog.as_ref()));
         let native = rows.clone().filter(|_| has_native);
         let native = native.map(|rows| -> Arc<dyn Protocol> {
             let tls = TlsSettings {

@@ -6,9 +6,9 @@ use crate::budgets::{self, Selection};
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, BenchOptions, analytics, asynchronous, backup, change_log, contention, dump, fk, fulltext,
-    idle, inserts, kv_runs, memcached_runs, mget, native, programs, requests, schema_change, sysbench,
-    tpch,
+    Bench, BenchOptions, analytics, asynchronous, backup, change_log, contention, dump, fk,
+    fulltext, idle, inserts, kv_runs, memcached_runs, mget, native, programs, requests,
+    schema_change, sysbench, tpch,
 };
 use crate::machine::Machine;
 use crate::noop;

@@ -105,6 +105,8 @@ pub fn log(bench: &mut Bench) -> Result<()> {
         cells: Vec::new(),
         pairs,
         notes,
+        setup: None,
+        measures: Vec::new(),
     };
     bench.run(experiment, &groups, bench.options.effort)
 }

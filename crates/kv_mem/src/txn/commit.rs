@@ -30,12 +30,13 @@ use crate::reclaim::Item;
 use crate::record::{NewVersion, RecordRef};
 use crate::space::Space;
 use crate::state::EngineState;
-use crate::writes::{Write, Writes};
+use crate::writes::FinalWrites;
 use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::Ordering as MemoryOrdering;
 use porpoise_kv::{Check, Commit, CommitPosition, Error, Key, LockMode, Result, Wait};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// Number of versions up to which a commit installs them under the sequencer.
 const SMALL: usize = 64;
@@ -86,7 +87,7 @@ impl MemTxn {
 
     /// Runs the commit of these writes up to and including the installation. Returns the timestamp,
     /// or 0 if nothing changes, and the position behind the record.
-    pub(super) fn apply(&mut self, state: &EngineState, writes: Writes) -> Result<(u64, u64)> {
+    pub(super) fn apply(&mut self, state: &EngineState, writes: FinalWrites) -> Result<(u64, u64)> {
         let mut installs = Installs::with_capacity(writes.len());
         let sequenced = self.resolve_and_sequence(state, writes, &mut installs);
         if sequenced.is_err() {
@@ -111,7 +112,7 @@ impl MemTxn {
     fn resolve_and_sequence<'s>(
         &mut self,
         state: &'s EngineState,
-        writes: Writes,
+        writes: FinalWrites,
         installs: &mut Installs<'s>,
     ) -> Result<(u64, u64)> {
         self.resolve(state, writes, installs)?;
@@ -128,27 +129,21 @@ impl MemTxn {
     fn resolve<'s>(
         &mut self,
         state: &'s EngineState,
-        writes: Writes,
+        mut writes: FinalWrites,
         installs: &mut Installs<'s>,
     ) -> Result<()> {
         let mut wait = None;
         let mut next_held = 0;
-        let mut writes = writes.into_iter().peekable();
-        while let Some(write) = writes.next() {
+        let mut at = 0;
+        while let Some(write) = writes.get(at) {
             let space = state.store.spaces.get(write.space)?;
-            let is_new = |other: &Write| {
-                other.check == Check::Blind && other.space == space.id && other.value().is_some()
-            };
-            if is_new(&write) && writes.peek().is_some_and(is_new) {
-                let mut batch: SmallVec<[Write; BATCH]> = smallvec![write];
-                while batch.len() < BATCH
-                    && let Some(write) = writes.next_if(is_new)
-                {
-                    batch.push(write);
-                }
-                put_all(state, space, batch, installs);
+            let values = blind_values(&writes, at);
+            if values > 1 {
+                put_all(state, space, &mut writes, at..at + values, installs);
+                at += values;
                 continue;
             }
+            at += 1;
             let record = match write.check {
                 Check::FirstCommitter => {
                     let until = || Wait::Until(state.clock.now() + state.lock_wait);
@@ -160,7 +155,8 @@ impl MemTxn {
                 Check::Blind if write.value().is_some() => None,
                 Check::Blind => space.index.get(&write.key),
             };
-            if write.value().is_none() {
+            let deletion = write.value().is_none();
+            if deletion {
                 let guard = crossbeam_epoch::pin();
                 let newest = record.as_ref().and_then(|record| record.newest(&guard));
                 if newest.is_none_or(|version| version.value().is_none()) {
@@ -171,8 +167,8 @@ impl MemTxn {
             installs.push(Install {
                 space,
                 record,
-                deletion: write.value().is_none(),
-                version: Some(write.version),
+                deletion,
+                version: writes.take_version(at - 1),
             });
         }
         Ok(())
@@ -439,23 +435,37 @@ impl Drop for Logged<'_> {
     }
 }
 
+/// Number of values, up to [`BATCH`], that are written without a lock to keys of one space from a position on.
+fn blind_values(writes: &FinalWrites, at: usize) -> usize {
+    let Some(first) = writes.get(at) else {
+        return 0;
+    };
+    let following = (at..at + BATCH).map_while(|at| writes.get(at));
+    let values = following.take_while(|write| {
+        write.check == Check::Blind && write.space == first.space && write.value().is_some()
+    });
+    values.count()
+}
+
 /// Finds or creates the records of values that are written without a lock to keys of one space.
 fn put_all<'s>(
     state: &'s EngineState,
     space: &'s Space,
-    batch: SmallVec<[Write; BATCH]>,
+    writes: &mut FinalWrites,
+    range: Range<usize>,
     installs: &mut Installs<'s>,
 ) {
-    let keys: SmallVec<[&[u8]; BATCH]> = batch.iter().map(|write| write.key.as_slice()).collect();
+    let keys = range.clone().filter_map(|at| writes.get(at));
+    let keys: SmallVec<[&[u8]; BATCH]> = keys.map(|write| write.key.as_slice()).collect();
     let mut records = SmallVec::new();
     state.store.get_or_create_all(space, &keys, &mut records);
     drop(keys);
-    for (write, record) in batch.into_iter().zip(records) {
+    for (at, record) in range.zip(records) {
         installs.push(Install {
             space,
             record,
             deletion: false,
-            version: Some(write.version),
+            version: writes.take_version(at),
         });
     }
 }

@@ -35,7 +35,7 @@ use crate::protected::Protected;
 use crate::record::InlineKey;
 use crate::state::EngineState;
 use crate::validate::ReadSet;
-use crate::writes::{WriteSet, Writes};
+use crate::writes::{FinalWrites, WriteSet};
 use porpoise_kv::{
     Check, Commit, CommitPosition, Error, Key, LockMode, MAX_PREPARED_NAME, PreparedTxn, Result,
     SpaceId, TxnOptions, Wait,
@@ -105,7 +105,8 @@ impl MemTxn {
         let mut count = 0;
         for chunk in &chunks {
             let key = chunk_key(name, count);
-            image.push(Key::new(SpaceId::PREPARED, &key), Some(chunk), Check::Blind);
+            let key = Key::new(SpaceId::PREPARED, &key);
+            image.push(key, Some(chunk), Check::Blind);
             count += 1;
         }
         drop((writes, chunks));
@@ -141,7 +142,7 @@ impl MemTxn {
     }
 
     /// Locks and compares the keys that were written without a lock.
-    fn lock_compared(&mut self, state: &EngineState, writes: &Writes) -> Result<()> {
+    fn lock_compared(&mut self, state: &EngineState, writes: &FinalWrites) -> Result<()> {
         let mut wait = None;
         let compared = writes.iter().filter(|w| w.check == Check::FirstCommitter);
         for write in compared {
@@ -156,7 +157,7 @@ impl MemTxn {
     fn encode_image(
         &self,
         note: &[u8],
-        writes: &Writes,
+        writes: &FinalWrites,
     ) -> Result<(Vec<Vec<u8>>, Vec<UnloggedWrite>)> {
         let mut image = ImageWriter::new(note);
         let spaces = &self.state.store.spaces;
@@ -200,7 +201,7 @@ impl MemTxn {
     }
 
     /// Keys and ranges that are protected until the end.
-    fn protected(&self, writes: &Writes) -> Protected {
+    fn protected(&self, writes: &FinalWrites) -> Protected {
         Protected {
             txn: self.id,
             reads: self.reads.validated().cloned().collect(),

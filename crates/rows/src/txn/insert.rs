@@ -118,6 +118,8 @@ impl Statement<'_> {
             let rows: Vec<_> = rows.collect();
             self.read_removals(table, &rows)?;
         }
+        let indexes = table.maintained_indexes().count();
+        self.txn.kv.reserve_writes(usable * indexes);
         let mut done = InsertOutcome::default();
         for (n, row) in rows.iter_mut().enumerate().take(usable) {
             let mut refusal = unfit.get_mut(n).and_then(Option::take);

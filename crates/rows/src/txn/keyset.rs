@@ -31,6 +31,8 @@ struct Item {
     locked: Option<LockMode>,
     present: bool,
     newer: bool,
+    /// Whether the transaction may have written the key.
+    is_written: bool,
     /// Value as of the lock, when values are kept.
     value: Option<(usize, usize)>,
 }
@@ -163,6 +165,7 @@ impl KeySet {
             locked: None,
             present: false,
             newer: false,
+            is_written: true,
             value: None,
         });
         self.index(id);
@@ -189,8 +192,9 @@ impl KeySet {
     /// there are none.
     pub(crate) fn lock(&mut self, txn: &mut dyn kv::Txn, wait: Wait) -> kv::Result<()> {
         let bytes = &self.bytes;
-        let mut ids: SmallVec<[KeyId; 8]> = SmallVec::new();
-        let mut requests: SmallVec<[LockRequest<'_>; 8]> = SmallVec::new();
+        let mut ids: SmallVec<[KeyId; 8]> = SmallVec::with_capacity(self.items.len());
+        let mut requests: SmallVec<[LockRequest<'_>; 8]> =
+            SmallVec::with_capacity(self.items.len());
         for (id, item) in self.items.iter().enumerate() {
             if item.locked.is_some_and(|l| l.covers(item.mode)) {
                 continue;
@@ -212,6 +216,7 @@ impl KeySet {
             item.locked = Some(item.mode);
             item.present = found.value.is_some();
             item.newer = found.newer;
+            item.is_written = found.own;
             item.value = None;
             if let (true, Some(value)) = (keep, found.value) {
                 let start = values.len();
@@ -237,6 +242,11 @@ impl KeySet {
         self.items.get(id).is_some_and(|i| i.newer)
     }
 
+    /// Whether the key is locked, and the transaction has never written it.
+    pub(crate) fn is_unwritten(&self, id: KeyId) -> bool {
+        self.items.get(id).is_some_and(|i| !i.is_written)
+    }
+
     /// The value that the lock call returned, if values were stored.
     pub(crate) fn value(&self, id: KeyId) -> Option<&[u8]> {
         let (start, end) = self.items.get(id)?.value?;
@@ -248,6 +258,7 @@ impl KeySet {
         if let Some(item) = self.items.get_mut(id) {
             self.journal.push((id, item.present));
             item.present = present;
+            item.is_written = true;
         }
     }
 

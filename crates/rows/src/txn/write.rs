@@ -101,9 +101,7 @@ impl Statement<'_> {
                 });
             }
             let space = table.space(0, primary);
-            self.txn
-                .kv
-                .put(Key::new(space, primary), &row, Check::Locked)?;
+            self.put_locked(Key::new(space, primary), id, &row)?;
             match id {
                 Some(id) => self.keys.set_present(id, true),
                 None => self.keys.record_own_write(space, primary, true),
@@ -114,6 +112,16 @@ impl Statement<'_> {
             self.txn.scratch.row = row;
         }
         done
+    }
+
+    /// Puts a value under a locked key, whose number is known for new rows.
+    #[inline]
+    fn put_locked(&mut self, key: Key<'_>, id: Option<KeyId>, value: &[u8]) -> Result<()> {
+        let kv = &mut self.txn.kv;
+        if id.is_some_and(|id| self.keys.is_unwritten(id)) {
+            return Ok(kv.put_new(key, value, Check::Locked)?);
+        }
+        Ok(kv.put(key, value, Check::Locked)?)
     }
 
     /// Writes a new row, whose keys are in the plan.
@@ -135,7 +143,10 @@ impl Statement<'_> {
         let heads =
             overflow::write_new(&self.txn.db, self.txn.kv.as_mut(), table, primary, values)?;
         let mut own = plan.own(row).iter().copied();
-        self.put_row(table, (primary, own.next()), values, &heads, stamp)?;
+        let id = own.next();
+        // Then it has not written an entry with this primary key, either.
+        let is_unwritten = id.is_some_and(|id| self.keys.is_unwritten(id));
+        self.put_row(table, (primary, id), values, &heads, stamp)?;
         let mut entry = std::mem::take(&mut self.txn.scratch.entry);
         let mut uniques = table.derived().unique_indexes.iter().zip(own).peekable();
         for (n, index) in table.maintained_indexes().skip(1) {
@@ -148,6 +159,8 @@ impl Statement<'_> {
                 self.add_document(table, n, values, primary)?;
                 continue;
             }
+            // An array may have equal elements.
+            let is_new_entry = is_unwritten && table.array_column_of(n).is_none();
             for row in table.entries(n, values) {
                 entry.clear();
                 let exclusive = index.append_entry(table, &row, primary, &mut entry);
@@ -160,8 +173,12 @@ impl Statement<'_> {
                 match id {
                     Some(id) if exclusive => {
                         let key = Key::new(table.space(n, key), key);
-                        self.txn.kv.put(key, value, Check::Locked)?;
+                        self.put_locked(key, Some(id), value)?;
                         self.keys.set_present(id, true);
+                    }
+                    _ if is_new_entry && !exclusive => {
+                        let key = Key::new(table.space(n, key), key);
+                        self.txn.kv.put_new(key, value, Check::Blind)?;
                     }
                     _ => self.write_entry(table, n, key, Some(value), exclusive)?,
                 }

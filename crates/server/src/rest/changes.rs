@@ -34,7 +34,7 @@ use porpoise_access::{Privileges, Rights};
 use porpoise_base::memory::{MemoryClass, MemoryTracker};
 use porpoise_binlog::{BinaryLog, Error, Feed, FeedStart, FeedStep};
 use porpoise_replication::event::{DecodeError, RowChangeKind, RowImage, RowsEvent, TableMap};
-use porpoise_replication::gtid::{Gtid, GtidSet};
+use porpoise_replication::gtid::Gtid;
 use porpoise_replication::readable::ReadableTable;
 use porpoise_sql::{DefinitionScope, definition_scope};
 use porpoise_types::{ColumnType, DateTime, Value, write_text};
@@ -157,37 +157,15 @@ impl ChangesRequest {
                 tables,
                 key_prefix: query.get("key_prefix").map(str::to_owned),
             },
-            start: parse_start(from.unwrap_or("now"))?,
+            start: FeedStart::parse(from.unwrap_or("now")).ok_or_else(no_position)?,
             heartbeat,
             follows,
         })
     }
 }
 
-/// Reads a place: `now`, `first`, a set of GTIDs, or FILE:POSITION.
-fn parse_start(text: &str) -> Result<FeedStart, Problem> {
-    match text {
-        "now" => return Ok(FeedStart::Now),
-        "first" => return Ok(FeedStart::First),
-        // The id of a log without transactions.
-        "-" => return Ok(FeedStart::After(GtidSet::new())),
-        _ => {}
-    }
-    if let Some((file, position)) = text.split_once(':')
-        && file.contains('.')
-    {
-        let wrong = || Problem::malformed("The position after the file's name is no number");
-        return Ok(FeedStart::Position {
-            file: file.to_owned(),
-            position: position.parse().map_err(|_| wrong())?,
-        });
-    }
-    match GtidSet::parse(text) {
-        Ok(set) if !set.is_empty() => Ok(FeedStart::After(set)),
-        _ => Err(Problem::malformed(
-            "The position must be now, first, a set of GTIDs, or FILE:POSITION",
-        )),
-    }
+fn no_position() -> Problem {
+    Problem::malformed("The position must be now, first, a set of GTIDs, or FILE:POSITION")
 }
 
 fn problem_of(error: Error) -> Problem {
@@ -321,7 +299,7 @@ impl<'e> ChangeStream<'e> {
             self.take(step)?;
             let is_late = self.last_sent.elapsed() >= self.request.heartbeat;
             if is_late && self.feed.is_between_transactions() {
-                let id = format!("id: {}\n: heartbeat\n\n", shown(self.feed.executed()));
+                let id = format!("id: {}\n: heartbeat\n\n", self.feed.position());
                 self.out.extend_from_slice(id.as_bytes());
             }
             let has_enough = is_idle || is_late || self.out.len() >= CHUNK;
@@ -379,7 +357,7 @@ impl<'e> ChangeStream<'e> {
     }
 
     fn put_start(&mut self) {
-        let id = shown(self.feed.executed());
+        let id = self.feed.position();
         let (file, position) = self.feed.place();
         let text = format!(
             "id: {id}\nevent: start\ndata: {{\"file\":\"{file}\",\"position\":\"{position}\"}}\n\n"
@@ -388,7 +366,7 @@ impl<'e> ChangeStream<'e> {
     }
 
     fn put_commit(&mut self, gtid: Option<Gtid>, micros: u64) {
-        let id = shown(self.feed.executed());
+        let id = self.feed.position();
         let mut time = Vec::new();
         let moment = i64::try_from(micros)
             .ok()
@@ -502,15 +480,6 @@ impl<'e> ChangeStream<'e> {
     }
 }
 
-/// A set of GTIDs as the id of an event; `-` for none, because an empty id means none to clients.
-fn shown(set: &GtidSet) -> String {
-    if set.is_empty() {
-        "-".to_owned()
-    } else {
-        set.to_string()
-    }
-}
-
 fn put_names(out: &mut Vec<u8>, database: &str, table: &str) {
     out.extend_from_slice(b"\"database\":");
     put_string(out, database);
@@ -619,32 +588,4 @@ fn put_key(out: &mut Vec<u8>, key: &[(&ColumnType, &Value)]) {
         put_value(out, value.as_ref(), ty);
     }
     out.push(b']');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_parsed() {
-        let uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
-        assert_eq!(parse_start("now").unwrap(), FeedStart::Now);
-        assert_eq!(parse_start("first").unwrap(), FeedStart::First);
-        assert_eq!(parse_start("-").unwrap(), FeedStart::After(GtidSet::new()));
-        let set = GtidSet::parse(&format!("{uuid}:1-5")).unwrap();
-        assert_eq!(
-            parse_start(&format!("{uuid}:1-5")).unwrap(),
-            FeedStart::After(set)
-        );
-        assert_eq!(
-            parse_start("binlog.000003:157").unwrap(),
-            FeedStart::Position {
-                file: "binlog.000003".to_owned(),
-                position: 157
-            }
-        );
-        for text in ["", "later", "binlog.000003:", "binlog.000003:x", "3e11:1"] {
-            assert!(parse_start(text).is_err(), "{text}");
-        }
-    }
 }

@@ -45,6 +45,10 @@ pub enum Kind {
     Batch = 0x20,
     /// Rows of a range of an index.
     Scan = 0x21,
+    /// Start of a subscription.
+    Subscribe = 0x22,
+    /// The next changes of the subscription.
+    NextChanges = 0x23,
     /// Start of a transaction.
     Begin = 0x30,
     /// End of a transaction, with its changes.
@@ -63,17 +67,21 @@ pub enum Kind {
     Results = 0x84,
     /// Rows of a scan.
     Rows = 0x85,
+    /// Changes of a subscription.
+    Changes = 0x86,
     /// The request failed.
     Error = 0xff,
 }
 
-const KINDS: [Kind; 16] = [
+const KINDS: [Kind; 19] = [
     Kind::Login,
     Kind::Authentication,
     Kind::Ping,
     Kind::OpenTable,
     Kind::Batch,
     Kind::Scan,
+    Kind::Subscribe,
+    Kind::NextChanges,
     Kind::Begin,
     Kind::Commit,
     Kind::Rollback,
@@ -83,6 +91,7 @@ const KINDS: [Kind; 16] = [
     Kind::Table,
     Kind::Results,
     Kind::Rows,
+    Kind::Changes,
     Kind::Error,
 ];
 

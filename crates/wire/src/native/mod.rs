@@ -5,6 +5,7 @@
 //! * [`message`]: login, look-up of tables, transactions, errors.
 //! * [`batch`]: operations on rows, and their results.
 //! * [`scan`]: ranges of an index.
+//! * [`changes`]: subscriptions to the change log.
 //!
 //! All integers are little-endian. Parsers borrow from the received bytes. They never allocate by a
 //! length field: counts only bound loops over bytes that have arrived.
@@ -14,6 +15,7 @@
 //! operation (the version of the definition determines them).
 
 pub mod batch;
+pub mod changes;
 pub mod frame;
 pub mod message;
 mod reader;
@@ -22,8 +24,11 @@ pub mod value;
 
 pub use reader::{Malformed, Reader, put_bytes, put_varint};
 
-/// Newest version of the protocol.
-pub const NATIVE_FORMAT_VERSION: u8 = 1;
+/// Newest version of the protocol: 2 has subscriptions ([`changes`]).
+pub const NATIVE_FORMAT_VERSION: u8 = 2;
+
+/// Oldest version of the protocol that servers and clients speak.
+pub const OLDEST_VERSION: u8 = 1;
 
 /// Plugin of the answer in the login request.
 pub const LOGIN_PLUGIN: &str = "caching_sha2_password";
