@@ -89,6 +89,7 @@ fn start() -> Server {
         None,
         Arc::default(),
         None,
+        None,
     )));
     let (memcached, memcached_address) = listen(Arc::new(memcached));
     net.serve(vec![mysql, memcached]).unwrap();
