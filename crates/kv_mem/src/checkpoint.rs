@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //! 1. Every commit above the snapshot, and every chunk that belongs to one, is in the log at or
-//! after the manifest's position. So the snapshot is newer than those of readers: it also contains commits
-//! that are on disk and wait for an acknowledgement.
+//!    after the manifest's position. So the snapshot is newer than those of readers: it also contains commits
+//!    that are on disk and wait for an acknowledgement.
 //! 2. Spaces, counters and the timestamp limit in a manifest are those of one moment, and later
 //!    changes to them are in the log after the position.
 //! 3. A file that no manifest names is garbage; the next start removes it.

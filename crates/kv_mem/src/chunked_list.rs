@@ -182,7 +182,7 @@ mod tests {
             assert_eq!(list.get(middle), vector.get(middle));
             assert_eq!(list.pop(), vector.pop());
             assert_eq!(list.first_chunk(), &vector[..vector.len().min(CHUNK)]);
-            assert!(list.drain().eq(vector) && list.is_empty() && list.len() == 0);
+            assert!(list.drain().eq(vector) && list.is_empty());
         }
     }
 }

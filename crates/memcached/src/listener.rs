@@ -26,6 +26,8 @@ pub struct ListenerSettings {
     pub role: String,
     /// Maximum item size in bytes, as memcached computes it.
     pub max_value: usize,
+    /// Whether changes of rows by commands fire the tables' triggers.
+    pub fires_triggers: bool,
     /// Memory cache for keys of `cache_only` prefixes.
     pub cache: Arc<Cache>,
     /// Accounts of connections.
@@ -98,6 +100,7 @@ impl Memcached {
                 mapping,
                 statistics: figures,
                 limits,
+                fires_triggers: settings.fires_triggers,
                 metadata: ItemMetadata::new(),
                 authentication: settings.authentication,
                 delayed: Delayed::default(),

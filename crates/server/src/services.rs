@@ -640,6 +640,7 @@ impl MemcachedListeners {
             let settings = ListenerSettings {
                 role: role.to_owned(),
                 max_value,
+                fires_triggers: config.memcached_triggers,
                 cache: cache.clone(),
                 authentication: authentication.clone(),
                 traffic,

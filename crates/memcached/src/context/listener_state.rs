@@ -18,6 +18,8 @@ pub(crate) struct ListenerState {
     pub(crate) mapping: MappingCache,
     pub(crate) statistics: ListenerStatistics,
     pub(crate) limits: Limits,
+    /// Whether changes of rows by commands fire triggers.
+    pub(crate) fires_triggers: bool,
     pub(crate) metadata: ItemMetadata,
     pub(crate) authentication: Arc<Authentication>,
     pub(crate) delayed: Delayed,

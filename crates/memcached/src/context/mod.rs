@@ -268,6 +268,7 @@ impl CommandContext {
     fn options(&self) -> BeginOptions {
         BeginOptions {
             cancel: self.cancel.clone(),
+            fires_triggers: self.shared.fires_triggers,
             ..BeginOptions::default()
         }
     }

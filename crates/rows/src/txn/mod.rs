@@ -86,7 +86,8 @@ pub struct BeginOptions {
     pub foreign_key_checks: bool,
     /// Whether foreign key actions fire triggers.
     pub cascades_fire: bool,
-    /// Whether changes of rows fire triggers: false for replication, which receives the triggers' changes as well.
+    /// Whether changes of rows fire triggers: false for replication, which receives the triggers' changes as well, and
+    /// for memcached commands if so configured.
     pub fires_triggers: bool,
     /// `innodb_snapshot_isolation`: REPLACE of a row newer than a pinned
     /// snapshot is a conflict.

@@ -127,6 +127,8 @@ pub struct Config {
     pub memcached_cache: u64,
     /// Maximum length of a value at the memcached listeners, in bytes.
     pub memcached_item_size: usize,
+    /// Whether changes of rows by memcached commands fire triggers.
+    pub memcached_triggers: bool,
     /// Interval at which the reaper deletes expired rows; `None`: no reaper.
     pub memcached_reap: Option<Duration>,
     /// Address of the native listener.

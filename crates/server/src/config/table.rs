@@ -129,6 +129,9 @@ settings! {
             .and_then(|n| usize::try_from(n).ok())
             .filter(|n| (1024..=512 << 20).contains(n))
             .ok_or("a size from 1K to 512M")?;
+    "memcached-triggers" "on|off" = "on":
+        "Whether changes of rows by memcached commands fire triggers",
+        |c, t| c.memcached_triggers = switch(t)?;
     "memcached-reap" "TIME" = "5s":
         "Interval at which expired rows are deleted in the background; off keeps them",
         |c, t| c.memcached_reap = if t == "off" { None } else { Some(duration(t)?) };

@@ -64,6 +64,7 @@ fn start() -> Server {
     let settings = ListenerSettings {
         role: "default_role".to_owned(),
         max_value: 1 << 20,
+        fires_triggers: true,
         cache,
         authentication,
         traffic,

@@ -71,6 +71,7 @@ impl InProcess {
         let settings = ListenerSettings {
             role: "default_role".to_owned(),
             max_value: 1 << 20,
+            fires_triggers: true,
             cache,
             authentication,
             traffic,

@@ -7,6 +7,11 @@ use std::time::{Duration, Instant};
 /// A server with a table of items, a child of it, and triggers that log every change.
 fn logging() -> Porpoise {
     let server = Porpoise::builder().start();
+    create_logged_tables(&server);
+    server
+}
+
+fn create_logged_tables(server: &Porpoise) {
     let statements = [
         "CREATE DATABASE test; USE test;
          CREATE TABLE item (k VARCHAR(20) PRIMARY KEY, v VARCHAR(20));
@@ -28,9 +33,27 @@ fn logging() -> Porpoise {
          INSERT INTO log (what) VALUES (CONCAT('part of ', OLD.k))",
     ];
     for statement in statements {
-        sql(&server, statement);
+        sql(server, statement);
     }
-    server
+}
+
+#[test]
+fn commands_fire_no_trigger_if_triggers_are_off() {
+    let server = Porpoise::builder()
+        .arg("--memcached-triggers", "off")
+        .start();
+    create_logged_tables(&server);
+    assert_eq!(server.memcached("set i:a 0 0 3\r\nfoo\r\n"), "STORED\r\n");
+    sql(&server, "INSERT INTO test.part (k) VALUES ('a')");
+    assert_eq!(
+        server.memcached("get i:a\r\n"),
+        "VALUE i:a 0 3\r\nfoo\r\nEND\r\n"
+    );
+    assert_eq!(server.memcached("delete i:a\r\n"), "DELETED\r\n");
+    assert_eq!(sql(&server, "SELECT COUNT(*) FROM test.part").trim(), "0");
+    assert_eq!(log(&server), "");
+    sql(&server, "INSERT INTO test.item VALUES ('b', 'bar')");
+    assert_eq!(log(&server).trim(), "insert b=BAR");
 }
 
 fn log(server: &Porpoise) -> String {
