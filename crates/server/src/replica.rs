@@ -83,28 +83,18 @@ pub fn start(
             cancel: cancel.clone(),
         })
     };
-    let named = Arc::downgrade(sql);
-    let semi_sync = Arc::downgrade(sql);
-    let workers = Arc::downgrade(sql);
+    let acknowledges = number_of(sql, "rpl_semi_sync_replica_enabled");
+    let workers = number_of(sql, "replica_parallel_workers");
     let incarnation = Incarnation::default();
     let announced = incarnation.clone();
     let host = ReplicaHost {
         runner: Box::new(runner),
-        server_id: Box::new(move || named.upgrade().map_or(0, |sql| sql.number("server_id"))),
-        semi_sync: Box::new(move || {
-            let sql = semi_sync.upgrade();
-            let is_on = |sql: &SqlServer| sql.number("rpl_semi_sync_replica_enabled") == 1;
-            is_member || sql.is_some_and(|sql| is_on(&sql))
-        }),
+        server_id: Box::new(number_of(sql, "server_id")),
+        semi_sync: Box::new(move || is_member || acknowledges() == 1),
         incarnation: Box::new(move || {
             Some(announced.load(Ordering::SeqCst)).filter(|number| *number > 0)
         }),
-        workers: Box::new(move || {
-            let workers = workers
-                .upgrade()
-                .map_or(0, |sql| sql.number("replica_parallel_workers"));
-            usize::try_from(workers).unwrap_or(0)
-        }),
+        workers: Box::new(move || usize::try_from(workers()).unwrap_or(0)),
         epochs: epochs.clone(),
         executed: Box::new(move || {
             let status = binlog.as_ref().map(|log| log.status());
@@ -132,6 +122,15 @@ pub fn start(
         incarnation,
         group,
     })
+}
+
+/// The present value of a global variable; 0 once the server has ended.
+fn number_of(
+    sql: &Arc<SqlServer>,
+    variable: &'static str,
+) -> impl Fn() -> u32 + Send + Sync + 'static {
+    let sql = Arc::downgrade(sql);
+    move || sql.upgrade().map_or(0, |sql| sql.number(variable))
 }
 
 /// Control by SQL statements.
