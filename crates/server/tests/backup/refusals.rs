@@ -121,8 +121,10 @@ fn a_restore_overwrites_nothing_and_names_what_is_missing() {
     };
     assert!(run(&[], "data").contains("is not empty"));
     assert!(run(&["--backup", "7"], "new").contains("has no backup 7"));
-    assert!(run(&["--until-position", "1"], "new").contains("newer than the point"));
-    assert!(run(&["--until", "2001-01-01 00:00:00"], "new").contains("newer than the point"));
+    assert!(run(&["--until-position", "1"], "new").contains("newer than the requested point"));
+    assert!(
+        run(&["--until", "2001-01-01 00:00:00"], "new").contains("newer than the requested point")
+    );
     assert!(run(&["--until-position", "999999999"], "new").contains("the archived log ends at"));
     assert!(run(&["--until", "soon"], "new").contains("not a time"));
     assert!(!dir.path().join("new").exists());
