@@ -1,7 +1,7 @@
 //! `bench scaling`: what limits throughput on machines with more cores than there are here, by simulation.
 //!
 //! A workload is a transaction as a sequence of steps with measured times: work that any number of cores can do side by
-//! side, and *serial sections*, which one core at a time is in. The simulation ([`simulate`]) runs many
+//! side, and *serial sections*, which one core at a time is in. The simulation ([`simulate()`]) runs many
 //! clients' transactions on N cores and reports the throughput, and the share of the time in which each serial
 //! section was taken. The section whose share approaches 1 first is the one to be removed next.
 //!

@@ -15,13 +15,13 @@ fn a_former_leader_gives_up_what_nobody_has_acknowledged() {
     });
     good(&group.servers[0], "INSERT INTO d.t VALUES (1, 1)");
     let before = uuid(&group, 0);
+    let log = || good(&group.servers[0], "SHOW VARIABLES LIKE 'gtid_executed'").concat();
+    let known = log();
     group.network.as_ref().unwrap().cut(1);
     let address = group.servers[0].mysql_addr;
     let writers = [2, 3].map(|id| {
         std::thread::spawn(move || sql(address, &format!("INSERT INTO d.t VALUES ({id}, 1)")).is_ok)
     });
-    let log = || good(&group.servers[0], "SHOW VARIABLES LIKE 'gtid_executed'").concat();
-    let known = log();
     group.wait("a commit on disk", || (log() != known).then_some(()));
     group.wait_leads(1);
     good(&group.servers[1], "INSERT INTO d.t VALUES (4, 1)");
