@@ -15,6 +15,18 @@ fn table_of_accounts() -> porpoise_testkit::Porpoise {
     server
 }
 
+/// Executes insertions, and returns the generated id of each.
+fn generated_ids(native: &mut Connection, insertions: &Batch) -> Vec<u64> {
+    let reply = native.run(insertions).unwrap();
+    reply
+        .results()
+        .map(|outcome| match outcome.unwrap() {
+            Outcome::Written { generated_id, .. } => generated_id,
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
 #[test]
 fn operations_of_a_batch_fail_by_themselves() {
     let server = table_of_accounts();
@@ -314,16 +326,7 @@ fn generated_ids_and_triggers_are_as_in_sql() {
         .with_generated_id()
         .build()
         .unwrap();
-    let reply = native
-        .run(&batch(&insert, &[&[int(1)], &[int(2)]]))
-        .unwrap();
-    let ids: Vec<u64> = reply
-        .results()
-        .map(|outcome| match outcome.unwrap() {
-            Outcome::Written { generated_id, .. } => generated_id,
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let ids = generated_ids(&mut native, &batch(&insert, &[&[int(1)], &[int(2)]]));
     assert_eq!(ids, [1, 2]);
     assert_eq!(sql(&server, "select group_concat(what) from d.log"), "1,2");
 }
@@ -441,16 +444,10 @@ fn inserts_of_the_native_protocol_pass_over_ids_that_another_server_stored() {
     let table = native.table("d", "t").unwrap();
     let insert = table.insert().columns(&["v"]).with_generated_id();
     let insert = insert.build().unwrap();
-    let reply = native
-        .run(&batch(&insert, &[&[int(1)], &[int(2)], &[int(3)]]))
-        .unwrap();
-    let ids: Vec<u64> = reply
-        .results()
-        .map(|outcome| match outcome.unwrap() {
-            Outcome::Written { generated_id, .. } => generated_id,
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let ids = generated_ids(
+        &mut native,
+        &batch(&insert, &[&[int(1)], &[int(2)], &[int(3)]]),
+    );
     let stored = sql(
         &two,
         "select group_concat(id order by v, id) from d.t where v > 0",
