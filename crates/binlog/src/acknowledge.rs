@@ -30,14 +30,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// What a group with automatic failover requires of a commit of this server.
+/// Acknowledgements that a group with automatic failover requires before a commit of this server is reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupPolicy {
-    /// Nothing, because another server leads: its commits that are applied here wait for nobody.
+    /// None: another server leads, and its commits that are applied here wait for no acknowledgement.
     Follows,
     /// No commit is acknowledged: the server may not lead yet.
     Withheld,
-    /// All of these, by `server_id`.
+    /// Those of all these members, by `server_id`.
     All(BTreeSet<u32>),
 }
 
@@ -92,7 +92,7 @@ pub struct MemberProgress {
     pub is_connected: bool,
     /// Number of its data.
     pub incarnation: u64,
-    /// What it has acknowledged: number of a file, and position.
+    /// Position in the binary log up to which it has acknowledged: number of the file, and offset.
     pub place: (u64, u64),
     /// Whether it keeps the oldest waiting commit waiting, and for how long that has waited.
     pub behind: Option<Duration>,

@@ -354,7 +354,8 @@ impl TikvTxn {
         self.compare_locked(own)
     }
 
-    /// Takes the guards of present keys that were locked exclusively, so that nobody has a key-share lock on them.
+    /// Locks the guard keys of existing rows that are locked exclusively, so that no other transaction has a key-share
+    /// lock on these rows.
     fn exclude_key_shares(
         &mut self,
         requests: &[LockRequest<'_>],

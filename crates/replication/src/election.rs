@@ -403,7 +403,7 @@ impl Member {
         if !self.is_started {
             (self.is_started, self.heard) = (true, self.now);
         } else if passed >= self.settings.silence / 2 {
-            // The member was paused: it has heard nobody because it did not listen.
+            // This member was paused and received no messages: the silence says nothing about the other members.
             self.heard = self.now;
             if let Role::Leader(leadership) = &mut self.role {
                 for (_, peer) in &mut leadership.peers {

@@ -220,7 +220,7 @@ struct Client<'w> {
     worker: Box<dyn Worker + 'w>,
 }
 
-/// What the threads of a run have in common.
+/// Settings of a run that all of its threads use.
 #[derive(Clone, Copy)]
 struct Course {
     /// Connections of all processes.

@@ -17,7 +17,7 @@ const MEASURING: u64 = 2;
 const READING: u64 = 3;
 const OVER: u64 = 4;
 
-/// What the processes of a run share.
+/// State of a run in memory that all generator processes share.
 struct Shared {
     phase: SharedCounter,
     /// Threads that still work.

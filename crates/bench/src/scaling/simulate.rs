@@ -18,7 +18,7 @@ use std::collections::{BinaryHeap, VecDeque};
 const WARM_UP: u64 = 300;
 const MEASURED: u64 = 2000;
 
-/// What happens at a moment.
+/// An event of the simulation, which is due at a simulated time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A core has finished its step.
