@@ -35,7 +35,7 @@ pub fn comparison_operator(op: BinaryOp) -> Option<CmpOp> {
 pub fn compare(op: CmpOp, a: Expr, b: Expr) -> Result<Expr> {
     let (a, b) = (enum_as_number(&a, &b).unwrap_or(a), b);
     let b = enum_as_number(&b, &a).unwrap_or(b);
-    let how = comparison(&a, &b, "=")?;
+    let how = comparison(&a, &b, op.sign())?;
     let nullable = op != CmpOp::NullSafe && (a.nullable || b.nullable);
     Ok(Expr::boolean(
         ExprKind::Compare(op, how, Box::new([a, b])),

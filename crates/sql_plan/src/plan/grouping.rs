@@ -15,6 +15,7 @@ use crate::bind::{Derived, Origin, Scope};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef};
 use crate::expr::{BitOp, CmpOp, Expr, ExprKind, Truth};
+use crate::parse::ast;
 use crate::plan::OrderKey;
 use crate::plan::derived::{TableOperator, operator_of};
 use porpoise_types::{ColumnType, Value};
@@ -276,7 +277,7 @@ fn full_name(scope: &Scope, (slot, at): (usize, usize)) -> String {
         return String::new();
     };
     let column = source.columns.get(at).map_or("", |c| c.name.as_str());
-    let parts = [source.database.as_str(), source.alias.as_str(), column];
+    let parts = [source.shown_database(), source.alias.as_str(), column];
     let parts: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
     parts.join(".")
 }
@@ -359,26 +360,60 @@ fn first_unknown_column(
     found
 }
 
-/// ORDER BY of a SELECT DISTINCT may only use the select list, whose expressions may be parts of its own:
-/// error 3065.
-pub(super) fn check_distinct(scope: &Scope, items: &[Item], order: &[OrderKey]) -> Result<()> {
+/// ORDER BY of a SELECT DISTINCT may only use the select list: its expressions as a whole, its columns, and
+/// its names as parts of an expression. Errors 3065 and 3066.
+pub(super) fn check_distinct(
+    scope: &Scope,
+    items: &[Item],
+    order: &[OrderKey],
+    written: &[ast::OrderItem<'_>],
+) -> Result<()> {
     let is_shown = |e: &Expr| {
         matches!(&e.kind, ExprKind::Call(f, _) if f.name == "ANY_VALUE")
             || items.iter().any(|i| is_same_expr(&i.expr, e))
     };
     let is_shown_column = |place| items.iter().any(|i| column_of(&i.expr) == Some(place));
+    let is_column = |e: &Expr| column_of(e).is_some() && is_shown(e);
     for (at, key) in order.iter().enumerate() {
-        if let Some(place) = first_unknown_column(&key.expr, &is_shown, &is_shown_column) {
+        let number = at + 1;
+        let named = written.get(at).is_some_and(|w| names_item(&w.expr, items));
+        if is_shown(&key.expr) {
+            continue;
+        }
+        if !named && key.expr.has_aggregate() {
             let text = format!(
-                "Expression #{} of ORDER BY clause is not in SELECT list, references column '{}' \
+                "Expression #{number} of ORDER BY clause is not in SELECT list, contains aggregate \
+                 function; this is incompatible with DISTINCT"
+            );
+            return Err(SqlError::new(3066, "HY000", text));
+        }
+        let unknown = if named {
+            first_unknown_column(&key.expr, &is_shown, &is_shown_column)
+        } else {
+            first_unknown_column(&key.expr, &is_column, &is_shown_column)
+        };
+        if let Some(place) = unknown {
+            let text = format!(
+                "Expression #{number} of ORDER BY clause is not in SELECT list, references column '{}' \
                  which is not in SELECT list; this is incompatible with DISTINCT",
-                at + 1,
                 full_name(scope, place)
             );
             return Err(SqlError::new(3065, "HY000", text));
         }
     }
     Ok(())
+}
+
+/// Whether an expression has the name of an item that is not a column.
+fn names_item(written: &ast::Expr<'_>, items: &[Item]) -> bool {
+    let is_named = |name: &str| {
+        let mut named = items.iter().filter(|i| i.name.eq_ignore_ascii_case(name));
+        named.any(|i| column_of(&i.expr).is_none())
+    };
+    written.any(&|e| match &e.kind {
+        ast::ExprKind::Column(name) => name.table.is_none() && is_named(name.name.name),
+        _ => false,
+    })
 }
 
 /// HAVING may only use the groups and the select list: error 1054.
