@@ -20,7 +20,9 @@ fn year<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         ValueRef::DateTime(moment) => return Ok(ValueRef::Int(i64::from(moment.date().year()))),
         ValueRef::Bytes(text) => match text_number(text) {
             // Zero in fewer than four digits is the year 2000.
-            Some(number) if number.abs() < 0.5 && text.len() != 4 => return Ok(ValueRef::Int(2000)),
+            Some(number) if number.abs() < 0.5 && text.len() != 4 => {
+                return Ok(ValueRef::Int(2000));
+            }
             Some(number) => number,
             None => c.double(0)?.unwrap_or(0.0),
         },
@@ -35,7 +37,11 @@ fn year<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         other => other,
     };
     let is_year = year == 0 || YEARS.contains(&year);
-    let shown = if is_year { year } else { round_to_i64(number.ceil()).0 };
+    let shown = if is_year {
+        year
+    } else {
+        round_to_i64(number.ceil()).0
+    };
     Ok(ValueRef::Int(shown))
 }
 
@@ -66,7 +72,12 @@ fn float<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 pub fn has_year(kind: Kind) -> bool {
     matches!(
         kind,
-        Kind::Date | Kind::DateTime | Kind::Timestamp | Kind::VarChar | Kind::Decimal | Kind::Double
+        Kind::Date
+            | Kind::DateTime
+            | Kind::Timestamp
+            | Kind::VarChar
+            | Kind::Decimal
+            | Kind::Double
     ) || kind.int_bits() > 0
 }
 

@@ -64,7 +64,14 @@ impl<'a> Parser<'a> {
                 _ => self.error(),
             };
         }
-        let words = [Kw::TRUE, Kw::FALSE, Kw::NULL, Kw::DATE, Kw::TIME, Kw::TIMESTAMP];
+        let words = [
+            Kw::TRUE,
+            Kw::FALSE,
+            Kw::NULL,
+            Kw::DATE,
+            Kw::TIME,
+            Kw::TIMESTAMP,
+        ];
         match self.eat_any_kw(&words) {
             Some(Kw::TRUE) => Ok(Literal::Bool(true)),
             Some(Kw::FALSE) => Ok(Literal::Bool(false)),

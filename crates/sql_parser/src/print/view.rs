@@ -770,7 +770,6 @@ impl Printer<'_> {
         }
         self.exactly(word);
     }
-
 }
 
 /// Whether an expression is NOT IN or NOT EXISTS, which is printed with IS FALSE.

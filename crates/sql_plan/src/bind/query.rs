@@ -415,7 +415,11 @@ impl Binder<'_> {
         {
             let columns = self.subquery(test.query)?.items().len();
             let is_alike = columns == row.len();
-            return Err(SqlError::operand_columns(if is_alike { 1 } else { row.len() }));
+            return Err(SqlError::operand_columns(if is_alike {
+                1
+            } else {
+                row.len()
+            }));
         }
         let kind = if test.all {
             TestKind::All(op)
@@ -441,7 +445,10 @@ impl Binder<'_> {
         if columns != values.len() {
             return Err(SqlError::operand_columns(columns));
         }
-        if values.iter().any(|e| matches!(e.kind, ast::ExprKind::Row(_))) {
+        if values
+            .iter()
+            .any(|e| matches!(e.kind, ast::ExprKind::Row(_)))
+        {
             return Err(SqlError::operand_columns(1));
         }
         let left = self.list(values)?;
@@ -497,12 +504,7 @@ impl Binder<'_> {
 }
 
 /// A test of left-hand values against a planned subquery.
-fn test_of(
-    left: Vec<Expr>,
-    query: Arc<Subquery>,
-    kind: TestKind,
-    operation: &str,
-) -> Result<Expr> {
+fn test_of(left: Vec<Expr>, query: Arc<Subquery>, kind: TestKind, operation: &str) -> Result<Expr> {
     if query.items().len() != left.len() {
         return Err(SqlError::operand_columns(left.len()));
     }

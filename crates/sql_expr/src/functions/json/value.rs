@@ -76,7 +76,8 @@ fn respond<'a>(c: &Call<'_, 'a>, at: usize, error: SqlError) -> Result<ValueRef<
 /// 1292 for a text that is not of the type, 1690 for a value that the type cannot represent, 3141 for
 /// a text that is no document.
 fn default_of<'a>(c: &Call<'_, 'a>, at: usize) -> Result<ValueRef<'a>> {
-    let has_default = matches!(c.arg(at).0, ValueRef::Int(n) if u64::try_from(n) == Ok(RESPOND_DEFAULT));
+    let has_default =
+        matches!(c.arg(at).0, ValueRef::Int(n) if u64::try_from(n) == Ok(RESPOND_DEFAULT));
     let (value, Some(from)) = c.arg(at + 1) else {
         return Ok(ValueRef::Null);
     };
