@@ -3,15 +3,16 @@
 //! ROLLUP.
 //!
 //! A column is functionally dependent on the groups if it is a key of GROUP BY, if a condition that
-//! always holds equates it with a constant or another dependent column, or if it belongs to a table
-//! of which a primary key, or a unique key without nullable columns, is dependent. The right side
+//! always holds equates it with a constant or another dependent column, if it belongs to a table of
+//! which a primary key, or a unique key without nullable columns, is dependent, or if it is generated
+//! from dependent columns. The right side
 //! of an outer join is dependent through its ON, too: either all of it is NULL, or the equality
 //! holds. Columns of a derived table or view are dependent through its query.
 
 use super::from::{Block, From, OuterBlock};
 use super::select::Item;
 use crate::bind::window::Windows;
-use crate::bind::{Derived, Origin, Scope};
+use crate::bind::{Derived, Origin, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef};
 use crate::expr::{BitOp, CmpOp, Expr, ExprKind, Truth};
@@ -68,6 +69,7 @@ impl<'f> DependentColumns<'f> {
             let before = found.columns.len();
             found.add_block(&from.block);
             found.add_by_unique_keys();
+            found.add_generated();
             if found.columns.len() == before {
                 return found;
             }
@@ -144,6 +146,29 @@ impl<'f> DependentColumns<'f> {
             if whole {
                 let all = (0..source.columns.len()).map(|at| (slot, at));
                 self.columns.extend(all);
+            }
+        }
+    }
+
+    /// Adds the generated columns that read only dependent columns. In the right side of an outer join,
+    /// a row of NULLs need not have the value of the expression.
+    fn add_generated(&mut self) {
+        let from = self.from;
+        for slot in from.block.tables.iter().copied() {
+            let source = from.scope.sources.get(slot);
+            let Some(table) = source.and_then(Source::table) else {
+                continue;
+            };
+            for (at, column) in table.columns.iter().enumerate() {
+                let known = |name: &String| {
+                    let mut columns = table.columns.iter();
+                    let read = columns.position(|c| c.name.eq_ignore_ascii_case(name));
+                    read.is_some_and(|read| self.columns.contains(&(slot, read)))
+                };
+                let generated = column.generated.as_ref();
+                if generated.is_some_and(|g| g.expression.columns.iter().all(known)) {
+                    self.columns.insert((slot, at));
+                }
             }
         }
     }
@@ -292,8 +317,12 @@ pub(super) fn check(
     implicit: bool,
 ) -> Result<()> {
     if implicit {
-        let text = "Expression #1 of ORDER BY contains aggregate function and applies to the result \
-                    of a non-aggregated query";
+        let first = order.iter().position(|key| key.expr.has_aggregate());
+        let number = first.unwrap_or(0) + 1;
+        let text = format!(
+            "Expression #{number} of ORDER BY contains aggregate function and applies to the result \
+             of a non-aggregated query"
+        );
         return Err(SqlError::new(3029, "HY000", text));
     }
     let determined = DependentColumns::new(from, keys, windows);
