@@ -183,7 +183,8 @@ fn is_finer(
     to: &ColumnType,
     cast: &mut CastCx<'_>,
 ) -> bool {
-    let has_more = |micros: u32| micros % 10u32.pow(6 - u32::from(to.decimals.min(6))) != 0;
+    let unit = 10u32.pow(6 - u32::from(to.decimals.min(6)));
+    let has_more = |micros: u32| !micros.is_multiple_of(unit);
     match to.kind {
         Kind::Date => to_datetime(value, from, cast).is_some_and(|m| m.time() != Time::ZERO),
         Kind::DateTime | Kind::Timestamp => {

@@ -159,7 +159,8 @@ fn bind_clauses(
         let is_item = |key: &Expr| items.iter().any(|i| grouping::is_same_expr(&i.expr, key));
         let is_unique = !group_by.is_empty() && group_by.iter().all(is_item);
         if clauses.distinct && !is_unique {
-            grouping::check_distinct(&from.scope, &items, &order_by, clauses.order_by)?;
+            let written = clauses.order_by;
+            grouping::check_distinct(&from.scope, &items, &order_by, written, &aggregates)?;
         }
     }
     // Without groups, HAVING is another condition on rows.

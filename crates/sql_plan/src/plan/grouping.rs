@@ -12,7 +12,7 @@
 use super::from::{Block, From, OuterBlock};
 use super::select::Item;
 use crate::bind::window::Windows;
-use crate::bind::{Derived, Origin, Scope, Source};
+use crate::bind::{Aggregates, Derived, Origin, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef};
 use crate::expr::{BitOp, CmpOp, Expr, ExprKind, Truth};
@@ -396,20 +396,26 @@ pub(super) fn check_distinct(
     items: &[Item],
     order: &[OrderKey],
     written: &[ast::OrderItem<'_>],
+    aggregates: &Aggregates,
 ) -> Result<()> {
-    let is_shown = |e: &Expr| {
-        matches!(&e.kind, ExprKind::Call(f, _) if f.name == "ANY_VALUE")
-            || items.iter().any(|i| is_same_expr(&i.expr, e))
+    let aggregate_of = |e: &Expr| match e.kind {
+        ExprKind::Aggregate(at) => aggregates.list.get(at).map(|found| format!("{found:?}")),
+        _ => None,
     };
+    let is_same = |shown: &Expr, e: &Expr| {
+        let aggregate = aggregate_of(e);
+        is_same_expr(shown, e) || aggregate.is_some() && aggregate == aggregate_of(shown)
+    };
+    let is_shown = |e: &Expr| is_any_value(e) || items.iter().any(|i| is_same(&i.expr, e));
     let is_shown_column = |place| items.iter().any(|i| column_of(&i.expr) == Some(place));
-    let is_column = |e: &Expr| column_of(e).is_some() && is_shown(e);
+    let is_column = |e: &Expr| is_any_value(e) || column_of(e).is_some() && is_shown(e);
     for (at, key) in order.iter().enumerate() {
         let number = at + 1;
         let named = written.get(at).is_some_and(|w| names_item(&w.expr, items));
         if is_shown(&key.expr) {
             continue;
         }
-        if !named && key.expr.has_aggregate() {
+        if !named && has_bare_aggregate(&key.expr) {
             let text = format!(
                 "Expression #{number} of ORDER BY clause is not in SELECT list, contains aggregate \
                  function; this is incompatible with DISTINCT"
@@ -431,6 +437,19 @@ pub(super) fn check_distinct(
         }
     }
     Ok(())
+}
+
+fn is_any_value(e: &Expr) -> bool {
+    matches!(&e.kind, ExprKind::Call(f, _) if f.name == "ANY_VALUE")
+}
+
+/// Whether an expression has an aggregate outside of ANY_VALUE().
+fn has_bare_aggregate(e: &Expr) -> bool {
+    let mut found = matches!(e.kind, ExprKind::Aggregate(_));
+    if !is_any_value(e) {
+        e.each_child(&mut |child| found |= has_bare_aggregate(child));
+    }
+    found
 }
 
 /// Whether an expression has the name of an item that is not a column.
