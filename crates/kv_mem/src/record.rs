@@ -227,24 +227,24 @@ impl Record {
 
     /// Returns the allocated bytes of the versions, and how many of them are values.
     pub(crate) fn version_bytes(&self, guard: &Guard) -> (usize, usize) {
-        let (mut asked, mut values) = (0, 0);
+        let (mut bytes, mut values) = (0, 0);
         let mut link = &self.head;
         // SAFETY: as in `Record::visible`.
         while let Some(version) = unsafe { link.load(Ordering::Acquire, guard).as_ref() } {
             let sizes = version.sizes();
-            asked += sizes.0;
+            bytes += sizes.0;
             values += sizes.1;
             link = &version.next;
         }
-        (asked, values)
+        (bytes, values)
     }
 
     /// Spins until the lock word changes, up to a limit; called when the lock has a lone holder. It
     /// only reads, so that the holder keeps the cache line.
     pub(crate) fn spin_while_held(&self) {
-        let met = self.lock.load(Ordering::Relaxed);
+        let held = self.lock.load(Ordering::Relaxed);
         for _ in 0..SPIN_LIMIT {
-            if met == 0 || self.lock.load(Ordering::Relaxed) != met {
+            if held == 0 || self.lock.load(Ordering::Relaxed) != held {
                 return;
             }
             spin_loop();

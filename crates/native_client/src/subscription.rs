@@ -1,8 +1,8 @@
 //! Subscriptions that return transactions.
 //!
-//! A subscription asks for changes when its caller does, so that a slow caller makes the server read more slowly,
-//! and costs it no memory. It connects again when its connection breaks, and continues behind the last transaction
-//! that it has: each transaction comes once, whole and in commit order. A caller that keeps
+//! A subscription requests changes only when its caller does, so that the server reads at the caller's pace and
+//! buffers nothing. It connects again when its connection breaks, and continues after the last transaction
+//! that it has received: each transaction comes once, whole and in commit order. A caller that keeps
 //! [`ChangedTransaction::position`] with what it makes of the changes continues there after its own restart.
 
 use crate::asynchronous::AsyncConnection;
@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait of one request: an answer shows that the server is there.
+/// Longest wait of one request: an empty answer shows that the server is alive.
 const REQUEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Pause before a connection is opened again.
@@ -29,9 +29,9 @@ struct Collector {
     /// The transaction that has not ended.
     open: Vec<Change>,
     complete: VecDeque<ChangedTransaction>,
-    /// The position behind everything that was received whole.
+    /// The position after the last complete transaction.
     position: Option<String>,
-    /// The position behind what the caller has: in front of `complete`.
+    /// The position after the last transaction that the caller was given; those of `complete` come after it.
     returned: Option<String>,
 }
 
@@ -85,13 +85,13 @@ impl Collector {
         Some(transaction)
     }
 
-    /// Forgets what was received of an open transaction: it comes again.
+    /// Discards the received part of an open transaction: the server sends it again as a whole.
     fn restart(&mut self) {
         self.open.clear();
     }
 }
 
-/// The request that continues a subscription: everything received is behind its position.
+/// The request that continues a subscription after the last complete transaction.
 fn continued(request: &SubscribeRequest, collector: &Collector) -> SubscribeRequest {
     let mut request = request.clone();
     if let Some(position) = &collector.position {
@@ -125,8 +125,8 @@ impl Subscription {
     /// Connects and subscribes.
     ///
     /// # Errors
-    /// The connection; 1142: no privilege; 1381: the server keeps no binary log; 1236: the log does not have everything
-    /// behind the position.
+    /// The connection; 1142: no privilege; 1381: the server keeps no binary log; 1236: the log lacks transactions
+    /// after the position.
     pub fn open(target: &Target, request: SubscribeRequest) -> Result<Subscription> {
         let mut subscription = Subscription {
             target: target.clone(),
@@ -140,7 +140,7 @@ impl Subscription {
 
     fn connect(&mut self) -> Result<()> {
         let mut connection = Connection::connect(&self.target)?;
-        // Its definition may have changed: the ranges then apply to the new one.
+        // The table's definition may have changed: the ranges then apply to the new one.
         let table = &self.request.table;
         self.request.table = connection.table(&table.database, &table.name)?;
         self.collector.restart();
@@ -150,8 +150,8 @@ impl Subscription {
         Ok(())
     }
 
-    /// The position behind the transactions that [`Subscription::next`] has returned, and behind those of other rows up to
-    /// the next one.
+    /// The position after the last transaction that [`Subscription::next`] has returned. It also passes transactions that
+    /// change no subscribed row.
     pub fn position(&self) -> &str {
         self.collector.returned.as_deref().unwrap_or_default()
     }
@@ -167,7 +167,7 @@ impl Subscription {
             if let Some(transaction) = self.collector.take() {
                 return Ok(Some(transaction));
             }
-            // The answer comes before the connection counts as broken.
+            // Half of the time limit of reads, so that an empty answer arrives before the connection counts as broken.
             let limit = self
                 .target
                 .read_timeout
@@ -233,7 +233,7 @@ impl AsyncSubscription {
         Ok(())
     }
 
-    /// The position behind the transactions that were returned; see [`Subscription::position`].
+    /// The position after the transactions that were returned; see [`Subscription::position`].
     pub fn position(&self) -> &str {
         self.collector.returned.as_deref().unwrap_or_default()
     }
@@ -249,7 +249,8 @@ impl AsyncSubscription {
             if let Some(transaction) = self.collector.take() {
                 return Ok(Some(transaction));
             }
-            // Taken while it is used: an answer that is not received would be missing.
+            // Taken for the time of the request: if this future is dropped, the connection, whose next answer would be
+            // that of the dropped request, goes with it.
             let done = match self.connection.take() {
                 None => self.connect().await,
                 Some(connection) => match connection.next_changes(request_wait(until)).await {

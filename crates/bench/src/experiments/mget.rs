@@ -78,7 +78,7 @@ impl Worker for Reader<'_> {
     fn next(&mut self, call: &mut Call) -> bool {
         let rows = self.of.store.rows;
         self.keys.clear();
-        // A stride through the table gives distinct keys at a distance.
+        // Distinct keys, spread evenly over the table.
         let stride = (rows / self.of.keys as u64).max(1);
         let start = self.random.u64(0..stride);
         (self.stride, self.start) = (stride, start);
