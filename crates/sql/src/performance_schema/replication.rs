@@ -1,4 +1,4 @@
-//! Rows of the `replication_` tables: one each while a source is set, of workers one each.
+//! Rows of the `replication_` tables: one in each table while a source is set; in that of workers one for each worker.
 
 use crate::context::StatementContext;
 use crate::replica::{ReplicaFailure, ReplicaStatus, ReplicaWorker};
@@ -107,7 +107,7 @@ pub(super) fn applier_status_by_worker(cx: &StatementContext) -> Table {
     Ok(rows.collect())
 }
 
-/// A worker; `None`: the thread of the replica.
+/// The row of a worker; `None`: of the replica's thread, which applies without workers.
 fn worker_row(
     cx: &StatementContext,
     status: &ReplicaStatus,

@@ -405,7 +405,7 @@ pub const VARIABLES: &[Variable] = &[
     v("read_rnd_buffer_size", Both, Int(1, 2_147_483_647), "262144",
         "Accepted; without effect."),
     v("read_staleness", Both, Double(0.0, 60.0), "0",
-        "Age in seconds that the snapshot of a SELECT outside of transactions may have on a cluster; 0: none."),
+        "Age in seconds that the snapshot of a SELECT outside of transactions may have on a cluster; 0: always a new one."),
     v("replica_exec_mode", Global, Enum(&["STRICT"]), "STRICT",
         "A row that is missing or there already stops the replica."),
     v("replica_parallel_workers", Global, Int(0, 1024), "4",

@@ -129,7 +129,7 @@ pub enum Command<'a> {
     BinlogDump(BinlogDump<'a>),
     /// Registration of a replica.
     RegisterReplica(RegisterReplica<'a>),
-    /// A copy of all data, in this version of the form.
+    /// A copy of all data, in this version of the format.
     Clone(u8),
 }
 
