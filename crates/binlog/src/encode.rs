@@ -396,7 +396,7 @@ fn push_image<'v>(
     RowsEvent::push_image(out, &bitmap, row);
 }
 
-/// Whether a change goes into the same event as the one before.
+/// Whether a change is written into the same event as the one before.
 fn is_continued(first: &LoggedChange<'_>, next: &LoggedChange<'_>) -> bool {
     next.table == first.table
         && next.kind == first.kind

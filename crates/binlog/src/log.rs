@@ -201,7 +201,7 @@ impl BinaryLog {
         }
     }
 
-    /// The identifiers in the files, and the newest commit of them.
+    /// The identifiers of the transactions in the files, and the newest of these commits.
     pub fn written(&self) -> (GtidSet, u64) {
         let state = self.state.lock();
         (state.executed.clone(), state.last_commit)

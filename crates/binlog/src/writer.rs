@@ -471,7 +471,7 @@ impl Writer {
         Ok(gtid)
     }
 
-    /// The first event of a transaction whose others have this length.
+    /// The first event of a transaction; `body_len` is the length of the others.
     fn gtid_event(&self, gtid: Gtid, annotation: &Annotation<'_>, body_len: u64) -> GtidEvent {
         let sequence = i64::try_from(self.transactions + 1).unwrap_or(i64::MAX);
         let mut event = GtidEvent {
@@ -493,7 +493,7 @@ impl Writer {
         event
     }
 
-    /// Appends the events of changes of rows behind the GTID event, without positions and checksums.
+    /// Appends the events of changes of rows, which follow the GTID event, without positions and checksums.
     fn put_rows(&self, out: &mut Vec<u8>, commit: u64, annotation: &Annotation<'_>) {
         let (writer, options) = (event_writer(annotation), event_options(annotation, 0));
         writer.write_again(out, &self.begin, options.timestamp);
@@ -512,7 +512,7 @@ impl Writer {
         body
     }
 
-    /// The event of a statement behind the GTID event. The error is a description.
+    /// The event of a statement, which follows the GTID event. The error is a description.
     fn statement(
         &self,
         commit: u64,
@@ -522,7 +522,7 @@ impl Writer {
         let decoded = Event::decode(annotation.events, &format);
         let (header, event) = decoded.map_err(|e| e.to_string())?;
         let Event::Query(mut query) = event else {
-            return Err("its statement is no QUERY event".to_owned());
+            return Err("its statement is not a QUERY event".to_owned());
         };
         query.variables.ddl_xid = Some(commit);
         let mut body = Vec::with_capacity(annotation.events.len() + 16);

@@ -87,7 +87,7 @@ fn take_parts(writes: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), Malfo
 /// Finds the annotated commits in records of a log, in their order.
 #[derive(Default)]
 pub struct AnnotationScanner {
-    /// Beginnings of annotations of transactions with chunks whose commit was not read, by tag.
+    /// The first bytes of annotations of transactions with chunks whose commit was not read yet, by tag.
     pending: BTreeMap<u64, Vec<u8>>,
     /// Bytes of each annotation that are kept; the rest is left out.
     limit: usize,
@@ -106,7 +106,7 @@ impl AnnotationScanner {
     /// The annotated commits in the records of a group.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for bytes that are no records.
+    /// [`Error::Corrupt`] for bytes that are not records.
     pub fn group(&mut self, records: &[u8]) -> Result<Vec<Annotation>> {
         let mut found = Vec::new();
         let mut reader = Reader(records);

@@ -174,11 +174,11 @@ impl OpenSegment {
         let Some((len, _)) = Group::declared_len(head, &header) else {
             return Ok(None);
         };
-        // A small group is read on the word of its header: too few bytes show in its checksum.
+        // The length of a small group is not checked against the file: a short read fails the group's checksum.
         if len > TRUSTED_LEN {
             let file_len = self.file.len().map_err(failed)?;
             if offset.saturating_add(len as u64) > file_len {
-                return Err(corrupt("a log group ends behind the end of the file"));
+                return Err(corrupt("a log group ends after the end of the file"));
             }
         }
         let mut bytes = vec![0; len];

@@ -435,7 +435,8 @@ impl Drop for Logged<'_> {
     }
 }
 
-/// Number of values, up to [`BATCH`], that are written without a lock to keys of one space from a position on.
+/// Number of consecutive writes from a position on, up to [`BATCH`], that put values to keys of one space without holding a
+/// lock.
 fn blind_values(writes: &FinalWrites, at: usize) -> usize {
     let Some(first) = writes.get(at) else {
         return 0;

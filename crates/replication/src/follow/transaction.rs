@@ -28,7 +28,7 @@ const COMMIT_WAIT: Duration = Duration::from_secs(50);
 pub(super) struct Selection {
     /// Tables and databases.
     pub(super) filters: Arc<Filters>,
-    /// The tables that an import has not copied whole.
+    /// The tables that an import has not copied completely.
     pub(super) copied: Arc<CopiedTables>,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum RowChange {
     Rows(u8, RowsEvent),
 }
 
-/// See the module's documentation.
+/// A transaction of this server; see the header of the module.
 pub(super) struct Transaction {
     db: Arc<Db>,
     selection: Selection,
@@ -184,7 +184,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Commits, with what `write` adds.
+    /// Commits, after `write` has added its changes.
     pub(super) fn commit(
         &mut self,
         origin: Option<Origin>,
@@ -225,7 +225,7 @@ impl Transaction {
         self.locks.end();
     }
 
-    /// Releases metadata locks for a definition, unless rows were written under them.
+    /// Releases metadata locks, so that a definition can be executed, unless rows were written under them.
     pub(super) fn release_unused(&self) {
         if self.txn.as_ref().is_none_or(|txn| !txn.has_writes()) {
             self.locks.end();
