@@ -397,7 +397,7 @@ pub fn run_restore(options: &RestoreOptions) -> Result<(), StartError> {
     ));
     if let Some(executed) = executed {
         print(&format!(
-            "its binary log (--log-bin) begins behind the transactions {executed}"
+            "its binary log (--log-bin) begins after the transactions {executed}"
         ));
     }
     Ok(())

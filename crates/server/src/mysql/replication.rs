@@ -34,7 +34,7 @@ const WAIT: Duration = Duration::from_millis(200);
 /// Shortest time between heartbeats, as on MySQL.
 const MIN_PERIOD: Duration = Duration::from_millis(1);
 
-/// Longest wait for an acknowledgement before the session looks for new events.
+/// Longest wait for an acknowledgement before the session checks for new events.
 const ACK_WAIT: Duration = Duration::from_millis(10);
 
 /// First byte of semi-synchronous headers and acknowledgements.
