@@ -12,7 +12,7 @@ use crate::procfs::ThreadTime;
 use crate::stats::{Estimate, Line, estimate, fit_line, paired_ratio};
 use serde::{Deserialize, Serialize};
 
-/// Version of the form of files of results (docs/formats.md).
+/// Version of the format of result files (docs/formats.md).
 pub const REPORT_FORMAT_VERSION: u32 = 2;
 
 /// The oldest version that is read.
@@ -77,7 +77,7 @@ pub struct Experiment {
     pub pairs: Vec<(String, String)>,
     /// Remarks, such as systems left out.
     pub notes: Vec<String>,
-    /// Settings of the servers; `None` in files of version 1 that do not tell.
+    /// Settings of the servers; `None` if a file of version 1 does not have them.
     #[serde(default)]
     pub setup: Option<Setup>,
     /// Figures that are not those of a cell.
@@ -154,7 +154,7 @@ pub struct Run {
     /// The server's processor time by the roles or names of its threads.
     #[serde(default)]
     pub threads: Vec<ThreadMicros>,
-    /// How the rate of an open loop was held.
+    /// Rate and lateness of an open loop.
     #[serde(default)]
     pub open_loop: Option<OpenLoop>,
     /// Reason for the failure.
@@ -171,7 +171,7 @@ pub struct ThreadMicros {
 }
 
 impl ThreadMicros {
-    /// The time of each request, for so many requests.
+    /// The processor time by threads, divided by the number of requests.
     pub fn each(threads: &[ThreadTime], requests: u64) -> Vec<ThreadMicros> {
         if requests == 0 {
             return Vec::new();
@@ -187,11 +187,11 @@ impl ThreadMicros {
 /// Requests at a fixed rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoop {
-    /// Requests a second that were asked for.
+    /// Required requests a second.
     pub rate: f64,
     /// Whether nearly all of them were answered in the measured time.
     pub is_held: bool,
-    /// Requests that were due in the measured time and had no reply at its end. Their age then is
+    /// Requests that were due in the measured time and had no reply at its end. Their age at that time is
     /// among the latencies.
     pub unanswered: u64,
     /// Requests sent more than a millisecond after they were due.
@@ -252,7 +252,7 @@ pub struct Ratio<'a> {
 }
 
 impl Report {
-    /// Fills in what files of version 1 do not tell: the settings of the servers. `bench budgets` ran the
+    /// Adds the settings of the servers, which files of version 1 lack. `bench budgets` ran the
     /// experiment that occurs twice once more with an fsync that is 1 ms slower, and the one about the memcached
     /// listener with `interval`; other commands had one durability for all.
     pub fn upgrade(&mut self) {

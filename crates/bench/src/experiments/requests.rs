@@ -111,7 +111,7 @@ fn double() -> Result<PathBuf> {
         .or_else(|| find_program(DOUBLE, &[]))
         .ok_or_else(|| {
             Error::failed(format!(
-                "{DOUBLE} is not there: build tests/{DOUBLE} with Go, or run `make test`"
+                "{DOUBLE} does not exist: build tests/{DOUBLE} with Go, or run `make test`"
             ))
         })
 }

@@ -107,7 +107,7 @@ pub fn thread_words(cell: &Cell) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// How the rate of an open loop was held in all runs; `None` for a closed loop.
+/// A description of the rate of an open loop over all runs; `None` for a closed loop.
 pub fn open_loop_words(cell: &Cell) -> Option<String> {
     let loops: Vec<&OpenLoop> = cell
         .runs

@@ -152,8 +152,8 @@ impl Poll {
     }
 }
 
-/// Lets the calling thread wake up from sleeps on time: the kernel's usual slack of 50 us would be
-/// part of each latency that is counted from a time when a request is due.
+/// Makes the calling thread wake up from sleeps on time: the kernel's usual timer slack of 50 us would be
+/// part of each latency that is measured from the time at which a request is due.
 pub fn wake_on_time() {
     // SAFETY: plain numbers.
     unsafe {
