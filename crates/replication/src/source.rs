@@ -123,7 +123,7 @@ impl Divergence {
     }
 }
 
-/// How a source is asked for events.
+/// Options of the request for a source's events.
 #[derive(Clone, Debug)]
 pub struct SourceOptions {
     /// Address, account and TLS.

@@ -233,7 +233,7 @@ const UNUSED_BY_QUERIES: &[&str] = &[
 ];
 
 /// Options that an experiment has no use for: to ignore them would measure
-/// something else than was asked for.
+/// something else than was requested.
 const UNUSED: &[(&str, &[&str])] = &[
     ("mget", &["ops", "shape"]),
     ("async", &["ops", "shape", "rate", "generators"]),

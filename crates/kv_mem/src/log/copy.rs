@@ -112,7 +112,7 @@ impl LogCopy {
         Ok(())
     }
 
-    /// Returns the next group. The first one contains or follows the position asked for.
+    /// Returns the next group. The first one contains or follows the requested position.
     ///
     /// # Errors
     /// [`Error::Io`], or [`Error::Corrupt`] for a segment that ends before the durable position.

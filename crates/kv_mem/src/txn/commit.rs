@@ -205,7 +205,7 @@ impl MemTxn {
     }
 
     /// Returns the record of a key that this transaction has locked. Both the locks of a statement and
-    /// the keys asked for are in order, so that the search continues at `next`.
+    /// the requested keys are in order, so that the search continues at `next`.
     fn find_held(&self, key: Key<'_>, next: &mut usize) -> Option<RecordRef> {
         while let Some(held) = self.held.get(*next) {
             match Key::new(held.space, held.record.key()).cmp(&key) {

@@ -24,7 +24,7 @@ const FROM: ServerOption = ServerOption {
     program: "porpoise backup",
 };
 
-/// Interval at which the state of a running backup is asked for.
+/// Interval at which the state of a running backup is polled.
 const POLL: Duration = Duration::from_millis(500);
 
 /// Minimum age of unfinished files of interrupted writes that `porpoise backup prune` removes.

@@ -135,7 +135,7 @@ impl LoggedIn {
         }
     }
 
-    /// Sends events; returns at the end of the log, if the reader has asked for an end.
+    /// Sends events; returns at the end of the log, if the reader has requested that.
     fn stream(
         &self,
         log: &Arc<BinaryLog>,

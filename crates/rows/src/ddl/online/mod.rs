@@ -368,7 +368,7 @@ impl Db {
         self.wait_for_other_servers(cx)
     }
 
-    /// Raises a barrier over a small table if nobody uses it, so that it is changed at once. `None`
+    /// Raises a barrier over a small table if no session uses it, so that it is changed at once. `None`
     /// for other tables, and with LOCK=NONE. `tables` returns the table and those related to the change.
     pub(super) fn brief_barrier(
         &self,

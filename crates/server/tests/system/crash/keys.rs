@@ -123,7 +123,7 @@ pub fn check(cache: &mut Cache, sql: &mut Sql, writers: &mut [&mut Keys]) {
             writer.values.insert(key, value.cloned());
         }
     }
-    assert_eq!(known, through_sql.len(), "rows that nobody asked for");
+    assert_eq!(known, through_sql.len(), "rows that no client has inserted");
     for (key, value) in &words {
         let id = key.trim_start_matches("w:");
         let text = format!("select count(*) from words where value = '{value}' and id = {id}");
