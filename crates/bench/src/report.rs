@@ -85,6 +85,38 @@ pub struct Experiment {
     pub measures: Vec<Measure>,
 }
 
+impl Experiment {
+    /// An experiment about throughput, without results, over sizes on a logarithmic axis.
+    pub fn new(
+        name: &str,
+        title: impl Into<String>,
+        about: impl Into<String>,
+        axis: &str,
+    ) -> Experiment {
+        Experiment {
+            name: name.to_owned(),
+            title: title.into(),
+            about: about.into(),
+            axis: Axis {
+                title: axis.to_owned(),
+                is_logarithmic: true,
+            },
+            is_about_latency: false,
+            cells: Vec::new(),
+            pairs: Vec::new(),
+            notes: Vec::new(),
+            setup: None,
+            measures: Vec::new(),
+        }
+    }
+
+    /// The same with sizes on a linear axis.
+    pub fn on_linear_axis(mut self) -> Experiment {
+        self.axis.is_logarithmic = false;
+        self
+    }
+}
+
 /// Settings of the servers of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
@@ -501,19 +533,9 @@ mod tests {
 
     fn experiment() -> Experiment {
         Experiment {
-            name: "kv".to_owned(),
-            title: String::new(),
-            about: String::new(),
-            axis: Axis {
-                title: "clients".to_owned(),
-                is_logarithmic: true,
-            },
-            is_about_latency: false,
             cells: vec![cell("A", &[200.0, 300.0]), cell("B", &[100.0, 150.0])],
             pairs: vec![("A".to_owned(), "B".to_owned())],
-            notes: Vec::new(),
-            setup: None,
-            measures: Vec::new(),
+            ..Experiment::new("kv", "", "", "clients")
         }
     }
 

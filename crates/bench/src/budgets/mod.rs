@@ -400,7 +400,7 @@ pub fn summary(verdicts: &[Verdict]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Axis, Measure, Run};
+    use crate::report::{Measure, Run};
 
     fn cell(operation: &str, size: u64, system: &str, throughput: f64) -> Cell {
         Cell {
@@ -418,19 +418,9 @@ mod tests {
 
     fn results(name: &str, cells: Vec<Cell>) -> Experiment {
         Experiment {
-            name: name.to_owned(),
-            title: String::new(),
-            about: String::new(),
-            axis: Axis {
-                title: "clients".to_owned(),
-                is_logarithmic: true,
-            },
-            is_about_latency: false,
             cells,
             pairs: vec![("Porpoise".to_owned(), "MariaDB".to_owned())],
-            notes: Vec::new(),
-            setup: None,
-            measures: Vec::new(),
+            ..Experiment::new(name, "", "", "clients")
         }
     }
 

@@ -10,7 +10,7 @@ use super::{Bench, no_system};
 use crate::connect::Access;
 use crate::error::{Error, Result};
 use crate::matrix::{Entry, Group};
-use crate::report::{Axis, Experiment};
+use crate::report::Experiment;
 use crate::url::System;
 
 /// Rows of the table unless chosen otherwise.
@@ -91,22 +91,17 @@ pub fn log(bench: &mut Bench) -> Result<()> {
         });
     }
     let experiment = Experiment {
-        name: "log".to_owned(),
-        title: "Cost of the change log".to_owned(),
-        about: format!(
-            "UPDATE of a value by primary key, prepared, each a transaction of its own, on a table of {rows} rows, by \
-             servers with and without a log of changes for replicas (--log-bin). No replica reads the logs."
-        ),
-        axis: Axis {
-            title: "clients".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
         pairs,
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "log",
+            "Cost of the change log",
+            format!(
+                "UPDATE of a value by primary key, prepared, each a transaction of its own, on a table of {rows} rows, by \
+                 servers with and without a log of changes for replicas (--log-bin). No replica reads the logs."
+            ),
+            "clients",
+        )
     };
     bench.run(experiment, &groups, bench.options.effort)
 }

@@ -8,7 +8,7 @@ use crate::connect::{Access, Admin, Endpoint};
 use crate::error::{Error, Kind, Result};
 use crate::matrix::{Entry, Group};
 use crate::proto::Call;
-use crate::report::{Axis, Cell, Experiment};
+use crate::report::{Cell, Experiment};
 use crate::stats::{mean, stdev};
 use crate::url::{System, Target};
 use std::fmt::Write;
@@ -251,24 +251,19 @@ fn describe(systems: &[Route], notes: Vec<String>) -> Experiment {
         }
     }
     Experiment {
-        name: "fk".to_owned(),
-        title: "Cost of foreign keys for an insert".to_owned(),
-        about: format!(
-            "Rows of a forum's posts, each insert a transaction of its own, prepared: into a table \
-             without foreign keys, with one to its user, and with another to its forum; user and \
-             forum drawn from {PARENTS} each, or always the first. That an orphan is refused is \
-             verified before."
-        ),
-        axis: Axis {
-            title: "clients".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
         pairs,
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "fk",
+            "Cost of foreign keys for an insert",
+            format!(
+                "Rows of a forum's posts, each insert a transaction of its own, prepared: into a table \
+                 without foreign keys, with one to its user, and with another to its forum; user and \
+                 forum drawn from {PARENTS} each, or always the first. That an orphan is refused is \
+                 verified before."
+            ),
+            "clients",
+        )
     }
 }
 

@@ -9,7 +9,7 @@ use super::Bench;
 use crate::connect::Admin;
 use crate::error::{Error, Result};
 use crate::peers::{Durability, Server, Settings, find_program, start_on_cluster};
-use crate::report::{Axis, Experiment, Measure};
+use crate::report::{Experiment, Measure};
 use crate::stats::median;
 use crate::sys::Signal;
 use std::path::{Path, PathBuf};
@@ -124,24 +124,15 @@ fn address_in(output: &str) -> Option<String> {
 }
 
 fn describe() -> Experiment {
-    Experiment {
-        name: "requests".to_owned(),
-        title: "Requests of statements on a TiKV cluster".to_owned(),
-        about: format!(
+    Experiment::new(
+        "requests",
+        "Requests of statements on a TiKV cluster",
+        format!(
             "Steps (requests that follow each other) and timestamps of a statement, the median of {TIMES}, on a test \
-             double of a cluster with one region."
+                 double of a cluster with one region."
         ),
-        axis: Axis {
-            title: "rows".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
-        pairs: Vec::new(),
-        notes: Vec::new(),
-        setup: None,
-        measures: Vec::new(),
-    }
+        "rows",
+    )
 }
 
 /// `bench requests`. The server is the program `porpoise`, its files are in `home`.

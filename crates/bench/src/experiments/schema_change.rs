@@ -13,7 +13,7 @@
 use super::{Bench, no_system};
 use crate::connect::Admin;
 use crate::error::{Error, Result};
-use crate::report::{Axis, Cell, Experiment, Latency, Measure, Run};
+use crate::report::{Cell, Experiment, Latency, Measure, Run};
 use crate::url::{System, Target};
 use crate::value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -418,23 +418,13 @@ fn measure(bench: &mut Bench, target: &Target, experiment: &mut Experiment) -> R
 /// No system could be measured.
 pub fn schema_change(bench: &mut Bench) -> Result<()> {
     bench.progress.begin("Schema changes beside a load");
-    let mut experiment = Experiment {
-        name: "schema-change".to_owned(),
-        title: "Schema changes beside a load".to_owned(),
-        about:
-            "Transactions like oltp_read_write's beside ALTER TABLE; the longest statement counts."
-                .to_owned(),
-        axis: Axis {
-            title: "connections".to_owned(),
-            is_logarithmic: false,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
-        pairs: Vec::new(),
-        notes: Vec::new(),
-        setup: None,
-        measures: Vec::new(),
-    };
+    let mut experiment = Experiment::new(
+        "schema-change",
+        "Schema changes beside a load",
+        "Transactions like oltp_read_write's beside ALTER TABLE; the longest statement counts.",
+        "connections",
+    )
+    .on_linear_axis();
     let has_sql = |target: &&Target| matches!(target.system, System::Mysql | System::Porpoise);
     let targets: Vec<Target> = bench.targets.iter().filter(has_sql).cloned().collect();
     for target in &targets {
