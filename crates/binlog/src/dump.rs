@@ -262,12 +262,12 @@ impl Dump {
         self.queued.push_back(event);
     }
 
-    /// File and position behind what was read.
+    /// File and position after the last event that was read.
     pub fn place(&self) -> (String, u64) {
         (file_name(self.number), self.reader.position())
     }
 
-    /// A heartbeat: nothing has happened behind this position.
+    /// A heartbeat: the log ends at this position.
     pub fn heartbeat(&self) -> Vec<u8> {
         let heartbeat = Event::Heartbeat(Heartbeat {
             file: file_name(self.number).into_bytes(),

@@ -41,7 +41,7 @@ const MAX_DESCRIPTIONS: usize = 4096;
 /// Collation of statements in the log: utf8mb4_general_ci, which every replica has.
 const UTF8MB4: u16 = 45;
 
-/// Which columns are in the images: `binlog_row_image`.
+/// The columns in the images: `binlog_row_image`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RowImage {
     /// All.

@@ -118,7 +118,7 @@ pub enum ScanEnd {
     /// All ranges were scanned to their ends.
     Done,
     /// The limit or the visitor ended the scan after this key of this range. To resume, drop the
-    /// ranges before it and continue behind the key (`start` = key + a zero byte; in descending
+    /// ranges before it and continue after the key (`start` = key + a zero byte; in descending
     /// order `end` = key).
     Stopped {
         /// Index of the range in the call.

@@ -139,7 +139,7 @@ impl KvMem {
         checkpoints.map_or(0, |checkpoints| checkpoints.with_manifest(snapshot_of))
     }
 
-    /// Opens the durable log behind a cursor; `None` if it was removed, partly or all of it.
+    /// Opens the durable log from a cursor on; `None` if it was removed, partly or all of it.
     ///
     /// # Errors
     /// As [`Self::begin_copy`].

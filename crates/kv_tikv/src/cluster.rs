@@ -107,7 +107,7 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// Notes a commit before it is reported.
+    /// Records a commit before it is reported.
     pub(crate) fn note_commit(&self, commit_ts: u64) {
         self.newest_commit.fetch_max(commit_ts, Ordering::AcqRel);
     }

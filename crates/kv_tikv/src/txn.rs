@@ -191,7 +191,7 @@ impl TikvTxn {
         client.get(self.call(), ts, keys).map_err(read_error)
     }
 
-    /// The framed value of a key, if a held lock tells what the read would see.
+    /// The framed value of a key, if it is known from a held lock.
     fn value_under_lock(&self, key: &[u8], mode: ReadMode) -> Option<Option<&[u8]>> {
         let held = self.locks.get(key)?;
         let seen = match (mode, self.snapshot) {

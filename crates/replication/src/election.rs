@@ -534,7 +534,7 @@ impl Member {
         self.count_accepted();
     }
 
-    /// Notes how a member follows.
+    /// Records how a member follows.
     fn note(&mut self, member: MemberId, change: impl FnOnce(&mut Peer)) {
         if let Role::Leader(leadership) = &mut self.role
             && let Some((_, peer)) = leadership.peers.iter_mut().find(|(id, _)| *id == member)
@@ -632,7 +632,7 @@ impl Member {
         self.count_accepted();
     }
 
-    /// Tells the caller whose acknowledgements are required, if that has changed.
+    /// Outputs the members whose acknowledgements are required, if they have changed.
     fn require(&mut self) {
         let id = self.settings.id;
         let Role::Leader(leadership) = &mut self.role else {

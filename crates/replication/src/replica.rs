@@ -112,7 +112,7 @@ impl std::fmt::Debug for SourceSettings {
 }
 
 impl SourceSettings {
-    /// How the source is connected to.
+    /// Address, account and TLS of the connections to the source.
     #[must_use]
     pub fn target(&self) -> Target {
         let credentials = Credentials {
@@ -169,7 +169,7 @@ pub struct LastError {
 pub struct ReplicaState {
     /// Settings.
     pub settings: SourceSettings,
-    /// What the thread does.
+    /// The thread's present activity.
     pub activity: Activity,
     /// The source, once it was reached.
     pub source: Option<SourceIdentity>,
@@ -197,7 +197,7 @@ pub struct ReplicaState {
     pub started: i64,
     /// The workers; none if the replica's thread applies all transactions itself.
     pub workers: Vec<WorkerStatus>,
-    /// Why the source's log does not continue this server's data, if it does not.
+    /// The reason why the source's log does not continue this server's data; `None` if it does.
     pub divergence: Option<Divergence>,
 }
 
@@ -644,7 +644,7 @@ fn no_thread(error: &std::io::Error) -> Ended {
     })
 }
 
-/// Why following has ended.
+/// The reason why following has ended.
 enum Ended {
     Stopped,
     /// The position of START REPLICA UNTIL is reached.
@@ -742,7 +742,7 @@ impl Shared {
         }
     }
 
-    /// Tells a former source that its epoch is over, as soon as it can be reached.
+    /// Announces to a former source that its epoch is over, as soon as it can be reached.
     fn tell_former(&self, cancel: &Cancel) {
         while cancel.reason().is_none() {
             let settings = self.state.lock().settings.clone();
@@ -858,7 +858,7 @@ impl Shared {
         }
     }
 
-    /// Notes each commit of the follower in the state.
+    /// Records each commit of the follower in the state.
     fn listener(self: &Arc<Shared>) -> CommitListener {
         let shared = self.clone();
         Arc::new(move |applied, timestamp| {
@@ -879,7 +879,7 @@ impl Shared {
         server_id: u32,
         cancel: &Cancel,
     ) -> FollowOptions {
-        // An import stops and moves the replica, and looks at its position in between.
+        // An import stops and moves the replica, and reads its position in between.
         let is_import = copied != CopiedTables::default();
         FollowOptions {
             server_id,
@@ -1031,7 +1031,7 @@ impl Shared {
             return Ok(false);
         };
         let mut state = self.state.lock();
-        // Also behind events between transactions, which change no row.
+        // Also after events between transactions, which change no row.
         if state.applied != *applied {
             state.applied.clone_from(applied);
         }

@@ -1,6 +1,6 @@
 //! A connection to a source, from which events are read.
 //!
-//! After the login the replica asks what the source is, tells it how events shall be sent (checksums, heartbeats,
+//! After the login the replica reads the source's identity, sets options of the stream (checksums, heartbeats,
 //! with MariaDB that it knows its GTIDs), registers itself, and asks for the events from a position on. From then on
 //! the source sends one packet for each event: a zero byte and the event.
 //!
@@ -178,7 +178,7 @@ pub struct SourceStream {
     epoch: u64,
 }
 
-/// Wait of [`SourceStream::next_event`], after which the caller looks whether it is to stop.
+/// Wait of [`SourceStream::next_event`], after which the caller checks whether it is to stop.
 const POLL: Duration = Duration::from_millis(200);
 
 impl SourceStream {

@@ -95,7 +95,7 @@ pub struct Plan<'a> {
     pub pace: Pace,
 }
 
-/// How requests are generated.
+/// Generation of requests: rate and processes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// Requests a second of all connections together, which are due at fixed times; `None`: each

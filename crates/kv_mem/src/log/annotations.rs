@@ -2,7 +2,7 @@
 //!
 //! An annotation is written as the first writes of its transaction's record or chunks, to the keys 0, 1, ... of
 //! [`SpaceId::ANNOTATIONS`], each a part of at most [`PART_BYTES`]. Recovery passes over these writes: no row
-//! comes of them. The reader follows the segments behind the log thread, by the same functions as an archive.
+//! comes of them. The reader follows the log thread through the segments, by the same functions as an archive.
 //!
 //! ```text
 //! segments   | released | returned, kept for a restart | not yet read |
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A segment with an annotation behind `released` is not removed, whatever a checkpoint contains, also on a
+//! 1. A segment with an annotation after `released` is not removed, whatever a checkpoint contains, also on a
 //!    full disk.
 //! 2. The reader's position is not above the first chunk of a transaction whose commit it has not read.
 //! 3. Nothing above the synced position is returned.

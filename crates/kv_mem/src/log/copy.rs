@@ -84,7 +84,7 @@ impl LogCopy {
         self.end
     }
 
-    /// The place behind the last group, for the next copy.
+    /// The position after the last group, for the next copy.
     pub fn cursor(&self) -> LogCursor {
         self.cursor
     }
@@ -221,7 +221,7 @@ impl Retention {
 }
 
 impl Log {
-    /// Opens the durable log behind a cursor. Returns `None` if segments from there on were removed.
+    /// Opens the durable log from a cursor on. Returns `None` if segments from there on were removed.
     pub(crate) fn copy_from(&self, cursor: LogCursor) -> Result<Option<LogCopy>> {
         let segments = self.segments.lock();
         let end = self.synced_to();

@@ -86,7 +86,7 @@ impl MemTxn {
     }
 
     /// Runs the commit of these writes up to and including the installation. Returns the timestamp,
-    /// or 0 if nothing changes, and the position behind the record.
+    /// or 0 if nothing changes, and the position after the record.
     pub(super) fn apply(&mut self, state: &EngineState, writes: FinalWrites) -> Result<(u64, u64)> {
         let mut installs = Installs::with_capacity(writes.len());
         let sequenced = self.resolve_and_sequence(state, writes, &mut installs);

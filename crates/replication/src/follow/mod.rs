@@ -121,7 +121,7 @@ pub struct Follower {
     positions: PositionTable,
     options: FollowOptions,
     runner: Box<dyn StatementRunner>,
-    /// What is applied and stored.
+    /// The applied and stored position.
     progress: Arc<Progress>,
     /// End of the last event.
     read: Coordinates,
@@ -205,7 +205,7 @@ impl Follower {
         })
     }
 
-    /// What is applied.
+    /// The applied position.
     #[must_use]
     pub fn applied(&self) -> AppliedPosition {
         self.progress.applied.lock().clone()

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Longest wait of a commit for FLUSH TABLES WITH READ LOCK and the like.
 const COMMIT_WAIT: Duration = Duration::from_secs(50);
 
-/// Which rows are applied.
+/// The rows that are applied.
 #[derive(Clone, Default)]
 pub(super) struct Selection {
     /// Tables and databases.
@@ -233,7 +233,7 @@ impl Transaction {
     }
 }
 
-/// Which rows of a table are applied.
+/// The rows of a table that are applied.
 pub(super) enum Wanted {
     Nothing,
     All,
@@ -250,7 +250,7 @@ impl Selection {
         )
     }
 
-    /// Which rows of a table are applied.
+    /// The rows of a table that are applied.
     pub(super) fn ranges(&self, database: &str, name: &str) -> Wanted {
         if !self.filters.applies_to_table(database, name) {
             return Wanted::Nothing;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Interval at which the thread looks whether much log has gathered.
+/// Interval at which the thread checks the amount of log that is not archived.
 const TICK: Duration = Duration::from_millis(100);
 
 /// State of an archive.

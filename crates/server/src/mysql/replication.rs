@@ -28,7 +28,7 @@ use porpoise_wire::mysql::{frame, reply};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait for events after which the session looks whether it was cancelled.
+/// Longest wait for events after which the session checks whether it was cancelled.
 const WAIT: Duration = Duration::from_millis(200);
 
 /// Shortest time between heartbeats, as on MySQL.
@@ -91,7 +91,7 @@ impl LoggedIn {
         Flow::Continue
     }
 
-    /// What the reader has announced under one of two names.
+    /// The value that the reader has announced under one of two names.
     fn announced(&self, name: &str, former: &str) -> Option<String> {
         let value = self.sql.user_variable(name);
         value.or_else(|| self.sql.user_variable(former))

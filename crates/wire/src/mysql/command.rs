@@ -35,7 +35,7 @@ pub mod code {
     pub const BINLOG_DUMP: u8 = 18;
     /// Registration of a replica.
     pub const REGISTER_REPLICA: u8 = 21;
-    /// Stream of the binary log behind a set of GTIDs.
+    /// Stream of the binary log after a set of GTIDs.
     pub const BINLOG_DUMP_GTID: u8 = 30;
     /// A copy of all data.
     pub const CLONE: u8 = 32;

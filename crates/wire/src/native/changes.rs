@@ -198,7 +198,7 @@ pub enum Record<'a> {
         micros: u64,
         /// Its identifier.
         gtid: &'a str,
-        /// The position behind it.
+        /// The position after it.
         position: &'a str,
     },
     /// The place in the log.

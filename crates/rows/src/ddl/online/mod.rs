@@ -2,7 +2,7 @@
 //!
 //! The algorithm is that of F1 (Rae et al., "Online, Asynchronous Schema Change in F1", VLDB 2013). A
 //! change is a sequence of catalog versions. Two transactions that use adjacent versions at the same
-//! time leave rows and index entries consistent, so no transaction has to be kept away; before the
+//! time leave rows and index entries consistent, so no transaction has to be blocked; before the
 //! next version is published, the change waits until none uses the version before the present one.
 //!
 //! ```text
