@@ -39,7 +39,7 @@ pub(crate) struct Source<'a> {
 struct PageSize(u32);
 
 impl PageSize {
-    /// Of the first page of a scan with a limit; `fitting` entries are expected to fit a page.
+    /// Size of the first page of a scan with a limit; `fitting` entries are expected to fit a page.
     fn first(limit: usize, fitting: usize) -> PageSize {
         match u32::try_from(limit) {
             Ok(limit) if limit <= LARGEST_PAGE => {

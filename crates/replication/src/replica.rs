@@ -296,7 +296,7 @@ const GROUP_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest wait for a row lock.
 const LOCK_WAIT: Duration = Duration::from_secs(50);
 
-/// Repetitions of a transaction that other writers were in the way of: MySQL's `replica_transaction_retries`.
+/// Repetitions of a transaction that conflicts with other writers: MySQL's `replica_transaction_retries`.
 const REPETITIONS: u32 = 10;
 
 struct Running {

@@ -174,7 +174,7 @@ pub fn fk(bench: &mut Bench, limit: Option<u64>) -> Result<()> {
         ));
     }
     if limit.is_some() {
-        // The rows are the measure: no warm-up, and all the time they take.
+        // The number of rows ends a run, not its time: no warm-up, and all the time that the rows take.
         bench.options.effort.warm_up = std::time::Duration::ZERO;
         bench.options.effort.time = std::time::Duration::from_secs(86_400);
     }

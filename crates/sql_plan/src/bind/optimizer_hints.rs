@@ -225,9 +225,9 @@ impl Hint {
                 self.indexes.push(name);
             } else {
                 let mut block = None;
-                if let Some(behind) = rest.strip_prefix('@') {
-                    let (named, behind) = identifier(behind)?;
-                    (block, rest) = (Some(named), behind);
+                if let Some(after) = rest.strip_prefix('@') {
+                    let (named, after) = identifier(after)?;
+                    (block, rest) = (Some(named), after);
                 }
                 self.names.push(HintName { name, block });
             }

@@ -17,7 +17,7 @@ pub mod code {
     pub const QUERY: u8 = 3;
     /// Columns of a table.
     pub const FIELD_LIST: u8 = 4;
-    /// FLUSH of the things of a set of flags.
+    /// FLUSH of everything that a set of flags names.
     pub const REFRESH: u8 = 7;
     /// Shutdown of the server.
     pub const SHUTDOWN: u8 = 8;
@@ -80,8 +80,8 @@ pub enum Command<'a> {
         /// Pattern for column names; empty: all columns.
         wildcard: &'a [u8],
     },
-    /// FLUSH of the things of a set of flags: privileges (1), logs (2), tables (4), hosts (8),
-    /// status (16).
+    /// FLUSH of everything that a set of flags names: privileges (1), logs (2), tables (4), hosts
+    /// (8), status (16).
     Refresh(u8),
     /// Shutdown of the server, as the statement SHUTDOWN.
     Shutdown,

@@ -275,7 +275,7 @@ fn memory_note(name: &str, memory: &Memory) -> String {
     if memory.grown <= known {
         // The store reused memory of another one: its total is unknown.
         let parts = parts.join(", ");
-        return format!("{name}: bytes a row asked of the allocator: {parts}");
+        return format!("{name}: bytes a row that were requested from the allocator: {parts}");
     }
     parts.push(format!(
         "allocator and the rest {}",
