@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// Version of the messages and of the state.
 pub const MEMBER_FORMAT_VERSION: u8 = 1;
 
-/// Most members of a view, so that a length that was received allocates little.
+/// Maximum number of members of a view: it bounds what a received length allocates.
 const MAX_MEMBERS: usize = 64;
 
 const REQUEST_VOTE: u8 = 1;
