@@ -46,7 +46,7 @@ func (f *faults) answers() int {
 	return 1
 }
 
-// isFull reports whether a store refuses to write.
+// isFull says whether a store refuses to write.
 func (f *faults) isFull(store int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -28,9 +28,9 @@ type faults struct {
 	latency        time.Duration  // before every request to a store
 	pdLatency      time.Duration  // before every request to a placement driver
 	secondaryDelay time.Duration  // before the commit of secondary keys
-	dropCommits    int            // number of requests that commit and are applied, but not answered
-	refuse         map[string]int // method -> number of requests that are not executed: the connection ends
-	busy           map[string]int // method -> number of requests that are refused because the server is busy
+	dropCommits    int            // so many requests that commit are applied and not answered
+	refuse         map[string]int // method -> so many requests are not executed: the connection ends
+	busy           map[string]int // method -> so many requests are refused because the server is busy
 	decline        bool           // no one-phase and no asynchronous commit
 	stopped        map[int]chan struct{}
 	hooks          map[string]hook // method -> hook before its next request

@@ -14,16 +14,16 @@
 //!
 //! Invariants:
 //! 1. A commit is released only when as many different replicas (by `server_id`) as the policy requires have acknowledged
-//!    a position at or after its end, or when the oldest waiting commit has waited for the policy's timeout.
-//! 2. An acknowledged position counts as long as the server runs, also after its replica has disconnected: the replica
-//!    has the transactions on its disk. It is discarded when the replica begins to read at an earlier position, because
+//!    a place at or after its end, or when the oldest waiting commit has waited for the policy's timeout.
+//! 2. An acknowledged place counts as long as the server runs, also after its replica has disconnected: the replica
+//!    has the transactions on its disk. It is discarded when the replica begins to read at an earlier place, because
 //!    the replica was rebuilt or rewound.
 //! 3. After a timeout commits pass until a replica has caught up with the end of the log; then they wait again.
 //! 4. In a group with automatic failover ([`GroupPolicy`]) a commit also waits for the members that the group requires,
 //!    without a timeout.
 //!
-//! Rejected: a count of acknowledgements for each transaction (the n-th greatest position of the replicas says the
-//! same); waiting in each session (the commit would be visible before, and every interface would need it).
+//! Rejected: a count of acknowledgements for each transaction (the n-th greatest place of the replicas says the
+//! same); waiting in each session (visible before acknowledged, and every interface would need it).
 
 use porpoise_kv::Engine;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -62,10 +62,10 @@ impl Default for AckPolicy {
     }
 }
 
-/// A place in the files: number of the file, position in it.
+/// A place in the files: number of the file, position.
 pub(crate) type Place = (u64, u64);
 
-/// The place after all others.
+/// Behind all places.
 const LAST: Place = (u64::MAX, u64::MAX);
 
 /// A transaction that waits.
@@ -85,7 +85,7 @@ pub(crate) struct Acknowledger {
     pub(crate) incarnation: u64,
 }
 
-/// Progress of a member of a group that follows this server.
+/// How a member of a group follows this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberProgress {
     /// Whether it is connected.
@@ -94,7 +94,7 @@ pub struct MemberProgress {
     pub incarnation: u64,
     /// Position in the binary log up to which it has acknowledged: number of the file, and offset.
     pub place: (u64, u64),
-    /// If the oldest waiting commit waits for this member: the time for which it has waited.
+    /// Whether it keeps the oldest waiting commit waiting, and for how long that has waited.
     pub behind: Option<Duration>,
 }
 
@@ -171,7 +171,7 @@ impl Acknowledgements {
         }
     }
 
-    /// The progress of a member.
+    /// How a member follows.
     pub(crate) fn progress(&self, member: u32) -> MemberProgress {
         let replica = self.replicas.get(&member).copied().unwrap_or_default();
         let oldest = self.waiting.front();
@@ -200,7 +200,7 @@ impl Acknowledgements {
         last
     }
 
-    /// Removes the waiting commits if the group requires no other member. Returns the last of them.
+    /// Removes the commits that need no acknowledgement, because the group requires no other member. Returns the last of them.
     pub(crate) fn take_unneeded(&mut self) -> Option<u64> {
         let is_unneeded = self.group.is_some() && self.reached() == LAST;
         if is_unneeded {
@@ -210,7 +210,7 @@ impl Acknowledgements {
         }
     }
 
-    /// Records a transaction that was written to the files.
+    /// Records a transaction that was written. Returns whether it has to wait.
     pub(crate) fn written(&mut self, end: Place, commit: u64) {
         if self.waits() {
             self.waiting.push_back(Waiting {
@@ -223,7 +223,7 @@ impl Acknowledgements {
         }
     }
 
-    /// Ends the wait for a number of replicas if the oldest commit has reached the timeout. Returns whether it did.
+    /// Ends the waiting for a number of replicas if the oldest commit has waited for too long. Returns whether it did.
     pub(crate) fn times_out(&mut self) -> bool {
         if !self.counts() {
             return false;

@@ -471,7 +471,7 @@ impl Writer {
         Ok(gtid)
     }
 
-    /// The first event of a transaction; `body_len` is the length of the others.
+    /// The first event of a transaction whose others have this length.
     fn gtid_event(&self, gtid: Gtid, annotation: &Annotation<'_>, body_len: u64) -> GtidEvent {
         let sequence = i64::try_from(self.transactions + 1).unwrap_or(i64::MAX);
         let mut event = GtidEvent {

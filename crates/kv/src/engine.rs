@@ -406,7 +406,7 @@ pub trait Engine: Send + Sync {
 
     /// Sets the spaces that foreign keys reference: key-share locks are requested for keys of these spaces only. Called before
     /// a new definition is used. An engine without shared locks emulates key-share locks for these keys.
-    fn set_referenced_spaces(&self, spaces: HashSet<SpaceId>) {
+    fn tell_referenced_spaces(&self, spaces: HashSet<SpaceId>) {
         drop(spaces);
     }
 
@@ -571,8 +571,8 @@ pub trait Txn: Send {
     /// Buffers a write.
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()>;
 
-    /// Buffers a write to a key that this transaction has not written before (writes that were rolled back do not count):
-    /// engines need not look for an earlier write.
+    /// Buffers a write to a key that this transaction has never written, rolled back writes excepted: engines
+    /// need not look for an earlier write.
     fn put_new(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
         self.put(key, value, check)
     }

@@ -227,16 +227,16 @@ impl Record {
 
     /// Returns the allocated bytes of the versions, and how many of them are values.
     pub(crate) fn version_bytes(&self, guard: &Guard) -> (usize, usize) {
-        let (mut bytes, mut values) = (0, 0);
+        let (mut asked, mut values) = (0, 0);
         let mut link = &self.head;
         // SAFETY: as in `Record::visible`.
         while let Some(version) = unsafe { link.load(Ordering::Acquire, guard).as_ref() } {
             let sizes = version.sizes();
-            bytes += sizes.0;
+            asked += sizes.0;
             values += sizes.1;
             link = &version.next;
         }
-        (bytes, values)
+        (asked, values)
     }
 
     /// Spins until the lock word changes, up to a limit; called when the lock has a lone holder. It

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait of one request: an empty answer shows that the server is alive.
+/// Longest wait of one request: an answer shows that the server is there.
 const REQUEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Pause before a connection is opened again.
@@ -91,7 +91,7 @@ impl Collector {
     }
 }
 
-/// The request that continues a subscription after the last complete transaction.
+/// The request that continues a subscription: everything received is behind its position.
 fn continued(request: &SubscribeRequest, collector: &Collector) -> SubscribeRequest {
     let mut request = request.clone();
     if let Some(position) = &collector.position {
@@ -140,7 +140,7 @@ impl Subscription {
 
     fn connect(&mut self) -> Result<()> {
         let mut connection = Connection::connect(&self.target)?;
-        // The table's definition may have changed: the ranges then apply to the new one.
+        // Its definition may have changed: the ranges then apply to the new one.
         let table = &self.request.table;
         self.request.table = connection.table(&table.database, &table.name)?;
         self.collector.restart();
@@ -167,7 +167,7 @@ impl Subscription {
             if let Some(transaction) = self.collector.take() {
                 return Ok(Some(transaction));
             }
-            // Half of the time limit of reads, so that an empty answer arrives before the connection counts as broken.
+            // The answer comes before the connection counts as broken.
             let limit = self
                 .target
                 .read_timeout
@@ -249,8 +249,7 @@ impl AsyncSubscription {
             if let Some(transaction) = self.collector.take() {
                 return Ok(Some(transaction));
             }
-            // Taken for the time of the request: if this future is dropped, the connection, whose next answer would be
-            // that of the dropped request, goes with it.
+            // Taken while it is used: an answer that is not received would be missing.
             let done = match self.connection.take() {
                 None => self.connect().await,
                 Some(connection) => match connection.next_changes(request_wait(until)).await {

@@ -112,7 +112,7 @@ impl std::fmt::Debug for SourceSettings {
 }
 
 impl SourceSettings {
-    /// Address, account and TLS of the connections to the source.
+    /// How the source is connected to.
     #[must_use]
     pub fn target(&self) -> Target {
         let credentials = Credentials {
@@ -169,7 +169,7 @@ pub struct LastError {
 pub struct ReplicaState {
     /// Settings.
     pub settings: SourceSettings,
-    /// The thread's present activity.
+    /// What the thread does.
     pub activity: Activity,
     /// The source, once it was reached.
     pub source: Option<SourceIdentity>,
@@ -197,7 +197,7 @@ pub struct ReplicaState {
     pub started: i64,
     /// The workers; none if the replica's thread applies all transactions itself.
     pub workers: Vec<WorkerStatus>,
-    /// The reason why the source's log does not continue this server's data; `None` if it does.
+    /// Why the source's log does not continue this server's data, if it does not.
     pub divergence: Option<Divergence>,
 }
 

@@ -314,7 +314,7 @@ impl Db {
             following.before_publishing(*own, &catalog, &self.metadata_locks);
         }
         self.has_ttl.store(catalog.has_ttl(), Ordering::Relaxed);
-        self.set_referenced_spaces(&catalog);
+        self.tell_referenced_spaces(&catalog);
         self.catalog.store(catalog.clone());
         self.version.store(version, Ordering::SeqCst);
         if let Some((own, following)) = &mut following {
@@ -323,7 +323,7 @@ impl Db {
     }
 
     /// Sets the engine's list of spaces whose keys get key-share locks: those of referenced indexes.
-    pub(crate) fn set_referenced_spaces(&self, catalog: &Catalog) {
+    pub(crate) fn tell_referenced_spaces(&self, catalog: &Catalog) {
         if self.engine.capabilities().share_locks {
             return;
         }
@@ -339,7 +339,7 @@ impl Db {
                 }
             }
         }
-        self.engine.set_referenced_spaces(spaces);
+        self.engine.tell_referenced_spaces(spaces);
     }
 
     /// The id that the table's next row would be given (SHOW CREATE TABLE,

@@ -9,7 +9,7 @@ use super::Bench;
 use crate::connect::Admin;
 use crate::error::{Error, Result};
 use crate::peers::{Durability, Server, Settings, find_program, start_on_cluster};
-use crate::report::{Experiment, Measure};
+use crate::report::{Axis, Experiment, Measure};
 use crate::stats::median;
 use crate::sys::Signal;
 use std::path::{Path, PathBuf};
@@ -111,7 +111,7 @@ fn double() -> Result<PathBuf> {
         .or_else(|| find_program(DOUBLE, &[]))
         .ok_or_else(|| {
             Error::failed(format!(
-                "{DOUBLE} does not exist: build tests/{DOUBLE} with Go, or run `make test`"
+                "{DOUBLE} is not there: build tests/{DOUBLE} with Go, or run `make test`"
             ))
         })
 }
@@ -124,15 +124,24 @@ fn address_in(output: &str) -> Option<String> {
 }
 
 fn describe() -> Experiment {
-    Experiment::new(
-        "requests",
-        "Requests of statements on a TiKV cluster",
-        format!(
+    Experiment {
+        name: "requests".to_owned(),
+        title: "Requests of statements on a TiKV cluster".to_owned(),
+        about: format!(
             "Steps (requests that follow each other) and timestamps of a statement, the median of {TIMES}, on a test \
-                 double of a cluster with one region."
+             double of a cluster with one region."
         ),
-        "rows",
-    )
+        axis: Axis {
+            title: "rows".to_owned(),
+            is_logarithmic: true,
+        },
+        is_about_latency: false,
+        cells: Vec::new(),
+        pairs: Vec::new(),
+        notes: Vec::new(),
+        setup: None,
+        measures: Vec::new(),
+    }
 }
 
 /// `bench requests`. The server is the program `porpoise`, its files are in `home`.

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! A transaction depends on the last one before it that wrote a key that it writes or references, or that referenced a
-//! key that it writes. Where the keys do not determine the rows that a change affects, the whole table is the key (no primary
-//! key, a unique index over expressions), or the transaction runs alone (actions of foreign keys that the source does not
+//! key that it writes. Where keys do not tell what a row's change may touch, the whole table is the key (no primary key,
+//! a unique index over expressions), or the transaction runs alone (actions of foreign keys that the source does not
 //! log, tables that are not found).
 //!
 //! Invariant: a missed dependency costs time, not correctness: row locks are kept until the commits, which are in
@@ -41,7 +41,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// Maximum number of keys in the history. Beyond it the history is cleared, and the next transaction depends on all before it.
+/// Number of keys that are remembered. Beyond, all are forgotten, and the next transactions depend on all before.
 const MAX_KEYS: usize = 100_000;
 
 /// The last transactions that used a key, by their numbers; 0: none.
@@ -51,7 +51,7 @@ struct Use {
     referenced: u64,
 }
 
-/// The keys of a transaction.
+/// What a transaction touches.
 #[derive(Default)]
 pub(super) struct Keys {
     /// Hashes of keys, and whether they are written.

@@ -17,9 +17,9 @@
 //! 2. The group knows that the member has discarded its data before they are replaced.
 //! 3. The installation of the copy can be interrupted at any step and repeated.
 //!
-//! Rejected: undoing the member's transactions by the before-images of its log (statements have none, minimal images lack columns,
-//! and row versions, the CAS values, would differ from the leader's); truncating the engine's log before the first of
-//! them (exact and cheap, but a checkpoint may contain them, so that the copy is needed in any case).
+//! Rejected: undoing the member's transactions by the before-images of its log. Statements have none, row images that are not full
+//! lack columns, and versions of rows (CAS values) would differ from the leader's. Cutting the engine's log before the first of
+//! them would be exact and cheap, but a checkpoint may contain them, so that the copy is needed in any case.
 
 use crate::backup::log_position::GtidTracker;
 use crate::backup::store_id;
@@ -125,7 +125,7 @@ fn install_files(data_dir: &Path, dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     if dir.join(COMPLETE).exists() {
-        tracing::info!("failover: the copy of the leader's data replaces the data of this server");
+        tracing::info!("failover: the copy of the leader's data takes the place of this server's");
         for name in [binlog::UUID_FILE, store_id::NAME] {
             remove_file(&data_dir.join(name))?;
         }

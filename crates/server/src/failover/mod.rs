@@ -3,9 +3,9 @@
 //! * [`crate::config::Members`]: the list of members. [`transport`]: authenticated messages between them.
 //!   [`state`]: the state of a member on disk.
 //! * [`node`]: the thread that runs the state machine of the election.
-//! * [`server`]: a server as leader and as follower. [`witness`]: the command `porpoise witness`.
+//! * [`server`]: what a server does when it leads and when it follows. [`witness`]: the command `porpoise witness`.
 //! * [`clone`]: a physical copy of the leader's data, for members whose data the leader's log does not continue.
-//! * [`restart`]: the restart of a leader that steps down, as after a crash.
+//! * [`restart`]: a leader that steps down begins anew as a follower, as after a crash.
 //!
 //! Decision 0010 has the reasons, docs/internals/following.md a picture.
 

@@ -6,7 +6,7 @@
 //! no majority   refuse writes, until a majority answers again
 //! stepped down  restart the process ([`super::restart`])
 //! follow        the replica connects to the leader by GTIDs, and acknowledges
-//! diverged      copy the leader's data ([`super::clone`]), discard the own data, restart
+//! diverged      copy the leader's data ([`super::clone`]), give up the own ones, begin anew
 //! ```
 //!
 //! Invariants:
@@ -230,13 +230,13 @@ pub fn stats(status: &GroupStatus) -> Vec<Stat> {
     ]
 }
 
-/// State of a leader.
+/// What a leader keeps.
 struct Leading {
     epoch: u64,
     /// Whether clients may write: the first view is accepted, and a majority is heard.
     is_open: bool,
     is_accepted: bool,
-    /// The members whose acknowledgements are required, each with the end of the log when that began.
+    /// Whose acknowledgements are required, each with the end of the log at that moment.
     required: BTreeMap<MemberId, (u64, u64)>,
     /// When each server was last connected.
     connected: BTreeMap<MemberId, Instant>,
@@ -349,7 +349,7 @@ impl ServerActions {
             },
             // The state that discards the data is on disk.
             CloneState::Complete => match clone::complete(&self.data_dir) {
-                Ok(()) => restart::restart("it installs the copy of the leader's data"),
+                Ok(()) => restart::restart("it takes the copy of the leader's data"),
                 Err(error) => {
                     tracing::error!(%error, "failover: the copy of the leader's data cannot be used");
                 }
@@ -382,7 +382,7 @@ impl ServerActions {
             return;
         };
         tracing::warn!(
-            "failover: {what}: this server copies the leader's data, and discards its own"
+            "failover: {what}: this server copies the leader's data, and gives up its own"
         );
         let source = self.parts.replica.state().map(|state| state.settings);
         let target = source.map(|settings| settings.target());
@@ -395,7 +395,7 @@ impl ServerActions {
         }
     }
 
-    /// The leader's observations of the other servers.
+    /// What the leader has to know of the other servers.
     fn observe(&mut self, member: &Member) -> Vec<Input> {
         let Some(leading) = &mut self.leading else {
             return Vec::new();

@@ -6,7 +6,7 @@
 //! ```text
 //! receiver   magic (8) | challenge (32)
 //! sender     magic (8) | from (4) | to (4) | digest of the members (32) | nonce (32) | code (32)
-//! sender     length (2) | message | code (32)      ... an empty message shows that the sender is alive
+//! sender     length (2) | message | code (32)      ... an empty message says that the sender is there
 //!
 //! key of the frames  = HMAC-SHA256(secret, "porpoise failover session" | challenge | from | to | nonce)
 //! code of the hello  = HMAC-SHA256(secret, "porpoise failover hello"   | challenge | hello)
@@ -56,10 +56,10 @@ const SEND_TIME: Duration = Duration::from_secs(1);
 /// Messages that wait for a connection.
 const QUEUE: usize = 64;
 
-/// Receiver of messages; `None`: the member has shown that it is alive.
+/// What is done with a message.
 pub type Deliver = Arc<dyn Fn(MemberId, Option<Message>) + Send + Sync>;
 
-/// This member's identity towards the others.
+/// This member, as others see it.
 struct Identity {
     id: MemberId,
     members: Members,
@@ -73,7 +73,8 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Accepts messages at `listener`, and connects to the other members. `deliver` is called with each message.
+    /// Accepts messages at `listener`, and connects to the other members. `deliver` gets each message, and `None` when a
+    /// member has shown that it is there.
     ///
     /// # Errors
     /// A thread cannot be started.

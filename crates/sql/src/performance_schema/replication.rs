@@ -1,4 +1,4 @@
-//! Rows of the `replication_` tables: one in each table while a source is set; in that of workers one for each worker.
+//! Rows of the `replication_` tables: one each while a source is set, of workers one each.
 
 use crate::context::StatementContext;
 use crate::replica::{ReplicaFailure, ReplicaStatus, ReplicaWorker};

@@ -547,7 +547,7 @@ impl SqlSession {
         result
     }
 
-    /// Records the commit that a statement has made or seen, which later ones must see too.
+    /// Notes the commit that a statement has made or seen, which later ones must see too.
     fn note_revealed(&mut self, result: &Result<Outcome>) {
         let position = match result {
             Ok(outcome) => outcome.position,

@@ -410,7 +410,7 @@ impl Binder<'_> {
             ));
         }
         if let Some(cmp) = comparison_operator(op) {
-            self.note_date_literal(&a, &b);
+            self.note_moment(&a, &b);
             return compare(cmp, a, b);
         }
         match op {
@@ -427,7 +427,7 @@ impl Binder<'_> {
     }
 
     /// Records a literal that is compared with a date.
-    fn note_date_literal(&self, a: &Expr, b: &Expr) {
+    fn note_moment(&self, a: &Expr, b: &Expr) {
         let literal = literal::DateLiteral::among(a, b);
         if let (Some(planner), Some(literal)) = (self.plan, literal) {
             planner.note_date_literal(literal);

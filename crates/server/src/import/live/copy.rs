@@ -399,8 +399,7 @@ impl Copier<'_, '_> {
         }
     }
 
-    /// Reads the first rows of a range, and the end of the range that they cover; `None` if they do not cover all rows of one
-    /// key value.
+    /// Reads the first rows of a range. Returns also the end of the range that they fill; `None` if they do not fill one.
     fn read(
         &mut self,
         key: &str,
