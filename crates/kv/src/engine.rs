@@ -406,7 +406,7 @@ pub trait Engine: Send + Sync {
 
     /// Sets the spaces that foreign keys reference: key-share locks are requested for keys of these spaces only. Called before
     /// a new definition is used. An engine without shared locks emulates key-share locks for these keys.
-    fn tell_referenced_spaces(&self, spaces: HashSet<SpaceId>) {
+    fn set_referenced_spaces(&self, spaces: HashSet<SpaceId>) {
         drop(spaces);
     }
 

@@ -237,7 +237,7 @@ impl Engine for KvTikv {
         Ok(Box::new(TikvTxn::unfenced(cluster, TxnOptions::default())?))
     }
 
-    fn tell_referenced_spaces(&self, spaces: HashSet<SpaceId>) {
+    fn set_referenced_spaces(&self, spaces: HashSet<SpaceId>) {
         self.cluster.guards.set_referenced(spaces);
     }
 

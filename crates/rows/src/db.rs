@@ -339,7 +339,7 @@ impl Db {
                 }
             }
         }
-        self.engine.tell_referenced_spaces(spaces);
+        self.engine.set_referenced_spaces(spaces);
     }
 
     /// The id that the table's next row would be given (SHOW CREATE TABLE,

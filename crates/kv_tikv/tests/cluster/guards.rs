@@ -29,7 +29,7 @@ impl Fixture {
         let servers = engines.clone().map(|e| e as Arc<dyn Engine>);
         let (parents, children) = (space(&servers[0]), space(&servers[0]));
         for server in &servers {
-            server.tell_referenced_spaces(HashSet::from([parents]));
+            server.set_referenced_spaces(HashSet::from([parents]));
         }
         set(&servers[0], parents, &[("p", "0"), ("q", "0")]);
         set(&servers[0], children, &[("first", "p")]);
