@@ -418,17 +418,19 @@ mod tests {
         let (far, _) = listener.accept().unwrap();
         let mut poll = Poll::new(4).unwrap();
         poll.add(far.as_raw_fd(), 17, Interest::Read).unwrap();
-        let mut told = Vec::new();
-        poll.wait(Duration::from_millis(1), |t| told.push(t))
+        let mut ready = Vec::new();
+        poll.wait(Duration::from_millis(1), |t| ready.push(t))
             .unwrap();
-        assert!(told.is_empty());
+        assert!(ready.is_empty());
         near.write_all(b"x").unwrap();
-        poll.wait(Duration::from_secs(5), |t| told.push(t)).unwrap();
-        assert_eq!(told, [17]);
+        poll.wait(Duration::from_secs(5), |t| ready.push(t))
+            .unwrap();
+        assert_eq!(ready, [17]);
         poll.change(far.as_raw_fd(), 18, Interest::ReadWrite)
             .unwrap();
-        poll.wait(Duration::from_secs(5), |t| told.push(t)).unwrap();
-        assert_eq!(told, [17, 18]);
+        poll.wait(Duration::from_secs(5), |t| ready.push(t))
+            .unwrap();
+        assert_eq!(ready, [17, 18]);
     }
 
     #[test]
