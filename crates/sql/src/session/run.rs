@@ -89,7 +89,7 @@ impl SqlSession {
             return Ok(None);
         };
         let mut planned = Planned::new(plan, reads.uses.take());
-        planned.date_literals = reads.date_literals.take();
+        planned.moments = reads.moments.take();
         planned.runs_programs =
             self.cx.planning.calls_functions.get() || fires_triggers(&planned, catalog);
         Ok(Some(planned))
@@ -198,7 +198,7 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         self.cx.check_plan(planned)?;
-        for literal in &planned.date_literals {
+        for literal in &planned.moments {
             literal.check(params, self.cx.env.mode)?;
         }
         if !matches!(planned.plan, Plan::Select(_)) {

@@ -428,9 +428,9 @@ impl Binder<'_> {
 
     /// Records a literal that is compared with a date.
     fn note_moment(&self, a: &Expr, b: &Expr) {
-        let literal = literal::DateLiteral::among(a, b);
+        let literal = literal::MomentLiteral::among(a, b);
         if let (Some(planner), Some(literal)) = (self.plan, literal) {
-            planner.note_date_literal(literal);
+            planner.note_moment(literal);
         }
     }
 

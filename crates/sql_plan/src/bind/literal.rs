@@ -12,20 +12,20 @@ use porpoise_types::{
 
 /// A string literal that is compared with a DATE or DATETIME, and therefore must be a valid one.
 #[derive(Clone, Debug)]
-pub struct DateLiteral {
+pub struct MomentLiteral {
     /// The literal, or a parameter.
     pub expr: Expr,
     /// Whether the other operand is a DATE.
     pub is_date: bool,
 }
 
-impl DateLiteral {
+impl MomentLiteral {
     /// The literal among the operands of a comparison, if there is one.
-    pub(super) fn among(a: &Expr, b: &Expr) -> Option<DateLiteral> {
+    pub(super) fn among(a: &Expr, b: &Expr) -> Option<MomentLiteral> {
         let literal = |e: &Expr, other: &Expr| {
             let dated = matches!(other.ty.kind, Kind::Date | Kind::DateTime | Kind::Timestamp);
             let is_text = e.is_literal() && e.ty.is_string() && !is_bits(&e.ty);
-            (dated && is_text).then(|| DateLiteral {
+            (dated && is_text).then(|| MomentLiteral {
                 expr: e.clone(),
                 is_date: other.ty.kind == Kind::Date,
             })
@@ -36,7 +36,7 @@ impl DateLiteral {
     /// Checks the literal's value.
     ///
     /// # Errors
-    /// 1525 for a string that is not a date.
+    /// 1525 for a text that is no date.
     pub fn check(&self, params: &[ValueRef<'_>], mode: SqlMode) -> Result<()> {
         let value = match &self.expr.kind {
             ExprKind::Const(value) => value.as_ref(),

@@ -4,7 +4,7 @@
 use super::derived::{CteEntry, Derived, TableOperator, operator_of};
 use super::uses::{Object, Uses};
 use super::views::{ViewFrame, ViewMerging};
-use crate::bind::literal::DateLiteral;
+use crate::bind::literal::MomentLiteral;
 use crate::bind::query::{Enclosing, SubqueryPlanner};
 use crate::bind::{BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
@@ -56,7 +56,7 @@ pub struct NestedReads {
     /// All tables and views named by the statement and by its views, existing or not.
     pub uses: Uses,
     /// Literals that are compared with dates.
-    pub date_literals: RefCell<Vec<DateLiteral>>,
+    pub moments: RefCell<Vec<MomentLiteral>>,
     /// Resolved names of the statement, recorded only for the text of a view.
     pub names: RefCell<Option<Names>>,
 }
@@ -145,8 +145,8 @@ impl SubqueryPlanner for PlanCx<'_> {
         });
     }
 
-    fn note_date_literal(&self, literal: DateLiteral) {
-        self.reads.date_literals.borrow_mut().push(literal);
+    fn note_moment(&self, literal: MomentLiteral) {
+        self.reads.moments.borrow_mut().push(literal);
     }
 }
 
