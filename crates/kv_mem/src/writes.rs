@@ -6,10 +6,10 @@
 //!    not `superseded`, all others are.
 //! 3. Above [`MAX_LINEAR_SEARCH`] writes, `by_key` has the index of each key's newest write from the first
 //!    look-up on that needs it, and `sorted` from the first read of a range on.
-//! 4. Above [`MAX_LINEAR_SEARCH`] writes, a key above `highest` of its space was not written: ascending keys
-//!    need no look-up in the index, which in a large transaction is larger than the caches.
-//! 5. The caller of [`WriteSet::push_new`] guarantees that the transaction has not written the key, so that most
-//!    transactions that insert many rows never build the index.
+//! 4. Above [`MAX_LINEAR_SEARCH`] writes, a key behind `highest` of its space was not written: rows with
+//!    ascending keys are looked up without the index, which is larger than the caches in a large transaction.
+//! 5. A key that is pushed as new was not written: its writer knows, so that most transactions that insert
+//!    many rows never make the index.
 //!
 //! A write holds the version that a commit pushes to the chain, so that the value's bytes are copied
 //! once, and a lone write with a short key allocates nothing else.
@@ -79,7 +79,7 @@ type SortedKeys = BTreeMap<SpaceId, BTreeMap<Box<[u8]>, usize>>;
 pub(crate) struct WriteSet {
     log: Writes,
     by_key: OnceCell<HashTable<usize>>,
-    /// For some spaces, a key at or above all written keys; kept above [`MAX_LINEAR_SEARCH`] writes.
+    /// Of some spaces, a key at or above all that were written, once the writes are many.
     highest: SmallVec<[(SpaceId, InlineKey); 4]>,
     sorted: OnceCell<SortedKeys>,
     is_large: bool,
@@ -274,7 +274,7 @@ impl WriteSet {
         }
     }
 
-    /// Computes the highest keys of the buffered writes, when there are more than [`MAX_LINEAR_SEARCH`].
+    /// Notes the highest keys of the writes that are there, when they are no longer few.
     fn grow_large(&mut self) {
         self.is_large = true;
         for at in 0..self.log.len() {
