@@ -141,6 +141,7 @@ impl Statement<'_> {
                     done.replaced += self.write_checked(table, &new.plan, n, row, replaced)?;
                     ids.note_inserted(first + n, row);
                     done.inserted += 1;
+                    self.fire_after_insert(table, row)?;
                 }
                 Err(e) if mode == InsertMode::Ignore && e.ignorable() => done.skipped.push((n, e)),
                 Err(e) => return Err(e),
