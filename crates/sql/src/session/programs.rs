@@ -223,7 +223,7 @@ impl SqlSession {
                     };
                     self.catch_warning(program, frame, (at, next))
                 }
-                // A client that has a part of a result gets the error behind it.
+                // A client that has a part of a result gets the error after it.
                 Err(error) if !sink.discard_result() => return Err(error),
                 Err(error) => match self.catch_error(program, frame, at, error) {
                     Ok(handler) => {
