@@ -147,12 +147,10 @@ impl Statement<'_> {
                 Err(e) => return Err(e),
             }
         }
-        if usable < rows.len()
-            && let Some(Some(e)) = unfit.pop()
-        {
-            return Err(e);
+        match unfit.pop().flatten().filter(|_| usable < rows.len()) {
+            Some(e) => Err(e),
+            None => Ok(done),
         }
-        Ok(done)
     }
 
     /// Locks the keys gathered since the last call, and marks expired parents among them as absent.

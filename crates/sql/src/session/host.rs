@@ -27,6 +27,7 @@ use super::SqlSession;
 use super::state::fresh_env;
 use super::transaction::OpenTxn;
 use crate::context::{Diagnostics, Planning, StatementContext};
+use crate::programs::restrict;
 use crate::session::routines::no_routine;
 use crate::vars::settings::IsolationLevel;
 use porpoise_rows::catalog::Routine;
@@ -35,6 +36,8 @@ use porpoise_sql_exec::exec::RunPrograms;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::Env;
 use porpoise_sql_expr::expr::stored::SessionFunction;
+use porpoise_sql_parser::ast;
+use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_types::{ColumnType, Value};
 use std::cell::{Cell, RefCell};
 
@@ -313,5 +316,42 @@ fn copy_of(cx: &StatementContext) -> StatementContext {
         last_insert_id: cx.last_insert_id,
         counters: cx.counters.clone(),
         account_statement: None,
+    }
+}
+
+impl SqlSession {
+    /// Error 1442: a function or trigger must not change a table that the statement uses which runs
+    /// it.
+    pub(super) fn check_outer_tables(&self, planned: &Planned) -> Result<()> {
+        if self.programs.nested == 0 {
+            return Ok(());
+        }
+        let outer = &self.programs.outer_tables;
+        let mut changed = planned.tables.iter().filter(|(_, writes)| *writes);
+        match changed.find(|(table, _)| outer.contains(&table.id)) {
+            Some((table, _)) => {
+                let text = format!(
+                    "Can't update table '{}' in stored function/trigger because it is already used \
+                     by statement which invoked this stored function/trigger.",
+                    table.name
+                );
+                Err(SqlError::new(1442, "HY000", text))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if the statement runs inside of a function or a trigger, and must not.
+    pub(super) fn check_nested(&self, statement: &ast::Statement<'_>) -> Result<()> {
+        if self.programs.nested == 0 {
+            return Ok(());
+        }
+        let kind = if self.programs.running.is_empty() {
+            ast::ProgramKind::Trigger
+        } else {
+            ast::ProgramKind::Function
+        };
+        let refused = restrict::refusal_within_statement(statement, kind);
+        refused.map_or(Ok(()), Err)
     }
 }

@@ -12,7 +12,6 @@ use super::{Outcome, SqlSession, lex_mode};
 use crate::programs::condition::Condition;
 use crate::programs::frame::{Frame, OpenCursor};
 use crate::programs::program::{CallInstruction, Instruction, Program, Source, Target};
-use crate::programs::restrict;
 use bumpalo::Bump;
 use porpoise_access::Rights;
 use porpoise_base::interrupt;
@@ -964,42 +963,5 @@ fn no_data() -> Warning {
         level: Level::Warning,
         code: 1329,
         message: "No data - zero rows fetched, selected, or processed".to_owned(),
-    }
-}
-
-impl SqlSession {
-    /// Error 1442: a function or trigger must not change a table that the statement uses which runs
-    /// it.
-    pub(super) fn check_outer_tables(&self, planned: &Planned) -> Result<()> {
-        if self.programs.nested == 0 {
-            return Ok(());
-        }
-        let outer = &self.programs.outer_tables;
-        let mut changed = planned.tables.iter().filter(|(_, writes)| *writes);
-        match changed.find(|(table, _)| outer.contains(&table.id)) {
-            Some((table, _)) => {
-                let text = format!(
-                    "Can't update table '{}' in stored function/trigger because it is already used \
-                     by statement which invoked this stored function/trigger.",
-                    table.name
-                );
-                Err(SqlError::new(1442, "HY000", text))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Fails if the statement runs inside of a function or a trigger, and must not.
-    pub(super) fn check_nested(&self, statement: &ast::Statement<'_>) -> Result<()> {
-        if self.programs.nested == 0 {
-            return Ok(());
-        }
-        let kind = if self.programs.running.is_empty() {
-            ast::ProgramKind::Trigger
-        } else {
-            ast::ProgramKind::Function
-        };
-        let refused = restrict::refusal_within_statement(statement, kind);
-        refused.map_or(Ok(()), Err)
     }
 }
