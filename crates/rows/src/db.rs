@@ -315,11 +315,10 @@ impl Db {
         }
         let old = self.catalog.load();
         let differences = catalog.tables.differences(&old.tables, Arc::ptr_eq);
-        let expires = |table: &&Arc<Table>| table.expiry_rule().is_some();
         let mut tables = differences
             .iter()
             .flat_map(|d| d.before.iter().chain(&d.after));
-        if tables.any(|table| expires(&table)) {
+        if tables.any(|table| table.expiry_rule().is_some()) {
             self.has_ttl.store(catalog.has_ttl(), Ordering::Relaxed);
         }
         drop(old);

@@ -84,7 +84,7 @@ impl<K, V> SharedMap<K, V> {
 
     /// The entries, in the order of the keys.
     pub fn iter(&self) -> Iter<'_, K, V> {
-        let entries: fn(&Chunk<K, V>) -> slice::Iter<'_, (K, V)> = |chunk| chunk.iter();
+        let entries: EntriesOf<'_, K, V> = |chunk| chunk.iter();
         let pair: fn(&(K, V)) -> (&K, &V) = |(key, value)| (key, value);
         self.chunks.iter().flat_map(entries).map(pair)
     }
