@@ -170,6 +170,30 @@ impl Instruction {
         }
     }
 
+    /// The expressions and statements that it evaluates.
+    fn sources(&self) -> Vec<&Source> {
+        match self {
+            Instruction::Assign(_, Some(source))
+            | Instruction::AssignUser(_, source)
+            | Instruction::Sql { source, .. }
+            | Instruction::Return(source)
+            | Instruction::JumpUnless {
+                condition: source, ..
+            }
+            | Instruction::CaseOperand {
+                operand: source, ..
+            }
+            | Instruction::JumpUnlessEqual { value: source, .. }
+            | Instruction::GetDiagnostics {
+                condition: Some(source),
+                ..
+            } => vec![source],
+            Instruction::Call(call) => call.args.iter().map(|(source, _)| source).collect(),
+            Instruction::Signal { items, .. } => items.iter().map(|(_, source)| source).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The instruction at which a CONTINUE handler continues, if not the next one.
     pub fn resume(&self) -> Option<usize> {
         match self {
@@ -258,6 +282,19 @@ pub(crate) struct Program {
     pub returns: Option<ColumnType>,
     /// Row variables of a trigger.
     pub row_variables: Vec<RowVariable>,
+}
+
+impl Program {
+    /// Whether an expression or a statement of the program uses a variable.
+    pub fn reads(&self, slot: u32) -> bool {
+        let cursors = self.cursors.iter().map(|cursor| &cursor.query);
+        let mut sources = self
+            .code
+            .iter()
+            .flat_map(Instruction::sources)
+            .chain(cursors);
+        sources.any(|source| source.slots.contains(&slot))
+    }
 }
 
 /// The type that a variable has in expressions.

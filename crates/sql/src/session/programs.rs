@@ -397,8 +397,14 @@ impl SqlSession {
                 frame.set(*slot, Value::Null, &self.cx.env.memory)?;
             }
             Instruction::Assign(slot, Some(source)) => {
-                let (value, ty) = self.assigned_value(source, frame)?;
-                self.set_slot(program, frame, *slot, value, &ty)?;
+                let value = self.assigned_value(source, frame);
+                let done =
+                    value.and_then(|(value, ty)| self.set_slot(program, frame, *slot, value, &ty));
+                if done.is_err() {
+                    // A handler that goes on finds NULL.
+                    frame.set(*slot, Value::Null, &self.cx.env.memory)?;
+                }
+                done?;
             }
             Instruction::AssignUser(name, source) => {
                 let (value, ty) = self.value_of_source(source, frame)?;
@@ -864,7 +870,7 @@ impl SqlSession {
         }
     }
 
-    /// Assigns a value of some type to a variable.
+    /// Assigns a value of some type to a variable: NULL if it cannot be converted.
     pub(super) fn set_slot(
         &mut self,
         program: &Program,
@@ -875,13 +881,18 @@ impl SqlSession {
     ) -> Result<()> {
         let variable = program.variables.get(slot as usize);
         let (name, ty) = variable.ok_or_else(|| SqlError::internal("no such variable"))?;
-        let value = if is_unchanged(&value, from, ty) {
-            value
-        } else {
-            self.set_time();
-            self.converted(&value, from, ty, name)?
-        };
-        frame.set(slot, value, &self.cx.env.memory)
+        if is_unchanged(&value, from, ty) {
+            return frame.set(slot, value, &self.cx.env.memory);
+        }
+        self.set_time();
+        let memory = &self.cx.env.memory;
+        match self.converted(&value, from, ty, name) {
+            Ok(value) => frame.set(slot, value, memory),
+            Err(error) => {
+                frame.set(slot, Value::Null, memory)?;
+                Err(error)
+            }
+        }
     }
 
     /// Converts a value as an assignment to a column does.

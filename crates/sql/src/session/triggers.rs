@@ -308,7 +308,33 @@ impl SqlSession {
         Ok(())
     }
 
-    /// Runs a body with the rights of its definer, who must have the privilege TRIGGER.
+    /// Fails unless the definer, whose rights the session has, may run the body: with the privilege
+    /// TRIGGER on its table, SELECT on the columns of NEW and OLD that it reads, and UPDATE on those that
+    /// it sets (manual, "CREATE TRIGGER Statement").
+    fn check_definer(&self, program: &Program, rights: &Rights, table: &Table) -> Result<()> {
+        let (database, name) = (&table.database, &table.name);
+        if !rights.on_table(database, name).has(Privileges::TRIGGER) {
+            return Err(self.cx.table_denied("TRIGGER", name));
+        }
+        for row in &program.row_variables {
+            let mut wanted = Privileges::NONE;
+            if program.reads(row.slot) {
+                wanted = wanted.with(Privileges::SELECT);
+            }
+            if row.assigned {
+                wanted = wanted.with(Privileges::UPDATE);
+            }
+            let lacking = wanted.without(rights.on_column(database, name, &row.column));
+            let names: Vec<&str> = lacking.names().collect();
+            if !names.is_empty() {
+                let command = names.join(", ");
+                return Err(self.cx.column_denied(&command, &row.column, name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a body with the rights of its definer.
     fn run_trigger(
         &mut self,
         compiled: &CompiledTrigger,
@@ -318,10 +344,7 @@ impl SqlSession {
         let rights = self.cx.rights();
         let mut allowed = compiled.allowed.lock();
         if !allowed.as_ref().is_some_and(|a| Arc::ptr_eq(a, &rights)) {
-            let own = rights.on_table(&table.database, &table.name);
-            if !own.has(Privileges::TRIGGER) {
-                return Err(self.cx.table_denied("TRIGGER", &table.name));
-            }
+            self.check_definer(&compiled.program, &rights, table)?;
             *allowed = Some(rights);
         }
         drop(allowed);
