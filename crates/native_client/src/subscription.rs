@@ -330,7 +330,8 @@ impl AsyncSubscription {
                 return Ok(Some(transaction));
             }
             let wait = self.state.request_wait(until);
-            // Taken while it is used: an answer that is not received would be missing.
+            // Taken for the time of the request: if this future is dropped, the connection, whose next answer would be
+            // that of the dropped request, goes with it.
             let done = match self.connection.take() {
                 None => self.connect().await,
                 Some(connection) => match connection.next_changes(wait).await {
