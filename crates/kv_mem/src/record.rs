@@ -11,8 +11,8 @@
 //!
 //! Invariants:
 //! 1. Versions are in descending order of commit timestamps, all different.
-//! 2. A version in the chain never changes, but for its link to older ones. The oldest version may have none; a
-//!    copy takes its place if an older version is inserted.
+//! 2. A version in the chain is immutable except for its link to older ones. The oldest version may lack a link; a
+//!    copy with a link replaces it if an older version is inserted.
 //! 3. A version is freed only through the epoch after it was unlinked under the latch, or with its
 //!    record.
 //! 4. A record that is `dead` has been or is about to be removed from the index; nothing is pushed to it
@@ -388,7 +388,7 @@ impl PackedLatch<'_> {
 /// A record whose latch is held.
 pub(crate) struct Latch<'r> {
     latched: Latched,
-    /// Released after the lock was packed again.
+    /// Released when the lock has been packed again.
     packed: PackedLatch<'r>,
 }
 

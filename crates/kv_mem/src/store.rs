@@ -65,7 +65,7 @@ impl RecordStore {
             .0
     }
 
-    /// As [`RecordStore::get_or_create`], with whether the record was created. It has the lock then, if there is one.
+    /// As [`RecordStore::get_or_create`]; also returns whether the record was created. A created record has `lock`, if that is given.
     pub(crate) fn get_or_create_locked(
         &self,
         space: &Space,

@@ -200,7 +200,7 @@ fn nothing_locked(granted: bool) -> Locked<'static> {
     }
 }
 
-/// The commit of the newest version of a key, which a reply must wait for that reveals the version; 0 without one.
+/// The commit of the newest version of a key, for which a reply that reveals the version must wait; 0 without one.
 fn commit_of(newest: Option<&Version>) -> u64 {
     newest.map_or(0, Version::ts)
 }
@@ -302,7 +302,7 @@ impl MemTxn {
         Ok((records, created))
     }
 
-    /// What a lock call answers for a key that it has locked, whose newest committed version this is.
+    /// The result of a lock call for a key that it has locked, with this newest committed version.
     fn answer<'v>(&'v self, key: Key<'_>, newest: Option<&'v Version>) -> Locked<'v> {
         let own = if self.writes.is_empty() {
             None

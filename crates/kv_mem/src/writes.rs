@@ -6,10 +6,9 @@
 //!    not `superseded`, all others are.
 //! 3. Above [`MAX_LINEAR_SEARCH`] writes, `by_key` has the index of each key's newest write from the first
 //!    look-up on that needs it, and `sorted` from the first read of a range on.
-//! 4. A key behind `highest` of its space is in none of the first writes, which `highest` counts. Above
-//!    [`MAX_LINEAR_SEARCH`] writes a look-up compares the others first: rows with ascending keys are looked up without
-//!    the index, which is larger than the caches in a large transaction. A transaction that looks up nothing compares
-//!    nothing.
+//! 4. `highest` covers the first writes of the transaction and counts them; a key above `highest` of its space is in none of
+//!    them. Above [`MAX_LINEAR_SEARCH`] writes a look-up first adds the writes since. So ascending keys are looked up without
+//!    the index, which in a large transaction is larger than the caches. Without look-ups nothing is compared.
 //! 5. A key that is pushed as new was not written: its writer knows, so that most transactions that insert
 //!    many rows never make the index.
 //!
@@ -76,7 +75,7 @@ impl Write {
 /// The newest write to each key, in the order of the keys.
 type SortedKeys = BTreeMap<SpaceId, BTreeMap<Box<[u8]>, usize>>;
 
-/// Of some spaces, a key at or above all that the first writes have.
+/// For some spaces, a key at or above all keys of the first writes.
 #[derive(Default)]
 struct HighestKeys {
     keys: SmallVec<[(SpaceId, InlineKey); 4]>,

@@ -72,7 +72,7 @@ fn holding(engine: &KvMem, names: &[&str]) -> Box<dyn Txn> {
 }
 
 /// The keys of a batch are locked in order, whether they exist or not: a transaction that waits for a key holds none
-/// behind it. A key that nothing has written is locked as soon as the keys before it are.
+/// after it. A key that has never been written is locked as soon as the keys before it are.
 #[test]
 fn a_batch_holds_no_key_behind_the_one_that_it_waits_for() {
     let engine = KvMem::open(KvMemOptions::default()).unwrap();

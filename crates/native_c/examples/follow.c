@@ -1,9 +1,9 @@
 /* Follows the changes of a table's rows, through restarts of the server:
  * follow HOST PORT USER PASSWORD DATABASE TABLE COUNT POSITION
  *
- * It prints each change, and the position behind each transaction, and ends after COUNT transactions. POSITION is `now`,
- * `first`, or one that was printed before: a program keeps it with what it makes of the changes, and continues there. The server
- * runs with --log-bin.
+ * It prints each change, and the position after each transaction, and ends after COUNT transactions. POSITION is `now`,
+ * `first`, or a position that was printed before: a program stores it together with its results, and continues there. The server
+ * must run with --log-bin.
  */
 #include "porpoise.h"
 

@@ -241,7 +241,7 @@ typedef struct {
     porpoise_bound upper;
 } porpoise_range;
 
-// What a subscription has.
+// Options of a subscription.
 typedef struct {
     // Changes of rows whose key is in one of these ranges, before or after the change.
     const porpoise_range *ranges;
@@ -255,7 +255,7 @@ typedef struct {
 typedef struct {
     // Identifier; empty if it has none.
     const char *gtid;
-    // The position behind the transaction: kept with what was made of its changes, it is where another process continues.
+    // The position after the transaction, from which another process can continue: store it together with the results of the changes.
     const char *position;
     // Time of the commit in microseconds since 1970 UTC.
     uint64_t micros;
@@ -382,7 +382,7 @@ int porpoise_next_transaction(porpoise_subscription *subscription,
                               uint32_t wait_ms,
                               porpoise_transaction **out);
 
-// The position behind the transactions that were returned, and behind those of other rows up to the next one. Valid until
+// The position after the returned transactions, and after transactions of other rows up to the next one. Valid until
 // the next call with the subscription.
 const char *porpoise_subscription_position(const porpoise_subscription *subscription);
 

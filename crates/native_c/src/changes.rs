@@ -56,7 +56,7 @@ pub struct CRange {
     upper: CBound,
 }
 
-/// What a subscription has.
+/// Options of a subscription.
 #[repr(C)]
 pub struct CSubscribeRequest {
     /// Changes of rows whose key is in one of these ranges, before or after the change.
@@ -72,7 +72,7 @@ pub struct CSubscribeRequest {
 pub struct CTransactionInfo {
     /// Identifier; empty if it has none.
     gtid: *const c_char,
-    /// The position behind the transaction: kept with what was made of its changes, it is where another process continues.
+    /// The position after the transaction, from which another process can continue: store it together with the results of the changes.
     position: *const c_char,
     /// Time of the commit in microseconds since 1970 UTC.
     micros: u64,
@@ -114,7 +114,7 @@ struct Item {
     after: Option<Range<usize>>,
 }
 
-/// Collects what the changes of a transaction point to.
+/// Collects the values and texts that the changes of a transaction point to.
 #[derive(Default)]
 struct Builder {
     values: Vec<CValue>,
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn porpoise_next_transaction(
     })
 }
 
-/// The position behind the transactions that were returned, and behind those of other rows up to the next one. Valid until
+/// The position after the returned transactions, and after transactions of other rows up to the next one. Valid until
 /// the next call with the subscription.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn porpoise_subscription_position(

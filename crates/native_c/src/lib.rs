@@ -1,5 +1,5 @@
 //! C interface of the native client: `libporpoise_c.so`, declared in `include/porpoise.h`, which cbindgen
-//! generates from these sources (`cbindgen.toml`); a test compares the file, and makes it again with
+//! generates from these sources (`cbindgen.toml`); a test compares the file, and writes it again with
 //! `PORPOISE_UPDATE_HEADER=1`. `examples/thousand_rows.c` calls all functions of batches, `examples/follow.c` those of
 //! subscriptions; tests compile and run both.
 //!

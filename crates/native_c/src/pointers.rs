@@ -1,4 +1,4 @@
-//! Pointers of the caller. The header of `calls.rs` says what the caller promises.
+//! Pointers of the caller. The header of `calls.rs` lists the caller's obligations.
 
 #![allow(unsafe_code)]
 

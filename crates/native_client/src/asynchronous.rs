@@ -435,8 +435,8 @@ async fn write_or_flush(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) ->
     }
 }
 
-/// Time without a byte of an answer that is awaited. The timer runs on when something was received, and is set again when it
-/// ends, so that answers cost a look at the clock only.
+/// Limit of the time without a byte of an awaited answer. Received bytes do not reset the timer; when it fires, it is set again for the
+/// rest of the time, so that an answer only costs reading the clock.
 struct Silence {
     limit: Option<Duration>,
     /// When the wait began, or the last bytes were received.
@@ -539,7 +539,7 @@ async fn exchange(
                 is_unflushed = !unsent.is_empty();
                 match written {
                     Ok(written) => sent += written,
-                    // The server may have said why it ended the connection; then nothing else is read.
+                    // The server may have sent the reason for which it ended the connection; nothing else is read then.
                     Err(_) if waits => (is_writable, is_open) = (false, false),
                     Err(error) => return Err(Error::Broken(error)),
                 }

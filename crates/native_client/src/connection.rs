@@ -331,8 +331,8 @@ impl Connection {
         }
     }
 
-    /// Receives what the server has sent before it ended a connection that cannot be written to any more: the reason, as
-    /// after KILL.
+    /// Receives the bytes that the server sent before it ended a connection that can no longer be written to: the reason, for
+    /// example after KILL.
     fn last_words(&mut self) -> Option<()> {
         loop {
             if let Some(answer) = self.core.next_answer().ok()? {

@@ -5,8 +5,8 @@
 //! that it has received: each transaction comes once, whole and in commit order. A caller that keeps
 //! [`ChangedTransaction::position`] with what it makes of the changes continues there after its own restart.
 //!
-//! A server that has vanished without closing the connection is noticed by an answer that does not come: each request
-//! waits for changes at most half as long as its answer may take.
+//! A server that has vanished without closing the connection is noticed by a missing answer: the server waits for changes for at
+//! most half the time that the client waits for its answer.
 
 use crate::asynchronous::AsyncConnection;
 use crate::changes::{Change, ChangedRow, ChangedTransaction, ChangesPage, SubscribeRequest};
@@ -122,7 +122,7 @@ impl State {
     }
 
     /// Prepares for a new connection, on which the table has this definition: it may have changed, and the ranges then apply
-    /// to the new one. Returns the request that continues the subscription: everything received is behind its position.
+    /// to the new one. Returns the request that continues the subscription after the last complete transaction.
     fn continued(&mut self, table: Table) -> SubscribeRequest {
         self.request.table = table;
         self.collector.restart();
@@ -144,7 +144,7 @@ impl State {
         self.ended.as_ref().map_or(Ok(None), |e| Err(copy_of(e)))
     }
 
-    /// Time that the server may wait for changes: an answer without changes shows that it is there.
+    /// Time for which the server may wait for changes: an answer without changes shows that it is alive.
     fn request_wait(&self, until: Instant) -> Duration {
         let limit = self.target.read_timeout.unwrap_or(ANSWER_LIMIT);
         left(until).min(limit / 2)
@@ -330,7 +330,8 @@ impl AsyncSubscription {
                 return Ok(Some(transaction));
             }
             let wait = self.state.request_wait(until);
-            // Taken while it is used: an answer that is not received would be missing.
+            // Taken for the time of the request: if this future is dropped, the connection, whose next answer would be
+            // that of the dropped request, goes with it.
             let done = match self.connection.take() {
                 None => self.connect().await,
                 Some(connection) => match connection.next_changes(wait).await {

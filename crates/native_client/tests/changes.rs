@@ -435,7 +435,7 @@ fn kill_ends_a_subscription_with_an_error() {
                 }
             });
         }
-        // It does not come back by itself, and misses changes silently.
+        // It does not connect again, which would miss changes silently.
         sql(&server, "replace into d.t values (1)");
         killed(sync.next(WAIT));
         killed(runtime.block_on(asynchronous.next(WAIT)));

@@ -94,7 +94,7 @@ fn render_experiment(experiment: &Experiment, out: &mut String) {
                 out,
             );
         }
-        // One client process: its own cost limits what a protocol reaches.
+        // One client process: its own cost limits the throughput of a protocol.
         if experiment.name == "async" {
             let words = "client's processor time for a request in us";
             table(

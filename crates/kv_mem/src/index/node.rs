@@ -152,7 +152,7 @@ impl Node {
         let from = heads.partition_point(|h| h.load(Ordering::Relaxed) < head);
         let rest = heads.get(from..).unwrap_or_default();
         let is_tied = |h: &AtomicU32| h.load(Ordering::Relaxed) == head;
-        // Mostly none or one.
+        // Usually none or one.
         let ties = match rest.get(FEW_TIES) {
             Some(behind) if is_tied(behind) => rest.partition_point(is_tied),
             _ => rest
@@ -166,7 +166,7 @@ impl Node {
             let record = cell.load(guard);
             record.map_or(cmp::Ordering::Greater, |record| record.key().cmp(key))
         };
-        // A key is compared once: it is seldom in the cache.
+        // Each key is compared once, because it is seldom in the processor's cache.
         let (below, found) = match keys.binary_search_by(compare) {
             Ok(at) => (at, true),
             Err(at) => (at, false),

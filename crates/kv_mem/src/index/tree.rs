@@ -84,7 +84,7 @@ impl Target<'_> {
 /// Lower (inclusive) and upper (exclusive) bound of a subtree's keys.
 type Bounds<'g> = (Option<&'g [u8]>, Option<&'g [u8]>);
 
-/// The separators that are the bounds of a subtree. A descent does not read them: each would be a cache miss.
+/// The separators that bound a subtree. A descent does not read their keys, each of which would be a cache miss.
 type Separators<'g> = (Option<Pinned<'g>>, Option<Pinned<'g>>);
 
 /// The keys of separators.
@@ -344,7 +344,7 @@ fn child_separators<'g>(
     guard: &'g Guard,
 ) -> Separators<'g> {
     let below = at.checked_sub(1).and_then(|at| node.key(at, guard));
-    // A cell behind the last key is empty.
+    // A cell after the last key is empty.
     (below.or(own.0), node.key(at, guard).or(own.1))
 }
 

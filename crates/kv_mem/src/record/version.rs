@@ -10,9 +10,9 @@
 //!                ^ address
 //! ```
 //!
-//! The link to the next older version lies before the head, and only versions have one that may get an older version:
-//! most rows and nearly all index entries are inserted once and stay as they are, so that 8 bytes for each are saved
-//! (16 where the allocator's sizes are coarse).
+//! The link to the next older version lies before the head. Only versions that may get an older version have one:
+//! most rows and nearly all index entries are inserted once and never changed, which saves 8 bytes for each
+//! (16 where the allocator's size classes are coarse).
 //!
 //! Invariant: [`LINKED`] of `len` says whether there is a link, and never changes.
 
@@ -67,7 +67,7 @@ impl Version {
             return None;
         }
         let address = std::ptr::from_ref(self).addr() - LINK_BYTES;
-        // SAFETY: a version with this bit lies behind its link, in the same allocation, whose address was exposed. The
+        // SAFETY: a version with this bit lies after its link, in the same allocation, whose address was exposed. The
         // link lives as long as the version, and is only accessed atomically.
         Some(unsafe { &*std::ptr::with_exposed_provenance(address) })
     }
@@ -111,7 +111,7 @@ impl Version {
             unreachable!("values are shorter than 2 GiB");
         };
         let layout = Version::layout(is_linked, len.unwrap_or(0));
-        // SAFETY: the layout is not empty; the link, if there is one, lies at its beginning, and the head behind it.
+        // SAFETY: the layout is not empty; the link, if there is one, lies at its beginning, and the head after it.
         unsafe {
             let mut address = alloc(layout);
             if address.is_null() {

@@ -23,7 +23,7 @@ pub(super) const MODES: [LockMode; 4] = [
 /// Bits of a transaction's number in a word.
 const TXN_BITS: u32 = 48;
 
-/// The word of a lock with one holder, which has called once.
+/// The word of a lock with one holder, which has taken it once.
 #[derive(Clone, Copy)]
 pub(crate) struct FirstLock(pub(super) u64);
 

@@ -32,7 +32,7 @@ impl MemTxn {
         });
     }
 
-    /// The number of the transaction, as its locks show it.
+    /// The number of the transaction in its locks.
     #[inline]
     pub(super) fn lock_owner(&mut self) -> TxnId {
         if self.id == 0 {

@@ -9,7 +9,7 @@ use porpoise_wire::native::value::{self, Encoding};
 use porpoise_wire::native::{Malformed, Reader};
 use smallvec::SmallVec;
 
-/// Bytes that are reserved for a row at once.
+/// Maximum number of bytes that are reserved for a row.
 const SMALL_ROW: usize = 4096;
 
 /// Appends a row: its version if requested, then the columns.

@@ -187,7 +187,7 @@ struct ChunkLookup<'a> {
     read: Read,
     /// Expired rows count as absent.
     expiry: Option<Expiry>,
-    /// Keys that are not looked up, as [`Answer::refused`]; those whose errors were not appended yet.
+    /// Keys that are not looked up, as in [`Answer::refused`], and whose errors have not been appended yet.
     refused: &'a [(usize, Error)],
 }
 

@@ -52,7 +52,7 @@ impl GeneratedIds {
             for (row, needs_id) in rows.iter().zip(&mut self.needs_id) {
                 let id = row.get(at).and_then(|v| explicit_value(v, false));
                 *needs_id &= id.is_some();
-                // No row follows an only one.
+                // No row follows a single one.
                 self.ids.extend(id.filter(|_| *needs_id && rows.len() > 1));
             }
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The tables whose derived fields may differ from those in an older catalog.
 #[derive(Default)]
 struct Affected {
-    /// The tables whose definitions differ, those that are gone included.
+    /// The tables whose definitions differ, dropped ones included.
     changed: BTreeSet<TableId>,
     /// The tables whose foreign keys are resolved again.
     children: BTreeSet<TableId>,
@@ -42,7 +42,7 @@ impl Catalog {
         self.derive_histograms(old, &affected);
     }
 
-    /// The tables that differ, and those whose foreign keys lead or will lead to them.
+    /// The tables that differ, and those whose foreign keys reference them, or will after the change.
     fn changed_and_children(&self, old: &Catalog) -> Affected {
         let mut affected = Affected::default();
         for difference in self.tables.differences(&old.tables, Arc::ptr_eq) {
@@ -146,7 +146,7 @@ impl Catalog {
             return;
         }
         let mut found: BTreeMap<TableId, Vec<(usize, Arc<Histogram>)>> = BTreeMap::new();
-        // Tables that have lost all of theirs, too.
+        // Also of tables that are no longer referenced.
         let had = old.histograms.keys().map(|(table, _)| *table);
         for id in had.chain(affected.changed.iter().copied()) {
             found.entry(id).or_default();
@@ -249,7 +249,7 @@ impl Affected {
         all.copied()
     }
 
-    /// Adds the tables that the foreign keys lead to, or did before.
+    /// Adds the tables that the foreign keys reference, or referenced before.
     fn add_parents(&mut self, old: &Catalog, resolved: &ResolvedKeys) {
         let mut parents = self.changed.clone();
         let tables = self.changed_or_children();

@@ -225,7 +225,7 @@ fn write_fixed(storage: Storage, value: &Value, place: &mut [u8]) -> Option<()> 
     Some(())
 }
 
-/// Fills a place with as many of these bytes.
+/// Copies the first bytes of a slice to fill a place.
 #[inline]
 fn put(place: &mut [u8], bytes: &[u8]) {
     // Widths that are known to the compiler are copied by one instruction.

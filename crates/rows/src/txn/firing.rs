@@ -183,9 +183,9 @@ impl FiringTxn<'_> {
         })
     }
 
-    /// Whether the keys of all new rows can be locked before the first one's triggers run: nothing that
-    /// these do changes the rows, or what is known of the keys. BEFORE triggers may change the rows, and
-    /// any trigger may delete the parents of later rows, but none changes the table itself.
+    /// Whether the keys of all new rows can be locked before the first row's triggers run: no trigger can change the
+    /// rows or their keys' state. BEFORE triggers may change the rows, and any trigger may delete the parents of later
+    /// rows; but no trigger changes the table itself.
     fn locks_rows_together(&self, table: &Table, mode: InsertMode) -> bool {
         let references = self.txn.foreign_key_checks && !table.foreign_keys.is_empty();
         mode != InsertMode::Replace

@@ -124,7 +124,7 @@ impl KeySet {
         }
     }
 
-    /// Indexes a new key, which has this hash, and all before it when they are no longer few.
+    /// Indexes a new key, which has this hash; when there are too many keys for a linear search, all earlier ones, too.
     fn index(&mut self, id: KeyId, hash_of_new: Option<u64>) {
         let (items, bytes) = (&self.items, &self.bytes);
         let rehash = |id: &KeyId| {

@@ -262,8 +262,8 @@ impl Lookup<'_> {
         self.read_any_order(kv, read, visit)
     }
 
-    /// Reads rows by their primary keys in the order of these. Generic over the visitor, so that the engine's call of it is the only
-    /// one that is not inlined.
+    /// Reads rows by their primary keys, in the order of the keys. Generic over the visitor, so that only the engine's call is
+    /// not inlined.
     pub(super) fn read_in_order(
         &self,
         kv: &mut dyn kv::Txn,
@@ -285,7 +285,7 @@ impl Lookup<'_> {
                 return order.arrive(n, None);
             };
             match RowRef::new(table, bytes) {
-                // The rows behind it are kept until it is complete.
+                // The rows after it are kept until it is complete.
                 Ok(row) if overflow.missing(&row) > 0 => {
                     incomplete.push(IncompleteRow::new(n, self.key(n), bytes));
                 }

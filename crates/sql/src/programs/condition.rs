@@ -42,8 +42,8 @@ impl Condition {
         }
     }
 
-    /// The condition of SIGNAL, or of RESIGNAL from the handled one, without the items of its SET. A
-    /// RESIGNAL with a condition of its own keeps the message.
+    /// The condition of SIGNAL, or that of RESIGNAL, which is derived from the handled one; without the items of its SET.
+    /// A RESIGNAL that names a condition keeps the message.
     pub fn raised(handled: Option<Condition>, raised: Option<&RaisedCondition>) -> Condition {
         let (message, raised) = match (handled, raised) {
             (Some(handled), None) => return handled,

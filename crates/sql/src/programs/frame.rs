@@ -32,7 +32,7 @@ pub(crate) struct Activation {
 }
 
 impl Activation {
-    /// Changes the handled condition to that of RESIGNAL, unless that is a further one. Returns the
+    /// Replaces the handled condition by that of RESIGNAL, unless RESIGNAL adds a further condition. Returns the
     /// diagnostics area without the condition of RESIGNAL; `None` if RESIGNAL itself fails.
     pub fn resignal(&mut self, raised: Option<&Condition>, is_new: bool) -> Vec<Condition> {
         let Some(raised) = raised else {
@@ -64,8 +64,8 @@ pub(crate) struct Frame {
     pub activations: Vec<Activation>,
     /// The diagnostics area.
     pub conditions: Vec<Condition>,
-    /// Number of the first conditions that were there when the innermost active handler was entered:
-    /// they end with its body, those that the body has raised stay.
+    /// Number of conditions that existed when the innermost active handler was entered: they are removed at the end
+    /// of its body, and those that the body has raised stay.
     handled: usize,
     /// Bytes of the values, and their charge.
     bytes: usize,

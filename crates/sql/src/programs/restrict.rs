@@ -79,7 +79,7 @@ fn has_result(statement: &Statement<'_>) -> bool {
     }
 }
 
-/// Whether an assignment is of `autocommit`.
+/// Whether an assignment sets `autocommit`.
 fn is_of_autocommit(item: &SetItem<'_>) -> bool {
     match item {
         SetItem::System { name, .. } => name.name.eq_ignore_ascii_case("autocommit"),
@@ -92,8 +92,8 @@ pub(crate) fn assignment_refusal(item: &SetItem<'_>, kind: ProgramKind) -> Optio
     (is_nested(kind) && is_of_autocommit(item)).then(autocommit_refused)
 }
 
-/// The error of a statement that functions and triggers must not run, not by calling a procedure
-/// either. `kind`: of the program, for the message.
+/// The error of a statement that functions and triggers must not run, even by calling a procedure.
+/// `kind`: that of the program, for the message.
 pub(crate) fn refusal_within_statement(
     statement: &Statement<'_>,
     kind: ProgramKind,

@@ -44,8 +44,8 @@ use std::cell::{Cell, RefCell};
 /// Runs programs for a statement that is being executed.
 pub(crate) struct ProgramHost<'s> {
     session: RefCell<&'s mut SqlSession>,
-    /// The session's transaction while a program runs; otherwise, its place is taken by one that is not
-    /// used. `None` while a program has it.
+    /// The session's transaction while a program runs; at other times an unused one. `None` while a program
+    /// has taken it.
     lent: RefCell<Option<Box<OpenTxn>>>,
     restart: Cell<bool>,
 }

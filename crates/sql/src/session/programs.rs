@@ -81,7 +81,7 @@ pub(crate) struct Programs {
     pub(super) outer_tables: Vec<TableId>,
     /// Whether the session runs triggers of memcached commands: no statement runs them.
     pub(super) of_commands: bool,
-    /// Number of statements so far that ran functions or triggers and were not run by any.
+    /// Number of outermost statements so far that ran functions or triggers.
     pub(super) outer_runs: u64,
     /// The statement of a program that the process list shows: its outermost statement, of which
     /// [`Self::outer_runs`] is the number, and the address of its text.
@@ -575,8 +575,8 @@ impl SqlSession {
         result
     }
 
-    /// Shows a statement of a program in the process list; one that runs again and again for the rows of
-    /// the outermost statement, once.
+    /// Shows a statement of a program in the process list. One that runs for each row of the outermost statement is
+    /// shown once.
     fn show_source(&mut self, source: &Source) {
         let is_called_by_plan = self.programs.nested > 0;
         let shown = (self.programs.outer_runs, source.text.as_ptr() as usize);

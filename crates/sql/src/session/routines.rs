@@ -560,7 +560,7 @@ impl SqlSession {
                 self.set_slot(program, frame, slot as u32, value, &ty)?;
             }
         }
-        // Warnings about the arguments stay, whatever the body clears.
+        // Warnings about the arguments stay even if the body clears the diagnostics area.
         let before = std::mem::take(self.cx.env.warnings.get_mut());
         let entered = self.enter_program(&ProgramContext::of(routine))?;
         let ran = self.run_program(program, frame, sink);

@@ -230,7 +230,7 @@ impl SqlSession {
             .and_then(|()| self.run_with_restarts(planned, params, &mut open, mark, keep, sink));
         let ran = ran.and_then(|done| Ok(interrupt::outcome().map(|()| done)?));
         if self.programs.nested == 0 || self.programs.of_commands {
-            // Those of functions and triggers are counted with the statement that runs them.
+            // Statements of functions and triggers are counted with the statement that runs them.
             let accesses = open.txn.get_mut().take_accesses();
             self.work.add_accesses(&accesses);
             self.cx.counters.add_accesses(accesses);
