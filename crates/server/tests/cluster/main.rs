@@ -9,13 +9,13 @@
 mod requests;
 mod tool;
 
-use porpoise_testkit::{Porpoise, SqlOutput, TikvDouble};
+use porpoise_testkit::{Porpoise, SqlOutput, TikvCluster};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn server(store: &TikvDouble) -> Porpoise {
+fn server(store: &TikvCluster) -> Porpoise {
     Porpoise::builder()
         .arg("--engine", store.engine())
         .arg("--cluster-lease", "3s")
@@ -46,7 +46,7 @@ fn until(server: &Porpoise, statements: &str, expected: &str) {
 
 #[test]
 fn definitions_and_accounts_of_one_server_hold_on_the_others() {
-    let store = TikvDouble::start(1);
+    let store = TikvCluster::start();
     let servers = std::thread::scope(|scope| {
         let starting = [(); 3].map(|()| scope.spawn(|| server(&store)));
         starting.map(|server| server.join().unwrap())
@@ -108,11 +108,15 @@ fn definitions_and_accounts_of_one_server_hold_on_the_others() {
         "0",
     );
     until(c, "SELECT @@GLOBAL.max_execution_time", "4321");
+    // No server was lost, and none said so.
+    for server in &servers {
+        assert!(!server.log().contains("were undone"), "{}", server.log());
+    }
 }
 
 #[test]
 fn an_event_runs_on_one_server() {
-    let store = TikvDouble::start(1);
+    let store = TikvCluster::start();
     let (a, b) = (server(&store), server(&store));
     value(
         &a,
@@ -133,7 +137,7 @@ fn an_event_runs_on_one_server() {
 
 #[test]
 fn a_lost_server_delays_changes_for_its_lease_and_a_paused_one_returns() {
-    let store = TikvDouble::start(1);
+    let store = TikvCluster::start();
     let (mut a, b) = (server(&store), server(&store));
     value(
         &a,
