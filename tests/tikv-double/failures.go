@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/pingcap/kvproto/pkg/errorpb"
 )
 
 // processes are the parts of the cluster that can die.
@@ -44,6 +46,18 @@ func (f *faults) answers() int {
 		return 2
 	}
 	return 1
+}
+
+// undeterminedNext returns the refusal for a request that has committed, if its answer is to be that its outcome is
+// undetermined. The field of the refusal has number 22, and is newer than the messages used here.
+func (f *faults) undeterminedNext() *errorpb.Error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.undetermined <= 0 {
+		return nil
+	}
+	f.undetermined--
+	return &errorpb.Error{Message: "undetermined by command", XXX_unrecognized: []byte{0xb2, 0x01, 0x00}}
 }
 
 // isFull says whether a store refuses to write.

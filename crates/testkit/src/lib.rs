@@ -37,7 +37,7 @@ pub use porpoise::{Finished, Porpoise, PorpoiseBuilder, Witness};
 pub use ports::free as free_ports;
 pub use process::wait_until;
 pub use random::Random;
-pub use tikv_double::TikvDouble;
+pub use tikv_double::{TikvCluster, TikvDouble};
 
 /// Fails the test with a message that begins with the name of the failed program.
 pub(crate) fn fail(program: &str, why: impl std::fmt::Display) -> ! {

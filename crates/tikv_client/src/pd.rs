@@ -362,12 +362,18 @@ impl Pd {
         }
     }
 
-    /// The present time as a timestamp, estimated without a request.
+    /// The present time as a timestamp, estimated without a request. It may be ahead of the placement driver, so it is only compared
+    /// and never sent: stores end their process when they get a timestamp that was not given out.
     pub(crate) fn estimated_now(&self) -> u64 {
         let Newest { ts, arrived, .. } = *self.newest.lock();
         let elapsed =
             u64::try_from(arrived.elapsed().as_millis()).unwrap_or(u64::MAX >> LOGICAL_BITS);
         ts.saturating_add(elapsed << LOGICAL_BITS)
+    }
+
+    /// The newest timestamp received.
+    pub(crate) fn newest(&self) -> u64 {
+        self.newest.lock().ts
     }
 
     /// The newest timestamp received, if it was requested at most `age` ago.

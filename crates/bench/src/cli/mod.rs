@@ -6,8 +6,8 @@ use crate::budgets::{self, Selection};
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, BenchOptions, analytics, asynchronous, backup, change_log, contention, dump, fk,
-    fulltext, idle, inserts, kv_runs, memcached_runs, mget, native, programs, requests,
+    Bench, BenchOptions, analytics, asynchronous, backup, change_log, cluster, contention, dump,
+    fk, fulltext, idle, inserts, kv_runs, memcached_runs, mget, native, programs, requests,
     schema_change, sysbench, tpch,
 };
 use crate::machine::Machine;
@@ -118,12 +118,16 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Requests that statements make on a TiKV cluster; starts a double of one",
     ),
     (
+        "cluster",
+        "Statements on a TiKV cluster with a latency of 1 ms; starts a double of one",
+    ),
+    (
         "budgets",
         "The ratios to peers that have to be reached, each with its verdict; starts its servers",
     ),
     (
         "all",
-        "All of these but first, requests, log and budgets; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
+        "All of these but first, requests, cluster, log and budgets; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
     ),
 ];
 
@@ -400,6 +404,7 @@ fn measure(
             "dump" => dump::dump(bench, home.path(), size_mb),
             "native" => native::native(bench, home.path()),
             "requests" => requests::requests(bench, home.path(), porpoise.clone()),
+            "cluster" => cluster::cluster(bench, home.path(), porpoise.clone()),
             _ => dispatch(name, bench, rows_per_connection),
         };
         bench.options = options;
@@ -416,7 +421,7 @@ fn measure(
 }
 
 /// Experiments that need no server, or start their own.
-const WITHOUT_SERVERS: &[&str] = &["native", "requests"];
+const WITHOUT_SERVERS: &[&str] = &["native", "requests", "cluster"];
 
 /// The program that is started as Porpoise.
 fn porpoise_program(given: &ArgMatches) -> Result<PathBuf> {

@@ -277,6 +277,10 @@ const UNUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "cluster",
+        &["ops", "rows", "rate", "generators", "start-peers", "pin"],
+    ),
+    (
         "dump",
         &[
             "ops",

@@ -1,11 +1,11 @@
 //! `bench autoinc`, `bench blob`: cost of an auto-increment id, and of a BLOB, in inserts.
 
 use super::batch::{Statement, inserted};
+use super::families::{Family, Variant, run_families};
 use super::prefetch::Kept;
 use super::{Bench, Route, routes};
 use crate::connect::{Access, Admin};
 use crate::error::Result;
-use crate::matrix::{self, Entry, Group};
 use crate::proto::{Answer, Call};
 use crate::report::Experiment;
 use crate::sys::SharedCounter;
@@ -27,63 +27,6 @@ fn prepared(bench: &Bench) -> Vec<Route> {
             Some(route)
         })
         .collect()
-}
-
-/// One variant of an experiment at one system.
-struct Variant<'a> {
-    system: String,
-    route: &'a Route,
-    /// Run before each run.
-    setting: Option<String>,
-    workload: Box<dyn Fn() -> Statement<'a> + 'a>,
-}
-
-/// One operation at one size, by all variants.
-struct Family<'v> {
-    operation: &'static str,
-    size: u64,
-    connections: usize,
-    units: u64,
-    variants: Vec<Variant<'v>>,
-}
-
-fn run_families<'g, 'v: 'g>(
-    bench: &mut Bench,
-    experiment: &mut Experiment,
-    families: &'g [Family<'v>],
-) -> Result<()> {
-    let groups: Vec<Group<'g>> = families
-        .iter()
-        .map(|family| Group {
-            operation: family.operation.to_owned(),
-            size: family.size,
-            connections: family.connections,
-            shape: bench.options.shape,
-            units: family.units,
-            entries: family.variants.iter().map(entry).collect(),
-        })
-        .collect();
-    matrix::run(
-        &groups,
-        bench.options.effort,
-        &mut bench.progress,
-        &mut experiment.cells,
-    )
-}
-
-fn entry<'g, 'v: 'g>(variant: &'g Variant<'v>) -> Entry<'g> {
-    Entry {
-        system: &variant.system,
-        endpoint: &variant.route.endpoint,
-        workload: Box::new((variant.workload)()),
-        before: variant.setting.as_ref().map(|setting| {
-            let set = move || {
-                let mut admin = Admin::connect(&variant.route.endpoint.target)?;
-                admin.run(setting).map(|_| ())
-            };
-            Box::new(set) as Box<dyn Fn() -> Result<()> + 'g>
-        }),
-    }
 }
 
 /// The routes whose tables could be created; the others get a note.

@@ -2,8 +2,9 @@
 //!
 //! Clients run transactions of point reads, a range, two updates, a deletion and an insertion on a table
 //! that references a parent. One statement of another connection changes the table: it adds an index, a
-//! foreign key, or changes a column's type. Measured are the transactions of a time before each change
-//! and during it, and the longest time of a statement.
+//! foreign key, or changes a column's type. Measured are the transactions of a time before each change,
+//! during it and after it, and the longest time of a statement. Writers maintain the new index, or check the new constraint,
+//! during the change as they do after it: the throughput after it shows this part of the loss.
 //!
 //! 1. A statement that is refused so that a client would repeat the transaction (1205, 1213, 1412, or
 //!    1020 of MariaDB) counts as refused; its time counts.
@@ -279,29 +280,31 @@ impl Session {
         let before = beside(&mut self.clients, sleep)?;
         let admin = &mut self.admin;
         let during = beside(&mut self.clients, || admin.run(statement).map(drop))?;
-        Ok(Measured { before, during })
+        let after = beside(&mut self.clients, sleep)?;
+        Ok(Measured {
+            before,
+            during,
+            after,
+        })
     }
 }
 
-/// Work of the clients before and during a change, each with its time.
+/// Work of the clients before, during and after a change, each with its time.
 struct Measured {
     before: (Done, Duration),
     during: (Done, Duration),
+    after: (Done, Duration),
+}
+
+/// Transactions a second.
+fn rate((done, time): &(Done, Duration)) -> f64 {
+    done.transactions as f64 / time.as_secs_f64().max(1e-9)
 }
 
 impl Measured {
-    /// Transactions a second before and during the change.
-    fn rates(&self) -> (f64, f64) {
-        let rate = |(done, time): &(Done, Duration)| {
-            done.transactions as f64 / time.as_secs_f64().max(1e-9)
-        };
-        (rate(&self.before), rate(&self.during))
-    }
-
     /// The share of the throughput that was lost during the change.
     fn fall(&self) -> f64 {
-        let (before, during) = self.rates();
-        1.0 - during / before.max(1e-9)
+        1.0 - rate(&self.during) / rate(&self.before).max(1e-9)
     }
 
     /// The longest time of a statement during the change, in milliseconds.
@@ -312,10 +315,11 @@ impl Measured {
     fn note(&self, target: &Target, name: &str, rows: u64) -> String {
         let (longest, fall) = (self.longest(), self.fall());
         let verdict = |reached: bool| if reached { "reached" } else { "missed" };
-        let (before, during) = self.rates();
+        let [before, during, after] = [&self.before, &self.during, &self.after].map(rate);
         format!(
             "{}, {name} of {rows} rows in {:.1} s: longest statement {longest:.0} ms (limit {WAIT_LIMIT:.0} ms: {}; \
-             {:.0} ms before), {before:.0} transactions/s before, {during:.0} during ({:+.0} %, limit -{:.0} %: {})",
+             {:.0} ms before), {before:.0} transactions/s before, {during:.0} during ({:+.0} %, limit -{:.0} %: {}), \
+             {after:.0} with the change done",
             target.name,
             self.during.1.as_secs_f64(),
             verdict(longest <= WAIT_LIMIT),
@@ -463,6 +467,7 @@ mod tests {
         let measured = Measured {
             before: done(2000, 8),
             during: done(1500, 120),
+            after: done(1800, 8),
         };
         let measures = measured.measures(&target, "add index");
         assert_eq!(measures[0].name, "Porpoise: longest statement, add index");
@@ -471,6 +476,7 @@ mod tests {
         let note = measured.note(&target, "add index", 99);
         assert!(note.contains("add index of 99 rows"), "{note}");
         assert!(note.contains("limit 100 ms: missed") && note.contains("-15 %: missed"));
+        assert!(note.ends_with("900 with the change done"), "{note}");
     }
 
     #[test]

@@ -228,7 +228,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Undoes what servers without a lease have left.
+    /// Undoes what servers without a lease have left, and removes changes whose statements have ended without a commit.
     fn clean_up(&self, db: &dyn Followed) -> Result<()> {
         let store = self.store()?;
         let (now, records) = store.records()?;
@@ -246,10 +246,14 @@ impl Membership {
         let abandoned = |(server, statement): &(u64, u64)| {
             !alive.contains(server) || (*server == self.id && !running.contains(statement))
         };
-        if catalog.changes.keys().any(abandoned) {
-            let keys: Vec<_> = catalog.changes.keys().copied().filter(abandoned).collect();
-            db.remove_changes(&keys, self.options.lease / 6)?;
-            tracing::warn!(changes = ?keys, "changes of definitions were undone, because their servers are gone");
+        let ended: Vec<_> = catalog.changes.keys().copied().filter(abandoned).collect();
+        if !ended.is_empty() {
+            db.remove_changes(&ended, self.options.lease / 6)?;
+            // The ends of this server's own statements are nothing special.
+            let lost: Vec<_> = ended.iter().filter(|key| key.0 != self.id).collect();
+            if !lost.is_empty() {
+                tracing::warn!(changes = ?lost, "changes of definitions were undone, because their servers are gone");
+            }
         }
         for (id, record) in dead {
             if store.replace_record(id, Some(record), None)? {
