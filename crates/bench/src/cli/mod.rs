@@ -403,8 +403,7 @@ fn measure(
         let done = match name {
             "dump" => dump::dump(bench, home.path(), size_mb),
             "native" => native::native(bench, home.path()),
-            "requests" => requests::requests(bench, home.path(), porpoise.clone()),
-            "cluster" => cluster::cluster(bench, home.path(), porpoise.clone()),
+            "requests" | "cluster" => on_cluster(name, bench, home.path(), porpoise.clone()),
             _ => dispatch(name, bench, rows_per_connection),
         };
         bench.options = options;
@@ -418,6 +417,14 @@ fn measure(
     drop(started);
     bench.report.failure = done.as_ref().err().map(|e| e.message.clone());
     Ok((bench.report, done))
+}
+
+/// Runs an experiment on a double of a TiKV cluster.
+fn on_cluster(name: &str, bench: &mut Bench, home: &Path, porpoise: PathBuf) -> Result<()> {
+    match name {
+        "cluster" => cluster::cluster(bench, home, porpoise),
+        _ => requests::requests(bench, home, porpoise),
+    }
 }
 
 /// Experiments that need no server, or start their own.
