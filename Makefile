@@ -41,9 +41,11 @@ needs:
 
 fmt:
 	@cargo fmt
+	@cargo fmt --manifest-path clients/python/Cargo.toml
 
 check:
 	@cargo fmt --check
+	@cargo fmt --manifest-path clients/python/Cargo.toml --check
 	@cargo xtask check
 	@cargo clippy --locked --workspace --all-targets -- -D warnings
 

@@ -9,6 +9,7 @@ NEEDS=(rust cc base mariadb postgresql memcached netcat strace memcached-tools g
 stage "needs" scripts/need.sh "${NEEDS[@]}"
 find_tools
 stage "formatting" cargo fmt --check
+stage "formatting of the Python package" cargo fmt --manifest-path clients/python/Cargo.toml --check
 stage "rules" cargo xtask check
 stage "dependencies" scripts/deny.sh
 stage "clippy" cargo clippy --locked --workspace --all-targets -- -D warnings

@@ -1,29 +1,17 @@
-"""The Python client of the native protocol (clients/python) beside PyMySQL."""
+"""The Python package of the native protocol (clients/python) beside PyMySQL."""
 
 import datetime
 import decimal
-import pathlib
-import ssl
-import sys
+import threading
 import unittest
 
+import nanoarrow
 import numpy
+import porpoise
 from where import mysql, setting
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python"))
-
-import porpoise  # noqa: E402
 
 HOST, PORT = setting("CLIENTS_NATIVE_HOST"), int(setting("CLIENTS_NATIVE_PORT"))
 DATABASE = "native_clients"
-
-
-def untrusting_tls():
-    """TLS to the server's self-signed certificate."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 class Native(unittest.TestCase):
@@ -164,7 +152,7 @@ class Native(unittest.TestCase):
             self.cursor.execute(f"DROP USER IF EXISTS {user}@localhost")
             self.cursor.execute(f"CREATE USER {user}@localhost IDENTIFIED WITH {plugin} BY 's3cret'")
             # First with the server's key, then by the cached hash, then through TLS.
-            for tls in (None, None, untrusting_tls()):
+            for tls in (None, None, "required"):
                 with porpoise.connect(HOST, PORT, user, "s3cret", tls=tls) as connection:
                     with self.assertRaises(porpoise.ServerError) as refused:
                         connection.table(DATABASE, "t")
@@ -172,6 +160,114 @@ class Native(unittest.TestCase):
             with self.assertRaises(porpoise.ServerError) as refused:
                 porpoise.connect(HOST, PORT, user, "wrong")
             self.assertEqual(refused.exception.code, 1045)
+        # The server's certificate is signed by nobody.
+        with self.assertRaises(porpoise.Disconnected):
+            porpoise.connect(HOST, PORT, "root", tls="verify-identity", ca="/nonexistent")
+        with self.assertRaises(ValueError):
+            porpoise.connect(HOST, PORT, "root", tls="yes")
+        with self.assertRaises(ConnectionError):
+            porpoise.connect(HOST, 1, "root")
+
+    def test_columns_of_adds_and_comparisons_and_single_rows(self):
+        table = self.make("id INT PRIMARY KEY, n INT, v VARCHAR(9)")
+        self.native.insert(table, [{"id": 1, "n": 5, "v": "a"}])
+        batch = porpoise.Batch()
+        batch.update(table, 1, {"v": "b"}, add={"n": 2}, where={"v": "a"})
+        batch.update(table, 1, add={"n": 2}, where={"v": "a"})
+        batch.delete(table, 1, where={"n": 5})
+        written, *failed = self.native.run(batch)
+        self.assertIsInstance(written, porpoise.Written)
+        self.assertEqual([type(failure) for failure in failed], [porpoise.ConditionFailed] * 2)
+        row = self.native.get(table, 1)
+        self.assertEqual((row, row.version), ({"id": 1, "n": 7, "v": "b"}, written.version))
+        self.assertIsNone(self.native.get(table, 2))
+        for wrong in ({"nothing": 1}, {"id": "x"}, {"id": 2**70}, {"id": 1.5}):
+            with self.assertRaises((LookupError, TypeError, ValueError), msg=wrong):
+                self.native.insert(table, [wrong])
+        with self.assertRaises(LookupError):
+            self.native.read(table, [1], by="nothing")
+        with self.assertRaises(ValueError):
+            self.native.read(table, [(1, 2)])
+
+    def test_batches_in_flight_and_threads_share_a_connection(self):
+        table = self.make("id INT PRIMARY KEY, v INT")
+        self.native.insert(table, [{"id": n, "v": n} for n in range(100)])
+        for first in (0, 50):
+            batch = porpoise.Batch()
+            for n in range(first, first + 50):
+                batch.read(table, n, ["v"])
+            self.native.send(batch)
+        received = [row["v"] for _ in range(2) for row in self.native.receive()]
+        self.assertEqual(received, list(range(100)))
+        with self.assertRaises(ValueError):
+            self.native.receive()
+        wrong = []
+
+        def read(start):
+            for n in range(start, start + 50):
+                row = self.native.get(table, n % 100, ["v"])
+                if row != {"v": n % 100}:
+                    wrong.append((n, row))
+
+        threads = [threading.Thread(target=read, args=(start,)) for start in range(0, 80, 20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        self.native.close()
+        with self.assertRaises(porpoise.Disconnected):
+            self.native.ping()
+
+    def test_scans_of_ranges(self):
+        table = self.make("a INT, b INT, v VARCHAR(9), PRIMARY KEY (a, b), KEY by_v (v)")
+        self.native.insert(table, [{"a": n // 10, "b": n % 10, "v": f"v{n % 7}"} for n in range(100)])
+
+        def scanned(**options):
+            return [row["a"] * 10 + row["b"] for row in self.native.scan(table, columns=["a", "b"], **options)]
+
+        self.assertEqual(scanned(), list(range(100)))
+        self.assertEqual(scanned(lower=(3, 5), upper=4, page_rows=2), list(range(35, 40)))
+        self.assertEqual(scanned(lower=8, reverse=True), list(range(99, 79, -1)))
+        self.assertEqual(scanned(lower=1, upper=2, exclude_lower=True, include_upper=True), list(range(20, 30)))
+        self.assertEqual(scanned(lower="v3", upper="v4", index="by_v"), list(range(3, 100, 7)))
+        self.assertTrue(all(row.version > 0 for row in self.native.scan(table)))
+        with self.assertRaises(ValueError):
+            scanned(lower=(1, 2, 3))
+
+    def test_columns_are_those_of_arrow(self):
+        columns = {
+            "a": "TINYINT", "b": "SMALLINT UNSIGNED", "c": "MEDIUMINT", "d": "BIGINT", "e": "BIGINT UNSIGNED",
+            "f": "FLOAT", "g": "DOUBLE", "h": "DECIMAL(38,10)", "i": "DECIMAL(65,30)", "j": "DATE",
+            "k": "DATETIME(6)", "l": "TIMESTAMP(6) NULL", "m": "TIME(3)", "n": "VARCHAR(20)", "o": "VARBINARY(20)",
+        }
+        table = self.make("id INT PRIMARY KEY, " + ", ".join(f"{name} {kind}" for name, kind in columns.items()))
+        moment = datetime.datetime(2026, 11, 24, 23, 59, 58, 123456)
+        zoned = moment.replace(tzinfo=datetime.timezone.utc)
+        row = {
+            "id": 1, "a": -128, "b": 65535, "c": -8388608, "d": -(2**63), "e": 2**64 - 1, "f": 1.5, "g": 0.1,
+            "h": decimal.Decimal("9" * 28 + "." + "9" * 10), "i": decimal.Decimal("9" * 35 + "." + "1" * 30),
+            "j": datetime.date(1969, 12, 31), "k": moment, "l": moment,
+            "m": datetime.timedelta(hours=-838, milliseconds=-5), "n": "fin \U0001f42c", "o": b"\x00\xff",
+        }
+        self.native.insert(table, [row, {"id": 2}])
+        batch = self.native.read_arrow(table, [1, 2, 3])
+        self.assertEqual((len(batch), batch.found), (3, [True, True, False]))
+        self.assertTrue(batch.versions[0] > 0 and batch.versions[2] == 0)
+        rows = list(nanoarrow.Array(batch).iter_py())
+        self.assertEqual(rows[0], row | {"i": str(row["i"]), "l": zoned})
+        self.assertEqual(rows[1], {"id": 2} | dict.fromkeys(columns))
+        self.assertEqual(rows[2], dict.fromkeys(["id", *columns]))
+        # What was read is inserted again, from one batch and from a stream.
+        self.cursor.execute(f"DELETE FROM {DATABASE}.t")
+        two = nanoarrow.c_array(batch)[0:2]
+        self.native.insert_arrow(table, two)
+        self.assertEqual(self.native.read(table, [1, 2]), [row, {"id": 2} | dict.fromkeys(columns)])
+        with self.assertRaises(porpoise.OperationError) as duplicate:
+            self.native.insert_arrow(table, nanoarrow.c_array_stream(two))
+        self.assertEqual(duplicate.exception.code, 1062)
+        with self.assertRaises(TypeError):
+            self.native.insert_arrow(table, [1, 2])
 
 
 if __name__ == "__main__":

@@ -29,12 +29,13 @@ type faults struct {
 	pdLatency      time.Duration  // before every request to a placement driver
 	secondaryDelay time.Duration  // before the commit of secondary keys
 	dropCommits    int            // so many requests that commit are applied and not answered
+	undetermined   int            // so many requests that commit are applied, and answered as if the store did not know
 	refuse         map[string]int // method -> so many requests are not executed: the connection ends
 	busy           map[string]int // method -> so many requests are refused because the server is busy
 	decline        bool           // no one-phase and no asynchronous commit
 	stopped        map[int]chan struct{}
-	hooks          map[string]hook // method -> what happens before its next request
-	lateAnswers    map[string]int  // method -> so many requests are answered late
+	hooks          map[string]hook // method -> hook before its next request
+	lateAnswers    map[string]int  // method -> number of requests that are answered late
 	lateness       time.Duration
 	duplicate      bool // each answer is sent twice
 	full           map[int]bool
@@ -105,6 +106,7 @@ func (f *faults) wait(store int) {
 //
 //	POST /forget-pessimistic-locks     all pessimistic locks vanish, as after a leader change
 //	POST /drop-commit-answers?n=N      the next N requests that commit are applied; their connection ends unanswered
+//	POST /undetermined-commits?n=N     the next N requests that commit are applied; the answer says that the outcome is undetermined
 //	POST /delay-secondaries?ms=N       commits of secondary keys wait
 //	POST /latency?ms=N&us=N            every request to a store waits
 //	POST /pd-latency?ms=N&us=N         every request to a placement driver waits
@@ -154,6 +156,7 @@ func control(f *faults, db *mvcc, c *cluster, pds *placementDrivers, all *proces
 		})
 	}
 	set("/drop-commit-answers", func(r *http.Request) { f.dropCommits = number(r, "n") })
+	set("/undetermined-commits", func(r *http.Request) { f.undetermined = number(r, "n") })
 	set("/delay-secondaries", func(r *http.Request) { f.secondaryDelay = ms(r, "ms") })
 	wait := func(r *http.Request) time.Duration {
 		return ms(r, "ms") + time.Duration(number(r, "us"))*time.Microsecond
@@ -172,6 +175,7 @@ func control(f *faults, db *mvcc, c *cluster, pds *placementDrivers, all *proces
 	set("/stop-pd", func(r *http.Request) { pds.stop(number(r, "n"), ms(r, "elect")) })
 	set("/reset", func(*http.Request) {
 		f.latency, f.pdLatency, f.secondaryDelay, f.dropCommits, f.decline = 0, 0, 0, 0, false
+		f.undetermined = 0
 		f.refuse, f.busy = map[string]int{}, map[string]int{}
 		f.hooks, f.lateAnswers, f.full, f.duplicate = map[string]hook{}, map[string]int{}, map[int]bool{}, false
 		for i, stopped := range f.stopped {

@@ -191,8 +191,12 @@ func (s *kvServer) prewrite(r *pb.PrewriteRequest) (*response, error) {
 		s.db.mu.Lock()
 		out = s.db.prewrite(r, s.faults.declines())
 		s.db.mu.Unlock()
-		if (out.OnePcCommitTs > 0 || out.MinCommitTs > 0) && s.faults.dropNextCommit() {
-			err = unavailable
+		if out.OnePcCommitTs > 0 || out.MinCommitTs > 0 {
+			if s.faults.dropNextCommit() {
+				err = unavailable
+			} else if refused = s.faults.undeterminedNext(); refused != nil {
+				out = &pb.PrewriteResponse{}
+			}
 		}
 	}
 	out.RegionError = refused
@@ -213,6 +217,8 @@ func (s *kvServer) commit(r *pb.CommitRequest) (*response, error) {
 			out.CommitVersion = r.CommitVersion
 			if s.faults.dropNextCommit() {
 				err = unavailable
+			} else if out.RegionError = s.faults.undeterminedNext(); out.RegionError != nil {
+				out.CommitVersion = 0
 			}
 		}
 	}

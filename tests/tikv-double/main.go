@@ -15,7 +15,8 @@
 // memory, and time is the machine's. Its rules for locks and versions are TiKV's
 // as far as the client depends on them: one-phase and asynchronous commit,
 // pessimistic locks that only PessimisticRollback removes, min_commit_ts,
-// rollback records.
+// rollback records. As TiKV since 8.5 it ends when a request has a timestamp that
+// was not given out.
 package main
 
 import (

@@ -152,6 +152,7 @@ func physical(ts uint64) uint64 { return ts >> 18 }
 // read returns the value at ts, or the lock that is in the way.
 func (d *mvcc) read(key []byte, ts uint64, k *pb.Context) ([]byte, *pb.KeyError) {
 	if ts != math.MaxUint64 {
+		d.tso.check(ts, "read")
 		d.maxTS = max(d.maxTS, ts)
 	}
 	e := d.data[string(key)]
@@ -474,6 +475,8 @@ func (d *mvcc) heartBeat(r *pb.TxnHeartBeatRequest) *pb.TxnHeartBeatResponse {
 // ---------------------------------------------------------------- locks of others
 
 func (d *mvcc) checkStatus(r *pb.CheckTxnStatusRequest) *pb.CheckTxnStatusResponse {
+	d.tso.check(r.CurrentTs, "current time of a check")
+	d.tso.check(r.CallerStartTs, "start of the asking transaction")
 	e := d.entry(r.PrimaryKey)
 	l := e.lock
 	if l == nil || l.startTS != r.LockTs {

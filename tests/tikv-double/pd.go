@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"log"
+	"math"
 	"net"
 	"sync"
 	"time"
@@ -25,7 +27,9 @@ type tso struct {
 func (t *tso) next(n int64) (int64, int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now().UnixMilli() + t.ahead
+	now := time.Now().UnixMilli()
+	// As a placement driver, it moves on in steps, and is behind the machine's clock.
+	now += t.ahead - now%50
 	if now > t.physical {
 		t.physical, t.logical = now, 0
 	}
@@ -34,6 +38,15 @@ func (t *tso) next(n int64) (int64, int64) {
 	}
 	t.logical += n
 	return t.physical, t.logical
+}
+
+// check ends the process if a timestamp of a request was never given out, as stores do.
+func (t *tso) check(ts uint64, what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if newest := uint64(t.physical)<<18 + uint64(t.logical); ts != math.MaxUint64 && ts > newest {
+		log.Fatalf("%s: timestamp %d is above the newest one, %d", what, ts, newest)
+	}
 }
 
 // placementDrivers share everything but which of them leads and which is stopped.

@@ -9,6 +9,14 @@ class ProtocolError(Error):
     """The server has sent bytes that are not of the protocol."""
 
 
+class Disconnected(Error, ConnectionError):
+    """The connection could not be opened, or broke before the request had an effect."""
+
+
+class UnknownOutcome(Error):
+    """The connection broke after a write was sent: it may or may not have been executed."""
+
+
 class ServerError(Error):
     """A request failed: MySQL's number, SQLSTATE and text."""
 

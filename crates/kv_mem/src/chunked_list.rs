@@ -40,7 +40,7 @@ impl<T> ChunkedList<T> {
         self.first.is_empty()
     }
 
-    /// Makes room for this number of further elements, if they are few.
+    /// Reserves space for further elements in the first chunk; larger lists allocate chunk by chunk.
     pub(crate) fn reserve(&mut self, elements: usize) {
         let room = CHUNK.saturating_sub(self.first.len());
         self.first.reserve(elements.min(room));
@@ -60,6 +60,13 @@ impl<T> ChunkedList<T> {
             None => self.first.get_mut(at),
             Some(chunk) => self.others.get_mut(chunk)?.get_mut(at % CHUNK),
         }
+    }
+
+    #[inline]
+    pub(crate) fn last(&self) -> Option<&T> {
+        self.others
+            .last()
+            .map_or(self.first.last(), |last| last.last())
     }
 
     #[inline]
@@ -109,7 +116,7 @@ impl<T> ChunkedList<T> {
         self.first.drain(..).chain(others.into_iter().flatten())
     }
 
-    /// Swaps two elements; nothing happens if one does not exist.
+    /// Swaps two elements; no effect if one does not exist.
     pub(crate) fn swap(&mut self, a: usize, b: usize) {
         let (low, high) = (a.min(b), a.max(b));
         let (low_chunk, high_chunk) = (low / CHUNK, high / CHUNK);
@@ -126,7 +133,7 @@ impl<T> ChunkedList<T> {
             }
             return;
         }
-        // `high_chunk` is at least 1, and is the first one behind the division.
+        // `high_chunk` is at least 1, and is the first chunk of the second part.
         let (before, behind) = self.others.split_at_mut(high_chunk - 1);
         let low_slice = match low_chunk.checked_sub(1) {
             None => Some(self.first.as_mut_slice()),
@@ -180,6 +187,7 @@ mod tests {
             assert!(list.get(len).is_none() && list.get_mut(len).is_none());
             let middle = vector.len() / 2;
             assert_eq!(list.get(middle), vector.get(middle));
+            assert_eq!(list.last(), vector.last());
             assert_eq!(list.pop(), vector.pop());
             assert_eq!(list.first_chunk(), &vector[..vector.len().min(CHUNK)]);
             assert!(list.drain().eq(vector) && list.is_empty());

@@ -5,7 +5,7 @@ use crate::fault::read_error;
 use crate::gc::Collector;
 use crate::guards::Guards;
 use crate::keys::Layout;
-use crate::meta::{self, uncancelled};
+use crate::meta::{self, LeaseOfRecord, uncancelled};
 use crate::txn::{LONGEST_KEY, TikvTxn};
 use parking_lot::Mutex;
 use porpoise_kv::coordination::{Coordination, Fence};
@@ -53,6 +53,9 @@ pub struct KvTikvOptions {
     pub name: Option<String>,
     /// Time for which old versions are retained; `None` turns garbage collection off on this server.
     pub retention: Option<Duration>,
+    /// Reads the lease in the record of a server, whose bytes belong to the layers above. An older key layout is upgraded
+    /// only while no server has a lease; `None` upgrades always.
+    pub lease_of_record: Option<LeaseOfRecord>,
 }
 
 impl Default for KvTikvOptions {
@@ -69,6 +72,7 @@ impl Default for KvTikvOptions {
             tls: None,
             name: None,
             retention: None,
+            lease_of_record: None,
         }
     }
 }
@@ -89,8 +93,8 @@ impl KvTikv {
     /// # Errors
     ///
     /// [`Error::Unavailable`] if no placement driver or no store responds within `connect_timeout`, if a
-    /// store is older than TiKV 6.5, or if the cluster's key layout is newer than this program supports; the
-    /// text names the endpoints or the version.
+    /// store is older than TiKV 6.5, if the cluster's key layout is newer than this program supports, or older while
+    /// servers use it; the text names the endpoints, the version or the server.
     pub fn connect(options: KvTikvOptions) -> Result<KvTikv> {
         let named = options.endpoints.join(", ");
         let connected = Client::connect(ClientOptions {
@@ -131,7 +135,7 @@ impl KvTikv {
             fence: Fence::default(),
             newest_commit: AtomicU64::new(0),
         });
-        meta::open(&client, &layout, options.tenant)?;
+        meta::open(&cluster, options.tenant, options.lease_of_record)?;
         meta::check_name(&client, &layout, options.tenant, options.name.as_deref())?;
         let collector = options.retention;
         let collector = collector.map(|retention| Collector::start(&cluster, retention));

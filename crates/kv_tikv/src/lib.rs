@@ -65,4 +65,5 @@ mod writes;
 
 pub use engine::{KvTikv, KvTikvOptions};
 pub use keys::KEY_FORMAT_VERSION;
+pub use meta::LeaseOfRecord;
 pub use porpoise_tikv_client::{RequestCounts, RequestKind, TlsOptions};

@@ -18,6 +18,7 @@ use crate::keys::{
 };
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
+use porpoise_kv::coordination::Coordination;
 use porpoise_kv::{CounterId, Error, Resource, Result, SpaceId, SpaceSpec};
 use porpoise_tikv_client::{
     Call, Change, Client, CommitOptions, Error as ClientError, PageRequest, Pairs, Write,
@@ -34,6 +35,9 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 const DELETE_BATCH: u32 = 1000;
 /// Entries of one page of specifications.
 const PAGE: u32 = 512;
+
+/// Returns the end of the lease in a server's record, milliseconds of the store's clock, and the server's address.
+pub type LeaseOfRecord = fn(&[u8]) -> Option<(u64, String)>;
 
 /// Runs a function with a [`Call`] without deadline, which cannot be cancelled.
 pub(crate) fn uncancelled<T>(run: impl FnOnce(Call<'_>) -> T) -> T {
@@ -118,21 +122,25 @@ pub(crate) fn value_at(values: &[Option<Vec<u8>>], i: usize) -> Option<&[u8]> {
     values.get(i).and_then(Option::as_deref)
 }
 
-/// Writes the layout version into a new cluster, or checks that of an existing one.
-pub(crate) fn open(client: &Client, layout: &Layout, tenant: u32) -> Result<()> {
-    let key = layout.version();
-    change(client, vec![key.clone()], |values| {
+/// Writes the layout version into a new cluster, or checks that of an existing one and upgrades it.
+pub(crate) fn open(
+    cluster: &Cluster,
+    tenant: u32,
+    lease_of_record: Option<LeaseOfRecord>,
+) -> Result<()> {
+    let key = cluster.layout.version();
+    change(&cluster.client, vec![key.clone()], |values| {
+        let current = || vec![put(key.clone(), frame_version(KEY_FORMAT_VERSION))];
         match value_at(values, 0) {
-            None => Ok((
-                vec![put(key.clone(), frame_version(KEY_FORMAT_VERSION))],
-                (),
-            )),
+            None => Ok((current(), ())),
             Some(found) => match unframe_version(found)? {
                 KEY_FORMAT_VERSION => Ok((Vec::new(), ())),
-                UNCOORDINATED_VERSION | UNGUARDED_VERSION => Ok((
-                    vec![put(key.clone(), frame_version(KEY_FORMAT_VERSION))],
-                    (),
-                )),
+                older @ (UNCOORDINATED_VERSION | UNGUARDED_VERSION) => {
+                    if let Some(lease_of_record) = lease_of_record {
+                        refuse_if_used(cluster, tenant, older, lease_of_record)?;
+                    }
+                    Ok((current(), ()))
+                }
                 found => Err(Error::Unavailable(format!(
                     "the data of tenant {tenant} in this cluster has key layout version {found}; \
                  this program reads and writes version {KEY_FORMAT_VERSION}"
@@ -140,6 +148,28 @@ pub(crate) fn open(client: &Client, layout: &Layout, tenant: u32) -> Result<()> 
             },
         }
     })
+}
+
+/// Refuses the upgrade of a layout while servers have leases. Those servers were started with the older layout, and do not learn of
+/// the newer one. A server that has read the version and not yet written its record is not noticed.
+fn refuse_if_used(
+    cluster: &Cluster,
+    tenant: u32,
+    older: u32,
+    lease_of_record: LeaseOfRecord,
+) -> Result<()> {
+    let (now, records) = cluster.records()?;
+    let leases = records
+        .iter()
+        .filter_map(|(_, record)| lease_of_record(record));
+    let Some((end, address)) = leases.filter(|(end, _)| *end >= now).max() else {
+        return Ok(());
+    };
+    let left = Duration::from_millis(end - now).as_secs() + 1;
+    Err(Error::Unavailable(format!(
+        "the data of tenant {tenant} in this cluster has key layout version {older}, and the server {address} uses it: stop all servers of \
+         older versions before the first one of this version is started (if that server has crashed, its lease ends in {left} s)"
+    )))
 }
 
 /// Writes the name of the installation if there is none yet; refuses another name.

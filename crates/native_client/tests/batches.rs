@@ -433,7 +433,7 @@ fn a_large_answer_is_sent_in_frames_and_long_values_arrive() {
 /// One server of a cluster stores rows with ids that the other has reserved.
 #[test]
 fn inserts_of_the_native_protocol_pass_over_ids_that_another_server_stored() {
-    let store = porpoise_testkit::TikvDouble::start(1);
+    let store = porpoise_testkit::TikvCluster::start();
     let [one, two] = [(); 2].map(|()| builder().arg("--engine", store.engine()).start());
     sql(
         &one,

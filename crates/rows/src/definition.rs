@@ -337,7 +337,7 @@ pub struct FullText {
 }
 
 /// Version of the format of FULLTEXT indexes' entries that is written. Version 1 had an entry for each
-/// word of a row; such indexes are built anew when the database is opened.
+/// word of a row; such indexes are rebuilt when the database is opened.
 pub const TEXT_ENTRY_FORMAT_VERSION: u8 = 2;
 
 impl Default for FullText {
@@ -464,6 +464,36 @@ pub struct FkParent {
     pub index: usize,
     /// For each part of that index: position in [`ForeignKey::columns`].
     pub order: Vec<usize>,
+}
+
+#[cfg(test)]
+impl TableDef {
+    /// A table without columns, keys and spaces.
+    pub(crate) fn without_columns(id: u64, database: &str, name: &str) -> TableDef {
+        TableDef {
+            changing: Vec::new(),
+            duplicates: None,
+            unfinished: UnfinishedChange::default(),
+            id: TableId(id),
+            database: database.to_owned(),
+            name: name.to_owned(),
+            version: 1,
+            incompatible_since: 0,
+            columns: Vec::new(),
+            next_column: 0,
+            indexes: Vec::new(),
+            foreign_keys: Vec::new(),
+            checks: Vec::new(),
+            hidden_key: false,
+            counter: CounterId(0),
+            layouts: Vec::new(),
+            options: TableOptions::new(Collation::UTF8MB4_0900_AI_CI),
+            partitioning: None,
+            overflow_spaces: Vec::new(),
+            colocate: None,
+            triggers: Triggers::default(),
+        }
+    }
 }
 
 impl TableDef {

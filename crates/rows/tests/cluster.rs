@@ -26,6 +26,10 @@ struct Server {
 }
 
 fn server(store: &Arc<SharedModel>) -> Server {
+    server_at(store, clock::system())
+}
+
+fn server_at(store: &Arc<SharedModel>, clock: Arc<dyn clock::Clock>) -> Server {
     let engine = store.server();
     let options = DbOptions {
         cluster: ClusterOptions {
@@ -35,7 +39,7 @@ fn server(store: &Arc<SharedModel>) -> Server {
             ..ClusterOptions::default()
         },
     };
-    let db = Db::open(engine.clone(), clock::system(), options).unwrap();
+    let db = Db::open(engine.clone(), clock, options).unwrap();
     Server { engine, db }
 }
 
@@ -235,7 +239,7 @@ fn a_server_that_starts_drops_no_space_that_another_one_uses() {
     drop(c);
     a.db.leave_cluster();
     let d = server(&store);
-    assert!(!has(orphan) && !has(used), "nobody can use them");
+    assert!(!has(orphan) && !has(used), "no session can use them");
     drop(d);
 }
 
@@ -332,6 +336,52 @@ fn a_lease_ends_on_the_clock_of_the_store() {
     b.waits_for(|| b.insert("t", 2, 2).is_ok());
     a.waits_for(|| a.insert("t", 3, 3).is_ok());
     assert_eq!(a.entries("t", 0), 2);
+}
+
+/// A wall clock that is off by so many microseconds.
+struct Skewed(i64);
+
+impl clock::Clock for Skewed {
+    fn unix_micros(&self) -> i64 {
+        clock::system().unix_micros() + self.0
+    }
+
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+}
+
+/// Neither a lease that is kept nor the wait for one that is lost depends on the clocks of the servers.
+#[test]
+fn servers_whose_clocks_differ_by_an_hour_share_leases_and_definitions() {
+    const HOUR: i64 = 3_600_000_000;
+    let store = SharedModel::new();
+    for skew in [HOUR, -HOUR] {
+        let [skewed, right] = [skew, 0].map(|skew| server_at(&store, Arc::new(Skewed(skew))));
+        let database = |db: &Db, cx: &DdlCx<'_>| {
+            db.create_database(cx, "d", Collation::UTF8MB4_GENERAL_CI, true)
+                .map(drop)
+        };
+        skewed.ddl(database).unwrap();
+        right.create("t");
+        skewed.insert("t", 1, 1).unwrap();
+        let end = Instant::now() + LEASE * 2;
+        while Instant::now() < end {
+            let problems = [&skewed, &right].map(|server| server.db.lease_problem());
+            assert_eq!(problems, [None, None]);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        skewed.alter(unique_n()).unwrap();
+        assert_eq!(right.insert("t", 2, 1).unwrap_err().code(), 1062);
+        skewed.engine.cut(true);
+        let names = [("d".to_owned(), "t".to_owned())];
+        let begun = Instant::now();
+        right
+            .ddl(|db, cx| db.drop_tables(cx, &names, false))
+            .unwrap();
+        let waited = begun.elapsed();
+        assert!(waited > LEASE / 3 && waited < LEASE * 6, "{waited:?}");
+    }
 }
 
 /// A server dies after it has announced a change: the others undo it when its lease ends.

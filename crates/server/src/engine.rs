@@ -157,6 +157,7 @@ pub fn open_cluster(url: &ClusterUrl) -> Result<Arc<dyn Engine>, StartError> {
         commit_lock_wait: url.lock_wait.unwrap_or(usual.commit_lock_wait),
         retention: url.retention,
         tls: cluster_tls(url)?,
+        lease_of_record: Some(porpoise_rows::cluster::ServerState::lease_in),
         ..usual
     };
     let engine = KvTikv::connect(options).map_err(|e| {

@@ -3,6 +3,7 @@
 //! The double listens on free ports and prints its addresses in a line
 //! `READY pd=ADDRESS control=ADDRESS`.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
@@ -56,6 +57,39 @@ impl TikvDouble {
     /// Process id.
     pub fn id(&self) -> u32 {
         self.process.id()
+    }
+}
+
+/// Name of the environment variable with the address of a placement driver of an existing cluster.
+const EXISTING: &str = "PORPOISE_TEST_TIKV";
+
+/// A cluster whose faults are not commanded: the existing one that `PORPOISE_TEST_TIKV` names, in a tenant of the test's own, or a
+/// double.
+pub enum TikvCluster {
+    /// Value of the server's option `--engine` for an existing cluster.
+    Existing(String),
+    /// A double that this test has started.
+    Double(TikvDouble),
+}
+
+impl TikvCluster {
+    /// A cluster, or a part of one, that nothing has been written to.
+    pub fn start() -> Self {
+        let Ok(endpoints) = std::env::var(EXISTING) else {
+            return Self::Double(TikvDouble::start(1));
+        };
+        // A random number, so that data of earlier runs is not met.
+        let random = RandomState::new().build_hasher().finish();
+        let tenant = (random >> 33) | (1 << 31);
+        Self::Existing(format!("tikv://{endpoints}?tenant={tenant}"))
+    }
+
+    /// Value of the server's option `--engine`.
+    pub fn engine(&self) -> String {
+        match self {
+            Self::Existing(engine) => engine.clone(),
+            Self::Double(double) => double.engine(),
+        }
     }
 }
 

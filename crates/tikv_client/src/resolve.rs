@@ -21,7 +21,11 @@
 //! **Pessimistic locks** hold no values: a read does not meet them. They are removed by
 //! `PessimisticRollback` only, because stores keep them in memory, where `ResolveLock` does not look.
 //!
-//! Invariant: a lock is removed only after the store of the primary key has decided its transaction for good.
+//! Invariants:
+//! 1. A lock is removed only after the store of the primary key has decided its transaction for good.
+//! 2. Every timestamp in a request was given out by the placement driver (or is `u64::MAX`). Stores keep the greatest timestamp that they
+//!    have seen, and commits come above it: a commit above the placement driver's time would be missing from snapshots that are taken
+//!    after it was reported. TiKV ends its process on such a timestamp since version 8.5.
 
 use crate::backoff::{Backoff, Class};
 use crate::error::{Error, Result};
@@ -36,6 +40,8 @@ use std::time::Duration;
 
 /// Time that a read or write gives an asynchronous commit before it looks at all of its keys.
 const ASYNC_PATIENCE: Duration = Duration::from_millis(1_500);
+/// Greatest age of a timestamp by which it is decided whether a lock has expired.
+const RECENT: Duration = Duration::from_millis(500);
 /// From this size of a transaction on, all its locks of a region are removed at once.
 const LARGE_TXN: u64 = 16;
 
@@ -184,7 +190,7 @@ impl Router {
                 primary: &primary.key,
                 start_ts: start_version,
                 push_above: 0,
-                now: self.pd.estimated_now(),
+                now: self.recent(b).await?,
                 rollback_if_missing: true,
                 pessimistic: false,
                 force_sync: true,
@@ -194,9 +200,26 @@ impl Router {
         Ok(decided.unwrap_or(Status::Committed(commit_ts)))
     }
 
+    /// A timestamp that was given out lately, or a new one.
+    async fn recent(&self, b: &Backoff) -> Result<u64> {
+        match self.pd.recent(RECENT) {
+            Some(ts) => Ok(ts),
+            None => self.pd.timestamp(b).await,
+        }
+    }
+
+    /// A timestamp by which it is decided whether a lock has expired.
+    async fn time_of(&self, lock: &LockInfo, b: &Backoff) -> Result<u64> {
+        if is_expired(lock.lock_version, lock.lock_ttl, self.pd.estimated_now()) {
+            self.recent(b).await
+        } else {
+            Ok(self.pd.newest())
+        }
+    }
+
     /// Status of the transaction of a lock. `push_above` as in [`Question`].
     async fn status_of(&self, lock: &LockInfo, push_above: u64, b: &mut Backoff) -> Result<Status> {
-        let now = self.pd.estimated_now();
+        let now = self.time_of(lock, b).await?;
         let expired = is_expired(lock.lock_version, lock.lock_ttl, now);
         let q = Question {
             primary: &lock.primary_lock,
@@ -213,7 +236,11 @@ impl Router {
                 async_commit: Some(primary),
                 ..
             } if b.elapsed() >= ASYNC_PATIENCE
-                || is_expired(primary.lock_version, primary.lock_ttl, now) =>
+                || is_expired(
+                    primary.lock_version,
+                    primary.lock_ttl,
+                    self.pd.estimated_now(),
+                ) =>
             {
                 let primary = LockInfo {
                     key: lock.primary_lock.clone(),

@@ -16,12 +16,13 @@
 //! | store does not match | region and the store's address forgotten | region |
 //! | busy, disk full | - | busy, at least what the store asks |
 //! | stale command, timestamps not synced, merging, not initialized | - | region |
+//! | outcome undetermined | region forgotten | region |
 //! | no answer | next peer; the store's address is read again | network |
 //!
 //! Invariants:
 //! 1. A group is repeated only with the mark "may have arrived before" ([`Context::is_retry_request`]).
-//! 2. [`Backoff::unanswered`] counts each request that ended without an answer, so that a caller whose request is not
-//!    idempotent knows.
+//! 2. [`Backoff::unanswered`] counts each request that ended without an answer, or with a refusal that does not exclude its
+//!    execution, so that a caller whose request is not idempotent knows.
 
 use crate::backoff::{Backoff, Class};
 use crate::counts::Counters;
@@ -331,9 +332,11 @@ impl Router {
                 let outcome = match answer {
                     Ok(mut reply) => match reply.take_region_error() {
                         None => take(group.items, reply).map(|()| None),
-                        Some(e) => self
-                            .refused(&group.region, e)
-                            .map(|r| Some((r, group.items))),
+                        Some(e) => {
+                            b.unanswered += u32::from(e.may_have_been_executed());
+                            let refused = self.refused(&group.region, e);
+                            refused.map(|r| Some((r, group.items)))
+                        }
                     },
                     Err(why) => Ok(Some((self.unanswered(&group.region, why), group.items))),
                 };
@@ -441,6 +444,16 @@ async fn pause(b: &mut Backoff, refusals: &[Refusal]) -> Result<()> {
 /// An answer of another kind than the request: the peer is no TiKV store.
 pub(crate) fn unexpected() -> Error {
     Error::Unavailable("a store sent an answer of another kind than the request".into())
+}
+
+impl RegionError {
+    /// Whether the request may have been executed: its proposal was under way when the leader changed, or when the peer left the
+    /// region.
+    fn may_have_been_executed(&self) -> bool {
+        self.undetermined_result.is_some()
+            || self.stale_command.is_some()
+            || self.region_not_found.is_some()
+    }
 }
 
 impl Reply {

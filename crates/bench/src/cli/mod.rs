@@ -6,8 +6,8 @@ use crate::budgets::{self, Selection};
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, BenchOptions, analytics, asynchronous, backup, change_log, contention, dump, fk,
-    fulltext, idle, inserts, kv_runs, memcached_runs, mget, native, programs, requests,
+    Bench, BenchOptions, analytics, asynchronous, backup, change_log, cluster, contention, dump,
+    fk, fulltext, idle, inserts, kv_runs, memcached_runs, mget, native, programs, requests,
     schema_change, sysbench, tpch,
 };
 use crate::machine::Machine;
@@ -118,12 +118,16 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Requests that statements make on a TiKV cluster; starts a double of one",
     ),
     (
+        "cluster",
+        "Statements on a TiKV cluster with a latency of 1 ms; starts a double of one",
+    ),
+    (
         "budgets",
         "The ratios to peers that have to be reached, each with its verdict; starts its servers",
     ),
     (
         "all",
-        "All of these but first, requests, log and budgets; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
+        "All of these but first, requests, cluster, log and budgets; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
     ),
 ];
 
@@ -155,13 +159,13 @@ fn command() -> Command {
         .hide(true)
         .arg(Arg::new("address").required(true));
     let scaling = Command::new("scaling")
-        .about("What limits throughput with more cores than there are here, by simulation")
+        .about("Simulates the throughput with more cores than this machine has")
         .arg(option("cores", "LIST", "Numbers of cores").default_value("1,2,4,8,16,32,64"))
         .arg(option("sync", "TIME", "Time of a sync of the log").default_value("45us"))
         .arg(option(
             "model",
             "FILE",
-            "Times of steps [default: those measured of this version]",
+            "File with the times of steps [default: the times measured with this version]",
         ));
     let bench = bench.subcommand(noop_server).subcommand(scaling);
     bench.subcommand(
@@ -399,7 +403,7 @@ fn measure(
         let done = match name {
             "dump" => dump::dump(bench, home.path(), size_mb),
             "native" => native::native(bench, home.path()),
-            "requests" => requests::requests(bench, home.path(), porpoise.clone()),
+            "requests" | "cluster" => on_cluster(name, bench, home.path(), porpoise.clone()),
             _ => dispatch(name, bench, rows_per_connection),
         };
         bench.options = options;
@@ -415,8 +419,16 @@ fn measure(
     Ok((bench.report, done))
 }
 
+/// Runs an experiment on a double of a TiKV cluster.
+fn on_cluster(name: &str, bench: &mut Bench, home: &Path, porpoise: PathBuf) -> Result<()> {
+    match name {
+        "cluster" => cluster::cluster(bench, home, porpoise),
+        _ => requests::requests(bench, home, porpoise),
+    }
+}
+
 /// Experiments that need no server, or start their own.
-const WITHOUT_SERVERS: &[&str] = &["native", "requests"];
+const WITHOUT_SERVERS: &[&str] = &["native", "requests", "cluster"];
 
 /// The program that is started as Porpoise.
 fn porpoise_program(given: &ArgMatches) -> Result<PathBuf> {
@@ -539,7 +551,7 @@ fn run_each(bench: &mut Bench, names: &[&str], run_one: &RunOne<'_>) -> Result<(
     failure.map_or(Ok(()), Err)
 }
 
-/// Writes the files that were asked for. Results that are to be written to a directory get the name
+/// Writes the requested files. Results that are written to a directory get the name
 /// `DATE-EXPERIMENT.json` there.
 fn write_files(name: &str, given: &ArgMatches, report: &Report) -> Result<()> {
     if let Some(path) = text(given, "json") {
@@ -581,8 +593,8 @@ fn targets(given: &ArgMatches) -> Result<Vec<Target>> {
     urls.map(|url| Target::parse(url)).collect()
 }
 
-/// Starts the peers and pins them and this process as `--pin` says; the servers, remarks, and words
-/// about the pinning.
+/// Starts the peers, and pins them and this process as `--pin` says. Returns the servers, remarks, and a
+/// description of the pinning.
 fn start_pinned(
     given: &ArgMatches,
     home: &Path,

@@ -1,13 +1,13 @@
 //! `bench autoinc`, `bench blob`: cost of an auto-increment id, and of a BLOB, in inserts.
 
 use super::batch::{Statement, inserted};
+use super::families::{Family, Variant, run_families};
 use super::prefetch::Kept;
 use super::{Bench, Route, routes};
 use crate::connect::{Access, Admin};
 use crate::error::Result;
-use crate::matrix::{self, Entry, Group};
 use crate::proto::{Answer, Call};
-use crate::report::{Axis, Experiment};
+use crate::report::Experiment;
 use crate::sys::SharedCounter;
 use crate::url::System;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,63 +27,6 @@ fn prepared(bench: &Bench) -> Vec<Route> {
             Some(route)
         })
         .collect()
-}
-
-/// One variant of an experiment at one system.
-struct Variant<'a> {
-    system: String,
-    route: &'a Route,
-    /// Run before each run.
-    setting: Option<String>,
-    workload: Box<dyn Fn() -> Statement<'a> + 'a>,
-}
-
-/// One operation at one size, by all variants.
-struct Family<'v> {
-    operation: &'static str,
-    size: u64,
-    connections: usize,
-    units: u64,
-    variants: Vec<Variant<'v>>,
-}
-
-fn run_families<'g, 'v: 'g>(
-    bench: &mut Bench,
-    experiment: &mut Experiment,
-    families: &'g [Family<'v>],
-) -> Result<()> {
-    let groups: Vec<Group<'g>> = families
-        .iter()
-        .map(|family| Group {
-            operation: family.operation.to_owned(),
-            size: family.size,
-            connections: family.connections,
-            shape: bench.options.shape,
-            units: family.units,
-            entries: family.variants.iter().map(entry).collect(),
-        })
-        .collect();
-    matrix::run(
-        &groups,
-        bench.options.effort,
-        &mut bench.progress,
-        &mut experiment.cells,
-    )
-}
-
-fn entry<'g, 'v: 'g>(variant: &'g Variant<'v>) -> Entry<'g> {
-    Entry {
-        system: &variant.system,
-        endpoint: &variant.route.endpoint,
-        workload: Box::new((variant.workload)()),
-        before: variant.setting.as_ref().map(|setting| {
-            let set = move || {
-                let mut admin = Admin::connect(&variant.route.endpoint.target)?;
-                admin.run(setting).map(|_| ())
-            };
-            Box::new(set) as Box<dyn Fn() -> Result<()> + 'g>
-        }),
-    }
 }
 
 /// The routes whose tables could be created; the others get a note.
@@ -144,23 +87,18 @@ pub fn autoinc(bench: &mut Bench) -> Result<()> {
     pairs.sort();
     pairs.dedup();
     let mut experiment = Experiment {
-        name: "autoinc".to_owned(),
-        title: "Cost of an automatic id".to_owned(),
-        about: format!(
-            "Inserts of {BATCH} rows in one statement, each a transaction of its own, with ids \
-             from AUTO_INCREMENT at several sizes of the range taken from the engine at once, and \
-             with explicit ids into a table without it."
-        ),
-        axis: Axis {
-            title: "clients".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
         pairs,
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "autoinc",
+            "Cost of an automatic id",
+            format!(
+                "Inserts of {BATCH} rows in one statement, each a transaction of its own, with ids \
+                 from AUTO_INCREMENT at several sizes of the range taken from the engine at once, and \
+                 with explicit ids into a table without it."
+            ),
+            "clients",
+        )
     };
     let kept: Vec<_> = usable.iter().filter_map(|route| Kept::of(route)).collect();
     let done = run_families(bench, &mut experiment, &families);
@@ -336,24 +274,19 @@ pub fn blob(bench: &mut Bench) -> Result<()> {
         .map(|c| format!("{} of {} KiB", rows_of(c, rows), c.length >> 10))
         .collect();
     let mut experiment = Experiment {
-        name: "blob".to_owned(),
-        title: "Cost of a BLOB".to_owned(),
-        about: format!(
-            "Two columns of the length shown, as BLOB and as VARBINARY, on {rows} rows ({}); \
-             {clients} clients, by primary key, each statement a transaction of its own; what is \
-             read is verified.",
-            long.join(", ")
-        ),
-        axis: Axis {
-            title: "bytes of each of two columns".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
         pairs: blob_pairs(&usable),
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "blob",
+            "Cost of a BLOB",
+            format!(
+                "Two columns of the length shown, as BLOB and as VARBINARY, on {rows} rows ({}); \
+                 {clients} clients, by primary key, each statement a transaction of its own; what is \
+                 read is verified.",
+                long.join(", ")
+            ),
+            "bytes of each of two columns",
+        )
     };
     let done = run_families(bench, &mut experiment, &families);
     bench.keep(experiment);

@@ -6,17 +6,12 @@
 //! meanwhile.
 
 use super::Bench;
+use super::cluster_double::ClusterDouble;
 use crate::connect::Admin;
 use crate::error::{Error, Result};
-use crate::peers::{Durability, Server, Settings, find_program, start_on_cluster};
 use crate::report::{Axis, Experiment, Measure};
 use crate::stats::median;
-use crate::sys::Signal;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// The program that answers as a cluster.
-const DOUBLE: &str = "tikv-double";
 
 /// Statements of each kind.
 const TIMES: usize = 21;
@@ -99,30 +94,6 @@ fn measure(admin: &mut Admin, kind: &Kind) -> Result<[Measure; 2]> {
     Ok([measure("steps", &steps), measure("timestamps", &timestamps)])
 }
 
-/// The double: beside this program, where `make test` builds it, or in the search path.
-fn double() -> Result<PathBuf> {
-    let here = std::env::current_exe()?;
-    let beside = here.with_file_name(DOUBLE);
-    let built = here.parent().map(|d| d.join("../tools/bin").join(DOUBLE));
-    [Some(beside), built]
-        .into_iter()
-        .flatten()
-        .find(|program| program.is_file())
-        .or_else(|| find_program(DOUBLE, &[]))
-        .ok_or_else(|| {
-            Error::failed(format!(
-                "{DOUBLE} is not there: build tests/{DOUBLE} with Go, or run `make test`"
-            ))
-        })
-}
-
-/// Address of the double's placement driver, once it is announced.
-fn address_in(output: &str) -> Option<String> {
-    let (line, _) = output.split_once("READY ")?.1.split_once('\n')?;
-    let address = line.split(' ').find_map(|part| part.strip_prefix("pd="))?;
-    Some(address.to_owned())
-}
-
 fn describe() -> Experiment {
     Experiment {
         name: "requests".to_owned(),
@@ -152,22 +123,8 @@ pub fn requests(bench: &mut Bench, home: &Path, porpoise: PathBuf) -> Result<()>
     bench
         .progress
         .begin("requests: statements on a TiKV cluster");
-    let settings = Settings {
-        durability: Durability::Sync,
-        directory: home.to_owned(),
-        porpoise,
-        preload: None,
-        binary_log: false,
-        processors: None,
-    };
-    let directory = tempfile::Builder::new()
-        .prefix("tikv-double-")
-        .tempdir_in(home)?;
-    let mut command = Command::new(double()?);
-    command.arg("-kv=127.0.0.1:0");
-    let mut cluster = Server::start(DOUBLE, command, directory, Signal::Terminate)?;
-    let address = cluster.wait(|server| address_in(&server.output()))?;
-    let started = start_on_cluster(&settings, &format!("tikv://{address}"))?;
+    let cluster = ClusterDouble::start(home)?;
+    let started = cluster.server(home, porpoise)?;
     let mut admin = Admin::connect(&started.target)?;
     for statement in TABLES {
         admin.run(statement)?;
@@ -189,14 +146,6 @@ pub fn requests(bench: &mut Bench, home: &Path, porpoise: PathBuf) -> Result<()>
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_address_of_the_placement_driver_is_read_once_it_is_complete() {
-        let line = "READY pd=127.0.0.1:41 control=127.0.0.1:42";
-        assert_eq!(address_in(line), None);
-        let found = address_in(&format!("starting\n{line}\n"));
-        assert_eq!(found.as_deref(), Some("127.0.0.1:41"));
-    }
 
     #[test]
     fn statements_insert_rows_under_parents_that_are_there() {

@@ -2,18 +2,19 @@
 //!
 //! Clients run transactions of point reads, a range, two updates, a deletion and an insertion on a table
 //! that references a parent. One statement of another connection changes the table: it adds an index, a
-//! foreign key, or changes a column's type. Measured are the transactions of a time before each change
-//! and during it, and the longest time of a statement.
+//! foreign key, or changes a column's type. Measured are the transactions of a time before each change,
+//! during it and after it, and the longest time of a statement. Writers maintain the new index, or check the new constraint,
+//! during the change as they do after it: the throughput after it shows this part of the loss.
 //!
 //! 1. A statement that is refused so that a client would repeat the transaction (1205, 1213, 1412, or
 //!    1020 of MariaDB) counts as refused; its time counts.
 //! 2. A change that fails is reported with the reason, and the others are measured.
-//! 3. All changes ask for the way that the system itself chooses: no ALGORITHM, no LOCK.
+//! 3. The system chooses the algorithm of each change: the statements have no ALGORITHM and no LOCK.
 
 use super::{Bench, no_system};
 use crate::connect::Admin;
 use crate::error::{Error, Result};
-use crate::report::{Axis, Cell, Experiment, Latency, Measure, Run};
+use crate::report::{Cell, Experiment, Latency, Measure, Run};
 use crate::url::{System, Target};
 use crate::value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -241,7 +242,7 @@ struct Session {
 }
 
 impl Session {
-    /// Makes the table, and connects.
+    /// Creates the table, and connects.
     fn open(target: &Target, size: Size) -> Result<Session> {
         let Size { rows, count, .. } = size;
         let mut admin = prepare(target, rows)?;
@@ -262,7 +263,7 @@ impl Session {
         })
     }
 
-    /// Ends a statement that may still run: the table cannot be made again beside it.
+    /// Ends a statement that may still run: it would prevent the creation of the next table.
     fn end(self, target: &Target) {
         let kill = format!("KILL {}", self.number);
         // The connection may be gone already.
@@ -279,29 +280,31 @@ impl Session {
         let before = beside(&mut self.clients, sleep)?;
         let admin = &mut self.admin;
         let during = beside(&mut self.clients, || admin.run(statement).map(drop))?;
-        Ok(Measured { before, during })
+        let after = beside(&mut self.clients, sleep)?;
+        Ok(Measured {
+            before,
+            during,
+            after,
+        })
     }
 }
 
-/// Work of the clients before and during a change, each with its time.
+/// Work of the clients before, during and after a change, each with its time.
 struct Measured {
     before: (Done, Duration),
     during: (Done, Duration),
+    after: (Done, Duration),
+}
+
+/// Transactions a second.
+fn rate((done, time): &(Done, Duration)) -> f64 {
+    done.transactions as f64 / time.as_secs_f64().max(1e-9)
 }
 
 impl Measured {
-    /// Transactions a second before and during the change.
-    fn rates(&self) -> (f64, f64) {
-        let rate = |(done, time): &(Done, Duration)| {
-            done.transactions as f64 / time.as_secs_f64().max(1e-9)
-        };
-        (rate(&self.before), rate(&self.during))
-    }
-
     /// The share of the throughput that was lost during the change.
     fn fall(&self) -> f64 {
-        let (before, during) = self.rates();
-        1.0 - during / before.max(1e-9)
+        1.0 - rate(&self.during) / rate(&self.before).max(1e-9)
     }
 
     /// The longest time of a statement during the change, in milliseconds.
@@ -312,10 +315,11 @@ impl Measured {
     fn note(&self, target: &Target, name: &str, rows: u64) -> String {
         let (longest, fall) = (self.longest(), self.fall());
         let verdict = |reached: bool| if reached { "reached" } else { "missed" };
-        let (before, during) = self.rates();
+        let [before, during, after] = [&self.before, &self.during, &self.after].map(rate);
         format!(
             "{}, {name} of {rows} rows in {:.1} s: longest statement {longest:.0} ms (limit {WAIT_LIMIT:.0} ms: {}; \
-             {:.0} ms before), {before:.0} transactions/s before, {during:.0} during ({:+.0} %, limit -{:.0} %: {})",
+             {:.0} ms before), {before:.0} transactions/s before, {during:.0} during ({:+.0} %, limit -{:.0} %: {}), \
+             {after:.0} with the change done",
             target.name,
             self.during.1.as_secs_f64(),
             verdict(longest <= WAIT_LIMIT),
@@ -353,7 +357,7 @@ fn failed_cell(target: &Target, name: &str, count: usize, reason: &str) -> Cell 
     cell
 }
 
-/// Measures all changes on one system. A change that fails is kept with its reason; the next one finds
+/// Measures all changes on one system. A change that fails is recorded with its reason; the next one gets
 /// new connections and a new table.
 fn measure(bench: &mut Bench, target: &Target, experiment: &mut Experiment) -> Result<()> {
     let count = bench.clients(&[CLIENTS]).first().copied();
@@ -418,23 +422,13 @@ fn measure(bench: &mut Bench, target: &Target, experiment: &mut Experiment) -> R
 /// No system could be measured.
 pub fn schema_change(bench: &mut Bench) -> Result<()> {
     bench.progress.begin("Schema changes beside a load");
-    let mut experiment = Experiment {
-        name: "schema-change".to_owned(),
-        title: "Schema changes beside a load".to_owned(),
-        about:
-            "Transactions like oltp_read_write's beside ALTER TABLE; the longest statement counts."
-                .to_owned(),
-        axis: Axis {
-            title: "connections".to_owned(),
-            is_logarithmic: false,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
-        pairs: Vec::new(),
-        notes: Vec::new(),
-        setup: None,
-        measures: Vec::new(),
-    };
+    let mut experiment = Experiment::new(
+        "schema-change",
+        "Schema changes beside a load",
+        "Transactions like oltp_read_write's beside ALTER TABLE; the longest statement counts.",
+        "connections",
+    )
+    .on_linear_axis();
     let has_sql = |target: &&Target| matches!(target.system, System::Mysql | System::Porpoise);
     let targets: Vec<Target> = bench.targets.iter().filter(has_sql).cloned().collect();
     for target in &targets {
@@ -473,6 +467,7 @@ mod tests {
         let measured = Measured {
             before: done(2000, 8),
             during: done(1500, 120),
+            after: done(1800, 8),
         };
         let measures = measured.measures(&target, "add index");
         assert_eq!(measures[0].name, "Porpoise: longest statement, add index");
@@ -481,6 +476,7 @@ mod tests {
         let note = measured.note(&target, "add index", 99);
         assert!(note.contains("add index of 99 rows"), "{note}");
         assert!(note.contains("limit 100 ms: missed") && note.contains("-15 %: missed"));
+        assert!(note.ends_with("900 with the change done"), "{note}");
     }
 
     #[test]

@@ -16,8 +16,8 @@
 //! 2. Nothing but the disk can fail after the commit point.
 //! 3. Locks are released after the versions are installed.
 
-use super::MemTxn;
 use super::prepare::Stage;
+use super::{HeldLock, MemTxn};
 use crate::index::BATCH;
 use crate::log::Log;
 use crate::log::annotations;
@@ -40,6 +40,9 @@ use std::ops::Range;
 
 /// Number of versions up to which a commit installs them under the sequencer.
 const SMALL: usize = 64;
+
+/// Number of locks up to which they are searched for a key one by one.
+const FEW_LOCKS: usize = 16;
 
 /// Approximate size in bytes of the chunks in which a large write set goes to the log.
 const CHUNK: usize = 1 << 20;
@@ -86,7 +89,7 @@ impl MemTxn {
     }
 
     /// Runs the commit of these writes up to and including the installation. Returns the timestamp,
-    /// or 0 if nothing changes, and the position behind the record.
+    /// or 0 if nothing changes, and the position after the record.
     pub(super) fn apply(&mut self, state: &EngineState, writes: FinalWrites) -> Result<(u64, u64)> {
         let mut installs = Installs::with_capacity(writes.len());
         let sequenced = self.resolve_and_sequence(state, writes, &mut installs);
@@ -205,7 +208,7 @@ impl MemTxn {
     }
 
     /// Returns the record of a key that this transaction has locked. Both the locks of a statement and
-    /// the keys asked for are in order, so that the search continues at `next`.
+    /// the requested keys are in order, so that the search continues at `next`.
     fn find_held(&self, key: Key<'_>, next: &mut usize) -> Option<RecordRef> {
         while let Some(held) = self.held.get(*next) {
             match Key::new(held.space, held.record.key()).cmp(&key) {
@@ -217,14 +220,13 @@ impl MemTxn {
                 Ordering::Greater => break,
             }
         }
-        let recent = self.held.iter().rev().take(16);
-        let held = recent
-            .clone()
-            .find(|h| h.space == key.space && h.record.key() == key.bytes);
-        if let Some(held) = held {
-            return Some(held.record.clone());
+        if self.held.len() <= FEW_LOCKS {
+            let is = |h: &&HeldLock| h.space == key.space && h.record.key() == key.bytes;
+            if let Some(held) = self.held.iter().rev().find(is) {
+                return Some(held.record.clone());
+            }
+            debug_assert!(false, "a write without its lock");
         }
-        debug_assert!(self.held.len() > 16, "a write without its lock");
         self.state
             .store
             .spaces
@@ -435,7 +437,8 @@ impl Drop for Logged<'_> {
     }
 }
 
-/// Number of values, up to [`BATCH`], that are written without a lock to keys of one space from a position on.
+/// Number of consecutive writes from a position on, up to [`BATCH`], that put values to keys of one space without holding a
+/// lock.
 fn blind_values(writes: &FinalWrites, at: usize) -> usize {
     let Some(first) = writes.get(at) else {
         return 0;
@@ -458,7 +461,9 @@ fn put_all<'s>(
     let keys = range.clone().filter_map(|at| writes.get(at));
     let keys: SmallVec<[&[u8]; BATCH]> = keys.map(|write| write.key.as_slice()).collect();
     let mut records = SmallVec::new();
-    state.store.get_or_create_all(space, &keys, &mut records);
+    let guard = crossbeam_epoch::pin();
+    let store = &state.store;
+    store.get_or_create_all(space, &keys, |_| None, &guard, &mut records);
     drop(keys);
     for (at, record) in range.zip(records) {
         installs.push(Install {
@@ -480,14 +485,14 @@ fn install_all(state: &EngineState, installs: &mut [Install<'_>], ts: u64, guard
         let Some(version) = install.version.take() else {
             continue;
         };
-        let mut latch = install.record.latch();
-        while latch.dead {
+        let mut latch = install.record.latch_packed();
+        while latch.is_dead() {
             drop(latch);
             state.store.unlink(install.space, &install.record);
             install.record = state
                 .store
                 .get_or_create(install.space, install.record.key());
-            latch = install.record.latch();
+            latch = install.record.latch_packed();
         }
         let (bytes, over_older) = latch.push(ts, version, guard);
         if let Some(before) = last.replace(install.space)
@@ -497,8 +502,7 @@ fn install_all(state: &EngineState, installs: &mut [Install<'_>], ts: u64, guard
             weight = 0;
         }
         weight += bytes as i64;
-        if (over_older || install.deletion) && !latch.queued {
-            latch.queued = true;
+        if (over_older || install.deletion) && latch.enqueue() {
             drop(latch);
             superseded.push(Item {
                 space: install.space.id,

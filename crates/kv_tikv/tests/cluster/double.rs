@@ -5,11 +5,11 @@
 
 use porpoise_kv::{Engine, Key, LockMode, LockRequest, SpaceId, SpaceSpec, Txn, TxnOptions, Wait};
 use porpoise_kv_tikv::{KvTikv, KvTikvOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -163,16 +163,24 @@ pub enum AnyCluster {
 impl AnyCluster {
     /// A cluster for one test. In an existing one, a tenant of its own.
     pub fn start() -> AnyCluster {
-        static TENANTS: AtomicU32 = AtomicU32::new(0);
         let Ok(endpoint) = std::env::var(EXISTING) else {
             return AnyCluster::Double(Double::start());
         };
-        let unique = std::process::id() << 10 | TENANTS.fetch_add(1, Ordering::Relaxed);
+        // A random number, so that data of earlier runs is not met.
+        let random = RandomState::new().build_hasher().finish() as u32;
         AnyCluster::Existing(KvTikvOptions {
             endpoints: endpoint.split(',').map(str::to_owned).collect(),
-            tenant: unique | 1 << 31,
+            tenant: random | 1 << 31,
             ..KvTikvOptions::default()
         })
+    }
+
+    /// The usual options.
+    pub fn options(&self) -> KvTikvOptions {
+        match self {
+            AnyCluster::Double(double) => double.options(),
+            AnyCluster::Existing(options) => options.clone(),
+        }
     }
 
     /// Connects another server to this cluster.
@@ -182,10 +190,15 @@ impl AnyCluster {
 
     /// As [`AnyCluster::server`], by its own type.
     pub fn engine(&self) -> Arc<KvTikv> {
+        Arc::new(KvTikv::connect(self.options()).expect("connected"))
+    }
+
+    /// The double, which this cluster must be.
+    pub fn double(&self) -> &Double {
         match self {
-            AnyCluster::Double(double) => double.engine(),
-            AnyCluster::Existing(options) => {
-                Arc::new(KvTikv::connect(options.clone()).expect("connected"))
+            AnyCluster::Double(double) => double,
+            AnyCluster::Existing(_) => {
+                panic!("a test that commands faults has started its own double")
             }
         }
     }

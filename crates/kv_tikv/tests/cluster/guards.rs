@@ -1,6 +1,6 @@
 //! Key-share locks by guards: what they exclude, what they cost, and that no child loses its parent.
 
-use super::double::{Double, begin, get, set, space};
+use super::double::{AnyCluster, Double, begin, get, set, space};
 use porpoise_kv::{
     Check, Engine, Error, Key, LockMode, LockRequest, Read, ScanRange, SpaceId, Txn, Wait,
 };
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Two servers with a referenced space and one of children.
 struct Fixture {
-    cluster: Double,
+    cluster: AnyCluster,
     engines: [Arc<KvTikv>; 2],
     servers: [Arc<dyn Engine>; 2],
     parents: SpaceId,
@@ -24,7 +24,15 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Fixture {
-        let cluster = Double::start();
+        Fixture::on(AnyCluster::start())
+    }
+
+    /// On a cluster whose faults are commanded.
+    fn on_double() -> Fixture {
+        Fixture::on(AnyCluster::Double(Double::start()))
+    }
+
+    fn on(cluster: AnyCluster) -> Fixture {
         let engines = [cluster.engine(), cluster.engine()];
         let servers = engines.clone().map(|e| e as Arc<dyn Engine>);
         let (parents, children) = (space(&servers[0]), space(&servers[0]));
@@ -270,7 +278,7 @@ fn a_child_waits_for_a_deleter_and_learns_what_it_did() {
 #[test]
 fn a_guard_that_vanished_is_noticed_by_the_commit() {
     for child_first in [true, false] {
-        let f = Fixture::new();
+        let f = Fixture::on_double();
         let mut child = begin(&f.servers[0]);
         let mut deleter = begin(&f.servers[1]);
         let lock_child = |child: &mut dyn Txn| f.waiting(child, "q", LockMode::KeyShare).unwrap();
@@ -285,7 +293,7 @@ fn a_guard_that_vanished_is_noticed_by_the_commit() {
         } else {
             lock_deleter(&mut *deleter);
         }
-        f.cluster.command("/forget-pessimistic-locks");
+        f.cluster.double().command("/forget-pessimistic-locks");
         let (done, other) = if child_first {
             lock_deleter(&mut *deleter);
             (deleter, child)
@@ -308,7 +316,7 @@ fn a_guard_that_vanished_is_noticed_by_the_commit() {
 
 #[test]
 fn many_parents_are_excluded_by_the_guards_of_their_space() {
-    let f = Fixture::new();
+    let f = Fixture::on_double();
     let names: Vec<String> = (0..300).map(|n| format!("many{n:03}")).collect();
     let pairs: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "0")).collect();
     set(&f.servers[0], f.parents, &pairs);
@@ -322,7 +330,7 @@ fn many_parents_are_excluded_by_the_guards_of_their_space() {
         .collect();
     let wait = Wait::Until(Instant::now() + PATIENCE);
     deleter.lock(&requests, wait, &mut |_, _| {}).unwrap();
-    assert_eq!(f.cluster.locks().len(), 300 + 64);
+    assert_eq!(f.cluster.double().locks().len(), 300 + 64);
     for parent in ["many000", "many299", "p"] {
         let refused = f.now(&mut *begin(&f.servers[1]), parent, LockMode::KeyShare);
         assert!(

@@ -1,7 +1,7 @@
 //! The key layout in a cluster: its version is checked, tenants are separate, and dropped spaces
 //! leave no rows.
 
-use super::double::{Double, begin, get, prefix, set, space};
+use super::double::{AnyCluster, Double, begin, get, prefix, set, space};
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{Check, Engine, Error, Key, Read, SpaceId};
 use porpoise_kv_tikv::{KEY_FORMAT_VERSION, KvTikv, KvTikvOptions};
@@ -103,6 +103,40 @@ fn versions_1_and_2_of_the_layout_are_upgraded_by_the_first_server() {
 }
 
 #[test]
+fn an_older_layout_is_not_upgraded_while_a_server_uses_it() {
+    let cluster = Double::start();
+    let server = cluster.server();
+    let coordination = server.coordination().unwrap();
+    // In this test a record is the end of a lease.
+    let record = |lease: u64| {
+        let now = coordination.now().unwrap();
+        (now + lease).to_be_bytes()
+    };
+    let lease_in: porpoise_kv_tikv::LeaseOfRecord = |record| {
+        let end = u64::from_be_bytes(record.try_into().unwrap());
+        Some((end, "old:3306".to_owned()))
+    };
+    let options = KvTikvOptions {
+        lease_of_record: Some(lease_in),
+        ..cluster.options()
+    };
+    let alive = record(60_000);
+    assert!(coordination.replace_record(7, None, Some(&alive)).unwrap());
+    write_raw(&cluster, vec![b'p', 0, 1, 0], vec![1, 0, 0, 0, 2]);
+    let outcome = KvTikv::connect(options.clone()).map(|_| ());
+    let Err(Error::Unavailable(text)) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(text.contains("the server old:3306 uses it"), "{text}");
+    let ended = record(0);
+    let replaced = coordination.replace_record(7, Some(&alive), Some(&ended));
+    assert!(replaced.unwrap());
+    // The clock of the cluster moves in steps of 50 ms.
+    std::thread::sleep(Duration::from_millis(120));
+    assert!(KvTikv::connect(options).is_ok());
+}
+
+#[test]
 fn a_value_in_an_unknown_frame_is_corrupt_not_data() {
     let cluster = Double::start();
     let server = cluster.server();
@@ -139,7 +173,7 @@ fn tenants_do_not_see_each_other() {
 
 #[test]
 fn an_empty_value_is_not_an_absent_one() {
-    let cluster = Double::start();
+    let cluster = AnyCluster::start();
     let server = cluster.server();
     let space = space(&server);
     set(&server, space, &[("", "empty key"), ("empty value", "")]);

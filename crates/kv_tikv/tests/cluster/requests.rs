@@ -1,7 +1,7 @@
 //! Numbers of requests: what each operation of the contract costs, in timestamps and in steps that follow each
 //! other.
 
-use super::double::{Double, begin, get, hex, prefix, set, space};
+use super::double::{AnyCluster, Double, begin, get, hex, prefix, set, space};
 use porpoise_kv::{
     Check, CounterId, Engine, Key, LockMode, LockRequest, Read, ScanRange, SpaceId, Txn, Wait,
 };
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 struct Fixture {
-    cluster: Double,
+    cluster: AnyCluster,
     engine: Arc<KvTikv>,
     server: Arc<dyn Engine>,
     space: SpaceId,
@@ -19,7 +19,15 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Fixture {
-        let cluster = Double::start();
+        Fixture::on(AnyCluster::start())
+    }
+
+    /// On a cluster whose regions are commanded.
+    fn on_double() -> Fixture {
+        Fixture::on(AnyCluster::Double(Double::start()))
+    }
+
+    fn on(cluster: AnyCluster) -> Fixture {
         let engine = cluster.engine();
         let server: Arc<dyn Engine> = engine.clone();
         let space = space(&server);
@@ -159,12 +167,14 @@ fn a_reservation_of_ids_costs_a_timestamp_and_two_requests() {
 /// Keys in two regions commit asynchronously: the commit is reported after one step.
 #[test]
 fn a_commit_in_several_regions_is_reported_after_one_step() {
-    let f = Fixture::new();
+    let f = Fixture::on_double();
     let at = [&prefix(f.space)[..], b"b"].concat();
-    f.cluster.command(&format!("/split?key={}", hex(&at)));
+    f.cluster
+        .double()
+        .command(&format!("/split?key={}", hex(&at)));
     set(&f.server, f.space, &[("a", "1"), ("c", "1")]);
     std::thread::sleep(Duration::from_millis(200));
-    f.cluster.command("/delay-secondaries?ms=200");
+    f.cluster.double().command("/delay-secondaries?ms=200");
     let before = f.engine.request_counts();
     let mut txn = begin(&f.server);
     f.lock(&mut *txn, &["a"]);
@@ -182,10 +192,12 @@ fn a_commit_in_several_regions_is_reported_after_one_step() {
 
 #[test]
 fn a_scan_asks_only_the_regions_that_it_needs() {
-    let f = Fixture::new();
+    let f = Fixture::on_double();
     for key in [b"b", b"c"] {
         let at = [&prefix(f.space)[..], key].concat();
-        f.cluster.command(&format!("/split?key={}", hex(&at)));
+        f.cluster
+            .double()
+            .command(&format!("/split?key={}", hex(&at)));
     }
     let scan = |limit, reverse| {
         let range = ScanRange {

@@ -1,6 +1,6 @@
 //! Snapshots that may be stale: what they cost, how old they are, and which commits they show.
 
-use super::double::{Double, begin, set, space};
+use super::double::{AnyCluster, begin, set, space};
 use porpoise_kv::{Engine, Key, Read, SpaceId, Txn};
 use porpoise_kv_tikv::KvTikv;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_secs(60);
 
 struct Fixture {
-    _cluster: Double,
+    _cluster: AnyCluster,
     engine: Arc<KvTikv>,
     server: Arc<dyn Engine>,
     other: Arc<dyn Engine>,
@@ -18,7 +18,7 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Fixture {
-        let cluster = Double::start();
+        let cluster = AnyCluster::start();
         let engine = cluster.engine();
         let server: Arc<dyn Engine> = engine.clone();
         let other = cluster.server();
@@ -75,7 +75,7 @@ fn a_read_within_a_bound_costs_no_timestamp_and_one_request() {
     for _ in 0..3 {
         assert_eq!(f.costs(|| f.stale(MINUTE)), ("0".to_owned(), 0, 1));
     }
-    // Without a bound that allows it, and as usual, it is taken anew.
+    // Without a bound that allows it, and as usual, a new timestamp is taken.
     assert_eq!(f.costs(|| f.stale(Duration::ZERO)), ("0".to_owned(), 1, 1));
     assert_eq!(f.costs(|| f.fresh()), ("0".to_owned(), 1, 1));
 }

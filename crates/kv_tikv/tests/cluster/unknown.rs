@@ -57,6 +57,25 @@ fn the_outcome_of_a_commit_without_an_answer_is_found_if_its_status_can_be_read(
     }
 }
 
+/// A store whose peer leaves the region, or loses its leader, does not know what became of a proposal.
+#[test]
+fn a_commit_that_the_store_calls_undetermined_is_not_called_refused() {
+    for two_phases in [false, true] {
+        for times in [1, 1_000_000] {
+            let cluster = Double::start();
+            let server = cluster.impatient();
+            let space = space(&server);
+            cluster.command(&format!("/decline?on={}", u8::from(two_phases)));
+            let mut txn = begin(&server);
+            txn.put(Key::new(space, b"a"), b"1", Check::Blind).unwrap();
+            cluster.command(&format!("/undetermined-commits?n={times}"));
+            txn.commit().unwrap();
+            cluster.command("/reset");
+            assert_eq!(get(&server, space, "a").as_deref(), Some("1"));
+        }
+    }
+}
+
 #[test]
 fn a_commit_that_no_store_received_is_refused_and_never_comes() {
     for two_phases in [false, true] {

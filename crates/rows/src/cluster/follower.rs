@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Pause while sessions still use tables that another server wants to change, and while users are kept away from
-/// tables until it has changed them.
+/// Pause while sessions still use tables that another server wants to change, and while a barrier of another server
+/// blocks sessions.
 const DRAIN_STEP: Duration = Duration::from_millis(10);
-/// Pause while another server changes tables online: the last step keeps users away, and waits for all servers to look.
+/// Pause while another server changes tables online: the last step blocks sessions until all servers have polled.
 const ONLINE_STEP: Duration = Duration::from_millis(50);
 
 /// The database whose definitions follow those of other servers.
@@ -117,7 +117,7 @@ impl Membership {
         }
     }
 
-    /// Pause before the next look at the catalog's version: shorter while another server changes definitions.
+    /// Pause before the catalog's version is polled again: shorter while another server changes definitions.
     fn time_to_next_look(&self, db: &dyn Followed) -> Duration {
         let catalog = db.catalog();
         let changes = catalog.changes.iter();
@@ -228,7 +228,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Undoes what servers without a lease have left.
+    /// Undoes what servers without a lease have left, and removes changes whose statements have ended without a commit.
     fn clean_up(&self, db: &dyn Followed) -> Result<()> {
         let store = self.store()?;
         let (now, records) = store.records()?;
@@ -246,10 +246,14 @@ impl Membership {
         let abandoned = |(server, statement): &(u64, u64)| {
             !alive.contains(server) || (*server == self.id && !running.contains(statement))
         };
-        if catalog.changes.keys().any(abandoned) {
-            let keys: Vec<_> = catalog.changes.keys().copied().filter(abandoned).collect();
-            db.remove_changes(&keys, self.options.lease / 6)?;
-            tracing::warn!(changes = ?keys, "changes of definitions were undone, because their servers are gone");
+        let ended: Vec<_> = catalog.changes.keys().copied().filter(abandoned).collect();
+        if !ended.is_empty() {
+            db.remove_changes(&ended, self.options.lease / 6)?;
+            // The ends of this server's own statements are nothing special.
+            let lost: Vec<_> = ended.iter().filter(|key| key.0 != self.id).collect();
+            if !lost.is_empty() {
+                tracing::warn!(changes = ?lost, "changes of definitions were undone, because their servers are gone");
+            }
         }
         for (id, record) in dead {
             if store.replace_record(id, Some(record), None)? {

@@ -42,6 +42,12 @@ impl ServerState {
         self.is_active && self.drained >= version
     }
 
+    /// The end of the lease in a record, and the server's address; `None` if the record has another version.
+    pub fn lease_in(record: &[u8]) -> Option<(u64, String)> {
+        let server = ServerState::decode(0, record).ok()?;
+        Some((server.lease_end, server.address))
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut w = Writer::new();
         w.u8(SERVER_RECORD_FORMAT_VERSION);
@@ -97,8 +103,11 @@ mod tests {
             first_space: 64,
         };
         let mut bytes = state.encode();
+        let lease = (1 << 40, "10.0.0.1:3306".to_owned());
+        assert_eq!(ServerState::lease_in(&bytes), Some(lease));
         assert_eq!(ServerState::decode(7, &bytes).unwrap(), state);
         bytes[0] = 2;
+        assert_eq!(ServerState::lease_in(&bytes), None);
         let refused = ServerState::decode(7, &bytes).unwrap_err().to_string();
         assert!(refused.contains("format version 2"), "{refused}");
         assert!(ServerState::decode(7, &bytes[..5]).is_err());

@@ -9,13 +9,13 @@
 mod requests;
 mod tool;
 
-use porpoise_testkit::{Porpoise, SqlOutput, TikvDouble};
+use porpoise_testkit::{Porpoise, SqlOutput, TikvCluster};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn server(store: &TikvDouble) -> Porpoise {
+fn server(store: &TikvCluster) -> Porpoise {
     Porpoise::builder()
         .arg("--engine", store.engine())
         .arg("--cluster-lease", "3s")
@@ -46,7 +46,7 @@ fn until(server: &Porpoise, statements: &str, expected: &str) {
 
 #[test]
 fn definitions_and_accounts_of_one_server_hold_on_the_others() {
-    let store = TikvDouble::start(1);
+    let store = TikvCluster::start();
     let servers = std::thread::scope(|scope| {
         let starting = [(); 3].map(|()| scope.spawn(|| server(&store)));
         starting.map(|server| server.join().unwrap())
@@ -112,7 +112,7 @@ fn definitions_and_accounts_of_one_server_hold_on_the_others() {
 
 #[test]
 fn an_event_runs_on_one_server() {
-    let store = TikvDouble::start(1);
+    let store = TikvCluster::start();
     let (a, b) = (server(&store), server(&store));
     value(
         &a,
@@ -129,11 +129,15 @@ fn an_event_runs_on_one_server() {
     let twice =
         "SELECT COUNT(*) FROM d.t x JOIN d.t y ON x.id < y.id AND y.at < x.at + INTERVAL 1 SECOND";
     assert_eq!(value(&a, twice), "0");
+    // No server was lost, and none said so.
+    for server in [&a, &b] {
+        assert!(!server.log().contains("were undone"), "{}", server.log());
+    }
 }
 
 #[test]
 fn a_lost_server_delays_changes_for_its_lease_and_a_paused_one_returns() {
-    let store = TikvDouble::start(1);
+    let store = TikvCluster::start();
     let (mut a, b) = (server(&store), server(&store));
     value(
         &a,

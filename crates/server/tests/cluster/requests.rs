@@ -4,7 +4,7 @@
 //! least cost counts.
 
 use super::{server, value};
-use porpoise_testkit::{Porpoise, TikvDouble};
+use porpoise_testkit::{Porpoise, TikvCluster};
 use std::fmt::Write;
 
 /// Runs of statements in one session, and attempts to meet a moment without other requests.
@@ -122,7 +122,7 @@ fn reads_cost(server: &Porpoise, before: &str, expected: [u64; 2]) {
 
 #[test]
 fn statements_and_commands_take_few_requests_in_sequence() {
-    let store = TikvDouble::start(1);
+    let store = TikvCluster::start();
     let server = server(&store);
     prepare(&server);
     reads_cost(&server, "DO 0", [1, 1]);

@@ -1,6 +1,6 @@
 //! `porpoise cluster` and `porpoise check --engine` as processes.
 
-use porpoise_testkit::{Porpoise, TikvDouble};
+use porpoise_testkit::{Porpoise, TikvCluster, TikvDouble};
 use std::process::{Command, Output};
 
 fn run(arguments: &[&str]) -> Output {
@@ -53,7 +53,7 @@ fn settings_are_generated_from_the_example() {
 
 #[test]
 fn a_cluster_is_checked_while_servers_use_it() {
-    let store = TikvDouble::start(1);
+    let store = TikvCluster::start();
     let server = Porpoise::builder().arg("--engine", store.engine()).start();
     let made = server.sql(
         "CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY, n INT, KEY (n)); \

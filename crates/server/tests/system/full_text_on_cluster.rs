@@ -1,6 +1,6 @@
-//! FULLTEXT indexes on a TiKV cluster (its double): the answers are those of the embedded engine.
+//! FULLTEXT indexes on a TiKV cluster (or its double): the answers are those of the embedded engine.
 
-use porpoise_testkit::{Porpoise, Random, TikvDouble};
+use porpoise_testkit::{Porpoise, Random, TikvCluster};
 use std::fmt::Write as _;
 
 const WORDS: &[&str] = &[
@@ -53,8 +53,8 @@ fn search(random: &mut Random) -> String {
 
 #[test]
 fn searches_on_a_cluster_have_the_answers_of_the_embedded_engine() {
-    let double = TikvDouble::start(1);
-    let cluster = Porpoise::builder().arg("--engine", double.engine()).start();
+    let store = TikvCluster::start();
+    let cluster = Porpoise::builder().arg("--engine", store.engine()).start();
     let embedded = Porpoise::builder().arg("--durability", "memory").start();
     let both = |statements: &str| {
         let [on_cluster, on_embedded] = [&cluster, &embedded].map(|server| {

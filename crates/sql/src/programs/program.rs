@@ -170,15 +170,28 @@ impl Instruction {
         }
     }
 
-    /// Whether the conditions of the statement before stay in the diagnostics area: the instruction
-    /// is a part of a statement.
-    pub fn keeps_conditions(&self) -> bool {
-        matches!(
-            self,
-            Instruction::JumpUnless { .. }
-                | Instruction::CaseOperand { .. }
-                | Instruction::JumpUnlessEqual { .. }
-        )
+    /// The expressions and statements that it evaluates.
+    fn sources(&self) -> Vec<&Source> {
+        match self {
+            Instruction::Assign(_, Some(source))
+            | Instruction::AssignUser(_, source)
+            | Instruction::Sql { source, .. }
+            | Instruction::Return(source)
+            | Instruction::JumpUnless {
+                condition: source, ..
+            }
+            | Instruction::CaseOperand {
+                operand: source, ..
+            }
+            | Instruction::JumpUnlessEqual { value: source, .. }
+            | Instruction::GetDiagnostics {
+                condition: Some(source),
+                ..
+            } => vec![source],
+            Instruction::Call(call) => call.args.iter().map(|(source, _)| source).collect(),
+            Instruction::Signal { items, .. } => items.iter().map(|(_, source)| source).collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// The instruction at which a CONTINUE handler continues, if not the next one.
@@ -269,6 +282,19 @@ pub(crate) struct Program {
     pub returns: Option<ColumnType>,
     /// Row variables of a trigger.
     pub row_variables: Vec<RowVariable>,
+}
+
+impl Program {
+    /// Whether an expression or a statement of the program uses a variable.
+    pub fn reads(&self, slot: u32) -> bool {
+        let cursors = self.cursors.iter().map(|cursor| &cursor.query);
+        let mut sources = self
+            .code
+            .iter()
+            .flat_map(Instruction::sources)
+            .chain(cursors);
+        sources.any(|source| source.slots.contains(&slot))
+    }
 }
 
 /// The type that a variable has in expressions.

@@ -141,7 +141,14 @@ impl<'a> Parser<'a> {
         let operand = self.dotted_operand(start, first, second, third)?;
         let expr = self.expr_after(operand)?;
         self.height = self.height.max(outer);
-        self.aliased(expr, start)
+        let mut item = self.aliased(expr, start)?;
+        // The item `NEW.a` has the name of the column.
+        if let SelectItem::Expr { expr, alias, .. } = &mut item
+            && matches!(expr.kind, ExprKind::Param(_))
+        {
+            alias.get_or_insert(second);
+        }
+        Ok(item)
     }
 
     fn dotted_operand(
@@ -153,6 +160,11 @@ impl<'a> Parser<'a> {
     ) -> PResult<Expr<'a>> {
         if third.is_none() && self.is(K::LeftParen) {
             return self.call(Some(first), second, start);
+        }
+        if third.is_none()
+            && let Some(variable) = self.variable(Some(first), second)
+        {
+            return Ok(self.node(start, variable));
         }
         let column = self.alloc(match third {
             Some(name) => ColumnName {

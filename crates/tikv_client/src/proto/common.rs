@@ -143,6 +143,8 @@ pub(crate) struct RegionError {
     pub recovery_in_progress: Option<Present>,
     #[prost(message, optional, tag = "20")]
     pub mismatch_peer_id: Option<Present>,
+    #[prost(message, optional, tag = "22")]
+    pub undetermined_result: Option<Present>,
 }
 
 /// A lock as a store reports it.

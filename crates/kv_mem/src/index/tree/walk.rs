@@ -14,7 +14,7 @@
 //! the first leaf on (most walks end in it).
 
 use super::super::WalkOutcome;
-use super::{Bounds, Target, Tree};
+use super::{Bounds, Target, Tree, bounds_of};
 use crate::prefetch::{Prefetched, prefetch};
 use crate::record::{InlineKey, Pinned};
 use crossbeam_epoch::Guard;
@@ -134,7 +134,7 @@ impl Tree {
         if rest.reverse {
             run.reverse();
         }
-        Some(leaf_view.bounds)
+        Some(bounds_of(leaf_view.separators))
     }
 }
 
@@ -148,7 +148,7 @@ fn prefetch_first(run: &LeafRecords<'_>, prefetched: Prefetched, guard: &Guard) 
     }
 }
 
-/// Prefetches the records that lie a fixed distance behind `at`, in this run or the next.
+/// Prefetches the records that lie a fixed distance after `at`, in this run or the next.
 #[inline]
 fn prefetch_ahead_of(
     run: &LeafRecords<'_>,
