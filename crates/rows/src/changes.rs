@@ -295,6 +295,25 @@ pub struct LoggedStatement {
     pub origin: Option<Origin>,
 }
 
+/// State and counters of commits that wait for replicas' acknowledgement, as SHOW STATUS has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AckStatus {
+    /// Whether commits wait at present.
+    pub is_waiting_mode: bool,
+    /// Connected replicas that acknowledge.
+    pub clients: u64,
+    /// Commits that wait.
+    pub waiting: u64,
+    /// Commits acknowledged in time.
+    pub acknowledged: u64,
+    /// Commits that passed without acknowledgement.
+    pub passed: u64,
+    /// Number of timeouts.
+    pub timeouts: u64,
+    /// Total time in which commits have waited, in microseconds.
+    pub wait_micros: u64,
+}
+
 /// A log of changes.
 pub trait ChangeLog: Send + Sync {
     /// Describes a table for the log, or returns `None` if its rows are not logged.
