@@ -193,10 +193,7 @@ fn options(micros: u64, flags: u16) -> EventOptions {
 
 fn gtid_of(origin: Option<&Origin>) -> Option<Gtid> {
     let (source, number) = origin?.gtid?;
-    Some(Gtid {
-        source: Uuid(source),
-        number,
-    })
+    Some(Gtid::new(Uuid(source), number))
 }
 
 fn event_kind(kind: ChangeKind) -> RowChangeKind {

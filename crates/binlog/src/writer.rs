@@ -543,7 +543,7 @@ impl Writer {
             Some(last) => last.number + 1,
             None => self.log.state.lock().executed.next_number(source),
         };
-        Gtid { source, number }
+        Gtid::new(source, number)
     }
 }
 

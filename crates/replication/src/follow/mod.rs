@@ -137,10 +137,11 @@ pub struct Follower {
 }
 
 impl Group {
-    /// The origin that this server's change log records, with the identifier if it is MySQL's.
+    /// The origin that this server's change log records, with the identifier if it is MySQL's and has no tag: the log has
+    /// no tags, so that other transactions get identifiers of this server.
     fn origin(&self) -> Origin {
         let gtid = match self.gtid {
-            Some(AnyGtid::Mysql(gtid)) => Some((gtid.source.0, gtid.number)),
+            Some(AnyGtid::Mysql(gtid)) if gtid.tag.is_none() => Some((gtid.source.0, gtid.number)),
             _ => None,
         };
         Origin {
