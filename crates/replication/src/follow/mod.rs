@@ -450,7 +450,7 @@ impl Follower {
     /// Goes on with the transaction in this thread, after everything before it is committed.
     fn leave_workers(&mut self) -> Followed<()> {
         self.drain()?;
-        let Some(batch) = self.batch.take() else {
+        let Some(mut batch) = self.batch.take() else {
             return Ok(());
         };
         self.transaction
@@ -629,7 +629,7 @@ impl Follower {
             batch.push_map(map, self.read.position);
             return Ok(());
         }
-        let done = self.transaction.apply(&RowChange::Map(map));
+        let done = self.transaction.apply(&mut RowChange::Map(map));
         done.map_err(|failure| self.at(&failure))
     }
 
@@ -646,7 +646,9 @@ impl Follower {
                 Ok(())
             };
         }
-        let done = self.transaction.apply(&RowChange::Rows(header.kind, rows));
+        let done = self
+            .transaction
+            .apply(&mut RowChange::Rows(header.kind, rows, None));
         done.map_err(|failure| self.at(&failure))
     }
 
