@@ -91,7 +91,7 @@ pub fn open(
         false => ColumnMetadata::Minimal,
     };
     let encoder = Encoder::new(config.server_id, config.binlog_row_image, metadata);
-    let encoder = Arc::new(encoder);
+    let encoder = Arc::new(encoder.with_pending_keys(log.pending_keys().clone()));
     db.set_change_log(encoder.clone());
     Ok(Some(OpenLog { log, encoder }))
 }
