@@ -418,6 +418,8 @@ pub const VARIABLES: &[Variable] = &[
         "The greatest epoch of replication that the server has met; setting a greater one lets it take over."),
     v("require_secure_transport", Global, Bool, "OFF",
         "Whether connections without TLS are refused."),
+    v("result_checksum", Session, Bool, "OFF",
+        "Results of statements as text are answered by one row: their number of rows and a checksum of them."),
     v("resultset_metadata", Session, Enum(&["FULL", "NONE"]), "FULL",
         "NONE leaves the definitions of columns out, for clients that can do without them."),
     v("rpl_semi_sync_master_enabled", Fixed, Bool, "OFF",

@@ -113,6 +113,8 @@ pub struct Settings {
     pub interactive_timeout: Duration,
     /// `resultset_metadata`: whether results have column definitions.
     pub metadata: bool,
+    /// `result_checksum`: whether a checksum is sent instead of rows.
+    pub result_checksum: bool,
     /// `session_track_transaction_info`.
     pub transaction_info: TransactionInfo,
 }
@@ -225,6 +227,7 @@ impl Settings {
             wait_timeout: Duration::from_secs(values.int("wait_timeout")),
             interactive_timeout: Duration::from_secs(values.int("interactive_timeout")),
             metadata: values.text("resultset_metadata") != "NONE",
+            result_checksum: values.bool("result_checksum"),
             transaction_info: match values.text("session_track_transaction_info") {
                 "STATE" => TransactionInfo::State,
                 "CHARACTERISTICS" => TransactionInfo::Characteristics,
