@@ -21,9 +21,9 @@ use crate::sys;
 use crate::url::{Target, masked};
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 use options::{
-    Pinning, add_budgets_options, add_dump_options, add_fk_options, add_memcached_options,
-    add_native_options, bench_options, common, duration, number, option, read_fk_options,
-    refuse_unused, size_mb, text,
+    Pinning, add_budgets_options, add_dump_options, add_fk_options, add_import_options,
+    add_memcached_options, add_native_options, bench_options, common, duration, import_options,
+    number, option, read_fk_options, refuse_unused, size_mb, text,
 };
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -98,6 +98,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Loading a dump and text files through the client mariadb",
     ),
     (
+        "import",
+        "Copying a running server, beside mariadb-dump | mariadb; the lag while following",
+    ),
+    (
         "analytics",
         "Groups, joins and sorts of a million rows; answers are compared",
     ),
@@ -123,7 +127,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "all",
-        "All of these but first, requests, log and budgets; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
+        "All of these but first, requests, log, import and budgets; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
     ),
 ];
 
@@ -147,6 +151,7 @@ fn command() -> Command {
             "memcached" => add_memcached_options(command),
             "native" => add_native_options(command),
             "dump" => add_dump_options(command),
+            "import" => add_import_options(command),
             "budgets" => add_budgets_options(command),
             _ => command,
         });
@@ -279,7 +284,7 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         durability: Durability::parse(text(given, "durability").unwrap_or("sync"))?,
         fsync_delay: duration(given, "fsync-delay")?.unwrap_or_default(),
         binary_log: match (name, given.get_flag("log-bin")) {
-            ("log", _) => &[false, true],
+            ("log" | "import", _) => &[false, true],
             (_, true) => &[true],
             (_, false) => &[false],
         },
@@ -392,12 +397,14 @@ fn measure(
         fsync_delay_micros: micros,
     });
     let size_mb = size_mb(subcommand, given)?;
+    let import = import_options(subcommand, given)?;
     let porpoise = porpoise_program(given)?;
     let run_one = |bench: &mut Bench, name: &str| {
         let options = bench.options.clone();
         restrict(name, &mut bench.options);
         let done = match name {
             "dump" => dump::dump(bench, home.path(), size_mb),
+            "import" => dump::import(bench, home.path(), porpoise.clone(), import),
             "native" => native::native(bench, home.path()),
             "requests" => requests::requests(bench, home.path(), porpoise.clone()),
             _ => dispatch(name, bench, rows_per_connection),
