@@ -5,7 +5,8 @@
 A server with one worker group runs under callgrind, which counts while one connection sends
 REQUESTS requests of a path; the least of ROUNDS counts is taken, since timers and wake-ups add to
 some. A path that costs more than TOLERANCE beyond its line in reference.tsv is reported as a
-warning. It is no error: another compiler or another C library changes counts, too. --accept
+warning. It is no error: another compiler or another C library changes counts, too. Paths "with log" run on a
+server with --log-bin, whose threads are added up: one of them writes the log. --accept
 writes the reference. --share also measures a server with --performance-schema off, and prints the
 share of statistics in each path; the budget is SHARE_LIMIT of an optimized build.
 """
@@ -66,8 +67,8 @@ class Server:
         if done.returncode != 0:
             raise SystemExit(f"costs: {' '.join(command)}: {done.stdout}{done.stderr}")
 
-    def counted(self, work):
-        """Instructions of the busiest thread while `work` runs."""
+    def counted(self, work, of=max):
+        """Instructions of the busiest thread while `work` runs; with of=sum those of all threads."""
         self.control("-i", "on")
         work()
         self.control("-i", "off")
@@ -75,7 +76,7 @@ class Server:
         files = set(glob.glob(f"{self.home}/callgrind.*"))
         new, self.dumps = files - self.dumps, files
         totals = [re.search(r"^totals: (\d+)", open(f).read(), re.M) for f in new]
-        return max((int(found[1]) for found in totals if found), default=0)
+        return of([int(found[1]) for found in totals if found] or [0])
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -148,19 +149,30 @@ def paths(server):
     ]
 
 
-def measure(binary, *options):
+LOGGED = ["INSERT", "UPDATE by key", "SET"]
+
+
+def measure_log(binary):
+    """The costs of writes on a server with a log."""
+    costs = measure(binary, "--log-bin", "--server-id", "2", names=LOGGED, of=sum)
+    return {f"{name} with log": cost for name, cost in costs.items()}
+
+
+def measure(binary, *options, names=None, of=max):
     with tempfile.TemporaryDirectory(prefix="porpoise-costs-") as home:
         server = Server(binary, home, options)
         try:
             costs = {}
             for name, request in paths(server):
+                if names and name not in names:
+                    continue
                 for n in range(WARM_UP):
                     request(n)
                 counts = []
                 for number in range(ROUNDS):
                     first = WARM_UP + number * REQUESTS
                     requests = range(first, first + REQUESTS)
-                    counts.append(server.counted(lambda: [request(n) for n in requests]))
+                    counts.append(server.counted(lambda: [request(n) for n in requests], of))
                 costs[name] = min(counts) / REQUESTS
             return costs
         finally:
@@ -199,6 +211,7 @@ def main():
     given = parser.parse_args()
     began = time.monotonic()
     costs = measure(os.path.abspath(given.binary))
+    costs.update(measure_log(os.path.abspath(given.binary)))
     write(given.out, costs)
     if given.accept:
         write(REFERENCE, costs)
