@@ -617,3 +617,29 @@ fn what_cannot_be_applied_is_refused_by_name() {
     let error = Event::decode(&broken, &format()).unwrap_err();
     assert!(error.to_string().contains("checksum"), "{error}");
 }
+
+#[test]
+fn hidden_columns_are_told_and_vectors_refused() {
+    let mut body = vec![42, 0, 0, 0, 0, 0, 1, 0];
+    body.extend(b"\x04shop\0\x01v\0");
+    // INT, and VECTOR with a length of four bytes; the second may be NULL.
+    body.extend([2, 3, 242, 1, 4, 0b10]);
+    // Visibility: the first bit is the highest.
+    body.extend([12, 1, 0b1000_0000]);
+    let Event::TableMap(map) = both_ways(&event(kind::TABLE_MAP, 0, 800, &body)) else {
+        panic!("another event");
+    };
+    let visible = map.metadata.visible.as_ref().unwrap();
+    assert_eq!(visible.iter().collect::<Vec<_>>(), [true, false]);
+    let rows = |values: &[u8]| {
+        let body = [&[42, 0, 0, 0, 0, 0, 1, 0, 2, 0, 2, 0b11][..], values].concat();
+        let Event::Rows(rows) = both_ways(&event(kind::WRITE_ROWS, 0, 900, &body)) else {
+            panic!("another event");
+        };
+        let images = rows.images(&map, |_| false).unwrap();
+        images.collect::<Result<Vec<_>, _>>()
+    };
+    assert!(rows(&[0b10, 1, 0, 0, 0]).is_ok(), "NULL is no vector");
+    let error = rows(&[0, 1, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0x80, 0x3F]).unwrap_err();
+    assert!(error.to_string().contains("VECTOR"), "{error}");
+}

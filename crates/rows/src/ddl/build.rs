@@ -25,8 +25,8 @@ use porpoise_kv::{self as kv, Check, CommitPosition, Key, Read, SpaceId, TxnOpti
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicUsize, Ordering as MemoryOrdering};
 
-/// Size in bytes of the entries that are sorted at a time.
-const RUN_BYTES: usize = 32 << 20;
+/// Size in bytes of the entries that are sorted at a time. Tests have several runs.
+const RUN_BYTES: usize = if cfg!(test) { 16 << 10 } else { 32 << 20 };
 
 /// Number of entries of one transaction.
 const COMMIT_ENTRIES: usize = 4096;
@@ -364,5 +364,92 @@ impl Db {
         })?;
         let missing = probes.iter().zip(&exists).filter(|(_, exists)| !**exists);
         missing.map(|((pk, _), _)| *pk).try_for_each(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ddl::{AlterOp, ColumnSpec, IndexSpec, LockLevel, TableSpec};
+    use crate::definition::{IndexKind, TableOptions};
+    use crate::{BeginOptions, Db, DbOptions, Error, InsertMode};
+    use porpoise_base::clock;
+    use porpoise_kv::model::Model;
+    use porpoise_types::{Collation, ColumnType, Kind, Value};
+    use std::sync::Arc;
+
+    /// A database with a table of rows `n`, with `value(n)` in the second column.
+    fn filled(rows: i64, value: impl Fn(i64) -> i64) -> Arc<Db> {
+        let engine = Arc::new(Model::new());
+        let db = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
+        let int = || ColumnType::int(Kind::Int);
+        let columns = vec![
+            ColumnSpec::new("id", int()).not_null(),
+            ColumnSpec::new("a", int()),
+            ColumnSpec::new("b", int()),
+        ];
+        let options = TableOptions {
+            engine: "InnoDB".to_owned(),
+            collation: Collation::UTF8MB4_BIN,
+            comment: String::new(),
+            memory: false,
+            other: Vec::new(),
+            created: 0,
+            ttl: None,
+        };
+        let spec = TableSpec::new(
+            "d",
+            "t",
+            columns,
+            vec![IndexSpec::primary(&["id"])],
+            options,
+        );
+        db.define(|cx| {
+            db.create_database(cx, "d", Collation::UTF8MB4_BIN, false)?;
+            db.create_table(cx, &spec)
+        })
+        .unwrap();
+        let table = db.catalog().table("d", "t").unwrap().clone();
+        let ids: Vec<i64> = (0..rows).collect();
+        for ids in ids.chunks(500) {
+            let row = |id: &i64| vec![Value::Int(*id), Value::Int(value(*id)), Value::Int(*id % 3)];
+            let mut txn = db.begin(BeginOptions::default()).unwrap();
+            let rows = ids.iter().map(row).collect();
+            txn.insert(&table, rows, InsertMode::Plain).unwrap();
+            txn.commit().unwrap();
+        }
+        db
+    }
+
+    fn add_indexes(db: &Db) -> Result<(), Error> {
+        let add = |kind, name, columns: &[&str]| {
+            AlterOp::AddIndex(IndexSpec::new(kind, Some(name), columns))
+        };
+        let ops = [
+            add(IndexKind::Unique, "a", &["a"]),
+            add(IndexKind::Plain, "b", &["b", "a"]),
+            AlterOp::Lock(LockLevel::Exclusive),
+        ];
+        db.define(|cx| db.alter_table(cx, "d", "t", &ops)).map(drop)
+    }
+
+    #[test]
+    fn indexes_of_several_runs_are_complete_and_unique() {
+        // Descending: each run goes before those written earlier.
+        let db = filled(2000, |id| 5000 - id);
+        add_indexes(&db).unwrap();
+        let table = db.catalog().table("d", "t").unwrap().clone();
+        assert_eq!(table.indexes.len(), 3);
+        let (rows, problems) = db.define(|cx| db.check_table(cx, &table)).unwrap();
+        assert_eq!((rows, problems.len()), (2000, 0), "{problems:?}");
+        // Duplicates within a run, and of rows that are many runs apart.
+        for other in [1, 1900] {
+            let db = filled(2000, |id| if id == other { 0 } else { id });
+            let error = add_indexes(&db).unwrap_err();
+            assert!(
+                matches!(&error, Error::Duplicate { entry, key } if entry == "0" && key == "t.a"),
+                "{error}"
+            );
+            assert_eq!(db.catalog().table("d", "t").unwrap().indexes.len(), 1);
+        }
     }
 }
