@@ -23,7 +23,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 use options::{
     Pinning, add_budgets_options, add_dump_options, add_fk_options, add_import_options,
     add_memcached_options, add_native_options, bench_options, common, duration, import_options,
-    number, option, read_fk_options, refuse_unused, size_mb, text,
+    number, option, read_fk_options, refuse_unused, text,
 };
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -378,11 +378,8 @@ fn measure(
     targets.splice(0..0, started.iter().map(|s| s.target.clone()));
     number_duplicate_names(&mut targets);
     let micros = u64::try_from(setup.fsync_delay.as_micros()).unwrap_or(u64::MAX);
-    let password = if subcommand == "fk" {
-        text(given, "password")
-    } else {
-        None
-    };
+    let is_fk = subcommand == "fk";
+    let password = is_fk.then(|| text(given, "password")).flatten();
     let shown = command_line(std::env::args(), password);
     let mut machine = Machine::describe(home.path(), &shown, micros)?;
     machine.pinning = pinned;
@@ -396,15 +393,14 @@ fn measure(
         durability: setup.durability,
         fsync_delay_micros: micros,
     });
-    let size_mb = size_mb(subcommand, given)?;
-    let import = import_options(subcommand, given)?;
+    let sizes = import_options(subcommand, given)?;
     let porpoise = porpoise_program(given)?;
     let run_one = |bench: &mut Bench, name: &str| {
         let options = bench.options.clone();
         restrict(name, &mut bench.options);
         let done = match name {
-            "dump" => dump::dump(bench, home.path(), size_mb),
-            "import" => dump::import(bench, home.path(), porpoise.clone(), import),
+            "dump" => dump::dump(bench, home.path(), sizes.size_mb),
+            "import" => dump::import(bench, home.path(), porpoise.clone(), sizes),
             "native" => native::native(bench, home.path()),
             "requests" => requests::requests(bench, home.path(), porpoise.clone()),
             _ => dispatch(name, bench, rows_per_connection),

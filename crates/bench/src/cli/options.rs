@@ -144,13 +144,16 @@ pub(super) fn add_import_options(command: Command) -> Command {
         ))
 }
 
-/// Options of `bench import` only.
+/// Options of `bench import`, of which `bench dump` has the size only.
 ///
 /// # Errors
 /// A usage error.
 pub(super) fn import_options(name: &str, given: &ArgMatches) -> Result<ImportOptions> {
     if name != "import" {
-        return Ok(ImportOptions::default());
+        return Ok(ImportOptions {
+            size_mb: size_mb(name, given)?,
+            writes: None,
+        });
     }
     let writes = text(given, "writes");
     Ok(ImportOptions {
@@ -165,7 +168,7 @@ pub(super) fn import_options(name: &str, given: &ArgMatches) -> Result<ImportOpt
 ///
 /// # Errors
 /// A usage error.
-pub(super) fn size_mb(name: &str, given: &ArgMatches) -> Result<Option<u64>> {
+fn size_mb(name: &str, given: &ArgMatches) -> Result<Option<u64>> {
     if !matches!(name, "dump" | "import") {
         return Ok(None);
     }

@@ -228,12 +228,17 @@ impl Settings {
             interactive_timeout: Duration::from_secs(values.int("interactive_timeout")),
             metadata: values.text("resultset_metadata") != "NONE",
             result_checksum: values.bool("result_checksum"),
-            transaction_info: match values.text("session_track_transaction_info") {
-                "STATE" => TransactionInfo::State,
-                "CHARACTERISTICS" => TransactionInfo::Characteristics,
-                _ => TransactionInfo::Off,
-            },
+            transaction_info: transaction_info(values.text("session_track_transaction_info")),
         })
+    }
+}
+
+/// What `session_track_transaction_info` names.
+fn transaction_info(name: &str) -> TransactionInfo {
+    match name {
+        "STATE" => TransactionInfo::State,
+        "CHARACTERISTICS" => TransactionInfo::Characteristics,
+        _ => TransactionInfo::Off,
     }
 }
 
