@@ -4,7 +4,7 @@
     scripts/locales.py SOCKET
 
 A MariaDB server at SOCKET, which has the locales of MySQL under the same numbers, shows the names of months and weekdays and
-the form of a number. A line has: the name, months, short months, weekdays from Monday, short weekdays, decimal point,
+the format of a number. A line has: the name, months, short months, weekdays from Monday, short weekdays, decimal point,
 separator of groups, and the sizes of the last and of the other groups.
 """
 
@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "crates/sql_expr/data/locales.tsv"
-# Numbers have no gaps; MariaDB's own locales come behind MySQL's.
+# Numbers have no gaps; MariaDB's own locales come after MySQL's.
 COUNT = 111
 
 

@@ -157,7 +157,7 @@ class Debezium(unittest.TestCase):
             rows = cursor.fetchall()
         return {row["k" if table == "kv" else "id"]: normal(row) for row in rows}
 
-    def test_changes_of_all_doors_through_kills_of_either_side(self):
+    def test_changes_of_all_protocols_arrive_once_through_kills_of_either_side(self):
         classpath = Engine.classpath()
         load = Load(self.server, 1)
         load.start()
@@ -169,8 +169,8 @@ class Debezium(unittest.TestCase):
         self.addCleanup(engine.kill)
         # The snapshot is taken while the load goes on.
         engine.wait_for('"op":"r"')
-        self.server.run("INSERT INTO shop.parents VALUES (1001, 'behind the snapshot')")
-        engine.wait_for("behind the snapshot")
+        self.server.run("INSERT INTO shop.parents VALUES (1001, 'after the snapshot')")
+        engine.wait_for("after the snapshot")
         for number in range(2):
             before = load.done
             wait("more of the load", lambda: load.done > before + 200)

@@ -12,7 +12,7 @@ type processes struct {
 	pds, stores []*process
 }
 
-// hook is what happens once, just before a request is executed.
+// hook is called once, just before a request is executed.
 type hook func()
 
 // before runs the hook of a method.
@@ -26,7 +26,7 @@ func (f *faults) before(method string) {
 	}
 }
 
-// late returns for how long the answer to a request is kept back.
+// late returns the time by which the answer to a request is delayed.
 func (f *faults) late(method string) time.Duration {
 	if !f.next(f.lateAnswers, method) {
 		return 0
@@ -36,7 +36,7 @@ func (f *faults) late(method string) time.Duration {
 	return f.lateness
 }
 
-// answers is how often each answer is sent.
+// answers returns the number of times that each answer is sent.
 func (f *faults) answers() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,7 +53,7 @@ func (f *faults) isFull(store int) bool {
 	return f.full[store]
 }
 
-// elect lets another placement driver than i lead after a while. Until then none does.
+// elect ends the leadership of placement driver i; the next one leads after a while. Until then there is no leader.
 func (p *placementDrivers) elect(i int, after time.Duration) {
 	p.mu.Lock()
 	leads := p.leader == i
@@ -75,7 +75,7 @@ func (p *placementDrivers) elect(i int, after time.Duration) {
 //	POST /kill-store?n=N&elect=MS      the store (from 0) dies; after a while the next one leads its regions
 //	POST /full-store?n=N&on=1          the store refuses to write
 //	POST /kill-pd?n=N&elect=MS         the placement driver (from 0) dies; after a while the next one leads
-//	POST /depose-pd?n=N&elect=MS       it is cut off from the others: it leads no more, and nobody does for a while
+//	POST /depose-pd?n=N&elect=MS       it is cut off from the others: it no longer leads, and no other one does for a while
 //	POST /restart-pds?ms=N             all placement drivers die, and start after a while
 //	POST /late-answers?method=M&n=N&ms=T  the next N such requests are executed and answered after that time
 //	POST /duplicate-answers?on=1       each answer is sent twice

@@ -33,8 +33,8 @@ type faults struct {
 	busy           map[string]int // method -> so many requests are refused because the server is busy
 	decline        bool           // no one-phase and no asynchronous commit
 	stopped        map[int]chan struct{}
-	hooks          map[string]hook // method -> what happens before its next request
-	lateAnswers    map[string]int  // method -> so many requests are answered late
+	hooks          map[string]hook // method -> hook before its next request
+	lateAnswers    map[string]int  // method -> number of requests that are answered late
 	lateness       time.Duration
 	duplicate      bool // each answer is sent twice
 	full           map[int]bool

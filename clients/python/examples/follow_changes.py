@@ -6,7 +6,7 @@
 
 Each row is kept as JSON under TABLE:KEY (shop.items:17). The position in the stream is stored after each transaction,
 so that the program continues where it was after an end of any of the three: it, Porpoise, memcached's connection.
-It loads all rows when it has no position, when the log no longer has it, and when the table was defined anew.
+It loads all rows when it has no position, when the log no longer has it, and after a change of the table's definition.
 Only the standard library is used.
 """
 

@@ -77,8 +77,8 @@ pub(crate) fn create_if_missing(db: &Arc<Db>, accounts: &[Account]) -> Result<()
     Ok(())
 }
 
-/// Widens the `Privileges` column of a table that has it shorter, as before there were as many
-/// privileges.
+/// Widens the `Privileges` column of a table that an earlier version has created, which had fewer
+/// privileges and a shorter column.
 fn widen_privileges(db: &Arc<Db>) -> Result<()> {
     let found = db.catalog().table(GRANTS.database, GRANTS.name).cloned();
     let is_short = found.is_some_and(|table| {

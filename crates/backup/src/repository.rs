@@ -80,8 +80,8 @@ pub struct Backup {
     pub binlog: Option<BinlogPosition>,
 }
 
-/// Transactions in a server's binary log when a copy of its data began. Those that are in the copy besides are found in its log:
-/// commits with higher numbers.
+/// Transactions that a server's binary log had when a copy of its data began. The copy also contains later transactions: the
+/// commits in its log with higher numbers than `commit`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BinlogPosition {
     /// Their identifiers, as in `gtid_executed`.

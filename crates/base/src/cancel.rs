@@ -170,16 +170,16 @@ mod tests {
 
     #[test]
     fn the_owner_is_called_only_for_reasons_that_end_the_session() {
-        let told = Arc::new(AtomicUsize::new(0));
-        let t = told.clone();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let t = calls.clone();
         let c = Cancel::owned(Arc::new(move || {
             t.fetch_add(1, Ordering::SeqCst);
         }));
         c.cancel(Reason::Query);
         c.cancel(Reason::Timeout);
-        assert_eq!(told.load(Ordering::SeqCst), 0);
+        assert_eq!(calls.load(Ordering::SeqCst), 0);
         c.cancel(Reason::Connection);
-        assert_eq!(told.load(Ordering::SeqCst), 1);
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl LogFile {
     /// Appends an entry, whose last line ends with a line break; opens the file first if it is closed.
     ///
     /// # Errors
-    /// The system's. Then the entry may be incomplete, and the file is closed.
+    /// An error of the system. The entry may then be incomplete, and the file is closed.
     pub fn append(&mut self, path: &Path, mode: u32, entry: &str) -> io::Result<()> {
         if self.file.is_none() {
             *self = LogFile::open(path, mode)?;

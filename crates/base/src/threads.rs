@@ -83,7 +83,7 @@ roles! {
     LogSpare: "log-spare", EndProcess, "Keeps an empty log segment ready.";
     LogHead: "log-head", EndProcess, "Records how far the log reaches in the head file.";
     Checkpointer: "checkpointer", EndProcess, "Writes checkpoints.";
-    SchemaChange: "schema-change", EndProcess, "Undoes the schema changes of a server of the cluster that was lost.";
+    SchemaChange: "schema-change", EndProcess, "Undoes the unfinished schema changes of a server of the cluster that was lost.";
     Backup: "backup", EndProcess, "Makes a backup; a panic ends that backup only.";
     Archiver: "archiver", EndProcess, "Copies the log to the archive.";
     BinlogWriter: "binlog-writer", EndProcess, "Writes the binary log from annotations of commits.";
@@ -96,7 +96,7 @@ roles! {
     EventScheduler: "event-scheduler", Restart, "Starts events at their times.";
     EventWorker: "event", EndProcess, "Runs an event; a panic of the event ends that run only.";
     Replica: "replica", EndProcess, "Follows a source; a panic ends the server, which goes on where it was.";
-    ReplicaWorker: "replica-worker", EndProcess, "Applies transactions of a source; a panic ends the server, which goes on where it was.";
+    ReplicaWorker: "replica-worker", EndProcess, "Applies transactions of a source; after a panic the server has to be restarted, and continues where it was.";
     Failover: "failover", EndProcess, "Elects the leader of the group, follows it, or leads.";
     FailoverAcceptor: "fo-accept", EndProcess, "Accepts connections of other members of the group.";
     FailoverReader: "fo-read", EndProcess, "Reads the messages of another member of the group.";

@@ -190,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// Waits so long for a silent server.
+    /// Sets the time limit for a reply.
     ///
     /// # Errors
     /// The kernel refused.

@@ -11,8 +11,8 @@
 //! - [`machine`], [`peers`]: state of the machine; starting and stopping servers.
 //! - [`load`]: load in a closed or an open loop, by both kinds of client.
 //! - [`noop`]: the server's network layer without storage.
-//! - [`procfs`], [`stats`], [`number`]: costs of a run; intervals and ratios; numbers for people.
-//! - [`scaling`]: what limits throughput with more cores, by simulation.
+//! - [`procfs`], [`stats`], [`number`]: costs of a run; intervals and ratios; short forms of numbers.
+//! - [`scaling`]: simulation of the throughput with more cores.
 //! - [`budgets`]: the ratios that have to be reached, and the verdict of results on them.
 //!
 //! Unsafe code is in [`sys`] alone.

@@ -87,16 +87,37 @@ pub fn run(
     let cells = cells.get_mut(start..).unwrap_or_default();
     progress.expect(cells.len() * effort.rounds, effort.warm_up + effort.time);
     let cores = crate::sys::cores();
-    for round in 0..effort.rounds {
-        let turn = Turn {
-            groups: &sizes,
-            round,
-            rounds: effort.rounds,
-        };
-        turn.run(cells, progress, &mut |cell| match measured.get(cell) {
+    run_rounds(
+        &sizes,
+        effort.rounds,
+        cells,
+        progress,
+        &mut |round, cell| match measured.get(cell) {
             Some((group, entry)) => one(group, entry, effort, cores, round == 0),
             None => Measured::default(),
-        })?;
+        },
+    )
+}
+
+/// Measures every cell in each of a number of rounds. `measure` gets the round and the position of the cell; for
+/// `groups` see [`Turn::groups`].
+///
+/// # Errors
+/// A wrong answer, or an interrupt.
+pub fn run_rounds(
+    groups: &[usize],
+    rounds: usize,
+    cells: &mut [Cell],
+    progress: &mut Progress,
+    measure: &mut dyn FnMut(usize, usize) -> Measured,
+) -> Result<()> {
+    for round in 0..rounds {
+        let turn = Turn {
+            groups,
+            round,
+            rounds,
+        };
+        turn.run(cells, progress, &mut |cell| measure(round, cell))?;
     }
     Ok(())
 }

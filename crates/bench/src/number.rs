@@ -1,4 +1,4 @@
-//! Numbers for people.
+//! Short forms of numbers.
 
 /// A number with a unit's prefix, three digits: `151 k`, `2.53 M`, `38.1`.
 pub fn short(n: f64) -> String {

@@ -6,8 +6,8 @@
 //!    and were waited for.
 //! 2. Processor time of other processes than this one and the observed servers is "outside"; a run
 //!    with much of it is marked.
-//! 3. A server's time is divided among its threads by their names, those of Porpoise by what they are
-//!    for ([`role`]). A thread that ends before the second reading is missed.
+//! 3. A server's time is divided among its threads by their names, that of Porpoise by their roles
+//!    ([`role`]). A thread that ends before the second reading is missed.
 
 use crate::sys::ticks_per_second;
 use serde::{Deserialize, Serialize};
@@ -110,7 +110,7 @@ pub struct ThreadTime {
     pub seconds: f64,
 }
 
-/// A thread's part of a server's work, by the names of its process and its own.
+/// The role of a thread, by the names of its process and its own.
 fn role(process: &str, thread: &str) -> String {
     let role = match (process, thread) {
         ("porpoise", "worker") => "event loops",

@@ -12,7 +12,7 @@ use crate::procfs::ThreadTime;
 use crate::stats::{Estimate, Line, estimate, fit_line, paired_ratio};
 use serde::{Deserialize, Serialize};
 
-/// Version of the form of files of results (docs/formats.md).
+/// Version of the format of result files (docs/formats.md).
 pub const REPORT_FORMAT_VERSION: u32 = 2;
 
 /// The oldest version that is read.
@@ -77,12 +77,44 @@ pub struct Experiment {
     pub pairs: Vec<(String, String)>,
     /// Remarks, such as systems left out.
     pub notes: Vec<String>,
-    /// Settings of the servers; `None` in files of version 1 that do not tell.
+    /// Settings of the servers; `None` if a file of version 1 does not have them.
     #[serde(default)]
     pub setup: Option<Setup>,
     /// Figures that are not those of a cell.
     #[serde(default)]
     pub measures: Vec<Measure>,
+}
+
+impl Experiment {
+    /// An experiment about throughput, without results, over sizes on a logarithmic axis.
+    pub fn new(
+        name: &str,
+        title: impl Into<String>,
+        about: impl Into<String>,
+        axis: &str,
+    ) -> Experiment {
+        Experiment {
+            name: name.to_owned(),
+            title: title.into(),
+            about: about.into(),
+            axis: Axis {
+                title: axis.to_owned(),
+                is_logarithmic: true,
+            },
+            is_about_latency: false,
+            cells: Vec::new(),
+            pairs: Vec::new(),
+            notes: Vec::new(),
+            setup: None,
+            measures: Vec::new(),
+        }
+    }
+
+    /// The same with sizes on a linear axis.
+    pub fn on_linear_axis(mut self) -> Experiment {
+        self.axis.is_logarithmic = false;
+        self
+    }
 }
 
 /// Settings of the servers of an experiment.
@@ -154,7 +186,7 @@ pub struct Run {
     /// The server's processor time by the roles or names of its threads.
     #[serde(default)]
     pub threads: Vec<ThreadMicros>,
-    /// How the rate of an open loop was held.
+    /// Rate and lateness of an open loop.
     #[serde(default)]
     pub open_loop: Option<OpenLoop>,
     /// Reason for the failure.
@@ -171,7 +203,7 @@ pub struct ThreadMicros {
 }
 
 impl ThreadMicros {
-    /// The time of each request, for so many requests.
+    /// The processor time by threads, divided by the number of requests.
     pub fn each(threads: &[ThreadTime], requests: u64) -> Vec<ThreadMicros> {
         if requests == 0 {
             return Vec::new();
@@ -187,11 +219,11 @@ impl ThreadMicros {
 /// Requests at a fixed rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoop {
-    /// Requests a second that were asked for.
+    /// Required requests a second.
     pub rate: f64,
     /// Whether nearly all of them were answered in the measured time.
     pub is_held: bool,
-    /// Requests that were due in the measured time and had no reply at its end. Their age then is
+    /// Requests that were due in the measured time and had no reply at its end. Their age at that time is
     /// among the latencies.
     pub unanswered: u64,
     /// Requests sent more than a millisecond after they were due.
@@ -252,7 +284,7 @@ pub struct Ratio<'a> {
 }
 
 impl Report {
-    /// Fills in what files of version 1 do not tell: the settings of the servers. `bench budgets` ran the
+    /// Adds the settings of the servers, which files of version 1 lack. `bench budgets` ran the
     /// experiment that occurs twice once more with an fsync that is 1 ms slower, and the one about the memcached
     /// listener with `interval`; other commands had one durability for all.
     pub fn upgrade(&mut self) {
@@ -501,19 +533,9 @@ mod tests {
 
     fn experiment() -> Experiment {
         Experiment {
-            name: "kv".to_owned(),
-            title: String::new(),
-            about: String::new(),
-            axis: Axis {
-                title: "clients".to_owned(),
-                is_logarithmic: true,
-            },
-            is_about_latency: false,
             cells: vec![cell("A", &[200.0, 300.0]), cell("B", &[100.0, 150.0])],
             pairs: vec![("A".to_owned(), "B".to_owned())],
-            notes: Vec::new(),
-            setup: None,
-            measures: Vec::new(),
+            ..Experiment::new("kv", "", "", "clients")
         }
     }
 

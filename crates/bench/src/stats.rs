@@ -51,7 +51,7 @@ pub fn stdev(values: &[f64]) -> f64 {
     (squares / (values.len() - 1) as f64).sqrt()
 }
 
-/// Whether so many values have a percentile that is not merely the greatest of them.
+/// Whether there are enough values for a percentile that differs from their maximum.
 pub fn has_percentile(values: u64, share: f64) -> bool {
     values as f64 * (1.0 - share) >= 0.999_999
 }

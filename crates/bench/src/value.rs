@@ -60,13 +60,13 @@ pub fn read(value: &[u8], key: u64, length: usize) -> Option<u64> {
     }
     let (named, rest) = value.split_at_checked(10)?;
     let (version, rest) = rest.split_at_checked(10)?;
-    let (told, padding) = rest.split_at_checked(8)?;
+    let (stored_check, padding) = rest.split_at_checked(8)?;
     let version = digits(version)?;
-    let told = std::str::from_utf8(told).ok()?;
-    let told = u32::from_str_radix(told, 16).ok()?;
-    let filler = filler(told);
+    let stored_check = std::str::from_utf8(stored_check).ok()?;
+    let stored_check = u32::from_str_radix(stored_check, 16).ok()?;
+    let filler = filler(stored_check);
     let whole = digits(named)? == key % 10_000_000_000
-        && told == check(key, version)
+        && stored_check == check(key, version)
         && padding.iter().all(|b| *b == filler);
     whole.then_some(version)
 }

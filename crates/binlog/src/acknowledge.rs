@@ -2,7 +2,7 @@
 //!
 //! The engine withholds commits ([`Engine::require_acknowledgement`]): they are on disk here, but neither visible
 //! to snapshots nor revealed by a reply, whichever interface committed them. The writer records where each
-//! transaction ends in the files, and replicas acknowledge places in the files. Commits up to the place that enough
+//! transaction ends in the files, and replicas acknowledge positions in the files. Commits up to the position that enough
 //! replicas have acknowledged are released.
 //!
 //! ```text
@@ -19,8 +19,8 @@
 //!    has the transactions on its disk. It is discarded when the replica begins to read at an earlier place, because
 //!    the replica was rebuilt or rewound.
 //! 3. After a timeout commits pass until a replica has caught up with the end of the log; then they wait again.
-//! 4. In a group with automatic failover ([`GroupPolicy`]) a commit waits for the members that the group requires besides,
-//!    and no timeout lets it pass.
+//! 4. In a group with automatic failover ([`GroupPolicy`]) a commit also waits for the members that the group requires,
+//!    without a timeout.
 //!
 //! Rejected: a count of acknowledgements for each transaction (the n-th greatest place of the replicas says the
 //! same); waiting in each session (visible before acknowledged, and every interface would need it).
@@ -34,11 +34,11 @@ use std::time::{Duration, Instant};
 /// Acknowledgements that a group with automatic failover requires before a commit of this server is reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupPolicy {
-    /// None: another server leads, and its commits that are applied here wait for no acknowledgement.
+    /// None: another server leads, and its commits, which are applied here, do not wait.
     Follows,
-    /// No commit is acknowledged: the server may not lead yet.
+    /// All commits are withheld: the server may not lead yet.
     Withheld,
-    /// Those of all these members, by `server_id`.
+    /// Acknowledgements of all these members, by `server_id`.
     All(BTreeSet<u32>),
 }
 
@@ -47,7 +47,7 @@ pub enum GroupPolicy {
 pub struct AckPolicy {
     /// Whether commits wait at all.
     pub is_on: bool,
-    /// For how many different replicas.
+    /// Required number of different replicas.
     pub replicas: usize,
     /// Longest wait, after which commits pass unacknowledged; `None`: they wait for ever.
     pub timeout: Option<Duration>,
@@ -117,7 +117,7 @@ impl Acknowledgements {
         self.counts() || !is_led
     }
 
-    /// Whether a number of replicas is waited for.
+    /// Whether commits wait for a number of replicas.
     fn counts(&self) -> bool {
         self.policy.is_on && !self.is_degraded && self.group != Some(GroupPolicy::Follows)
     }
@@ -131,7 +131,7 @@ impl Acknowledgements {
         }
     }
 
-    /// The place that as many replicas have reached as the policy says.
+    /// The place that the required number of replicas have reached.
     fn by_number(&self) -> Place {
         let Some(nth) = self.policy.replicas.checked_sub(1) else {
             return LAST;
@@ -141,7 +141,7 @@ impl Acknowledgements {
         places.get(nth).copied().unwrap_or_default()
     }
 
-    /// The place that all members have reached which the group requires.
+    /// The place that all members required by the group have reached.
     fn by_group(&self) -> Place {
         match &self.group {
             None | Some(GroupPolicy::Follows) => LAST,
@@ -226,7 +226,8 @@ impl Acknowledgements {
         is_over
     }
 
-    /// Whether commits are to wait again after a timeout, `end` being the end of the log.
+    /// Makes commits wait again after a timeout if enough replicas have reached `end`, the end of the log. Returns whether
+    /// it did.
     pub(crate) fn recovers(&mut self, end: Place) -> bool {
         let recovers = self.policy.is_on && self.is_degraded && self.by_number() >= end;
         if recovers {

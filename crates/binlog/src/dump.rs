@@ -211,7 +211,7 @@ impl Dump {
         };
         acks.is_begun = matches!(kind, kind::GTID | kind::ANONYMOUS_GTID);
         acks.bytes += event.len();
-        // Of transactions before the end of a file, behind which there may be nothing.
+        // At the end of a file, for the transactions before it: no event may follow for a long time.
         acks.is_requested = matches!(kind, kind::ROTATE | kind::STOP) && acks.transactions > 0;
         if ends {
             acks.sent = place;
@@ -224,8 +224,8 @@ impl Dump {
         }
     }
 
-    /// The reader has what is left out, and nothing is to be had in the events between transactions: it acknowledges them by
-    /// that, if it has everything before.
+    /// Counts skipped transactions, which the reader already has, and events between transactions, which contain no data, as
+    /// acknowledged, if everything before them is.
     fn note_passed(&mut self) {
         let place = (self.number, self.reader.position());
         if let Some(acks) = &mut self.acks
@@ -262,12 +262,12 @@ impl Dump {
         self.queued.push_back(event);
     }
 
-    /// File and position behind what was read.
+    /// File and position after the last event that was read.
     pub fn place(&self) -> (String, u64) {
         (file_name(self.number), self.reader.position())
     }
 
-    /// A heartbeat: nothing has happened behind this position.
+    /// A heartbeat: the log ends at this position.
     pub fn heartbeat(&self) -> Vec<u8> {
         let heartbeat = Event::Heartbeat(Heartbeat {
             file: file_name(self.number).into_bytes(),

@@ -43,7 +43,7 @@ const MAX_DESCRIPTIONS: usize = 4096;
 /// Collation of statements in the log: utf8mb4_general_ci, which every replica has.
 const UTF8MB4: u16 = 45;
 
-/// Which columns are in the images: `binlog_row_image`.
+/// The columns in the images: `binlog_row_image`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RowImage {
     /// All.
@@ -411,7 +411,7 @@ fn push_image<'v>(
     RowsEvent::push_image(out, &bitmap, row);
 }
 
-/// Whether a change goes into the same event as the one before.
+/// Whether a change is written into the same event as the one before.
 fn is_continued(first: &LoggedChange<'_>, next: &LoggedChange<'_>) -> bool {
     next.table == first.table
         && next.kind == first.kind

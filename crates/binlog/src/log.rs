@@ -92,9 +92,9 @@ pub(crate) struct State {
     pub(crate) executed: GtidSet,
     /// The newest commit in the files.
     pub(crate) last_commit: u64,
-    /// Number of rotations asked for, and done.
+    /// Number of rotations requested, and done.
     pub(crate) rotations: (u64, u64),
-    /// Number of resets asked for, and done.
+    /// Number of resets requested, and done.
     pub(crate) resets: (u64, u64),
     /// Requests to report that the writer has caught up: made, answered.
     pub(crate) catch_ups: (u64, u64),
@@ -208,7 +208,7 @@ impl BinaryLog {
         }
     }
 
-    /// The identifiers in the files, and the newest commit of them.
+    /// The identifiers of the transactions in the files, and the newest of these commits.
     pub fn written(&self) -> (GtidSet, u64) {
         let state = self.state.lock();
         (state.executed.clone(), state.last_commit)

@@ -1,4 +1,4 @@
-//! The log of data that were copied: its first file has no transactions, and names those that the data contain as earlier ones, so
+//! The binary log of copied data. Its first file has no transactions, and lists those that the data contain as previous GTIDs, so
 //! that the server follows the source of the copy from there.
 
 use crate::annotation::Annotation;
@@ -11,7 +11,7 @@ use std::path::Path;
 /// Bytes of an annotation that a [`GtidScan`] needs.
 pub const ANNOTATION_HEAD: usize = 64;
 
-/// Counts the identifiers of commits as the log's writer does.
+/// Computes the identifiers of commits as the log's writer does.
 #[derive(Clone, Debug)]
 pub struct GtidScan {
     executed: GtidSet,
@@ -20,7 +20,7 @@ pub struct GtidScan {
 }
 
 impl GtidScan {
-    /// A scan of the commits behind `last_commit`, up to which `executed` has all identifiers.
+    /// A scan of the commits after `last_commit`; `executed` has the identifiers of all up to it.
     #[must_use]
     pub fn new(executed: GtidSet, last_commit: u64, server_uuid: Uuid) -> GtidScan {
         GtidScan {
@@ -30,7 +30,7 @@ impl GtidScan {
         }
     }
 
-    /// Counts a commit; the first [`ANNOTATION_HEAD`] bytes of its annotation suffice.
+    /// Adds a commit; the first [`ANNOTATION_HEAD`] bytes of its annotation suffice.
     ///
     /// # Errors
     /// [`Error::Corrupt`]: an annotation of another version.
@@ -54,7 +54,7 @@ impl GtidScan {
         &self.executed
     }
 
-    /// Writes a log without transactions into a new directory, which begins behind these identifiers.
+    /// Writes a log into a new directory, without transactions, which continues after these identifiers.
     ///
     /// # Errors
     /// Files that cannot be written.

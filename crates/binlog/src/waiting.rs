@@ -64,7 +64,7 @@ impl Drop for AckConnection {
 }
 
 impl BinaryLog {
-    /// Sets how commits wait for acknowledgements, from now on.
+    /// Sets the policy by which commits wait for acknowledgements from now on.
     ///
     /// # Errors
     /// The engine cannot withhold commits.
@@ -75,11 +75,11 @@ impl BinaryLog {
         self.apply_ack_rules(&mut state)
     }
 
-    /// Sets what the group of this server requires of commits from now on; `None`: nothing. Returns the end of the log:
-    /// whatever was acknowledged by other rules lies before.
+    /// Sets the acknowledgements that the server's group requires from now on; `None`: none. Returns the end of the log:
+    /// commits that were released by earlier rules lie before it.
     ///
     /// # Errors
-    /// The engine cannot hold commits back.
+    /// The engine cannot withhold commits.
     pub fn set_group_policy(&self, policy: Option<GroupPolicy>) -> Result<(u64, u64)> {
         let mut state = self.state.lock();
         state.acks.group = policy;
@@ -103,7 +103,7 @@ impl BinaryLog {
         Ok(())
     }
 
-    /// How a member of the group follows this server, and the end of the log.
+    /// The progress of a member of the group, and the end of the log.
     pub fn member_progress(&self, member: u32) -> (MemberProgress, (u64, u64)) {
         let state = self.state.lock();
         let end = (state.files.last().map_or(0, |file| file.number), state.end);

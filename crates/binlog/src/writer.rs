@@ -41,7 +41,7 @@ const SYNC_BYTES: u64 = 16 << 20;
 /// Time after which a file with unsynced bytes is synced.
 const SYNC_DELAY: Duration = Duration::from_secs(1);
 
-/// Time between two looks at the requests of sessions.
+/// Interval at which the requests of sessions are checked.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Pause after a small batch, so that several group commits share a write, while readers wait for them.
@@ -65,7 +65,7 @@ const XID_LEN: usize = HEADER_LEN + 8 + CHECKSUM_LEN;
 /// Transactions larger than this are not compressed, in bytes: a reader must hold all of a compressed one.
 const MAX_COMPRESSED: usize = 32 << 20;
 
-/// How much of the engine's annotations one pass of the writer has written.
+/// Extent of the engine's annotations that one pass of the writer has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     /// There were none.
@@ -106,7 +106,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Opens the last file, behind its last complete transaction, or creates the first one.
+    /// Opens the last file, after its last complete transaction, or creates the first one.
     pub(crate) fn open(
         log: Arc<BinaryLog>,
         reader: Box<dyn AnnotationReader>,
@@ -520,7 +520,7 @@ impl Writer {
         event
     }
 
-    /// Appends the events of changes of rows behind the GTID event, without positions and checksums.
+    /// Appends the events of changes of rows, which follow the GTID event, without positions and checksums.
     fn put_rows(&self, out: &mut Vec<u8>, commit: u64, annotation: &Annotation<'_>) {
         let (writer, options) = (event_writer(annotation), event_options(annotation, 0));
         writer.write_again(out, &self.begin, options.timestamp);
@@ -539,7 +539,7 @@ impl Writer {
         body
     }
 
-    /// The event of a statement behind the GTID event. The error is a description.
+    /// The event of a statement, which follows the GTID event. The error is a description.
     fn statement(
         &self,
         commit: u64,
@@ -549,7 +549,7 @@ impl Writer {
         let decoded = Event::decode(annotation.events, &format);
         let (header, event) = decoded.map_err(|e| e.to_string())?;
         let Event::Query(mut query) = event else {
-            return Err("its statement is no QUERY event".to_owned());
+            return Err("its statement is not a QUERY event".to_owned());
         };
         query.variables.ddl_xid = Some(commit);
         let mut body = Vec::with_capacity(annotation.events.len() + 16);

@@ -1,4 +1,4 @@
-//! Errors of clients, by who can do something about them.
+//! Errors of clients, one variant for each origin.
 
 use crate::local_file::FileError;
 use porpoise_wire::mysql::client::result::ServerError;

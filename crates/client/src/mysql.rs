@@ -338,7 +338,7 @@ impl Connection {
     /// again: nothing is lost.
     ///
     /// # Errors
-    /// The connection's; [`Error::is_timeout`] tells whether only the wait has ended.
+    /// The connection's; [`Error::is_timeout`] if only the wait has ended.
     pub fn receive(&mut self, payload: &mut Vec<u8>) -> Result<()> {
         self.next_packet(payload)
     }

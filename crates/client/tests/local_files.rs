@@ -1,4 +1,4 @@
-//! A server that requests files which the statement does not name gets none.
+//! A server that requests a file which the statement does not name gets no file.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

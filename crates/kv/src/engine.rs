@@ -118,7 +118,7 @@ pub enum ScanEnd {
     /// All ranges were scanned to their ends.
     Done,
     /// The limit or the visitor ended the scan after this key of this range. To resume, drop the
-    /// ranges before it and continue behind the key (`start` = key + a zero byte; in descending
+    /// ranges before it and continue after the key (`start` = key + a zero byte; in descending
     /// order `end` = key).
     Stopped {
         /// Index of the range in the call.
@@ -404,8 +404,8 @@ pub trait Engine: Send + Sync {
         drop(listener);
     }
 
-    /// Tells the spaces whose keys get key-share locks, before any is requested under definitions that say so. An engine
-    /// whose locks are exclusive by nature prepares more than one key-share lock at a time for these keys only.
+    /// Sets the spaces that foreign keys reference: key-share locks are requested for keys of these spaces only. Called before
+    /// a new definition is used. An engine without shared locks emulates key-share locks for these keys.
     fn set_referenced_spaces(&self, spaces: HashSet<SpaceId>) {
         drop(spaces);
     }

@@ -40,7 +40,7 @@ impl<T> ChunkedList<T> {
         self.first.is_empty()
     }
 
-    /// Makes room for this number of further elements, if they are few.
+    /// Reserves space for further elements in the first chunk; larger lists allocate chunk by chunk.
     pub(crate) fn reserve(&mut self, elements: usize) {
         let room = CHUNK.saturating_sub(self.first.len());
         self.first.reserve(elements.min(room));
@@ -109,7 +109,7 @@ impl<T> ChunkedList<T> {
         self.first.drain(..).chain(others.into_iter().flatten())
     }
 
-    /// Swaps two elements; nothing happens if one does not exist.
+    /// Swaps two elements; no effect if one does not exist.
     pub(crate) fn swap(&mut self, a: usize, b: usize) {
         let (low, high) = (a.min(b), a.max(b));
         let (low_chunk, high_chunk) = (low / CHUNK, high / CHUNK);
@@ -126,7 +126,7 @@ impl<T> ChunkedList<T> {
             }
             return;
         }
-        // `high_chunk` is at least 1, and is the first one behind the division.
+        // `high_chunk` is at least 1, and is the first chunk of the second part.
         let (before, behind) = self.others.split_at_mut(high_chunk - 1);
         let low_slice = match low_chunk.checked_sub(1) {
             None => Some(self.first.as_mut_slice()),

@@ -70,7 +70,7 @@ pub struct HotCopy {
     pub manifest: Option<Vec<u8>>,
     /// The files that the manifest names.
     pub files: Vec<CopiedFile>,
-    /// Commit up to which the files have everything; 0 without a checkpoint. Later ones are in the log.
+    /// Newest commit in the files, which have all before it; 0 without a checkpoint. Later commits are in the log.
     pub snapshot: u64,
     /// Position from which the log is needed.
     pub log_from: u64,
@@ -133,13 +133,13 @@ impl KvMem {
         })
     }
 
-    /// Commit up to which the checkpoint in force has everything; 0 without one.
+    /// Newest commit in the current checkpoint, which has all before it; 0 without a checkpoint.
     pub fn checkpoint_snapshot(&self) -> u64 {
         let checkpoints = self.checkpoints.as_ref();
         checkpoints.map_or(0, |checkpoints| checkpoints.with_manifest(snapshot_of))
     }
 
-    /// Opens the durable log behind a cursor; `None` if it was removed, partly or all of it.
+    /// Opens the durable log from a cursor on; `None` if it was removed, partly or all of it.
     ///
     /// # Errors
     /// As [`Self::begin_copy`].

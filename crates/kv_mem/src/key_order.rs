@@ -24,7 +24,7 @@ fn prefix_of(key: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// Returns the positions of those of `len` keys that there are, in the order of the keys.
+/// Returns the positions below `len` for which `key` returns a key, in the order of the keys.
 pub(crate) fn sorted<'k>(len: usize, key: impl Fn(usize) -> Option<Key<'k>>) -> Positions {
     if len <= FEW {
         let mut order: Positions = (0..len).filter(|at| key(*at).is_some()).collect();

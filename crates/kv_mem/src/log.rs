@@ -13,7 +13,8 @@
 //! 3. After a failed write or sync nothing is written any more (transactions.md, 21).
 //! 4. Timestamps are given out below a limit that is on disk (23).
 //!
-//! Rejected: recycling old segments (the salt allows it; later, when a profile asks for it).
+//! Rejected: recycling old segments (the salt would allow it; no profile shows that creating segments
+//! costs anything).
 
 pub(crate) mod annotations;
 mod commit_delay;
@@ -160,8 +161,8 @@ pub(crate) fn segment_number(name: &str) -> Option<u64> {
 /// Index of the first segment that the log from `position` on needs. `segments` has numbers and
 /// start positions.
 pub(crate) fn first_needed(segments: &[(u64, u64)], position: u64) -> usize {
-    let behind = segments.partition_point(|(_, start)| *start <= position);
-    behind.saturating_sub(1)
+    let begun = segments.partition_point(|(_, start)| *start <= position);
+    begun.saturating_sub(1)
 }
 
 /// Returns the name of a spare segment's file. Names are unique, because a spare may be created
@@ -499,8 +500,7 @@ impl Log {
                 self.wait_synced(position)?;
                 continue;
             }
-            // The tag is the position behind the log's beginning plus one, so
-            // that it is never 0.
+            // A position can be 0, a tag cannot.
             let tag = if tag == 0 { seq.log.appended + 1 } else { tag };
             seq.log.chunked.entry(tag).or_default();
             let mut bytes = Vec::with_capacity(writes.len() + 16);
@@ -518,6 +518,7 @@ impl Log {
     /// Records that the commit of a transaction with chunks was appended before `position`. A
     /// checkpoint with an older snapshot still needs the chunks.
     pub(crate) fn end_chunks(&self, seq: &mut Sequencer, tag: u64, position: u64) {
+        // For its side effect: the list stays short if there is no checkpoint for a long time.
         self.first_needed_position(seq, self.synced_to());
         seq.log.chunked.insert(tag, Some(position));
     }

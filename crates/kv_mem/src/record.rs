@@ -242,9 +242,9 @@ impl Record {
     /// Spins until the lock word changes, up to a limit; called when the lock has a lone holder. It
     /// only reads, so that the holder keeps the cache line.
     pub(crate) fn spin_while_held(&self) {
-        let met = self.lock.load(Ordering::Relaxed);
+        let held = self.lock.load(Ordering::Relaxed);
         for _ in 0..SPIN_LIMIT {
-            if met == 0 || self.lock.load(Ordering::Relaxed) != met {
+            if held == 0 || self.lock.load(Ordering::Relaxed) != held {
                 return;
             }
             spin_loop();

@@ -42,7 +42,7 @@ use std::sync::Arc;
 /// Number of keys read before the epoch pin is renewed.
 const KEYS_PER_PIN: usize = 1024;
 
-/// Most writes for which room is made ahead.
+/// Maximum number of writes for which space is reserved.
 const MAX_RESERVED_WRITES: usize = 4096;
 
 static NEXT_TXN: AtomicU64 = AtomicU64::new(1);
@@ -498,7 +498,7 @@ impl Txn for MemTxn {
     }
 
     fn reserve_writes(&mut self, writes: usize) {
-        // A bound: memory that grows with writes is limited by their bytes.
+        // Bounded, because reserved space is not charged; buffered writes are charged by their bytes.
         self.writes.reserve(writes.min(MAX_RESERVED_WRITES));
     }
 

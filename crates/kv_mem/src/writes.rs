@@ -86,8 +86,8 @@ pub(crate) struct WriteSet {
     bytes: usize,
 }
 
-/// The newest write to each key of a transaction, in the order of the keys. The writes stay where they are:
-/// putting a large list in order moves each of them twice.
+/// The newest write to each key of a transaction, in the order of the keys. A list that is not in this order is not sorted,
+/// which would move each write twice; a list of positions is.
 #[derive(Default)]
 pub(crate) struct FinalWrites {
     log: Writes,
@@ -151,7 +151,7 @@ impl WriteSet {
         self.bytes
     }
 
-    /// Makes room for this number of writes.
+    /// Reserves space for this number of writes.
     pub(crate) fn reserve(&mut self, writes: usize) {
         self.log.reserve(writes);
     }

@@ -47,8 +47,8 @@ fn acknowledged_commits_survive_a_power_cut() {
             .unwrap()
             .status;
         assert!(!status.success(), "the child must end by the power cut");
-        let told = std::fs::read_to_string(dir.path().join("acknowledged"));
-        let told: usize = told.map_or(0, |n| n.parse().unwrap());
+        let acknowledged = std::fs::read_to_string(dir.path().join("acknowledged"));
+        let acknowledged: usize = acknowledged.map_or(0, |n| n.parse().unwrap());
         let engine = KvMem::open(KvMemOptions {
             dir: Some(dir.path().join("data")),
             segment_bytes: 1 << 16,
@@ -57,11 +57,11 @@ fn acknowledged_commits_survive_a_power_cut() {
         .unwrap();
         let rows = all(&engine);
         assert!(
-            told > 0 && rows.len() > told,
-            "{} rows, told {told}, {faults}",
+            acknowledged > 0 && rows.len() > acknowledged,
+            "{} rows, acknowledged {acknowledged}, {faults}",
             rows.len()
         );
-        for n in 0..=told {
+        for n in 0..=acknowledged {
             assert_eq!(rows.get(&format!("k{n}")).map(String::len), Some(n % 300));
         }
         engine.verify().unwrap();

@@ -107,16 +107,16 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// Notes a commit before it is reported.
+    /// Records a commit before it is reported.
     pub(crate) fn note_commit(&self, commit_ts: u64) {
         self.newest_commit.fetch_max(commit_ts, Ordering::AcqRel);
     }
 
     /// A timestamp to read at that costs no request, and is at most `staleness` old: the newest that the placement driver has
-    /// given this server, unless a commit that the server has reported came after it. The definitions in use were read at
-    /// an earlier one.
+    /// given this server; `None` if it is older, or if the server has reported a commit after it. The definitions in use were
+    /// read at an earlier timestamp.
     ///
-    /// An estimate of the present time would not do: the placement driver might give a commit a lower timestamp later.
+    /// An estimate of the present time would be wrong: the placement driver might give a later commit a lower timestamp.
     pub(crate) fn recent_snapshot(&self, staleness: Duration) -> Option<u64> {
         let newest_commit = self.newest_commit.load(Ordering::Acquire);
         let ts = self.client.recent_timestamp(staleness)?;

@@ -75,10 +75,10 @@ impl Collector {
             id: cluster.identity,
             collected: None,
         };
-        let told = signal.clone();
+        let observed = signal.clone();
         cluster
             .client
-            .in_background(move || run.until_stopped(&told));
+            .in_background(move || run.until_stopped(&observed));
         Collector(signal)
     }
 }

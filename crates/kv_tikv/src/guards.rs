@@ -1,7 +1,7 @@
 //! Key-share locks by guards: children of one parent are inserted at the same time.
 //!
-//! TiKV's locks are exclusive. A foreign-key check that locked its parent would let the children of a parent in one after
-//! the other. So a key-share lock is taken on a *guard* instead: one of [`SLOTS`] keys that belong to the parent's key. A transaction
+//! TiKV's locks are exclusive. Foreign-key checks that lock the parent would make inserts of its children wait for each
+//! other. So a key-share lock is a lock on a *guard* instead: one of [`SLOTS`] keys that belong to the parent's key. A transaction
 //! that excludes key-share locks takes all of them:
 //!
 //! ```text
@@ -13,17 +13,17 @@
 //! insert P            P, which is absent: no guard
 //! ```
 //!
-//! A guard is locked like a key, and takes part in the commit as a lock-only mutation, so that its vanishing is
-//! noticed; it never has a value. The slot is that of the transaction, the same for all parents; transactions of one server
+//! A guard is locked like a key, and takes part in the commit as a lock-only mutation, so that the commit fails if the lock
+//! was lost; it never has a value. A transaction uses the same slot for all parents; transactions of one server
 //! have different slots, as long as there are enough.
 //!
 //! **Reading the parent.** It is read at the timestamp *T* of the lock request, at the same time as the guards are locked. If they are
 //! granted without a newer version, no transaction that excludes key-share locks has committed since *T*, nor can one before this
-//! transaction ends, so what was read holds. Otherwise it is read again. A parent that is absent is locked itself, so that it
-//! stays absent, and is waited for if it is being inserted.
+//! transaction ends, so the value that was read is current. Otherwise the parent is read again. The key of an absent parent is
+//! locked itself: it stays absent, and if another transaction is inserting it, the lock waits for that transaction.
 //!
-//! **Which keys have guards.** Those of spaces that foreign keys reference, which `rows` tells ([`Guards::set_referenced`]) before
-//! it uses definitions in which they do. Elsewhere a key-share lock is a lock of the key.
+//! **Which keys have guards.** Those of spaces that foreign keys reference; `rows` sets them ([`Guards::set_referenced`]) before
+//! it uses a definition with a new foreign key. In other spaces a key-share lock is a lock of the key.
 //!
 //! Invariants:
 //! 1. A transaction that has changed or removed a present key of a referenced space under an exclusive lock holds all its guards, or
@@ -31,19 +31,19 @@
 //! 2. A transaction with a key-share lock holds a guard of the key and one of the space, or the key.
 //!
 //! Rejected: TiKV's shared locks (from 8.5.6): a transaction with one commits neither in one phase nor asynchronously, which
-//! costs a timestamp and a request more than guards do; guards for absent keys (64 for each row inserted into a parent table); a slot by
-//! chance (two children of two parents would wait for each other in a circle).
+//! costs a timestamp and a request more than guards do; guards for absent keys (64 for each row inserted into a parent table); a
+//! random slot for each guard (two children, each of the same two parents, could deadlock).
 
 use parking_lot::{Mutex, RwLock};
 use porpoise_kv::SpaceId;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Guards of a key.
+/// Number of guards of a key, and of a space.
 pub(crate) const SLOTS: u8 = 64;
-/// Keys of a space whose guards one call takes; of more it takes those of the space.
+/// Maximum number of keys of a space whose guards one call takes; for more keys it takes the guards of the space.
 const KEYS_OF_A_CALL: usize = 16;
-/// Guards of keys that a transaction takes to exclude key-share locks; beyond that it takes those of spaces.
+/// Maximum number of keys' guards that a transaction takes to exclude key-share locks; beyond it, it takes those of spaces.
 const GUARDS_OF_A_TRANSACTION: usize = 1024;
 
 /// The spaces whose keys have guards.
@@ -148,7 +148,7 @@ impl HeldGuards {
         self.slot.get_or_insert_with(|| guards.take_slot()).number
     }
 
-    /// Notes a key-share lock on a key that exists.
+    /// Records a key-share lock on a key that exists.
     pub(crate) fn add_parent(&mut self, key: Vec<u8>, value: Vec<u8>) {
         self.parents.insert(key, value);
     }
@@ -168,7 +168,7 @@ impl HeldGuards {
         self.spaces.contains(&space)
     }
 
-    /// Whether the guards of so many more keys of a space are taken by key, and not those of the space. They are counted then.
+    /// Decides whether the guards of `keys` more keys of a space are taken, rather than those of the space; if so, counts them.
     pub(crate) fn admits_keys(&mut self, keys: usize) -> bool {
         let more = keys * usize::from(SLOTS);
         let admitted = keys <= KEYS_OF_A_CALL && self.excluding + more <= GUARDS_OF_A_TRANSACTION;
@@ -178,7 +178,7 @@ impl HeldGuards {
         admitted
     }
 
-    /// Notes that all guards of keys and of spaces are held.
+    /// Records that all guards of keys and of spaces are held.
     pub(crate) fn add_excluded(&mut self, keys: Vec<Vec<u8>>, spaces: Vec<SpaceId>) {
         self.keys.extend(keys);
         self.spaces.extend(spaces);

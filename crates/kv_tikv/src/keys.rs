@@ -36,7 +36,7 @@ use porpoise_kv::{CounterId, Error, Result, SpaceDurability, SpaceId, SpaceSpec,
 
 /// Version of the key layout that this program writes, and the newest that it can read.
 pub const KEY_FORMAT_VERSION: u32 = 3;
-/// Version whose programs know no guards: they lock the parent instead, which programs of this version do not.
+/// The version before guards: its programs lock the parent itself, which does not exclude the guards of later programs.
 pub(crate) const UNGUARDED_VERSION: u32 = 2;
 /// Version without records of servers. Its programs share a cluster without coordination, so they
 /// must not connect once one of this version has.

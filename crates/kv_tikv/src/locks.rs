@@ -117,12 +117,13 @@ impl Locks {
         if keys.is_empty() {
             return Ok(());
         }
-        let (call, wait) = patience(call, wait);
+        let (call, wait) = wait_policy(call, wait);
         let at = self.request_ts(cluster, call, snapshot)?;
         self.acquire_at(cluster, call, keys, wait, at)
     }
 
-    /// As [`Locks::acquire`], and reads other keys meanwhile, at the timestamp of the request. Returns it and their values.
+    /// As [`Locks::acquire`], and meanwhile reads other keys at the timestamp of the request. Returns the timestamp and the
+    /// values.
     pub(crate) fn acquire_beside_reads(
         &mut self,
         cluster: &Cluster,
@@ -133,7 +134,7 @@ impl Locks {
         read: Vec<Vec<u8>>,
     ) -> Result<(u64, Values)> {
         keys.retain(|key| !self.held.contains_key(key));
-        let (waiting, wait) = patience(call, wait);
+        let (waiting, wait) = wait_policy(call, wait);
         let at = self.request_ts(cluster, waiting, snapshot)?;
         cluster.metrics.keys_read.add(read.len() as u64);
         let reading = cluster.client.begin_get(at, read);
@@ -226,12 +227,12 @@ impl Locks {
     }
 }
 
-/// The wait of the client for that of the contract, and a call that lasts as long.
-fn patience(call: Call<'_>, wait: Wait) -> (Call<'_>, LockWait) {
+/// Converts the engine contract's wait policy to the client's, and extends the deadline of the call accordingly.
+fn wait_policy(call: Call<'_>, wait: Wait) -> (Call<'_>, LockWait) {
     let (deadline, wait) = match wait {
         Wait::Until(deadline) => {
-            let patience = deadline.max(Instant::now()) + ANSWER_TIME;
-            (Some(patience), LockWait::Until(deadline))
+            let call_deadline = deadline.max(Instant::now()) + ANSWER_TIME;
+            (Some(call_deadline), LockWait::Until(deadline))
         }
         Wait::NoWait | Wait::Skip => (None, LockWait::No),
     };

@@ -1,9 +1,9 @@
 //! Scans: pages of the cluster at a timestamp, with the own writes merged in.
 //!
 //! A page covers a part of the range: all of it if the page is not full, otherwise up to its last key.
-//! Own writes of that part are merged, then the next page begins behind it. A page asks only the regions that
-//! it needs. A caller that limits its scan wants so many entries, and gets them with one page if they are as small as
-//! those read lately; other scans begin with small pages, which grow while entries are small.
+//! Own writes of that part are merged, then the next page begins after it. A page requests only from the regions that
+//! it needs. The first page of a scan with a limit has that number of entries, if they are expected to fit (by the size of
+//! values read lately); other scans begin with small pages, which grow while entries are small.
 
 use crate::cluster::Cluster;
 use crate::fault::read_error;
@@ -39,7 +39,7 @@ pub(crate) struct Source<'a> {
 struct PageSize(u32);
 
 impl PageSize {
-    /// Of the first page of a scan with a limit; `fitting` entries are expected to fit a page.
+    /// Size of the first page of a scan with a limit; `fitting` entries are expected to fit a page.
     fn first(limit: usize, fitting: usize) -> PageSize {
         match u32::try_from(limit) {
             Ok(limit) if limit <= LARGEST_PAGE => {

@@ -26,7 +26,7 @@ pub(crate) struct Pin {
 }
 
 impl Snapshots {
-    /// Records that `ts` is in use until the pin is dropped.
+    /// Registers `ts` as in use until the pin is dropped.
     pub(crate) fn pin(self: &Arc<Self>, ts: u64) -> Pin {
         *self.used.lock().entry(ts).or_default() += 1;
         Pin {

@@ -31,7 +31,7 @@ const RELEASE_WAIT: Duration = Duration::from_secs(1);
 /// Keys of a space: the engine's, and those in the cluster.
 type SpaceKeys<'a> = BTreeSet<(&'a [u8], &'a Vec<u8>)>;
 
-/// How a lock request is served.
+/// The way in which a lock request is served.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Share {
     /// By a lock of the key.
@@ -191,7 +191,7 @@ impl TikvTxn {
         client.get(self.call(), ts, keys).map_err(read_error)
     }
 
-    /// The framed value of a key, if a held lock tells what the read would see.
+    /// The framed value of a key, if it is known from a held lock.
     fn value_under_lock(&self, key: &[u8], mode: ReadMode) -> Option<Option<&[u8]>> {
         let held = self.locks.get(key)?;
         let seen = match (mode, self.snapshot) {
@@ -255,7 +255,7 @@ impl TikvTxn {
         self.compare_locked(keys)
     }
 
-    /// Finds out which of `keys` that are held have changed since the snapshot.
+    /// Determines which of the locked `keys` have changed since the snapshot.
     fn compare_locked(&mut self, keys: &[Vec<u8>]) -> Result<()> {
         if self.start_pin.is_none() {
             let start = self.locks.start_ts();
@@ -271,7 +271,7 @@ impl TikvTxn {
         }
     }
 
-    /// How a request is served.
+    /// The way in which a lock request is served.
     fn share_of(&self, request: &LockRequest<'_>, key: &[u8]) -> Share {
         if request.mode != LockMode::KeyShare
             || self.locks.get(key).is_some()

@@ -19,7 +19,7 @@ pub trait ReplySink {
     /// Defers everything appended at or after `from` until `position` is durable.
     fn defer_from(&mut self, from: usize, position: CommitPosition);
 
-    /// Notes that one request has been answered completely.
+    /// Records that one request has been answered completely.
     fn request_done(&mut self);
 
     /// Whether other connections should be served before the next request.

@@ -1,8 +1,8 @@
 //! Subscriptions to changes of the rows of a table.
 //!
-//! A subscription reads the server's change log ([`ChangeLog`]) by requests of its client: each is answered with what
-//! is there, or waits for the first change. So the client's pace is the log's pace, and the server keeps no changes
-//! for it, whatever its delay; the log keeps its files from the subscription's place on.
+//! A subscription reads the server's change log ([`ChangeLog`]) only at requests of its client: each is answered with the
+//! changes that are in the log, or waits for the first one. So the log is read at the client's pace, and the server
+//! buffers nothing for a slow client. Log files from the subscription's position on are not removed.
 //!
 //! ```text
 //! SUBSCRIBE table, ranges, position --> definition, privileges --> reader at the position
@@ -12,14 +12,14 @@
 //! Invariants:
 //! 1. The account has SELECT on all columns of the table, those of the present definition and those that the logged
 //!    rows have: it is checked at the start, and before anything is sent after a change of accounts or privileges.
-//! 2. A change is in the subscription if the row's key is in a range, before or after it. Keys are compared in the
-//!    order of the definition that the subscription was made with; rows whose key consists of other columns, or does
-//!    not fit them, end it with 1412.
-//! 3. No change is left out silently: what cannot be read ends the subscription with an error.
+//! 2. A change is in the subscription if the row's key before or after it is in a range. Keys are compared as by the
+//!    definition that the table had at the subscription; a row whose key consists of other columns, or does not fit
+//!    them, ends it with 1412.
+//! 3. No change is left out silently: one that cannot be read ends the subscription with an error.
 //! 4. A position is sent only between transactions, and everything of the subscription before it was sent.
 //!
-//! Rejected: frames that the server sends on its own. They need a window of their own against slow clients, a
-//! request that ends them, and occupy the connection.
+//! Rejected: frames that the server sends without a request. They need flow control of their own against slow clients
+//! and a request that ends them, and they occupy the connection.
 
 use crate::context::Context;
 use crate::convert;
@@ -46,19 +46,19 @@ const MAX_SUBSCRIPTIONS: usize = 64;
 /// Size in bytes at which an answer ends.
 const ANSWER_BYTES: usize = 256 * 1024;
 
-/// Longest wait for changes after which the subscription looks whether it was cancelled, or may not read any more.
+/// Interval in which a waiting subscription checks whether it was cancelled or has lost its privilege.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// Time after the end of the wait for which changes that are there are still read.
+/// Time after the end of the wait for which changes that are in the log are still read.
 const WORK: Duration = Duration::from_millis(100);
 
-/// Longest wait that a client may ask for.
+/// Longest wait of one request.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Message for a damaged log.
+/// Error text for a damaged log.
 const MISFIT: &str = "a logged value is not of its column's type";
 
-/// Events below this many bytes are not charged.
+/// Events of fewer bytes are not charged.
 const SMALL_EVENT: usize = 128 * 1024;
 
 /// Bytes of memory charged for each byte of a large event: decoded values and records.
@@ -66,10 +66,10 @@ const MEMORY_FACTOR: usize = 4;
 
 /// A source of changes of rows: the server's change log.
 pub trait ChangeLog: Send + Sync {
-    /// Opens a reader of the changes of one table, behind a position.
+    /// Opens a reader of the changes of one table after a position.
     ///
     /// # Errors
-    /// The text is no position, or the log does not have everything behind it.
+    /// The text is not a position, or the log lacks transactions after it.
     fn open(
         &self,
         position: &str,
@@ -80,7 +80,7 @@ pub trait ChangeLog: Send + Sync {
 
 /// A reader of the changes of one table.
 pub trait ChangeReader: Send {
-    /// The next step; waits for one at most for `wait`. `charge` is called with the size of an event before it is
+    /// The next step; waits for it for at most `wait`. `charge` is called with the size of an event before it is
     /// decoded.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ pub trait ChangeReader: Send {
         charge: &mut dyn FnMut(usize) -> Result<(), Error>,
     ) -> Result<ChangeStep, Error>;
 
-    /// The place behind the last transaction that was read whole, as text.
+    /// The position after the last transaction that was read completely, as text.
     fn position(&self) -> String;
 
     /// Whether the reader is between two transactions.
@@ -100,9 +100,9 @@ pub trait ChangeReader: Send {
 
 /// A step of a reader.
 pub enum ChangeStep {
-    /// Nothing within the time.
+    /// No event came in time.
     Idle,
-    /// Something of other tables.
+    /// An event of other tables.
     Skipped,
     /// Changes of rows.
     Rows(Arc<LoggedTable>, Vec<LoggedChange>),
@@ -187,7 +187,7 @@ pub(crate) struct Subscription {
     has_changes: bool,
     /// The last position sent.
     sent_position: String,
-    /// Why the subscription has ended, once the changes before were sent.
+    /// The error that ends the subscription; reported after the changes before it were sent.
     failure: Option<Failure>,
     _counted: Counted,
 }
@@ -260,7 +260,7 @@ impl Subscription {
         format!("SUBSCRIBE {}", self.table.quoted_name())
     }
 
-    /// Appends the answer to a request: what there is, or what comes within `wait`.
+    /// Appends the answer to a request: the changes in the log, or the first that come within `wait`.
     pub(crate) fn answer(
         &mut self,
         context: &Context,
@@ -297,7 +297,7 @@ impl Subscription {
         loop {
             context.check()?;
             let left = until.saturating_duration_since(Instant::now());
-            // Nothing is waited for behind a change that can be sent.
+            // If there is a change to send, do not wait for others.
             let wait = if out.len() > start {
                 Duration::ZERO
             } else {
@@ -373,7 +373,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// Appends the columns of the rows that follow, unless they are those of the rows before.
+    /// Appends the columns of the rows that follow, if they differ from those of the rows before.
     fn put_table(
         &mut self,
         identity: &mut Identity,
@@ -448,8 +448,8 @@ impl Subscription {
         Ok(())
     }
 
-    /// Whether the key of a row is in a range. A row after a change has it only if the log has whole rows, or the
-    /// key was changed.
+    /// Whether the key of a row is in a range; false if the log does not have the key (minimal images have the key
+    /// after a change only if it was changed).
     fn has_key(&self, row: &LoggedRow) -> Result<bool, Failure> {
         let mut values = Vec::with_capacity(self.key_places.len());
         for place in &self.key_places {

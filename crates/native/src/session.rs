@@ -535,7 +535,7 @@ impl Open {
         subscribe: &Subscribe<'_>,
         sink: &mut dyn Sink,
     ) -> Result<CommitPosition, Failure> {
-        // Its place among the server's subscriptions is free for the new one.
+        // Before the new one, so that it does not count against the limit of subscriptions.
         self.subscription = None;
         self.check_may_wait()?;
         self.context.begin_request(0);

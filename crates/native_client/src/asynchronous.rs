@@ -222,8 +222,8 @@ impl AsyncConnection {
             .await
     }
 
-    /// Begins a subscription; see [`crate::Connection::subscribe`]. While its changes are awaited, no other request of
-    /// the connection is answered: [`crate::AsyncSubscription`] has a connection of its own.
+    /// Begins a subscription; see [`crate::Connection::subscribe`]. A request for changes that waits delays the answers to the
+    /// connection's other requests; therefore [`crate::AsyncSubscription`] has a connection of its own.
     ///
     /// # Errors
     /// As [`crate::Subscription::open`].

@@ -1,4 +1,4 @@
-//! Changes of rows: the request of a subscription, and what its answers have.
+//! Changes of rows: the request of a subscription, and the contents of its answers.
 //!
 //! ```text
 //! SubscribeRequest --> Connection::subscribe, Connection::next_changes --> ChangesPage      one answer each
@@ -22,7 +22,7 @@ pub struct SubscribeRequest {
 }
 
 impl Table {
-    /// A subscription to changes of all rows, from now on.
+    /// A subscription to the changes of all rows, beginning with the next transaction.
     pub fn subscribe(&self) -> SubscribeRequest {
         SubscribeRequest {
             table: self.clone(),
@@ -33,8 +33,8 @@ impl Table {
 }
 
 impl SubscribeRequest {
-    /// Adds a range of the primary key: the subscription has changes of rows whose key is in one of its ranges, before
-    /// or after the change.
+    /// Adds a range of the primary key: the subscription has changes of rows whose key before or after the change is in
+    /// one of its ranges.
     #[must_use]
     pub fn range(mut self, lower: Bound, upper: Bound) -> Self {
         self.ranges.push((lower, upper));
@@ -129,8 +129,8 @@ pub enum Change {
     },
     /// A row was deleted.
     Delete(ChangedRow),
-    /// The table was changed by such a statement: `create`, `alter`, `truncate` (all rows were removed), `drop`, `rename`, or
-    /// `unknown`. The rows that follow may have other columns.
+    /// The table was changed by a statement of this kind: `create`, `alter`, `truncate` (all rows were removed), `drop`,
+    /// `rename`, or `unknown`. The rows that follow may have other columns.
     Definition(String),
 }
 
@@ -143,7 +143,7 @@ pub struct ChangedTransaction {
     pub gtid: String,
     /// Time of the commit in microseconds since 1970 UTC.
     pub micros: u64,
-    /// The position behind the transaction.
+    /// The position after the transaction.
     pub position: String,
 }
 
@@ -152,7 +152,7 @@ pub struct ChangedTransaction {
 pub struct ChangesPage(pub(crate) Vec<u8>);
 
 impl ChangesPage {
-    /// Whether nothing has happened.
+    /// Whether the answer has no records.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

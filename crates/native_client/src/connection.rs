@@ -173,8 +173,8 @@ impl Connection {
         }
     }
 
-    /// Begins a subscription, in place of the one that the connection has, and returns its first changes. [`crate::Subscription`]
-    /// connects again and returns transactions.
+    /// Begins a subscription, which replaces that of the connection, and returns its first changes. Prefer
+    /// [`crate::Subscription`], which connects again and returns whole transactions.
     ///
     /// # Errors
     /// As [`crate::Subscription::open`].

@@ -1,8 +1,8 @@
 //! Subscriptions that return transactions.
 //!
-//! A subscription asks for changes when its caller does, so that a slow caller makes the server read more slowly,
-//! and costs it no memory. It connects again when its connection breaks, and continues behind the last transaction
-//! that it has: each transaction comes once, whole and in commit order. A caller that keeps
+//! A subscription requests changes only when its caller does, so that the server reads at the caller's pace and
+//! buffers nothing. It connects again when its connection breaks, and continues after the last transaction
+//! that it has received: each transaction comes once, whole and in commit order. A caller that keeps
 //! [`ChangedTransaction::position`] with what it makes of the changes continues there after its own restart.
 
 use crate::asynchronous::AsyncConnection;
@@ -29,9 +29,9 @@ struct Collector {
     /// The transaction that has not ended.
     open: Vec<Change>,
     complete: VecDeque<ChangedTransaction>,
-    /// The position behind everything that was received whole.
+    /// The position after the last complete transaction.
     position: Option<String>,
-    /// The position behind what the caller has: in front of `complete`.
+    /// The position after the last transaction that the caller was given; those of `complete` come after it.
     returned: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl Collector {
         Some(transaction)
     }
 
-    /// Forgets what was received of an open transaction: it comes again.
+    /// Discards the received part of an open transaction: the server sends it again as a whole.
     fn restart(&mut self) {
         self.open.clear();
     }
@@ -125,8 +125,8 @@ impl Subscription {
     /// Connects and subscribes.
     ///
     /// # Errors
-    /// The connection; 1142: no privilege; 1381: the server keeps no binary log; 1236: the log does not have everything
-    /// behind the position.
+    /// The connection; 1142: no privilege; 1381: the server keeps no binary log; 1236: the log lacks transactions
+    /// after the position.
     pub fn open(target: &Target, request: SubscribeRequest) -> Result<Subscription> {
         let mut subscription = Subscription {
             target: target.clone(),
@@ -150,8 +150,8 @@ impl Subscription {
         Ok(())
     }
 
-    /// The position behind the transactions that [`Subscription::next`] has returned, and behind those of other rows up to
-    /// the next one.
+    /// The position after the last transaction that [`Subscription::next`] has returned. It also passes transactions that
+    /// change no subscribed row.
     pub fn position(&self) -> &str {
         self.collector.returned.as_deref().unwrap_or_default()
     }
@@ -233,7 +233,7 @@ impl AsyncSubscription {
         Ok(())
     }
 
-    /// The position behind the transactions that were returned; see [`Subscription::position`].
+    /// The position after the transactions that were returned; see [`Subscription::position`].
     pub fn position(&self) -> &str {
         self.collector.returned.as_deref().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Which server of a group is the source: a pure state machine, without clock, disk and network.
+//! Elects the server of a group that is the source: a pure state machine, without clock, disk and network.
 //!
 //! The members of a group are servers and witnesses. Each has one [`Member`]; the caller passes events to it
 //! ([`Input`]) and executes its outputs ([`Output`]), in their order and completely before the next input. Time is a number that
@@ -18,11 +18,11 @@
 //! A comes back                 2.1 {A}           A is elected again; once B has caught up: 2.2 {A, B}
 //! ```
 //!
-//! A member that wants to lead asks first whether it would be elected (a probe, as Raft's pre-vote), which changes nothing
-//! anywhere. So a member that was cut off, or paused, does not end the epoch of a leader that works.
+//! Before a member begins an epoch, it requests votes for a *probe* (Raft's pre-vote), which changes no member's state. So a
+//! member that was cut off or paused does not end the epoch of a working leader.
 //!
-//! A member without a state is *blank*: it is new, or has lost its disk. One that has given up its data, to copy those of the leader,
-//! is *incomplete*. Neither accepts a view that counts on its data: the leader first proposes one without it, and takes it in again
+//! A member without a state is *blank*: it is new, or has lost its disk. One that has discarded its data, to copy those of the leader,
+//! is *incomplete*. Neither accepts a view that names it: the leader first proposes one without it, and adds it again
 //! once it has caught up.
 //!
 //! Invariants:
@@ -35,7 +35,7 @@
 //!    majority that votes later has a member in common with that one.
 //! 4. *A new leader acknowledges nothing before a majority has accepted its first view*, which takes the place of all
 //!    those of earlier epochs.
-//! 5. *A member that enters an epoch has stopped to follow the leader of the earlier one*: its acknowledgements do not count for it.
+//! 5. *A member that enters an epoch has stopped following the leader of the earlier one*, which gets no acknowledgement from it.
 //! 6. *Votes of blank members do not make a majority that could have missed a view*: a candidate counts them only if all members
 //!    vote for it, or if it has no view itself, as in a group that begins.
 //!
@@ -79,10 +79,10 @@ pub struct Durable {
     pub voted_for: Option<MemberId>,
     /// The newest view accepted.
     pub view: View,
-    /// Whether the member has given up data that its view counts on.
+    /// Whether the member has discarded data, and its view still names it.
     pub is_incomplete: bool,
-    /// Random number of the member's data, another one after it has given them up: what it has acknowledged before does
-    /// not count any more.
+    /// Random number of the member's data. A member that discards its data takes another one, which voids its earlier
+    /// acknowledgements.
     pub incarnation: u64,
 }
 
@@ -116,9 +116,9 @@ pub enum Message {
         epoch: u64,
         /// Epoch and number of its view.
         view: (u64, u64),
-        /// Whether it only asks whether it would get the vote.
+        /// Whether this is a probe: the vote is not bound.
         is_probe: bool,
-        /// Whether an operator wants it: a leader that works is replaced, too.
+        /// Whether an operator has requested the election: it replaces a working leader, too.
         is_forced: bool,
     },
     /// The answer.
@@ -127,7 +127,7 @@ pub enum Message {
         epoch: u64,
         /// Whether the vote is given.
         granted: bool,
-        /// Whether a probe is answered.
+        /// Whether this answers a probe.
         is_probe: bool,
         /// Whether the voter is blank.
         is_blank: bool,
@@ -138,7 +138,7 @@ pub enum Message {
         epoch: u64,
         /// Its newest view.
         view: View,
-        /// The number of the receiver's data, as the leader knows it; 0 if it does not. A view that counts on the receiver counts on these.
+        /// The number of the receiver's data, as the leader knows it; 0: unknown. If the view names the receiver, it means these data.
         incarnation: u64,
     },
     /// The answer.
@@ -147,14 +147,14 @@ pub enum Message {
         epoch: u64,
         /// Epoch and number of the newest view of the member.
         view: (u64, u64),
-        /// Whether the member lacks data that the view counts on.
+        /// Whether the view names the member, which lacks the data.
         is_incomplete: bool,
         /// Number of its data.
         incarnation: u64,
     },
 }
 
-/// What happens to a member.
+/// An event of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Time of the caller's clock, in milliseconds. A value below an earlier one counts as no time passed.
@@ -167,20 +167,20 @@ pub enum Input {
     Stalls(MemberId),
     /// On a leader: this member has on its disk everything that was acknowledged, and acknowledges all since it was required.
     CaughtUp(MemberId),
-    /// The member is about to give up its data; the new number of its data.
+    /// The member is about to discard its data; the number of its new data.
     Discard(u64),
-    /// An operator wants the member to lead this epoch, greater than all met, with the data that it has.
+    /// An operator lets the member lead this epoch, greater than all that it knows of, with the data that it has.
     Force(u64),
 }
 
-/// What the caller has to do, in order.
+/// An action that the caller must execute, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Stop following and acknowledging any leader before executing the next output.
     StopFollowing,
     /// On a former leader: acknowledge no further commit to clients, and refuse writes.
     StepDown,
-    /// Put this on disk before executing the next output.
+    /// Write this to disk and sync it before executing the next output.
     Store(Durable),
     /// Send a message. It may be lost.
     Send(MemberId, Message),
@@ -211,7 +211,7 @@ pub struct Settings {
     pub patience: u64,
 }
 
-/// What a leader knows of another member.
+/// A leader's knowledge of another member.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peer {
     heard: u64,
@@ -222,12 +222,12 @@ struct Peer {
     stalls: bool,
     is_incomplete: bool,
     incarnation: Option<u64>,
-    /// Whether the view counts on data that the member has given up.
+    /// Whether the member has discarded the data that it had when the view was proposed.
     is_changed: bool,
 }
 
 impl Peer {
-    /// Whether the data of the member count.
+    /// Whether the member answers, follows, and has the data that the view means.
     fn is_sound(&self, now: u64, silence: u64) -> bool {
         let is_heard = now.saturating_sub(self.heard) < silence;
         is_heard && !self.stalls && !self.is_incomplete && !self.is_changed
@@ -253,7 +253,7 @@ enum Role {
     Follower {
         leader: Option<MemberId>,
     },
-    /// It asks whether it would be elected.
+    /// Requests votes for a probe.
     Prober {
         votes: Votes,
     },
@@ -278,7 +278,7 @@ pub struct Member {
     role: Role,
     now: u64,
     is_started: bool,
-    /// Whether an operator wants the present candidature.
+    /// Whether an operator has requested the present candidature.
     is_forced: bool,
     /// Time of the last sign of a leader, or of the start of the present candidature.
     heard: u64,
@@ -442,7 +442,7 @@ impl Member {
         });
     }
 
-    /// Asks whether it would be elected.
+    /// Requests votes for a probe.
     fn probe(&mut self) {
         self.heard = self.now;
         self.role = Role::Prober {
@@ -503,7 +503,7 @@ impl Member {
 
     fn begin_to_lead(&mut self, voters: &BTreeSet<MemberId>) {
         let id = self.settings.id;
-        // A member that has not voted may be the leader that is lost: commits do not wait for it as long as for others.
+        // A member that has not voted may be the lost leader: commits wait for it for a shorter time than for others.
         let early = self.now.saturating_sub(self.settings.silence * 3 / 4);
         let peer = |member: &MemberId| Peer {
             heard: match voters.contains(member) {
@@ -534,7 +534,7 @@ impl Member {
         self.count_accepted();
     }
 
-    /// Notes how a member follows.
+    /// Records how a member follows.
     fn note(&mut self, member: MemberId, change: impl FnOnce(&mut Peer)) {
         if let Role::Leader(leadership) = &mut self.role
             && let Some((_, peer)) = leadership.peers.iter_mut().find(|(id, _)| *id == member)
@@ -607,8 +607,8 @@ impl Member {
         }
     }
 
-    /// Ends a leadership without a majority: what this member sends may be all that keeps the others from electing a leader that
-    /// they can answer.
+    /// Ends a leadership without a majority. If the others receive this member's heartbeats but cannot answer, its silence lets
+    /// them elect another leader.
     fn resign(&mut self) {
         self.out.push(Output::StepDown);
         self.role = Role::Follower { leader: None };
@@ -632,7 +632,7 @@ impl Member {
         self.count_accepted();
     }
 
-    /// Tells the caller whose acknowledgements are required, if that has changed.
+    /// Outputs the members whose acknowledgements are required, if they have changed.
     fn require(&mut self) {
         let id = self.settings.id;
         let Role::Leader(leadership) = &mut self.role else {
@@ -765,8 +765,8 @@ impl Member {
         let is_new = epoch > self.durable.epoch;
         let is_repeated = epoch == self.durable.epoch && self.durable.voted_for == Some(from);
         let is_blank = self.durable.is_blank();
-        // A member that has a live leader does not help a candidate that has lost it. A vote is not repeated for a candidate that has
-        // lost its view since.
+        // A member with a live leader does not vote for another candidate. A vote is not repeated for a candidate whose view has
+        // become older meanwhile.
         let may_lead = view >= self.durable.view.id();
         let granted = may_lead && ((is_new && !is_led) || is_repeated);
         if granted && is_new && !is_probe {

@@ -107,7 +107,7 @@ const GROUP_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest wait for a row lock.
 const LOCK_WAIT: Duration = Duration::from_secs(50);
 
-/// Repetitions of a transaction that other writers were in the way of: MySQL's `replica_transaction_retries`.
+/// Repetitions of a transaction that conflicts with other writers: MySQL's `replica_transaction_retries`.
 const REPETITIONS: u32 = 10;
 
 struct Running {
@@ -450,7 +450,7 @@ fn no_thread(error: &std::io::Error) -> Ended {
     })
 }
 
-/// Why following has ended.
+/// The reason why following has ended.
 enum Ended {
     Stopped,
     /// The position of START REPLICA UNTIL is reached.
@@ -548,7 +548,7 @@ impl Shared {
         }
     }
 
-    /// Tells a former source that its epoch is over, as soon as it can be reached.
+    /// Announces to a former source that its epoch is over, as soon as it can be reached.
     fn tell_former(&self, cancel: &Cancel) {
         while cancel.reason().is_none() {
             let settings = self.state.lock().settings.clone();
@@ -664,7 +664,7 @@ impl Shared {
         }
     }
 
-    /// Notes each commit of the follower in the state.
+    /// Records each commit of the follower in the state.
     fn listener(self: &Arc<Shared>) -> CommitListener {
         let shared = self.clone();
         Arc::new(move |applied, timestamp| {
@@ -685,7 +685,7 @@ impl Shared {
         server_id: u32,
         cancel: &Cancel,
     ) -> FollowOptions {
-        // An import stops and moves the replica, and looks at its position in between.
+        // An import stops and moves the replica, and reads its position in between.
         let is_import = copied != CopiedTables::default();
         FollowOptions {
             server_id,
@@ -837,7 +837,7 @@ impl Shared {
             return Ok(false);
         };
         let mut state = self.state.lock();
-        // Also behind events between transactions, which change no row.
+        // Also after events between transactions, which change no row.
         if state.applied != *applied {
             state.applied.clone_from(applied);
         }

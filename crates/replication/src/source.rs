@@ -1,6 +1,6 @@
 //! A connection to a source, from which events are read.
 //!
-//! After the login the replica asks what the source is, tells it how events shall be sent (checksums, heartbeats,
+//! After the login the replica reads the source's identity, sets options of the stream (checksums, heartbeats,
 //! with MariaDB that it knows its GTIDs), registers itself, and asks for the events from a position on. From then on
 //! the source sends one packet for each event: a zero byte and the event.
 //!
@@ -43,7 +43,7 @@ pub enum SourceError {
     Unsuitable(String),
     /// The source's epoch is over: another server has taken over from it.
     #[error(
-        "the source has epoch {theirs}, this server knows of epoch {ours}: another server has taken over from the source, which was told so"
+        "the source has epoch {theirs}, this server knows of epoch {ours}: another server has taken over from the source; the source now refuses writes"
     )]
     Outdated {
         /// The source's epoch.
@@ -98,17 +98,17 @@ impl SourceError {
     }
 }
 
-/// Why a server cannot follow a source with the data that it has.
+/// The reason for which a server cannot follow a source with the data that it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Divergence {
     /// The source lacks these transactions.
     Extra(GtidSet),
-    /// The source's log begins behind what this server has; its message.
+    /// The source's log begins after the transactions that this server has; the source's message.
     Refused(String),
 }
 
 impl Divergence {
-    /// Of an error; `None` if trying again may help, or something else is the cause.
+    /// The divergence that an error reports; `None` if the error is transient or has another cause.
     #[must_use]
     pub fn of(error: &SourceError) -> Option<Divergence> {
         match error {
@@ -123,7 +123,7 @@ impl Divergence {
     }
 }
 
-/// How a source is asked for events.
+/// Options of the request for a source's events.
 #[derive(Clone, Debug)]
 pub struct SourceOptions {
     /// Address, account and TLS.
@@ -178,7 +178,7 @@ pub struct SourceStream {
     epoch: u64,
 }
 
-/// Wait of [`SourceStream::next_event`], after which the caller looks whether it is to stop.
+/// Wait of [`SourceStream::next_event`], after which the caller checks whether it is to stop.
 const POLL: Duration = Duration::from_millis(200);
 
 impl SourceStream {
@@ -450,7 +450,8 @@ fn compare_transactions(
     }
 }
 
-/// Tells the source that the replica acknowledges. Returns false if the source does not know semi-synchronous replication.
+/// Announces to the source that the replica acknowledges. Returns false if the source does not support semi-synchronous
+/// replication.
 fn offer_acknowledgement(connection: &mut Connection) -> Result<bool, SourceError> {
     for name in [
         "rpl_semi_sync_source_enabled",

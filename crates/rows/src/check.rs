@@ -483,13 +483,12 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Reports values that their columns cannot store.
-    fn check_values(&mut self) -> Result<()> {
+    /// Calls `visit` with the primary key and the row of each row that can be read, with its large values.
+    fn for_each_complete_row(
+        &mut self,
+        mut visit: impl FnMut(&mut Self, &[u8], &RowRef<'_>),
+    ) -> Result<()> {
         let table = self.table;
-        // Elements of a multi-valued index have no column of their own kind.
-        let arrays: Vec<usize> = (0..table.indexes.len())
-            .filter_map(|index| table.array_column_of(index))
-            .collect();
         self.for_each_row_batch(|checker, batch| {
             for (primary, bytes) in batch {
                 let (txn, read) = (checker.txn.as_mut(), Read::SNAPSHOT);
@@ -499,20 +498,31 @@ impl Checker<'_> {
                     Err(Error::Corrupt(_)) => continue,
                     Err(error) => return Err(error),
                 };
-                let Ok(row) = RowRef::new(table, whole.as_deref().unwrap_or(bytes)) else {
-                    continue;
-                };
-                for (at, column) in table.columns.iter().enumerate() {
-                    if arrays.contains(&at) {
-                        continue;
-                    }
-                    if let Some(problem) = value_problem(column, row.get(at)) {
-                        let (row, name) = (hex(primary), &column.name);
-                        checker.report(format!("row {row}: column `{name}` {problem}"));
-                    }
+                if let Ok(row) = RowRef::new(table, whole.as_deref().unwrap_or(bytes)) {
+                    visit(checker, primary, &row);
                 }
             }
             Ok(())
+        })
+    }
+
+    /// Reports values that their columns cannot store.
+    fn check_values(&mut self) -> Result<()> {
+        let table = self.table;
+        // Elements of a multi-valued index have no column of their own kind.
+        let arrays: Vec<usize> = (0..table.indexes.len())
+            .filter_map(|index| table.array_column_of(index))
+            .collect();
+        self.for_each_complete_row(|checker, primary, row| {
+            for (at, column) in table.columns.iter().enumerate() {
+                if arrays.contains(&at) {
+                    continue;
+                }
+                if let Some(problem) = value_problem(column, row.get(at)) {
+                    let (row, name) = (hex(primary), &column.name);
+                    checker.report(format!("row {row}: column `{name}` {problem}"));
+                }
+            }
         })
     }
 
@@ -563,24 +573,10 @@ impl Checker<'_> {
         };
         let mut env = RowContext::plain(DateTime::ZERO);
         env.strict = false;
-        self.for_each_row_batch(|checker, batch| {
-            for (primary, bytes) in batch {
-                let (txn, read) = (checker.txn.as_mut(), Read::SNAPSHOT);
-                let whole = match overflow::complete_row(txn, read, table, primary, bytes) {
-                    Ok(whole) => whole,
-                    // Missing chunks are reported elsewhere.
-                    Err(Error::Corrupt(_)) => continue,
-                    Err(error) => return Err(error),
-                };
-                let Ok(row) = RowRef::new(table, whole.as_deref().unwrap_or(bytes)) else {
-                    continue;
-                };
-                for problem in expression_problems(table, expressions.as_ref(), &row.values(), &env)
-                {
-                    checker.report(format!("row {} {problem}", hex(primary)));
-                }
+        self.for_each_complete_row(|checker, primary, row| {
+            for problem in expression_problems(table, expressions.as_ref(), &row.values(), &env) {
+                checker.report(format!("row {} {problem}", hex(primary)));
             }
-            Ok(())
         })
     }
 }

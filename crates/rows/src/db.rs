@@ -322,7 +322,7 @@ impl Db {
         }
     }
 
-    /// Tells an engine without key-share locks of its own which keys get them: those of referenced indexes.
+    /// Sets the engine's list of spaces whose keys get key-share locks: those of referenced indexes.
     pub(crate) fn tell_referenced_spaces(&self, catalog: &Catalog) {
         if self.engine.capabilities().share_locks {
             return;
@@ -409,8 +409,8 @@ impl Db {
         self.read_staleness.store(millis, Ordering::Relaxed);
     }
 
-    /// Age that the snapshot of a request may have which only reads and is no part of a transaction (`read_staleness`);
-    /// `None` if it must be new. For front ends without variables of their own.
+    /// Maximum age of the snapshot of a request that only reads and is not part of a transaction (`read_staleness`);
+    /// `None` if the snapshot must be new. For front ends without session variables.
     pub fn read_staleness(&self) -> Option<Duration> {
         match self.read_staleness.load(Ordering::Relaxed) {
             0 => None,

@@ -337,7 +337,7 @@ pub struct FullText {
 }
 
 /// Version of the format of FULLTEXT indexes' entries that is written. Version 1 had an entry for each
-/// word of a row; such indexes are built anew when the database is opened.
+/// word of a row; such indexes are rebuilt when the database is opened.
 pub const TEXT_ENTRY_FORMAT_VERSION: u8 = 2;
 
 impl Default for FullText {

@@ -37,7 +37,7 @@ struct Part<'t> {
     ty: &'t ColumnType,
     nullable: bool,
     desc: bool,
-    step: PartAction,
+    action: PartAction,
 }
 
 type Parts<'t> = SmallVec<[Part<'t>; 4]>;
@@ -63,7 +63,7 @@ fn parts<'t>(table: &'t Table, index: &'t Index, wanted: &mut Vec<usize>) -> Res
         let column = table.columns.get(part.column);
         let column = column.ok_or(Error::DefinitionChanged)?;
         let (ty, nullable) = (&column.ty, column.nullable);
-        let step = if readable(part, ty) && !column.is_array() && wanted.contains(&part.column) {
+        let action = if readable(part, ty) && !column.is_array() && wanted.contains(&part.column) {
             wanted.retain(|c| *c != part.column);
             used = at + 1;
             PartAction::Read(part.column)
@@ -77,7 +77,7 @@ fn parts<'t>(table: &'t Table, index: &'t Index, wanted: &mut Vec<usize>) -> Res
             ty,
             nullable,
             desc: part.desc,
-            step,
+            action,
         });
     }
     parts.truncate(used);
@@ -95,7 +95,7 @@ fn read<'a>(
     keep: &mut KeepBytes<'_, 'a>,
 ) -> Option<()> {
     for part in parts {
-        match part.step {
+        match part.action {
             PartAction::SkipBytes(width) => key = key.get(width..)?,
             PartAction::Skip => {
                 let mut skipped = Vec::new();

@@ -235,7 +235,7 @@ fn a_server_that_starts_drops_no_space_that_another_one_uses() {
     drop(c);
     a.db.leave_cluster();
     let d = server(&store);
-    assert!(!has(orphan) && !has(used), "nobody can use them");
+    assert!(!has(orphan) && !has(used), "no session can use them");
     drop(d);
 }
 

@@ -109,12 +109,12 @@ fn transaction(
 fn run(db: &Arc<Db>, seed: u64, tables: usize, refused: &AtomicU64) -> BTreeSet<i64> {
     let work = |thread: i64| {
         let mut rng = fastrand::Rng::with_seed(seed * 100 + thread.unsigned_abs());
-        let mut told = BTreeSet::new();
+        let mut acknowledged = BTreeSet::new();
         for step in 0..STEPS {
             let mark = thread * STEPS + step;
             match transaction(db, &mut rng, tables, mark) {
                 Ok(()) => {
-                    told.insert(mark);
+                    acknowledged.insert(mark);
                 }
                 Err(e) if REFUSALS.contains(&e.code()) => {
                     refused.fetch_add(1, Ordering::Relaxed);
@@ -123,14 +123,14 @@ fn run(db: &Arc<Db>, seed: u64, tables: usize, refused: &AtomicU64) -> BTreeSet<
                 Err(_) => break,
             }
         }
-        told
+        acknowledged
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| scope.spawn(move || work(thread)))
             .collect();
-        let told = threads.into_iter().flat_map(|t| t.join().unwrap());
-        told.collect()
+        let acknowledged = threads.into_iter().flat_map(|t| t.join().unwrap());
+        acknowledged.collect()
     })
 }
 
@@ -149,11 +149,11 @@ fn a_power_failure_during_concurrent_writes_leaves_no_orphan() {
             disk.stop_after(Some(stop));
             cut += 1;
         }
-        let told = run(&db, seed, defs.len() - 1, &refused);
+        let acknowledged = run(&db, seed, defs.len() - 1, &refused);
         if seed % 4 == 0 {
             verify(&db);
         }
-        done += told.len();
+        done += acknowledged.len();
         let after = disk.after_power_cut(seed);
         drop(db);
         let engine = open(&after).unwrap_or_else(|| panic!("seed {seed}: does not open"));
@@ -166,7 +166,7 @@ fn a_power_failure_during_concurrent_writes_leaves_no_orphan() {
                 ref other => panic!("{other:?}"),
             })
             .collect();
-        let lost: Vec<_> = told.difference(&there).collect();
+        let lost: Vec<_> = acknowledged.difference(&there).collect();
         assert!(lost.is_empty(), "seed {seed}: {lost:?} were acknowledged");
     }
     // Some statements succeed and some are refused.

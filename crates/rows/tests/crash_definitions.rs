@@ -210,8 +210,8 @@ fn fail_at_every_operation(
         let engine = family(&disk);
         let db = crate::common::open(engine);
         disk.stop_after(Some(disk.operations() + cut));
-        let told = change(&db).and_then(|position| Ok(db.engine().wait_durable(position)?));
-        let acknowledged = told.is_ok();
+        let result = change(&db).and_then(|position| Ok(db.engine().wait_durable(position)?));
+        let acknowledged = result.is_ok();
         let found = disk.after_power_cut(cut * 31);
         drop(db);
         let what = format!("{name}, cut at {cut} of {operations}");

@@ -283,7 +283,7 @@ fn a_power_failure_leaves_an_old_catalog_as_before_or_as_after_the_change() {
             let disk = MemDisk::new();
             let engine = store_of(&disk, &rows);
             disk.stop_after(Some(disk.operations() + cut));
-            let told = try_open(engine).and_then(|db| {
+            let result = try_open(engine).and_then(|db| {
                 let position = change(&db)?;
                 Ok(db.engine().wait_durable(position)?)
             });
@@ -293,7 +293,7 @@ fn a_power_failure_leaves_an_old_catalog_as_before_or_as_after_the_change() {
             let db = try_open(engine).expect(&what);
             let now = picture(&db);
             assert!(now == before || now == after, "{what}: {now}");
-            assert!(now == after || told.is_err(), "{what} was lost");
+            assert!(now == after || result.is_err(), "{what} was lost");
             check_consistency(&db, &what);
             if now == before {
                 old += 1;

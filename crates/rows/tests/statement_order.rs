@@ -124,6 +124,53 @@ fn restrict_within_one_table_depends_on_the_order_of_a_delete() {
 }
 
 #[test]
+fn restrict_is_checked_before_a_duplicate_of_the_same_index_or_a_later_one() {
+    // InnoDB changes index by index: it checks the references to the old entry, then inserts the new
+    // one (row0upd.cc).
+    let child = |name: &str, column: &str, action| {
+        ids(name).int("p").null().key("p", &["p"]).fk_with(
+            &format!("f_{name}"),
+            &["p"],
+            "t",
+            &[column],
+            NoAction,
+            action,
+        )
+    };
+    let db = model_database(&[
+        ids("t").int("u").null().unique("u", &["u"]),
+        child("by_id", "id", NoAction),
+        child("by_u", "u", Restrict),
+        child("follows", "id", Cascade),
+    ]);
+    let [t, by_id, by_u, follows] = ["t", "by_id", "by_u", "follows"].map(|name| get(&db, name));
+    let mut txn = begin(&db);
+    insert(&mut txn, &t, &[&[1, 1], &[2, 2], &[3, 3], &[4, 4]]).unwrap();
+    insert(&mut txn, &by_id, &[&[1, 1]]).unwrap();
+    insert(&mut txn, &by_u, &[&[1, 2]]).unwrap();
+    insert(&mut txn, &follows, &[&[1, 3]]).unwrap();
+    let mut code = |id: i64, new: [i64; 2]| {
+        update(&mut txn, &t, &[id], |r| *r = row(&new)).map_err(|e| e.code())
+    };
+    assert_eq!(code(1, [2, 1]).unwrap_err(), 1451, "the same index");
+    assert_eq!(code(1, [9, 2]).unwrap_err(), 1451, "a later index");
+    assert_eq!(code(2, [1, 9]).unwrap_err(), 1062, "an earlier index");
+    assert_eq!(
+        code(3, [1, 3]).unwrap_err(),
+        1062,
+        "a child that would follow"
+    );
+    assert_eq!(code(4, [1, 4]).unwrap_err(), 1062, "no child");
+    assert_eq!(
+        code(1, [1, 2]).unwrap_err(),
+        1062,
+        "the referenced value stays"
+    );
+    txn.commit().unwrap();
+    verify(&db);
+}
+
+#[test]
 fn a_cycle_of_cascades_ends_and_counts_only_what_the_statement_found() {
     // Seen: row_count() is 1 in both cases.
     let db = self_referencing(Cascade);

@@ -181,15 +181,15 @@ fn rows_of(db: &Arc<Db>, table: &Table) -> Rows {
     rows
 }
 
-fn check(disk: &MemDisk, told: (bool, i64), at: &str) {
+fn check(disk: &MemDisk, acknowledged: (bool, i64), at: &str) {
     let (_engine, db) = open(disk).unwrap_or_else(|| panic!("{at}: does not open"));
     let Some(table) = table(&db) else {
-        assert!(!told.0, "{at}: the table is gone");
+        assert!(!acknowledged.0, "{at}: the table is gone");
         return;
     };
     let rows = rows_of(&db, &table);
     // The interrupted step is complete, or has no effect.
-    let found = (told.1..=told.1 + 1).find(|n| rows == state(*n));
+    let found = (acknowledged.1..=acknowledged.1 + 1).find(|n| rows == state(*n));
     assert!(found.is_some(), "{at}: {:?}", rows.keys());
     let problems = db.define(|cx| db.check_table(cx, &table)).unwrap().1;
     assert!(problems.is_empty(), "{at}: {problems:?}");
@@ -214,9 +214,13 @@ fn a_power_failure_leaves_overflow_values_and_partitions_consistent() {
         while stop < operations {
             let disk = MemDisk::new();
             disk.stop_after(Some(stop));
-            let told = run(&disk);
+            let acknowledged = run(&disk);
             let after = disk.after_power_cut(seed * 1000 + stop);
-            check(&after, told, &format!("operation {stop}, seed {seed}"));
+            check(
+                &after,
+                acknowledged,
+                &format!("operation {stop}, seed {seed}"),
+            );
             stop += 7;
         }
     }

@@ -43,7 +43,7 @@ impl OpenLog {
     }
 }
 
-/// Marks a run without the log on data that have one, so that readers are refused later instead of missing changes. Called
+/// Marks a run without the log on data that have one, so that readers are later refused instead of missing changes. Called
 /// before the engine is opened, which may discard annotations that the log has not written yet.
 ///
 /// # Errors

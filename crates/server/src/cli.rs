@@ -233,7 +233,7 @@ const IMPORT_FLAGS: &[(&str, &str)] = &[
     ),
     (
         "restart",
-        "Discard the progress of an interrupted import instead of continuing it",
+        "Discard the progress of an interrupted import and begin again",
     ),
     ("quiet", "Report no progress"),
     ("follow", "Follow SOURCE after the copy, and report the lag"),
@@ -405,7 +405,8 @@ fn witness_command() -> Command {
     let command = Command::new("witness")
         .about("Runs a member of a group with automatic failover that only votes")
         .after_help(
-            "It has no data and needs little of everything; run it where neither of the two servers is. Its directory has its votes: it              must not be emptied while the group exists. Exit status 1: it cannot listen or write, 2: a wrong option.",
+            "A witness has no data, and needs little memory and CPU time. Run it on a machine of its own. Its directory has its votes: \
+             it must not be emptied while the group exists. Exit status 1: it cannot listen or write, 2: a wrong option.",
         );
     WitnessOptions::augment_args(command)
 }

@@ -3,16 +3,17 @@
 //! * [`entry`]: entry point of the binaries; [`cli`], [`config`]: command line and configuration.
 //! * [`serve`]: starts and stops the server; [`services`]: the components behind the listeners;
 //!   [`engine`]: opens the storage engine, the only module that names one.
-//! * [`summary`], [`service_manager`]: what `serve` tells people and systemd once it is ready.
+//! * [`summary`], [`service_manager`]: the messages to the operator and to systemd once `serve` is ready.
 //! * [`reload`] reads the configuration again at SIGHUP.
 //! * [`demo`]: `porpoise demo`, a server in memory with example data.
-//! * [`import`]: loads dumps of MySQL Shell. [`check`], [`salvage`]: verify and rescue a data directory.
-//! * [`standby`]: `porpoise promote`, epochs of replication. [`failover`]: groups that elect their leader.
+//! * [`import`]: loads dumps of MySQL Shell, and moves databases in from a running server.
+//! * [`check`], [`salvage`]: verify and rescue a data directory. [`backup`]: backups, the archive of the log, restores.
+//! * `binlog`: the binary log. `replica`: the thread that follows a source.
+//! * `standby`: `porpoise promote`, epochs of replication. [`failover`]: groups that elect their leader.
 //! * [`net`]: connections, worker groups, deferred replies; independent of protocols.
-//! * [`mysql`]: the MySQL listener.
-//! * [`memcached`]: the memcached listener.
-//! * [`http`], [`metrics`]: the HTTP listener (health and metrics); counters.
-//! * [`console`]: the page for operators at the HTTP listener.
+//! * [`mysql`], [`memcached`], [`native`], `rest`: the listeners of the protocols.
+//! * [`http`], [`metrics`]: the HTTP listener (health and metrics); counters. [`console`]: its page for operators.
+//! * [`audit`], `traces`: the audit log; spans for OpenTelemetry.
 //! * [`tls`], [`datadir`]: the certificate; the data directory and its lock.
 //! * [`sys`]: the few system calls for which there is no safe function, and
 //!   the only `unsafe` code of this crate.

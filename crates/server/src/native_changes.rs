@@ -1,5 +1,5 @@
-//! The binary log as the change log of native subscriptions: a [`Feed`], as of the change stream of REST, of which one
-//! table is decoded.
+//! The binary log as the change log of native subscriptions: a [`Feed`], as for the change stream of REST, of which the
+//! events of one table are decoded.
 
 use porpoise_binlog::{BinaryLog, Error as LogError, Feed, FeedStart, FeedStep};
 use porpoise_native::{
@@ -42,7 +42,7 @@ impl ChangeLog for LoggedChanges {
             refused("The position must be now, first, a set of GTIDs, or FILE:POSITION")
         })?;
         if start == FeedStart::Now {
-            // Then it has no change that was acknowledged before.
+            // So a feed that begins with `now` contains no change that was acknowledged before.
             self.0.catch_up().map_err(failed)?;
         }
         Ok(Box::new(TableFeed {
@@ -117,7 +117,7 @@ impl Description {
 }
 
 impl TableFeed {
-    /// The kind of a statement that has changed the table.
+    /// The kind of a statement that has changed the table; `None` if it does not affect the table.
     fn definition(&self, scope: DefinitionScope) -> Option<&'static str> {
         match scope {
             DefinitionScope::Nothing => None,

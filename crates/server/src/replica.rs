@@ -38,10 +38,10 @@ type Result<T> = std::result::Result<T, SqlError>;
 /// Connection id of the first session that runs a source's definitions; those of clients and of triggers are smaller.
 const FIRST_ID: u64 = 1 << 42;
 
-/// Longest wait for the votes that make this server the leader, if an operator wants that.
+/// Longest wait for an election that an operator has requested.
 const FORCED_ELECTION: Duration = Duration::from_secs(30);
 
-/// The replica of a server, and what a group with automatic failover needs of it.
+/// The replica of a server, and the parts that a group with automatic failover uses.
 pub struct ReplicaParts {
     /// The replica.
     pub replica: Arc<Replica>,
@@ -53,8 +53,8 @@ pub struct ReplicaParts {
     pub group: Arc<OnceLock<Arc<Node>>>,
 }
 
-/// Opens the replica, makes it known to SQL, and starts it if it was running when the server ended and is no member of a
-/// group.
+/// Opens the replica, registers it with SQL, and starts it if it was running when the server ended and the server is not a
+/// member of a group.
 ///
 /// # Errors
 /// The stored position cannot be read.
@@ -69,7 +69,7 @@ pub fn start(
         .map_err(|error| StartError::failure(format!("the epoch of replication: {error}")))?;
     epochs.provide(sql);
     if is_member {
-        // Until it is elected, whatever was persisted.
+        // A member refuses writes until it is elected, whatever variables were persisted.
         epochs.refuse_writes();
     }
     if let Some(log) = &binlog {
@@ -143,13 +143,13 @@ struct Control {
 }
 
 impl Control {
-    /// Refuses a statement on a member of a group, whose source the group decides.
+    /// Refuses a statement on a member of a group, because the group decides which server is the source.
     fn check_free(&self, statement: &str) -> Result<()> {
         if !self.is_member {
             return Ok(());
         }
         let text = format!(
-            "{statement} cannot be performed: the group (--failover-members) decides whom this server follows"
+            "{statement} cannot be performed: the group (--failover-members) decides which server this one follows"
         );
         Err(SqlError::new(3139, "HY000", text))
     }

@@ -228,7 +228,7 @@ impl Pages for PageSource {
     }
 }
 
-/// Makes the checks of the configuration for which nothing is opened.
+/// Checks the configuration before anything is opened.
 fn check(config: &Config) -> Result<(), StartError> {
     exposure::check_memcached(config)?;
     failover::check(config)?;

@@ -9,12 +9,12 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// Environment variable that names the socket.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// Tells that the server accepts connections.
+/// Reports that the server accepts connections.
 pub fn ready() {
     notify("READY=1\nSTATUS=accepting connections");
 }
 
-/// Tells that the server is shutting down.
+/// Reports that the server is shutting down.
 pub fn stopping() {
     notify("STOPPING=1\nSTATUS=shutting down");
 }

@@ -260,8 +260,8 @@ fn failed(what: &str, error: &dyn std::fmt::Display) -> StartError {
     StartError::failure(format!("{what}: {error}"))
 }
 
-/// Applies `read_only`, `super_read_only` and the settings of acknowledgement. Called after the start's own writes, which they
-/// would refuse or hold up.
+/// Applies `read_only`, `super_read_only` and the settings of acknowledgement. Called after the writes of the start itself,
+/// which they would refuse or delay.
 fn apply_replication_settings(sql: &SqlServer) -> Result<(), StartError> {
     sql.apply_read_only();
     sql.apply_acknowledgement()
@@ -405,7 +405,7 @@ pub fn command_latencies() -> Vec<ClassLatency> {
     latencies
 }
 
-/// What replicas follow, and what they copy.
+/// The binary log that replicas follow, and the engine whose data they copy.
 type Replicated = (Option<Arc<BinaryLog>>, Option<Arc<KvMem>>);
 
 /// The MySQL listener, the native one and REST, which share the RSA key and the password cache;

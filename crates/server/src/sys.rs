@@ -27,8 +27,8 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// Replaces the process by a program with these arguments, the first of which is its name. Returns only on failure, with the
 /// error.
 ///
-/// The standard library's function resets SIGPIPE before: until the process is replaced, any other thread that writes to a
-/// connection which its client has closed would end it.
+/// The standard library's function first resets SIGPIPE to its default: another thread that then writes to a connection that its
+/// client has closed would end the process before it is replaced.
 pub fn replace_process(program: &CStr, arguments: impl Iterator<Item = OsString>) -> io::Error {
     let arguments: Result<Vec<CString>, _> = arguments
         .map(|text| CString::new(text.into_vec()))

@@ -110,7 +110,7 @@ pub trait BinaryLogs: Send + Sync {
     /// The log is closed.
     fn rotate(&self) -> Result<()>;
 
-    /// Removes all files and begins anew.
+    /// Removes all files and restarts with the first one.
     ///
     /// # Errors
     /// The log is closed.

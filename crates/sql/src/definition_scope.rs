@@ -1,4 +1,4 @@
-//! The tables that a definition statement of the change log concerns, for readers that follow some tables.
+//! The tables that a logged definition statement affects, for readers that follow some tables.
 
 use porpoise_sql_parser::ast::{AlterAction, Statement, TableName};
 use porpoise_sql_parser::{ParseOptions, parse_one};
@@ -33,10 +33,10 @@ impl DefinitionKind {
     }
 }
 
-/// The objects that a statement concerns.
+/// The objects that a statement affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefinitionScope {
-    /// The rows and columns of no table.
+    /// No table's rows or columns.
     Nothing,
     /// These tables: database and name.
     Tables(DefinitionKind, Vec<(String, String)>),
@@ -46,7 +46,7 @@ pub enum DefinitionScope {
     Anything,
 }
 
-/// The objects that a statement concerns. `database` and `sql_mode` are those with which it was logged.
+/// The objects that a statement affects. `database` and `sql_mode` are those with which it was logged.
 #[must_use]
 pub fn definition_scope(text: &[u8], database: &str, sql_mode: u64) -> DefinitionScope {
     let options = ParseOptions {

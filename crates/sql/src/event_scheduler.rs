@@ -1,6 +1,6 @@
 //! Runs events at their times (manual, "Using the Event Scheduler").
 //!
-//! One thread looks twice a second which events are due. Each runs in a thread and a session of its
+//! One thread checks twice a second which events are due. Each runs in a thread and a session of its
 //! own, with the rights of its definer, also while an earlier run of it continues; at most
 //! [`MAX_RUNNING`] run at a time, others wait. Of a recurring event, times that passed while the server
 //! was not running, or while `event_scheduler` was OFF, are left out; one that runs once is made up for.

@@ -8,7 +8,7 @@
 //! * [`vars`]: system variables. [`users`]: accounts. [`privileges`]: privilege checks.
 //! * [`information_schema`]: rows of the tables that describe the server.
 //! * [`definition`], [`table_expressions`]: CREATE, ALTER, and the expressions of definitions;
-//!   [`mod@definition_scope`]: the tables that a logged definition statement concerns.
+//!   [`mod@definition_scope`]: the tables that a logged definition statement affects.
 //! * [`statements`]: statistics of statements, and the slow query log; [`performance_schema`]: their
 //!   tables.
 //! * [`trace`]: traces of statements, for OpenTelemetry.

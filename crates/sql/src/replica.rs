@@ -147,18 +147,18 @@ pub struct WorkerActivity {
     pub gtid: String,
     /// Time of its commit at the source, in microseconds since 1970.
     pub original_commit: i64,
-    /// Time at which it was begun here, or committed, in microseconds since 1970.
+    /// Time of its begin (of the present one) or commit (of the last one) here, in microseconds since 1970.
     pub at: i64,
 }
 
 /// A thread that applies transactions of the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaWorker {
-    /// What it applies.
+    /// The present transaction.
     pub applying: Option<WorkerActivity>,
-    /// What it applied last and is committed.
+    /// The last committed transaction.
     pub applied: Option<WorkerActivity>,
-    /// Whether it has stopped the replica with the replica's error of applying.
+    /// Whether the error that stopped the replica is this worker's.
     pub failed: bool,
 }
 
@@ -202,7 +202,7 @@ pub trait ReplicaControl: Send + Sync {
     /// 1198 while the replica runs; the epoch cannot be recorded.
     fn take_over(&self, epoch: u64) -> Result<bool>;
 
-    /// Fails if clients may write to another server of the group only.
+    /// Fails if another server of the group is the leader: this one must not accept writes of clients.
     ///
     /// # Errors
     /// 1290.

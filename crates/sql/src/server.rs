@@ -460,7 +460,7 @@ impl SqlServer {
         replica.ok_or_else(|| SqlError::not_supported("replication in this server"))
     }
 
-    /// Fails if clients may write to another server of the group only.
+    /// Fails if another server of the group is the leader: this one must not accept writes of clients.
     pub(crate) fn check_may_permit_writes(&self) -> Result<()> {
         match self.replica.read().as_ref() {
             Some(replica) => replica.check_may_permit_writes(),

@@ -591,9 +591,9 @@ impl TableExpressions {
     }
 }
 
-/// Evaluates an expression over the values of a row.
-fn evaluate<'a>(e: &'a Expr, row: &[Value], env: &'a Env, arena: &'a Bump) -> Result<ValueRef<'a>> {
-    let cx = EvalCx {
+/// The context of an expression without parameters, aggregates and subqueries.
+fn context<'a>(env: &'a Env, arena: &'a Bump) -> EvalCx<'a> {
+    EvalCx {
         arena,
         env,
         params: &[],
@@ -601,7 +601,12 @@ fn evaluate<'a>(e: &'a Expr, row: &[Value], env: &'a Env, arena: &'a Bump) -> Re
         new_row: &[],
         outer: None,
         queries: None,
-    };
+    }
+}
+
+/// Evaluates an expression over the values of a row.
+fn evaluate<'a>(e: &'a Expr, row: &[Value], env: &'a Env, arena: &'a Bump) -> Result<ValueRef<'a>> {
+    let cx = context(env, arena);
     let values = arena.alloc_slice_fill_with(row.len(), |at| {
         convert::keep(row.get(at).unwrap_or(&Value::Null), &cx)
     });
@@ -664,14 +669,6 @@ impl RowExpressions for TableExpressions {
 /// The truth of a condition for a row; `None` for NULL.
 fn holds(condition: &Expr, row: &[Value], env: &Env, arena: &Bump) -> Result<Option<bool>> {
     let value = evaluate(condition, row, env, arena)?;
-    let cx = EvalCx {
-        arena,
-        env,
-        params: &[],
-        aggregates: &[],
-        new_row: &[],
-        outer: None,
-        queries: None,
-    };
+    let cx = context(env, arena);
     convert::truth(value, &condition.ty, &cx)
 }

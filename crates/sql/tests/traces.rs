@@ -1,4 +1,4 @@
-//! Which statements are traced: by their comment, by a query attribute, or by chance.
+//! Selection of traced statements: by their comment, by a query attribute, or by chance.
 
 use crate::common::{Nothing, ask, connect, good, server};
 use porpoise_kv::model::Model;

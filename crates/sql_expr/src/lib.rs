@@ -3,7 +3,7 @@
 //! * [`expr`]: expressions, evaluation, conversion and comparison of values.
 //! * [`functions`]: the registry of scalar functions.
 //! * [`lex_mode`]: the flags of sql_mode for the parser.
-//! * [`locale`]: names of months and weekdays, and the form of numbers.
+//! * [`locale`]: names of months and weekdays, and the format of numbers.
 //! * [`memory`]: memory of sessions and statements, within the server's budget.
 //! * [`error`]: errors of statements, with MySQL's number, SQLSTATE and text.
 //!

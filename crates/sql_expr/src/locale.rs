@@ -1,7 +1,7 @@
-//! Locales: names of months and weekdays, and the form of numbers, for `lc_time_names` and FORMAT().
+//! Locales: names of months and weekdays, and the format of numbers, for `lc_time_names` and FORMAT().
 //!
 //! data/locales.tsv, which scripts/locales.py writes, has a line for each locale of MySQL; it is read
-//! when a locale is first asked for.
+//! when a locale is first needed.
 
 use std::sync::LazyLock;
 
@@ -29,8 +29,8 @@ static LOCALES: LazyLock<Vec<Locale>> = LazyLock::new(|| {
 });
 
 impl Locale {
-    /// The locale of a line: names of months, in short, of weekdays, in short, point, separator, sizes
-    /// of groups.
+    /// The locale of a line: names and short names of months, names and short names of weekdays, decimal
+    /// point, separator, sizes of groups.
     fn of_line(line: &'static str) -> Locale {
         let mut parts = line.split('\t');
         let mut next = || parts.next().unwrap_or_default();

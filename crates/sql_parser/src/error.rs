@@ -1,5 +1,6 @@
 //! Parse errors, with MySQL's error numbers and messages.
 
+use super::ast::ProgramKind;
 use super::token::Span;
 
 /// Maximum number of bytes of the text that an error message quotes.
@@ -26,7 +27,7 @@ pub enum ParseErrorKind {
     /// Literals were to become parameters, but one is where no parameter is allowed.
     NotParametric,
     /// CREATE PROCEDURE and the like in the body of a program.
-    NestedProgram,
+    NestedProgram(ProgramKind),
     /// A partition has another number of subpartitions than those before it.
     SubpartitionCount,
 }
@@ -49,7 +50,8 @@ impl ParseError {
             | ParseErrorKind::TooLarge
             | ParseErrorKind::NotParametric
             | ParseErrorKind::SubpartitionCount => 1064,
-            ParseErrorKind::NestedProgram => 1303,
+            ParseErrorKind::NestedProgram(ProgramKind::Event) => 1576,
+            ParseErrorKind::NestedProgram(_) => 1303,
             ParseErrorKind::Empty => 1065,
             ParseErrorKind::DerivedAlias => 1248,
             ParseErrorKind::FunctionAlias => 3667,
@@ -68,8 +70,10 @@ impl ParseError {
             | ParseErrorKind::DerivedAlias
             | ParseErrorKind::FunctionAlias
             | ParseErrorKind::Empty => "42000",
-            ParseErrorKind::TooDeep { .. } => "HY000",
-            ParseErrorKind::NestedProgram => "2F003",
+            ParseErrorKind::TooDeep { .. } | ParseErrorKind::NestedProgram(ProgramKind::Event) => {
+                "HY000"
+            }
+            ParseErrorKind::NestedProgram(_) => "2F003",
         }
     }
 
@@ -88,8 +92,12 @@ impl ParseError {
             ParseErrorKind::TooLarge => {
                 "The statement has too many parts for the parser".to_owned()
             }
-            ParseErrorKind::NestedProgram => {
-                "Can't create a stored program from within another stored routine".to_owned()
+            ParseErrorKind::NestedProgram(ProgramKind::Event) => {
+                "Recursion of EVENT DDL statements is forbidden when body is present".to_owned()
+            }
+            ParseErrorKind::NestedProgram(kind) => {
+                let what = kind.name();
+                format!("Can't create a {what} from within another stored routine")
             }
             ParseErrorKind::NotParametric => {
                 "A literal of the statement cannot be a parameter".to_owned()

@@ -104,7 +104,7 @@ pub trait StatisticsSource {
         false
     }
 
-    /// Notes that a plan made for a text without its literals could be better with them: it is not
+    /// Records that a plan made for a text without its literals could be better with them: it is not
     /// kept.
     fn depends_on_literals(&self) {}
 }

@@ -16,8 +16,8 @@
 //! 3. The output of a server is kept, and printed when its test panics.
 //! 4. Servers listen on 127.0.0.1 only.
 //!
-//! Functions panic instead of returning errors, because a test could not handle an error. The result
-//! of a function whose failure a test may expect tells whether it failed.
+//! Functions panic instead of returning errors, because a test could not handle an error. A function
+//! whose failure a test may expect returns whether it failed.
 
 mod client;
 mod go;

@@ -45,8 +45,8 @@ pub(crate) struct Backoff {
     attempts: [u32; CLASSES],
     /// Requests that ended without an answer: the store may have executed them.
     pub(crate) unanswered: u32,
-    /// Whether the caller waits for another call meanwhile, so that steps are not counted.
-    is_aside: bool,
+    /// Whether the call overlaps another one whose steps are counted.
+    is_overlapped: bool,
 }
 
 impl Backoff {
@@ -57,19 +57,19 @@ impl Backoff {
             deadline,
             attempts: [0; CLASSES],
             unanswered: 0,
-            is_aside: false,
+            is_overlapped: false,
         }
     }
 
-    /// Of a call beside another one that its caller waits for.
-    pub(crate) fn aside(mut self) -> Backoff {
-        self.is_aside = true;
+    /// Marks the call as one that overlaps another call of the same caller, so that its steps are not counted.
+    pub(crate) fn overlapped(mut self) -> Backoff {
+        self.is_overlapped = true;
         self
     }
 
-    /// Number of steps that one round of requests is for the caller.
+    /// Number of steps that one round of requests counts as.
     pub(crate) fn steps(&self) -> u64 {
-        u64::from(!self.is_aside)
+        u64::from(!self.is_overlapped)
     }
 
     /// Time since the call began.

@@ -28,7 +28,7 @@ const COLLECTOR: &str = "gc_worker";
 #[derive(Clone)]
 pub struct Client(Arc<Shared>);
 
-/// A read under way.
+/// A read that runs while its caller does other work.
 pub struct PendingGet {
     client: Client,
     task: JoinHandle<Result<HashMap<Vec<u8>, Vec<u8>>>>,
@@ -56,7 +56,7 @@ impl Drop for PendingGet {
 }
 
 impl Client {
-    /// Connects: finds the leader of the placement drivers, looks at the versions of all stores, and takes a
+    /// Connects: finds the leader of the placement drivers, checks the versions of all stores, and takes a
     /// timestamp.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl Client {
     /// Begins [`Client::get`]; other calls may be made until its values are waited for.
     pub fn begin_get(&self, ts: u64, keys: Vec<Vec<u8>>) -> PendingGet {
         let router = self.router().clone();
-        let mut b = Backoff::until(Instant::now() + self.options().retry_time).aside();
+        let mut b = Backoff::until(Instant::now() + self.options().retry_time).overlapped();
         let task = async move { router.get_many(ts, keys, &mut b).await };
         PendingGet {
             client: self.clone(),

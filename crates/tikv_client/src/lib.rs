@@ -6,7 +6,7 @@
 //! ```text
 //! caller's thread    Client, Transaction          blocks until the answer, the deadline or a KILL
 //!                        |
-//! network threads    locks, commit, reads         what is asked, of which keys
+//! network threads    locks, commit, reads         the calls of a transaction
 //!                    resolve                      locks of other transactions
 //!                    router                       keys -> regions -> requests -> answers, repetitions
 //!                     /        \

@@ -89,13 +89,13 @@ pub(crate) struct Pd {
     newest: Mutex<Newest>,
 }
 
-/// The newest timestamp given out; 0 before the first.
+/// The newest timestamp received; 0 before the first. The placement driver issued it between the two times.
 #[derive(Clone, Copy)]
 struct Newest {
     ts: u64,
-    /// When it was requested: it is not older.
-    asked: Instant,
-    /// When it arrived: it is not younger.
+    /// Time of the request.
+    requested: Instant,
+    /// Time of the answer.
     arrived: Instant,
 }
 
@@ -132,7 +132,7 @@ impl Pd {
             waiters,
             newest: Mutex::new(Newest {
                 ts: 0,
-                asked: Instant::now(),
+                requested: Instant::now(),
                 arrived: Instant::now(),
             }),
         });
@@ -370,18 +370,18 @@ impl Pd {
         ts.saturating_add(elapsed << LOGICAL_BITS)
     }
 
-    /// The newest timestamp given out, if it was requested at most `age` ago.
+    /// The newest timestamp received, if it was requested at most `age` ago.
     pub(crate) fn recent(&self, age: Duration) -> Option<u64> {
         let newest = *self.newest.lock();
-        (newest.ts > 0 && newest.asked.elapsed() <= age).then_some(newest.ts)
+        (newest.ts > 0 && newest.requested.elapsed() <= age).then_some(newest.ts)
     }
 
-    /// The timestamps of an answer, of which it names the last; `None` if they do not increase.
+    /// The `count` timestamps of an answer, which contains only the last of them; `None` if they do not increase.
     fn granted(
         &self,
         answer: &TsoResponse,
         count: usize,
-        asked: Instant,
+        requested: Instant,
     ) -> Option<std::ops::RangeInclusive<u64>> {
         let Timestamp {
             physical,
@@ -397,7 +397,7 @@ impl Pd {
         }
         *newest = Newest {
             ts: last,
-            asked,
+            requested,
             arrived: Instant::now(),
         };
         Some(first..=last)

@@ -1,6 +1,6 @@
 //! The cache of regions: which peer serves a key.
 //!
-//! A region is a range of keys with a version (epoch). The placement driver tells regions, and stores correct the
+//! A region is a range of keys with a version (epoch). The placement driver returns regions, and stores correct the
 //! cache: a request carries the epoch by which it was addressed, and a store refuses it if the epoch or
 //! the leader is out of date.
 //!

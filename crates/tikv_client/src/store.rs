@@ -236,7 +236,7 @@ impl Stores {
         self.addresses.lock().get(&store).cloned()
     }
 
-    /// Notes the address of a store.
+    /// Records the address of a store.
     pub(crate) fn set_address(&self, store: u64, address: String) {
         self.addresses.lock().insert(store, address);
     }

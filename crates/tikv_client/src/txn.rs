@@ -138,7 +138,7 @@ impl Transaction {
         &self.client.router
     }
 
-    /// Waits for a lock call that outlived its caller's patience, and gives back what it locked.
+    /// Waits for a lock call whose caller has given up, and releases the locks that it was granted.
     fn settle(&mut self, call: Call<'_>) -> Result<()> {
         let Some(running) = self.running.as_mut() else {
             return Ok(());

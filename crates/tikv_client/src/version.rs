@@ -1,11 +1,11 @@
-//! Versions of stores: which are too old to be used.
+//! Check of the stores' versions.
 //!
 //! A prewrite of a transaction with locks may name keys that it has not locked, on the condition that they have no
-//! newer version (`pessimistic_action::CHECK_VERSION`). Stores below [`OLDEST`] take that for "has a lock", and refuse. So
-//! the versions of all stores are looked at when the client connects, and that of a store again whenever its
+//! newer version (`pessimistic_action::CHECK_VERSION`). Stores below [`OLDEST`] read that as "is locked", and refuse the
+//! prewrite. So the versions of all stores are checked when the client connects, and that of a store again whenever its
 //! address is read: before the first request to it, and after each failure of its connection.
 //!
-//! A version that cannot be read, of a build that is not a release, is accepted.
+//! A version that cannot be parsed (of a build that is not a release) is accepted.
 
 use crate::error::{Error, Result};
 use crate::proto::{Store, store_state};

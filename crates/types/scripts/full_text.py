@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records searches of InnoDB in tests/data/full_text.tsv: full_text.py SOCKET [SEED].
 
-SOCKET is that of a MariaDB server without data of value: the database `g` is made anew. Searches
+SOCKET is that of a MariaDB server without data of value: the database `g` is dropped and created. Searches
 have the shapes in which InnoDB follows the manual; src/full_text/mod.rs names the others.
 """
 

@@ -26,6 +26,8 @@ struct List {
 enum Place {
     /// Code of Rust files, without comments and the contents of literals, and outside tests.
     Code,
+    /// Comments of Rust files, and documents.
+    Prose,
     /// All text of all files, and commit messages.
     Text,
 }
@@ -36,6 +38,8 @@ enum Place {
 enum Kind {
     /// A whole word, in this case only.
     Word,
+    /// A whole word in any case.
+    Term,
     /// A phrase in any case.
     Phrase,
     /// The beginning of an absolute path.
@@ -98,7 +102,9 @@ fn search_file(word: &Word, file: &SourceFile, found: &mut Vec<Violation>) {
     let searched = match (word.place, &file.scan) {
         (Place::Text, _) => &file.text,
         (Place::Code, Some(scan)) => &scan.code,
-        (Place::Code, None) => return,
+        (Place::Prose, Some(scan)) => &scan.comments,
+        (Place::Prose, None) if file.path.ends_with(".md") => &file.text,
+        (Place::Code | Place::Prose, None) => return,
     };
     for at in occurrences(word, searched) {
         let line = line_of(searched, at);
@@ -114,6 +120,7 @@ fn search_file(word: &Word, file: &SourceFile, found: &mut Vec<Violation>) {
 fn occurrences(word: &Word, text: &str) -> Vec<usize> {
     match word.kind {
         Kind::Word => find_word(text, &word.text),
+        Kind::Term => find_word(&text.to_ascii_lowercase(), &word.text.to_ascii_lowercase()),
         Kind::Phrase => {
             let text = text.to_ascii_lowercase();
             let phrase = word.text.to_ascii_lowercase();
@@ -155,20 +162,25 @@ mod tests {
         let list: List = toml::from_str(&text).unwrap();
         assert!(list.word.len() > 5);
         for word in &list.word {
-            let planted = format!("//! Header.\nfn a() {{\n    {}();\n}}\n", word.text);
+            let planted = match word.place {
+                Place::Prose => format!("//! Header.\n// For {} else.\n", word.text),
+                _ => format!("//! Header.\nfn a() {{\n    {}();\n}}\n", word.text),
+            };
             let path = "crates/kv/src/a.rs";
             assert!(
                 violations(&text, path, &planted) > 0,
-                "{} in code",
+                "{} in a source",
                 word.text
             );
-            if word.place == Place::Text {
-                let planted = format!("Some words, {}\n", word.text);
+            let planted = format!("Some words, {}\n", word.text);
+            if word.place != Place::Code {
                 assert!(
                     violations(&text, "docs/a.md", &planted) > 0,
                     "{} in docs",
                     word.text
                 );
+            }
+            if word.place == Place::Text {
                 let mut tree = Tree::of(&[(LIST, &text)]);
                 tree.commits.push(Commit {
                     id: "abc".to_owned(),
@@ -183,7 +195,12 @@ mod tests {
         }
     }
 
-    const LIST_OF_THREE: &str = r#"
+    const LIST_OF_FOUR: &str = r#"
+        [[word]]
+        text = "hereby"
+        in = "prose"
+        kind = "term"
+        instead = "by this"
         [[word]]
         text = "shout!"
         in = "code"
@@ -204,7 +221,7 @@ mod tests {
 
     #[test]
     fn code_words_are_allowed_in_comments_strings_tests_and_excepted_paths() {
-        let violations = |path, text| violations(LIST_OF_THREE, path, text);
+        let violations = |path, text| violations(LIST_OF_FOUR, path, text);
         assert_eq!(violations("crates/kv/src/a.rs", "fn a() { shout!(1) }"), 1);
         assert_eq!(
             violations(
@@ -231,8 +248,26 @@ mod tests {
     }
 
     #[test]
+    fn prose_is_comments_and_documents() {
+        let violations = |path, text| violations(LIST_OF_FOUR, path, text);
+        assert_eq!(
+            violations("crates/kv/tests/a.rs", "// Hereby.\nfn a() {}"),
+            1
+        );
+        assert_eq!(
+            violations("README.md", "It hereby begins, test `hereby_it_ends`."),
+            1
+        );
+        assert_eq!(
+            violations("crates/kv/src/a.rs", "fn hereby() { b(\"hereby\") }"),
+            0
+        );
+        assert_eq!(violations("tests/a.txt", "hereby"), 0);
+    }
+
+    #[test]
     fn phrases_match_in_any_case_and_paths_only_if_absolute() {
-        let violations = |text| violations(LIST_OF_THREE, "docs/a.md", text);
+        let violations = |text| violations(LIST_OF_FOUR, "docs/a.md", text);
         assert_eq!(violations("One Day it may"), 1);
         assert_eq!(violations("see /attic/box"), 1);
         assert_eq!(violations("see tests/attic/box and ./attic/box"), 0);

@@ -424,9 +424,9 @@ mod tests {
     fn a_fault_affects_the_operation_that_it_was_injected_into() {
         let disk = MemDisk::new();
         let numbers = Arc::new(Mutex::new(Vec::new()));
-        let told = numbers.clone();
+        let seen = numbers.clone();
         disk.watch(Some(Arc::new(move |n, path: &Path| {
-            told.lock().push((n, path.to_owned()));
+            seen.lock().push((n, path.to_owned()));
         })));
         let file = disk.create(Path::new("/d/f")).unwrap();
         disk.sync_dir(Path::new("/d")).unwrap();

@@ -20,7 +20,7 @@ use crate::peers::Durability;
 use crate::report::{Cell, Experiment, Ratio, Setup};
 use std::time::Duration;
 
-/// Servers started alike, and the experiments that are run on them.
+/// Servers with the same settings, and the experiments that are run on them.
 #[derive(Debug)]
 pub struct Phase {
     /// Durability of the servers' commits.
@@ -29,11 +29,11 @@ pub struct Phase {
     pub fsync_delay: Duration,
     /// The peers, as `--start-peers` takes them; `None`: the experiments need no servers.
     pub peers: Option<&'static str>,
-    /// Rows of all experiments; `None`: as many as each has usually.
+    /// Rows of all experiments; `None`: each experiment's default.
     pub rows: Option<u64>,
-    /// Whether `--quick` leaves it out.
+    /// Whether `--quick` skips it.
     pub is_long: bool,
-    /// The ratios that these servers are measured against.
+    /// The ratios that are measured on these servers.
     pub budgets: &'static [Budget],
     /// The figures without a peer.
     pub limits: &'static [Limit],
@@ -48,7 +48,7 @@ pub struct Budget {
     pub experiment: &'static str,
     /// Its operations; empty: all that no other budget of the experiment names.
     pub operations: &'static [&'static str],
-    /// Numbers of clients or keys; empty: all.
+    /// Sizes (numbers of clients or keys); empty: all.
     pub sizes: &'static [u64],
     /// Prefix of our system's name.
     pub ours: &'static str,
@@ -60,7 +60,7 @@ pub struct Budget {
     pub goal: f64,
 }
 
-/// Which figures are good.
+/// The direction in which figures are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Those that are at least the floor.
@@ -78,7 +78,7 @@ pub struct Limit {
     pub experiment: &'static str,
     /// Prefix of the names of its measures ([`crate::report::Measure`]).
     pub measure: &'static str,
-    /// Which figures are good.
+    /// The direction in which figures are better.
     pub direction: Direction,
     /// Required figure; `None`: nothing is required.
     pub floor: Option<f64>,
@@ -141,7 +141,7 @@ pub struct Finding {
     pub interval: Option<(f64, f64)>,
     /// Unit; empty for ratios.
     pub unit: String,
-    /// Which figures are good.
+    /// The direction in which figures are better.
     pub direction: Direction,
     /// Required figure.
     pub floor: Option<f64>,
@@ -368,7 +368,7 @@ impl Verdict {
 }
 
 impl Outcome {
-    /// The word that a line begins with.
+    /// The first words of the line.
     pub fn word(self) -> &'static str {
         match self {
             Outcome::Goal => "goal met",
@@ -400,7 +400,7 @@ pub fn summary(verdicts: &[Verdict]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Axis, Measure, Run};
+    use crate::report::{Measure, Run};
 
     fn cell(operation: &str, size: u64, system: &str, throughput: f64) -> Cell {
         Cell {
@@ -418,19 +418,9 @@ mod tests {
 
     fn results(name: &str, cells: Vec<Cell>) -> Experiment {
         Experiment {
-            name: name.to_owned(),
-            title: String::new(),
-            about: String::new(),
-            axis: Axis {
-                title: "clients".to_owned(),
-                is_logarithmic: true,
-            },
-            is_about_latency: false,
             cells,
             pairs: vec![("Porpoise".to_owned(), "MariaDB".to_owned())],
-            notes: Vec::new(),
-            setup: None,
-            measures: Vec::new(),
+            ..Experiment::new(name, "", "", "clients")
         }
     }
 

@@ -6,7 +6,7 @@ use crate::experiments::kv::Operation;
 use crate::experiments::memcached::Operation as CacheOperation;
 use crate::experiments::native::Work;
 
-/// Rounds and connections of sysbench's scripts with `--quick`: a run of theirs takes whole seconds.
+/// Rounds and connections of sysbench's scripts with `--quick`: fewer, because a run takes whole seconds.
 const QUICK_SYSBENCH: (usize, usize) = (2, 8);
 
 /// Rows of the table of `schema-change`; with `--quick`.

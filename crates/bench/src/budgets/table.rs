@@ -155,7 +155,7 @@ pub const PHASES: &[Phase] = &[
         rows: None,
         is_long: false,
         limits: &[],
-        // The space after the peer's name tells it from that with a binary log.
+        // The space after the peer's name excludes the peer with a binary log.
         budgets: &[Budget {
             operations: &["UPDATE"],
             sizes: &[8, 64],

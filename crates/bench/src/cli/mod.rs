@@ -160,13 +160,13 @@ fn command() -> Command {
         .hide(true)
         .arg(Arg::new("address").required(true));
     let scaling = Command::new("scaling")
-        .about("What limits throughput with more cores than there are here, by simulation")
+        .about("Simulates the throughput with more cores than this machine has")
         .arg(option("cores", "LIST", "Numbers of cores").default_value("1,2,4,8,16,32,64"))
         .arg(option("sync", "TIME", "Time of a sync of the log").default_value("45us"))
         .arg(option(
             "model",
             "FILE",
-            "Times of steps [default: those measured of this version]",
+            "File with the times of steps [default: the times measured with this version]",
         ));
     let bench = bench.subcommand(noop_server).subcommand(scaling);
     bench.subcommand(
@@ -542,7 +542,7 @@ fn run_each(bench: &mut Bench, names: &[&str], run_one: &RunOne<'_>) -> Result<(
     failure.map_or(Ok(()), Err)
 }
 
-/// Writes the files that were asked for. Results that are to be written to a directory get the name
+/// Writes the requested files. Results that are written to a directory get the name
 /// `DATE-EXPERIMENT.json` there.
 fn write_files(name: &str, given: &ArgMatches, report: &Report) -> Result<()> {
     if let Some(path) = text(given, "json") {
@@ -584,8 +584,8 @@ fn targets(given: &ArgMatches) -> Result<Vec<Target>> {
     urls.map(|url| Target::parse(url)).collect()
 }
 
-/// Starts the peers and pins them and this process as `--pin` says; the servers, remarks, and words
-/// about the pinning.
+/// Starts the peers, and pins them and this process as `--pin` says. Returns the servers, remarks, and a
+/// description of the pinning.
 fn start_pinned(
     given: &ArgMatches,
     home: &Path,

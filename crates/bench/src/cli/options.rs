@@ -115,12 +115,12 @@ pub(super) fn add_native_options(command: Command) -> Command {
         )
 }
 
-/// Options that `bench budgets` has besides.
+/// Further options of `bench budgets`.
 pub(super) fn add_budgets_options(command: Command) -> Command {
     command.arg(option(
         "only",
         "WORDS",
-        "Only budgets in whose work or experiment one of these words occurs, like: SELECT,foreign keys",
+        "Only budgets whose operation or experiment contains one of these words, like: SELECT,foreign keys",
     ))
 }
 
@@ -234,7 +234,7 @@ pub(super) fn common(command: Command) -> Command {
         .arg(option("warm-up", "TIME", "Before each run [default: 1s]"))
         .arg(option("clients", "LIST", "Numbers of clients, like 1,8,64"))
         .arg(option("shape", "SHAPE", "thread (one for each connection), or a number of multiplexing threads"))
-        .arg(option("rate", "N", "Open loop: so many requests a second of all connections, due at fixed times"))
+        .arg(option("rate", "N", "Open loop: requests a second of all connections together, due at fixed times"))
         .arg(option("generators", "N", "Generator processes that share the connections [default: 1]"))
         .arg(option("pin", "LIST", "Processors of started servers and of the generator, like server=0,generator=1 or server=0-1+4"))
         .arg(option("ops", "LIST", "insert, update, select, delete, mix"))
@@ -269,7 +269,7 @@ const UNUSED_BY_QUERIES: &[&str] = &[
 ];
 
 /// Options that an experiment has no use for: to ignore them would measure
-/// something else than was asked for.
+/// something else than was requested.
 const UNUSED: &[(&str, &[&str])] = &[
     ("mget", &["ops", "shape"]),
     ("async", &["ops", "shape", "rate", "generators"]),

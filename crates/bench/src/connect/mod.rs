@@ -111,7 +111,7 @@ impl Admin {
         })
     }
 
-    /// Lets statements take longer, or less long, than a silent server is usually given.
+    /// Sets the time limit of statements.
     ///
     /// # Errors
     /// The kernel refused.

@@ -83,11 +83,11 @@ impl Scram {
     /// # Errors
     /// It did not.
     pub fn check_server(&self, server_final: &[u8]) -> Result<()> {
-        let told = std::str::from_utf8(server_final)
+        let signature = std::str::from_utf8(server_final)
             .ok()
             .and_then(|text| field(text, "v="))
             .and_then(|text| base64::decode(text.as_bytes()));
-        match (&self.server_signature, told) {
+        match (&self.server_signature, signature) {
             (Some(ours), Some(theirs)) if theirs == ours => Ok(()),
             _ => Err(Error::failed("the server's SCRAM signature is wrong")),
         }

@@ -9,7 +9,7 @@ use super::Bench;
 use super::sysbench::{Given, Times, cores, experiment, remake, run_of_script, times};
 use crate::connect::Admin;
 use crate::error::{Error, Result};
-use crate::matrix::{Measured, Turn};
+use crate::matrix::{Measured, run_rounds};
 use crate::report::{Cell, Run};
 use crate::url::{System, Target};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -128,28 +128,27 @@ fn rounds(
         remake(SCRIPT, &given).map_err(|e| e.during(&target.name))?;
     }
     let groups = vec![2; works.len() / 2];
-    for round in 0..effort.rounds {
-        let turn = Turn {
-            groups: &groups,
-            round,
-            rounds: effort.rounds,
+    let mut measure = |_: usize, cell: usize| {
+        let Some(&(target, threads, has_backup)) = works.get(cell) else {
+            return Measured::default();
         };
-        turn.run(cells, &mut bench.progress, &mut |cell| {
-            let Some(&(target, threads, has_backup)) = works.get(cell) else {
-                return Measured::default();
-            };
-            let given = Given {
-                target,
-                threads,
-                rows,
-                seed,
-            };
-            if has_backup {
-                run_during_backups(&given, times, cores).into()
-            } else {
-                run_of_script(SCRIPT, &given, times, cores).into()
-            }
-        })?;
-    }
-    Ok(())
+        let given = Given {
+            target,
+            threads,
+            rows,
+            seed,
+        };
+        if has_backup {
+            run_during_backups(&given, times, cores).into()
+        } else {
+            run_of_script(SCRIPT, &given, times, cores).into()
+        }
+    };
+    run_rounds(
+        &groups,
+        effort.rounds,
+        cells,
+        &mut bench.progress,
+        &mut measure,
+    )
 }

@@ -1,8 +1,8 @@
-//! `bench log`: what the change log takes from the throughput of UPDATE.
+//! `bench log`: cost of the change log for the throughput of UPDATE.
 //!
 //! Each system runs twice, with and without its log, and the runs of all four servers are interleaved. MariaDB
-//! syncs its binary log with every commit, as its data; Porpoise's changes are in the record of the commit and need no
-//! sync of their own.
+//! syncs its binary log with every commit, as its data. Porpoise's changes are in the log record of the commit, and need
+//! no sync of their own.
 
 use super::kv::{KvWorkload, Operation};
 use super::kv_runs::{FilledStore, filled_stores};
@@ -10,7 +10,7 @@ use super::{Bench, no_system};
 use crate::connect::Access;
 use crate::error::{Error, Result};
 use crate::matrix::{Entry, Group};
-use crate::report::{Axis, Experiment};
+use crate::report::Experiment;
 use crate::url::System;
 
 /// Rows of the table unless chosen otherwise.
@@ -19,7 +19,7 @@ const ROWS: u64 = 160_000;
 /// End of the names of servers that keep a log.
 pub const WITH_LOG: &str = " with log";
 
-/// Each server with a log against the same without, and against the others with a log.
+/// Pairs of systems: each server with a log and the same without; each and the other servers with a log.
 fn pairs(names: &[String]) -> Vec<(String, String)> {
     let with_log = || names.iter().filter(|name| name.ends_with(WITH_LOG));
     let mut pairs = Vec::new();
@@ -60,9 +60,9 @@ fn entries(stores: &[FilledStore], seed: u64, stream: u64) -> Vec<Entry<'_>> {
 /// `bench log`.
 ///
 /// # Errors
-/// A wrong answer; no system could be prepared, or none has a log and another of its kind has none.
+/// A wrong answer; no system could be prepared; no system is there with and without a log.
 pub fn log(bench: &mut Bench) -> Result<()> {
-    bench.progress.begin("log: what the change log costs");
+    bench.progress.begin("log: cost of the change log");
     let speaks_mysql = |system| matches!(system, System::Porpoise | System::Mysql);
     bench.targets.retain(|target| speaks_mysql(target.system));
     let rows = bench.rows(ROWS);
@@ -75,7 +75,7 @@ pub fn log(bench: &mut Bench) -> Result<()> {
     let pairs = pairs(&names);
     if pairs.is_empty() {
         return Err(Error::failed(format!(
-            "log: there is no server with a log beside the same without: let --start-peers start them, or name the \
+            "log: no server is there both with and without a log: let --start-peers start them, or name the \
              targets like ?name=NAME and ?name=NAME{WITH_LOG}"
         )));
     }
@@ -91,22 +91,17 @@ pub fn log(bench: &mut Bench) -> Result<()> {
         });
     }
     let experiment = Experiment {
-        name: "log".to_owned(),
-        title: "Cost of the change log".to_owned(),
-        about: format!(
-            "UPDATE of a value by primary key, prepared, each a transaction of its own, on a table of {rows} rows, by \
-             servers with and without a log of changes for replicas (--log-bin). No replica reads the logs."
-        ),
-        axis: Axis {
-            title: "clients".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
         pairs,
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "log",
+            "Cost of the change log",
+            format!(
+                "UPDATE of a value by primary key, prepared, each a transaction of its own, on a table of {rows} rows, by \
+                 servers with and without a log of changes for replicas (--log-bin). No replica reads the logs."
+            ),
+            "clients",
+        )
     };
     bench.run(experiment, &groups, bench.options.effort)
 }

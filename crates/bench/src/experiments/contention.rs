@@ -19,9 +19,9 @@ use crate::conn::Connection;
 use crate::connect::{Access, Admin, Endpoint};
 use crate::error::{Error, Result};
 use crate::load::{Outcome, Stage, histogram};
-use crate::matrix::{Measured, Turn};
+use crate::matrix::{Measured, run_rounds};
 use crate::proto::{Answer, Call, Verb};
-use crate::report::{Axis, Cell, Contention, Experiment};
+use crate::report::{Cell, Contention, Experiment};
 use crate::url::{System, Target};
 use crate::value;
 use hdrhistogram::Histogram;
@@ -359,24 +359,19 @@ fn describe(targets: &[Target], clients: &[usize], rows: u64) -> Experiment {
         .collect();
     let (fewest, most) = CHANGED;
     Experiment {
-        name: "contention".to_owned(),
-        title: "Few rows locked in random order".to_owned(),
-        about: format!(
-            "Transactions that change {fewest} to {most} of {rows} rows in random order, by UPDATE \
-             alone or after a locking read of each row; rolled back after 1213 and 1205 and begun \
-             again at once. A request is a committed transaction, its latency that of all its \
-             attempts. That no change is lost is verified."
-        ),
-        axis: Axis {
-            title: "clients".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
         cells,
         pairs,
-        notes: Vec::new(),
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "contention",
+            "Few rows locked in random order",
+            format!(
+                "Transactions that change {fewest} to {most} of {rows} rows in random order, by UPDATE \
+                 alone or after a locking read of each row; rolled back after 1213 and 1205 and begun \
+                 again at once. A request is a committed transaction, its latency that of all its \
+                 attempts. That no change is lost is verified."
+            ),
+            "clients",
+        )
     }
 }
 
@@ -408,20 +403,19 @@ fn rounds(
     bench.progress.expect(cells.len() * effort.rounds, each);
     let cores = crate::sys::cores();
     let groups = vec![targets.len(); VARIANTS.len() * clients.len()];
-    for round in 0..effort.rounds {
-        let turn = Turn {
-            groups: &groups,
-            round,
-            rounds: effort.rounds,
+    let mut measure_cell = |round: usize, cell: usize| {
+        let Some((target, clients, locks)) = combinations.get(cell) else {
+            return Measured::default();
         };
-        turn.run(cells, &mut bench.progress, &mut |cell| {
-            let Some((target, clients, locks)) = combinations.get(cell) else {
-                return Measured::default();
-            };
-            measure(&plan(target, *clients, locks, round), cores).unwrap_or_else(Measured::from)
-        })?;
-    }
-    Ok(())
+        measure(&plan(target, *clients, locks, round), cores).unwrap_or_else(Measured::from)
+    };
+    run_rounds(
+        &groups,
+        effort.rounds,
+        cells,
+        &mut bench.progress,
+        &mut measure_cell,
+    )
 }
 
 #[cfg(test)]

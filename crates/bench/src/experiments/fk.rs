@@ -8,7 +8,7 @@ use crate::connect::{Access, Admin, Endpoint};
 use crate::error::{Error, Kind, Result};
 use crate::matrix::{Entry, Group};
 use crate::proto::Call;
-use crate::report::{Axis, Cell, Experiment};
+use crate::report::{Cell, Experiment};
 use crate::stats::{mean, stdev};
 use crate::url::{System, Target};
 use std::fmt::Write;
@@ -174,7 +174,7 @@ pub fn fk(bench: &mut Bench, limit: Option<u64>) -> Result<()> {
         ));
     }
     if limit.is_some() {
-        // The rows are the measure: no warm-up, and all the time they take.
+        // The number of rows ends a run, not its time: no warm-up, and all the time that the rows take.
         bench.options.effort.warm_up = std::time::Duration::ZERO;
         bench.options.effort.time = std::time::Duration::from_secs(86_400);
     }
@@ -251,24 +251,19 @@ fn describe(systems: &[Route], notes: Vec<String>) -> Experiment {
         }
     }
     Experiment {
-        name: "fk".to_owned(),
-        title: "Cost of foreign keys for an insert".to_owned(),
-        about: format!(
-            "Rows of a forum's posts, each insert a transaction of its own, prepared: into a table \
-             without foreign keys, with one to its user, and with another to its forum; user and \
-             forum drawn from {PARENTS} each, or always the first. That an orphan is refused is \
-             verified before."
-        ),
-        axis: Axis {
-            title: "clients".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
         pairs,
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "fk",
+            "Cost of foreign keys for an insert",
+            format!(
+                "Rows of a forum's posts, each insert a transaction of its own, prepared: into a table \
+                 without foreign keys, with one to its user, and with another to its forum; user and \
+                 forum drawn from {PARENTS} each, or always the first. That an orphan is refused is \
+                 verified before."
+            ),
+            "clients",
+        )
     }
 }
 

@@ -10,7 +10,7 @@ use super::Bench;
 use crate::connect::Admin;
 use crate::error::{Error, Result};
 use crate::procfs;
-use crate::report::{Axis, Cell, Experiment, Run};
+use crate::report::{Cell, Experiment, Run};
 use crate::url::{System, Target};
 use porpoise_native_client::{Address, Connection, Target as NativeTarget};
 use std::io::{Read, Write};
@@ -176,22 +176,13 @@ pub fn idle(bench: &mut Bench) -> Result<()> {
             }
         }
     }
+    let about = "Connections opened one after the other, each with one answered request, and kept: \
+                 connections a second, processor time of the server, and its memory for each (notes).";
     bench.keep(Experiment {
-        name: "idle".to_owned(),
-        title: "Idle connections".to_owned(),
-        about: "Connections opened one after the other, each with one answered request, and kept: connections \
-                a second, processor time of the server, and its memory for each (notes)."
-            .to_owned(),
-        axis: Axis {
-            title: "connections".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
         cells,
-        pairs: Vec::new(),
         notes,
-setup: None, measures: Vec::new(),
-});
+        ..Experiment::new("idle", "Idle connections", about, "connections")
+    });
     done
 }
 

@@ -7,7 +7,7 @@ use crate::connect::{Access, Admin};
 use crate::error::Result;
 use crate::matrix::{self, Entry, Group};
 use crate::proto::{Answer, Call};
-use crate::report::{Axis, Experiment};
+use crate::report::Experiment;
 use crate::sys::SharedCounter;
 use crate::url::System;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -144,23 +144,18 @@ pub fn autoinc(bench: &mut Bench) -> Result<()> {
     pairs.sort();
     pairs.dedup();
     let mut experiment = Experiment {
-        name: "autoinc".to_owned(),
-        title: "Cost of an automatic id".to_owned(),
-        about: format!(
-            "Inserts of {BATCH} rows in one statement, each a transaction of its own, with ids \
-             from AUTO_INCREMENT at several sizes of the range taken from the engine at once, and \
-             with explicit ids into a table without it."
-        ),
-        axis: Axis {
-            title: "clients".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
         pairs,
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "autoinc",
+            "Cost of an automatic id",
+            format!(
+                "Inserts of {BATCH} rows in one statement, each a transaction of its own, with ids \
+                 from AUTO_INCREMENT at several sizes of the range taken from the engine at once, and \
+                 with explicit ids into a table without it."
+            ),
+            "clients",
+        )
     };
     let kept: Vec<_> = usable.iter().filter_map(|route| Kept::of(route)).collect();
     let done = run_families(bench, &mut experiment, &families);
@@ -336,24 +331,19 @@ pub fn blob(bench: &mut Bench) -> Result<()> {
         .map(|c| format!("{} of {} KiB", rows_of(c, rows), c.length >> 10))
         .collect();
     let mut experiment = Experiment {
-        name: "blob".to_owned(),
-        title: "Cost of a BLOB".to_owned(),
-        about: format!(
-            "Two columns of the length shown, as BLOB and as VARBINARY, on {rows} rows ({}); \
-             {clients} clients, by primary key, each statement a transaction of its own; what is \
-             read is verified.",
-            long.join(", ")
-        ),
-        axis: Axis {
-            title: "bytes of each of two columns".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
         pairs: blob_pairs(&usable),
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "blob",
+            "Cost of a BLOB",
+            format!(
+                "Two columns of the length shown, as BLOB and as VARBINARY, on {rows} rows ({}); \
+                 {clients} clients, by primary key, each statement a transaction of its own; what is \
+                 read is verified.",
+                long.join(", ")
+            ),
+            "bytes of each of two columns",
+        )
     };
     let done = run_families(bench, &mut experiment, &families);
     bench.keep(experiment);

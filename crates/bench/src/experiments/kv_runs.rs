@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::futex::Tool;
 use crate::load::Shape;
 use crate::matrix::{Entry, Group};
-use crate::report::{Axis, Experiment};
+use crate::report::Experiment;
 use crate::sys::SharedCounter;
 use crate::url::{System, Target};
 use crate::value;
@@ -195,24 +195,19 @@ pub fn kv(
         }
     }
     let experiment = Experiment {
-        name: name.to_owned(),
-        title: "Operations by primary key".to_owned(),
-        about: format!(
-            "A table of {rows} rows with an integer key and a value of {} bytes; keys at random, \
-             each operation a transaction of its own. By the memcached protocol INSERT is add, \
-             UPDATE is set, SELECT is get. Every value read is verified.",
-            value::USUAL
-        ),
-        axis: Axis {
-            title: "clients".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
         pairs: usual_pairs(&all_routes(&filled_stores)),
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            name,
+            "Operations by primary key",
+            format!(
+                "A table of {rows} rows with an integer key and a value of {} bytes; keys at random, \
+                 each operation a transaction of its own. By the memcached protocol INSERT is add, \
+                 UPDATE is set, SELECT is get. Every value read is verified.",
+                value::USUAL
+            ),
+            "clients",
+        )
     };
     bench.run(experiment, &groups, bench.options.effort)
 }
@@ -267,23 +262,18 @@ pub fn connections(bench: &mut Bench, usual: &[usize]) -> Result<()> {
         }
     }
     let experiment = Experiment {
-        name: "connections".to_owned(),
-        title: "Throughput over connections".to_owned(),
-        about: format!(
-            "Point reads, and a mixture of 14 reads, 2 updates, an insert and a delete, on a table \
-             of {rows} rows; clients with a thread for each connection, and two threads that \
-             multiplex all of them."
-        ),
-        axis: Axis {
-            title: "connections".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
         pairs: usual_pairs(&all_routes(&filled_stores)),
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "connections",
+            "Throughput over connections",
+            format!(
+                "Point reads, and a mixture of 14 reads, 2 updates, an insert and a delete, on a table \
+                 of {rows} rows; clients with a thread for each connection, and two threads that \
+                 multiplex all of them."
+            ),
+            "connections",
+        )
     };
     let mut effort = bench.options.effort;
     effort.count_futexes = counting;

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::load::Shape;
 use crate::matrix::{Entry, Group};
 use crate::proto::dialects::Dialect;
-use crate::report::{Axis, Experiment};
+use crate::report::Experiment;
 use crate::url::System;
 use std::time::Duration;
 
@@ -275,24 +275,19 @@ pub fn memcached(bench: &mut Bench, options: &MemcachedOptions) -> Result<()> {
     let all = series(options, &bench.options.clients, is_quick);
     let groups = groups(&item_sets, &all, bench.options.seed, pick(SUPPLY));
     let experiment = Experiment {
-        name: "memcached".to_owned(),
-        title: "The memcached listener beside memcached".to_owned(),
-        about: format!(
-            "{rows} items of {} bytes, keys at random: in Porpoise's default table, in a mapped \
-             table with one value column and with four, and in memcached. Requests of a pipeline \
-             leave in one write; a figure is of writes. Every value read is verified.",
-            crate::value::USUAL
-        ),
-        axis: Axis {
-            title: "connections".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
         pairs: pairs(&item_sets),
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "memcached",
+            "The memcached listener beside memcached",
+            format!(
+                "{rows} items of {} bytes, keys at random: in Porpoise's default table, in a mapped \
+                 table with one value column and with four, and in memcached. Requests of a pipeline \
+                 leave in one write; a figure is of writes. Every value read is verified.",
+                crate::value::USUAL
+            ),
+            "connections",
+        )
     };
     bench.run(experiment, &groups, effort)
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::load::{Shape, Worker, Workload};
 use crate::matrix::{Entry, Group};
 use crate::proto::{Answer, Call, Verb};
-use crate::report::{Axis, Experiment};
+use crate::report::Experiment;
 use crate::url::System;
 use crate::value;
 
@@ -78,7 +78,7 @@ impl Worker for Reader<'_> {
     fn next(&mut self, call: &mut Call) -> bool {
         let rows = self.of.store.rows;
         self.keys.clear();
-        // A stride through the table gives distinct keys at a distance.
+        // Distinct keys, spread evenly over the table.
         let stride = (rows / self.of.keys as u64).max(1);
         let start = self.random.u64(0..stride);
         (self.stride, self.start) = (stride, start);
@@ -209,24 +209,21 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
         }
     }
     let experiment = Experiment {
-        name: "mget".to_owned(),
-        title: "Many keys in one request".to_owned(),
-        about: format!(
-            "Latency of one request over its number of keys, spread evenly over {rows} rows from a random \
-             start and shuffled: get by memcached's protocol, SELECT id, value ... WHERE id IN (...) \
-             by SQL. Every value is \
-             verified."
-        ),
-        axis: Axis {
-            title: "keys".to_owned(),
-            is_logarithmic: false,
-        },
         is_about_latency: true,
-        cells: Vec::new(),
         pairs,
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "mget",
+            "Many keys in one request",
+            format!(
+                "Latency of one request over its number of keys, spread evenly over {rows} rows from a random \
+                 start and shuffled: get by memcached's protocol, SELECT id, value ... WHERE id IN (...) \
+                 by SQL. Every value is \
+                 verified."
+            ),
+            "keys",
+        )
+        .on_linear_axis()
     };
     bench.run(experiment, &groups, bench.options.effort)
 }

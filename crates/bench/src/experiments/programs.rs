@@ -12,7 +12,7 @@ use crate::connect::{Access, Admin};
 use crate::error::{Error, Result};
 use crate::matrix::{Entry, Group};
 use crate::proto::Answer;
-use crate::report::{Axis, Experiment};
+use crate::report::Experiment;
 
 /// Rows of the table that cursors and queries read, and steps of the loops.
 const STEPS: u64 = 1000;
@@ -243,23 +243,18 @@ pub fn programs(bench: &mut Bench) -> Result<()> {
         }
     }
     let experiment = Experiment {
-        name: "programs".to_owned(),
-        title: "Stored procedures, functions and triggers".to_owned(),
-        about: format!(
-            "One statement, sent again and again; a unit is a CALL, a row fetched, inserted or \
-             computed, of which most statements have {STEPS}. A trigger inserts one row into \
-             another table for each row inserted."
-        ),
-        axis: Axis {
-            title: "clients".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
         pairs: usual_pairs(&routes),
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "programs",
+            "Stored procedures, functions and triggers",
+            format!(
+                "One statement, sent again and again; a unit is a CALL, a row fetched, inserted or \
+                 computed, of which most statements have {STEPS}. A trigger inserts one row into \
+                 another table for each row inserted."
+            ),
+            "clients",
+        )
     };
     bench.run(experiment, &groups, effort)
 }

@@ -10,7 +10,7 @@ use crate::connect::{Access, Admin};
 use crate::error::{Error, Kind, Result};
 use crate::load::histogram;
 use crate::proto::Answer;
-use crate::report::{Axis, Cell, Experiment, Run};
+use crate::report::{Cell, Experiment, Run};
 use crate::stats::median;
 use crate::url::{System, Target};
 use crate::value;
@@ -278,26 +278,23 @@ fn describe(suite: &Suite, routes: &[Route], notes: Vec<String>) -> Experiment {
         theirs.map(|theirs| (ours.name.clone(), theirs.name.clone()))
     });
     Experiment {
-        name: suite.name.to_owned(),
-        title: suite.title.to_owned(),
-        about: format!(
-            "One statement at a time over {}; the answers of all systems are compared. Latency is that of the whole answer; a first round is not \
-             counted. Peers join by hashing (join_cache_level = 4) and have 64 MiB for a sort and a \
-             join, 256 MiB for a temporary table. With a name that begins with \"spilled\", a \
-             statement has {} KiB: statement_memory_limit, or a peer's buffers.",
-            suite.tables,
-            (suite.rows * LIMIT_PER_ROW) >> 10
-        ),
-        axis: Axis {
-            title: "rows".to_owned(),
-            is_logarithmic: true,
-        },
         is_about_latency: true,
         cells,
         pairs: pairs.collect(),
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            suite.name,
+            suite.title,
+            format!(
+                "One statement at a time over {}; the answers of all systems are compared. Latency is that of the whole answer; a first round is not \
+                 counted. Peers join by hashing (join_cache_level = 4) and have 64 MiB for a sort and a \
+                 join, 256 MiB for a temporary table. With a name that begins with \"spilled\", a \
+                 statement has {} KiB: statement_memory_limit, or a peer's buffers.",
+                suite.tables,
+                (suite.rows * LIMIT_PER_ROW) >> 10
+            ),
+            "rows",
+        )
     }
 }
 

@@ -8,12 +8,12 @@
 //! 1. A statement that is refused so that a client would repeat the transaction (1205, 1213, 1412, or
 //!    1020 of MariaDB) counts as refused; its time counts.
 //! 2. A change that fails is reported with the reason, and the others are measured.
-//! 3. All changes ask for the way that the system itself chooses: no ALGORITHM, no LOCK.
+//! 3. The system chooses the algorithm of each change: the statements have no ALGORITHM and no LOCK.
 
 use super::{Bench, no_system};
 use crate::connect::Admin;
 use crate::error::{Error, Result};
-use crate::report::{Axis, Cell, Experiment, Latency, Measure, Run};
+use crate::report::{Cell, Experiment, Latency, Measure, Run};
 use crate::url::{System, Target};
 use crate::value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -241,7 +241,7 @@ struct Session {
 }
 
 impl Session {
-    /// Makes the table, and connects.
+    /// Creates the table, and connects.
     fn open(target: &Target, size: Size) -> Result<Session> {
         let Size { rows, count, .. } = size;
         let mut admin = prepare(target, rows)?;
@@ -262,7 +262,7 @@ impl Session {
         })
     }
 
-    /// Ends a statement that may still run: the table cannot be made again beside it.
+    /// Ends a statement that may still run: it would prevent the creation of the next table.
     fn end(self, target: &Target) {
         let kill = format!("KILL {}", self.number);
         // The connection may be gone already.
@@ -353,7 +353,7 @@ fn failed_cell(target: &Target, name: &str, count: usize, reason: &str) -> Cell 
     cell
 }
 
-/// Measures all changes on one system. A change that fails is kept with its reason; the next one finds
+/// Measures all changes on one system. A change that fails is recorded with its reason; the next one gets
 /// new connections and a new table.
 fn measure(bench: &mut Bench, target: &Target, experiment: &mut Experiment) -> Result<()> {
     let count = bench.clients(&[CLIENTS]).first().copied();
@@ -418,23 +418,13 @@ fn measure(bench: &mut Bench, target: &Target, experiment: &mut Experiment) -> R
 /// No system could be measured.
 pub fn schema_change(bench: &mut Bench) -> Result<()> {
     bench.progress.begin("Schema changes beside a load");
-    let mut experiment = Experiment {
-        name: "schema-change".to_owned(),
-        title: "Schema changes beside a load".to_owned(),
-        about:
-            "Transactions like oltp_read_write's beside ALTER TABLE; the longest statement counts."
-                .to_owned(),
-        axis: Axis {
-            title: "connections".to_owned(),
-            is_logarithmic: false,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
-        pairs: Vec::new(),
-        notes: Vec::new(),
-        setup: None,
-        measures: Vec::new(),
-    };
+    let mut experiment = Experiment::new(
+        "schema-change",
+        "Schema changes beside a load",
+        "Transactions like oltp_read_write's beside ALTER TABLE; the longest statement counts.",
+        "connections",
+    )
+    .on_linear_axis();
     let has_sql = |target: &&Target| matches!(target.system, System::Mysql | System::Porpoise);
     let targets: Vec<Target> = bench.targets.iter().filter(has_sql).cloned().collect();
     for target in &targets {

@@ -22,7 +22,7 @@ use crate::connect::Admin;
 use crate::error::{Error, Result};
 use crate::matrix::{Effort, Measured, Turn};
 use crate::procfs::{self, Reading, Spent};
-use crate::report::{Axis, Cell, Experiment, Latency, Run, ThreadMicros};
+use crate::report::{Cell, Experiment, Latency, Run, ThreadMicros};
 use crate::url::{System, Target};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -351,24 +351,15 @@ pub(super) fn experiment(name: &str, title: &str) -> Result<Experiment> {
     let version = Command::new("sysbench").arg("--version").output();
     let version = version.map_err(|_| Error::failed("sysbench is not installed"))?;
     let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
-    Ok(Experiment {
-        name: name.to_owned(),
-        title: title.to_owned(),
-        about: format!(
+    Ok(Experiment::new(
+        name,
+        title,
+        format!(
             "{version}, its scripts unchanged. A transaction is what the script calls one. The \
              server's time is for a transaction."
         ),
-        axis: Axis {
-            title: "connections".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
-        pairs: Vec::new(),
-        notes: Vec::new(),
-        setup: None,
-        measures: Vec::new(),
-    })
+        "connections",
+    ))
 }
 
 /// `bench sysbench`.

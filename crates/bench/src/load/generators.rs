@@ -3,8 +3,8 @@
 //! A child has a copy of everything that the experiment prepared, so that any workload can be
 //! divided; counters that all connections draw from are in shared memory
 //! ([`crate::sys::SharedCounter`]). The n-th connection belongs to process n modulo the number of
-//! processes. Children open their connections, say that they are ready, and wait for the first
-//! phase, which begins for all at once; at the end each sends its counters through a pipe.
+//! processes. Children open their connections, report that they are ready, and wait for the first
+//! phase, which begins for all at the same time; at the end each sends its counters through a pipe.
 
 use super::{Plan, Share, Stage, Tally, Workload, run_threads_of, share_work};
 use crate::error::{Error, Result};

@@ -95,7 +95,7 @@ pub struct Plan<'a> {
     pub pace: Pace,
 }
 
-/// How requests are generated.
+/// Generation of requests: rate and processes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// Requests a second of all connections together, which are due at fixed times; `None`: each
@@ -213,7 +213,7 @@ struct Share {
     step: usize,
 }
 
-/// A connection with its number and with what it is to do.
+/// A connection with its number and its worker.
 struct Client<'w> {
     number: usize,
     connection: Connection,
@@ -241,7 +241,7 @@ impl Course {
     }
 }
 
-/// Opens a share of the connections, each with what it is to do.
+/// Opens a share of the connections, each with its worker.
 fn connect<'w>(
     plan: &Plan<'_>,
     workload: &'w dyn Workload,
@@ -338,8 +338,8 @@ pub fn run_threads(
     Ok(outcome)
 }
 
-/// Runs threads of a stage that has begun, while `during` runs in this one; their counters, and what
-/// it returned.
+/// Runs threads of a stage that has begun, while `during` runs in this one. Returns their counters, and the
+/// result of `during`.
 fn run_threads_of<T>(
     stage: &Stage,
     works: Vec<ThreadWork<'_>>,

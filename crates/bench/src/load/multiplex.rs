@@ -143,7 +143,7 @@ impl<'w> Lanes<'w> {
         Ok(())
     }
 
-    /// Sends all requests that are due; the time until the next one is.
+    /// Sends all requests that are due. Returns the time until the next one is due.
     fn send_due(&mut self, stage: &Stage, tally: &mut Tally) -> Result<Duration> {
         while let Some(Reverse((due, token))) = self.idle.peek().copied() {
             let left = due.saturating_duration_since(Instant::now());
@@ -158,7 +158,7 @@ impl<'w> Lanes<'w> {
         Ok(LOOK_UP)
     }
 
-    /// Reads what has come, and sends what follows.
+    /// Reads the answers of ready connections, and sends their next requests.
     fn serve(&mut self, ready: &[usize], stage: &Stage, tally: &mut Tally) -> Result<()> {
         for &token in ready {
             let Some(lane) = self.lanes.get_mut(token) else {

@@ -1,7 +1,7 @@
-//! Open loop: requests are due at fixed times, whatever happened to those before them.
+//! Open loop: requests are due at fixed times, independently of the replies to those before them.
 //!
-//! A closed loop sends less while the server stalls, and so leaves out of its latencies the requests
-//! that users would have sent meanwhile ("coordinated omission"). Here each connection has its share of the
+//! A closed loop sends fewer requests while the server stalls, so that its latencies lack the requests
+//! that users would have sent meanwhile (coordinated omission; Tene, wrk2). Here each connection has its share of the
 //! rate, in turns with the others:
 //!
 //! ```text
@@ -12,8 +12,8 @@
 //!
 //! 1. Latency counts from the time at which a request was due. A request that is due while its
 //!    connection waits for the reply to the one before is sent as soon as that has come.
-//! 2. A request that was due in the measured time and had no reply at its end is no answered
-//!    request, but its age then is a latency: a stall at the end is not left out.
+//! 2. A request that was due in the measured time and has no reply at its end does not count as answered,
+//!    but its age is a latency: a stall at the end is not left out.
 //! 3. The generator's own lateness is part of the latency. It is reported, too.
 
 use super::{Stage, Tally};
@@ -23,18 +23,18 @@ use std::time::{Duration, Instant};
 /// A request that is sent later than this after it was due is counted as late.
 const LATE: Duration = Duration::from_millis(1);
 
-/// Share of the rate that has to be answered for the rate to count as held.
+/// Share of the requests that must be answered for the rate to count as held.
 const HELD: f64 = 0.99;
 
 /// Most requests of one connection that are counted as unanswered at the end.
 const MOST_UNANSWERED: u64 = 10_000_000;
 
-/// Requests a second that were asked for, of all connections together.
+/// Required requests a second, of all connections together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate(pub f64);
 
 impl Rate {
-    /// Whether so many answers in so many seconds hold the rate.
+    /// Whether the rate was held, by the number of answers in a number of seconds.
     pub fn is_held(self, answers: u64, seconds: f64) -> bool {
         answers as f64 >= self.0 * seconds * HELD
     }
@@ -82,7 +82,7 @@ impl Schedule {
         }
     }
 
-    /// When the next request is due.
+    /// The time at which the next request is due.
     pub fn due(&self) -> Instant {
         self.due_at(self.next)
     }
@@ -91,7 +91,7 @@ impl Schedule {
         self.start + Duration::from_nanos((self.offset + self.period * n as f64) as u64)
     }
 
-    /// Takes the next request, which is sent at `now`; when it was due.
+    /// Takes the next request, which is sent at `now`. Returns the time at which it was due.
     pub fn take(&mut self, stage: &Stage, tally: &mut Tally, now: Instant) -> Instant {
         let due = self.due();
         self.next += 1;
@@ -120,7 +120,7 @@ impl Schedule {
         }
     }
 
-    /// Counts what was due in the measured time and never sent.
+    /// Counts the requests that were due in the measured time and never sent.
     pub fn close(&self, stage: &Stage, tally: &mut Tally) {
         let Some(ended) = stage.ended() else {
             return;

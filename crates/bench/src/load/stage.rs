@@ -144,17 +144,17 @@ impl Stage {
         self.shared.phase.load(Ordering::Acquire)
     }
 
-    /// When the first request was to be sent.
+    /// The time at which the first phase began.
     pub fn opened(&self) -> Instant {
         self.shared.opened.since(self.base).unwrap_or(self.base)
     }
 
-    /// When the measured time began.
+    /// The begin of the measured time.
     pub fn began(&self) -> Option<Instant> {
         self.shared.began.since(self.base)
     }
 
-    /// When the measured time ended.
+    /// The end of the measured time.
     pub fn ended(&self) -> Option<Instant> {
         self.shared.ended.since(self.base)
     }
@@ -182,7 +182,7 @@ impl Stage {
         self.shared.running.fetch_sub(1, Ordering::Release);
     }
 
-    /// Times the phases; the outcome without the threads' counts.
+    /// Advances the phases by the clock. Returns the outcome without the threads' counts.
     pub fn conduct(&self) -> Outcome {
         self.sleep_while(WARM_UP, self.warm_up);
         let before = match self.cold.get() {
@@ -216,7 +216,7 @@ impl Stage {
         moved.is_ok()
     }
 
-    /// Sleeps so long, or until the phase changes or no thread works any more.
+    /// Sleeps for a time, or until the phase changes or no thread works any more.
     fn sleep_while(&self, phase: u64, time: Duration) {
         const STEP: Duration = Duration::from_millis(5);
         let end = Instant::now() + time;

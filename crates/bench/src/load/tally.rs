@@ -1,4 +1,4 @@
-//! Counters of a generator's thread, and their form between processes.
+//! Counters of a generator's thread, and their encoding for other processes.
 
 use super::schedule::Lateness;
 use super::{Stage, histogram};
@@ -23,7 +23,7 @@ pub struct Tally {
     pub failure: Option<Error>,
 }
 
-/// The form between processes.
+/// The encoding for other processes.
 #[derive(Serialize, Deserialize)]
 struct Sent {
     requests: u64,

@@ -60,7 +60,7 @@ pub fn render(report: &Report) -> String {
     out
 }
 
-/// `event loops=3.2100;log writer=0.4200`.
+/// The processor time by threads, as `event loops=3.2100;log writer=0.4200`.
 fn threads(run: &Run) -> String {
     let of = |thread: &ThreadMicros| format!("{}={:.4}", thread.role, thread.micros);
     run.threads.iter().map(of).collect::<Vec<_>>().join(";")

@@ -1,8 +1,8 @@
 //! History: each budget's figure over the dates of several files of results, with floor and goal as
 //! lines, as one self-contained page.
 //!
-//! Figures are judged by the budgets of this program, whatever held when they were measured. Machines
-//! differ: each has lines of its own, because a ratio depends on the machine, too.
+//! Figures are judged by the budgets of this program, not by those at the time of the measurement. Each
+//! machine has lines of its own, because ratios depend on the machine, too.
 
 use super::html::STYLE;
 use super::svg::{Chart, Point, Series, colour, escape, render as draw, shape};

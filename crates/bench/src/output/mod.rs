@@ -107,7 +107,7 @@ pub fn thread_words(cell: &Cell) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// How the rate of an open loop was held in all runs; `None` for a closed loop.
+/// A description of the rate of an open loop over all runs; `None` for a closed loop.
 pub fn open_loop_words(cell: &Cell) -> Option<String> {
     let loops: Vec<&OpenLoop> = cell
         .runs
@@ -138,7 +138,7 @@ pub fn open_loop_words(cell: &Cell) -> Option<String> {
 pub(crate) mod tests {
     use super::*;
     use crate::machine::Machine;
-    use crate::report::{Axis, Experiment, Latency, Setup, SystemInfo, ThreadMicros};
+    use crate::report::{Experiment, Latency, Setup, SystemInfo, ThreadMicros};
 
     /// A report with names that a page has to quote.
     pub fn sample(host: &str) -> Report {
@@ -209,14 +209,6 @@ pub(crate) mod tests {
             ..Run::default()
         }];
         Experiment {
-            name: "kv".to_owned(),
-            title: "Operations <by> key".to_owned(),
-            about: "What & why.".to_owned(),
-            axis: Axis {
-                title: "clients".to_owned(),
-                is_logarithmic: true,
-            },
-            is_about_latency: false,
             cells: vec![
                 cell("A", 1, 2.0),
                 cell("B <&> \"quoted\"", 1, 1.0),
@@ -225,8 +217,7 @@ pub(crate) mod tests {
             ],
             pairs: vec![("A".to_owned(), "B <&> \"quoted\"".to_owned())],
             notes: vec!["PostgreSQL left out".to_owned()],
-            setup: None,
-            measures: Vec::new(),
+            ..Experiment::new("kv", "Operations <by> key", "What & why.", "clients")
         }
     }
 

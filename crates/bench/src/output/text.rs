@@ -226,7 +226,7 @@ fn by_threads(experiment: &Experiment, operation: &str, out: &mut String) {
     }
 }
 
-/// How the rate of an open loop was held.
+/// Writes whether the rate of an open loop was held.
 fn rates(experiment: &Experiment, operation: &str, out: &mut String) {
     for cell in cells_of(experiment, operation) {
         if let Some(words) = open_loop_words(cell) {

@@ -73,7 +73,7 @@ pub fn start(settings: &Settings) -> Result<Started> {
 /// Starts a server on a cluster, `tikv://...`.
 ///
 /// # Errors
-/// It does not start.
+/// The server does not start.
 pub fn start_on_cluster(settings: &Settings, engine: &str) -> Result<Started> {
     start_with(settings, Some(engine))
 }

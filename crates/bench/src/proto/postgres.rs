@@ -255,10 +255,10 @@ mod tests {
     fn parameters_are_numbered() {
         let mut out = Vec::new();
         parse(&mut out, 3, "update t set v = ? where id = ?");
-        let told = String::from_utf8_lossy(&out).into_owned();
+        let sent = String::from_utf8_lossy(&out).into_owned();
         assert!(
-            told.contains("s3\0update t set v = $1 where id = $2\0"),
-            "{told:?}"
+            sent.contains("s3\0update t set v = $1 where id = $2\0"),
+            "{sent:?}"
         );
     }
 }

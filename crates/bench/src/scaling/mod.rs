@@ -1,20 +1,20 @@
-//! `bench scaling`: what limits throughput on machines with more cores than there are here, by simulation.
+//! `bench scaling`: simulates the throughput on machines with more cores than this one.
 //!
 //! A workload is a transaction as a sequence of steps with measured times: work that any number of cores can do side by
-//! side, and *serial sections*, which one core at a time is in. The simulation ([`simulate()`]) runs many
+//! side, and *serial sections*, which one core at a time executes. The simulation ([`simulate()`]) runs many
 //! clients' transactions on N cores and reports the throughput, and the share of the time in which each serial
-//! section was taken. The section whose share approaches 1 first is the one to be removed next.
+//! section was occupied. The section whose share reaches 1 first limits the throughput.
 //!
 //! 1. The model has one worker per core, as the server has one event loop, and its worker waits for a section
 //!    without doing other work.
-//! 2. A section that another core was in before costs the transfer of its cache lines in addition: the times are
-//!    measured without contention.
+//! 2. Times are measured without contention. A core that enters a section after another core also pays for the
+//!    transfer of the section's cache lines.
 //! 3. A durable commit waits for the log, which one thread writes: all that wait go into one group. Waiting
 //!    clients take no core.
 //! 4. What is not modelled (memory bandwidth, NUMA, the kernel's locks, the network) makes real machines slower:
 //!    the result is an upper limit, and an order of the sections.
 //!
-//! The times are in `model.json`; docs/internals/scaling.md says how they were measured, and what follows.
+//! The times are in `model.json`; docs/internals/scaling.md says how they were measured, and has the results.
 
 mod simulate;
 
@@ -103,7 +103,7 @@ pub struct Outcome {
 /// Name of the log thread among the sections.
 pub const LOG: &str = "log thread";
 
-/// Parses a model; the built-in one without a text.
+/// Parses a model; without a text, the built-in one.
 ///
 /// # Errors
 /// A usage error.
@@ -112,8 +112,8 @@ pub fn model(text: Option<&str>) -> Result<Model> {
         .map_err(|error| Error::usage(format!("not a model of workloads: {error}")))
 }
 
-/// Simulates all workloads for numbers of cores, with a sync of the log that takes so many
-/// nanoseconds; a table for each.
+/// Simulates each workload for each number of cores, with a sync of the log that takes `sync`
+/// nanoseconds. Returns a table for each workload.
 pub fn report(model: &Model, cores: &[usize], sync: f64) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.

@@ -7,14 +7,14 @@
 //!   +--------------------------------------------------------------------------------+
 //! ```
 //!
-//! Times of parallel work vary evenly by half, so that cores do not march in step; the random numbers have a fixed
-//! seed, so that results repeat.
+//! Times of parallel work vary uniformly between half and one and a half of the mean, so that cores are not synchronized.
+//! The random numbers have a fixed seed, so that results are reproducible.
 
 use super::{LOG, Outcome, Step, Workload};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Transactions before the measured ones, and those, for each core.
+/// Transactions for each core before the measurement, and in it.
 const WARM_UP: u64 = 300;
 const MEASURED: u64 = 2000;
 
@@ -41,7 +41,7 @@ struct Instance {
 struct Section {
     name: String,
     instances: Vec<Instance>,
-    /// Time in which its instances were taken, in nanoseconds.
+    /// Time in which its instances were occupied, in nanoseconds.
     busy: u64,
 }
 
@@ -70,7 +70,7 @@ struct Simulation<'w> {
     /// Commits that wait for the log, and those of the group that is being written.
     queued: u64,
     group: u64,
-    /// Time in which the log thread did anything but sync.
+    /// Time of the log thread's work, syncs excluded.
     log_busy: u64,
     done: u64,
     random: fastrand::Rng,
@@ -138,7 +138,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Lets a core into a section that is free.
+    /// Makes a core enter a free section.
     fn enter(&mut self, core: usize, at: usize, of: &super::Section) {
         let instance = self.cores.get(core).map_or(0, |c| c.instance);
         let mut time = of.time;
@@ -216,7 +216,7 @@ impl Simulation<'_> {
         self.dispatch();
     }
 
-    /// Runs until so many transactions are done.
+    /// Runs until this number of transactions is done.
     fn run_until(&mut self, done: u64) {
         while self.done < done {
             let Some(Reverse((at, _, event))) = self.events.pop() else {

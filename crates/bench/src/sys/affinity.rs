@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// One more than the greatest processor number that can be named.
 const LIMIT: usize = 1024;
 
-/// Processors that this process could use at its start, whatever it is pinned to later.
+/// Number of processors that this process could use at its start, before it was pinned.
 pub fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))

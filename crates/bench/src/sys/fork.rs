@@ -10,7 +10,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// Time that threads which have ended are given to disappear from the kernel's list.
+/// Time within which ended threads must disappear from the kernel's list.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// A child process.
@@ -81,7 +81,7 @@ impl Forked {
     }
 
     fn wait(&mut self, flags: libc::c_int) -> bool {
-        // SAFETY: the child was not waited for yet, so the number is its own; no status is asked for.
+        // SAFETY: the child was not waited for yet, so the number is its own; no status is requested.
         let found = unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), flags) };
         self.is_waited_for = found == self.pid;
         self.is_waited_for
@@ -112,7 +112,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// The child's life.
+/// Runs the child to its end.
 fn run_child(work: impl FnOnce() -> Vec<u8>, input: OwnedFd) -> ! {
     // SAFETY: plain numbers.
     unsafe {

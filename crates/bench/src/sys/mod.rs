@@ -152,8 +152,8 @@ impl Poll {
     }
 }
 
-/// Lets the calling thread wake up from sleeps on time: the kernel's usual slack of 50 us would be
-/// part of each latency that is counted from a time when a request is due.
+/// Makes the calling thread wake up from sleeps on time: the kernel's usual timer slack of 50 us would be
+/// part of each latency that is measured from the time at which a request is due.
 pub fn wake_on_time() {
     // SAFETY: plain numbers.
     unsafe {
@@ -418,17 +418,19 @@ mod tests {
         let (far, _) = listener.accept().unwrap();
         let mut poll = Poll::new(4).unwrap();
         poll.add(far.as_raw_fd(), 17, Interest::Read).unwrap();
-        let mut told = Vec::new();
-        poll.wait(Duration::from_millis(1), |t| told.push(t))
+        let mut ready = Vec::new();
+        poll.wait(Duration::from_millis(1), |t| ready.push(t))
             .unwrap();
-        assert!(told.is_empty());
+        assert!(ready.is_empty());
         near.write_all(b"x").unwrap();
-        poll.wait(Duration::from_secs(5), |t| told.push(t)).unwrap();
-        assert_eq!(told, [17]);
+        poll.wait(Duration::from_secs(5), |t| ready.push(t))
+            .unwrap();
+        assert_eq!(ready, [17]);
         poll.change(far.as_raw_fd(), 18, Interest::ReadWrite)
             .unwrap();
-        poll.wait(Duration::from_secs(5), |t| told.push(t)).unwrap();
-        assert_eq!(told, [17, 18]);
+        poll.wait(Duration::from_secs(5), |t| ready.push(t))
+            .unwrap();
+        assert_eq!(ready, [17, 18]);
     }
 
     #[test]

@@ -28,7 +28,10 @@ fn commits_wait_and_reads_do_not() {
         "a.json",
     ];
     let text = run(home.path(), &words);
-    assert!(text.contains("20000 us"), "the delay is told\n{text}");
+    assert!(
+        text.contains("20000 us"),
+        "the report lacks the delay\n{text}"
+    );
     let cells = cells(&home.path().join("a.json"));
     assert_eq!(cells.len(), 2 * 6);
     for (_, operation, system, cell) in cells {

@@ -205,9 +205,9 @@ pub fn guarantee_4_begin_sees_what_was_reported(new: EngineFactory<'_>) {
                 send.send(round).unwrap();
             }
         });
-        for told in receive {
+        for reported in receive {
             let seen: u32 = fixture.get("a").unwrap().parse().unwrap();
-            assert!(seen >= told, "told {told}, saw {seen}");
+            assert!(seen >= reported, "reported {reported}, saw {seen}");
         }
     });
 }

@@ -36,9 +36,9 @@ impl Agent {
         }
     }
 
-    fn is_told(&self) -> bool {
-        let told = |w: &Arc<Waiter>| w.is_granted() || w.is_called();
-        self.waits.as_ref().is_some_and(told)
+    fn is_notified(&self) -> bool {
+        let notified = |w: &Arc<Waiter>| w.is_granted() || w.is_called();
+        self.waits.as_ref().is_some_and(notified)
     }
 
     fn is_granted(&self) -> bool {
@@ -56,15 +56,15 @@ impl Agent {
             // A victim can only give up.
             (Some(_), _) if self.is_victim() => 1,
             // It can give up, even after a signal; continue after a signal; become a victim.
-            (Some(_), _) => 1 + usize::from(self.is_told()) + usize::from(self.may_be_victim),
+            (Some(_), _) => 1 + usize::from(self.is_notified()) + usize::from(self.may_be_victim),
             (None, _) => 1,
         }
     }
 
     fn act(&mut self, choice: usize, cell: &mut LockCell) {
-        let told = self.is_told();
+        let notified = self.is_notified();
         match self.waits.take() {
-            Some(waiter) if choice == 2 || (choice == 1 && !told) => {
+            Some(waiter) if choice == 2 || (choice == 1 && !notified) => {
                 let chosen = cell.choose_victim(&waiter);
                 assert_eq!(chosen, !waiter.is_granted(), "granted or chosen, not both");
                 assert!(
@@ -115,7 +115,7 @@ fn in_order(cell: &LockCell, agents: &[Agent]) {
     for agent in agents.iter().filter(|a| a.waits.is_some()) {
         blockers.clear();
         cell.blockers(agent.txn, &mut blockers);
-        let waits = !agent.is_told() && !agent.is_victim();
+        let waits = !agent.is_notified() && !agent.is_victim();
         assert!(!waits || !blockers.is_empty(), "{}", agent.txn);
         assert!(!agent.is_granted() || blockers.is_empty(), "{}", agent.txn);
     }

@@ -2,7 +2,7 @@
 //!
 //! An annotation is written as the first writes of its transaction's record or chunks, to the keys 0, 1, ... of
 //! [`SpaceId::ANNOTATIONS`], each a part of at most [`PART_BYTES`]. Recovery passes over these writes: no row
-//! comes of them. The reader follows the segments behind the log thread, by the same functions as an archive.
+//! comes of them. The reader follows the log thread through the segments, by the same functions as an archive.
 //!
 //! ```text
 //! segments   | released | returned, kept for a restart | not yet read |
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A segment with an annotation behind `released` is not removed, whatever a checkpoint contains, also on a
+//! 1. A segment with an annotation after `released` is not removed, whatever a checkpoint contains, also on a
 //!    full disk.
 //! 2. The reader's position is not above the first chunk of a transaction whose commit it has not read.
 //! 3. Nothing above the synced position is returned.
@@ -87,7 +87,7 @@ fn take_parts(writes: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), Malfo
 /// Finds the annotated commits in records of a log, in their order.
 #[derive(Default)]
 pub struct AnnotationScanner {
-    /// Beginnings of annotations of transactions with chunks whose commit was not read, by tag.
+    /// The first bytes of annotations of transactions with chunks whose commit was not read yet, by tag.
     pending: BTreeMap<u64, Vec<u8>>,
     /// Bytes of each annotation that are kept; the rest is left out.
     limit: usize,
@@ -106,7 +106,7 @@ impl AnnotationScanner {
     /// The annotated commits in the records of a group.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for bytes that are no records.
+    /// [`Error::Corrupt`] for bytes that are not records.
     pub fn group(&mut self, records: &[u8]) -> Result<Vec<Annotation>> {
         let mut found = Vec::new();
         let mut reader = Reader(records);

@@ -84,7 +84,7 @@ impl LogCopy {
         self.end
     }
 
-    /// The place behind the last group, for the next copy.
+    /// The position after the last group, for the next copy.
     pub fn cursor(&self) -> LogCursor {
         self.cursor
     }
@@ -112,7 +112,7 @@ impl LogCopy {
         Ok(())
     }
 
-    /// Returns the next group. The first one contains or follows the position asked for.
+    /// Returns the next group. The first one contains or follows the requested position.
     ///
     /// # Errors
     /// [`Error::Io`], or [`Error::Corrupt`] for a segment that ends before the durable position.
@@ -174,11 +174,11 @@ impl OpenSegment {
         let Some((len, _)) = Group::declared_len(head, &header) else {
             return Ok(None);
         };
-        // A small group is read on the word of its header: too few bytes show in its checksum.
+        // The length of a small group is not checked against the file: a short read fails the group's checksum.
         if len > TRUSTED_LEN {
             let file_len = self.file.len().map_err(failed)?;
             if offset.saturating_add(len as u64) > file_len {
-                return Err(corrupt("a log group ends behind the end of the file"));
+                return Err(corrupt("a log group ends after the end of the file"));
             }
         }
         let mut bytes = vec![0; len];
@@ -221,7 +221,7 @@ impl Retention {
 }
 
 impl Log {
-    /// Opens the durable log behind a cursor. Returns `None` if segments from there on were removed.
+    /// Opens the durable log from a cursor on. Returns `None` if segments from there on were removed.
     pub(crate) fn copy_from(&self, cursor: LogCursor) -> Result<Option<LogCopy>> {
         let segments = self.segments.lock();
         let end = self.synced_to();

@@ -247,12 +247,12 @@ fn wait_for_batch(
 
 /// Runs the log thread.
 pub(crate) fn write_log(log: &Log, writer: LogWriter) {
-    let mut turns = LogLoop::new(log, writer);
+    let mut log_loop = LogLoop::new(log, writer);
     loop {
         log.heartbeats.log_step();
-        let batch = wait_for_batch(log, &mut turns.delay, log.pipeline.lock());
+        let batch = wait_for_batch(log, &mut log_loop.delay, log.pipeline.lock());
         log.heartbeats.log_step();
-        if turns.process_batch(log, batch) {
+        if log_loop.process_batch(log, batch) {
             return;
         }
     }

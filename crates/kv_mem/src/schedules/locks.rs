@@ -181,10 +181,10 @@ fn the_transaction_with_less_work_is_the_victim() {
         let ended = light.join().unwrap();
         heavy.join().unwrap().unwrap();
         third.join().unwrap().unwrap();
-        let told = deadlocks.0.load(Ordering::SeqCst);
+        let reported = deadlocks.0.load(Ordering::SeqCst);
         match ended {
-            Ok(()) | Err(Error::Cancelled(Reason::Query)) => assert_eq!(told, 0),
-            Err(Error::Deadlock) => assert_eq!(told, 1),
+            Ok(()) | Err(Error::Cancelled(Reason::Query)) => assert_eq!(reported, 0),
+            Err(Error::Deadlock) => assert_eq!(reported, 1),
             Err(error) => panic!("{error}"),
         }
         assert!(engine.lock_waits().is_empty());

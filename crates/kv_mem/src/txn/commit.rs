@@ -86,7 +86,7 @@ impl MemTxn {
     }
 
     /// Runs the commit of these writes up to and including the installation. Returns the timestamp,
-    /// or 0 if nothing changes, and the position behind the record.
+    /// or 0 if nothing changes, and the position after the record.
     pub(super) fn apply(&mut self, state: &EngineState, writes: FinalWrites) -> Result<(u64, u64)> {
         let mut installs = Installs::with_capacity(writes.len());
         let sequenced = self.resolve_and_sequence(state, writes, &mut installs);
@@ -205,7 +205,7 @@ impl MemTxn {
     }
 
     /// Returns the record of a key that this transaction has locked. Both the locks of a statement and
-    /// the keys asked for are in order, so that the search continues at `next`.
+    /// the requested keys are in order, so that the search continues at `next`.
     fn find_held(&self, key: Key<'_>, next: &mut usize) -> Option<RecordRef> {
         while let Some(held) = self.held.get(*next) {
             match Key::new(held.space, held.record.key()).cmp(&key) {
@@ -435,7 +435,8 @@ impl Drop for Logged<'_> {
     }
 }
 
-/// Number of values, up to [`BATCH`], that are written without a lock to keys of one space from a position on.
+/// Number of consecutive writes from a position on, up to [`BATCH`], that put values to keys of one space without holding a
+/// lock.
 fn blind_values(writes: &FinalWrites, at: usize) -> usize {
     let Some(first) = writes.get(at) else {
         return 0;

@@ -75,7 +75,7 @@ fn a_read_within_a_bound_costs_no_timestamp_and_one_request() {
     for _ in 0..3 {
         assert_eq!(f.costs(|| f.stale(MINUTE)), ("0".to_owned(), 0, 1));
     }
-    // Without a bound that allows it, and as usual, it is taken anew.
+    // Without a bound that allows it, and as usual, a new timestamp is taken.
     assert_eq!(f.costs(|| f.stale(Duration::ZERO)), ("0".to_owned(), 1, 1));
     assert_eq!(f.costs(|| f.fresh()), ("0".to_owned(), 1, 1));
 }

@@ -1,7 +1,7 @@
 //! Messages and state of members as bytes (docs/formats.md, "Group members").
 //!
-//! Numbers are little-endian. What follows the end of a message is an error, so that a later version cannot be taken for
-//! this one.
+//! Numbers are little-endian. Bytes after the end of a message are an error, so that a message of a later version is not
+//! mistaken for one of this version.
 
 use super::{Durable, MemberId, Message, View};
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// Version of the messages and of the state.
 pub const MEMBER_FORMAT_VERSION: u8 = 1;
 
-/// Most members of a view, so that a length that was received allocates little.
+/// Maximum number of members of a view: it bounds what a received length allocates.
 const MAX_MEMBERS: usize = 64;
 
 const REQUEST_VOTE: u8 = 1;
@@ -124,7 +124,7 @@ impl Message {
         }
     }
 
-    /// Decodes a message; `None` for bytes that are none of this version.
+    /// Decodes a message; `None` for bytes that are not a message of this version.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Message> {
         let mut reader = Reader(bytes);

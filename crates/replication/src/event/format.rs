@@ -39,7 +39,7 @@ impl FormatDescription {
         }
     }
 
-    /// Reads the whole event, header and checksum included: only it knows whether it has the latter.
+    /// Reads the whole event, header included, and its checksum, if it has one: the event itself says so.
     ///
     /// # Errors
     /// Another version of the format; fields that do not fit; a wrong checksum.
@@ -76,7 +76,7 @@ impl FormatDescription {
             }
         };
         if has_checksums {
-            // Flags of a file in use are not part of what was summed up.
+            // The checksum was computed before the flag of a file in use was set.
             let mut closed = event.to_vec();
             if let Some(flag) = closed.get_mut(17) {
                 *flag &= !(super::flags::BINLOG_IN_USE as u8);

@@ -23,7 +23,7 @@
 //! 2. `decode(encode(e)) == e` for every event that can be encoded.
 //!
 //! Rejected: borrowing all fields from the buffer. Events are few compared with rows, and rows stay encoded in one
-//! buffer until they are asked for.
+//! buffer until they are needed.
 
 mod bytes;
 pub mod control;

@@ -190,7 +190,7 @@ fn parse_row_version(extra: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*version.first_chunk()?))
 }
 
-/// A rows event but for its images.
+/// A rows event without its images.
 #[derive(Clone, Copy, Debug)]
 pub struct RowsHead<'a> {
     /// Kind of change.

@@ -93,7 +93,7 @@ impl EventWriter {
         self.put_header(out, start, head.kind.event_kind(), options, 0);
     }
 
-    /// Appends an event that [`EventWriter::write_unsealed`] has written before, with the server of this writer and
+    /// Appends a copy of an event that [`EventWriter::write_unsealed`] has written, with the server of this writer and
     /// another time.
     pub fn write_again(&self, out: &mut Vec<u8>, event: &[u8], timestamp: u32) {
         let start = out.len();

@@ -1,4 +1,4 @@
-//! Failures to apply a transaction of a source, with the place in its log.
+//! Failures to apply a transaction of a source, with the position in its log.
 
 use crate::apply::ApplyError;
 use crate::position::{AnyGtid, Coordinates};
@@ -18,12 +18,12 @@ pub struct FollowError {
 /// Result of following.
 pub(super) type Followed<T> = Result<T, FollowError>;
 
-/// Cause of a failure, without the place.
+/// Cause of a failure, without the position.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// What was executed, and the error.
+    /// The operation, and its error.
     Apply(String, Box<ApplyError>),
-    /// What is refused, and why.
+    /// The refused operation, and the reason.
     Refused(String, String),
 }
 
@@ -36,7 +36,7 @@ impl Failure {
         Failure::Refused(what.to_owned(), why.to_owned())
     }
 
-    /// The error of an event that ends at a place.
+    /// The error of an event that ends at a position.
     pub(super) fn at(&self, read: &Coordinates, gtid: Option<AnyGtid>) -> FollowError {
         let place = place(read, gtid);
         match self {
@@ -54,7 +54,7 @@ impl Failure {
     }
 }
 
-/// Where an event ends, for messages.
+/// The position at which an event ends, for messages.
 pub(super) fn place(read: &Coordinates, gtid: Option<AnyGtid>) -> String {
     let gtid = gtid.map_or(String::new(), |gtid| format!(", GTID {gtid}"));
     format!("; the event ends at {}:{}{gtid}", read.file, read.position)

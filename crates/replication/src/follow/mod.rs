@@ -121,7 +121,7 @@ pub struct Follower {
     positions: PositionTable,
     options: FollowOptions,
     runner: Box<dyn StatementRunner>,
-    /// What is applied and stored.
+    /// The applied and stored position.
     progress: Arc<Progress>,
     /// End of the last event.
     read: Coordinates,
@@ -206,7 +206,7 @@ impl Follower {
         })
     }
 
-    /// What is applied.
+    /// The applied position.
     #[must_use]
     pub fn applied(&self) -> AppliedPosition {
         self.progress.applied.lock().clone()
@@ -254,8 +254,8 @@ impl Follower {
         self.transaction.is_open() || self.batch.is_some()
     }
 
-    /// If everything that was read is applied, notes so of events between transactions, which change nothing: they are
-    /// done with at once. The stored position follows with the next transaction. Returns the position then.
+    /// If everything that was read is applied, advances the applied position past events between transactions, which change
+    /// nothing, and returns it. The stored position follows with the next transaction.
     ///
     /// # Errors
     /// See [`Follower::event`].
@@ -447,7 +447,7 @@ impl Follower {
         self.commit()
     }
 
-    /// Goes on with the transaction in this thread, after everything before it is committed.
+    /// Continues the transaction in this thread, after everything before it is committed.
     fn leave_workers(&mut self) -> Followed<()> {
         self.drain()?;
         let Some(mut batch) = self.batch.take() else {

@@ -23,12 +23,12 @@ use std::time::Duration;
 /// Longest wait of a commit for FLUSH TABLES WITH READ LOCK and the like.
 const COMMIT_WAIT: Duration = Duration::from_secs(50);
 
-/// Which rows are applied.
+/// The rows that are applied.
 #[derive(Clone, Default)]
 pub(super) struct Selection {
     /// Tables and databases.
     pub(super) filters: Arc<Filters>,
-    /// The tables that an import has not copied whole.
+    /// The tables that an import has not copied completely.
     pub(super) copied: Arc<CopiedTables>,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum RowChange {
     Rows(u8, RowsEvent, Option<DecodedRows>),
 }
 
-/// See the module's documentation.
+/// A transaction of this server; see the header of the module.
 pub(super) struct Transaction {
     db: Arc<Db>,
     selection: Selection,
@@ -192,7 +192,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Commits, with what `write` adds.
+    /// Commits, after `write` has added its changes.
     pub(super) fn commit(
         &mut self,
         origin: Option<Origin>,
@@ -233,7 +233,7 @@ impl Transaction {
         self.locks.end();
     }
 
-    /// Releases metadata locks for a definition, unless rows were written under them.
+    /// Releases metadata locks, so that a definition can be executed, unless rows were written under them.
     pub(super) fn release_unused(&self) {
         if self.txn.as_ref().is_none_or(|txn| !txn.has_writes()) {
             self.locks.end();
@@ -241,7 +241,7 @@ impl Transaction {
     }
 }
 
-/// Which rows of a table are applied.
+/// The rows of a table that are applied.
 pub(super) enum Wanted {
     Nothing,
     All,
@@ -258,7 +258,7 @@ impl Selection {
         )
     }
 
-    /// Which rows of a table are applied.
+    /// The rows of a table that are applied.
     pub(super) fn ranges(&self, database: &str, name: &str) -> Wanted {
         if !self.filters.applies_to_table(database, name) {
             return Wanted::Nothing;

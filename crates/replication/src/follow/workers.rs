@@ -7,28 +7,28 @@
 //!                                  +--- rolled back, alone --+
 //! ```
 //!
-//! The thread that reads the source collects the events of a transaction, computes what it depends on
-//! ([`super::write_set`]), and puts it behind the others. A worker takes the first one that waits, once those that it
+//! The thread that reads the source collects the events of a transaction, computes the transactions on which it depends
+//! ([`super::write_set`]), and appends it to the queue. A worker takes the first one in the queue, once those that it
 //! depends on are committed, and applies its rows in a transaction of this server. An applied transaction waits for
-//! its turn without a thread: whichever worker applies the next one to be committed commits it, and those behind it
-//! that are ready.
+//! its turn without a thread: the worker that has applied the next one to be committed commits it, and then the following
+//! ones that are applied.
 //!
-//! Where the keys miss a dependency, transactions collide: the earlier one waits for a lock that an applied later one
-//! keeps until its own turn, or the later one does not find what the earlier one has not written yet. So every
-//! failure of a transaction that is not alone is taken for a collision: it is rolled back, and applied again when it is
-//! the next to be committed, alone, after the applied ones behind it were rolled back too. Only what fails alone is an
-//! error of the replica.
+//! Where the keys miss a dependency, transactions conflict: the earlier one waits for a lock that an applied later one
+//! keeps until its own turn, or the later one does not find a row that the earlier one has not written yet. So every
+//! failure of a transaction that runs beside others is treated as a conflict: it is rolled back, and applied again when it
+//! is the next to be committed, alone, after the applied ones that follow it were rolled back, too. Only the failure of a
+//! transaction that runs alone is an error of the replica.
 //!
 //! Invariants:
-//! 1. Commits are in the order of the source, each with its position: what a crash leaves is a prefix of the source's
+//! 1. Commits are in the order of the source, each with its position: a crash leaves a prefix of the source's
 //!    log, and foreign keys that hold at every commit of the source hold at every commit here.
-//! 2. A transaction is applied before its turn only on the committed state of all that it depends on by its keys.
+//! 2. A transaction is applied before its turn only after all on which it depends by its keys are committed.
 //! 3. While a transaction is applied alone, no other transaction of the source has locks here.
 //! 4. At most [`MAX_TRANSACTIONS`] transactions, and about [`MAX_BYTES`] of their events, are in memory.
 //!
-//! Rejected: a thread that waits for the turn of each transaction (a switch of threads for each commit); commits out of
-//! order with a list of gaps (the position would not say what is applied, and readers would see states that the source
-//! never had).
+//! Rejected: workers that wait for the turn of their transactions (a context switch for each commit); commits out of
+//! order with a list of gaps (one position would not describe the applied transactions, and readers would see states that
+//! the source never had).
 
 use super::error::{Failure, FollowError, Followed};
 use super::transaction::{RowChange, Selection, Transaction};
@@ -47,7 +47,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most transactions between the reader and their commits.
+/// Maximum number of transactions that are read and not committed.
 const MAX_TRANSACTIONS: usize = 512;
 
 /// Bytes of events at which the reader waits.
@@ -59,13 +59,13 @@ const MAX_BATCH: usize = 8 << 20;
 /// Bytes counted for an event besides its rows.
 const EVENT_BYTES: usize = 256;
 
-/// Wait for a lock of a transaction that is not alone: the lock may be that of a later transaction.
+/// Lock wait timeout of a transaction beside others: the lock may be that of a later transaction.
 const SHORT_WAIT: Duration = Duration::from_millis(100);
 
-/// Time between two looks at the reader's cancellation.
+/// Interval at which the reader checks for its cancellation.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Receives what is applied after each commit, and the source's time of it in seconds since 1970.
+/// Receives the applied position after each commit, and the commit's time at the source in seconds since 1970.
 pub type CommitListener = Arc<dyn Fn(&AppliedPosition, u32) + Send + Sync>;
 
 /// A transaction that a worker applies or has applied.
@@ -75,25 +75,25 @@ pub struct WorkerTransaction {
     pub gtid: Option<AnyGtid>,
     /// Time of its commit at the source, in microseconds since 1970.
     pub original_commit: u64,
-    /// Time at which it was begun here, or committed, in microseconds since 1970.
+    /// Time of its begin (of the present one) or commit (of the last one) here, in microseconds since 1970.
     pub at: i64,
 }
 
 /// State of a worker (`performance_schema.replication_applier_status_by_worker`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerStatus {
-    /// What it applies.
+    /// The present transaction.
     pub applying: Option<WorkerTransaction>,
-    /// What it applied last and is committed.
+    /// The last committed transaction.
     pub applied: Option<WorkerTransaction>,
-    /// The error that it has stopped the replica with: MySQL's number and the text.
+    /// The error of this worker that has stopped the replica: MySQL's number and the text.
     pub error: Option<(u16, String)>,
 }
 
-/// The states of all workers, for those who ask.
+/// The states of all workers, for SHOW REPLICA STATUS and `performance_schema`.
 pub type WorkerBoard = Arc<Mutex<Vec<WorkerStatus>>>;
 
-/// What is applied and stored, shared by all who commit.
+/// The applied and stored position, shared by the threads that commit.
 pub(super) struct Progress {
     pub(super) applied: Mutex<AppliedPosition>,
     /// The last commit.
@@ -121,7 +121,7 @@ impl Batch {
         self.events.push((RowChange::Rows(number, rows, None), end));
     }
 
-    /// Whether it is too large to be kept.
+    /// Whether it is too large to be collected.
     pub(super) fn is_large(&self) -> bool {
         self.bytes > MAX_BATCH
     }
@@ -130,7 +130,7 @@ impl Batch {
         self.savepoints.insert(name, self.events.len());
     }
 
-    /// Forgets what was changed since a savepoint. Without it, nothing was logged before.
+    /// Removes the changes since a savepoint. If the savepoint is unknown, nothing was logged before it: removes all.
     pub(super) fn roll_back_to(&mut self, name: &[u8]) {
         if let Some(at) = self.savepoints.get(name) {
             self.events.truncate(*at);
@@ -148,7 +148,7 @@ impl Batch {
     }
 }
 
-/// What is committed with a transaction, and about it.
+/// Position, identifier and time that are committed with a transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     pub(super) coordinates: Coordinates,
@@ -212,7 +212,7 @@ struct State {
     bytes: usize,
     /// Workers that wait for a job.
     idle: usize,
-    /// Transactions that are not in use.
+    /// Transaction objects for reuse.
     spare: Vec<Transaction>,
     error: Option<FollowError>,
     stops: bool,
@@ -242,7 +242,7 @@ impl State {
         count < MAX_TRANSACTIONS && self.bytes < MAX_BYTES
     }
 
-    /// Rolls back what is applied, to be applied again: the locks are in the way of a job that runs alone.
+    /// Rolls back the applied jobs, to be applied again, because their locks may block a job that runs alone.
     fn withdraw_applied(&mut self) {
         for (number, mut applied) in std::mem::take(&mut self.applied) {
             applied.transaction.roll_back();
@@ -277,7 +277,7 @@ pub(super) struct Workers {
     cancel: Cancel,
 }
 
-/// What the workers need.
+/// Options of the workers.
 pub(super) struct WorkerOptions {
     pub(super) count: usize,
     pub(super) selection: Selection,
@@ -484,7 +484,7 @@ impl Shared {
         }
     }
 
-    /// Keeps an applied job, and commits what is due.
+    /// Stores an applied job, and commits the jobs whose turn has come.
     fn finish(&self, number: u64, applied: Applied) {
         let mut state = self.state.lock();
         state.running -= 1;
@@ -539,7 +539,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A job has failed, and is rolled back.
+    /// Handles a job that has failed and was rolled back.
     fn retreat(
         &self,
         number: u64,

@@ -1,11 +1,12 @@
-//! Which transactions of a source must be committed before another one may begin, by the keys that they write.
+//! Dependencies between transactions of a source: computes from the keys that they write which ones must be committed before
+//! another one may begin.
 //!
-//! The writer of the stream adds each transaction in the order of the source's log. Its keys are
+//! The thread that reads the source adds each transaction in the order of the source's log. Its keys are
 //!
 //! * *written*: for each row before and after, its value in every unique index (the primary key is one);
 //! * *referenced*: for each row before and after, the parent's key of every foreign key.
 //!
-//! Keys of parents are encoded as the unique index that has them, so that both kinds meet:
+//! Keys of parents are encoded as in the unique index that has them, so that keys of both kinds are comparable:
 //!
 //! ```text
 //!    1  INSERT p(7)             writes p.7
@@ -20,8 +21,8 @@
 //! a unique index over expressions), or the transaction runs alone (actions of foreign keys that the source does not
 //! log, tables that are not found).
 //!
-//! Invariant: a dependency that is missed costs time, not correctness: row locks are kept until the commits, which are in
-//! order, so that of two transactions that touch the same row the later one fails or is rolled back ([`super::workers`]).
+//! Invariant: a missed dependency costs time, not correctness: row locks are kept until the commits, which are in
+//! order, so that of two transactions that change the same row the later one fails or is rolled back ([`super::workers`]).
 //!
 //! Rejected: the groups of the source's log (`last_committed`, MariaDB's commit ids). They say which transactions
 //! committed together at the source, so that a source with few connections gives a replica nothing to do in parallel;
@@ -51,7 +52,7 @@ pub(super) struct Keys {
 /// The number that stands for an index in the key of a whole table.
 const WHOLE_TABLE: usize = usize::MAX;
 
-/// A table as its keys are computed.
+/// A table, and the description by which the keys of its rows are computed.
 struct KeyedTable {
     map: Arc<TableMap>,
     mapped: MappedTable,
@@ -78,7 +79,7 @@ pub(super) struct WriteSets {
 }
 
 impl WriteSets {
-    /// Notes a table that the next rows events refer to.
+    /// Records a table to which the next rows events refer.
     pub(super) fn describe(
         &mut self,
         db: &Db,
@@ -133,7 +134,7 @@ impl WriteSets {
         None
     }
 
-    /// Enters a transaction, whose numbers ascend. Returns the number of the one that must be committed before.
+    /// Adds a transaction; numbers ascend. Returns the number of the last transaction that must be committed before it.
     pub(super) fn enter(&mut self, number: u64, keys: &Keys) -> u64 {
         if keys.is_alone {
             self.history.enter_alone(number)

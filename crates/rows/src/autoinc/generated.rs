@@ -7,6 +7,7 @@
 use super::{column_value, explicit_value};
 use crate::table::Table;
 use porpoise_types::Value;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// The ids generated for the rows of one statement. Ids of rows that are not inserted are reused
@@ -16,7 +17,7 @@ pub struct GeneratedIds {
     /// Position of the auto-increment column; `None` if the table has none.
     position: Option<usize>,
     /// For each row, whether it needs a generated id.
-    needs_id: Vec<bool>,
+    needs_id: SmallVec<[bool; 8]>,
     /// Unused ids, ascending.
     ids: VecDeque<u64>,
     /// The first one used.
@@ -39,7 +40,7 @@ impl GeneratedIds {
             position,
             needs_id: match position {
                 Some(at) => rows.iter().map(|row| asks(at, row)).collect(),
-                None => Vec::new(),
+                None => SmallVec::new(),
             },
             ..GeneratedIds::default()
         }
@@ -51,7 +52,8 @@ impl GeneratedIds {
             for (row, needs_id) in rows.iter().zip(&mut self.needs_id) {
                 let id = row.get(at).and_then(|v| explicit_value(v, false));
                 *needs_id &= id.is_some();
-                self.ids.extend(id.filter(|_| *needs_id));
+                // No row follows an only one.
+                self.ids.extend(id.filter(|_| *needs_id && rows.len() > 1));
             }
         }
         self

@@ -12,18 +12,18 @@ pub(super) struct Reserved {
 
 impl Reserved {
     /// Ensures that `next..next + needed` is reserved, where `next` is not below `at_least`.
-    /// Reserves `wished` ids, or fewer if fewer are left.
+    /// Reserves `preferred` ids, or fewer if fewer are left.
     pub(super) fn refill(
         &mut self,
         engine: &dyn Engine,
         id: CounterId,
         needed: u64,
-        wished: u64,
+        preferred: u64,
         at_least: u64,
     ) -> Result<()> {
         let at_least = at_least.max(1);
         let needed = needed.max(1);
-        let range = match engine.reserve_ids(id, wished.max(needed), at_least) {
+        let range = match engine.reserve_ids(id, preferred.max(needed), at_least) {
             // Near `u64::MAX` the rest of the previous range may still suffice.
             Err(kv::Error::Full(kv::Resource::Ids)) => {
                 let left = if self.next >= at_least {

@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Pause while sessions still use tables that another server wants to change, and while users are kept away from
-/// tables until it has changed them.
+/// Pause while sessions still use tables that another server wants to change, and while a barrier of another server
+/// blocks sessions.
 const DRAIN_STEP: Duration = Duration::from_millis(10);
-/// Pause while another server changes tables online: the last step keeps users away, and waits for all servers to look.
+/// Pause while another server changes tables online: the last step blocks sessions until all servers have polled.
 const ONLINE_STEP: Duration = Duration::from_millis(50);
 
 /// The database whose definitions follow those of other servers.
@@ -117,7 +117,7 @@ impl Membership {
         }
     }
 
-    /// Pause before the next look at the catalog's version: shorter while another server changes definitions.
+    /// Pause before the catalog's version is polled again: shorter while another server changes definitions.
     fn time_to_next_look(&self, db: &dyn Followed) -> Duration {
         let catalog = db.catalog();
         let changes = catalog.changes.iter();

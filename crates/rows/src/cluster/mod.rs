@@ -20,7 +20,7 @@
 //! 1. At most two adjacent versions are in use: version n + 1 is committed only when every server with a
 //!    lease has loaded n, and a server without a lease uses none.
 //! 2. A change of a table's rows or of what its writers must do is committed while every server with a
-//!    lease keeps users away from the table. So its old spaces can be freed at once.
+//!    lease blocks sessions from the table. So its old spaces can be freed at once.
 //! 3. The version row of the catalog is locked by each commit of a version, and compared with the version
 //!    from which the change was made. A statement whose change was removed, because its server was taken
 //!    for dead, is refused there ([`crate::Error::DefinitionChanged`]).
@@ -61,7 +61,7 @@ use std::time::{Duration, Instant};
 /// Counter of the numbers of servers.
 const SERVER_IDS: CounterId = CounterId(4);
 
-/// Pause between two looks at the records of other servers.
+/// Interval at which the records of other servers are polled.
 const WAIT_STEP: Duration = Duration::from_millis(15);
 
 /// Settings of a server of a cluster.

@@ -58,7 +58,7 @@ impl Drop for AnnouncedChange {
 pub(crate) type Begun = (Box<dyn kv::Txn>, Arc<Catalog>);
 
 impl Db {
-    /// Tells all servers of the cluster that a statement changes `tables`, so that they keep users away
+    /// Announces to all servers of the cluster that a statement changes `tables`, so that they block sessions
     /// from them, unless `is_online`. Waits while another statement changes one of them. `None` on an
     /// engine that one server uses, and without tables.
     pub(crate) fn announce_change(

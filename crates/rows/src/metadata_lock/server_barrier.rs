@@ -1,7 +1,7 @@
 //! Barriers that a statement of another server of the cluster requests.
 //!
-//! Such a barrier is raised at once, whoever uses its tables, and keeps new users away; the other server
-//! waits until [`ServerBarrier::is_drained`]. No session of this server owns it.
+//! Such a barrier is raised at once, although sessions may use its tables, and blocks new sessions; the other
+//! server waits until [`ServerBarrier::is_drained`]. No session of this server owns it.
 
 use super::{
     Barrier, Exclusion, Exclusions, MetadataBarrier, MetadataLockSession, MetadataLocks, Need, Slot,

@@ -1,7 +1,8 @@
-//! Makes posting blocks of many documents in memory.
+//! Builds posting blocks of many documents in memory.
 //!
 //! Documents are added in the order of their rows' keys, so that each word's postings grow at their
-//! ends. Texts of words are remembered: the collation compares each once, not at each place.
+//! ends. The numbers of words are cached by their texts, so that the collation key of a text is computed
+//! once, not at each occurrence.
 
 use super::entries::{
     FULL_BLOCK, PendingWords, Posting, begin_block, push_block_number, push_block_start,
@@ -18,7 +19,7 @@ const CHECKPOINT_WORDS: usize = 4096;
 /// Accounted bytes of a word without its texts and postings.
 const WORD_BYTES: usize = 160;
 
-/// In place of the number of a word that is not indexed.
+/// The number of all words that are not indexed.
 const NOT_INDEXED: u32 = u32::MAX;
 
 /// A visitor of keys and values.
@@ -35,7 +36,7 @@ struct WordPostings {
     last: Option<u32>,
 }
 
-/// Collects documents, and makes blocks of them.
+/// Collects documents, and builds blocks of their words.
 pub(crate) struct TextBuilder<'i> {
     index: &'i TextIndex,
     /// Numbers of words by their texts.
@@ -209,7 +210,8 @@ impl<'i> TextBuilder<'i> {
         self.bytes += postings.open.len() - before;
     }
 
-    /// Passes the blocks to `visit`, in the order of their keys, as those of a batch. Nothing remains.
+    /// Passes the blocks to `visit`, in the order of their keys, which contain the number of the batch.
+    /// Leaves the builder empty.
     ///
     /// # Errors
     /// Those of `visit`; a word with too many blocks.

@@ -5,7 +5,8 @@
 //! all other writers, memcached among them, the server has one ([`Db::set_trigger_runner`]).
 //! [`FiringTxn`] has the writing functions of [`Txn`]. A table without triggers is written as there,
 //! in batches; only its foreign key actions may fire triggers of other tables ([`super::cascade`]).
-//! Rows of a table with triggers are written one by one:
+//! Rows of a table with triggers are written one by one, those of an INSERT after all their keys have been
+//! locked in one call if the table has only AFTER INSERT triggers and no foreign keys:
 //!
 //! ```text
 //!  INSERT   BEFORE INSERT, write, AFTER INSERT
@@ -168,6 +169,11 @@ impl FiringTxn<'_> {
             let runner = Some(self.runner);
             return self.txn.insert_all(table, &mut rows, mode, ids, 0, runner);
         }
+        if self.locks_rows_together(table, mode) {
+            return self
+                .txn
+                .insert_and_fire(table, &mut rows, mode, ids, self.runner);
+        }
         self.atomic(|this| {
             let mut done = InsertOutcome::default();
             for (n, row) in rows.into_iter().enumerate() {
@@ -175,6 +181,16 @@ impl FiringTxn<'_> {
             }
             Ok(done)
         })
+    }
+
+    /// Whether the keys of all new rows can be locked before the first one's triggers run: nothing that
+    /// these do changes the rows, or what is known of the keys. BEFORE triggers may change the rows, and
+    /// any trigger may delete the parents of later rows, but none changes the table itself.
+    fn locks_rows_together(&self, table: &Table, mode: InsertMode) -> bool {
+        let references = self.txn.foreign_key_checks && !table.foreign_keys.is_empty();
+        mode != InsertMode::Replace
+            && !references
+            && !has_triggers(table, TriggerTime::Before, TriggerEvent::Insert)
     }
 
     /// Inserts one row, and fires its triggers.
@@ -223,6 +239,9 @@ impl FiringTxn<'_> {
         if !has_triggers(table, time, event) {
             return Ok(());
         }
+        // Triggers see the generated columns of the given values. They are computed again, and their
+        // errors reported, when the row is written.
+        let _ = self.txn.evaluator().generate(table, row, 1);
         let position = table.auto_increment().filter(|_| generated);
         let zero = Value::Int(0);
         let mut id = None;

@@ -141,17 +141,16 @@ impl Statement<'_> {
                     done.replaced += self.write_checked(table, &new.plan, n, row, replaced)?;
                     ids.note_inserted(first + n, row);
                     done.inserted += 1;
+                    self.fire_after_insert(table, row)?;
                 }
                 Err(e) if mode == InsertMode::Ignore && e.ignorable() => done.skipped.push((n, e)),
                 Err(e) => return Err(e),
             }
         }
-        if usable < rows.len()
-            && let Some(Some(e)) = unfit.pop()
-        {
-            return Err(e);
+        match unfit.pop().flatten().filter(|_| usable < rows.len()) {
+            Some(e) => Err(e),
+            None => Ok(done),
         }
-        Ok(done)
     }
 
     /// Locks the keys gathered since the last call, and marks expired parents among them as absent.

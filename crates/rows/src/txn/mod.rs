@@ -53,7 +53,7 @@ use crate::ttl::ExpiryTime;
 use crate::{AutoIncOptions, Error, Result};
 use access_counts::AccessCounts;
 use delete::DeleteOutcome;
-use expressions::RowEvaluator;
+use expressions::{Refused, RowEvaluator};
 use firing::FireTriggers;
 use insert::{InsertMode, InsertOutcome, Inserted};
 use lookup::{FoundVisitor, LockedVisitor, Lookup};
@@ -685,14 +685,42 @@ impl Txn {
         first: usize,
         runner: Option<&dyn FireTriggers>,
     ) -> Result<InsertOutcome> {
+        let refused = self.prepare_insert(table, rows, mode, runner)?;
+        self.statement(table, runner, |statement| {
+            statement.insert_rows(table, rows, mode, refused, ids, first)
+        })
+    }
+
+    /// Inserts rows, and fires the AFTER INSERT triggers of each before the next is written.
+    fn insert_and_fire(
+        &mut self,
+        table: &Arc<Table>,
+        rows: &mut [Vec<Value>],
+        mode: InsertMode,
+        ids: &mut GeneratedIds,
+        runner: &dyn FireTriggers,
+    ) -> Result<InsertOutcome> {
+        let refused = self.prepare_insert(table, rows, mode, Some(runner))?;
+        self.statement(table, Some(runner), |statement| {
+            statement.fires_after_insert = true;
+            statement.insert_rows(table, rows, mode, refused, ids, 0)
+        })
+    }
+
+    /// Counts rows to be inserted, evaluates their expressions, and removes expired rows in their way.
+    fn prepare_insert(
+        &mut self,
+        table: &Arc<Table>,
+        rows: &mut [Vec<Value>],
+        mode: InsertMode,
+        runner: Option<&dyn FireTriggers>,
+    ) -> Result<Refused> {
         self.accesses.inserted += rows.len() as u64;
         table.accesses().add(AccessKind::Insert, rows.len() as u64);
         let refused = self.evaluator().prepare_new(table, rows, mode);
         let new = rows.iter().map(|row| (None, row.as_slice()));
         self.remove_expired(table, new, runner)?;
-        self.statement(table, runner, |statement| {
-            statement.insert_rows(table, rows, mode, refused, ids, first)
-        })
+        Ok(refused)
     }
 
     /// Inserts one row, unless a row with an equal key exists: then that row is locked exclusively

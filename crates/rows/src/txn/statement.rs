@@ -2,11 +2,14 @@
 
 use super::Txn;
 use super::documents::ReadRemovals;
-use super::firing::FireTriggers;
+use super::firing::{FireTriggers, Firing};
 use super::keyset::KeySet;
 use crate::table::Table;
+use crate::triggers::{TriggerEvent, TriggerTime};
 use crate::{Error, Result};
 use porpoise_kv as kv;
+use porpoise_types::Value;
+use std::sync::Arc;
 
 /// A writing statement: its transaction, and the keys that it locks and checks.
 pub(super) struct Statement<'t> {
@@ -17,6 +20,8 @@ pub(super) struct Statement<'t> {
     /// Runs the triggers of rows that foreign key actions change; `None` for the server's own
     /// runner.
     pub(super) runner: Option<&'t dyn FireTriggers>,
+    /// Whether AFTER INSERT triggers fire for each row that it inserts.
+    pub(super) fires_after_insert: bool,
     /// Removals of FULLTEXT indexes that were read ahead.
     pub(super) removals: ReadRemovals,
 }
@@ -26,6 +31,25 @@ impl Statement<'_> {
     pub(super) fn lock_keys(&mut self) -> Result<()> {
         let wait = self.txn.wait();
         Ok(self.keys.lock(self.txn.kv.as_mut(), wait)?)
+    }
+
+    /// Fires the AFTER INSERT triggers of a row that was just written, if they fire row by row.
+    pub(super) fn fire_after_insert(
+        &mut self,
+        table: &Arc<Table>,
+        row: &mut Vec<Value>,
+    ) -> Result<()> {
+        let Some(runner) = self.runner.filter(|_| self.fires_after_insert) else {
+            return Ok(());
+        };
+        let mut firing = Firing {
+            table,
+            time: TriggerTime::After,
+            event: TriggerEvent::Insert,
+            old: &[],
+            new: row,
+        };
+        self.txn.fire(runner, &[table.id], &mut firing)
     }
 }
 
@@ -45,6 +69,7 @@ impl Txn {
             keys,
             keep_version: false,
             runner,
+            fires_after_insert: false,
             removals: ReadRemovals::new(),
         };
         let done = run(&mut statement);

@@ -29,6 +29,7 @@ use super::gather::{Constraint, check_not_null, constraints};
 use super::key_changes::{KeyChanges, gather_change, lock_referenced, referenced_change};
 use super::keyset::{KeyId, KeySet};
 use super::reapply::CascadedRows;
+use crate::definition::FkAction;
 use crate::fk::{self, Referrer};
 use crate::row::RowBuf;
 use crate::table::Table;
@@ -227,6 +228,9 @@ impl Statement<'_> {
     ) -> Result<u64> {
         let old = change.old.row(table)?;
         if let Some((index, id)) = planned.keys.duplicate(&self.keys) {
+            if planned.followed {
+                self.check_restricted(table, change, index)?;
+            }
             let key = self.keys.key(id);
             return Err(table.duplicate_of_key(index, change.new.as_slice(), key));
         }
@@ -254,6 +258,57 @@ impl Statement<'_> {
         self.write_changed(table, &change.key, old, &primary, &new)?;
         fx.note_cascaded(table.id, moved);
         self.apply(fx)
+    }
+
+    /// Fails if rows reference an old key of the row, up to the index in which its new key is a
+    /// duplicate, and their constraint forbids the change. InnoDB changes index by index: it checks
+    /// the references to the old entry before it inserts the new one, so that this error comes first.
+    fn check_restricted(
+        &mut self,
+        table: &Arc<Table>,
+        change: &RowChange,
+        last: usize,
+    ) -> Result<()> {
+        let catalog = self.txn.db.catalog_of(table)?;
+        let old = change.old.row(table)?;
+        for referrer in fk::referrers(&catalog, table) {
+            let Some((fk, at)) = referrer.parts() else {
+                continue;
+            };
+            let restricts = matches!(fk.on_update, FkAction::NoAction | FkAction::Restrict);
+            if !restricts
+                || at.index > last
+                || !referenced_change(&referrer, table, &old, &change.new)
+            {
+                continue;
+            }
+            let Some(start) = fk::child_prefix(&referrer.child, fk, table, at, &old) else {
+                continue;
+            };
+            let end = prefix_end(&start);
+            let spaces = referrer.child.prefix_spaces(fk.child_index, &start);
+            let ranges: Vec<ScanRange<'_>> = spaces
+                .into_iter()
+                .map(|space| ScanRange {
+                    space,
+                    start: &start,
+                    end: end.as_deref(),
+                    reverse: false,
+                })
+                .collect();
+            let found = self
+                .txn
+                .kv
+                .scan(Read::CURRENT, &ranges, 1, &mut |_, _, _| {
+                    ControlFlow::Break(())
+                })?;
+            if matches!(found, ScanEnd::Stopped { .. }) {
+                return Err(Error::RowIsReferenced {
+                    constraint: fk::constraint_text(&referrer.child, fk),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Finds rows with a changed referenced value that have no children, by one scan call (more

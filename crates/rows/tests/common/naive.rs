@@ -44,7 +44,43 @@ fn pick(row: &Row, columns: &[usize]) -> Option<Vec<i64>> {
     (!values.contains(&N)).then_some(values)
 }
 
+/// The position of the unique index with these columns.
+fn unique_index(columns: &[usize]) -> usize {
+    match columns {
+        [0] => 0,
+        [1] => 1,
+        _ => 2,
+    }
+}
+
 impl Naive {
+    /// The first unique index in which a changed row would be a duplicate.
+    fn duplicate(&self, table: usize, old: &Row, new: &Row) -> Option<usize> {
+        let others = || self.tables[table].values().filter(|row| row[0] != old[0]);
+        let same = |columns: &[usize]| {
+            let key = pick(new, columns);
+            key.is_some() && others().any(|row| pick(row, columns) == key)
+        };
+        let unique: [&[usize]; 3] = [&[0], &[1], &[1, 4]];
+        unique.iter().position(|columns| same(columns))
+    }
+
+    /// The error of an update whose new value is a duplicate in an index: InnoDB checks before that
+    /// whether a constraint forbids to change the values of that index and those before it.
+    fn refuse_duplicate(&self, table: usize, old: &Row, new: &Row, at: usize) -> Refused {
+        let restricts = self.referrers(table).into_iter().any(|fk| {
+            let differs = fk.parent_columns.iter().any(|c| old[*c] != new[*c]);
+            let key = pick(old, &fk.parent_columns);
+            let acts = matches!(fk.on_update, FkAction::Cascade | FkAction::SetNull);
+            !acts
+                && differs
+                && unique_index(&fk.parent_columns) <= at
+                && key.is_some_and(|key| !self.children(&fk, &key).is_empty())
+        });
+        let code = if restricts { 1451 } else { 1062 };
+        Refused { code, deep: false }
+    }
+
     fn taken(&self, table: usize, new: &Row, except: Option<i64>) -> bool {
         self.tables[table].iter().any(|(id, row)| {
             Some(*id) != except && (*id == new[0] || (new[1] != N && row[1] == new[1]))
@@ -165,8 +201,8 @@ impl Naive {
         if new[0] == N {
             return refuse(1048, false);
         }
-        if self.taken(table, &new, Some(old[0])) {
-            return refuse(1062, false);
+        if let Some(at) = self.duplicate(table, &old, &new) {
+            return Err(self.refuse_duplicate(table, &old, &new, at));
         }
         let changed = |cs: &[usize]| cs.iter().any(|c| old[*c] != new[*c]);
         self.tables[table].remove(&old[0]);

@@ -56,11 +56,11 @@ impl Running {
     pub fn start(db: &Arc<Db>, ops: Vec<AlterOp>) -> Running {
         let user = User::new(db);
         let cancel = Cancel::new();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let (of_change, token) = (db.clone(), cancel.clone());
         let done = std::thread::spawn(move || {
             let session = of_change.metadata_locks().session();
-            tell.send(session.progress().clone()).unwrap();
+            sender.send(session.progress().clone()).unwrap();
             let cx = DdlCx {
                 metadata_locks: &session,
                 deadline: Instant::now() + Duration::from_secs(30),
@@ -74,7 +74,7 @@ impl Running {
         let mut running = Running {
             done,
             cancel,
-            progress: told.recv().unwrap(),
+            progress: receiver.recv().unwrap(),
             user,
         };
         running.stop(db);

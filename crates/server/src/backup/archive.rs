@@ -3,7 +3,7 @@
 //! Every `--archive-interval`, and as soon as a piece's worth of log has gathered, what is new goes to
 //! the repository as one or more pieces. Segments wait for it up to `--archive-backlog`, and on a full
 //! disk not at all (`kv_mem`, `log/copy.rs`): commits never wait for an archive. A gap that arises then
-//! is logged and counted; restores end before it, until a new backup begins behind it.
+//! is logged and counted; restores end before it, until a new backup begins after it.
 
 use super::copy::to_group;
 use super::{Figure, engine_error};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Interval at which the thread looks whether much log has gathered.
+/// Interval at which the thread checks the amount of log that is not archived.
 const TICK: Duration = Duration::from_millis(100);
 
 /// State of an archive.

@@ -24,7 +24,7 @@ const FROM: ServerOption = ServerOption {
     program: "porpoise backup",
 };
 
-/// Interval at which the state of a running backup is asked for.
+/// Interval at which the state of a running backup is polled.
 const POLL: Duration = Duration::from_millis(500);
 
 /// Minimum age of unfinished files of interrupted writes that `porpoise backup prune` removes.
@@ -397,7 +397,7 @@ pub fn run_restore(options: &RestoreOptions) -> Result<(), StartError> {
     ));
     if let Some(executed) = executed {
         print(&format!(
-            "its binary log (--log-bin) begins behind the transactions {executed}"
+            "its binary log (--log-bin) begins after the transactions {executed}"
         ));
     }
     Ok(())

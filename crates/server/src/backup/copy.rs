@@ -1,8 +1,8 @@
 //! Copies a running store into a repository: a backup.
 //!
-//! The first backup stores the files of the checkpoint in force and the log behind it. A later one
+//! The first backup stores the files of the checkpoint in force and the log after it. A later one
 //! stores what the repository lacks, of the cheaper of two bases:
-//! - the checkpoint in force: its files that changed, and the log behind it;
+//! - the checkpoint in force: its files that changed, and the log after it;
 //! - the checkpoint of the backup before: only the log since then, while log segments go back that far
 //!   and the log does not become longer than the files that a restore reads.
 

@@ -1,12 +1,12 @@
 //! The position of a copy of data in the binary log: a server that starts from the copy follows its source from there.
 //!
 //! ```text
-//! log of the source   | T1 T2 | T3 T4 |            executed: T1, T2 at commit 2, noted before the copy began
-//! copy                | checkpoint: T1 | log: T2 T3 |  its own log begins behind T1 to T3
+//! log of the source   | T1 T2 | T3 T4 |            executed: T1, T2 at commit 2, recorded before the copy began
+//! copy                | checkpoint: T1 | log: T2 T3 |  its own log begins after T1 to T3
 //! ```
 //!
-//! Invariant: no commit behind the one that is noted is in the checkpoint only: the identifiers of those commits are
-//! found in the copy's log.
+//! Invariant: every commit of the copy after the recorded one is in the copy's log, also if a checkpoint has it: its
+//! identifier is found there.
 
 use porpoise_backup::BinlogPosition;
 use porpoise_base::disk::Disk;
@@ -18,10 +18,10 @@ use porpoise_replication::gtid::{GtidSet, Uuid};
 use porpoise_sql::VERSION;
 use std::path::Path;
 
-/// Attempts to begin a copy without a checkpoint at the same moment.
+/// Maximum number of attempts; one fails if a checkpoint is written meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// Begins a copy of a store, and notes the position in its binary log.
+/// Begins a copy of a store, and records the position in its binary log.
 ///
 /// # Errors
 /// The engine's.
@@ -34,8 +34,8 @@ pub fn begin_copy(
     };
     for _ in 0..ATTEMPTS {
         let checkpoint = engine.checkpoint_snapshot();
-        // What a checkpoint contains is on disk, and therefore in the log's files then. A log that is closed has no position that
-        // is worth noting.
+        // The commits of the checkpoint are on disk, and therefore in the log's files once its writer has caught up. A closed log
+        // has no such position.
         if binlog.catch_up().is_err() {
             break;
         }
@@ -53,7 +53,7 @@ pub fn begin_copy(
     Ok((engine.begin_copy()?, None))
 }
 
-/// Finds the transactions of a copy while its log is written.
+/// Computes the identifiers of a copy's transactions while its log is written.
 pub struct GtidTracker {
     scanner: AnnotationScanner,
     scan: GtidScan,
@@ -77,7 +77,7 @@ impl GtidTracker {
         })
     }
 
-    /// Counts the commits of a group of the log.
+    /// Adds the commits of a group of the log.
     ///
     /// # Errors
     /// [`Error::Corrupt`]: records that cannot be read.
@@ -95,7 +95,7 @@ impl GtidTracker {
         self.scan.executed()
     }
 
-    /// Writes a binary log that begins behind the transactions.
+    /// Writes a binary log that begins after the transactions.
     ///
     /// # Errors
     /// [`Error::Io`].

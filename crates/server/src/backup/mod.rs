@@ -282,12 +282,12 @@ fn run_demoted(copying: Copying) -> porpoise_backup::Result<Backup> {
     }
 }
 
-/// Error 1290 for a destination that is not below the allowed place.
+/// Error 1290 for a destination that is not below the allowed location.
 fn not_allowed(allowed: Option<&str>) -> SqlError {
     let text = match allowed {
         None => {
-            "The server was started without --backup-to, so that it writes no backups: start it \
-                 with a directory, or a bucket, below which it may"
+            "The server writes no backups, because it was started without --backup-to: start it \
+                 with a directory or a bucket below which it may write them"
                 .to_owned()
         }
         Some(place) => format!("The server writes backups below {place} only (--backup-to)"),

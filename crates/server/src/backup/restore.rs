@@ -58,7 +58,7 @@ pub struct Restored {
     pub time: u64,
     /// Whether a gap before the point makes later archived log unusable.
     pub has_gap: bool,
-    /// Identifiers of the transactions in it, if the server had a binary log: a replica follows from there.
+    /// GTIDs of the transactions in the restored data, if the server had a binary log: a replica begins after them.
     pub executed: Option<String>,
 }
 

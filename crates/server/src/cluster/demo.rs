@@ -278,12 +278,12 @@ impl Server {
 }
 
 /// Prints each step, with the time since the beginning.
-struct Story(Instant);
+struct Progress(Instant);
 
-impl Story {
-    fn tell(&self, what: &str) {
+impl Progress {
+    fn report(&self, step: &str) {
         say(format_args!(
-            "{:6.1} s  {what}",
+            "{:6.1} s  {step}",
             self.0.elapsed().as_secs_f64()
         ));
     }
@@ -310,16 +310,16 @@ fn remove(home: TempDir) -> Result<(), StartError> {
 }
 
 fn show(options: &DemoOptions, home: &Path) -> Result<(), StartError> {
-    let story = Story(Instant::now());
+    let progress = Progress(Instant::now());
     let store = Store::start(options, home)?;
-    story.tell(&format!(
+    progress.report(&format!(
         "a TiKV cluster runs; its placement driver is {}",
         store.driver
     ));
     let mut servers = Vec::new();
     for n in 1..=options.servers {
         let server = Server::start(&format!("server {n}"), &store, home)?;
-        story.tell(&format!("{} listens on port {}", server.name, server.port));
+        progress.report(&format!("{} listens on port {}", server.name, server.port));
         servers.push(server);
     }
     let [first, second, ..] = servers.as_slice() else {
@@ -329,32 +329,32 @@ fn show(options: &DemoOptions, home: &Path) -> Result<(), StartError> {
         "CREATE DATABASE d; CREATE TABLE d.account (id INT PRIMARY KEY, balance INT NOT NULL); \
          INSERT INTO d.account WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS}) SELECT i, 100 FROM n"
     ))?;
-    story.tell(&format!("server 1 has created a table of {ROWS} rows"));
+    progress.report(&format!("server 1 has created a table of {ROWS} rows"));
     let sum = "SELECT SUM(balance) FROM d.account";
     expect(second, sum, ROWS * 100)?;
-    story.tell("server 2 reads the same rows");
+    progress.report("server 2 reads the same rows");
     let mut open = first.connect()?;
     let begun = open.execute("BEGIN; UPDATE d.account SET balance = 0 WHERE id = 1");
     begun.map_err(|e| failed("server 1", e))?;
-    story.tell("server 1 has changed a row in an open transaction, and is killed now");
+    progress.report("server 1 has changed a row in an open transaction, and is killed now");
     let killed = Instant::now();
     drop(servers.remove(0));
     let Some(second) = servers.first() else {
         return Err(failed("servers", "two are needed"));
     };
     expect(second, sum, ROWS * 100)?;
-    story.tell(&format!(
+    progress.report(&format!(
         "server 2 still answers, {:.1} s after the kill",
         killed.elapsed().as_secs_f64()
     ));
     second.execute("UPDATE d.account SET balance = balance + 1 WHERE id = 1")?;
-    story.tell(&format!(
+    progress.report(&format!(
         "server 2 has written the same row, {:.1} s after the kill: the dead transaction was rolled back when its locks expired ({LOCK_TTL})",
         killed.elapsed().as_secs_f64()
     ));
     let again = Server::start("server 1 again", &store, home)?;
     expect(&again, sum, ROWS * 100 + 1)?;
-    story.tell("server 1 is started again, and reads what server 2 wrote; nothing is lost");
+    progress.report("server 1 is started again, and reads what server 2 wrote; nothing is lost");
     Ok(())
 }
 

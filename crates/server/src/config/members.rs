@@ -1,4 +1,4 @@
-//! The members of a group, as `--failover-members` names them.
+//! The members of a group: the value of `--failover-members`.
 
 use aws_lc_rs::digest;
 use porpoise_replication::election::MemberId;
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Shortest silence of a leader after which another one is elected.
+/// Minimum of `--failover-timeout`.
 pub const MIN_FAILOVER_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Most members of a group.
@@ -91,7 +91,7 @@ impl Members {
         self.first
     }
 
-    /// Digest of the list, by which members find that they have different ones.
+    /// Digest of the list, by which members detect that their lists differ.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         let mut text = format!("{};", self.first);

@@ -1,5 +1,5 @@
-//! A physical copy of the leader's data takes the place of a member's own: for one that has transactions which the leader lacks, and
-//! for one that lacks what the leader's log has no longer.
+//! Replaces a member's data by a physical copy of the leader's: for a member that has transactions which the leader lacks, or that
+//! needs transactions which the leader's log no longer has.
 //!
 //! ```text
 //! running member                                         next start
@@ -8,14 +8,14 @@
 //! incoming/COMPLETE                                      without auto.cnf and backup-id
 //! ```
 //!
-//! The copy has the binary log's position, so that the member follows from there. It gets a new `server_uuid`: identifiers
-//! that it has given to transactions which are gone are never given again. And a new identity for backups, because its log
-//! is not the one that it has archived.
+//! The copy has the position in the binary log from which the member follows. The member gets a new `server_uuid`, so that it
+//! assigns no identifier again that it has assigned to a discarded transaction. It also gets a new identity for backups, because
+//! its log does not continue the archived one.
 //!
 //! Invariants:
-//! 1. The own data stay in use until the copy is complete and on disk.
-//! 2. The group knows that the member has given up its data before they are replaced.
-//! 3. Putting the copy in place can be interrupted at any step and done again.
+//! 1. The member's data stay in use until the copy is complete and on disk.
+//! 2. The group knows that the member has discarded its data before they are replaced.
+//! 3. The installation of the copy can be interrupted at any step and repeated.
 //!
 //! Rejected: undoing the member's transactions by the before-images of its log. Statements have none, row images that are not full
 //! lack columns, and versions of rows (CAS values) would differ from the leader's. Cutting the engine's log before the first of
@@ -45,13 +45,13 @@ use std::time::{Duration, Instant};
 /// Directory of a copy, within the data directory.
 const INCOMING: &str = "incoming";
 
-/// File in it that says that the copy is complete.
+/// File in it that marks the copy as complete.
 const COMPLETE: &str = "COMPLETE";
 
 /// Longest silence of the leader while it sends.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Time between two looks whether the copy is to end.
+/// Interval at which a running copy checks for its cancellation.
 const POLL: Duration = Duration::from_millis(200);
 
 type Outcome = Result<(), String>;
@@ -81,7 +81,7 @@ impl CloneTask {
         })
     }
 
-    /// How the copy has ended; `None` while it runs.
+    /// The outcome of the copy; `None` while it runs.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome.get().cloned()
@@ -99,7 +99,7 @@ impl Drop for CloneTask {
     }
 }
 
-/// Says that the copy takes the place of the data at the next start.
+/// Marks the copy as complete, so that the next start installs it.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -109,8 +109,8 @@ pub fn complete(data_dir: &Path) -> io::Result<()> {
     File::open(&dir)?.sync_all()
 }
 
-/// Puts a complete copy in the place of the data, and removes one that is not. Called before anything of the data
-/// directory is opened.
+/// Replaces the data by a complete copy, and removes an incomplete one. Called before any file of the data directory is
+/// opened.
 ///
 /// # Errors
 /// A message for the operator in one line.
@@ -226,7 +226,7 @@ fn copy(mut target: Target, dir: &Path, cancel: &Cancel) -> Outcome {
     let named = builder.files();
     let listed = description.files.iter().map(|f| (f.name.clone(), f.bytes));
     if !listed.eq(named.iter().cloned()) {
-        return Err("the files are not those of the manifest".to_owned());
+        return Err("the files differ from those that the manifest names".to_owned());
     }
     for (name, bytes) in &named {
         copy_file(&mut packets, &builder, name, *bytes)?;
@@ -277,7 +277,7 @@ fn copy_file(
                 left = rest;
                 Ok(part)
             }
-            _ => Err("a file has another length than described".to_owned()),
+            _ => Err("the length of a file differs from the description".to_owned()),
         });
         Some(part.map_err(PartError))
     });
@@ -313,7 +313,7 @@ fn copy_log(
                 while (records.len() as u64) < length {
                     let part = packets.expect(kind::RECORDS)?;
                     if part.is_empty() || (records.len() + part.len()) as u64 > length {
-                        return Err("a group has another length than described".to_owned());
+                        return Err("the length of a log group differs from its head".to_owned());
                     }
                     records.extend_from_slice(part);
                 }

@@ -1,13 +1,13 @@
 //! Automatic failover: a group of servers and witnesses elects the server that takes writes.
 //!
 //! * [`crate::config::Members`]: the list of members. [`transport`]: authenticated messages between them.
-//!   [`state`]: what a member keeps on disk.
+//!   [`state`]: the state of a member on disk.
 //! * [`node`]: the thread that runs the state machine of the election.
 //! * [`server`]: what a server does when it leads and when it follows. [`witness`]: the command `porpoise witness`.
 //! * [`clone`]: a physical copy of the leader's data, for members whose data the leader's log does not continue.
 //! * [`restart`]: a leader that steps down begins anew as a follower, as after a crash.
 //!
-//! Decision 0010 has the reasons, docs/internals/replication.md a picture.
+//! Decision 0010 has the reasons, docs/internals/following.md a picture.
 
 pub mod clone;
 pub mod node;
@@ -26,7 +26,7 @@ const MIN_SECRET: usize = 16;
 /// Longest content of a file with a secret.
 const MAX_SECRET: usize = 4096;
 
-/// Reads a file with a secret; spaces and line ends around it do not count.
+/// Reads a file with a secret; white space around it is ignored.
 ///
 /// # Errors
 /// The file cannot be read; the secret is too short.
@@ -34,7 +34,7 @@ pub fn read_secret(option: &str, path: &Path) -> Result<Vec<u8>, StartError> {
     let secret = read_password(option, path)?;
     if secret.len() < MIN_SECRET {
         return Err(StartError::usage(format!(
-            "{option}: the secret in {} has less than {MIN_SECRET} bytes; `openssl rand -hex 32` makes one",
+            "{option}: the secret in {} has fewer than {MIN_SECRET} bytes; create one by `openssl rand -hex 32`",
             path.display()
         )));
     }
@@ -52,7 +52,7 @@ fn read_password(option: &str, path: &Path) -> Result<Vec<u8>, StartError> {
     Ok(bytes.trim_ascii().to_vec())
 }
 
-/// Checks that the options of a member fit together.
+/// Checks that the options of a member are consistent.
 ///
 /// # Errors
 /// A message for the operator in one line.

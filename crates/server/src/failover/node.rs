@@ -1,5 +1,5 @@
-//! The thread of a member: runs the state machine of the election ([`porpoise_replication::election`]), keeps its state on disk,
-//! exchanges its messages, and lets the server around it act.
+//! The thread of a member: runs the state machine of the election ([`porpoise_replication::election`]), stores its state,
+//! exchanges its messages, and calls the server's [`Actions`].
 //!
 //! ```text
 //!  transport --messages--> +--------+ --outputs, in order--> state file, transport, [`Actions`]
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Outputs are carried out in order, each completely before the next: what depends on the state is sent after the state is
-//!    on disk. While it cannot be written the member is silent.
-//! 2. Nothing here decides whether a commit is acknowledged by a clock.
+//! 1. Outputs are executed in order, each completely before the next: a message that depends on the state is sent after the
+//!    state is on disk. While it cannot be written, the member is silent.
+//! 2. No acknowledgement of a commit depends on a clock.
 
 use super::state::StateFile;
 use super::transport::{Deliver, Transport};
@@ -27,11 +27,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// What a member does besides voting. A witness does nothing.
+/// Actions of a member besides voting. A witness has none.
 pub trait Actions: Send {
-    /// Stops to follow the leader, and to acknowledge, before it returns.
+    /// Stops following the leader, and acknowledging its commits, before it returns.
     fn stop_following(&mut self) {}
-    /// Acknowledges nothing more, and refuses writes.
+    /// Stops acknowledging commits, and refuses writes.
     fn step_down(&mut self) {}
     /// Follows this member, which leads this epoch.
     fn follow(&mut self, _leader: MemberId, _epoch: u64) {}
@@ -39,7 +39,7 @@ pub trait Actions: Send {
     fn lead(&mut self, _epoch: u64) {}
     /// Acknowledges commits once these members have them.
     fn require(&mut self, _members: &BTreeSet<MemberId>) {}
-    /// Called at each tick. What it returns is input of the state machine.
+    /// Called at each tick. Returns inputs of the state machine.
     fn tick(&mut self, _member: &Member) -> Vec<Input> {
         Vec::new()
     }
@@ -50,7 +50,7 @@ pub struct NoActions;
 
 impl Actions for NoActions {}
 
-/// What the thread receives.
+/// An event that the thread receives.
 enum Event {
     Message(MemberId, Message),
     Input(Input),
@@ -69,7 +69,7 @@ pub struct NodeOptions<'a> {
     pub timeout: Duration,
     /// Directory of its state.
     pub data_dir: &'a Path,
-    /// Where it hears the others.
+    /// Listener for the messages of the others.
     pub listener: TcpListener,
 }
 
@@ -99,7 +99,7 @@ impl MemberRole {
     }
 }
 
-/// What is known of another member.
+/// The known state of a member.
 #[derive(Clone, Debug)]
 pub struct MemberStatus {
     /// Its number.
@@ -170,7 +170,7 @@ impl Inputs {
 }
 
 impl Node {
-    /// Starts a member. `actions` makes what it does, given the number of its data.
+    /// Starts a member. `actions` creates its actions, given the number of its data.
     ///
     /// # Errors
     /// The state cannot be read; a thread cannot be started.
@@ -280,8 +280,8 @@ impl Node {
     }
 }
 
-/// Times of the state machine: ten heartbeats in the time after which the leader is taken for lost. The servers begin their
-/// candidatures one after the other, so that they do not divide the votes.
+/// Times of the state machine: ten heartbeats in the failure timeout. Election timeouts of servers differ, so that they do not
+/// split the votes.
 fn settings(options: &NodeOptions<'_>) -> Settings {
     let silence = u64::try_from(options.timeout.as_millis()).unwrap_or(u64::MAX);
     let servers = options.members.servers();
@@ -358,7 +358,7 @@ impl Runner {
         self.publish();
     }
 
-    /// Writes the state, and tries until that succeeds: the member is silent meanwhile.
+    /// Writes the state; retries until that succeeds. The member is silent meanwhile.
     fn store(&self, state: &Durable) {
         let mut is_reported = false;
         while let Err(error) = self.file.store(state) {

@@ -1,18 +1,18 @@
-//! A member that is a server: what it does when it is elected, and when another one is.
+//! A member that is a server: its actions when it is elected, and when another server is.
 //!
 //! ```text
 //! elected       refuse writes; no commit is acknowledged
-//! view accepted commits need the members of the view; permit writes
-//! no majority   refuse writes, until one is heard again
-//! stepped down  begin the process anew ([`super::restart`])
+//! view accepted commits wait for the members of the view; permit writes
+//! no majority   refuse writes, until a majority answers again
+//! stepped down  restart the process ([`super::restart`])
 //! follow        the replica connects to the leader by GTIDs, and acknowledges
 //! diverged      copy the leader's data ([`super::clone`]), give up the own ones, begin anew
 //! ```
 //!
 //! Invariants:
 //! 1. Commits need acknowledgements before clients may write.
-//! 2. A member has stopped to follow when [`Actions::stop_following`] returns: its thread has ended.
-//! 3. A member counts as caught up by what it has acknowledged of its present data only.
+//! 2. A member has stopped following when [`Actions::stop_following`] returns: the replica's thread has ended.
+//! 3. Only acknowledgements of its present data make a member count as caught up.
 
 use super::clone::{self, CloneTask};
 use super::node::{Actions, GroupStatus, Inputs, Node, NodeOptions};
@@ -34,20 +34,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Log that a member may lack, in bytes, when the leader lets commits wait for it.
+/// Lag of a member, in bytes of the log, up to which the leader makes commits wait for it.
 const SMALL_LAG: u64 = 1 << 20;
 
 /// Pause between attempts to follow a leader after an error that stopped the replica.
 const FOLLOW_AGAIN: Duration = Duration::from_secs(5);
 
-/// Shortest time for which a member that answers may keep commits waiting. Then the leader goes on without it, if a majority
-/// agrees.
+/// Minimum time for which commits wait for a member that answers but does not acknowledge. Then the leader continues without
+/// it, if a majority agrees.
 const MIN_STALL: Duration = Duration::from_secs(5);
 
-/// Number of the data of this server, which its replica announces; 0: it is in no group.
+/// Number of the data of this server, which its replica announces; 0: not a member of a group.
 pub type Incarnation = Arc<AtomicU64>;
 
-/// What a member needs of its server.
+/// The parts of the server that a member uses.
 pub struct Parts {
     /// The replica.
     pub replica: Arc<Replica>,
@@ -247,7 +247,7 @@ struct Leading {
 enum CloneState {
     None,
     Running(CloneTask),
-    /// The copy is complete; the own data are given up by the state that is being written.
+    /// The copy is complete; the state that is being written discards the own data.
     Complete,
     /// The data are not copied: an operator has to decide.
     Refused,
@@ -274,7 +274,8 @@ struct ServerActions {
 }
 
 impl ServerActions {
-    /// Sets what commits require. Without that nothing may be acknowledged, so that an error ends the leadership.
+    /// Sets the acknowledgements that commits require. An error ends the leadership, because commits would be reported without
+    /// them.
     fn set_policy(&self, policy: GroupPolicy) -> (u64, u64) {
         match self.parts.binlog.set_group_policy(Some(policy)) {
             Ok(end) => end,
@@ -320,7 +321,7 @@ impl ServerActions {
         }
     }
 
-    /// The replica has stopped: tries again later, or copies the leader's data if its log does not continue the own ones.
+    /// Handles a stopped replica: retries later, or copies the leader's data if its log does not continue the own data.
     fn replica_stopped(&mut self, member: &Member) -> Vec<Input> {
         let divergence = self
             .parts
@@ -346,7 +347,7 @@ impl ServerActions {
                     self.clone_again = Instant::now() + FOLLOW_AGAIN;
                 }
             },
-            // The state that gives up the data is on disk.
+            // The state that discards the data is on disk.
             CloneState::Complete => match clone::complete(&self.data_dir) {
                 Ok(()) => restart::restart("it takes the copy of the leader's data"),
                 Err(error) => {
@@ -371,8 +372,8 @@ impl ServerActions {
         };
         if durable.is_blank() && has_own {
             tracing::error!(
-                "failover: {what}. This server has data that were never those of the group; it does not follow. Start it with an \
-                 empty data directory if they are not needed"
+                "failover: {what}. This server has data of its own from before it was a member, and does not follow. If the data \
+                 are not needed, start it with an empty data directory"
             );
             self.clone = CloneState::Refused;
             return;
@@ -388,7 +389,7 @@ impl ServerActions {
         match target.map(|target| CloneTask::start(target, &self.data_dir)) {
             Some(Ok(task)) => self.clone = CloneState::Running(task),
             Some(Err(error)) => {
-                tracing::error!(%error, host, port, "failover: no thread for a copy")
+                tracing::error!(%error, host, port, "failover: the thread for a copy cannot be started")
             }
             None => {}
         }

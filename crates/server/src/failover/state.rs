@@ -22,7 +22,7 @@ impl StateFile {
         }
     }
 
-    /// Reads the state. A member without a file is blank, and gets one. `first` has the data with which the group begins.
+    /// Reads the state. A member without a file is blank, and gets a file. The group begins with the data of `first`.
     ///
     /// # Errors
     /// The file cannot be read or written, or is damaged.
@@ -40,7 +40,7 @@ impl StateFile {
         }
     }
 
-    /// Replaces the state; it is on disk then.
+    /// Replaces the state on disk, and syncs it.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -54,7 +54,7 @@ impl StateFile {
     }
 }
 
-/// A random number of data.
+/// A random number for the data of a member.
 #[must_use]
 pub fn random() -> u64 {
     fastrand::u64(1..)

@@ -1,7 +1,7 @@
-//! Messages between members over TCP, authenticated by a secret that all have.
+//! Messages between members over TCP, authenticated by a shared secret.
 //!
-//! A connection carries messages in one direction, from the member that opened it. It begins with a challenge, so that nothing
-//! that was recorded is accepted again; each frame has a code over its number and contents. Contents are not secret.
+//! A connection carries messages in one direction, from the member that opened it. It begins with a challenge, so that recorded
+//! messages cannot be replayed; each frame has an authentication code over its number and contents. Contents are not encrypted.
 //!
 //! ```text
 //! receiver   magic (8) | challenge (32)
@@ -13,8 +13,8 @@
 //! code of frame n    = HMAC-SHA256(key, n (8) | message)
 //! ```
 //!
-//! Messages may be lost: those for a member that cannot be reached, and the oldest of too many. A receiver accepts a bounded number
-//! of connections, each for a bounded time before it has proved that it knows the secret.
+//! Messages may be lost: those for a member that cannot be reached, and the oldest of a full queue. A receiver accepts a bounded
+//! number of connections, each for a bounded time until it has proved that it knows the secret.
 
 use crate::config::Members;
 use aws_lc_rs::{hmac, rand};
@@ -41,7 +41,7 @@ const HELLO_LEN: usize = 8 + 4 + 4 + 32 + NUMBER_LEN;
 /// Longest message.
 const MAX_MESSAGE: usize = 1024;
 
-/// Most connections that are read at once.
+/// Maximum number of connections that are read at once.
 const MAX_CONNECTIONS: usize = 32;
 
 /// Time in which a connection has to prove that it knows the secret.
@@ -50,7 +50,7 @@ const HELLO_TIME: Duration = Duration::from_secs(2);
 /// Silence after which a connection is closed; senders send something at each heartbeat.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
-/// Longest wait for a connection to a member, and for the acknowledgement of what was sent by its system.
+/// Longest wait for a connection to a member, and for the TCP acknowledgement of sent bytes.
 const SEND_TIME: Duration = Duration::from_secs(1);
 
 /// Messages that wait for a connection.
@@ -172,7 +172,7 @@ fn send_all(identity: &Identity, to: MemberId, messages: &Receiver<Vec<u8>>, kee
             Err(RecvTimeoutError::Timeout) => Vec::new(),
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        // What is sent late is of no use: attempts that fail slowly do not fill the queue.
+        // Old messages are useless: while the member cannot be reached, they are dropped.
         let may_try = failed.is_none_or(|failed| failed.elapsed() >= keep_alive);
         if connection.is_none() && may_try {
             match connect(identity, to) {
@@ -268,7 +268,7 @@ fn accept(identity: &Arc<Identity>, listener: &TcpListener, deliver: &Deliver) {
             if let Err(error) = receive_all(&identity, stream, &deliver)
                 && error.kind() == io::ErrorKind::InvalidData
             {
-                // Anybody can connect: the log must not grow with each attempt.
+                // Any host can connect: the log must not grow with each attempt.
                 let mut last = last_warning.lock();
                 if last.is_none_or(|last| last.elapsed() >= Duration::from_secs(10)) {
                     *last = Some(Instant::now());
@@ -321,7 +321,7 @@ fn receive_all(identity: &Identity, mut stream: TcpStream, deliver: &Deliver) ->
     }
 }
 
-/// The member that a hello proves to be.
+/// Verifies a hello, and returns the member that has sent it.
 fn check_hello(
     identity: &Identity,
     challenge: &[u8],
@@ -353,7 +353,7 @@ fn check_hello(
         {
             Ok(from)
         }
-        _ => Err(malformed("a member takes this one for another")),
+        _ => Err(malformed("the message is addressed to another member")),
     }
 }
 

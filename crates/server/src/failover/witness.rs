@@ -51,7 +51,7 @@ pub fn run(options: &WitnessOptions) -> Result<(), StartError> {
     match members.get(options.id) {
         Some(member) if member.mysql_port.is_none() => {}
         _ => {
-            let text = format!("--id: {} is no witness of --members", options.id);
+            let text = format!("--id: {} is not a witness of --members", options.id);
             return Err(StartError::usage(text));
         }
     }

@@ -93,7 +93,7 @@ impl Client {
         self.0.answering.store(true, Ordering::Relaxed);
     }
 
-    /// Records that the answer is a stream: a new connection does not evict it while other connections are idle.
+    /// Marks the answer as a stream: a new connection does not evict it while other connections are idle.
     pub(crate) fn begin_stream(&self) -> StreamGuard {
         self.0.streaming.store(true, Ordering::Relaxed);
         StreamGuard(self.clone())

@@ -34,7 +34,7 @@ const LOCK_DIGITS: usize = 40;
 /// Error 1062: the note exists.
 pub const DUPLICATE: u16 = 1062;
 
-/// Notes of an import.
+/// Progress of an import.
 #[derive(Debug, Default)]
 pub struct Progress {
     id: String,
@@ -124,7 +124,7 @@ impl Progress {
         Ok(progress)
     }
 
-    /// Notes the beginning of the import, with the tables and views that stay.
+    /// Records the beginning of the import, with the tables and views that stay.
     ///
     /// # Errors
     /// The server's.

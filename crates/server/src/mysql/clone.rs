@@ -1,6 +1,6 @@
 //! COM_CLONE: a copy of all data, for a member of a group whose data the binary log does not continue.
 //!
-//! The command has one byte, the version of the form. The answer is a sequence of packets, each with 0 in front, then a kind:
+//! The command has one byte, the version of the format. The answer is a sequence of packets, each with 0 in front, then a kind:
 //!
 //! ```text
 //! 00 | 01 | description: JSON (docs/formats.md)     the files and their lengths, the position in the log and in the binary log
@@ -24,7 +24,7 @@ use porpoise_sql::SqlError;
 use porpoise_wire::mysql::frame;
 use serde::{Deserialize, Serialize};
 
-/// Version of the form.
+/// Version of the format.
 pub(crate) const CLONE_FORMAT_VERSION: u8 = 1;
 
 /// Longest part of a file or of a group's records, in bytes.
@@ -84,8 +84,9 @@ impl LoggedIn {
     ) -> Result<(), SqlError> {
         self.sql.check_may_clone()?;
         if version != CLONE_FORMAT_VERSION {
-            let text =
-                format!("the form {version} is asked for; this server has {CLONE_FORMAT_VERSION}");
+            let text = format!(
+                "version {version} of the format is requested; this server has version {CLONE_FORMAT_VERSION}"
+            );
             return Err(failed(&text));
         }
         let (Some(engine), Some(binlog)) = (&shared.engine, &shared.binlog) else {
@@ -155,7 +156,7 @@ fn describe(copy: &HotCopy, binlog: BinlogPosition) -> Result<Vec<u8>, SqlError>
     serde_json::to_vec(&description).map_err(|e| failed(&e))
 }
 
-/// Appends a packet; sends if much is waiting.
+/// Appends a packet; sends the output if it is large.
 fn send(answer: &mut Answer<'_>, kind: u8, bytes: &[u8]) -> Result<(), SqlError> {
     let start = frame::begin(answer.out.buf());
     let out = answer.out.buf();

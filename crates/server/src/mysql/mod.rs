@@ -64,7 +64,7 @@ pub struct MysqlProtocol(Arc<Shared>);
 impl MysqlProtocol {
     /// Creates the protocol for `sql`. `tls` serves clients that request encryption; `rsa` decrypts
     /// the passwords of clients that do not; `verifiers` caches the hashes of verified
-    /// passwords; `binlog` is what replicas follow, `engine` what they copy.
+    /// passwords; replicas follow `binlog`, and copy the data of `engine`.
     pub fn new(
         sql: Arc<SqlServer>,
         tls: Option<Arc<rustls::ServerConfig>>,

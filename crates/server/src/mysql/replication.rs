@@ -28,13 +28,13 @@ use porpoise_wire::mysql::{frame, reply};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait for events after which the session looks whether it was cancelled.
+/// Longest wait for events after which the session checks whether it was cancelled.
 const WAIT: Duration = Duration::from_millis(200);
 
 /// Shortest time between heartbeats, as on MySQL.
 const MIN_PERIOD: Duration = Duration::from_millis(1);
 
-/// Longest wait for an acknowledgement before the session looks for new events.
+/// Longest wait for an acknowledgement before the session checks for new events.
 const ACK_WAIT: Duration = Duration::from_millis(10);
 
 /// First byte of semi-synchronous headers and acknowledgements.
@@ -91,7 +91,7 @@ impl LoggedIn {
         Flow::Continue
     }
 
-    /// What the reader has announced under one of two names.
+    /// The value that the reader has announced under one of two names.
     fn announced(&self, name: &str, former: &str) -> Option<String> {
         let value = self.sql.user_variable(name);
         value.or_else(|| self.sql.user_variable(former))
@@ -135,7 +135,7 @@ impl LoggedIn {
         }
     }
 
-    /// Sends events; returns at the end of the log, if the reader has asked for an end.
+    /// Sends events; returns at the end of the log, if the reader has requested that.
     fn stream(
         &self,
         log: &Arc<BinaryLog>,

@@ -21,7 +21,7 @@ pub struct Input {
     /// End of the unread bytes.
     end: usize,
     /// Number of bytes that the session requested.
-    want: usize,
+    requested: usize,
     /// Whether bytes were consumed since [`Input::take_progress`].
     consumed: bool,
     /// `None` in tests: nothing is charged.
@@ -63,7 +63,7 @@ impl Input {
     /// Requests `n` bytes, counted from the first unread one, before the next call of the
     /// session. The caller has checked `n` against its own limits.
     pub fn request_bytes(&mut self, n: usize) {
-        self.want = n;
+        self.requested = n;
     }
 
     /// Number of unread bytes.
@@ -78,12 +78,12 @@ impl Input {
 
     /// Bytes requested by [`Input::request_bytes`].
     pub(crate) fn requested_bytes(&self) -> usize {
-        self.want
+        self.requested
     }
 
     /// Prepares for a call of the session.
     pub(crate) fn begin(&mut self) {
-        self.want = 0;
+        self.requested = 0;
     }
 
     /// Whether anything was consumed since the last call.
@@ -114,13 +114,13 @@ impl Input {
                     to.copy_from_slice(from);
                 }
                 self.buf = bigger;
-            } else if self.end == self.buf.len() && self.want > self.end {
-                let bound = self.want.next_multiple_of(BUFFER);
+            } else if self.end == self.buf.len() && self.requested > self.end {
+                let bound = self.requested.next_multiple_of(BUFFER);
                 let grown = (self.buf.len() * 2).min(bound);
                 if !self.charge(grown) {
                     tracing::info!(
                         "connection closed: not enough memory for a request of {} bytes",
-                        self.want
+                        self.requested
                     );
                     return &mut [];
                 }
@@ -146,7 +146,8 @@ impl Input {
             self.charge(0);
             self.start = 0;
             self.end = 0;
-        } else if self.buf.len() == BUFFER && self.len() <= BUFFER / 16 && self.want <= BUFFER {
+        } else if self.buf.len() == BUFFER && self.len() <= BUFFER / 16 && self.requested <= BUFFER
+        {
             let rest = self.bytes().to_vec();
             self.start = 0;
             self.end = rest.len();

@@ -179,7 +179,7 @@ impl Output {
         self.deferred_ranges.push_back(range);
     }
 
-    /// Notes that one request has been answered completely.
+    /// Records that one request has been answered completely.
     pub fn request_done(&mut self) {
         self.requests += 1;
         self.total_requests += 1;
@@ -423,7 +423,7 @@ impl Output {
         (!bytes.is_empty()).then_some((fd, bytes))
     }
 
-    /// Notes that the socket has accepted the next `bytes` bytes of [`Output::sendable`].
+    /// Records that the socket has accepted the next `bytes` bytes of [`Output::sendable`].
     pub(crate) fn note_sent(&mut self, bytes: usize) {
         assert!(bytes <= self.unsent(), "more bytes sent than there were");
         self.written += bytes;

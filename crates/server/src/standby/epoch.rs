@@ -100,7 +100,7 @@ impl Epochs {
         }
     }
 
-    /// Begins an epoch, in which this server is the source. Returns false if it is not greater than every epoch known.
+    /// Begins an epoch, in which this server is the source. Returns false if it is not greater than every known epoch.
     ///
     /// # Errors
     /// It cannot be recorded.
@@ -108,7 +108,7 @@ impl Epochs {
         self.record(epoch, false)
     }
 
-    /// This server is elected by its group: the epoch is recorded, and clients may not write yet.
+    /// Records the epoch of a server that its group has elected. Clients may not write yet.
     pub fn begin_leadership(&self, epoch: u64) {
         let mut state = self.state.lock();
         state.number = state.number.max(epoch);
@@ -116,11 +116,11 @@ impl Epochs {
         self.show(*state);
     }
 
-    /// Permits or refuses the writes of clients of the server that leads its group in this epoch. Returns false if the server has met
-    /// a greater one.
+    /// Permits or refuses writes of clients while this server leads its group in this epoch. Returns false if the server knows
+    /// of a greater epoch.
     ///
     /// # Errors
-    /// It cannot be recorded.
+    /// The epoch cannot be recorded.
     pub fn set_writable(&self, epoch: u64, is_writable: bool) -> io::Result<bool> {
         let mut state = self.state.lock();
         if state.number > epoch {

@@ -1,4 +1,4 @@
-//! What earlier versions wrote: a store with a log of version 3, whose groups have no times, is read
+//! Stores of earlier versions: one with a log of version 3, whose groups have no times, is read
 //! and can be backed up; repositories are restored.
 
 use crate::support::{connect, good, restore, server};

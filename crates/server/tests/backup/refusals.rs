@@ -1,4 +1,4 @@
-//! What is refused, with which error.
+//! Refused operations, with their errors.
 
 use crate::support::{ask, command, connect, good, porpoise, server, text};
 use porpoise_client::Address;

@@ -8,7 +8,7 @@ use std::time::Instant;
 /// Commits over each protocol that must be acknowledged before and after a fault.
 const COMMITS: u64 = 20;
 
-/// What happens to the leader.
+/// A fault of the leader.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Killed,

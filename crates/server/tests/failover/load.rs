@@ -1,4 +1,4 @@
-//! Clients that write over SQL and memcached to whichever server takes writes, and remember what was acknowledged.
+//! Clients that write over SQL and memcached to the server that takes writes, and remember the acknowledged writes.
 
 use porpoise_client::mysql::{Connection, Target};
 use porpoise_client::{Address, TlsMode, TlsOptions};
@@ -79,7 +79,7 @@ impl Load {
     }
 }
 
-/// What was acknowledged.
+/// The acknowledged writes.
 pub struct Acknowledged {
     ids: BTreeSet<u64>,
     keys: BTreeSet<String>,

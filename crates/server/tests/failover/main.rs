@@ -1,5 +1,5 @@
 //! Groups with automatic failover, by real processes: leaders that are killed, paused and cut off under load; members that come back with
-//! transactions which nobody has; members without data; takeovers by an operator.
+//! transactions which the group lacks; members without data; takeovers by an operator.
 
 #![allow(
     clippy::unwrap_used,

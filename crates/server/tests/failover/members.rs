@@ -1,4 +1,4 @@
-//! What members of a group permit and refuse, and takeovers by an operator.
+//! Statements that members of a group permit and refuse, and takeovers by an operator.
 
 use crate::group::{Group, GroupOptions, good};
 use porpoise_testkit::{Porpoise, sql};

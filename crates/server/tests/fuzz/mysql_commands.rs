@@ -56,19 +56,21 @@ fn case(random: &mut Random, server: &Porpoise) {
         return;
     }
     // The greeting has the number 0, the answer to the login 2.
-    let told = packets.get(2..).unwrap_or_default();
+    let after_login = packets.get(2..).unwrap_or_default();
     if let Some((sequence, payload)) = packets.get(1) {
         assert_eq!((*sequence, payload.first()), (2, Some(&0)), "login");
     }
-    for (_, payload) in told {
+    for (_, payload) in after_login {
         assert_ne!(error(payload), Some(1815), "{}", payload.escape_ascii());
     }
     if over {
         return;
     }
     assert_eq!(left, 0, "{kinds:?}");
-    let found = answers(told);
-    let closed = told.last().is_none_or(|last| error(last.1).is_some());
+    let found = answers(after_login);
+    let closed = after_login
+        .last()
+        .is_none_or(|last| error(last.1).is_some());
     assert!(
         *found.end() > least || closed,
         "{found:?} answers to {kinds:?}, at least {least}: {}",

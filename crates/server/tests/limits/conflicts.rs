@@ -1,4 +1,4 @@
-//! How often transactions of a mix like sysbench's oltp_read_write are refused with 1213, at
+//! Rate at which transactions of a mix like sysbench's oltp_read_write are refused with 1213, at
 //! several numbers of connections, with uniform and skewed keys, with and without
 //! `innodb_snapshot_isolation`; and so for orders and payments like TPC-C's. Prints a table; in the
 //! short run only that the mixes work.

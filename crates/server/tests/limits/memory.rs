@@ -78,7 +78,7 @@ fn a_full_memory_refuses_growth_and_nothing_else() {
 }
 
 /// A snapshot that holds back old versions at the limit is ended, so that writers are not refused
-/// for ever; its transaction is told, those of others go on.
+/// for ever; its transaction gets an error, those of others go on.
 #[test]
 fn at_the_limit_the_oldest_snapshot_makes_room() {
     let (server, mut sql) = start();
@@ -120,12 +120,12 @@ fn at_the_limit_the_oldest_snapshot_makes_room() {
         inserted.is_ok().then_some(())
     });
     assert!(again.is_some(), "no room after a snapshot was ended");
-    let told = old.refused(letters);
-    assert_eq!(told.code, 1213, "{}", told.message);
+    let error = old.refused(letters);
+    assert_eq!(error.code, 1213, "{}", error.message);
     assert!(
-        told.message.contains("(snapshot no longer available)"),
+        error.message.contains("(snapshot no longer available)"),
         "{}",
-        told.message
+        error.message
     );
     // The transaction is over, its change rolled back, its lock released; the session continues.
     assert_eq!(old.number("SELECT COUNT(*) FROM d.t WHERE v = 'own'"), 0);

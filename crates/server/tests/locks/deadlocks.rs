@@ -71,13 +71,13 @@ fn a_deadlock_report_has_both_statements_and_their_locks() {
     let error = b.refused("UPDATE t SET a = 4 WHERE id = 1");
     assert_eq!(error.code, 1213);
     waiting.join().unwrap();
-    let told = sql.rows(
+    let rows = sql.rows(
         "SELECT DEADLOCK, VICTIM, THREAD, DB, QUERY, LOCK_KEY, LOCK_MODE, BLOCKING_THREAD \
          FROM information_schema.DEADLOCKS ORDER BY VICTIM DESC",
     );
     let other = "UPDATE t SET a = 4 WHERE id = 1";
     assert_eq!(
-        told,
+        rows,
         [
             ["1", "YES", &b_id, "h", other, "1", "UPDATE", &a_id],
             ["1", "NO", &a_id, "h", statement, "2", "UPDATE", &b_id],
@@ -125,12 +125,12 @@ fn a_cycle_of_three_transactions_with_foreign_keys_is_described() {
         child.join().unwrap().unwrap();
         delete.join().unwrap().unwrap();
     });
-    let told = sql.rows("SELECT QUERY, LOCK_TABLE, LOCK_MODE FROM information_schema.DEADLOCKS");
-    assert_eq!(told.len(), 3, "{told:?}");
-    assert_eq!(told[0][..2], ["UPDATE c SET t = 2 WHERE name = 'x'", "c"]);
-    assert_eq!(told[1], ["DELETE FROM t WHERE id = 2", "t", "EXCLUSIVE"]);
+    let rows = sql.rows("SELECT QUERY, LOCK_TABLE, LOCK_MODE FROM information_schema.DEADLOCKS");
+    assert_eq!(rows.len(), 3, "{rows:?}");
+    assert_eq!(rows[0][..2], ["UPDATE c SET t = 2 WHERE name = 'x'", "c"]);
+    assert_eq!(rows[1], ["DELETE FROM t WHERE id = 2", "t", "EXCLUSIVE"]);
     assert_eq!(
-        told[2],
+        rows[2],
         ["INSERT INTO c VALUES (3, 1, 'y')", "t", "KEY SHARE"]
     );
 }
@@ -155,7 +155,7 @@ fn the_session_with_the_least_work_is_the_victim() {
     b.run("COMMIT");
     a.run("UPDATE t SET a = a + 10 WHERE id = 1");
     assert_eq!(sql.number("SELECT a FROM t WHERE id = 1"), 14);
-    let told = sql.rows(
+    let rows = sql.rows(
         "SELECT DEADLOCK, VICTIM, THREAD, QUERY, LOCK_KEY, BLOCKING_THREAD \
          FROM information_schema.DEADLOCKS ORDER BY VICTIM DESC",
     );
@@ -164,7 +164,7 @@ fn the_session_with_the_least_work_is_the_victim() {
         "UPDATE t SET a = 4 WHERE id = 1",
     );
     assert_eq!(
-        told,
+        rows,
         [
             ["1", "YES", &a_id, light, "2", &b_id],
             ["1", "NO", &b_id, heavy, "1", &a_id],
@@ -241,6 +241,9 @@ fn the_status_of_the_engine_asks_for_a_privilege() {
     command.arg(format!("--port={}", server.mysql_addr.port()));
     command.args(["-e", "SHOW ENGINE INNODB STATUS"]);
     let done = command.output().unwrap();
-    let told = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(told.contains("1227") && told.contains("PROCESS"), "{told}");
+    let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(
+        stderr.contains("1227") && stderr.contains("PROCESS"),
+        "{stderr}"
+    );
 }

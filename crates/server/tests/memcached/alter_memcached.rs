@@ -112,16 +112,16 @@ fn show_memcached_key_shows_the_table_and_row_of_a_key() {
         &server,
         "ALTER TABLE t.users MEMCACHED PREFIX 'u:' VALUE (name)",
     );
-    let told = |key: &str| sql(&server, &format!("SHOW MEMCACHED KEY '{key}'"));
+    let key_report = |key: &str| sql(&server, &format!("SHOW MEMCACHED KEY '{key}'"));
     let policy = "ndb-only (get table, set table, delete table)";
     assert_eq!(
-        told("u:1"),
+        key_report("u:1"),
         format!("default_role\tu:\t{policy}\tt/users/u:\tt.users\tuid=1\trow\tNULL\tNULL\n")
     );
-    assert!(told("u:3").contains("\tuid=3\tno row\tNULL\tNULL"));
-    assert!(told("u:x").contains("\tno such key: Incorrect integer value"));
-    assert!(told("v").contains("\tkv\tndbmemcache.kv\tmkey=v\tno row\t"));
+    assert!(key_report("u:3").contains("\tuid=3\tno row\tNULL\tNULL"));
+    assert!(key_report("u:x").contains("\tno such key: Incorrect integer value"));
+    assert!(key_report("v").contains("\tkv\tndbmemcache.kv\tmkey=v\tno row\t"));
     let long = "x".repeat(30);
     server.memcached(&format!("set u:1 0 0 30\r\n{long}\r\n"));
-    assert!(told("u:1").contains("\tData too long for column 'name' at row 1\n"));
+    assert!(key_report("u:1").contains("\tData too long for column 'name' at row 1\n"));
 }

@@ -42,8 +42,8 @@ fn each_listener_serves_the_prefixes_of_its_role() {
          SERVER_ERROR set_policy of the keys of prefix 't:' is disabled\r\n\
          SERVER_ERROR delete_policy of the keys of prefix 't:' is disabled\r\n"
     );
-    let told = sql(&server, "SHOW MEMCACHED KEY 't:3'");
-    let roles: Vec<&str> = told
+    let report = sql(&server, "SHOW MEMCACHED KEY 't:3'");
+    let roles: Vec<&str> = report
         .lines()
         .map(|l| l.split('\t').next().unwrap())
         .collect();

@@ -23,7 +23,7 @@ fn commands_of_a_meta_transaction_take_effect_together() {
 fn a_failed_condition_undoes_the_meta_transaction() {
     let server = InProcess::open();
     server.ask("set a 0 0 1\r\n5\r\nset b 0 0 1\r\n5\r\n");
-    for (failing, told) in [
+    for (failing, reply) in [
         ("ms a 1 ME\r\nx\r\n", "NS\r\n"),
         ("ms none 1 MR\r\nx\r\n", "NS\r\n"),
         ("md a C1000000000\r\n", "EX\r\n"),
@@ -33,7 +33,7 @@ fn a_failed_condition_undoes_the_meta_transaction() {
         let kept = "VALUE a 0 1\r\n5\r\nVALUE b 0 1\r\n5\r\nEND\r\n";
         assert_eq!(
             server.ask(&request),
-            format!("MN B\r\nVA 1\r\n6\r\nHD\r\n{told}MN R\r\n{kept}")
+            format!("MN B\r\nVA 1\r\n6\r\nHD\r\n{reply}MN R\r\n{kept}")
         );
     }
 }
@@ -85,7 +85,7 @@ fn a_refusal_of_the_rows_undoes_all() {
 #[test]
 fn commands_not_allowed_in_a_meta_transaction_undo_it() {
     let server = InProcess::open();
-    for (line, told) in [
+    for (line, reply) in [
         (
             "get a\r\n",
             "CLIENT_ERROR only meta commands are allowed between mn begin and mn\r\n",
@@ -99,7 +99,7 @@ fn commands_not_allowed_in_a_meta_transaction_undo_it() {
         let request = format!("mn begin\r\nms a 1\r\nx\r\n{line}mn\r\nmg a\r\n");
         assert_eq!(
             server.ask(&request),
-            format!("MN B\r\n{told}MN R\r\nEN\r\n"),
+            format!("MN B\r\n{reply}MN R\r\nEN\r\n"),
             "{line}"
         );
     }

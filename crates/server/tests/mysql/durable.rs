@@ -49,7 +49,7 @@ fn others_see_a_commit_when_it_is_durable_and_locking_readers_wait_for_it() {
     assert!(start.elapsed() < SYNC && seen == "0", "{seen}");
     let refused = other.query("INSERT INTO d.t VALUES (1)");
     assert_eq!(refused.code(), 1062);
-    assert!(start.elapsed() >= SYNC, "an error may tell of a commit too");
+    assert!(start.elapsed() >= SYNC, "an error may reveal a commit, too");
     assert_eq!(c.answers(false)[0].affected, 1);
     assert_eq!(other.good("SELECT COUNT(*) FROM d.t").one(), "1");
 }

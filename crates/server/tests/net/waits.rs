@@ -72,7 +72,7 @@ fn a_client_with_a_half_closed_connection_gets_the_reply_after_a_wait() {
     let lines: Vec<_> = (0..4).map(|_| client.line()).collect();
     assert_eq!(lines, ["1", "waited", "2", ""]);
     assert_eq!(server.seen.cancelled.load(Ordering::SeqCst), 0);
-    eventually("its end is told", || server.seen.ended(End::Eof));
+    eventually("its end is reported", || server.seen.ended(End::Eof));
 }
 
 #[test]

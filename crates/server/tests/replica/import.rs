@@ -162,7 +162,7 @@ fn accounts_are_copied_and_those_that_cannot_be_are_reported() {
         .rows();
     let text = refused(&import(&pair, &["--users"]));
     for part in [
-        "ACCOUNT 'sock'@'localhost': it logs in by unix_socket",
+        "ACCOUNT 'sock'@'localhost': it authenticates by unix_socket",
         "1 problems",
     ] {
         assert!(text.contains(part), "{text}");

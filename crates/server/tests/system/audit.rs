@@ -106,8 +106,8 @@ fn a_log_that_cannot_be_written_stops_changes_only_if_it_is_required() {
                 command.arg(format!("--host={}", server.mysql_addr.ip()));
                 command.arg(format!("--port={}", server.mysql_addr.port()));
                 let done = command.args(["-e", "SELECT 1"]).output().unwrap();
-                let told = String::from_utf8_lossy(&done.stderr).into_owned();
-                assert!(told.contains("3164"), "{told}");
+                let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+                assert!(stderr.contains("3164"), "{stderr}");
             }
             assert!(began.elapsed() < Duration::from_secs(12));
         }

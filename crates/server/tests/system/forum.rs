@@ -81,7 +81,7 @@ fn post(sql: &mut Sql, table: &str, seed: u64, count: u64) -> Vec<(u64, u64)> {
 
 /// Fills a table over eight connections; gives the set of ids.
 fn fill(server: &Porpoise, table: &str, rows: u64) -> HashSet<u64> {
-    let told: Vec<(u64, u64)> = std::thread::scope(|scope| {
+    let returned: Vec<(u64, u64)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..CONNECTIONS)
             .map(|n| {
                 scope.spawn(move || {
@@ -91,11 +91,11 @@ fn fill(server: &Porpoise, table: &str, rows: u64) -> HashSet<u64> {
                 })
             })
             .collect();
-        let told = workers.into_iter().flat_map(|w| w.join().unwrap());
-        told.collect()
+        let returned = workers.into_iter().flat_map(|w| w.join().unwrap());
+        returned.collect()
     });
     let mut ids = HashSet::new();
-    for (first, count) in told {
+    for (first, count) in returned {
         for id in first..first + count {
             assert!(ids.insert(id), "id {id} was given twice");
         }
@@ -146,10 +146,13 @@ pub fn check_indexes(sql: &mut Sql, table: &str, posts: &[(i64, i64, i64)]) {
 fn experiment(rows: u64) {
     let server = server().start();
     let mut sql = board(&server);
-    let told = fill(&server, "users_posts_fk", rows);
+    let returned = fill(&server, "users_posts_fk", rows);
     let posts = cross_check(&mut sql, "users_posts_fk");
     let stored: HashSet<u64> = posts.iter().map(|p| p.2 as u64).collect();
-    assert_eq!(stored, told, "the ids in the rows are those that were told");
+    assert_eq!(
+        stored, returned,
+        "the ids in the rows are those that were returned"
+    );
     assert_eq!(stored.len() as u64, rows);
     check_indexes(&mut sql, "users_posts_fk", &posts);
     fill(&server, "users_posts", rows / 10);

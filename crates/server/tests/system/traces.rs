@@ -1,4 +1,4 @@
-//! Traces by OTLP: a receiver gets a span for each traced statement, and a statement waits for no
+//! Traces by OTLP: a receiver gets a span for each traced statement, and no statement waits for the
 //! receiver.
 
 use crate::support::{Sql, server};

@@ -20,7 +20,7 @@ pub struct Settings {
     pub format: Format,
     /// Whether results have the names of their columns.
     pub has_names: bool,
-    /// Whether a line after each result tells rows and time.
+    /// Whether a line after each result shows rows and time.
     pub has_summaries: bool,
     /// Whether warnings are shown after each statement.
     pub shows_warnings: bool,

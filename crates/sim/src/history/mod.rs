@@ -23,8 +23,8 @@
 //!    components first, then a search inside of them.
 //!
 //! Rejected: a search for a whole order (exponential in the number of
-//! transactions); registers of transactions (they show no order of writes; single
-//! calls on one are checked by [`register`]).
+//! transactions); transactions on registers instead of lists (a register does not
+//! show the order of its writes). Single calls on a register are checked by [`register`].
 
 mod graph;
 pub mod register;

@@ -107,7 +107,7 @@ pub(super) fn applier_status_by_worker(cx: &StatementContext) -> Table {
     Ok(rows.collect())
 }
 
-/// A worker; `None`: the thread of the replica.
+/// The row of a worker; `None`: of the replica's thread, which applies without workers.
 fn worker_row(
     cx: &StatementContext,
     status: &ReplicaStatus,

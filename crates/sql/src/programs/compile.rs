@@ -296,6 +296,9 @@ impl<'b> Compiler<'b> {
                 self.emit(Instruction::AssignUser(variable_name(name), value));
             }
             Assign::Other { item, uses, span } => {
+                if let Some(error) = restrict::assignment_refusal(item, self.cx.kind) {
+                    return Err(error);
+                }
                 if let SetItem::System {
                     component: None,
                     name,

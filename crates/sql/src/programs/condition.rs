@@ -42,6 +42,50 @@ impl Condition {
         }
     }
 
+    /// The condition of SIGNAL, or of RESIGNAL from the handled one, without the items of its SET. A
+    /// RESIGNAL with a condition of its own keeps the message.
+    pub fn raised(handled: Option<Condition>, raised: Option<&RaisedCondition>) -> Condition {
+        let (message, raised) = match (handled, raised) {
+            (Some(handled), None) => return handled,
+            (handled, raised) => (handled.map(|handled| handled.message), raised),
+        };
+        let sqlstate = raised.map_or(*b"45000", |r| r.sqlstate);
+        let (level, code, default) = match &sqlstate[..2] {
+            b"01" => (
+                Level::Warning,
+                1642,
+                "Unhandled user-defined warning condition",
+            ),
+            b"02" => (
+                Level::Error,
+                1643,
+                "Unhandled user-defined not found condition",
+            ),
+            _ => (
+                Level::Error,
+                1644,
+                "Unhandled user-defined exception condition",
+            ),
+        };
+        Condition {
+            level,
+            code: raised.and_then(|r| r.code).unwrap_or(code),
+            sqlstate,
+            message: message.unwrap_or_else(|| default.to_owned()),
+            items: Vec::new(),
+        }
+    }
+
+    /// Sets an item of SIGNAL other than MYSQL_ERRNO.
+    pub fn set_item(&mut self, name: String, text: String) {
+        if name == "MESSAGE_TEXT" {
+            self.message = text;
+            return;
+        }
+        self.items.retain(|(item, _)| *item != name);
+        self.items.push((name, text));
+    }
+
     /// The condition as a warning.
     pub fn warning(&self) -> Warning {
         Warning {
@@ -145,20 +189,14 @@ pub(crate) fn resignal_without_handler() -> SqlError {
 }
 
 /// The condition with this number. Error 1758 if there is none.
-pub(crate) fn condition_numbered<'c>(
-    conditions: &'c [Condition],
-    number: &Value,
-) -> Result<&'c Condition> {
-    let number = match number {
-        Value::Int(n) => usize::try_from(*n).ok(),
-        Value::UInt(n) => usize::try_from(*n).ok(),
-        other => String::from_utf8_lossy(&text_of(other)).trim().parse().ok(),
-    };
-    let found = number.and_then(|n| conditions.get(n.checked_sub(1)?));
+pub(crate) fn condition_numbered(conditions: &[Condition], number: i64) -> Result<&Condition> {
+    let at = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
+    let found = at.and_then(|at| conditions.get(at));
     found.ok_or_else(|| SqlError::new(1758, "35000", "Invalid condition number"))
 }
 
-fn text_of(value: &Value) -> Vec<u8> {
+/// The text of an item of SIGNAL.
+pub(crate) fn text_of(value: &Value) -> Vec<u8> {
     let mut text = Vec::new();
     let ty = ColumnType::text(Kind::LongText, Collation::UTF8MB4_0900_AI_CI);
     write_text(value.as_ref(), &ty, &mut text);
@@ -184,66 +222,4 @@ pub(crate) fn diagnostics_item(
             (Value::Bytes(text), ColumnType::varchar(512, collation))
         }
     }
-}
-
-/// Maximum length of MESSAGE_TEXT in characters.
-const MAX_MESSAGE: usize = 128;
-
-/// The condition that SIGNAL raises, or RESIGNAL from the handled one.
-pub(crate) fn signal_condition(
-    handled: Option<Condition>,
-    raised: Option<&RaisedCondition>,
-    items: Vec<(String, Value, ColumnType)>,
-) -> Result<Condition> {
-    let mut condition = match (handled, raised) {
-        (Some(handled), None) => handled,
-        (_, raised) => {
-            let sqlstate = raised.map_or(*b"45000", |r| r.sqlstate);
-            let (level, code, message) = match &sqlstate[..2] {
-                b"01" => (
-                    Level::Warning,
-                    1642,
-                    "Unhandled user-defined warning condition",
-                ),
-                b"02" => (
-                    Level::Error,
-                    1643,
-                    "Unhandled user-defined not found condition",
-                ),
-                _ => (
-                    Level::Error,
-                    1644,
-                    "Unhandled user-defined exception condition",
-                ),
-            };
-            Condition {
-                level,
-                code: raised.and_then(|r| r.code).unwrap_or(code),
-                sqlstate,
-                message: message.to_owned(),
-                items: Vec::new(),
-            }
-        }
-    };
-    for (name, value, _) in items {
-        let text = String::from_utf8_lossy(&text_of(&value)).into_owned();
-        let refused = |shown: &str| SqlError::wrong_variable_value(&name, shown);
-        if value.is_null() {
-            return Err(refused("NULL"));
-        }
-        match name.as_str() {
-            "MESSAGE_TEXT" => condition.message = text.chars().take(MAX_MESSAGE).collect(),
-            "MYSQL_ERRNO" => {
-                let code = text.trim().parse().ok().filter(|code: &u16| *code > 0);
-                condition.code = code.ok_or_else(|| refused(&text))?;
-            }
-            _ => {
-                condition.items.retain(|(item, _)| *item != name);
-                condition
-                    .items
-                    .push((name, text.chars().take(64).collect()));
-            }
-        }
-    }
-    Ok(condition)
 }

@@ -31,6 +31,28 @@ pub(crate) struct Activation {
     pub row_count: i64,
 }
 
+impl Activation {
+    /// Changes the handled condition to that of RESIGNAL, unless that is a further one. Returns the
+    /// diagnostics area without the condition of RESIGNAL; `None` if RESIGNAL itself fails.
+    pub fn resignal(&mut self, raised: Option<&Condition>, is_new: bool) -> Vec<Condition> {
+        let Some(raised) = raised else {
+            return self.stacked.clone();
+        };
+        if !is_new {
+            let is_handled = |c: &Condition| {
+                c.code == self.condition.code && c.message == self.condition.message
+            };
+            if let Some(at) = self.stacked.iter().rposition(is_handled) {
+                self.stacked.remove(at);
+            }
+            self.condition = raised.clone();
+        }
+        let before = self.stacked.clone();
+        self.stacked.push(raised.clone());
+        before
+    }
+}
+
 /// Variables, cursors and handlers of one execution.
 pub(crate) struct Frame {
     values: Vec<Value>,
@@ -42,6 +64,9 @@ pub(crate) struct Frame {
     pub activations: Vec<Activation>,
     /// The diagnostics area.
     pub conditions: Vec<Condition>,
+    /// Number of the first conditions that were there when the innermost active handler was entered:
+    /// they end with its body, those that the body has raised stay.
+    handled: usize,
     /// Bytes of the values, and their charge.
     bytes: usize,
     charged: usize,
@@ -73,10 +98,37 @@ impl Frame {
             cursors: (0..program.cursors.len()).map(|_| None).collect(),
             activations: Vec::new(),
             conditions: Vec::new(),
+            handled: 0,
             bytes: count * size_of::<Value>(),
             charged: 0,
             charge: None,
         }
+    }
+
+    /// Clears the diagnostics area, at the start of a statement.
+    pub fn clear_conditions(&mut self) {
+        self.conditions.clear();
+        self.handled = 0;
+    }
+
+    /// Replaces the diagnostics area by that of RESIGNAL, whose conditions outlive the handler.
+    pub fn replace_conditions(&mut self, conditions: Vec<Condition>) {
+        self.conditions = conditions;
+        self.handled = 0;
+    }
+
+    /// Enters a handler, with a copy of the diagnostics area.
+    pub fn enter_handler(&mut self, activation: Activation) {
+        self.activations.push(activation);
+        self.handled = self.conditions.len();
+    }
+
+    /// Leaves the innermost handler: only conditions that its body has raised stay.
+    pub fn leave_handler(&mut self) -> Option<Activation> {
+        let handled = self.handled.min(self.conditions.len());
+        self.conditions.drain(..handled);
+        self.handled = 0;
+        self.activations.pop()
     }
 
     /// The value of a variable.

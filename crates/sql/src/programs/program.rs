@@ -170,17 +170,6 @@ impl Instruction {
         }
     }
 
-    /// Whether the conditions of the statement before stay in the diagnostics area: the instruction
-    /// is a part of a statement.
-    pub fn keeps_conditions(&self) -> bool {
-        matches!(
-            self,
-            Instruction::JumpUnless { .. }
-                | Instruction::CaseOperand { .. }
-                | Instruction::JumpUnlessEqual { .. }
-        )
-    }
-
     /// The instruction at which a CONTINUE handler continues, if not the next one.
     pub fn resume(&self) -> Option<usize> {
         match self {

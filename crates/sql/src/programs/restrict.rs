@@ -1,7 +1,7 @@
 //! Statements that a program must not contain (manual, "Restrictions on Stored Programs").
 
 use porpoise_sql_expr::error::SqlError;
-use porpoise_sql_parser::ast::{ProgramKind, Statement};
+use porpoise_sql_parser::ast::{MaintainKind, ProgramKind, SetItem, Statement};
 
 /// Error 1314.
 fn not_allowed(what: &str) -> SqlError {
@@ -20,24 +20,36 @@ pub(crate) fn result_set_refused(kind: ProgramKind) -> SqlError {
 }
 
 /// Error 1422.
-pub(crate) fn commit_refused() -> SqlError {
+fn commit_refused() -> SqlError {
     let text = "Explicit or implicit commit is not allowed in stored function or trigger.";
     SqlError::new(1422, "HY000", text)
 }
 
 /// Error 1336.
-pub(crate) fn dynamic_sql_refused() -> SqlError {
+fn dynamic_sql_refused() -> SqlError {
     let text = "Dynamic SQL is not allowed in stored function or trigger";
     SqlError::new(1336, "0A000", text)
 }
 
+/// Error 1336 for a statement that procedures may contain.
+fn not_allowed_within_statement(what: &str) -> SqlError {
+    let text = format!("{what} is not allowed in stored function or trigger");
+    SqlError::new(1336, "0A000", text)
+}
+
+/// Error 1445.
+fn autocommit_refused() -> SqlError {
+    let text = "Not allowed to set autocommit from a stored function or trigger";
+    SqlError::new(1445, "HY000", text)
+}
+
 /// Whether programs of this kind run inside of a statement.
-pub(crate) fn is_nested(kind: ProgramKind) -> bool {
+fn is_nested(kind: ProgramKind) -> bool {
     matches!(kind, ProgramKind::Function | ProgramKind::Trigger)
 }
 
 /// Whether a statement ends the transaction, explicitly or not.
-pub(crate) fn commits(statement: &Statement<'_>) -> bool {
+fn commits(statement: &Statement<'_>) -> bool {
     use Statement as S;
     match statement {
         S::CreateTable(create) => !create.temporary,
@@ -67,33 +79,73 @@ fn has_result(statement: &Statement<'_>) -> bool {
     }
 }
 
-/// The error of a statement that a program of this kind must not contain.
-pub(crate) fn refusal(statement: &Statement<'_>, kind: ProgramKind) -> Option<SqlError> {
+/// Whether an assignment is of `autocommit`.
+fn is_of_autocommit(item: &SetItem<'_>) -> bool {
+    match item {
+        SetItem::System { name, .. } => name.name.eq_ignore_ascii_case("autocommit"),
+        _ => false,
+    }
+}
+
+/// The error of an assignment that a program of this kind must not contain.
+pub(crate) fn assignment_refusal(item: &SetItem<'_>, kind: ProgramKind) -> Option<SqlError> {
+    (is_nested(kind) && is_of_autocommit(item)).then(autocommit_refused)
+}
+
+/// The error of a statement that functions and triggers must not run, not by calling a procedure
+/// either. `kind`: of the program, for the message.
+pub(crate) fn refusal_within_statement(
+    statement: &Statement<'_>,
+    kind: ProgramKind,
+) -> Option<SqlError> {
     use Statement as S;
     match statement {
-        S::Use(_) => return Some(not_allowed("USE")),
-        S::LockTables(_) => return Some(not_allowed("LOCK")),
-        S::UnlockTables => return Some(not_allowed("UNLOCK")),
-        S::LoadData(_) => return Some(not_allowed("LOAD DATA")),
-        S::CreateView(view) if view.alter => return Some(not_allowed("ALTER VIEW")),
-        S::CreateRoutine(_) | S::CreateTrigger(_) => {
-            let text = "Can't create a stored program from within another stored routine";
-            return Some(SqlError::new(1303, "2F003", text));
-        }
-        S::AlterRoutine(_) | S::DropProgram { .. } => {
-            let text = "Can't drop or alter a stored program from within another stored routine";
-            return Some(SqlError::new(1357, "HY000", text));
-        }
-        _ => {}
-    }
-    if !is_nested(kind) {
-        return None;
-    }
-    match statement {
         S::Prepare { .. } | S::Execute { .. } | S::Deallocate(_) => Some(dynamic_sql_refused()),
-        S::Flush(_) => Some(not_allowed("FLUSH")),
+        S::Flush(_) => Some(not_allowed_within_statement("FLUSH")),
+        S::Reset(_) => Some(not_allowed_within_statement("RESET")),
+        S::SetPassword(_) => Some(autocommit_refused()),
+        S::Set(items) if items.iter().any(is_of_autocommit) => Some(autocommit_refused()),
         _ if commits(statement) => Some(commit_refused()),
-        _ if has_result(statement) => Some(result_set_refused(kind)),
+        S::Maintain(_) => Some(result_set_refused(kind)),
         _ => None,
     }
+}
+
+/// The error of a statement that no program must contain.
+fn refusal_in_any(statement: &Statement<'_>) -> Option<SqlError> {
+    use Statement as S;
+    let what = match statement {
+        S::Use(_) => "USE",
+        S::LockTables(_) => "LOCK",
+        S::UnlockTables => "UNLOCK",
+        S::LoadData(_) => "LOAD DATA",
+        S::CreateView(view) if view.alter => "ALTER VIEW",
+        S::Handler(_) => "HANDLER",
+        S::Help(_) => "HELP",
+        S::Maintain(maintain) if maintain.kind == MaintainKind::Check => "CHECK",
+        S::AlterRoutine(alter) => return Some(drop_refused(alter.kind)),
+        S::DropProgram {
+            kind: kind @ (ProgramKind::Procedure | ProgramKind::Function),
+            ..
+        } => return Some(drop_refused(*kind)),
+        _ => return None,
+    };
+    Some(not_allowed(what))
+}
+
+/// Error 1357.
+fn drop_refused(kind: ProgramKind) -> SqlError {
+    let what = kind.name();
+    let text = format!("Can't drop or alter a {what} from within another stored routine");
+    SqlError::new(1357, "HY000", text)
+}
+
+/// The error of a statement that a program of this kind must not contain.
+pub(crate) fn refusal(statement: &Statement<'_>, kind: ProgramKind) -> Option<SqlError> {
+    let refused = refusal_in_any(statement);
+    if refused.is_some() || !is_nested(kind) {
+        return refused;
+    }
+    refusal_within_statement(statement, kind)
+        .or_else(|| has_result(statement).then(|| result_set_refused(kind)))
 }

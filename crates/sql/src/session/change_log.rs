@@ -120,10 +120,10 @@ impl SqlSession {
             .need_global(Privileges::REPLICATION_SLAVE, "REPLICATION SLAVE")
     }
 
-    /// Error 1227 unless the account may copy all data (COM_CLONE).
+    /// Checks that the account may copy all data (COM_CLONE).
     ///
     /// # Errors
-    /// That one.
+    /// 1227.
     pub fn check_may_clone(&self) -> Result<()> {
         self.check_may_replicate()?;
         self.cx

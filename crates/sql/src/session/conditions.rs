@@ -6,13 +6,21 @@
 use super::SqlSession;
 use super::programs::Flow;
 use crate::programs::condition::{
-    Condition, condition_numbered, diagnostics_item, resignal_without_handler, signal_condition,
+    Condition, condition_numbered, diagnostics_item, resignal_without_handler, text_of,
 };
 use crate::programs::frame::{Activation, Frame};
 use crate::programs::program::{Instruction, Program, RaisedCondition, Source, Target};
+use bumpalo::Bump;
 use porpoise_base::interrupt::{self, Interrupted};
 use porpoise_sql_expr::error::{Result, SqlError};
-use porpoise_types::{ColumnType, Level};
+use porpoise_sql_expr::expr::convert;
+use porpoise_types::{ColumnType, Level, Value};
+
+/// Maximum length of MESSAGE_TEXT in characters.
+const MAX_MESSAGE: usize = 128;
+
+/// Maximum length of other items of SIGNAL in characters.
+const MAX_ITEM: usize = 64;
 
 impl SqlSession {
     /// The handler of a condition that the instruction at `at` raised.
@@ -78,14 +86,12 @@ impl SqlSession {
     }
 
     /// Position at which execution continues after the instruction at `at`, which succeeded: in the
-    /// handler of a warning, or at `next`. The first `known` conditions are older than the
-    /// instruction.
+    /// handler of a warning, or at `next`.
     pub(super) fn catch_warning(
         &mut self,
         program: &Program,
         frame: &mut Frame,
         (at, next): (usize, usize),
-        known: usize,
     ) -> usize {
         let raises = matches!(
             program.code.get(at),
@@ -108,8 +114,7 @@ impl SqlSession {
             return next;
         }
         let handled = |c: &Condition| Some((Self::handler_of(program, at, c)?, c.clone()));
-        let raised = frame.conditions.get(known..).unwrap_or_default();
-        match raised.iter().rev().find_map(handled) {
+        match frame.conditions.iter().rev().find_map(handled) {
             Some((handler, condition)) => self.activate(program, frame, handler, condition, next),
             None => next,
         }
@@ -127,7 +132,7 @@ impl SqlSession {
         let warnings = frame.conditions.iter().map(Condition::warning).collect();
         self.cx.diagnostics.begin();
         self.cx.diagnostics.end(warnings, 0, None, true);
-        frame.activations.push(Activation {
+        frame.enter_handler(Activation {
             handler,
             resume,
             condition,
@@ -144,10 +149,10 @@ impl SqlSession {
         program: &Program,
         frame: &mut Frame,
     ) -> Flow {
-        frame.conditions.clear();
+        let resume = frame.leave_handler().map(|a| a.resume);
+        let raised = frame.conditions.iter().map(Condition::warning).collect();
         self.cx.diagnostics.begin();
-        self.cx.diagnostics.end(Vec::new(), 0, None, true);
-        let resume = frame.activations.pop().map(|a| a.resume);
+        self.cx.diagnostics.end(raised, 0, None, true);
         let handler = program.handlers.get(number as usize);
         let Some((handler, exit)) = handler.and_then(|h| Some((h, h.exit?))) else {
             return Flow::Jump(resume.unwrap_or(program.code.len()));
@@ -168,34 +173,97 @@ impl SqlSession {
         items: &[(String, Source)],
         frame: &mut Frame,
     ) -> Result<Flow> {
+        if !again {
+            frame.clear_conditions();
+        }
+        self.cx.env.warnings.get_mut().clear();
         let mut set = Vec::with_capacity(items.len());
         for (name, source) in items {
             let (value, ty) = self.value_of_source(source, frame)?;
             set.push((name.clone(), value, ColumnType::clone(&ty)));
         }
-        let handled = frame.activations.last().map(|a| a.condition.clone());
-        let condition = if again {
-            let handled = handled.ok_or_else(resignal_without_handler)?;
-            signal_condition(Some(handled), raised, set)?
-        } else {
-            signal_condition(None, raised, set)?
-        };
-        if !again {
-            frame.conditions.clear();
-        } else if raised.is_none() {
-            frame.conditions.pop();
+        let active = frame.activations.last().filter(|_| again);
+        let handled = active.map(|active| active.condition.clone());
+        if again && handled.is_none() {
+            return Err(resignal_without_handler());
         }
+        let made = self.signalled_condition(handled, raised, set);
+        let warned = std::mem::take(self.cx.env.warnings.get_mut());
+        let mut conditions = match frame.activations.last_mut() {
+            Some(active) if again => active.resignal(made.as_ref().ok(), raised.is_some()),
+            _ => Vec::new(),
+        };
+        conditions.extend(warned.iter().map(Condition::of_warning));
+        let condition = made.inspect_err(|_| frame.replace_conditions(conditions.clone()))?;
+        conditions.push(condition.clone());
+        frame.replace_conditions(conditions);
         if condition.level == Level::Error {
+            // The error itself is added when it is caught.
+            frame.conditions.pop();
             let state = String::from_utf8_lossy(&condition.sqlstate);
             let error = SqlError::new(condition.code, &state, condition.message.clone());
             self.programs.signalled = Some(condition);
             return Err(error);
         }
-        let warnings = vec![condition.warning()];
-        frame.conditions.push(condition);
+        let warnings = frame.conditions.iter().map(Condition::warning).collect();
         self.cx.diagnostics.begin();
         self.cx.diagnostics.end(warnings, 0, None, true);
         Ok(Flow::Next)
+    }
+
+    /// The condition that SIGNAL raises, or RESIGNAL from the handled one. Texts that are too long are
+    /// truncated with warning 1647.
+    ///
+    /// # Errors
+    /// 1231 for NULL and numbers that no error has; 1648 in strict mode.
+    pub(super) fn signalled_condition(
+        &self,
+        handled: Option<Condition>,
+        raised: Option<&RaisedCondition>,
+        items: Vec<(String, Value, ColumnType)>,
+    ) -> Result<Condition> {
+        let mut condition = Condition::raised(handled, raised);
+        for (name, value, ty) in items {
+            let refused = |shown: &str| SqlError::wrong_variable_value(&name, shown);
+            if value.is_null() {
+                return Err(refused("NULL"));
+            }
+            let text = String::from_utf8_lossy(&text_of(&value)).into_owned();
+            if name == "MYSQL_ERRNO" {
+                let number = u16::try_from(self.integer_item(&value, &ty)?).ok();
+                let number = number.filter(|number| *number > 0);
+                condition.code = number.ok_or_else(|| refused(&text))?;
+                continue;
+            }
+            let most = if name == "MESSAGE_TEXT" {
+                MAX_MESSAGE
+            } else {
+                MAX_ITEM
+            };
+            let Some((end, _)) = text.char_indices().nth(most) else {
+                condition.set_item(name, text);
+                continue;
+            };
+            if self.cx.env.mode.is_strict() {
+                let message = format!("Data too long for condition item '{name}'");
+                return Err(SqlError::new(1648, "HY000", message));
+            }
+            let message = format!("Data truncated for condition item '{name}'");
+            self.cx.warn(1647, message);
+            let text = text.get(..end).unwrap_or_default().to_owned();
+            condition.set_item(name, text);
+        }
+        Ok(condition)
+    }
+
+    /// The integer value of an item of SIGNAL or GET DIAGNOSTICS.
+    pub(super) fn integer_item(&self, value: &Value, ty: &ColumnType) -> Result<i64> {
+        let to = ColumnType::bigint();
+        if let Some(number) = convert::assigned_number(value.as_ref(), ty, &to) {
+            return Ok(i64::try_from(number).unwrap_or(i64::MAX));
+        }
+        let arena = Bump::new();
+        convert::int(value.as_ref(), ty, &self.eval_cx(&arena, &[]))
     }
 
     pub(super) fn get_diagnostics_step(
@@ -221,7 +289,10 @@ impl SqlSession {
             }
             _ => (frame.conditions.clone(), self.cx.env.row_count),
         };
-        let numbered = number.map(|(value, _)| condition_numbered(&conditions, &value));
+        let numbered = number.map(|(value, ty)| {
+            let number = self.integer_item(&value, &ty)?;
+            condition_numbered(&conditions, number)
+        });
         let condition = match numbered.transpose() {
             Ok(condition) => condition,
             // An error of GET DIAGNOSTICS itself becomes a further condition.

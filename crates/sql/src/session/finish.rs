@@ -18,7 +18,7 @@ impl SqlSession {
         &mut self,
         planned: &Planned,
         done: StatementOutcome,
-        mut open: OpenTxn,
+        mut open: Box<OpenTxn>,
         keep: bool,
     ) -> Result<Outcome> {
         let plan = &planned.plan;

@@ -25,8 +25,9 @@
 
 use super::SqlSession;
 use super::state::fresh_env;
-use super::transaction::{OpenTxn, TxnCharacteristics};
+use super::transaction::OpenTxn;
 use crate::context::{Diagnostics, Planning, StatementContext};
+use crate::programs::restrict;
 use crate::session::routines::no_routine;
 use crate::vars::settings::IsolationLevel;
 use porpoise_rows::catalog::Routine;
@@ -35,17 +36,17 @@ use porpoise_sql_exec::exec::RunPrograms;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::Env;
 use porpoise_sql_expr::expr::stored::SessionFunction;
+use porpoise_sql_parser::ast;
+use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_types::{ColumnType, Value};
 use std::cell::{Cell, RefCell};
 
 /// Runs programs for a statement that is being executed.
 pub(crate) struct ProgramHost<'s> {
     session: RefCell<&'s mut SqlSession>,
-    /// Takes the transaction's place while a program has it.
-    spare: RefCell<Option<Txn>>,
-    isolation: IsolationLevel,
-    read_only: bool,
-    snapshot_version: u64,
+    /// The session's transaction while a program runs; otherwise, its place is taken by one that is not
+    /// used. `None` while a program has it.
+    lent: RefCell<Option<Box<OpenTxn>>>,
     restart: Cell<bool>,
 }
 
@@ -55,15 +56,12 @@ impl<'s> ProgramHost<'s> {
     /// # Errors
     /// The errors of the engine.
     pub(super) fn new(session: &'s mut SqlSession, open: &OpenTxn) -> Result<ProgramHost<'s>> {
-        let spare = session.spare_txn()?;
-        Ok(ProgramHost {
-            session: RefCell::new(session),
-            spare: RefCell::new(Some(spare)),
-            isolation: open.isolation,
-            read_only: open.read_only,
-            snapshot_version: open.snapshot_version,
-            restart: Cell::new(false),
-        })
+        let mut host = ProgramHost::of_writer(session, open.isolation)?;
+        if let Some(lent) = host.lent.get_mut() {
+            lent.read_only = open.read_only;
+            lent.snapshot_version = open.snapshot_version;
+        }
+        Ok(host)
     }
 
     /// Creates the host of a writer that is not a SQL statement.
@@ -74,13 +72,13 @@ impl<'s> ProgramHost<'s> {
         session: &'s mut SqlSession,
         isolation: IsolationLevel,
     ) -> Result<ProgramHost<'s>> {
-        let spare = session.spare_txn()?;
+        let lent = session.spare_txn(isolation)?;
+        if session.programs.nested == 0 {
+            session.programs.outer_runs += 1;
+        }
         Ok(ProgramHost {
             session: RefCell::new(session),
-            spare: RefCell::new(Some(spare)),
-            isolation,
-            read_only: false,
-            snapshot_version: 0,
+            lent: RefCell::new(Some(lent)),
             restart: Cell::new(false),
         })
     }
@@ -99,18 +97,10 @@ impl<'s> ProgramHost<'s> {
     ) -> Result<T> {
         let busy = |_| SqlError::internal("a program within an expression of a program");
         let mut session = self.session.try_borrow_mut().map_err(busy)?;
-        let spare = self.spare.borrow_mut().take();
-        let spare = spare.ok_or_else(|| SqlError::internal("no transaction for a program"))?;
-        session.open = Some(OpenTxn {
-            txn: RefCell::new(std::mem::replace(txn, spare)),
-            isolation: self.isolation,
-            read_only: self.read_only,
-            snapshot_version: self.snapshot_version,
-            savepoints: Vec::new(),
-            started: None,
-            requested: TxnCharacteristics::default(),
-            activity: Default::default(),
-        });
+        let lent = self.lent.borrow_mut().take();
+        let mut lent = lent.ok_or_else(|| SqlError::internal("no transaction for a program"))?;
+        std::mem::swap(txn, lent.txn.get_mut());
+        session.open = Some(lent);
         let swap = |session: &mut SqlSession| {
             let own = session.cx.env.user_variables.get_mut();
             std::mem::swap(own, &mut env.user_variables.borrow_mut());
@@ -126,11 +116,12 @@ impl<'s> ProgramHost<'s> {
         session.cx.env.row_count = row_count;
         swap(&mut session);
         let open = session.open.take();
-        let Some(open) = open else {
+        let Some(mut lent) = open else {
             return Err(SqlError::internal("a program has ended the transaction"));
         };
-        let spare = std::mem::replace(txn, open.txn.into_inner());
-        *self.spare.borrow_mut() = Some(spare);
+        std::mem::swap(txn, lent.txn.get_mut());
+        lent.savepoints.clear();
+        *self.lent.borrow_mut() = Some(lent);
         for warning in session.cx.env.warnings.get_mut().drain(..) {
             env.warn(warning);
         }
@@ -175,8 +166,8 @@ impl RunPrograms for ProgramHost<'_> {
 
 impl Drop for ProgramHost<'_> {
     fn drop(&mut self) {
-        if let Some(spare) = self.spare.get_mut().take() {
-            self.session.get_mut().programs.spare.keep_txn(spare);
+        if let Some(lent) = self.lent.get_mut().take() {
+            self.session.get_mut().programs.spare.keep_txn(lent);
         }
     }
 }
@@ -186,7 +177,11 @@ impl Drop for ProgramHost<'_> {
 #[derive(Default)]
 pub(crate) struct SpareParts {
     contexts: Vec<StatementContext>,
-    txns: Vec<Txn>,
+    #[expect(
+        clippy::vec_box,
+        reason = "each moves into the session while a program runs"
+    )]
+    txns: Vec<Box<OpenTxn>>,
 }
 
 /// Number of spare contexts and transactions that a session keeps: statements nested so deep need
@@ -200,7 +195,7 @@ impl SpareParts {
         }
     }
 
-    fn keep_txn(&mut self, txn: Txn) {
+    fn keep_txn(&mut self, txn: Box<OpenTxn>) {
         if self.txns.len() < MAX_SPARE {
             self.txns.push(txn);
         }
@@ -209,11 +204,15 @@ impl SpareParts {
 
 impl SqlSession {
     /// A transaction that takes the place of a statement's while a program has it.
-    fn spare_txn(&mut self) -> Result<Txn> {
-        match self.programs.spare.txns.pop() {
-            Some(txn) => Ok(txn),
-            None => Ok(self.cx.server.db.begin(BeginOptions::default())?),
+    fn spare_txn(&mut self, isolation: IsolationLevel) -> Result<Box<OpenTxn>> {
+        if let Some(mut txn) = self.programs.spare.txns.pop() {
+            txn.isolation = isolation;
+            txn.read_only = false;
+            txn.snapshot_version = 0;
+            return Ok(txn);
         }
+        let txn = self.cx.server.db.begin(BeginOptions::default())?;
+        Ok(Box::new(OpenTxn::new(txn, isolation)))
     }
 }
 
@@ -317,5 +316,42 @@ fn copy_of(cx: &StatementContext) -> StatementContext {
         last_insert_id: cx.last_insert_id,
         counters: cx.counters.clone(),
         account_statement: None,
+    }
+}
+
+impl SqlSession {
+    /// Error 1442: a function or trigger must not change a table that the statement uses which runs
+    /// it.
+    pub(super) fn check_outer_tables(&self, planned: &Planned) -> Result<()> {
+        if self.programs.nested == 0 {
+            return Ok(());
+        }
+        let outer = &self.programs.outer_tables;
+        let mut changed = planned.tables.iter().filter(|(_, writes)| *writes);
+        match changed.find(|(table, _)| outer.contains(&table.id)) {
+            Some((table, _)) => {
+                let text = format!(
+                    "Can't update table '{}' in stored function/trigger because it is already used \
+                     by statement which invoked this stored function/trigger.",
+                    table.name
+                );
+                Err(SqlError::new(1442, "HY000", text))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if the statement runs inside of a function or a trigger, and must not.
+    pub(super) fn check_nested(&self, statement: &ast::Statement<'_>) -> Result<()> {
+        if self.programs.nested == 0 {
+            return Ok(());
+        }
+        let kind = if self.programs.running.is_empty() {
+            ast::ProgramKind::Trigger
+        } else {
+            ast::ProgramKind::Function
+        };
+        let refused = restrict::refusal_within_statement(statement, kind);
+        refused.map_or(Ok(()), Err)
     }
 }

@@ -115,7 +115,7 @@ pub struct SqlSession {
     /// Usage of the account's resources, if it has limits.
     limited_usage: Option<account::LimitedUsage>,
     /// The open transaction.
-    open: Option<OpenTxn>,
+    open: Option<Box<OpenTxn>>,
     /// The XA transaction branch.
     xa: Option<xa::Branch>,
     /// Characteristics of the next transaction only, from SET TRANSACTION.

@@ -80,6 +80,11 @@ pub struct Prepared {
     /// `None` for a statement of a program.
     digest: Option<DigestId>,
     plan: Option<(PlanKey, Arc<Planned>)>,
+    /// The outermost statement that ran it last in a function or trigger ([`Programs::outer_runs`]), for
+    /// which the tables of its plan are published.
+    ///
+    /// [`Programs::outer_runs`]: super::programs::Programs::outer_runs
+    published_for: Option<u64>,
     /// Positions of the variables that are its parameters, in a statement of a program.
     places: Option<Box<[Span]>>,
     _slot: Option<StatementSlot>,
@@ -200,6 +205,7 @@ impl SqlSession {
             digest: Some(super::statistics::number(text, &self.cx)),
             plan: None,
             places: None,
+            published_for: None,
             _slot: Some(slot),
             _charge: charge,
         };
@@ -261,6 +267,7 @@ impl SqlSession {
             digest: None,
             plan: None,
             places: Some(source.places.clone()),
+            published_for: None,
             _slot: None,
             _charge: charge,
         })
@@ -274,8 +281,12 @@ impl SqlSession {
         types: &[ColumnType],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
+        if let Some(plan) = self.plan_still_valid(prepared, types)? {
+            self.cx.counters.add(status::of_plan(&plan.plan), 1);
+            return self.run_shown_plan(plan, values, sink);
+        }
         let text = prepared.text.clone();
-        self.plan_and_run(prepared, &text, values, types, sink)
+        self.make_plan_and_run(prepared, &text, values, types, sink)
     }
 
     /// COM_STMT_EXECUTE.
@@ -359,11 +370,11 @@ impl SqlSession {
     }
 
     /// The plan of the last execution with its tables published, if it is still valid.
-    fn plan_still_valid(
+    fn plan_still_valid<'p>(
         &self,
-        prepared: &Prepared,
+        prepared: &'p mut Prepared,
         types: &[ColumnType],
-    ) -> Result<Option<Arc<Planned>>> {
+    ) -> Result<Option<&'p Arc<Planned>>> {
         let version = self.cx.server.db.catalog_version();
         let Some((key, plan)) = &prepared.plan else {
             return Ok(None);
@@ -371,9 +382,16 @@ impl SqlSession {
         if !key.is_valid_for(&self.cx, version, types) {
             return Ok(None);
         }
-        self.publish(plan, self.definition_deadline())?;
-        let is_current = self.cx.server.db.catalog_version() == version;
-        Ok(is_current.then(|| plan.clone()))
+        // Its tables stay published until the end of the outermost statement.
+        let outer = (self.programs.nested > 0).then_some(self.programs.outer_runs);
+        if outer.is_none() || prepared.published_for != outer {
+            self.publish(plan, self.definition_deadline())?;
+            if self.cx.server.db.catalog_version() != version {
+                return Ok(None);
+            }
+            prepared.published_for = outer;
+        }
+        Ok(Some(plan))
     }
 
     fn plan_and_run(
@@ -386,8 +404,20 @@ impl SqlSession {
     ) -> Result<Outcome> {
         if let Some(plan) = self.plan_still_valid(prepared, types)? {
             self.cx.counters.add(status::of_plan(&plan.plan), 1);
-            return self.run_shown_plan(&plan, values, sink);
+            return self.run_shown_plan(plan, values, sink);
         }
+        self.make_plan_and_run(prepared, text, values, types, sink)
+    }
+
+    /// Plans a statement whose last plan is not valid, and runs it.
+    fn make_plan_and_run(
+        &mut self,
+        prepared: &mut Prepared,
+        text: &[u8],
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
         let cached = prepared.plan.take();
         let places = prepared.places.as_deref();
         let mut new_plan = None;

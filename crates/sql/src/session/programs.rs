@@ -12,7 +12,6 @@ use super::{Outcome, SqlSession, lex_mode};
 use crate::programs::condition::Condition;
 use crate::programs::frame::{Frame, OpenCursor};
 use crate::programs::program::{CallInstruction, Instruction, Program, Source, Target};
-use crate::programs::restrict;
 use bumpalo::Bump;
 use porpoise_access::Rights;
 use porpoise_base::interrupt;
@@ -80,6 +79,13 @@ pub(crate) struct Programs {
     pub(super) plan_epoch: u64,
     /// Tables of the statements that run these functions and triggers.
     pub(super) outer_tables: Vec<TableId>,
+    /// Whether the session runs triggers of memcached commands: no statement runs them.
+    pub(super) of_commands: bool,
+    /// Number of statements so far that ran functions or triggers and were not run by any.
+    pub(super) outer_runs: u64,
+    /// The statement of a program that the process list shows: its outermost statement, of which
+    /// [`Self::outer_runs`] is the number, and the address of its text.
+    shown: (u64, usize),
     /// Number of functions and triggers that are running: what they run is part of a statement.
     pub(crate) nested: u32,
     /// Whether the statement that called a function must be run again at a newer snapshot.
@@ -200,7 +206,6 @@ impl SqlSession {
         let mut at = 0;
         while let Some(instruction) = program.code.get(at) {
             self.cx.env.tick()?;
-            let known = frame.conditions.len();
             let done = match self.cx.env.cancel.reason() {
                 Some(reason) => return Err(porpoise_sql_expr::error::cancelled(reason)),
                 None => self.step(instruction, program, frame, &mut ran, sink),
@@ -215,16 +220,23 @@ impl SqlSession {
                         Flow::Jump(target) => target,
                         _ => at + 1,
                     };
-                    let known = if instruction.keeps_conditions() {
-                        known
-                    } else {
-                        0
-                    };
-                    self.catch_warning(program, frame, (at, next), known)
+                    self.catch_warning(program, frame, (at, next))
                 }
-                // A client that has a part of a result gets the error behind it.
+                // A client that has a part of a result gets the error after it.
                 Err(error) if !sink.discard_result() => return Err(error),
-                Err(error) => self.catch_error(program, frame, at, error)?,
+                Err(error) => match self.catch_error(program, frame, at, error) {
+                    Ok(handler) => {
+                        if matches!(instruction, Instruction::Return(_)) {
+                            // Its value is NULL, unless the handler or what follows returns another.
+                            ran.returned = Some(Value::Null);
+                        }
+                        handler
+                    }
+                    Err(error) => {
+                        self.hand_over_conditions(frame);
+                        return Err(error);
+                    }
+                },
             };
         }
         if ran.returned.is_none()
@@ -235,14 +247,23 @@ impl SqlSession {
             let text = format!("FUNCTION {name} ended without RETURN");
             return Err(SqlError::new(1321, "2F005", text));
         }
-        let left = frame.conditions.iter().map(Condition::warning).collect();
-        *self.cx.env.warnings.get_mut() = left;
+        self.cx.env.warnings.get_mut().clear();
+        self.hand_over_conditions(frame);
         Ok(ran)
+    }
+
+    /// Puts the conditions of a program that ends before those of its last statement, for its caller.
+    fn hand_over_conditions(&mut self, frame: &Frame) {
+        if frame.conditions.is_empty() {
+            return;
+        }
+        let left = frame.conditions.iter().map(Condition::warning);
+        self.cx.env.warnings.get_mut().splice(0..0, left);
     }
 
     /// Resets the diagnostics area and the state of the current statement.
     fn begin_part(&mut self, frame: &mut Frame) {
-        frame.conditions.clear();
+        frame.clear_conditions();
         self.cx.env.warnings.get_mut().clear();
         self.cx.env.warnings_dropped.set(0);
         self.cx.env.last_insert_id.set(self.cx.last_insert_id);
@@ -332,8 +353,10 @@ impl SqlSession {
         Ok(flow)
     }
 
-    /// Executes an instruction of IF, CASE, WHILE or REPEAT.
+    /// Executes an instruction of IF, CASE, WHILE or REPEAT, which clears the diagnostics area as SET
+    /// does.
     fn test_step(&mut self, instruction: &Instruction, frame: &mut Frame) -> Result<Flow> {
+        self.begin_part(frame);
         let (holds, target) = match instruction {
             Instruction::JumpUnless {
                 condition, target, ..
@@ -374,7 +397,7 @@ impl SqlSession {
                 frame.set(*slot, Value::Null, &self.cx.env.memory)?;
             }
             Instruction::Assign(slot, Some(source)) => {
-                let (value, ty) = self.value_of_source(source, frame)?;
+                let (value, ty) = self.assigned_value(source, frame)?;
                 self.set_slot(program, frame, *slot, value, &ty)?;
             }
             Instruction::AssignUser(name, source) => {
@@ -395,7 +418,7 @@ impl SqlSession {
                 return Err(SqlError::new(1339, "20000", text));
             }
             Instruction::Return(source) => {
-                let (value, ty) = self.value_of_source(source, frame)?;
+                let (value, ty) = self.assigned_value(source, frame)?;
                 let returns = program.returns.as_ref();
                 let returns = returns.ok_or_else(|| SqlError::internal("RETURN"))?;
                 let name = program.name.rsplit('.').next().unwrap_or_default();
@@ -531,8 +554,7 @@ impl SqlSession {
             Some(kept) => kept,
             None => Box::new((epoch, self.prepared_source(source)?)),
         };
-        let is_called_by_plan = self.programs.nested > 0;
-        self.process.set_statement(&source.text, is_called_by_plan);
+        self.show_source(source);
         let result = self.run_program_statement(&mut kept.1, &values, &source.types, sink);
         source.plan.put(kept);
         let result = result.and_then(|outcome| Ok(interrupt::outcome().map(|()| outcome)?));
@@ -545,6 +567,18 @@ impl SqlSession {
             }
         }
         result
+    }
+
+    /// Shows a statement of a program in the process list; one that runs again and again for the rows of
+    /// the outermost statement, once.
+    fn show_source(&mut self, source: &Source) {
+        let is_called_by_plan = self.programs.nested > 0;
+        let shown = (self.programs.outer_runs, source.text.as_ptr() as usize);
+        if is_called_by_plan && self.programs.shown == shown {
+            return;
+        }
+        self.process.set_statement(&source.text, is_called_by_plan);
+        self.programs.shown = shown;
     }
 
     /// Notes the commit that a statement has made or seen, which later ones must see too.
@@ -587,6 +621,20 @@ impl SqlSession {
             source.plan.put(bound);
         }
         Ok((value?, ty))
+    }
+
+    /// The value of an expression that is assigned to a variable or returned: in strict mode, conditions
+    /// such as a division by zero are errors, as for columns.
+    fn assigned_value(
+        &mut self,
+        source: &Source,
+        frame: &Frame,
+    ) -> Result<(Value, Arc<ColumnType>)> {
+        let strict = self.cx.env.mode.is_strict();
+        let before = self.cx.env.strict.replace(strict);
+        let value = self.value_of_source(source, frame);
+        self.cx.env.strict.set(before);
+        value
     }
 
     fn parse_source<'a>(&self, arena: &'a Bump, source: &'a Source) -> Result<ast::Expr<'a>> {
@@ -854,7 +902,7 @@ impl SqlSession {
             strict: env.mode.is_strict(),
             warnings: &mut warn,
             tz: &env.time_zone,
-            now: env.now(),
+            now: env.day_of(value.as_ref()),
         };
         let stored = store(value.as_ref(), Some(from), to, name, 1, &mut cx)?;
         let arena = Bump::new();
@@ -915,48 +963,5 @@ fn no_data() -> Warning {
         level: Level::Warning,
         code: 1329,
         message: "No data - zero rows fetched, selected, or processed".to_owned(),
-    }
-}
-
-impl SqlSession {
-    /// Error 1442: a function or trigger must not change a table that the statement uses which runs
-    /// it.
-    pub(super) fn check_outer_tables(&self, planned: &Planned) -> Result<()> {
-        if self.programs.nested == 0 {
-            return Ok(());
-        }
-        let outer = &self.programs.outer_tables;
-        let mut changed = planned.tables.iter().filter(|(_, writes)| *writes);
-        match changed.find(|(table, _)| outer.contains(&table.id)) {
-            Some((table, _)) => {
-                let text = format!(
-                    "Can't update table '{}' in stored function/trigger because it is already used \
-                     by statement which invoked this stored function/trigger.",
-                    table.name
-                );
-                Err(SqlError::new(1442, "HY000", text))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Whether statements run inside of a function or a trigger; then it must not commit.
-    pub(super) fn check_nested(
-        &self,
-        statement: &porpoise_sql_parser::ast::Statement<'_>,
-    ) -> Result<()> {
-        use porpoise_sql_parser::ast::Statement as S;
-        if self.programs.nested == 0 {
-            return Ok(());
-        }
-        if restrict::commits(statement) {
-            return Err(restrict::commit_refused());
-        }
-        match statement {
-            S::Prepare { .. } | S::Execute { .. } | S::Deallocate(_) => {
-                Err(restrict::dynamic_sql_refused())
-            }
-            _ => Ok(()),
-        }
     }
 }

@@ -10,7 +10,6 @@ use super::{Outcome, SqlSession};
 use crate::privileges::grant::{grant_own_routine, revoke_routine};
 use crate::programs::condition::{
     Condition, HandledCondition, condition_numbered, diagnostics_item, resignal_without_handler,
-    signal_condition,
 };
 use crate::programs::frame::Frame;
 use crate::programs::program::{Program, RaisedCondition, sql_type};
@@ -21,6 +20,7 @@ use porpoise_rows::catalog::{Routine, RoutineAccess, RoutineKey, RoutineKind};
 use porpoise_sql_exec::exec::{ResultEnd, ResultSink};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::Expr;
+use porpoise_sql_expr::functions;
 use porpoise_sql_parser::ast::{
     Account, AlterRoutine, Call, Characteristics, ConditionValue, CreateRoutine, DataAccess,
     ExprKind, GetDiagnostics, IntoVar, ParameterMode, ProgramKind, Signal, TableName,
@@ -187,6 +187,11 @@ impl SqlSession {
         if done.is_note {
             let text = format!("{} {} already exists", routine.kind.name(), routine.name);
             self.cx.note(1304, text);
+        } else if routine.kind == RoutineKind::Function && functions::find(&routine.name).is_some()
+        {
+            let name = &routine.name;
+            let text = format!("This function '{name}' has the same name as a native function");
+            self.cx.note(1585, text);
         }
         Ok(Outcome {
             position: done.position.max(before),
@@ -548,17 +553,19 @@ impl SqlSession {
         args: Vec<(Value, ColumnType, bool)>,
         sink: &mut dyn ResultSink,
     ) -> Result<Ran> {
-        let entered = self.enter_program(&ProgramContext::of(routine))?;
-        let mut ran = Ok(Ran::default());
+        // With the caller's settings.
         let given = program.parameters.iter().zip(args).enumerate();
         for (slot, (mode, (value, ty, _))) in given {
-            if *mode != ParameterMode::Out && ran.is_ok() {
-                let set = self.set_slot(program, frame, slot as u32, value, &ty);
-                ran = set.map(|()| Ran::default());
+            if *mode != ParameterMode::Out {
+                self.set_slot(program, frame, slot as u32, value, &ty)?;
             }
         }
-        if ran.is_ok() {
-            ran = self.run_program(program, frame, sink);
+        // Warnings about the arguments stay, whatever the body clears.
+        let before = std::mem::take(self.cx.env.warnings.get_mut());
+        let entered = self.enter_program(&ProgramContext::of(routine))?;
+        let ran = self.run_program(program, frame, sink);
+        if !before.is_empty() {
+            self.cx.env.warnings.get_mut().splice(0..0, before);
         }
         let left = self.leave_program(entered);
         ran.and_then(|ran| left.map(|()| ran))
@@ -689,7 +696,13 @@ impl SqlSession {
         check_arguments(&program, &args)?;
         let mut frame = Frame::new(&program);
         self.programs.running.push(routine.clone());
-        let ran = self.run_called(routine, &program, &mut frame, args, &mut NoResults);
+        let ran = self.run_called(
+            routine,
+            &program,
+            &mut frame,
+            args,
+            &mut NoResults(ProgramKind::Function),
+        );
         self.programs.running.pop();
         Ok(ran?.returned.unwrap_or_default())
     }
@@ -701,9 +714,6 @@ impl SqlSession {
         values: &[ValueRef<'_>],
         types: &[ColumnType],
     ) -> Result<Outcome> {
-        if signal.again {
-            return Err(resignal_without_handler());
-        }
         let raised = match &signal.condition {
             Some(ConditionValue::SqlState(state)) => match HandledCondition::of_sqlstate(state)? {
                 HandledCondition::SqlState(sqlstate) => Some(RaisedCondition {
@@ -718,12 +728,15 @@ impl SqlSession {
             }
             _ => None,
         };
+        if signal.again {
+            return Err(resignal_without_handler());
+        }
         let mut items = Vec::with_capacity(signal.items.len());
         for (name, value) in signal.items {
             let (value, ty) = self.value_of(&value.expr, values, types)?;
             items.push(((*name).to_owned(), value, ty));
         }
-        let condition = signal_condition(None, raised.as_ref(), items)?;
+        let condition = self.signalled_condition(None, raised.as_ref(), items)?;
         let state = String::from_utf8_lossy(&condition.sqlstate).into_owned();
         let (level, warning) = (condition.level, condition.warning());
         self.programs.signalled = Some(condition);
@@ -778,7 +791,10 @@ impl SqlSession {
         let condition = match &get.condition {
             Some(e) => {
                 let number = self.value_of(&e.expr, values, types);
-                let found = number.and_then(|(number, _)| condition_numbered(&conditions, &number));
+                let found = number.and_then(|(value, ty)| {
+                    let number = self.integer_item(&value, &ty)?;
+                    condition_numbered(&conditions, number)
+                });
                 match found {
                     Ok(condition) => Some(condition),
                     Err(error) => return Ok(self.note_failed_diagnostics(&conditions, &error)),
@@ -821,14 +837,16 @@ const BYTES_PER_INSTRUCTION: usize = 1024;
 /// Maximum number of compiled routines of a session; when it is exceeded, all are dropped.
 const MAX_COMPILED: usize = 256;
 
-/// The sink of a function: a result set is an error.
-pub(crate) struct NoResults;
+/// The sink of a function or a trigger: a result set is an error.
+pub(crate) struct NoResults(pub ProgramKind);
 
 impl ResultSink for NoResults {
+    fn is_for_client(&self) -> bool {
+        false
+    }
+
     fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
-        Err(crate::programs::restrict::result_set_refused(
-            ProgramKind::Function,
-        ))
+        Err(crate::programs::restrict::result_set_refused(self.0))
     }
 
     fn row(&mut self, _: &[ValueRef<'_>]) -> Result<()> {

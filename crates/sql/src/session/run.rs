@@ -229,9 +229,12 @@ impl SqlSession {
         let ran = checked
             .and_then(|()| self.run_with_restarts(planned, params, &mut open, mark, keep, sink));
         let ran = ran.and_then(|done| Ok(interrupt::outcome().map(|()| done)?));
-        let accesses = open.txn.get_mut().take_accesses();
-        self.work.add_accesses(&accesses);
-        self.cx.counters.add_accesses(accesses);
+        if self.programs.nested == 0 || self.programs.of_commands {
+            // Those of functions and triggers are counted with the statement that runs them.
+            let accesses = open.txn.get_mut().take_accesses();
+            self.work.add_accesses(&accesses);
+            self.cx.counters.add_accesses(accesses);
+        }
         match ran {
             Ok(done) => {
                 if let (StatementOutcome::Rows(rows), true) = (&done, sink.is_for_client()) {
@@ -282,7 +285,7 @@ impl SqlSession {
 
     /// A transaction for a statement that uses no table. It does not consume the characteristics of
     /// SET TRANSACTION.
-    fn scratch_txn(&mut self) -> Result<OpenTxn> {
+    fn scratch_txn(&mut self) -> Result<Box<OpenTxn>> {
         let next = self.next;
         let open = self.begin_txn();
         self.next = next;

@@ -146,6 +146,7 @@ impl ServerTriggers {
         };
         let memory = Arc::new(ConnectionMemory::new(server.memory.clone()));
         let mut session = SqlSession::open(server, client, Cancel::new(), &memory)?;
+        session.programs.of_commands = true;
         let (at, _) = vars::entry("lock_wait_timeout")?;
         session.cx.values.set(at, VarValue::Int(LOCK_WAIT));
         session.apply_settings()?;

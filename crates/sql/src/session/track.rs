@@ -179,7 +179,7 @@ impl SqlSession {
 
     /// The statements that begin a transaction with the characteristics of the open or next one.
     fn characteristics(&self) -> String {
-        let (isolation, read_only, started) = match &self.open {
+        let (isolation, read_only, started) = match self.open.as_deref() {
             Some(OpenTxn {
                 started, requested, ..
             }) => (requested.isolation, requested.read_only, *started),

@@ -35,6 +35,22 @@ pub struct OpenTxn {
     pub(super) activity: TxnActivity,
 }
 
+impl OpenTxn {
+    /// A transaction that was just begun.
+    pub(super) fn new(txn: Txn, isolation: IsolationLevel) -> OpenTxn {
+        OpenTxn {
+            txn: RefCell::new(txn),
+            isolation,
+            read_only: false,
+            snapshot_version: 0,
+            savepoints: Vec::new(),
+            started: None,
+            requested: TxnCharacteristics::default(),
+            activity: TxnActivity::default(),
+        }
+    }
+}
+
 /// The START TRANSACTION that began a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct ExplicitStart {
@@ -76,7 +92,7 @@ impl SqlSession {
 
     /// Begins a transaction with the session's settings and the characteristics of SET TRANSACTION,
     /// which are consumed.
-    pub(crate) fn begin_txn(&mut self) -> Result<OpenTxn> {
+    pub(crate) fn begin_txn(&mut self) -> Result<Box<OpenTxn>> {
         let next = std::mem::take(&mut self.next);
         let isolation = next.isolation.unwrap_or(self.cx.settings.isolation);
         self.check_isolation(isolation)?;
@@ -98,20 +114,13 @@ impl SqlSession {
             replicates: self.origin.is_some(),
             is_privileged: self.cx.server.db.is_read_only() && self.ignores_read_only(),
         })?;
-        let mut txn = txn;
+        let mut open = Box::new(OpenTxn::new(txn, isolation));
         if let Some(origin) = self.origin {
-            txn.set_origin(origin);
+            open.txn.get_mut().set_origin(origin);
         }
-        Ok(OpenTxn {
-            txn: RefCell::new(txn),
-            isolation,
-            read_only: next.read_only.unwrap_or(self.cx.settings.read_only),
-            snapshot_version: 0,
-            savepoints: Vec::new(),
-            started: None,
-            requested: next,
-            activity: TxnActivity::default(),
-        })
+        open.read_only = next.read_only.unwrap_or(self.cx.settings.read_only);
+        open.requested = next;
+        Ok(open)
     }
 
     /// START TRANSACTION, BEGIN.

@@ -302,6 +302,8 @@ impl SqlSession {
             let written = ran.and_then(|()| self.write_back(compiled, &frame, firing));
             let left = self.leave_program(entered);
             written.and(left)?;
+            // The statement reports the conditions of a trigger only if it fails.
+            self.cx.env.warnings.get_mut().clear();
         }
         Ok(())
     }
@@ -323,7 +325,11 @@ impl SqlSession {
             *allowed = Some(rights);
         }
         drop(allowed);
-        self.run_program(&compiled.program, frame, &mut NoResults)?;
+        self.run_program(
+            &compiled.program,
+            frame,
+            &mut NoResults(ProgramKind::Trigger),
+        )?;
         Ok(())
     }
 
@@ -370,7 +376,7 @@ impl SqlSession {
                 strict: env.mode.is_strict(),
                 warnings: &mut warn,
                 tz: &env.time_zone,
-                now: env.now(),
+                now: env.day_of(value.as_ref()),
             };
             let from = sql_type(&column.ty);
             let stored = store(
@@ -388,4 +394,5 @@ impl SqlSession {
 }
 
 /// The compiled triggers of a session, by table.
-pub(super) type TriggerCache = std::collections::HashMap<TableId, CompiledTriggers>;
+pub(super) type TriggerCache =
+    std::collections::HashMap<TableId, CompiledTriggers, foldhash::fast::FixedState>;

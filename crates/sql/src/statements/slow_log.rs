@@ -30,7 +30,7 @@ const MAX_ROWS: usize = 1000;
 /// Maximum length of a logged statement, in bytes.
 pub(crate) const MAX_STATEMENT: usize = 64 * 1024;
 
-/// Permissions of the file: it is not readable by everybody, because statements contain data.
+/// Permissions of the file: readable by owner and group only, because statements contain data.
 const MODE: u32 = 0o640;
 
 /// The file that is used while `slow_query_log_file` is empty.

@@ -16,14 +16,12 @@ use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::ddl::implicit_default;
 use porpoise_types::cast;
 use porpoise_types::temporal::delimiter;
-use porpoise_types::{CastCx, ColumnType, DateTime, Kind, Level, Value, ValueRef, Warning, store};
+use porpoise_types::{CastCx, ColumnType, Kind, Level, Value, ValueRef, Warning, store};
 
 /// Converts values for one statement.
 pub(super) struct ValueConverter<'x> {
     env: &'x crate::expr::eval::Env,
     txn: &'x std::cell::RefCell<porpoise_rows::Txn>,
-    /// The statement's time in the session's time zone.
-    now: DateTime,
     pub(super) strict: bool,
     /// A NULL for a NOT NULL column becomes its default with a warning.
     null_becomes_default: bool,
@@ -35,7 +33,6 @@ impl<'x> ValueConverter<'x> {
         ValueConverter {
             env: exec.env,
             txn: exec.shared.txn,
-            now: exec.env.now(),
             strict,
             null_becomes_default: ignore || (!exec.env.mode.is_strict() && rows > 1),
         }
@@ -63,7 +60,7 @@ impl<'x> ValueConverter<'x> {
             strict: self.strict,
             warnings: &mut warn,
             tz: &self.env.time_zone,
-            now: self.now,
+            now: self.env.day_of(value),
         };
         let stored = store(value, Some(from), &column.ty, &column.name, row, &mut cx)?;
         self.warn_of_delimiter(value, &column.ty, row);

@@ -45,7 +45,7 @@ fn locked_rows(
     let mut cursor = Cursor::open(table, &scan.access, &[], &cx_of(exec, &arena))?;
     let mut found: Vec<(Vec<Value>, Vec<u8>, RowBuf)> = Vec::new();
     // Rows fetched and locked in one call.
-    let batch_size = exec.rows_of_call();
+    let batch_size = exec.rows_per_call();
     while sorts || found.len() < limit {
         exec.check_cancelled()?;
         arena.reset();

@@ -190,7 +190,7 @@ impl<'p> Stored<'p> {
         let (table, limit): (&'p Table, usize) = (self.table, self.batch);
         // If few rows are wanted and none matched, or many are wanted, the next batch is larger.
         if scan.lock().is_none() {
-            let most = exec.rows_of_call();
+            let most = exec.rows_per_call();
             self.batch = limit.saturating_mul(4).min(most);
         }
         if self.in_place.is_some() {

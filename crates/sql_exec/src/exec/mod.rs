@@ -268,9 +268,9 @@ impl<'x> Exec<'x> {
         }
     }
 
-    /// Number of rows that a statement fetches with one call once it has begun to read many: more where a call may cost
-    /// a round trip.
-    pub(super) fn rows_of_call(&self) -> usize {
+    /// Number of rows that a statement that reads many rows fetches with one call: more on a cluster, where a call may
+    /// cost a round trip.
+    pub(super) fn rows_per_call(&self) -> usize {
         if self.txn().db().is_clustered() {
             1024
         } else {

@@ -40,7 +40,7 @@ impl LimitWindow {
         LimitWindow::between(&limit.offset, &limit.count, exec)
     }
 
-    /// Rows behind `offset`, up to `count` of them.
+    /// Rows after `offset`, up to `count` of them.
     pub(super) fn between(
         offset: &Option<Expr>,
         count: &Option<Expr>,

@@ -136,15 +136,16 @@ impl ResultSink for SpillingCollect<'_> {
     }
 }
 
-/// Keeps the first of equal rows, for UNION. In memory it has a set of their keys. Beyond the
-/// operator's share it sorts the rows by key, and those that it keeps by the order of their arrival.
+/// Keeps the first of equal rows, for UNION. In memory it recognizes equal rows by a hash set of their
+/// keys. Beyond the operator's share of memory it sorts the rows by key, drops the duplicates, and sorts
+/// the others back into the order of their arrival.
 pub(super) struct DistinctCollect<'s, K> {
     key_of: K,
     keys: HashSet<Vec<u8>>,
     /// Bytes charged for the keys.
     held: u64,
     rows: SpillingCollect<'s>,
-    /// By key, with the number of the row in front of the row.
+    /// Rows by key, each preceded by its number in the order of arrival.
     sorter: Option<Sorter<ByBytes>>,
     next: u64,
     states: &'s States,
@@ -195,7 +196,7 @@ impl<'s, K: Fn(&[ValueRef<'_>]) -> Vec<u8>> DistinctCollect<'s, K> {
         self.held + self.rows.held() + self.sorter.as_ref().map_or(0, Sorter::held)
     }
 
-    /// The collected rows; rows that are added to them may be equal.
+    /// Ends the removal of duplicates. Rows that are added to the result may be duplicates.
     pub(super) fn finish(mut self) -> ExecResult<SpillingCollect<'s>> {
         let states = self.states;
         states.release(std::mem::take(&mut self.held));

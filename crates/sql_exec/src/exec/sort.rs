@@ -158,8 +158,9 @@ fn encode(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a decimal as its multiple of `10^-scale`, rounded down, if that fits into 64 bits, and what
-/// is left; else in the form of [`Decimal::append_ordered`]. A column's values fit with nothing left.
+/// Appends a decimal as the greatest multiple of `10^-scale` that is not above it, and the remainder, if
+/// the multiple fits into 64 bits; otherwise in the form of [`Decimal::append_ordered`]. Values of a
+/// column have no remainder.
 fn append_decimal(v: Decimal, scale: u8, out: &mut Vec<u8>) {
     let Some((whole, rest)) = multiple(v, scale) else {
         out.push(if v.is_negative() { 1 } else { 3 });
@@ -176,8 +177,8 @@ fn append_decimal(v: Decimal, scale: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// The greatest multiple of `10^-scale` that is not greater than a decimal, and what is left unless
-/// it is zero; `None` if the multiple does not fit.
+/// Divides a decimal by `10^-scale`: the quotient, rounded down, and the remainder unless it is zero;
+/// `None` if the quotient does not fit.
 fn multiple(v: Decimal, scale: u8) -> Option<(i64, Option<Decimal>)> {
     let Some((unscaled, own)) = v.unscaled() else {
         // 39 digits and more: the multiple fits only if many of them are after the point.

@@ -24,13 +24,13 @@ impl FireTriggers for Runner<'_> {
             None => Err(SqlError::internal("a statement without triggers fired one")),
         };
         done.map_err(|error| {
-            let told = Error::Trigger {
+            let reported = Error::Trigger {
                 code: error.code,
                 sqlstate: String::from_utf8_lossy(&error.sqlstate).into_owned(),
                 message: error.message.clone(),
             };
             self.failure.borrow_mut().get_or_insert(error);
-            told
+            reported
         })
     }
 }

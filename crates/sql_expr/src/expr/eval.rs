@@ -249,6 +249,15 @@ impl Env {
         })
     }
 
+    /// The local time for a cast of this value: only that of a TIME, which lies on the present day,
+    /// depends on it.
+    pub fn day_of(&self, value: ValueRef<'_>) -> DateTime {
+        match value {
+            ValueRef::Time(_) => self.now(),
+            _ => DateTime::ZERO,
+        }
+    }
+
     /// The statement's time in the session's time zone.
     pub fn now(&self) -> DateTime {
         self.time_zone.utc_to_local(self.now_utc)

@@ -23,7 +23,7 @@ const PIECE: usize = 64 * 1024;
 /// Block size of AES, in bytes: also the length of initialization vectors.
 const BLOCK: usize = 16;
 
-/// Number of iterations of PBKDF2 at least, and if none is given.
+/// Minimum and default number of iterations of PBKDF2.
 const FEWEST_ITERATIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(999);
 
 type CipherResult<T> = std::result::Result<T, Unspecified>;
@@ -41,6 +41,7 @@ fn fold_key(password: &[u8], bits: usize) -> Vec<u8> {
     key
 }
 
+/// The AES key of a call: derived from the password by the function that the fourth argument names, or folded.
 fn key_of(c: &Call<'_, '_>, password: &[u8], bits: usize) -> Result<UnboundCipherKey> {
     let algorithm = match bits {
         192 => &AES_192,
@@ -81,8 +82,8 @@ fn kdf_option<'a>(c: &Call<'_, 'a>, at: usize) -> Result<&'a [u8]> {
     })
 }
 
-/// The key that the function of the fourth argument derives from the password, with a salt and an
-/// information or a number of iterations.
+/// The key that the function of the fourth argument derives from the password. The fifth argument is the salt, the sixth
+/// the info (HKDF) or the number of iterations (PBKDF2).
 fn derived_key(c: &Call<'_, '_>, password: &[u8], bits: usize) -> Result<Vec<u8>> {
     let name = kdf_option(c, 3)?;
     let option = |at: usize| {

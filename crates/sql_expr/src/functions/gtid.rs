@@ -135,7 +135,7 @@ fn without(a: &GtidSet, b: &GtidSet) -> GtidSet {
         .collect()
 }
 
-/// The set as MySQL prints it: each UUID once, its tags in order behind it.
+/// The set as MySQL prints it: each UUID once, its tags in order after it.
 fn print(set: &GtidSet) -> String {
     let mut text = String::new();
     let mut last: Option<&str> = None;

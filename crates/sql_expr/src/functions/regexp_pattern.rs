@@ -41,9 +41,9 @@ pub(super) fn translated(pattern: &str) -> Result<Cow<'_, str>> {
         // An escaped character begins no class.
         let taken = if c == '\\' { 2 } else { 1 };
         let len = rest.chars().take(taken).map(char::len_utf8).sum();
-        let (copied, behind) = rest.split_at_checked(len).unwrap_or((rest, ""));
+        let (copied, after) = rest.split_at_checked(len).unwrap_or((rest, ""));
         out.push_str(copied);
-        rest = behind;
+        rest = after;
     }
     Ok(Cow::Owned(out))
 }

@@ -340,3 +340,16 @@ pub enum ProgramKind {
     /// EVENT
     Event,
 }
+
+impl ProgramKind {
+    /// The keyword.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ProgramKind::Procedure => "PROCEDURE",
+            ProgramKind::Function => "FUNCTION",
+            ProgramKind::Trigger => "TRIGGER",
+            ProgramKind::Event => "EVENT",
+        }
+    }
+}

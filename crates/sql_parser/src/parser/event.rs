@@ -1,6 +1,8 @@
 //! CREATE EVENT and ALTER EVENT.
 
-use super::super::ast::{Account, EventStatement, EventStatus, RowVariables, Schedule, Statement};
+use super::super::ast::{
+    Account, EventStatement, EventStatus, ProgramKind, RowVariables, Schedule, Statement,
+};
 use super::super::keyword::Keyword as Kw;
 use super::{PResult, Parser};
 
@@ -45,7 +47,8 @@ impl<'a> Parser<'a> {
             event.comment = Some(self.string()?);
         }
         if self.eat_kw(Kw::DO) {
-            event.body = Some(self.program_body(&[], RowVariables::default())?);
+            event.body =
+                Some(self.program_body(ProgramKind::Event, &[], RowVariables::default())?);
         } else if !alter {
             return self.error();
         }

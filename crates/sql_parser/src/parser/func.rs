@@ -144,7 +144,7 @@ impl<'a> Parser<'a> {
     pub(super) fn name_or_call(&mut self) -> PResult<Expr<'a>> {
         let token = self.token;
         let start = token.start;
-        if token.kind != K::QuotedIdent && self.peek().kind == K::LeftParen && self.is_ident() {
+        if self.peek().kind == K::LeftParen && self.is_ident() {
             let adjacent = self.peek().start == token.end;
             if adjacent || self.mode.ignore_space || !needs_adjacent_paren(token.keyword) {
                 let name = self.ident()?;

@@ -140,7 +140,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Notes a use of deprecated syntax.
+    /// Records a use of deprecated syntax.
     #[cold]
     fn note_deprecated(&mut self, deprecation: Deprecation<'a>) {
         self.deprecated.push(deprecation);

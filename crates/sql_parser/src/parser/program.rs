@@ -13,9 +13,9 @@ use bumpalo::collections::Vec as BumpVec;
 
 use super::super::ast::{
     Assign, Block, Body, CaseStatement, ConditionValue, Declaration, Expr, ExprKind, Ident,
-    IfStatement, IntoVar, Loop, LoopKind, Parameter, ProgramExpr, ProgramSql, ProgramStatement,
-    ProgramStatementKind as Step, RowVariables, SetItem, Statement, Variable, VariableKind,
-    VariableUse,
+    IfStatement, IntoVar, Loop, LoopKind, Parameter, ProgramExpr, ProgramKind, ProgramSql,
+    ProgramStatement, ProgramStatementKind as Step, RowVariables, SetItem, Statement, Variable,
+    VariableKind, VariableUse,
 };
 use super::super::error::{ParseError, ParseErrorKind};
 use super::super::keyword::Keyword as Kw;
@@ -105,12 +105,13 @@ impl<'a> Parser<'a> {
     /// The body of a program with these parameters and row variables.
     pub(super) fn program_body(
         &mut self,
+        kind: ProgramKind,
         parameters: &[Parameter<'a>],
         rows: RowVariables,
     ) -> PResult<Body<'a>> {
         if self.program.is_some() {
             return Err(ParseError::new(
-                ParseErrorKind::NestedProgram,
+                ParseErrorKind::NestedProgram(kind),
                 self.token.span(),
             ));
         }
@@ -165,7 +166,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Applies a rule with parameters of its own, and returns the variables that it used.
-    fn with_uses<T>(
+    pub(super) fn with_uses<T>(
         &mut self,
         rule: impl FnOnce(&mut Self) -> PResult<T>,
     ) -> PResult<(T, &'a [VariableUse])> {

@@ -2,8 +2,9 @@
 
 use super::super::ast::{
     Account, AlterRoutine, Characteristics, ConditionValue, CreateRoutine, CreateTrigger,
-    DataAccess, DataType, DiagnosticsItem, GetDiagnostics, Parameter, ParameterMode, ProgramExpr,
-    ProgramKind, RowVariables, Signal, Statement, TriggerEvent, TriggerOrder,
+    DataAccess, DataType, DiagnosticsItem, Expr, ExprKind, GetDiagnostics, Parameter,
+    ParameterMode, ProgramExpr, ProgramKind, RowVariables, Signal, Statement, TriggerEvent,
+    TriggerOrder,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
@@ -52,7 +53,7 @@ impl<'a> Parser<'a> {
             old: true,
             new: true,
         };
-        let body = self.program_body(&[], rows)?;
+        let body = self.program_body(ProgramKind::Trigger, &[], rows)?;
         Ok(Statement::CreateTrigger(self.alloc(CreateTrigger {
             definer,
             if_not_exists,
@@ -89,7 +90,7 @@ impl<'a> Parser<'a> {
             None
         };
         let characteristics = self.characteristics(true)?;
-        let body = self.program_body(parameters, RowVariables::default())?;
+        let body = self.program_body(kind, parameters, RowVariables::default())?;
         let parameters_text = self.verbatim(Span::new(start, end))?.trim_ascii();
         Ok(Statement::CreateRoutine(self.alloc(CreateRoutine {
             kind,
@@ -210,7 +211,7 @@ impl<'a> Parser<'a> {
             self.comma_list(|p| {
                 let name = p.item_name(&SIGNAL_ITEMS)?;
                 p.expect(K::Eq)?;
-                Ok((name, p.program_expr()?))
+                Ok((name, p.simple_value()?))
             })?
         } else {
             &[]
@@ -220,6 +221,39 @@ impl<'a> Parser<'a> {
             condition,
             items,
         })))
+    }
+
+    /// A value of SIGNAL or GET DIAGNOSTICS: a literal, a variable or a name, and no other expression.
+    fn simple_value(&mut self) -> PResult<ProgramExpr<'a>> {
+        let start = self.token.start;
+        let (expr, uses): (Expr<'a>, _) = self.with_uses(|p| {
+            let is_call = p.peek().kind == K::LeftParen;
+            match p.token.kind {
+                K::UserVar => {
+                    let start = p.token.start;
+                    let name = p.user_var()?;
+                    return Ok(p.node(start, ExprKind::UserVar(name)));
+                }
+                K::Word | K::QuotedIdent if is_call => {
+                    p.advance();
+                    return p.error();
+                }
+                K::Word | K::QuotedIdent | K::AtAt => {}
+                _ if p.is_literal() => {}
+                _ => return p.error(),
+            }
+            let refused = p.token.span();
+            let value = p.primary()?;
+            match value.kind {
+                ExprKind::Literal(_)
+                | ExprKind::Param(_)
+                | ExprKind::Column(_)
+                | ExprKind::SystemVar(_) => Ok(value),
+                _ => p.error_at(refused),
+            }
+        })?;
+        let span = Span::new(start, self.last_end);
+        Ok(ProgramExpr { expr, uses, span })
     }
 
     /// One of these names; returned as in the list.
@@ -243,7 +277,7 @@ impl<'a> Parser<'a> {
         let stacked = self.eat_any_kw(&[Kw::CURRENT, Kw::STACKED]) == Some(Kw::STACKED);
         self.expect_kw(Kw::DIAGNOSTICS)?;
         let condition = if self.eat_kw(Kw::CONDITION) {
-            Some(self.program_expr()?)
+            Some(self.simple_value()?)
         } else {
             None
         };

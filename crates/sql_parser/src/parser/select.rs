@@ -154,6 +154,11 @@ impl<'a> Parser<'a> {
         if third.is_none() && self.is(K::LeftParen) {
             return self.call(Some(first), second, start);
         }
+        if third.is_none()
+            && let Some(variable) = self.variable(Some(first), second)
+        {
+            return Ok(self.node(start, variable));
+        }
         let column = self.alloc(match third {
             Some(name) => ColumnName {
                 schema: Some(first),

@@ -76,7 +76,7 @@ impl<'a> Parser<'a> {
         Ok(Member { bytes, is_binary })
     }
 
-    /// Notes deprecated attributes of a number's type.
+    /// Records deprecated attributes of a number's type.
     fn note_deprecated_numbers(&mut self, ty: &DataType<'a>, keyword: Kw) {
         use TypeKind as T;
         let explicit = ty.length.is_some() && !matches!(keyword, Kw::BOOL | Kw::BOOLEAN);
@@ -219,7 +219,7 @@ impl<'a> Parser<'a> {
         Ok(name)
     }
 
-    /// Notes the name of a character set if it is deprecated.
+    /// Records the name of a character set if it is deprecated.
     pub(super) fn note_charset(&mut self, name: &'a str) {
         let deprecation = Deprecation::Charset(name);
         if deprecation.warning().is_some() {

@@ -426,7 +426,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Notes a literal that is compared with a date.
+    /// Records a literal that is compared with a date.
     fn note_moment(&self, a: &Expr, b: &Expr) {
         let literal = literal::MomentLiteral::among(a, b);
         if let (Some(planner), Some(literal)) = (self.plan, literal) {

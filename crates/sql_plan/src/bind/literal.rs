@@ -10,7 +10,7 @@ use porpoise_types::{
     Charset, Collation, ColumnType, Date, DateTime, Decimal, Kind, SqlMode, Time, Value, ValueRef,
 };
 
-/// A literal text that is compared with a date, and must be one.
+/// A string literal that is compared with a DATE or DATETIME, and therefore must be a valid one.
 #[derive(Clone, Debug)]
 pub struct MomentLiteral {
     /// The literal, or a parameter.

@@ -105,7 +105,7 @@ impl HintKind {
 pub struct HintName {
     /// The name.
     pub name: String,
-    /// The query block behind `@`.
+    /// The query block after `@`.
     pub block: Option<String>,
 }
 
@@ -167,7 +167,7 @@ pub fn of_block(text: &str, select: usize) -> BlockHints {
     hints
 }
 
-/// The first hint, and the text behind it.
+/// The first hint, and the text after it.
 fn one(text: &str) -> Option<(Hint, &str)> {
     let end = text.find(|c: char| !is_name(c)).unwrap_or(text.len());
     let (name, rest) = text.split_at_checked(end)?;
@@ -225,9 +225,9 @@ impl Hint {
                 self.indexes.push(name);
             } else {
                 let mut block = None;
-                if let Some(behind) = rest.strip_prefix('@') {
-                    let (named, behind) = identifier(behind)?;
-                    (block, rest) = (Some(named), behind);
+                if let Some(after) = rest.strip_prefix('@') {
+                    let (named, after) = identifier(after)?;
+                    (block, rest) = (Some(named), after);
                 }
                 self.names.push(HintName { name, block });
             }
@@ -250,7 +250,7 @@ impl Hint {
     }
 }
 
-/// An identifier, perhaps in backquotes, and the text behind it.
+/// An identifier, perhaps in backquotes, and the text after it.
 fn identifier(text: &str) -> Option<(String, &str)> {
     if let Some(quoted) = text.strip_prefix('`') {
         let (name, rest) = quoted.split_once('`')?;

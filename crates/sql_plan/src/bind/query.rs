@@ -48,7 +48,7 @@ pub struct Aliases<'a> {
     pub is_select_list: bool,
     /// Whether the subquery is in GROUP BY, where aliases of aggregates are refused.
     pub is_group_by: bool,
-    /// Aliases that the subquery cannot use, because they stand behind it.
+    /// Aliases that the subquery cannot use, because they are defined after it.
     pub later: &'a [&'a str],
 }
 

@@ -266,7 +266,7 @@ fn replace_below(
     }
 }
 
-/// Whether elements of the index can equal the operand, as far as its type tells. Texts and numbers
+/// Whether elements of the index can equal the operand, judged by its type. Texts and numbers
 /// are never equal in JSON.
 fn suits(kind: ArrayTestKind, operand: &Expr, element: &ColumnType) -> bool {
     let number = operand.ty.is_numeric();

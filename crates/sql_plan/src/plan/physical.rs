@@ -569,7 +569,7 @@ impl QueryPlan {
         self.root.expressions(visit);
     }
 
-    /// Notes whether its expressions hold subqueries.
+    /// Records whether its expressions hold subqueries.
     pub(super) fn find_subqueries(&mut self) {
         let (mut found, mut searches) = (false, false);
         self.expressions(&mut |e| {

@@ -240,8 +240,8 @@ pub fn to_exact_number(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) ->
     Some(exact_prefix(text))
 }
 
-/// The decimal at the start of a text. A number that is too close to zero for a decimal becomes the smallest decimal
-/// of its sign, so that it equals no integer.
+/// The decimal at the start of a text. A number that is not zero, but too small for a decimal, becomes the smallest
+/// decimal with its sign, so that it equals no integer.
 #[must_use]
 pub fn exact_prefix(text: &[u8]) -> Decimal {
     let prefix = Decimal::parse_prefix(text);

@@ -1,8 +1,8 @@
 //! latin1_german2_ci: the order of German telephone directories, in which ä equals ae and ß ss.
 //!
-//! Each byte has one or two weights; a text is the sequence of its bytes' weights, PAD SPACE. Sort keys
-//! are those of a table over the weights. data/german2.bin, which scripts/multi_byte.py writes, has the
-//! first weights of all bytes, then the second ones, of which 0 stands for none.
+//! Each byte has one or two weights; a string compares as the sequence of its bytes' weights, PAD SPACE. The sort
+//! key is computed from that sequence as in other single-byte collations. data/german2.bin, which
+//! scripts/multi_byte.py writes, has the first weights of all bytes, then the second ones (0: none).
 
 #![expect(
     clippy::indexing_slicing,

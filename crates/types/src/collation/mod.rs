@@ -269,7 +269,7 @@ impl Collation {
         }
     }
 
-    /// Appends a self-delimiting sort key, so that in a composite key the parts behind it never
+    /// Appends a self-delimiting sort key, so that in a composite key the parts after it never
     /// influence its comparison.
     pub fn self_delimiting_key(self, text: &[u8], out: &mut Vec<u8>) {
         if let Scheme::Bytes = self.scheme() {

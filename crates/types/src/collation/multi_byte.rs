@@ -4,14 +4,18 @@
 //! writes, has the characters, their bytes and their weights; a set's tables are made from it
 //! when it is first used.
 //!
-//! Tables have 16-bit entries. Characters of one byte are the high byte of their entry, those of two
-//! bytes their bytes. The characters of three bytes of Extended Unix Code, 0x8F and two more, have
-//! the latter two with the highest bit of the last cleared. The characters of four bytes of GB18030
-//! have no entry: they are the other characters in the order of their code points.
+//! Tables have 16-bit entries, in which a character's bytes are encoded:
 //!
-//! Collations order by weights of characters, PAD SPACE. Those of ASCII are below 0x80, a space is
-//! 0x20; others are the character's bytes (`_bin`) or what the default collation has for it, from
-//! 0x100 up. Sort keys are those of utf8mb4_general_ci over these weights.
+//! | bytes of the character | entry |
+//! |---|---|
+//! | one | the byte in the high half |
+//! | two | the bytes |
+//! | three (Extended Unix Code: 0x8F and two more) | the last two, with the highest bit of the last one cleared |
+//! | four (GB18030) | none: these are the remaining characters in the order of their code points |
+//!
+//! Collations order by weights of characters, PAD SPACE. Weights of ASCII are below 0x80, a space is
+//! 0x20. The weight of another character is at least 0x100: its bytes (`_bin`), or its entry in the
+//! default collation's table. Sort keys are those of utf8mb4_general_ci over these weights.
 
 #![expect(
     clippy::indexing_slicing,
@@ -38,7 +42,7 @@ pub(super) struct Set {
     pub(super) form: Form,
 }
 
-/// Form of the characters of a set.
+/// Encoding scheme of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// One or two bytes.
@@ -55,10 +59,10 @@ const THREE: u8 = 0x8F;
 /// The range of bytes of Extended Unix Code, and their number.
 const EUC: (u32, u32) = (0xA1, 94);
 
-/// Position among the characters of four bytes of GB18030 of the first beyond the basic plane.
+/// Number of the first character beyond the basic plane among GB18030's characters of four bytes.
 const SUPPLEMENT: u32 = 189_000;
 
-/// Number of characters of four bytes of GB18030 with one first byte.
+/// Number of GB18030's characters of four bytes that have the same first byte.
 const GB_LEAD: u32 = 10 * 126 * 10;
 
 /// Base of the weights that MySQL shows for characters in the order of Pinyin.
@@ -142,8 +146,8 @@ impl Tables {
         out
     }
 
-    /// Numbers the characters of the basic plane that have no other bytes. The edition of 2005
-    /// exchanged the bytes of two characters.
+    /// Numbers the characters of the basic plane that have four bytes in GB18030: those without an entry. The
+    /// edition of 2005 exchanged the bytes of two characters; numbers follow the first edition.
     fn number_fours(&mut self) {
         const EXCHANGED: (u16, u16) = (0x1E3F, 0xE7C7);
         let (mut positions, mut codes) = (vec![0; 0x1_0000], Vec::new());
@@ -168,7 +172,7 @@ impl Tables {
         self.fours = (positions, codes);
     }
 
-    /// The position of a character among those of four bytes; only for one that has no other bytes.
+    /// The position of a character of four bytes among these.
     fn position(&self, code: u32) -> u32 {
         match code.checked_sub(0x1_0000) {
             Some(beyond) => SUPPLEMENT + beyond,
@@ -385,8 +389,8 @@ impl Weights {
         }
     }
 
-    /// The weight of a character of Extended Unix Code in the order of its bytes: those of three bytes
-    /// between those of two.
+    /// The weight of a character of Extended Unix Code in the order of its bytes: characters of three
+    /// bytes lie between those of two.
     fn euc_weight(self, code: u32) -> u32 {
         let Some(entry) = get(&self.tables.bytes, code) else {
             return 0x2_0000 + code;
@@ -399,8 +403,8 @@ impl Weights {
         }
     }
 
-    /// The weight of a character of GB18030 in the order of its bytes: with one first byte, those of four
-    /// bytes come first.
+    /// The weight of a character of GB18030 in the order of its bytes: of the characters with the same first
+    /// byte, those of four bytes come first.
     fn gb_bytes_weight(self, code: u32) -> u32 {
         let stride = GB_LEAD + 0x100;
         let (lead, rest) = match get(&self.tables.bytes, code).map(u16::to_be_bytes) {
@@ -413,8 +417,8 @@ impl Weights {
         0x100 + lead * stride + rest
     }
 
-    /// The weight of a character of GB18030 in gb18030_chinese_ci: capitals by their bytes, those of two
-    /// bytes first, then Chinese characters in the order of Pinyin.
+    /// The weight of a character of GB18030 in gb18030_chinese_ci. Chinese characters come last, in the order of
+    /// Pinyin; all others are compared by the bytes of their capitals, those of two bytes before those of four.
     fn gb_weight(self, code: u32) -> u32 {
         if let Some(pinyin) = get(&self.tables.weights, code) {
             return 0x14_0000 + u32::from(pinyin);

@@ -149,7 +149,7 @@ impl<'t> Scanner<'t> {
             if self.eat(b'"') {
                 return self.text.get(start..self.at - 1);
             }
-            // A backslash and the character behind it.
+            // A backslash and the character after it.
             self.at += 2;
         }
     }

@@ -1,7 +1,7 @@
-//! Delimiters in texts of dates and times that MySQL accepts and deprecates (warnings 4095 and 4096).
+//! Delimiters in date and time strings that MySQL accepts but deprecates (warnings 4095 and 4096).
 //!
-//! The standard form is `YYYY-MM-DD hh:mm:ss.f`. Another character in the place of a delimiter, and a
-//! further one beside it, are deprecated; the first such place of a text is reported.
+//! The standard format is `YYYY-MM-DD hh:mm:ss.f`. Another character in place of a delimiter, and an
+//! additional one beside it, are deprecated; the first of them in a string is reported.
 
 /// A deprecated delimiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +31,13 @@ fn superfluous(text: &[u8], position: usize) -> Option<DeprecatedDelimiter> {
     })
 }
 
-/// A space where the value ends.
+/// A space after the value.
 fn trailing(text: &[u8], at: usize) -> Option<DeprecatedDelimiter> {
     superfluous(text, at).filter(|_| is_space(text, at))
 }
 
-/// The position behind a fraction at this position.
-fn behind_fraction(text: &[u8], at: usize) -> usize {
+/// The position after a fraction at this position, if there is one.
+fn after_fraction(text: &[u8], at: usize) -> usize {
     match text.get(at) {
         Some(b'.') => at + 1 + digits(text, at + 1),
         _ => at,
@@ -56,7 +56,7 @@ pub fn of_date(text: &[u8]) -> Option<DeprecatedDelimiter> {
     }
     // A date and a time of digits only.
     if at >= 12 {
-        return trailing(text, behind_fraction(text, at));
+        return trailing(text, after_fraction(text, at));
     }
     for standard in *b"-- ::" {
         // `date T time` is standard, too.
@@ -85,7 +85,7 @@ pub fn of_date(text: &[u8]) -> Option<DeprecatedDelimiter> {
         }
         at += run + digits(text, at + run);
     }
-    trailing(text, behind_fraction(text, at))
+    trailing(text, after_fraction(text, at))
 }
 
 /// The first deprecated delimiter of a text that is a time, `[-][D ]hh:mm:ss.f`, or a date with a time.
@@ -115,7 +115,7 @@ pub fn of_time(text: &[u8]) -> Option<DeprecatedDelimiter> {
     while text.get(at) == Some(&b':') && digits(text, at + 1) > 0 {
         at += 1 + digits(text, at + 1);
     }
-    trailing(text, behind_fraction(text, at))
+    trailing(text, after_fraction(text, at))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub mod code {
     pub const QUERY: u8 = 3;
     /// Columns of a table.
     pub const FIELD_LIST: u8 = 4;
-    /// FLUSH of the things of a set of flags.
+    /// FLUSH of everything that a set of flags names.
     pub const REFRESH: u8 = 7;
     /// Shutdown of the server.
     pub const SHUTDOWN: u8 = 8;
@@ -35,7 +35,7 @@ pub mod code {
     pub const BINLOG_DUMP: u8 = 18;
     /// Registration of a replica.
     pub const REGISTER_REPLICA: u8 = 21;
-    /// Stream of the binary log behind a set of GTIDs.
+    /// Stream of the binary log after a set of GTIDs.
     pub const BINLOG_DUMP_GTID: u8 = 30;
     /// A copy of all data.
     pub const CLONE: u8 = 32;
@@ -80,8 +80,8 @@ pub enum Command<'a> {
         /// Pattern for column names; empty: all columns.
         wildcard: &'a [u8],
     },
-    /// FLUSH of the things of a set of flags: privileges (1), logs (2), tables (4), hosts (8),
-    /// status (16).
+    /// FLUSH of everything that a set of flags names: privileges (1), logs (2), tables (4), hosts
+    /// (8), status (16).
     Refresh(u8),
     /// Shutdown of the server, as the statement SHUTDOWN.
     Shutdown,
@@ -129,7 +129,7 @@ pub enum Command<'a> {
     BinlogDump(BinlogDump<'a>),
     /// Registration of a replica.
     RegisterReplica(RegisterReplica<'a>),
-    /// A copy of all data, in this version of the form.
+    /// A copy of all data, in this version of the format.
     Clone(u8),
 }
 

@@ -7,9 +7,9 @@
 //! answer     to both: records, each u8 kind
 //! ```
 //!
-//! A connection has one subscription. An answer ends at about 256 KiB, at the end of the log, or when the
-//! time of the wait is over, so that the client sets the pace. A client that connects again continues at the
-//! position of the last record that had one.
+//! A connection has one subscription. The server sends changes only in answer to a request; an answer ends at about
+//! 256 KiB, at the end of the log, or when the time of the wait is over. A client that connects again continues at
+//! the position of the last record that had one.
 //!
 //! | record | body |
 //! |---|---|
@@ -17,9 +17,9 @@
 //! | 2 insert | the row after |
 //! | 3 update | the row before, the row after |
 //! | 4 delete | the row before |
-//! | 5 definition | text: the table was changed by such a statement |
-//! | 6 commit | u64 microseconds since 1970, text GTID, text position behind the transaction |
-//! | 7 position | text position: nothing of the subscription lies before it |
+//! | 5 definition | text: the kind of statement that changed the table |
+//! | 6 commit | u64 microseconds since 1970, text GTID, text position after the transaction |
+//! | 7 position | text position: all changes of the subscription before it were sent |
 //! | row | a bitmap of the columns that the log does not have, a bitmap of NULLs and the values |
 //!
 //! Rows have the columns of the last table record: those that the table had when the change was logged.
@@ -44,7 +44,7 @@ pub struct Subscribe<'a> {
     pub table: u64,
     /// Version of its definition.
     pub version: u32,
-    /// The place in the log: `now`, `first`, a set of GTIDs, or FILE:POSITION.
+    /// The position in the log: `now`, `first`, a set of GTIDs, or FILE:POSITION.
     pub position: &'a str,
     /// Number of ranges; 0: all rows.
     pub ranges: u16,
@@ -84,7 +84,7 @@ impl<'a> Subscribe<'a> {
 /// Parses the body of a request for changes: the longest wait in milliseconds.
 ///
 /// # Errors
-/// The body is no such request.
+/// The body is not such a request.
 pub fn parse_wait(body: &[u8]) -> Result<u32, Malformed> {
     let wait = body.first_chunk().filter(|_| body.len() == 4);
     let wait = wait.ok_or(Malformed("request for changes"))?;
@@ -140,7 +140,7 @@ pub fn put_table<'c>(
     }
 }
 
-/// Appends a row; a value that is `None` is one that the log does not have.
+/// Appends a row; `None` stands for a value that the log does not have.
 ///
 /// # Errors
 /// A value does not fit its encoding. `out` is incomplete then.
@@ -170,7 +170,7 @@ pub fn put_commit(out: &mut Vec<u8>, micros: u64, gtid: &str, position: &str) {
     put_bytes(out, position.as_bytes());
 }
 
-/// Appends a record that has a text only.
+/// Appends a record that consists of a text.
 pub fn put_text(out: &mut Vec<u8>, kind: RecordKind, text: &str) {
     out.push(kind as u8);
     put_bytes(out, text.as_bytes());
@@ -190,7 +190,7 @@ pub enum Record<'a> {
     Update(ChangedValues<'a>, ChangedValues<'a>),
     /// A row was deleted.
     Delete(ChangedValues<'a>),
-    /// The table was changed by such a statement.
+    /// The table was changed by a statement of this kind.
     Definition(&'a str),
     /// The end of a transaction.
     Commit {
@@ -198,7 +198,7 @@ pub enum Record<'a> {
         micros: u64,
         /// Its identifier.
         gtid: &'a str,
-        /// The position behind it.
+        /// The position after it.
         position: &'a str,
     },
     /// The place in the log.
@@ -232,7 +232,7 @@ fn read_row<'a>(reader: &mut Reader<'a>, columns: &[ChangedColumn]) -> Option<Ch
 }
 
 impl<'a> Record<'a> {
-    /// Reads a record, whose rows have these columns. Returns `None` if the bytes are no record.
+    /// Reads a record, whose rows have these columns. Returns `None` if the bytes are not a record.
     pub fn read(reader: &mut Reader<'a>, columns: &[ChangedColumn]) -> Option<Record<'a>> {
         Some(match reader.u8()? {
             1 => Record::Table(read_columns(reader)?),

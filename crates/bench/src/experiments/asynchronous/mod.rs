@@ -16,8 +16,8 @@ use super::{Bench, Route};
 use crate::connect::{Access, Admin};
 use crate::error::{Error, Result};
 use crate::load::{self, Plan, Shape, Workload};
-use crate::matrix::{Measured, Turn};
-use crate::report::{Axis, Cell, Experiment};
+use crate::matrix::{Measured, run_rounds};
+use crate::report::{Cell, Experiment};
 use crate::url::{System, Target};
 use drive::{NativeLoad, Work};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -112,7 +112,7 @@ fn rounds(
     bench
         .progress
         .expect(planned.len() * effort.rounds, effort.warm_up + effort.time);
-    let mut measure = |cell: usize| {
+    let mut measure = |_: usize, cell: usize| {
         let Some(planned) = planned.get(cell) else {
             return Measured::default();
         };
@@ -143,15 +143,8 @@ fn rounds(
         done.map_or_else(Measured::from, |outcome| Measured::of(&outcome, cores))
     };
     let groups = groups_of(planned);
-    for round in 0..effort.rounds {
-        let turn = Turn {
-            groups: &groups,
-            round,
-            rounds: effort.rounds,
-        };
-        turn.run(cells, &mut bench.progress, &mut measure)?;
-    }
-    Ok(())
+    let progress = &mut bench.progress;
+    run_rounds(&groups, effort.rounds, cells, progress, &mut measure)
 }
 
 /// Numbers of adjacent cells that differ in their system only.
@@ -276,25 +269,21 @@ fn describe(rows: u64, target: &Target, planned: &[Planned<'_>], notes: Vec<Stri
     others.dedup();
     let others = others.into_iter().filter(|system| **system != native);
     Experiment {
-        name: "async".to_owned(),
-        title: "Rows in native batches".to_owned(),
-        about: format!(
-            "Requests for 1 to 200 of {rows} rows, with a value of {} bytes, several in flight: native batches, \
-             memcached's multi-get, SELECT ... WHERE id IN (...). At {CHILDREN} rows also INSERT into a table \
-             with two foreign keys. Every value is verified.",
-            crate::value::USUAL
-        ),
-        axis: Axis {
-            title: "rows of a request".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
         cells: cells.collect(),
         pairs: others
             .map(|other| (native.clone(), other.clone()))
             .collect(),
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "async",
+            "Rows in native batches",
+            format!(
+                "Requests for 1 to 200 of {rows} rows, with a value of {} bytes, several in flight: native batches, \
+                 memcached's multi-get, SELECT ... WHERE id IN (...). At {CHILDREN} rows also INSERT into a table \
+                 with two foreign keys. Every value is verified.",
+                crate::value::USUAL
+            ),
+            "rows of a request",
+        )
     }
 }

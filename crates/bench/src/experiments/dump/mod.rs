@@ -13,10 +13,10 @@ use super::{Bench, Route};
 use crate::connect::{Access, Admin};
 use crate::error::{Error, Result};
 use crate::load::{Outcome, histogram};
-use crate::matrix::{Measured, Turn};
+use crate::matrix::{Measured, run_rounds};
 use crate::peers::find_program;
 use crate::procfs::{Reading, ended_children};
-use crate::report::{Axis, Cell, Experiment, Run};
+use crate::report::{Cell, Experiment, Run};
 use crate::url::{System, Target};
 use data::{DumpFiles, PARENT_TABLE, TABLES, Table, parent_definition, parent_rows, write_files};
 use std::fs::File;
@@ -216,25 +216,21 @@ fn describe(jobs: &[Job<'_>], routes: &[Route], size: u64, notes: Vec<String>) -
         theirs.map(|theirs| (ours.name.clone(), theirs.name.clone()))
     });
     Experiment {
-        name: "dump".to_owned(),
-        title: "Loading dumps".to_owned(),
-        about: format!(
-            "A dump of {size} MB as of mariadb-dump (INSERTs of 1 MB), and the same rows by LOAD DATA \
-             LOCAL INFILE, by the client mariadb from its start to its end. A request is a row of \
-             about 75 bytes. Each table alone, with checks of foreign keys, then all of them with \
-             their definitions and without these checks. Columns are added up and compared \
-             afterwards."
-        ),
-        axis: Axis {
-            title: "MB of the dump".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
         cells: cells.collect(),
         pairs: pairs.collect(),
         notes,
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "dump",
+            "Loading dumps",
+            format!(
+                "A dump of {size} MB as of mariadb-dump (INSERTs of 1 MB), and the same rows by LOAD DATA \
+                 LOCAL INFILE, by the client mariadb from its start to its end. A request is a row of \
+                 about 75 bytes. Each table alone, with checks of foreign keys, then all of them with \
+                 their definitions and without these checks. Columns are added up and compared \
+                 afterwards."
+            ),
+            "MB of the dump",
+        )
     }
 }
 
@@ -266,21 +262,14 @@ fn rounds(
         known.get_or_insert(sums);
         Ok(run)
     };
-    for round in 0..rounds {
-        let turn = Turn {
-            groups: &groups,
-            round,
-            rounds,
+    let mut measure = |_: usize, cell: usize| {
+        let (at, system) = (cell / routes.len(), cell % routes.len());
+        let (Some(job), Some(route), Some(known)) =
+            (jobs.get(at), routes.get(system), known.get_mut(at))
+        else {
+            return Measured::default();
         };
-        turn.run(cells, &mut bench.progress, &mut |cell| {
-            let (at, system) = (cell / routes.len(), cell % routes.len());
-            let (Some(job), Some(route), Some(known)) =
-                (jobs.get(at), routes.get(system), known.get_mut(at))
-            else {
-                return Measured::default();
-            };
-            Measured::from(attempt(job, &route.endpoint.target, known))
-        })?;
-    }
-    Ok(())
+        Measured::from(attempt(job, &route.endpoint.target, known))
+    };
+    run_rounds(&groups, rounds, cells, &mut bench.progress, &mut measure)
 }

@@ -209,10 +209,10 @@ fn modify(worker: &mut dyn Worker) -> Result<()> {
 /// The version of the hot row.
 fn hot_version(worker: &mut dyn Worker) -> Result<u64> {
     let mut version = None;
-    let told = worker.read(&[HOT], &mut |_, found| {
+    let result = worker.read(&[HOT], &mut |_, found| {
         version = found.and_then(|bytes| value::read(bytes, HOT, value::USUAL));
     });
-    told.map_err(Error::failed)?;
+    result.map_err(Error::failed)?;
     version.ok_or_else(|| Error::wrong("the row that all change is not there"))
 }
 

@@ -17,9 +17,9 @@ mod work;
 
 use super::Bench;
 use crate::error::Error;
-use crate::matrix::{Measured, Turn};
+use crate::matrix::{Measured, run_rounds};
 use crate::peers::Durability;
-use crate::report::{Axis, Cell, Experiment, Measure};
+use crate::report::{Cell, Experiment, Measure};
 use crate::value;
 use drive::Plan;
 use std::path::Path;
@@ -275,7 +275,7 @@ fn memory_note(name: &str, memory: &Memory) -> String {
     if memory.grown <= known {
         // The store reused memory of another one: its total is unknown.
         let parts = parts.join(", ");
-        return format!("{name}: bytes a row asked of the allocator: {parts}");
+        return format!("{name}: bytes a row that were requested from the allocator: {parts}");
     }
     parts.push(format!(
         "allocator and the rest {}",
@@ -379,24 +379,19 @@ fn describe(
     let pairs = pairs.chain(beside_plain.filter_map(|s| Some((s.clone(), plain?.clone()))));
     let word = durability.word();
     Experiment {
-        name: "native".to_owned(),
-        title: format!("In process, without network, durability {word}"),
-        about: format!(
-            "{rows} rows with an integer key and a value of {} bytes; each call is a transaction, \
-             durability {word}. Every value read is verified. The processor time is that of \
-             this process, log threads too.",
-            value::USUAL,
-        ),
-        axis: Axis {
-            title: "threads".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
         cells,
         pairs: pairs.collect(),
-        notes: Vec::new(),
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new(
+            "native",
+            format!("In process, without network, durability {word}"),
+            format!(
+                "{rows} rows with an integer key and a value of {} bytes; each call is a transaction, \
+                 durability {word}. Every value read is verified. The processor time is that of \
+                 this process, log threads too.",
+                value::USUAL,
+            ),
+            "threads",
+        )
     }
 }
 
@@ -415,7 +410,7 @@ fn rounds(
     bench
         .progress
         .expect(cells.len() * effort.rounds, effort.warm_up + effort.time);
-    let mut measure = |cell: usize| {
+    let mut measure = |_: usize, cell: usize| {
         let cell_key = cell_keys.get(cell);
         let Some((cell_key, store)) = cell_key.and_then(|p| Some((p, stores.get(p.store)?))) else {
             return Measured::default();
@@ -436,15 +431,8 @@ fn rounds(
     };
     // Stores keep their order in each round.
     let groups = vec![1; cell_keys.len()];
-    for round in 0..effort.rounds {
-        let turn = Turn {
-            groups: &groups,
-            round,
-            rounds: effort.rounds,
-        };
-        turn.run(cells, &mut bench.progress, &mut measure)?;
-    }
-    Ok(())
+    let progress = &mut bench.progress;
+    run_rounds(&groups, effort.rounds, cells, progress, &mut measure)
 }
 
 #[cfg(test)]

@@ -226,7 +226,7 @@ fn a_lost_change_is_noticed_and_calls_can_be_counted() {
 }
 
 #[test]
-fn memory_and_starts_are_told() {
+fn memory_and_start_times_are_reported() {
     let memory = Memory {
         rows: 10,
         grown: 2000,
@@ -243,7 +243,7 @@ fn memory_and_starts_are_told() {
     };
     assert_eq!(
         memory_note("map", &reused),
-        "map: bytes a row asked of the allocator: keys and values 110.0, index 25.0"
+        "map: bytes a row that were requested from the allocator: keys and values 110.0, index 25.0"
     );
     struct Slow(Map);
     impl Store for Slow {

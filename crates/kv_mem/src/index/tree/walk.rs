@@ -148,7 +148,7 @@ fn prefetch_first(run: &LeafRecords<'_>, prefetched: Prefetched, guard: &Guard) 
     }
 }
 
-/// Prefetches the records that lie a fixed distance behind `at`, in this run or the next.
+/// Prefetches the records that lie a fixed distance after `at`, in this run or the next.
 #[inline]
 fn prefetch_ahead_of(
     run: &LeafRecords<'_>,

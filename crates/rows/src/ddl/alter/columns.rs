@@ -25,7 +25,7 @@ use porpoise_types::{CastCx, ColumnType, Kind, Value};
 
 /// Applies all clauses about columns to the plan.
 ///
-/// Returns the clauses in which the functional key parts of indexes are columns.
+/// Returns the clauses with functional key parts of added indexes replaced by their hidden columns.
 pub(super) fn apply(
     db: &Db,
     catalog: &Catalog,
@@ -156,7 +156,7 @@ fn key_parts(
         resolved.push(match op {
             AlterOp::AddIndex(spec) if !spec.expressions.is_empty() => {
                 let spec = key_parts::add_columns(db, &mut table, spec)?;
-                // Further indexes get other names.
+                // Reserves the name: further indexes get other ones.
                 table.indexes.push(Index {
                     name: spec.name.clone().unwrap_or_default(),
                     ..indexes::hidden_primary()
@@ -539,8 +539,8 @@ fn set_columns(plan: &mut Plan, columns: Vec<Column>) {
         });
         for part in &mut index.parts {
             let column = table.columns.get(part.column);
-            let length = column.map(|c| (c.id, &c.ty));
-            if let (Some(n), Some((_, ty))) = (part.prefix, length)
+            let ty = column.map(|c| &c.ty);
+            if let (Some(n), Some(ty)) = (part.prefix, ty)
                 && !ty.is_blob()
                 && (n >= ty.length || !(ty.is_string() || ty.is_binary()))
             {

@@ -22,8 +22,8 @@
 //! 1. Only this thread reads or writes the copy, so it locks nothing.
 //! 2. All reads of rows and records in a transaction are of one snapshot. A record is deleted by the
 //!    transaction that brings its row up to date with a snapshot that contains the record.
-//! 3. A row behind [`OnlineCopy::position`] has a copy as of some snapshot, and a record of each change
-//!    after it. A row before it has none, and its records are dropped: it is copied later.
+//! 3. A row with a key below [`OnlineCopy::position`] has a copy as of some snapshot, and a record of each
+//!    later change. A row from that key on has no copy, and its records are dropped: it is copied later.
 //! 4. A row whose unique key another copy has is not a duplicate if that copy's row has changed since. The
 //!    row is postponed to a snapshot without records, in which every copy equals its row.
 //!

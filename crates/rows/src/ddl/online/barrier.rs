@@ -12,10 +12,10 @@ use crate::progress::Stage;
 use porpoise_kv as kv;
 use std::time::{Duration, Instant};
 
-/// Longest wait for the sessions that use a table, during which new ones wait behind the change.
+/// Longest wait for the sessions that use a table; new ones are blocked meanwhile.
 const WAIT: Duration = Duration::from_millis(40);
-/// As [`WAIT`] on a cluster, whose servers answer after they have looked at the catalog, which they do often
-/// while an online change is announced.
+/// As [`WAIT`] on a cluster, whose servers learn of the barrier by polling the catalog (often while an online change is
+/// announced).
 const WAIT_ON_CLUSTER: Duration = Duration::from_millis(500);
 /// Pause between two attempts, in multiples of the wait.
 const PAUSE_FACTOR: u32 = 4;

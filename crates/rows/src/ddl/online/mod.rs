@@ -2,7 +2,7 @@
 //!
 //! The algorithm is that of F1 (Rae et al., "Online, Asynchronous Schema Change in F1", VLDB 2013). A
 //! change is a sequence of catalog versions. Two transactions that use adjacent versions at the same
-//! time leave rows and index entries consistent, so no transaction has to be kept away; before the
+//! time leave rows and index entries consistent, so no transaction has to be blocked; before the
 //! next version is published, the change waits until none uses the version before the present one.
 //!
 //! ```text
@@ -368,7 +368,7 @@ impl Db {
         self.wait_for_other_servers(cx)
     }
 
-    /// Raises a barrier over a small table if nobody uses it, so that it is changed at once. `None`
+    /// Raises a barrier over a small table if no session uses it, so that it is changed at once. `None`
     /// for other tables, and with LOCK=NONE. `tables` returns the table and those related to the change.
     pub(super) fn brief_barrier(
         &self,

@@ -7,7 +7,7 @@ const HEIGHT = 46;
 const GAP_X = 120;
 const GAP_Y = 18;
 
-/** Columns of the drawing: blockers that wait for nobody are in column 0. */
+/** Columns of the drawing: blockers that do not wait themselves are in column 0. */
 function columnsOf(nodes, edges) {
   const depth = new Map([...nodes.keys()].map((id) => [id, 0]));
   // Deadlocks are cycles, and short-lived: the number of rounds is limited.

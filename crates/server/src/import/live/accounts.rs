@@ -6,9 +6,9 @@
 //!            GRANT, when the objects exist
 //! ```
 //!
-//! As with other objects, what cannot be moved is found by doing it: an account whose statement is refused, or a
-//! privilege, is reported with its account. `root` and the accounts of the servers themselves are left alone. What the
-//! source's log says of accounts afterwards is applied like every other statement.
+//! As with other objects, problems are found by trying: an account or privilege whose statement is refused is reported.
+//! `root` and the servers' internal accounts are not copied. Later statements on accounts in the source's log are applied
+//! like all others.
 
 use super::super::accounts::{AccountName, shown};
 use super::super::connection::{Server, literal};
@@ -28,7 +28,7 @@ const SYSTEM: [&str; 7] = [
     "PUBLIC",
 ];
 
-/// Privileges of MariaDB, and the same here.
+/// Privileges of MariaDB with their names here.
 const RENAMED: [(&str, &str); 6] = [
     ("BINLOG MONITOR", "REPLICATION CLIENT"),
     ("SLAVE MONITOR", "REPLICATION CLIENT"),
@@ -122,11 +122,11 @@ fn first_cells(rows: Vec<Vec<Option<String>>>) -> Vec<String> {
     cells.collect()
 }
 
-/// CREATE USER as it is executed here, or why it cannot be.
+/// The CREATE USER that is executed here; the error is the reason why it cannot be.
 fn definition(text: &str) -> Result<String, String> {
     let rest = text
         .strip_prefix("CREATE USER ")
-        .ok_or("SHOW CREATE USER has another form")?;
+        .ok_or("SHOW CREATE USER has an unknown format")?;
     let native = "IDENTIFIED WITH 'mysql_native_password' AS '";
     let mut text = format!("CREATE USER IF NOT EXISTS {rest}");
     // MariaDB's forms of a hash.
@@ -139,10 +139,10 @@ fn definition(text: &str) -> Result<String, String> {
     if let Some((_, plugin)) = text.split_once("IDENTIFIED VIA ") {
         let plugin = plugin.split_whitespace().next().unwrap_or_default();
         return Err(format!(
-            "it logs in by {plugin}: give it a password at the source, or create it here afterwards"
+            "it authenticates by {plugin}: set a password at the source, or create the account here afterwards"
         ));
     }
-    // Of several ways to log in the one by password is kept.
+    // Of several authentication methods only the password is kept.
     if text.contains(native)
         && let Some((kept, _)) = text.split_once("' OR ")
     {
@@ -151,14 +151,14 @@ fn definition(text: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// A statement of SHOW GRANTS as it is executed here.
+/// The statement that is executed here for a line of SHOW GRANTS.
 fn grant_here(text: &str) -> String {
     if let Some(rest) = text.strip_prefix("SET DEFAULT ROLE ")
         && let Some((role, account)) = rest.rsplit_once(" FOR ")
     {
         return format!("SET DEFAULT ROLE {role} TO {account}");
     }
-    // MariaDB shows how the account logs in at the first one.
+    // The first line of MariaDB contains the authentication, too.
     let Some((head, tail)) = text.split_once(" IDENTIFIED ") else {
         return text.to_owned();
     };
@@ -254,7 +254,7 @@ pub fn grant(server: &mut Server, accounts: &[Account]) -> Vec<Problem> {
     problems
 }
 
-/// The privileges of a GRANT one by one, by their names here; the statement itself if it has none.
+/// Splits a GRANT into statements for one privilege each, by their names here; the statement itself if it grants a role.
 fn parts(statement: &str) -> Vec<String> {
     let split = || {
         let rest = statement.strip_prefix("GRANT ")?;
@@ -282,7 +282,7 @@ fn parts(statement: &str) -> Vec<String> {
     statements.collect()
 }
 
-/// Where a text occurs outside of parentheses and quotes.
+/// The positions of a text outside of parentheses and quotes.
 fn top_level<'t>(text: &'t str, wanted: &'t str) -> impl Iterator<Item = usize> + 't {
     let (mut depth, mut quote) = (0u32, None);
     text.char_indices().filter_map(move |(at, c)| {

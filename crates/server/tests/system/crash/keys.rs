@@ -114,16 +114,16 @@ pub fn check(cache: &mut Cache, sql: &mut Sql, writers: &mut [&mut Keys]) {
                 value,
                 "{key}: the listeners do not agree"
             );
-            let told = writer.values.get(&key).cloned().flatten();
+            let acknowledged = writer.values.get(&key).cloned().flatten();
             let may_be = asked.as_ref().filter(|(k, _)| *k == key).map(|(_, v)| v);
             assert!(
-                value == told.as_ref() || may_be.is_some_and(|v| value == v.as_ref()),
-                "{key} holds {value:?}, was told {told:?}, asked {may_be:?}"
+                value == acknowledged.as_ref() || may_be.is_some_and(|v| value == v.as_ref()),
+                "{key} holds {value:?}, was acknowledged {acknowledged:?}, asked {may_be:?}"
             );
             writer.values.insert(key, value.cloned());
         }
     }
-    assert_eq!(known, through_sql.len(), "rows that nobody asked for");
+    assert_eq!(known, through_sql.len(), "rows that no client has inserted");
     for (key, value) in &words {
         let id = key.trim_start_matches("w:");
         let text = format!("select count(*) from words where value = '{value}' and id = {id}");

@@ -146,7 +146,7 @@ pub fn check(sql: &mut Sql, writers: &mut [&mut Orders], given: &Given) {
     let unknown: Vec<_> = found.iter().map(|(id, o)| (id, &o.tag)).collect();
     assert!(
         unknown.is_empty(),
-        "orders that nobody asked for: {unknown:?}"
+        "orders that no client has inserted: {unknown:?}"
     );
 }
 

@@ -117,7 +117,7 @@ pub fn check(sql: &mut Sql, writers: &mut [&mut Transfers], given: &Given) {
     }
     assert!(
         found.is_empty(),
-        "transfers that nobody asked for: {found:?}"
+        "transfers that no client has requested: {found:?}"
     );
 }
 

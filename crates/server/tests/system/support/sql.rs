@@ -19,7 +19,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
-/// Why a statement gave nothing.
+/// The reason why a statement has no result.
 #[derive(Debug)]
 pub enum Failure {
     /// The server's error packet.

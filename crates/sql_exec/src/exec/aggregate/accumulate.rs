@@ -30,7 +30,7 @@ pub(in crate::exec) enum State {
         sum: Option<Decimal>,
         count: u64,
     },
-    /// A sum of integers or of decimals of one scale, times ten to it.
+    /// A sum of integers (scale 0) or of decimals of one scale, as its multiple of `10^-scale`.
     ScaledInteger {
         sum: i128,
         scale: u8,
@@ -121,7 +121,7 @@ impl Accumulator {
         }
     }
 
-    /// Whether [`Accumulator::add_single`] takes a row of an aggregate of one argument into account: its
+    /// Whether rows can be added by [`Accumulator::add_single`] if the aggregate has one argument: the
     /// state has a fixed size.
     pub(in crate::exec) fn takes_single_values(&self) -> bool {
         self.distinct.is_none() && !matches!(self.state, State::GroupConcat(_) | State::Document(_))
@@ -154,7 +154,7 @@ impl Accumulator {
         let mut values: smallvec::SmallVec<[ValueRef<'_>; 4]> = smallvec::SmallVec::new();
         for arg in &aggregate.args {
             let value = eval(arg, row, cx)?;
-            // NULL counts for none of them but documents.
+            // All aggregates but the JSON ones ignore NULL.
             if value.is_null() && !matches!(self.state, State::Document(_)) {
                 return Ok(());
             }
@@ -207,7 +207,7 @@ impl Accumulator {
         };
         let found = match number.eval(row) {
             NumberResult::Value(found) => found,
-            // NULL counts for none of them.
+            // These aggregates ignore NULL.
             NumberResult::Null => return Ok(true),
             NumberResult::NotApplicable => return Ok(false),
         };
@@ -462,8 +462,8 @@ fn decimal_sum(sum: i128, scale: u8, count: u64) -> Result<State, SqlError> {
     Ok(State::Exact { sum, count })
 }
 
-/// The scale of what an aggregate sums up, if that is integers or decimals
-/// that may all have one scale.
+/// The scale of the numbers that SUM or AVG adds, if they are integers or decimals (which may all have
+/// the scale of their type); `None` for other aggregates and types.
 fn scaled_integer_scale(aggregate: &Aggregate) -> Option<u8> {
     let sums = matches!(aggregate.kind, AggregateKind::Sum | AggregateKind::Avg);
     let arg = aggregate.args.first().filter(|_| sums)?;
@@ -474,7 +474,7 @@ fn scaled_integer_scale(aggregate: &Aggregate) -> Option<u8> {
     }
 }
 
-/// The least or greatest of a value and a number, as the aggregate wants it.
+/// Returns the result of MIN or MAX over a value and a number.
 fn merge_extremes(value: Value, number: Option<(i64, Unit)>, aggregate: &Aggregate) -> Value {
     let number = number.zip(aggregate.args.first());
     let found = number.and_then(|((v, unit), arg)| Some((to_value(v, unit, &arg.ty)?, arg)));
@@ -498,7 +498,7 @@ fn bit_operator(aggregate: &Aggregate) -> Option<BitOp> {
     }
 }
 
-/// Adds a binary string to the result of a bit operator so far; NULL is none.
+/// Combines the result of a bit operator so far (NULL before the first string) with a binary string.
 fn combine_bytes(so_far: &mut Value, value: ValueRef<'_>, aggregate: &Aggregate) -> ExecResult<()> {
     let (Some(op), ValueRef::Bytes(bytes)) = (bit_operator(aggregate), value) else {
         return Ok(());

@@ -119,12 +119,12 @@ impl<'p> Loader<'p> {
             }
             exec.check_cancelled()?;
             self.lines.fill(|buffer| sink.read_file(buffer))?;
-            self.note_memory(exec)?;
+            self.charge_buffer(exec)?;
         }
     }
 
     /// Charges the statement for the text buffer, and limits it.
-    fn note_memory(&mut self, exec: &Exec<'_>) -> ExecResult<()> {
+    fn charge_buffer(&mut self, exec: &Exec<'_>) -> ExecResult<()> {
         let size = self.lines.size();
         let limit = exec.env.max_allowed_packet.max(4 * FIRST_READ as u64);
         if self.lines.unread() as u64 > limit {

@@ -4,7 +4,7 @@
 //! * [`runs`]: sorted runs, and their merge.
 //! * [`sorter`]: an external merge sort over encoded records.
 //!
-//! [`States::hold_or_spill`](super::state::States::hold_or_spill) tells an operator that it must
+//! [`States::hold_or_spill`](super::state::States::hold_or_spill) returns whether an operator must
 //! write its rows to files. A file is read only by the statement that writes it.
 
 pub(super) mod records;

@@ -33,7 +33,7 @@ struct KeyEdge<'p> {
     limit: &'p RangeLimit,
     /// The distance from an integer key to the limit, if it is an integer.
     distance: Option<i128>,
-    /// The first row that is not before (start), or is after (end) the last limit.
+    /// First row inside of the limit that was last computed (for a start), or beyond it (for an end).
     at: usize,
     cursor: Cursor,
 }
@@ -121,6 +121,7 @@ impl<'p> Frames<'p> {
     }
 }
 
+/// The position `count` rows after (`following`) or before `at`.
 fn moved(at: usize, following: bool, count: usize) -> usize {
     if following {
         at.saturating_add(count)
@@ -187,7 +188,7 @@ fn is_negative(amount: ValueRef<'_>) -> bool {
     }
 }
 
-/// An integer.
+/// The value of an integer type; `None` for other types.
 fn integer(value: ValueRef<'_>) -> Option<i128> {
     match value {
         ValueRef::Int(n) => Some(i128::from(n)),

@@ -291,7 +291,7 @@ impl Parser<'_> {
         Ok(element)
     }
 
-    /// Notes where an element ends.
+    /// Records where an element ends.
     fn finish(&mut self, element: usize, end: usize) {
         let count = self.nodes.len();
         if let Some(node) = self.nodes.get_mut(element) {

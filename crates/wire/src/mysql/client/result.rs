@@ -338,7 +338,7 @@ impl ResultReader {
         self.caps.has(Capabilities::DEPRECATE_EOF) || rest.len() < 8
     }
 
-    /// Notes the end of a result with this status.
+    /// Records the end of a result with this status.
     fn end(&mut self, status: Status) {
         self.state = if status.has(Status::MORE_RESULTS) {
             State::Start
