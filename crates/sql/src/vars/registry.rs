@@ -408,7 +408,7 @@ pub const VARIABLES: &[Variable] = &[
         "Age in seconds that the snapshot of a SELECT outside of transactions may have on a cluster; 0: always a new one."),
     v("replica_exec_mode", Global, Enum(&["STRICT"]), "STRICT",
         "A row that is missing or there already stops the replica."),
-    v("replica_parallel_workers", Global, Int(0, 1024), "4",
+    v("replica_parallel_workers", Global, Int(0, 1024), "1",
         "Threads that apply transactions of a source, which are committed in its order; 0 or 1: one at a time. In force at START REPLICA."),
     v("replica_preserve_commit_order", Fixed, Bool, "ON",
         "Transactions of a source are committed in its order."),
