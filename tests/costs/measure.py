@@ -39,10 +39,12 @@ class Server:
     def __init__(self, binary, home, options):
         self.home = home
         self.dumps = set()
+        # There is no log without a disk.
+        durability = "interval" if "--log-bin" in options else "memory"
         command = [
             "valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes",
             f"--callgrind-out-file={home}/callgrind",
-            binary, "serve", "--worker-groups", "1", "--durability", "memory",
+            binary, "serve", "--worker-groups", "1", "--durability", durability,
             "--data-dir", f"{home}/data", "--http-listen", "off",
             "--mysql-listen", "127.0.0.1:0", "--memcached-listen", "127.0.0.1:0", *options,
         ]  # fmt: skip
