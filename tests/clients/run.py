@@ -245,7 +245,7 @@ def plan(arguments):
     return [
         (lambda folder: porpoise(binary, folder), SQL_SUITES + MEMCACHED_SUITES + own),
         (lambda folder: porpoise(binary, folder, PASSWORD), [python_suite("test_login")]),
-        (lambda folder: porpoise(binary, folder, options=LOG_OPTIONS), [python_suite("test_replication"), python_suite("test_subscriptions"), go_suite("go-mysql", "./replication")]),
+        (lambda folder: porpoise(binary, folder, options=LOG_OPTIONS), [python_suite("test_replication"), python_suite("test_subscriptions"), python_suite("test_replication_kills"), go_suite("go-mysql", "./replication")]),
     ]
 
 

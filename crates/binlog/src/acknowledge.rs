@@ -26,6 +26,7 @@
 //! same); waiting in each session (visible before acknowledged, and every interface would need it).
 
 use porpoise_kv::Engine;
+use porpoise_rows::changes::AckStatus;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -96,25 +97,6 @@ pub struct MemberProgress {
     pub place: (u64, u64),
     /// Whether it keeps the oldest waiting commit waiting, and for how long that has waited.
     pub behind: Option<Duration>,
-}
-
-/// State and counters of acknowledgement, as SHOW STATUS has them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AckStatus {
-    /// Whether commits wait at present.
-    pub is_waiting_mode: bool,
-    /// Connected replicas that acknowledge.
-    pub clients: u64,
-    /// Commits that wait.
-    pub waiting: u64,
-    /// Commits acknowledged in time.
-    pub acknowledged: u64,
-    /// Commits that passed without acknowledgement.
-    pub passed: u64,
-    /// Number of timeouts.
-    pub timeouts: u64,
-    /// Total time in which commits have waited, in microseconds.
-    pub wait_micros: u64,
 }
 
 /// The state, part of that of the log.

@@ -15,6 +15,7 @@
 //! * [`annotation`]: the form of an annotation.
 //! * [`mod@file`]: names, headers and the recovery of a file.
 //! * [`log`]: [`BinaryLog`], the state that the writer, sessions and dumps share.
+//! * [`pending_keys`]: what transactions depend on, on the way from sessions to the writer.
 //! * [`open`]: opening the log. [`seed`]: the log of data that were copied.
 //! * [`writer`]: the thread that turns annotations into files.
 //! * [`dump`]: the stream of events to a reader.
@@ -40,6 +41,7 @@ pub mod feed;
 pub mod file;
 pub mod log;
 mod open;
+pub mod pending_keys;
 pub mod seed;
 mod waiting;
 mod writer;

@@ -1,10 +1,11 @@
 //! Acknowledgement as connections of replicas, settings and metrics use it. The rules are in [`crate::acknowledge`].
 
-use crate::acknowledge::{AckPolicy, AckStatus, GroupPolicy, MemberProgress, Place};
+use crate::acknowledge::{AckPolicy, GroupPolicy, MemberProgress, Place};
 use crate::file::file_number;
 use crate::log::{BinaryLog, State};
 use crate::{Error, Result};
 use porpoise_kv::Stat;
+use porpoise_rows::changes::AckStatus;
 use std::sync::Arc;
 
 /// A connected replica that acknowledges; it counts as disconnected when this is dropped.

@@ -7,6 +7,7 @@
 //! * [`replica`]: this server as a replica: [`source`] reads events, [`follow`] applies them in transactions with the
 //!   help of [`mod@apply`] and [`convert`], [`position`] keeps what was applied, and [`copied`] knows what an unfinished
 //!   import has not copied yet.
+//! * [`dependencies`]: which transactions may be applied in parallel.
 //! * [`epoch`]: which of two sources counts. [`election`]: the vote of a group on it, a state machine; simulations test
 //!   it.
 //!
@@ -20,6 +21,7 @@
 pub mod apply;
 pub mod convert;
 pub mod copied;
+pub mod dependencies;
 pub mod election;
 pub mod epoch;
 pub mod event;

@@ -10,8 +10,9 @@ use porpoise_kv::Engine;
 use porpoise_replication::event::ColumnMetadata;
 use porpoise_replication::gtid::Uuid;
 use porpoise_rows::Db;
+use porpoise_rows::changes::AckStatus;
 use porpoise_sql::binary_log::{
-    AckSettings, AckStatus, BinaryLogEvent, BinaryLogStatus, BinaryLogs, RegisteredReplica,
+    AckSettings, BinaryLogEvent, BinaryLogStatus, BinaryLogs, RegisteredReplica,
 };
 use porpoise_sql::{SqlError, SqlServer, VERSION};
 use std::io;
@@ -90,7 +91,7 @@ pub fn open(
         false => ColumnMetadata::Minimal,
     };
     let encoder = Encoder::new(config.server_id, config.binlog_row_image, metadata);
-    let encoder = Arc::new(encoder);
+    let encoder = Arc::new(encoder.with_pending_keys(log.pending_keys().clone()));
     db.set_change_log(encoder.clone());
     Ok(Some(OpenLog { log, encoder }))
 }
@@ -294,16 +295,7 @@ impl BinaryLogs for Statements {
     }
 
     fn acknowledgement(&self) -> AckStatus {
-        let status = self.log.ack_status();
-        AckStatus {
-            is_waiting_mode: status.is_waiting_mode,
-            clients: status.clients,
-            waiting: status.waiting,
-            acknowledged: status.acknowledged,
-            passed: status.passed,
-            timeouts: status.timeouts,
-            wait_micros: status.wait_micros,
-        }
+        self.log.ack_status()
     }
 
     fn set_row_image(&self, image: &str) {

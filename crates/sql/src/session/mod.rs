@@ -311,6 +311,11 @@ impl SqlSession {
         self.cx.settings.metadata
     }
 
+    /// Whether text results are answered by a checksum (`result_checksum`).
+    pub fn sends_checksums(&self) -> bool {
+        self.cx.settings.result_checksum
+    }
+
     /// Server status flags of the protocol: in transaction (1), autocommit
     /// (2), no backslash escapes (512), in a read-only transaction (8192).
     pub fn status_flags(&self) -> u16 {
