@@ -79,7 +79,7 @@ pub struct Encoder {
     image: AtomicU8,
     metadata: ColumnMetadata,
     descriptions: RwLock<Descriptions>,
-    /// Where keys of commits go; `None`: nowhere.
+    /// Receiver of the keys of commits; `None`: they are not passed on.
     pending_keys: Option<Arc<PendingKeys>>,
 }
 
@@ -98,7 +98,7 @@ impl Encoder {
         encoder
     }
 
-    /// Sets where keys of commits go.
+    /// Sets the receiver of the keys of commits.
     #[must_use]
     pub fn with_pending_keys(mut self, keys: Arc<PendingKeys>) -> Encoder {
         self.pending_keys = Some(keys);

@@ -15,7 +15,7 @@
 //! * [`annotation`]: the form of an annotation.
 //! * [`mod@file`]: names, headers and the recovery of a file.
 //! * [`log`]: [`BinaryLog`], the state that the writer, sessions and dumps share.
-//! * [`pending_keys`]: what transactions depend on, on the way from sessions to the writer.
+//! * [`pending_keys`]: keys of transactions, from which their dependencies follow, on the way from sessions to the writer.
 //! * [`open`]: opening the log. [`seed`]: the log of data that were copied.
 //! * [`writer`]: the thread that turns annotations into files.
 //! * [`dump`]: the stream of events to a reader.

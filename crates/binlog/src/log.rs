@@ -149,7 +149,7 @@ pub struct BinaryLog {
 }
 
 impl BinaryLog {
-    /// Where sessions leave the keys of their commits for the writer.
+    /// Keys that sessions have left for the writer.
     pub fn pending_keys(&self) -> &Arc<PendingKeys> {
         &self.pending_keys
     }

@@ -1,14 +1,14 @@
 //! Keys of transactions on their way from the sessions that committed them to the writer.
 //!
-//! The keys are not part of a commit's annotation: they would be written to disk twice, and they only say what a replica may apply in
-//! parallel. A transaction whose keys the writer does not find (they came later than its annotation, or a crash was in
-//! between) depends on all before it, and all after it depend on it.
+//! The keys are not part of a commit's annotation: they would be written to disk twice, and they only determine which transactions
+//! a replica may apply in parallel. A transaction whose keys the writer does not find (they arrived after its annotation, or a
+//! crash lost them) depends on all before it, and all after it depend on it.
 
 use parking_lot::Mutex;
 use porpoise_rows::changes::ChangedKeys;
 use std::collections::BTreeMap;
 
-/// Number of transactions whose keys are kept; beyond, they are forgotten.
+/// Maximum number of transactions whose keys are kept; when it is reached, all are discarded.
 const MAX_TRANSACTIONS: usize = 65_536;
 
 /// Keys of commits that the writer has not written yet.
@@ -16,7 +16,7 @@ const MAX_TRANSACTIONS: usize = 65_536;
 pub struct PendingKeys(Mutex<BTreeMap<u64, ChangedKeys>>);
 
 impl PendingKeys {
-    /// Notes the keys of a commit.
+    /// Records the keys of a commit.
     pub fn note(&self, commit: u64, keys: ChangedKeys) {
         let mut pending = self.0.lock();
         if pending.len() >= MAX_TRANSACTIONS {
@@ -25,7 +25,7 @@ impl PendingKeys {
         pending.insert(commit, keys);
     }
 
-    /// Takes the keys of a commit; forgets those of earlier ones.
+    /// Takes the keys of a commit; discards those of earlier ones.
     pub(crate) fn take(&self, commit: u64) -> Option<ChangedKeys> {
         let mut pending = self.0.lock();
         while let Some(first) = pending.first_entry() {

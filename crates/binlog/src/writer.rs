@@ -101,7 +101,7 @@ pub(crate) struct Writer {
     last_purge: Instant,
     /// See [`begin_event`].
     begin: Vec<u8>,
-    /// The transactions of the file that used keys last.
+    /// The last transactions of the file that used each key.
     history: KeyHistory,
 }
 
@@ -492,7 +492,7 @@ impl Writer {
         }
     }
 
-    /// The first event of a transaction whose others have this length.
+    /// The first event of a transaction; `body_len` is the length of the others.
     fn gtid_event(
         &self,
         gtid: Gtid,

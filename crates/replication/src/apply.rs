@@ -264,7 +264,7 @@ impl MappedTable {
         self.apply_rows(txn, event, self.decode(event)?)
     }
 
-    /// Applies an event whose rows are decoded already, unless the table has changed since.
+    /// Applies an event whose rows are already decoded, unless the table has changed since.
     ///
     /// # Errors
     /// As [`MappedTable::apply`].

@@ -1,4 +1,4 @@
-//! Which transactions of a log must be committed before another one may begin, by the keys that they use.
+//! Dependencies between the transactions of a log, by the keys that they use: those that must be committed before another may begin.
 //!
 //! A transaction writes keys and references keys. It depends on the last one before it that wrote a key that it writes or
 //! references, or that referenced a key that it writes. The binary log offers these dependencies to replicas
@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-/// Number of keys that are remembered. Beyond, all are forgotten, and the next transactions depend on all before.
+/// Maximum number of keys in the history. Beyond it the history is cleared, and the next transactions depend on all before them.
 pub const MAX_KEYS: usize = 100_000;
 
 /// The last transactions that used a key, by their numbers; 0: none.
@@ -17,7 +17,7 @@ struct Use {
     referenced: u64,
 }
 
-/// The transactions that used keys last.
+/// The last transactions that used each key.
 #[derive(Default)]
 pub struct KeyHistory {
     uses: HashMap<u64, Use>,
@@ -26,8 +26,8 @@ pub struct KeyHistory {
 }
 
 impl KeyHistory {
-    /// Enters a transaction, whose numbers ascend from 1 on, with its keys and whether it writes each. Returns the number of
-    /// the one that must be committed before it; 0: none.
+    /// Enters a transaction with its keys, and whether it writes each. Numbers ascend from 1. Returns the number of the last
+    /// transaction that must be committed before it; 0: none.
     pub fn enter(&mut self, number: u64, keys: &[(u64, bool)]) -> u64 {
         let mut depends_on = self.floor;
         for (key, is_written) in keys {
@@ -54,7 +54,7 @@ impl KeyHistory {
         depends_on
     }
 
-    /// Enters a transaction that depends on all before it, and on which all after it depend. Returns the number of the one before it.
+    /// Enters a transaction that depends on all before it, and on which all after it depend. Returns the number of its predecessor.
     pub fn enter_alone(&mut self, number: u64) -> u64 {
         self.uses.clear();
         self.floor = number;

@@ -8,8 +8,8 @@
 //!   help of [`mod@apply`] and [`convert`], [`position`] keeps what was applied, and [`copied`] knows what an unfinished
 //!   import has not copied yet.
 //! * [`dependencies`]: which transactions may be applied in parallel.
-//! * [`epoch`]: which of two sources counts. [`election`]: the vote of a group on it, a state machine; simulations test
-//!   it.
+//! * [`epoch`]: fencing numbers of sources. [`election`]: the election of a group's leader, a state machine that simulations
+//!   test.
 //!
 //! Invariants:
 //! 1. Nothing that a source or a file contains panics, or allocates by a length field alone.

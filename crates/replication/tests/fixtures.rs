@@ -238,7 +238,7 @@ fn gtid_with_a_tag_of_mysql_8_4() {
     assert_eq!(times.original, times.immediate);
     assert_eq!(gtid.transaction_length, 215);
     assert_eq!(gtid.server_version.unwrap().original, 90_200);
-    // A field that later versions add may be skipped, unless the head says that it must be known.
+    // Fields of later versions may be skipped, unless the header says that they must be known.
     let with_more = |required: u8| {
         let mut body = vec![2];
         body.extend(short(fields.len() as u16 + 5));
@@ -327,7 +327,7 @@ fn partial_updates_of_json_documents() {
     let after = [&[0, 0b100, 1, 0, 0, 0][..], &sized(&json_array(&[1]))].concat();
     let rows = decode_rows(&after, &object).unwrap();
     assert_eq!(rows[0].1.as_ref().unwrap()[1], text("[1]"));
-    // A change whose place is missing: the replica has another row than the source.
+    // A change whose path is missing: the replica's row differs from the source's.
     let after = [&[1, 0b01, 0b100, 1, 0, 0, 0][..], &sized(b"\x02\x03$.x")].concat();
     let error = decode_rows(&after, &object).unwrap_err().to_string();
     assert!(

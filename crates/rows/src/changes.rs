@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Keys of a transaction that are noted; a transaction with more depends on all before it.
+/// Maximum number of keys that are recorded for a transaction; one with more depends on all before it.
 const MAX_KEYS: usize = 1000;
 
 /// Databases whose rows are not logged: the server itself writes to them.
@@ -157,9 +157,9 @@ struct ChangedTable {
     description: Option<Arc<[u8]>>,
 }
 
-/// Keys by which the transactions of a log depend on each other: of each row before and after, its values in the
-/// unique indexes, which it writes, and those of the parents that its foreign keys reference. Two transactions of which
-/// neither writes a key of the other may be applied in any order.
+/// Keys by which the transactions of a log depend on each other: for each row before and after, its values in the
+/// unique indexes, which it writes, and those of the parents that its foreign keys reference. Two transactions may be
+/// applied in any order if neither writes a key that the other uses.
 #[derive(Clone, Debug, Default)]
 pub struct ChangedKeys {
     /// Hashes of keys; the lowest bit is set if the key is written.
@@ -188,7 +188,7 @@ impl ChangedKeys {
         }
     }
 
-    /// Adds the key of a change that may concern any row of a table.
+    /// Adds the key of a change that may affect any row of a table.
     pub(crate) fn push_table(&mut self, table: TableId) {
         self.push(table, usize::MAX, &[], true);
     }
@@ -200,7 +200,7 @@ pub struct TransactionChanges {
     tables: Vec<ChangedTable>,
     changes: Vec<Captured>,
     images: Vec<u8>,
-    /// Keys of all changes, of those that were rolled back, too.
+    /// Keys of all changes, including those that were rolled back.
     pub(crate) keys: ChangedKeys,
     /// Origin of the transaction, if another server ran it first.
     pub origin: Option<Origin>,
@@ -371,8 +371,8 @@ pub trait ChangeLog: Send + Sync {
     /// The annotation of a transaction. `micros` is the time in microseconds since 1970 UTC.
     fn transaction(&self, changes: &TransactionChanges, micros: i64) -> Vec<u8>;
 
-    /// Notes the keys of a transaction, which was committed at this position, and has an annotation of
-    /// [`ChangeLog::transaction`]. The log may have read that already.
+    /// Records the keys of a transaction that was committed at this position with an annotation of
+    /// [`ChangeLog::transaction`]. The log may already have read the annotation.
     fn committed(&self, position: CommitPosition, keys: ChangedKeys) {
         let _ = (position, keys);
     }

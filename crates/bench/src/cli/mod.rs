@@ -99,7 +99,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "import",
-        "Copying a running server, beside mariadb-dump | mariadb; the lag while following",
+        "Copying a running server, compared with mariadb-dump | mariadb; the lag while following",
     ),
     (
         "analytics",

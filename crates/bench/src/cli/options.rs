@@ -129,7 +129,7 @@ pub(super) fn add_dump_options(command: Command) -> Command {
     command.arg(option("size-mb", "N", "Size of the dump [default: 32]"))
 }
 
-/// Options that `bench import` has besides.
+/// Further options of `bench import`.
 pub(super) fn add_import_options(command: Command) -> Command {
     command
         .arg(option(

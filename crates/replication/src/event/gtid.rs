@@ -1,8 +1,8 @@
 //! GTID, ANONYMOUS_GTID, GTID_TAGGED and PREVIOUS_GTIDS.
 //!
-//! GTID_TAGGED, of transactions with a tag since MySQL 8.3, is in the form of MySQL's serialization library: version of the
-//! form, size, the last field that a reader must know, then fields, each after its number, in ascending order. All integers,
-//! numbers of fields too, have as many more bytes as their first byte ends in ones:
+//! GTID_TAGGED (since MySQL 8.3, for transactions with a tag) is in the format of MySQL's serialization library: version of the
+//! format, size, the last field that a reader must know, then the fields in ascending order, each after its number. The number of
+//! one bits at the end of an integer's first byte is the number of bytes that follow it; numbers of fields are integers, too:
 //!
 //! ```text
 //!   xxxxxxx0            7 bits
@@ -151,7 +151,7 @@ impl GtidEvent {
                 9 => version = take_version(&mut body)?,
                 10 => original_version = Some(take_version(&mut body)?),
                 11 => drop(take_number(&mut body, "ticket of the group")?),
-                // The fields after it can be skipped: they are the last ones.
+                // Unknown fields come last, so that they can be skipped.
                 field if field > last_required => drop(body.rest()),
                 field => return Err(body.error(format!("the field {field} is not known"))),
             }
@@ -181,7 +181,7 @@ impl GtidEvent {
         self.gtid.is_some_and(|gtid| !gtid.tag.is_none())
     }
 
-    /// Appends the form of GTID_TAGGED.
+    /// Appends the event in the format of GTID_TAGGED.
     fn encode_tagged(&self, out: &mut Vec<u8>) {
         let gtid = self.gtid.unwrap_or_default();
         let mut fields = Vec::new();

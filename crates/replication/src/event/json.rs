@@ -70,12 +70,12 @@ mod operation {
 /// insertion at the place of an array's element moves the elements from there on.
 ///
 /// # Errors
-/// A change that does not follow the format, or whose place the document lacks: the replica's row is not that of the
+/// A change that does not follow the format, or whose path the document lacks: the replica's row differs from that of the
 /// source.
 pub fn apply_changes(document: &[u8], changes: &[u8]) -> Decoded<Vec<u8>> {
     let mut body = Reader::new(EVENT, changes);
     let parsed = parse(document);
-    let mut document = parsed.map_err(|_| body.error("the JSON document before is malformed"))?;
+    let mut document = parsed.map_err(|_| body.error("the JSON document in the before-image is malformed"))?;
     while !body.is_empty() {
         let operation = body.u8("operation on a JSON document")?;
         let path = lenenc_bytes(&mut body, "path in a JSON document")?;

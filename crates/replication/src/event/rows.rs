@@ -9,14 +9,14 @@
 //! key before and the changed ones after (`minimal`), all but unchanged BLOBs (`noblob`). The rows stay encoded until
 //! [`RowsEvent::images`] reads them with the table's [`TableMap`].
 //!
-//! PARTIAL_UPDATE_ROWS (`binlog_row_value_options = PARTIAL_JSON`) has in each image after what changed in JSON documents:
+//! In PARTIAL_UPDATE_ROWS (`binlog_row_value_options = PARTIAL_JSON`) after-images contain changes of JSON documents:
 //!
 //! ```text
 //!   image after = options | bits of the JSON columns of the table that are partial, if the options say so | row image
 //!   partial value = length, then changes: operation, path, new value ([`json::apply_changes`])
 //! ```
 //!
-//! The documents are rebuilt from the image before, so that what is read is an update like any other.
+//! The documents are rebuilt from the before-image, so that decoding results in an ordinary update.
 
 use super::bytes::{put_lenenc, put_uint};
 use super::value::code;
@@ -157,13 +157,13 @@ pub struct RowsEvent {
     pub columns: ColumnBitmap,
     /// Columns of the image after of an update.
     pub columns_after: Option<ColumnBitmap>,
-    /// Whether the images after have changes of JSON documents (PARTIAL_UPDATE_ROWS).
+    /// Whether after-images can contain changes of JSON documents (PARTIAL_UPDATE_ROWS).
     pub is_partial: bool,
     /// The images, encoded.
     pub data: Vec<u8>,
 }
 
-/// The option of an image after that says that JSON columns may be partial.
+/// The option of an after-image that says that JSON columns may be partial.
 const PARTIAL_JSON: u64 = 1;
 
 /// Version of the format of row versions in the extra data (docs/formats.md, "Row versions in the binary log").
@@ -500,7 +500,7 @@ fn decode_image(
     Ok(image)
 }
 
-/// Decodes an image after that may have changes of JSON documents in the place of their values.
+/// Decodes an after-image that may have changes of JSON documents instead of their values.
 fn decode_partial_image(
     body: &mut Reader<'_>,
     map: &TableMap,

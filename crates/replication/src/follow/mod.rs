@@ -137,8 +137,8 @@ pub struct Follower {
 }
 
 impl Group {
-    /// The origin that this server's change log records, with the identifier if it is MySQL's and has no tag: the log has
-    /// no tags, so that other transactions get identifiers of this server.
+    /// The origin that this server's change log records. It has the identifier if that is MySQL's and has no tag. Other
+    /// transactions get identifiers of this server, because the log cannot store tags.
     fn origin(&self) -> Origin {
         let gtid = match self.gtid {
             Some(AnyGtid::Mysql(gtid)) if gtid.tag.is_none() => Some((gtid.source.0, gtid.number)),

@@ -17,7 +17,7 @@
 //!    6  DELETE p(7)             writes p.7                       depends on 5
 //! ```
 //!
-//! A transaction depends on those before it as [`KeyHistory`] says. Where keys do not tell what a row's change may touch, the whole table is the key (no primary key,
+//! [`KeyHistory`] determines the dependencies. Where the keys do not determine the rows that a change affects, the whole table is the key (no primary key,
 //! a unique index over expressions), or the transaction runs alone (actions of foreign keys that the source does not
 //! log, tables that are not found).
 //!

@@ -1,7 +1,6 @@
 //! Global transaction identifiers of MySQL: `uuid:number`, and sets of them, `uuid:1-5:8,uuid:3`.
 //!
-//! Since MySQL 8.3 an identifier may have a tag, whose transactions are numbered on their own: `uuid:tag:number`, and in
-//! sets `uuid:1-5:tag:1-3`.
+//! Since MySQL 8.3 an identifier may have a tag: `uuid:tag:number`, and in sets `uuid:1-5:tag:1-3`. Each tag has numbers of its own.
 //!
 //! A set keeps, for each server and tag, sorted ranges that neither overlap nor touch, so that equal sets are equal values.
 //! [`mariadb`] has MariaDB's identifiers, which are of another form.
@@ -121,10 +120,10 @@ pub struct GtidSet {
     sources: BTreeMap<Source, Vec<Range>>,
 }
 
-/// A server and a tag: what numbers are counted for.
+/// A server and a tag: the numbers of each such pair are counted separately.
 pub type Source = (Uuid, Tag);
 
-/// The format of the binary form that has tags.
+/// Number of the binary format with tags.
 const TAGGED: u64 = 1;
 
 impl GtidSet {

@@ -22,7 +22,7 @@ pub struct SourceSettings {
     pub user: String,
     /// SOURCE_PASSWORD.
     pub password: String,
-    /// SOURCE_AUTO_POSITION, or MariaDB's MASTER_USE_GTID: the source is asked by GTIDs.
+    /// SOURCE_AUTO_POSITION, or MariaDB's MASTER_USE_GTID: the position is requested by GTIDs.
     pub auto_position: bool,
     /// SOURCE_CONNECT_RETRY in seconds.
     pub connect_retry: u64,
@@ -91,7 +91,7 @@ impl std::fmt::Debug for SourceSettings {
 }
 
 impl SourceSettings {
-    /// How the source is connected to.
+    /// Address, account and TLS of the connections to the source.
     #[must_use]
     pub fn target(&self) -> Target {
         let credentials = Credentials {
@@ -148,7 +148,7 @@ pub struct LastError {
 pub struct ReplicaState {
     /// Settings.
     pub settings: SourceSettings,
-    /// What the thread does.
+    /// The thread's present activity.
     pub activity: Activity,
     /// The source, once it was reached.
     pub source: Option<SourceIdentity>,

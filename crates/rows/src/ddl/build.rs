@@ -1,14 +1,14 @@
 //! Builds new indexes and validates new foreign keys from the existing rows. The caller's metadata
 //! barrier excludes writers of the table; readers of other tables are not affected.
 //!
-//! Indexes are built side by side, each by a thread of its own, in sorted runs:
+//! Indexes are built concurrently, each by its own thread, in sorted runs:
 //!
 //! ```text
 //!   rows in the order of the primary key -> entries -> run of 32 MiB -> sort -> transactions in key order
 //! ```
 //!
-//! An index that fits into one run is appended in order. Entries written in the order of the rows would each touch
-//! another leaf, and miss the processor's caches once the index is larger than these.
+//! An index that fits into one run is appended in key order. If entries were written in the order of the rows, each would go to
+//! another leaf, and miss the processor's caches when the index is larger than these.
 //!
 //! Foreign keys are validated in batches ([`super::walk`]), each with one engine call for its look-ups.
 
@@ -31,7 +31,7 @@ const RUN_BYTES: usize = if cfg!(test) { 16 << 10 } else { 32 << 20 };
 /// Number of entries of one transaction.
 const COMMIT_ENTRIES: usize = 4096;
 
-/// Number of rows from which on indexes are built side by side.
+/// Minimum number of rows for building indexes concurrently.
 const SIDE_BY_SIDE: u64 = 10_000;
 
 /// An entry of a run.
@@ -223,7 +223,7 @@ impl Db {
         let is_text = |at: &usize| after.text_index(*at).is_some();
         let (texts, positions): (Vec<usize>, Vec<usize>) =
             positions.iter().partition(|at| is_text(at));
-        // Each takes all the memory that there is for one.
+        // Each build may use the whole memory limit of a build.
         for at in texts {
             self.build_index(cx, before, after, at)?;
         }

@@ -99,7 +99,7 @@ impl Txn {
             _ => return Ok(()),
         };
         changes.push(log.as_ref(), mark, (number, table), &change, version);
-        // Without a change of the reference count for most tables.
+        // For most tables without changing the reference count.
         let catalog = (!table.foreign_keys.is_empty()).then(|| self.db.catalog());
         let catalog = catalog.as_deref();
         if let Some(old) = &whole {
@@ -124,7 +124,7 @@ fn add_keys<C: Columns + ?Sized>(
         if !index.kind.is_unique() {
             continue;
         }
-        // A row without a key may be any of the table's, and an entry one of several.
+        // Without a key any row of the table may be meant, and an index entry may belong to several.
         if at == 0 && table.hidden_key || table.array_column_of(at).is_some() {
             keys.push_table(table.id);
             continue;

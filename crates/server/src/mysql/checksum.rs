@@ -1,8 +1,8 @@
 //! Checksum of a result, sent instead of its rows (`result_checksum`).
 //!
 //! Each row is encoded as its packet in text form would be. The checksum is the sum of the XXH3 hashes of these packets' payloads,
-//! modulo 2^64, so that the order of rows does not matter. A client that has read the same rows from another server
-//! compares them without a transfer: it hashes the payloads that it has received.
+//! modulo 2^64, so that the order of rows does not matter. So a client can compare rows that it has read from another server
+//! without a transfer: it hashes the payloads that it has received from there.
 
 use porpoise_sql::ResultColumn;
 use porpoise_types::{ColumnType, ValueRef};

@@ -1,4 +1,4 @@
-//! What transactions depend on, as the log tells replicas that apply in parallel (`last_committed`).
+//! Dependencies of transactions in the log, for replicas that apply in parallel (`last_committed`).
 
 use crate::support::{good, server};
 use porpoise_replication::event::{Event, FILE_MAGIC, FormatDescription, Header};
@@ -31,13 +31,13 @@ const TRANSACTIONS: [(&str, i64); 13] = [
     ("INSERT INTO c VALUES (1, 1)", 2),
     ("INSERT INTO c VALUES (2, 1), (3, NULL)", 2),
     ("UPDATE p SET u = 11 WHERE id = 3", 3),
-    // The value of the unique key was given up.
+    // The value of the unique key is no longer used.
     ("INSERT INTO p VALUES (4, 30, 0)", 6),
     ("UPDATE p SET v = 1 WHERE id = 2", 2),
     ("DELETE FROM c WHERE id = 2", 5),
     // It deletes a child, too.
     ("DELETE FROM p WHERE id = 1", 9),
-    // Rows without a key may be any.
+    // A row without a key may be any row of the table.
     ("INSERT INTO n VALUES (1)", 1),
     ("INSERT INTO n VALUES (2)", 11),
     ("CREATE TABLE other (v INT)", 12),
@@ -50,7 +50,7 @@ fn dependencies_are_those_of_keys_and_foreign_keys() {
     good(&server, TABLES);
     let mut expected = vec![(1, 0)];
     expected.extend((2..).zip(TRANSACTIONS.map(|(_, on)| on)));
-    // A transaction that the writer meets before its session has left its keys depends on all: that is rare.
+    // A transaction that the writer reads before its session has left its keys depends on all before it: that is rare.
     for round in 1..=20 {
         good(
             &server,

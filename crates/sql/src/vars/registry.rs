@@ -419,7 +419,7 @@ pub const VARIABLES: &[Variable] = &[
     v("require_secure_transport", Global, Bool, "OFF",
         "Whether connections without TLS are refused."),
     v("result_checksum", Session, Bool, "OFF",
-        "Results of statements as text are answered by one row: their number of rows and a checksum of them."),
+        "Statements sent as text return, instead of their rows, one row with the number of rows and a checksum."),
     v("resultset_metadata", Session, Enum(&["FULL", "NONE"]), "FULL",
         "NONE leaves the definitions of columns out, for clients that can do without them."),
     v("rpl_semi_sync_master_enabled", Fixed, Bool, "OFF",

@@ -1,12 +1,12 @@
-//! `bench import`: copying a running MariaDB server by `porpoise import`, beside `mariadb-dump | mariadb` into another MariaDB
-//! server, and how far Porpoise is behind while it follows.
+//! `bench import`: copying a running MariaDB server by `porpoise import`, compared with `mariadb-dump | mariadb` into another
+//! MariaDB server, and the lag of Porpoise while it follows.
 //!
-//! The source is a MariaDB server with a binary log, and has the tables of `bench dump`. In each round each system gets them
-//! once; before, its tables are dropped. All servers and programs run side by side on the same processors, and
-//! everything is durable when a run ends, as `--durability` says.
+//! The source is a MariaDB server with a binary log, and has the tables of `bench dump`. In each round they are copied into each
+//! system once, after its tables were dropped. All servers and programs run side by side on the same processors, and
+//! when a run ends the rows are durable as set by `--durability`.
 //!
 //! After the last round Porpoise imports once more and follows. Clients write to the source at a fixed rate, each transaction
-//! with the time of its commit, and a poller reads the newest time that has arrived: the difference to the present is the lag.
+//! with the time of its commit, and a poller reads the newest time that has arrived: its difference from the present time is the lag.
 
 use super::data::{TABLES, write_files};
 use super::{Client, Job, allow_local_files};
@@ -33,7 +33,7 @@ const WRITES: u64 = 1000;
 /// Clients that write.
 const WRITERS: u64 = 4;
 
-/// Time between two readings of the lag.
+/// Time between two measurements of the lag.
 const POLL: Duration = Duration::from_millis(10);
 
 /// Longest wait for the import to begin following.
@@ -394,7 +394,7 @@ fn rounds(bench: &mut Bench, servers: &Servers, rows: u64, cells: &mut [Cell]) -
     Ok(())
 }
 
-/// A child process that is ended with this.
+/// A child process that is killed when this is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -509,7 +509,7 @@ fn write(
     Ok(())
 }
 
-/// Reads the lag for a time, after the first write has arrived.
+/// Measures the lag for a time, once the first write has arrived.
 fn read_lag(target: &Target, time: Duration) -> Result<hdrhistogram::Histogram<u64>> {
     let mut admin = Admin::connect(target)?;
     let mut latency = histogram();

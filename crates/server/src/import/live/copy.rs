@@ -13,8 +13,8 @@
 //!            record that it was compared
 //! ```
 //!
-//! The checksum of the stored rows is computed by the server, from the rows as it would send them: a second transfer of all
-//! rows took as long as a third of the load. It is computed after the commit, because reading a transaction's own writes sorts them
+//! The server computes the checksum of the stored rows as it would send them: transferring all rows again took a third of
+//! the time of the load. It is computed after the commit, because reading a transaction's own writes sorts them
 //! first. If the process ends in between, the next one compares the range before the replica changes it ([`compare_loaded`]).
 //!
 //! Rows of one key value that are more than [`MAX_CHUNKS`] chunks are loaded in several transactions. The value is recorded before the
@@ -40,13 +40,13 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Number of chunks that the rows of one key value may have, so that they are loaded in one transaction.
+/// Maximum number of chunks that the rows of one key value have if they are loaded in one transaction.
 const MAX_CHUNKS: usize = 16;
 
 /// Size in bytes from which a range is divided among workers.
 const DIVIDED: u64 = 16 << 20;
 
-/// Rows that a transaction deletes.
+/// Number of rows that one transaction deletes.
 const DELETED_ROWS: usize = 10_000;
 
 /// Time between two lines of progress.
@@ -386,9 +386,9 @@ fn append_line(row: TextRow<'_>, line: &mut Vec<u8>) {
 enum FirstRows {
     /// All rows up to this end.
     UpTo(Chunk, Option<i128>),
-    /// The rows of the first key value are more than were asked for.
+    /// The first key value has more rows than were requested.
     OneValue,
-    /// As [`FirstRows::OneValue`], of this value, and more than a chunk may have.
+    /// As [`FirstRows::OneValue`], and this value has more rows than [`MAX_CHUNKS`] chunks.
     TooMany(i128),
 }
 
@@ -495,7 +495,7 @@ impl Copier<'_, '_> {
         self.compare(&range_condition(key, range.0, range.1), loaded)
     }
 
-    /// Copies the rows from the beginning of a range to a key value that has many. Returns the end of what is copied.
+    /// Copies the rows from the beginning of a range up to a key value that has many rows. Returns the end of the copied part.
     fn one_value(&mut self, key: &str, range: Range, value: i128) -> Result<Option<i128>> {
         let end = Some(value.saturating_add(1));
         let (record, remove) = notes::note_parts(self.table, value);

@@ -1,14 +1,14 @@
-//! Indexes that are created when the rows of their table are loaded.
+//! Indexes that are created after the rows of their table have been loaded.
 //!
-//! An index of a loaded table is built in sorted runs, several indexes side by side. Keeping it while rows are loaded costs more,
+//! An index of a loaded table is built in sorted runs, several indexes concurrently. Maintaining it while rows are loaded costs more,
 //! because each entry goes to another place of the index. So the indexes of large tables are dropped while the
 //! table is empty, recorded with their definitions (`notes.rs`), and created by one ALTER TABLE after the table's last range.
 //!
 //! Invariants:
 //! 1. An index is recorded before it is dropped, and stays recorded until it exists.
 //! 2. Constraints are never deferred: unique indexes, foreign keys, and indexes that a foreign key or AUTO_INCREMENT needs,
-//!    whose removal the server refuses. What a row violates is found by the transaction that loads it, so that the import can
-//!    continue once it is repaired at the source.
+//!    whose removal the server refuses. A violation is found by the transaction that loads the row, so that the import can
+//!    continue once the row is repaired at the source.
 //! 3. The replica never applies anything to a table whose indexes are missing: an interrupted import creates them
 //!    before it continues, and keeps them from then on.
 
@@ -65,7 +65,7 @@ pub fn drop_indexes(server: &mut Server, tables: &[Table]) -> Result<(), StartEr
             let drop = format!("ALTER TABLE {} DROP INDEX {}", table.quoted(), quote(&name));
             match server.attempt(&drop, None) {
                 Ok(_) => {}
-                // Something needs it.
+                // A constraint needs it.
                 Err(Error::Server(_)) => drop_record(server, &remove)?,
                 Err(error) => return Err(super::failed(error)),
             }

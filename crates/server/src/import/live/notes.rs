@@ -5,8 +5,8 @@
 //! | `source` | the source, the stage (`define`, `copy`, `follow`) |
 //! | `tables` | a table: whether it is copied completely, the column by which it is divided |
 //! | `ranges` | a copied range: `low` (at least), `high` (below), rows, checksum, whether it was compared |
-//! | `parts` | a key value of which some rows may be loaded, because they are more than one transaction loads |
-//! | `deferred` | an index that is created when its table is loaded |
+//! | `parts` | a key value whose rows are too many for one transaction, and may be loaded in part |
+//! | `deferred` | an index that is created after its table has been loaded |
 //!
 //! The replica reads `tables` and `ranges` (`porpoise_replication::copied`). A range is recorded in the transaction that
 //! loads its rows, or the last of them.
@@ -207,7 +207,7 @@ fn unreadable() -> StartError {
     failed("a row of porpoise_import cannot be read")
 }
 
-/// A limit of a range as it is recorded.
+/// A bound of a range in its recorded form.
 fn limit(cell: Option<String>) -> Result<Option<i128>, StartError> {
     match cell.unwrap_or_default().as_str() {
         "" => Ok(None),
@@ -270,7 +270,7 @@ fn limit_text(limit: Option<i128>) -> String {
     limit.map_or(String::new(), |limit| limit.to_string())
 }
 
-/// The statement that records that the rows of a range are those that were read.
+/// The statement that records that a range was compared: its rows are those that were read.
 pub fn note_compared(table: &Table, range: Range) -> String {
     format!(
         "UPDATE {SCHEMA}.ranges SET is_compared = 1 WHERE {} AND low = '{}'",
