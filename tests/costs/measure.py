@@ -3,7 +3,7 @@
     measure.py --binary target/debug/porpoise --out target/report/costs.tsv [--accept] [--share]
 
 A server with one worker group runs under callgrind, which counts while one connection sends
-REQUESTS requests of a path; the least of ROUNDS counts is taken, since timers and wake-ups add to
+requests of a path; the least of ROUNDS counts is taken, since timers and wake-ups add to
 some. A path that costs more than TOLERANCE beyond its line in reference.tsv is reported as a
 warning. It is no error: another compiler or another C library changes counts, too. --accept
 writes the reference. --share also measures a server with --performance-schema off, and prints the
@@ -25,8 +25,10 @@ import time
 import pymysql
 
 REQUESTS = 400
+# Of paths that write many rows, or a definition.
+FEW_REQUESTS = 20
+TABLES = 300
 ROUNDS = 3
-WARM_UP = 200
 TOLERANCE = 0.05
 SHARE_LIMIT = 0.01
 REFERENCE = pathlib.Path(__file__).with_name("reference.tsv")
@@ -67,7 +69,7 @@ class Server:
             raise SystemExit(f"costs: {' '.join(command)}: {done.stdout}{done.stderr}")
 
     def counted(self, work):
-        """Instructions of the busiest thread while `work` runs."""
+        """Instructions of the threads that served `work`: a long statement moves its connection to another one."""
         self.control("-i", "on")
         work()
         self.control("-i", "off")
@@ -75,7 +77,10 @@ class Server:
         files = set(glob.glob(f"{self.home}/callgrind.*"))
         new, self.dumps = files - self.dumps, files
         totals = [re.search(r"^totals: (\d+)", open(f).read(), re.M) for f in new]
-        return max((int(found[1]) for found in totals if found), default=0)
+        counts = [int(found[1]) for found in totals if found]
+        busiest = max(counts, default=0)
+        # Others wake up by themselves now and then.
+        return sum(count for count in counts if count * 10 >= busiest)
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -124,13 +129,22 @@ class Memcached:
 
 
 def paths(server):
-    """Each path with a function that sends its n-th request."""
+    """Each path with a function that sends its n-th request, and the number of requests of a round."""
     sql, items = Sql(server.ports["mysql"]), Memcached(server.ports["memcached"])
     sql.run("CREATE DATABASE costs")
     sql.run("CREATE TABLE costs.t (id INT PRIMARY KEY, v VARCHAR(100) NOT NULL)")
     rows = ", ".join(f"({n}, '{'x' * 100}')" for n in range(1000))
     sql.run(f"INSERT INTO costs.t VALUES {rows}")
     value = b"y" * 100
+    for parent in "pq":
+        sql.run(f"CREATE TABLE costs.{parent} (id INT PRIMARY KEY)")
+        sql.run(f"INSERT INTO costs.{parent} VALUES " + ", ".join(f"({n})" for n in range(1000)))
+    sql.run(
+        "CREATE TABLE costs.child (id INT PRIMARY KEY, p INT, q INT, v VARCHAR(20), FOREIGN KEY (p)"
+        " REFERENCES costs.p (id), FOREIGN KEY (q) REFERENCES costs.q (id))"
+    )
+    for n in range(TABLES):
+        sql.run(f"CREATE TABLE costs.other{n} (id INT PRIMARY KEY)")
 
     def at(n):
         return n * 7919 % 1000
@@ -138,13 +152,27 @@ def paths(server):
     def select(n):
         assert len(sql.run(f"SELECT v FROM costs.t WHERE id = {at(n)}")) == 1
 
+    def insert_children(n):
+        rows = range(100 * n, 100 * (n + 1))
+        rows = ", ".join(f"({id}, {at(id)}, {at(id + 7)}, 'text')" for id in rows)
+        sql.run(f"INSERT INTO costs.child VALUES {rows}")
+
+    insert = "INSERT INTO costs.t VALUES ({}, '" + "z" * 100 + "')"
+    update = "UPDATE costs.t SET v = '{:0100}' WHERE id = {}"
+    define = "CREATE TABLE costs.made{} (id INT PRIMARY KEY, v INT)"
     return [
-        ("SELECT by key", select),
-        ("INSERT", lambda n: sql.run(f"INSERT INTO costs.t VALUES ({1000 + n}, '{'z' * 100}')")),
-        ("UPDATE by key", lambda n: sql.run(f"UPDATE costs.t SET v = '{n:0100}' WHERE id = {at(n)}")),
-        ("SET", lambda n: items.set(b"key%d" % at(n), value)),
-        ("16 SETs", lambda n: items.set_several([b"key%d" % at(n + i) for i in range(16)], value)),
-        ("GET", lambda n: items.get(b"key%d" % at(n), value)),
+        ("SELECT by key", select, REQUESTS),
+        ("INSERT", lambda n: sql.run(insert.format(1000 + n)), REQUESTS),
+        ("INSERT of 100", insert_children, FEW_REQUESTS),
+        ("UPDATE by key", lambda n: sql.run(update.format(n, at(n))), REQUESTS),
+        ("CREATE TABLE", lambda n: sql.run(define.format(n)), FEW_REQUESTS),
+        ("SET", lambda n: items.set(b"key%d" % at(n), value), REQUESTS),
+        (
+            "16 SETs",
+            lambda n: items.set_several([b"key%d" % at(n + i) for i in range(16)], value),
+            REQUESTS,
+        ),
+        ("GET", lambda n: items.get(b"key%d" % at(n), value), REQUESTS),
     ]
 
 
@@ -153,15 +181,16 @@ def measure(binary, *options):
         server = Server(binary, home, options)
         try:
             costs = {}
-            for name, request in paths(server):
-                for n in range(WARM_UP):
+            for name, request, count in paths(server):
+                warm_up = count // 2
+                for n in range(warm_up):
                     request(n)
                 counts = []
                 for number in range(ROUNDS):
-                    first = WARM_UP + number * REQUESTS
-                    requests = range(first, first + REQUESTS)
+                    first = warm_up + number * count
+                    requests = range(first, first + count)
                     counts.append(server.counted(lambda: [request(n) for n in requests]))
-                costs[name] = min(counts) / REQUESTS
+                costs[name] = min(counts) / count
             return costs
         finally:
             server.stop()

@@ -281,6 +281,8 @@ pub struct Ratio<'a> {
     pub theirs: &'a str,
     /// Ratio of ours to theirs; of latencies, theirs to ours.
     pub ratio: Estimate,
+    /// Processor time for a request, theirs to ours: of the server, and of the generator.
+    pub processor: [Option<Estimate>; 2],
 }
 
 impl Report {
@@ -469,6 +471,10 @@ impl Experiment {
                 } else {
                     paired_ratio(&cell.throughputs(), &other.throughputs())
                 };
+                let processor = |micros: fn(&Run) -> Option<f64>| {
+                    let of = |cell: &Cell| cell.of_good(|run| micros(run).unwrap_or(0.0));
+                    paired_ratio(&of(other), &of(cell))
+                };
                 if let Some(ratio) = ratio {
                     found.push(Ratio {
                         operation: &cell.operation,
@@ -476,6 +482,10 @@ impl Experiment {
                         ours,
                         theirs,
                         ratio,
+                        processor: [
+                            processor(|run| run.server_micros),
+                            processor(|run| run.generator_micros),
+                        ],
                     });
                 }
             }

@@ -572,7 +572,7 @@ pub trait Txn: Send {
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()>;
 
     /// Buffers a write to a key that this transaction has never written, rolled back writes excepted: engines
-    /// need not look for an earlier write.
+    /// need not look for an earlier write. They may also expect, for speed only, that the key has no committed value.
     fn put_new(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
         self.put(key, value, check)
     }

@@ -63,6 +63,13 @@ impl<T> ChunkedList<T> {
     }
 
     #[inline]
+    pub(crate) fn last(&self) -> Option<&T> {
+        self.others
+            .last()
+            .map_or(self.first.last(), |last| last.last())
+    }
+
+    #[inline]
     pub(crate) fn push(&mut self, element: T) {
         if self.first.len() < CHUNK {
             self.first.push(element);
@@ -180,6 +187,7 @@ mod tests {
             assert!(list.get(len).is_none() && list.get_mut(len).is_none());
             let middle = vector.len() / 2;
             assert_eq!(list.get(middle), vector.get(middle));
+            assert_eq!(list.last(), vector.last());
             assert_eq!(list.pop(), vector.pop());
             assert_eq!(list.first_chunk(), &vector[..vector.len().min(CHUNK)]);
             assert!(list.drain().eq(vector) && list.is_empty());

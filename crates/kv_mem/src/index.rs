@@ -24,7 +24,7 @@ pub(crate) mod optimistic;
 mod tree;
 
 use crate::prefetch::Prefetched;
-use crate::record::{InlineKey, Pinned, RecordRef};
+use crate::record::{FirstLock, InlineKey, Pinned, RecordRef};
 use crossbeam_epoch::Guard;
 use hash::HashIndex;
 use smallvec::SmallVec;
@@ -50,6 +50,17 @@ pub(crate) struct WalkOptions {
     pub(crate) step: usize,
     /// The versions that are prefetched.
     pub(crate) prefetched: Prefetched,
+}
+
+/// The records that [`Index::get_or_create_all`] has created.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CreatedRecords {
+    /// Their number.
+    pub(crate) count: usize,
+    /// Sum of the lengths of their keys.
+    pub(crate) key_bytes: usize,
+    /// Number of those with a lock: the first ones of the batch.
+    pub(crate) locked: usize,
 }
 
 /// Cache lines that a typical row's version occupies.
@@ -122,59 +133,78 @@ impl Index {
             .map(Pinned::to_counted)
     }
 
-    /// Returns the record of a key, created if it is missing, and whether it was created.
+    /// As [`Index::get_or_create_locked`], without a lock.
+    #[cfg(test)]
     pub(crate) fn get_or_create(&self, key: &[u8]) -> (RecordRef, bool) {
-        let guard = crossbeam_epoch::pin();
-        if let Some(record) = self.find(key, &guard) {
+        self.get_or_create_locked(key, None, &crossbeam_epoch::pin())
+    }
+
+    /// Returns the record of a key, created if it is missing, with this lock if there is one, and whether it was
+    /// created.
+    pub(crate) fn get_or_create_locked(
+        &self,
+        key: &[u8],
+        lock: Option<FirstLock>,
+        guard: &Guard,
+    ) -> (RecordRef, bool) {
+        if let Some(record) = self.find(key, guard) {
             // The caller is going to write, and reads the newest version first.
-            record.prefetch_head(&guard);
+            record.prefetch_head(guard);
             return (record.to_counted(), false);
         }
         let mut writing = self.tree.write();
-        let (record, made) = writing.get_or_insert(key, &mut None, &guard);
+        let (record, made) = writing.get_or_insert(key, lock, &mut None, guard);
         if let (true, Some(path)) = (made, &self.hash) {
             // SAFETY: the tree has a count of the record since just now. `remove` and `clear`
             // take records out of the hash index first, with the writer's mutex held as here.
-            unsafe { path.insert(path.hash(key), record.address(), &guard) };
+            unsafe { path.insert(path.hash(key), record.address(), guard) };
         }
         (record, made)
     }
 
-    /// Appends the records of up to [`BATCH`] keys to `records`, created where they are missing. Returns the
-    /// bytes of the keys created, and their number. Fastest for keys in ascending order.
+    /// Appends the records of up to [`BATCH`] keys to `records`, created where they are missing. Fastest for keys in
+    /// ascending order. `lock` returns the lock of a key's record: it is given to those that are created until the
+    /// first record that exists, so that locks are taken in the order of the keys.
     pub(crate) fn get_or_create_all(
         &self,
         keys: &[&[u8]],
+        lock: impl Fn(usize) -> Option<FirstLock>,
+        guard: &Guard,
         records: &mut SmallVec<[RecordRef; BATCH]>,
-    ) -> (usize, usize) {
-        let guard = crossbeam_epoch::pin();
+    ) -> CreatedRecords {
+        let mut created = CreatedRecords::default();
         let mut found = [None; BATCH];
         if self.hash.is_some() {
-            self.find_batch(&mut keys.iter().copied(), &guard, &mut found);
+            self.find_batch(&mut keys.iter().copied(), guard, &mut found);
             if found.iter().take(keys.len()).all(Option::is_some) {
                 records.extend(found.iter().flatten().map(|record| record.to_counted()));
-                return (0, 0);
+                return created;
             }
         }
-        let (mut bytes, mut count) = (0, 0);
         let mut near = None;
+        let mut locks = true;
         let mut writing = self.tree.write();
-        for (key, found) in keys.iter().zip(found) {
+        for (at, (key, found)) in keys.iter().zip(found).enumerate() {
             if let Some(found) = found {
+                locks = false;
                 records.push(found.to_counted());
                 continue;
             }
-            let (record, made) = writing.get_or_insert(key, &mut near, &guard);
+            let lock = if locks { lock(at) } else { None };
+            let (record, made) = writing.get_or_insert(key, lock, &mut near, guard);
+            locks = made && lock.is_some();
             if made {
-                (bytes, count) = (bytes + key.len(), count + 1);
+                created.count += 1;
+                created.key_bytes += key.len();
+                created.locked += usize::from(locks);
                 if let Some(path) = &self.hash {
-                    // SAFETY: as in `get_or_create`; the writer's mutex is held.
-                    unsafe { path.insert(path.hash(key), record.address(), &guard) };
+                    // SAFETY: as in `get_or_create_locked`; the writer's mutex is held.
+                    unsafe { path.insert(path.hash(key), record.address(), guard) };
                 }
             }
             records.push(record);
         }
-        (bytes, count)
+        created
     }
 
     /// Reserves space for `keys` more keys.

@@ -1,6 +1,7 @@
 //! Records: a key, its chain of versions, and its lock word.
 //!
-//! A record is one allocation of 24 bytes and its key; a version another one, of 20 bytes and its value.
+//! A record is one allocation of 24 bytes and its key; a version another one, of 12 bytes and its value, or 20 bytes
+//! if an older version may follow it ([`version`]).
 //! The lock word, the flags and the latch that guards them are 10 bytes of the 24: taking the latch
 //! unpacks them into a [`Latched`], releasing it packs them again.
 //!
@@ -10,7 +11,8 @@
 //!
 //! Invariants:
 //! 1. Versions are in descending order of commit timestamps, all different.
-//! 2. A version in the chain never changes, but for its link to older ones.
+//! 2. A version in the chain never changes, but for its link to older ones. The oldest version may have none; a
+//!    copy takes its place if an older version is inserted.
 //! 3. A version is freed only through the epoch after it was unlinked under the latch, or with its
 //!    record.
 //! 4. A record that is `dead` has been or is about to be removed from the index; nothing is pushed to it
@@ -30,7 +32,7 @@ mod counted;
 mod version;
 mod word;
 
-use crate::lock::{LockCell, SPIN_LIMIT};
+use crate::lock::{LockCell, SPIN_LIMIT, TxnId};
 use crate::prefetch::{Prefetched, prefetch};
 pub(crate) use counted::{Pinned, RecordAddress, RecordRef};
 use crossbeam_epoch::{Atomic, Guard, Pointer, Shared};
@@ -39,8 +41,9 @@ use porpoise_base::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use porpoise_base::sync::{RawMutex, scheduling_point, spin_loop};
 use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
-pub(crate) use version::{NewVersion, VERSION_BYTES, Version};
-use word::{pack, unpack};
+pub(crate) use version::{LONGEST_VALUE, NewVersion, VERSION_BYTES, Version};
+pub(crate) use word::FirstLock;
+use word::{is_held_by, pack, unpack};
 
 /// A key that is stored inline when it is short.
 pub(crate) type InlineKey = SmallVec<[u8; 24]>;
@@ -135,7 +138,7 @@ impl Record {
             if version.ts <= upto {
                 return Some(version);
             }
-            link = &version.next;
+            link = version.link()?;
         }
     }
 
@@ -200,7 +203,7 @@ impl Record {
     #[inline]
     pub(crate) fn prefetch_older(&self, guard: &Guard) {
         if let Some(newest) = self.newest(guard) {
-            let older = newest.next.load(Ordering::Relaxed, guard);
+            let older = newest.older(Ordering::Relaxed, guard);
             prefetch(older.into_usize());
         }
     }
@@ -220,7 +223,7 @@ impl Record {
             last = version.ts;
             count += 1;
             bytes += version.bytes();
-            link = version.next.load(Ordering::Acquire, guard);
+            link = version.older(Ordering::Acquire, guard);
         }
         Ok((count, bytes))
     }
@@ -228,13 +231,13 @@ impl Record {
     /// Returns the allocated bytes of the versions, and how many of them are values.
     pub(crate) fn version_bytes(&self, guard: &Guard) -> (usize, usize) {
         let (mut asked, mut values) = (0, 0);
-        let mut link = &self.head;
+        let mut next = self.head.load(Ordering::Acquire, guard);
         // SAFETY: as in `Record::visible`.
-        while let Some(version) = unsafe { link.load(Ordering::Acquire, guard).as_ref() } {
+        while let Some(version) = unsafe { next.as_ref() } {
             let sizes = version.sizes();
             asked += sizes.0;
             values += sizes.1;
-            link = &version.next;
+            next = version.older(Ordering::Acquire, guard);
         }
         (asked, values)
     }
@@ -251,12 +254,18 @@ impl Record {
         }
     }
 
+    /// Takes the latch, for changes of the chain or of a lock with one holder.
+    #[inline]
+    pub(crate) fn latch_packed(&self) -> PackedLatch<'_> {
+        self.latch.lock();
+        PackedLatch { record: self }
+    }
+
     /// Takes the latch.
     pub(crate) fn latch(&self) -> Latch<'_> {
-        self.latch.lock();
+        let packed = self.latch_packed();
         let flags = self.flags.load(Ordering::Relaxed);
         Latch {
-            record: self,
             latched: Latched {
                 // SAFETY: the latch is held, and the word is packed again before it is released.
                 lock: unsafe { unpack(self.lock.load(Ordering::Relaxed)) },
@@ -264,14 +273,123 @@ impl Record {
                 queued: flags & QUEUED > 0,
                 held_back: flags & HELD_BACK > 0,
             },
+            packed,
+        }
+    }
+}
+
+/// A record whose latch is held, with its lock packed.
+pub(crate) struct PackedLatch<'r> {
+    record: &'r Record,
+}
+
+impl Drop for PackedLatch<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `Record::latch_packed` took it, for this guard.
+        unsafe { self.record.latch.unlock() };
+    }
+}
+
+impl PackedLatch<'_> {
+    #[inline]
+    fn has(&self, flag: u8) -> bool {
+        self.record.flags.load(Ordering::Relaxed) & flag > 0
+    }
+
+    /// Whether the record is dead.
+    #[inline]
+    pub(crate) fn is_dead(&self) -> bool {
+        self.has(DEAD)
+    }
+
+    /// Marks the record as queued for the reclaimer. Returns false if it was queued before.
+    #[inline]
+    pub(crate) fn enqueue(&mut self) -> bool {
+        let flags = self.record.flags.load(Ordering::Relaxed);
+        self.record.flags.store(flags | QUEUED, Ordering::Relaxed);
+        flags & QUEUED == 0
+    }
+
+    /// Grants a free lock, unless the record is dead. Returns false, and changes nothing, if the lock is not free.
+    #[inline]
+    pub(crate) fn grant_free(&mut self, lock: FirstLock) -> bool {
+        let is_free = self.record.lock.load(Ordering::Relaxed) == 0 && !self.is_dead();
+        if is_free {
+            self.record.lock.store(lock.0, Ordering::Relaxed);
+        }
+        is_free
+    }
+
+    /// Releases the lock of its only holder. Returns false, and changes nothing, if the lock is in another state.
+    #[inline]
+    pub(crate) fn release_single(&mut self, txn: TxnId) -> bool {
+        let is_single = is_held_by(self.record.lock.load(Ordering::Relaxed), txn);
+        if is_single {
+            self.record.lock.store(0, Ordering::Relaxed);
+        }
+        is_single
+    }
+
+    /// Inserts a version in timestamp order. Returns its accounted bytes, and whether there is an
+    /// older version below it.
+    pub(crate) fn push(&mut self, ts: u64, version: NewVersion, guard: &Guard) -> (usize, bool) {
+        let mut link = &self.record.head;
+        let mut below = link.load(Ordering::Acquire, guard);
+        // SAFETY: as in `Record::visible`; the latch keeps others from unlinking.
+        while let Some(newer) = unsafe { below.as_ref() }
+            && newer.ts > ts
+        {
+            link = match newer.link() {
+                Some(link) => link,
+                None => self.add_link(link, below, newer, guard),
+            };
+            below = link.load(Ordering::Acquire, guard);
+        }
+        let mut version = version;
+        version.0.ts = ts;
+        // Only the link to the newest version is marked.
+        let below = below.with_tag(0);
+        if !below.is_null() && !version.link_to(below) {
+            version = NewVersion::linked_copy(&version.0, below);
+        }
+        let bytes = version.0.bytes();
+        scheduling_point();
+        link.store(version.0, Ordering::Release);
+        (bytes, !below.is_null())
+    }
+
+    /// Replaces the oldest version, which has no link to an older one, by a copy that has. Returns the link.
+    #[cold]
+    fn add_link<'g>(
+        &self,
+        link: &Atomic<Version>,
+        old: Shared<'g, Version>,
+        version: &Version,
+        guard: &'g Guard,
+    ) -> &'g Atomic<Version> {
+        let NewVersion(copy) = NewVersion::linked_copy(version, Shared::null());
+        let copy = copy.into_shared(guard);
+        scheduling_point();
+        link.store(copy, Ordering::Release);
+        // SAFETY: `old` was unlinked by the store, under the latch, so no new reader finds it, and no other thread can
+        // unlink it again. The copy lives as long as the pin.
+        let copied = unsafe {
+            guard.defer_destroy(old);
+            copy.deref()
+        };
+        match copied.link() {
+            Some(link) => link,
+            None => unreachable!("a linked copy has a link"),
         }
     }
 }
 
 /// A record whose latch is held.
 pub(crate) struct Latch<'r> {
-    record: &'r Record,
     latched: Latched,
+    /// Released after the lock was packed again.
+    packed: PackedLatch<'r>,
 }
 
 impl Drop for Latch<'_> {
@@ -281,10 +399,8 @@ impl Drop for Latch<'_> {
             | flag(self.latched.queued, QUEUED)
             | flag(self.latched.held_back, HELD_BACK);
         let lock = pack(std::mem::take(&mut self.latched.lock));
-        self.record.lock.store(lock, Ordering::Relaxed);
-        self.record.flags.store(flags, Ordering::Relaxed);
-        // SAFETY: `Record::latch` took it, for this guard.
-        unsafe { self.record.latch.unlock() };
+        self.packed.record.lock.store(lock, Ordering::Relaxed);
+        self.packed.record.flags.store(flags, Ordering::Relaxed);
     }
 }
 
@@ -302,33 +418,16 @@ impl DerefMut for Latch<'_> {
 }
 
 impl Latch<'_> {
-    /// Inserts a version in timestamp order. Returns its accounted bytes, and whether there is an
-    /// older version below it.
+    /// As [`PackedLatch::push`].
     pub(crate) fn push(&mut self, ts: u64, version: NewVersion, guard: &Guard) -> (usize, bool) {
-        let mut link = &self.record.head;
-        let mut below = link.load(Ordering::Acquire, guard);
-        // SAFETY: as in `Record::visible`; the latch keeps others from unlinking.
-        while let Some(version) = unsafe { below.as_ref() }
-            && version.ts > ts
-        {
-            link = &version.next;
-            below = link.load(Ordering::Acquire, guard);
-        }
-        let NewVersion(mut version) = version;
-        version.ts = ts;
-        // Only the link to the newest version is marked.
-        version.next.store(below.with_tag(0), Ordering::Relaxed);
-        let bytes = version.bytes();
-        scheduling_point();
-        link.store(version, Ordering::Release);
-        (bytes, !below.is_null())
+        self.packed.push(ts, version, guard)
     }
 
     /// Unlinks every version that no snapshot needs: its successor is at or below `horizon`, so no
     /// future snapshot needs it, and no timestamp in `snapshots` (ascending) lies between the two.
     pub(crate) fn prune(&mut self, horizon: u64, snapshots: &[u64], guard: &Guard) -> PruneOutcome {
         let mut pruned = PruneOutcome::default();
-        let head = self.record.head.load(Ordering::Acquire, guard);
+        let head = self.packed.record.head.load(Ordering::Acquire, guard);
         // SAFETY: as in `Record::visible`.
         let Some(mut kept) = (unsafe { head.as_ref() }) else {
             return pruned;
@@ -336,7 +435,7 @@ impl Latch<'_> {
         pruned.newest = Some((kept.ts, kept.value().is_none()));
         pruned.left = 1;
         loop {
-            let older = kept.next.load(Ordering::Acquire, guard);
+            let older = kept.older(Ordering::Acquire, guard);
             // SAFETY: as above.
             let Some(version) = (unsafe { older.as_ref() }) else {
                 return pruned;
@@ -349,8 +448,10 @@ impl Latch<'_> {
                 pruned.left += 1;
                 continue;
             }
-            let after = version.next.load(Ordering::Acquire, guard);
-            kept.next.store(after, Ordering::Release);
+            let after = version.older(Ordering::Acquire, guard);
+            if let Some(link) = kept.link() {
+                link.store(after, Ordering::Release);
+            }
             pruned.versions += 1;
             pruned.bytes += version.bytes();
             // SAFETY: unlinked above under the latch, so no new reader finds
@@ -420,6 +521,31 @@ mod tests {
 
     #[test]
     fn versions_are_in_timestamp_order_whatever_the_insertion_order() {
+        // Bit n: the n-th version is made without a link.
+        for unlinked in 0..16 {
+            let record = RecordRef::new(b"k");
+            let guard = crossbeam_epoch::pin();
+            for (n, ts) in [5u64, 9, 7, 3].into_iter().enumerate() {
+                let text = ts.to_string();
+                let version = match unlinked >> n & 1 {
+                    0 => NewVersion::new(Some(text.as_bytes())),
+                    _ => NewVersion::first(text.as_bytes()),
+                };
+                let (bytes, over_older) = record.latch().push(ts, version, &guard);
+                assert_eq!(
+                    (bytes, over_older),
+                    (VERSION_BYTES + 1, [9, 7].contains(&ts))
+                );
+            }
+            assert_eq!(chain(&record), [9, 7, 5, 3]);
+            for ts in [3, 5, 7, 9] {
+                let text = ts.to_string();
+                let found = record.visible(ts, &guard).unwrap();
+                assert_eq!(found.value(), Some(text.as_bytes()));
+            }
+            let pruned = record.latch().prune(9, &[], &guard);
+            assert_eq!((pruned.versions, chain(&record)), (3, vec![9]));
+        }
         let record = with(&[5, 9, 7, 3]);
         assert_eq!(chain(&record), [9, 7, 5, 3]);
         let guard = crossbeam_epoch::pin();

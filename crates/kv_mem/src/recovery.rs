@@ -25,7 +25,7 @@ use crate::counters::{Counter, CounterTable};
 use crate::log::head::{self, FoundHead, Head};
 use crate::log::{io_error, segment_number};
 use crate::manifest::{self, CheckpointFile, Manifest, Unit};
-use crate::record::{LONGEST_KEY, NewVersion, RECORD_BYTES, RecordRef};
+use crate::record::{LONGEST_KEY, LONGEST_VALUE, NewVersion, RECORD_BYTES, RecordRef};
 use crate::store::RecordStore;
 use porpoise_base::disk::Disk;
 use porpoise_base::sync::atomic::{AtomicUsize, Ordering};
@@ -263,10 +263,10 @@ fn load_block(
     let mut records = Vec::new();
     for _ in 0..rows {
         let (key, value) = (body.bytes()?, body.bytes()?);
-        if key.len() > LONGEST_KEY {
+        if key.len() > LONGEST_KEY || value.len() > LONGEST_VALUE {
             return Err(Malformed);
         }
-        let version = NewVersion::new(Some(value));
+        let version = NewVersion::first(value);
         let (record, bytes) = RecordRef::with_version(key, unit.ts, version);
         weight += bytes + RECORD_BYTES + key.len();
         records.push(record);

@@ -8,7 +8,7 @@
 
 use crate::index::BATCH;
 use crate::metrics::Count;
-use crate::record::{RECORD_BYTES, Record, RecordRef};
+use crate::record::{FirstLock, RECORD_BYTES, Record, RecordRef};
 use crate::space::{Space, Spaces};
 use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::{AtomicI64, Ordering};
@@ -61,24 +61,44 @@ impl RecordStore {
 
     /// Returns the record of a key, created if it is missing.
     pub(crate) fn get_or_create(&self, space: &Space, key: &[u8]) -> RecordRef {
-        let (record, created) = space.index.get_or_create(key);
+        self.get_or_create_locked(space, key, None, &crossbeam_epoch::pin())
+            .0
+    }
+
+    /// As [`RecordStore::get_or_create`], with whether the record was created. It has the lock then, if there is one.
+    pub(crate) fn get_or_create_locked(
+        &self,
+        space: &Space,
+        key: &[u8],
+        lock: Option<FirstLock>,
+        guard: &Guard,
+    ) -> (RecordRef, bool) {
+        let (record, created) = space.index.get_or_create_locked(key, lock, guard);
         if created {
             self.add_space_bytes(space, (RECORD_BYTES + key.len()) as i64);
         }
-        record
+        (record, created)
     }
 
-    /// Appends the records of up to [`BATCH`] keys of a space to `records`, created where they are missing.
+    /// Appends the records of up to [`BATCH`] keys of a space to `records`, created where they are missing. Returns how
+    /// many of them, from the first on, were created with their lock ([`Index::get_or_create_all`]).
+    ///
+    /// [`Index::get_or_create_all`]: crate::index::Index::get_or_create_all
     pub(crate) fn get_or_create_all(
         &self,
         space: &Space,
         keys: &[&[u8]],
+        lock: impl Fn(usize) -> Option<FirstLock>,
+        guard: &Guard,
         records: &mut SmallVec<[RecordRef; BATCH]>,
-    ) {
-        let (bytes, count) = space.index.get_or_create_all(keys, records);
-        if count > 0 {
-            self.add_space_bytes(space, (RECORD_BYTES * count + bytes) as i64);
+    ) -> usize {
+        let index = &space.index;
+        let created = index.get_or_create_all(keys, lock, guard, records);
+        if created.count > 0 {
+            let bytes = RECORD_BYTES * created.count + created.key_bytes;
+            self.add_space_bytes(space, bytes as i64);
         }
+        created.locked
     }
 
     /// Subtracts a record that has left its index, and its versions, from the accounting.

@@ -21,11 +21,12 @@ use crate::index::BATCH;
 use crate::key_order;
 use crate::lock::TxnId;
 use crate::range_walk::check_interrupt;
-use crate::record::{InlineKey, RecordRef};
+use crate::record::{FirstLock, InlineKey, RecordRef, Version};
 use crate::scan::RangeScan;
 use crate::state::EngineState;
 use crate::validate::{ReadSet, Tracked, Tracking};
 use crate::writes::WriteSet;
+use crossbeam_epoch::Guard;
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sync::atomic::{AtomicU64, Ordering};
 use porpoise_kv::{
@@ -199,6 +200,11 @@ fn nothing_locked(granted: bool) -> Locked<'static> {
     }
 }
 
+/// The commit of the newest version of a key, which a reply must wait for that reveals the version; 0 without one.
+fn commit_of(newest: Option<&Version>) -> u64 {
+    newest.map_or(0, Version::ts)
+}
+
 impl MemTxn {
     /// Locks the keys of some requests for keys of one space, which are at these positions.
     fn lock_batch(
@@ -209,50 +215,59 @@ impl MemTxn {
         visit: &mut dyn FnMut(usize, Locked<'_>),
     ) -> Result<()> {
         let at = |position: &usize| requests.get(*position);
-        let limit = self.state.limits.key;
-        if let [index] = batch
-            && let Some(request) = at(index)
-            && request.key.bytes.len() <= limit
-        {
-            let Key { space, bytes } = request.key;
-            match self.lock_key(space, bytes, request.mode, wait)? {
-                Some(record) => self.show_locked(*index, request.key, &record, visit),
-                None => visit(*index, nothing_locked(false)),
-            }
-            return Ok(());
-        }
         let Some(space) = batch.first().and_then(at).map(|request| request.key.space) else {
             return Ok(());
         };
-        let found = self.state.store.spaces.get(space)?;
-        let keys = batch.iter().filter_map(at).map(|request| request.key.bytes);
         // No transaction can write a key that is longer: there is nothing to lock.
-        let keys: SmallVec<[&[u8]; BATCH]> = keys.filter(|key| key.len() <= limit).collect();
-        let mut records = SmallVec::new();
-        self.state
-            .store
-            .get_or_create_all(found, &keys, &mut records);
+        let limit = self.state.limits.key;
+        let fits = |request: &LockRequest<'_>| request.key.bytes.len() <= limit;
+        let wanted = batch.iter().filter_map(at).filter(|request| fits(request));
+        let wanted: SmallVec<[&LockRequest<'_>; BATCH]> = wanted.collect();
+        let mut guard = crossbeam_epoch::pin();
+        let (records, created) = self.records_to_lock(space, &wanted, &guard)?;
         let mut records = records.into_iter();
+        // Records that were created with their locks.
+        for record in records.by_ref().take(created) {
+            self.add_held(space, record);
+        }
+        let mut new = 0;
         for index in batch {
             let Some(request) = at(index) else {
                 continue;
             };
-            let key = request.key;
-            let record = if key.bytes.len() <= limit {
-                records.next()
-            } else {
-                None
-            };
-            let Some(record) = record else {
+            if !fits(request) {
                 visit(*index, nothing_locked(true));
                 continue;
+            }
+            if new < created {
+                new += 1;
+                visit(*index, self.answer(request.key, None));
+                continue;
+            }
+            let Some(record) = records.next() else {
+                continue;
             };
-            match self.lock_record(space, record, request.mode, wait) {
-                Ok(Some(record)) => self.show_locked(*index, key, &record, visit),
+            if self.lock_free_record(&record, request.mode) {
+                self.add_held(space, record);
+                let held = self.held.last();
+                let newest = held.and_then(|held| held.record.newest(&guard));
+                self.seen = self.seen.max(commit_of(newest));
+                visit(*index, self.answer(request.key, newest));
+                continue;
+            }
+            // No epoch is pinned during a wait.
+            drop(guard);
+            let locked = self.lock_record(space, record, request.mode, wait);
+            guard = crossbeam_epoch::pin();
+            match locked {
+                Ok(Some(record)) => {
+                    let newest = record.newest(&guard);
+                    self.seen = self.seen.max(commit_of(newest));
+                    visit(*index, self.answer(request.key, newest));
+                }
                 Ok(None) => visit(*index, nothing_locked(false)),
                 Err(error) => {
                     // Removes the records that were created for this call.
-                    let guard = crossbeam_epoch::pin();
                     for record in records {
                         self.state.store.unlink_if_unused(space, &record, &guard);
                     }
@@ -263,18 +278,32 @@ impl MemTxn {
         Ok(())
     }
 
-    /// Shows a key that was locked.
-    fn show_locked(
+    /// Returns the records of keys to be locked, created where they are missing. The second value is the number of
+    /// records, from the first on, that were created with their locks, and so are locked already.
+    fn records_to_lock(
         &mut self,
-        index: usize,
-        key: Key<'_>,
-        record: &RecordRef,
-        visit: &mut dyn FnMut(usize, Locked<'_>),
-    ) {
-        let guard = crossbeam_epoch::pin();
-        let newest = record.newest(&guard);
-        let ts = newest.map_or(0, |version| version.ts());
-        self.seen = self.seen.max(ts);
+        space: SpaceId,
+        wanted: &[&LockRequest<'_>],
+        guard: &Guard,
+    ) -> Result<(SmallVec<[RecordRef; BATCH]>, usize)> {
+        let txn = self.lock_owner();
+        let found = self.state.store.spaces.get(space)?;
+        let store = &self.state.store;
+        let mut records = SmallVec::new();
+        if let [request] = wanted {
+            let (key, lock) = (request.key.bytes, FirstLock::new(txn, request.mode));
+            let (record, created) = store.get_or_create_locked(found, key, lock, guard);
+            records.push(record);
+            return Ok((records, usize::from(created && lock.is_some())));
+        }
+        let keys: SmallVec<[&[u8]; BATCH]> = wanted.iter().map(|r| r.key.bytes).collect();
+        let lock = |n: usize| FirstLock::new(txn, wanted.get(n)?.mode);
+        let created = store.get_or_create_all(found, &keys, lock, guard, &mut records);
+        Ok((records, created))
+    }
+
+    /// What a lock call answers for a key that it has locked, whose newest committed version this is.
+    fn answer<'v>(&'v self, key: Key<'_>, newest: Option<&'v Version>) -> Locked<'v> {
         let own = if self.writes.is_empty() {
             None
         } else {
@@ -282,15 +311,15 @@ impl MemTxn {
         };
         let value = match own {
             Some(own) => own,
-            None => newest.and_then(|version| version.value()),
+            None => newest.and_then(Version::value),
         };
-        let locked = Locked {
+        let commit = commit_of(newest);
+        Locked {
             granted: true,
             value,
-            newer: self.snapshot_ts().is_some_and(|snapshot| ts > snapshot),
+            newer: self.snapshot_ts().is_some_and(|snapshot| commit > snapshot),
             own: own.is_some(),
-        };
-        visit(index, locked);
+        }
     }
 }
 

@@ -6,8 +6,10 @@
 //!    not `superseded`, all others are.
 //! 3. Above [`MAX_LINEAR_SEARCH`] writes, `by_key` has the index of each key's newest write from the first
 //!    look-up on that needs it, and `sorted` from the first read of a range on.
-//! 4. Above [`MAX_LINEAR_SEARCH`] writes, a key behind `highest` of its space was not written: rows with
-//!    ascending keys are looked up without the index, which is larger than the caches in a large transaction.
+//! 4. A key behind `highest` of its space is in none of the first writes, which `highest` counts. Above
+//!    [`MAX_LINEAR_SEARCH`] writes a look-up compares the others first: rows with ascending keys are looked up without
+//!    the index, which is larger than the caches in a large transaction. A transaction that looks up nothing compares
+//!    nothing.
 //! 5. A key that is pushed as new was not written: its writer knows, so that most transactions that insert
 //!    many rows never make the index.
 //!
@@ -24,7 +26,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use porpoise_kv::{Check, Key, SpaceId, StatementMark};
 use smallvec::SmallVec;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Bound;
@@ -74,13 +76,66 @@ impl Write {
 /// The newest write to each key, in the order of the keys.
 type SortedKeys = BTreeMap<SpaceId, BTreeMap<Box<[u8]>, usize>>;
 
+/// Of some spaces, a key at or above all that the first writes have.
+#[derive(Default)]
+struct HighestKeys {
+    keys: SmallVec<[(SpaceId, InlineKey); 4]>,
+    /// Number of the writes that were compared.
+    writes: usize,
+}
+
+impl HighestKeys {
+    /// Compares the writes since the last call.
+    fn catch_up(&mut self, log: &Writes) {
+        let new = self.writes..log.len();
+        self.writes = log.len();
+        if new.len() == 1
+            && let Some(write) = log.get(new.start)
+        {
+            return self.raise(write.space, &write.key);
+        }
+        // Keys are copied at the end: most are ascending.
+        let mut highest: SmallVec<[(SpaceId, &InlineKey); MAX_SPACES]> = SmallVec::new();
+        for write in new.filter_map(|at| log.get(at)) {
+            let mut known = highest.iter_mut();
+            if let Some((_, key)) = known.find(|(space, _)| *space == write.space) {
+                if **key < write.key {
+                    *key = &write.key;
+                }
+            } else if highest.len() < MAX_SPACES {
+                highest.push((write.space, &write.key));
+            }
+        }
+        for (space, key) in highest {
+            self.raise(space, key);
+        }
+    }
+
+    fn raise(&mut self, space: SpaceId, key: &InlineKey) {
+        let mut known = self.keys.iter_mut();
+        if let Some((_, highest)) = known.find(|(known, _)| *known == space) {
+            if *key > *highest {
+                highest.clone_from(key);
+            }
+        } else if self.keys.len() < MAX_SPACES {
+            self.keys.push((space, key.clone()));
+        }
+    }
+
+    fn is_above_all(&self, key: Key<'_>) -> bool {
+        match self.keys.iter().find(|(space, _)| *space == key.space) {
+            Some((_, highest)) => key.bytes > highest.as_slice(),
+            None => self.keys.len() < MAX_SPACES,
+        }
+    }
+}
+
 /// Writes of a transaction.
 #[derive(Default)]
 pub(crate) struct WriteSet {
     log: Writes,
     by_key: OnceCell<HashTable<usize>>,
-    /// Of some spaces, a key at or above all that were written, once the writes are many.
-    highest: SmallVec<[(SpaceId, InlineKey); 4]>,
+    highest: RefCell<HighestKeys>,
     sorted: OnceCell<SortedKeys>,
     is_large: bool,
     bytes: usize,
@@ -185,44 +240,24 @@ impl WriteSet {
 
     /// Whether a key is known to be above all keys written to its space.
     fn is_above_all(&self, key: Key<'_>) -> bool {
-        match self.highest.iter().find(|(space, _)| *space == key.space) {
-            Some((_, highest)) => key.bytes > highest.as_slice(),
-            None => self.highest.len() < MAX_SPACES,
-        }
-    }
-
-    fn raise_highest(&mut self, key: Key<'_>) {
-        let mut known = self.highest.iter_mut();
-        if let Some((_, highest)) = known.find(|(space, _)| *space == key.space) {
-            if key.bytes > highest.as_slice() {
-                highest.clear();
-                highest.extend_from_slice(key.bytes);
-            }
-        } else if self.highest.len() < MAX_SPACES {
-            let key = (key.space, InlineKey::from_slice(key.bytes));
-            self.highest.push(key);
-        }
+        let mut highest = self.highest.borrow_mut();
+        highest.catch_up(&self.log);
+        highest.is_above_all(key)
     }
 
     /// Appends a write.
     pub(crate) fn push(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) {
         let prev = self.newest(key);
-        self.append(key, value, check, prev);
+        self.append(key, NewVersion::new(value), check, prev);
     }
 
     /// Appends a write to a key that was not written before.
     pub(crate) fn push_new(&mut self, key: Key<'_>, value: &[u8], check: Check) {
-        self.append(key, Some(value), check, None);
+        self.append(key, NewVersion::first(value), check, None);
     }
 
     /// Appends a write; `prev` is the position of the newest write to the key.
-    fn append(
-        &mut self,
-        key: Key<'_>,
-        value: Option<&[u8]>,
-        mut check: Check,
-        prev: Option<usize>,
-    ) {
+    fn append(&mut self, key: Key<'_>, version: NewVersion, mut check: Check, prev: Option<usize>) {
         if let Some(old) = prev.and_then(|at| self.log.get_mut(at)) {
             old.superseded = true;
             // A compared write stays compared: the earlier write still requires the comparison.
@@ -234,7 +269,7 @@ impl WriteSet {
         let write = Write {
             space: key.space,
             key: InlineKey::from_slice(key.bytes),
-            version: Some(NewVersion::new(value)),
+            version: Some(version),
             check,
             superseded: false,
             prev,
@@ -242,10 +277,9 @@ impl WriteSet {
         self.bytes += write.bytes();
         self.log.push(write);
         if self.is_large {
-            self.raise_highest(key);
             self.index(key, at, prev);
-        } else if self.log.len() > MAX_LINEAR_SEARCH {
-            self.grow_large();
+        } else {
+            self.is_large = self.log.len() > MAX_LINEAR_SEARCH;
         }
     }
 
@@ -270,17 +304,6 @@ impl WriteSet {
                 None => {
                     space.insert(key.bytes.into(), at);
                 }
-            }
-        }
-    }
-
-    /// Notes the highest keys of the writes that are there, when they are no longer few.
-    fn grow_large(&mut self) {
-        self.is_large = true;
-        for at in 0..self.log.len() {
-            if let Some(write) = self.log.get(at) {
-                let (space, key) = (write.space, write.key.clone());
-                self.raise_highest(Key::new(space, &key));
             }
         }
     }
@@ -369,6 +392,8 @@ impl WriteSet {
                 self.unindex(&gone, self.log.len());
             }
         }
+        let highest = self.highest.get_mut();
+        highest.writes = highest.writes.min(self.log.len());
     }
 
     /// Undoes [`WriteSet::index`] for a write that was at this position.

@@ -3,7 +3,8 @@
 
 use crate::common::key;
 use porpoise_kv::{
-    Check, DeadlockListener, Engine, Error, LockMode, LockRequest, LockWait, Result, Txn, Wait,
+    Check, DeadlockListener, Engine, Error, LockMode, LockRequest, LockWait, Locked, Result, Txn,
+    Wait,
 };
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::sync::{Arc, Barrier, Mutex};
@@ -68,6 +69,46 @@ fn holding(engine: &KvMem, names: &[&str]) -> Box<dyn Txn> {
         lock(&mut *txn, name).unwrap();
     }
     txn
+}
+
+/// The keys of a batch are locked in order, whether they exist or not: a transaction that waits for a key holds none
+/// behind it. A key that nothing has written is locked as soon as the keys before it are.
+#[test]
+fn a_batch_holds_no_key_behind_the_one_that_it_waits_for() {
+    let engine = KvMem::open(KvMemOptions::default()).unwrap();
+    let mut first = holding(&engine, &["b"]);
+    let batch = ["a", "b", "c", "d"].map(|name| LockRequest {
+        key: key(name),
+        mode: LockMode::Exclusive,
+    });
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            let mut txn = engine.begin(Default::default()).unwrap();
+            let wait = Wait::Until(Instant::now() + Duration::from_secs(30));
+            let mut granted = Vec::new();
+            let visit = &mut |n, locked: Locked<'_>| granted.push((n, locked.granted));
+            txn.lock(&batch, wait, visit).unwrap();
+            assert_eq!(granted, [0, 1, 2, 3].map(|n| (n, true)));
+            txn
+        });
+        await_waits(&engine, 1);
+        let mut third = engine.begin(Default::default()).unwrap();
+        let skipped = |txn: &mut dyn Txn| {
+            let mut granted = Vec::new();
+            let visit = &mut |_, locked: Locked<'_>| granted.push(locked.granted);
+            txn.lock(&batch, Wait::Skip, visit).unwrap();
+            granted
+        };
+        assert_eq!(skipped(&mut *third), [false, false, true, true]);
+        drop(third);
+        lock(&mut *first, "c").unwrap();
+        first.rollback();
+        let second = second.join().unwrap();
+        let mut fourth = engine.begin(Default::default()).unwrap();
+        assert_eq!(skipped(&mut *fourth), [false; 4]);
+        second.rollback();
+        assert_eq!(skipped(&mut *fourth), [true; 4]);
+    });
 }
 
 /// The reported deadlocks.

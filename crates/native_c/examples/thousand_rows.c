@@ -69,7 +69,7 @@ static porpoise_result run_one(porpoise_connection *connection, porpoise_batch *
 
 static void write_rows(porpoise_connection *connection, const porpoise_table *table) {
     const porpoise_column columns[] = {{"id", PORPOISE_COLUMN}, {"name", PORPOISE_COLUMN}, {"day", PORPOISE_COLUMN}};
-    porpoise_operation *upsert = operation(table, PORPOISE_UPSERT, columns, 3, 0);
+    porpoise_operation *upsert = operation(table, PORPOISE_UPSERT, columns, 3, PORPOISE_WITH_CREATED);
     porpoise_batch *batch = new_batch(1);
     char name[32];
     for (int id = 0; id < ROWS; id++) {
@@ -83,7 +83,7 @@ static void write_rows(porpoise_connection *connection, const porpoise_table *ta
     for (size_t n = 0; n < porpoise_result_count(reply); n++) {
         porpoise_result result;
         check(porpoise_get_result(reply, n, &result), "result");
-        expect(result.status == PORPOISE_OK, "a row is written");
+        expect(result.status == PORPOISE_OK && result.is_new, "a row is written");
     }
     porpoise_free_reply(reply);
     porpoise_free_batch(batch);

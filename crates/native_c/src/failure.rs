@@ -6,17 +6,17 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The connection could not be opened.
-const CONNECT: c_int = -1;
-/// The connection broke before the request had an effect.
-const BROKEN: c_int = -2;
-/// The connection broke: the request may or may not have been executed.
-const UNKNOWN_OUTCOME: c_int = -3;
-/// The server does not speak the protocol.
-const PROTOCOL: c_int = -4;
-/// The caller passed wrong arguments.
-const USAGE: c_int = -5;
-/// The library has a defect.
-const INTERNAL: c_int = -6;
+pub const PORPOISE_CONNECT: c_int = -1;
+/// The connection broke, and the request has had no effect.
+pub const PORPOISE_BROKEN: c_int = -2;
+/// The connection broke after a write was sent: it may or may not have been executed.
+pub const PORPOISE_UNKNOWN_OUTCOME: c_int = -3;
+/// The server does not speak this protocol.
+pub const PORPOISE_PROTOCOL: c_int = -4;
+/// Wrong arguments, or values that do not fit.
+pub const PORPOISE_USAGE: c_int = -5;
+/// A defect of the library. Objects used by the call must only be freed.
+pub const PORPOISE_INTERNAL: c_int = -6;
 
 thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
@@ -26,11 +26,11 @@ thread_local! {
 fn number_of(error: &Error) -> c_int {
     match error {
         Error::Server(error) => c_int::from(error.code),
-        Error::Connect(_) => CONNECT,
-        Error::Broken(_) => BROKEN,
-        Error::UnknownOutcome(_) => UNKNOWN_OUTCOME,
-        Error::Protocol(_) => PROTOCOL,
-        Error::Usage(_) => USAGE,
+        Error::Connect(_) => PORPOISE_CONNECT,
+        Error::Broken(_) => PORPOISE_BROKEN,
+        Error::UnknownOutcome(_) => PORPOISE_UNKNOWN_OUTCOME,
+        Error::Protocol(_) => PORPOISE_PROTOCOL,
+        Error::Usage(_) => PORPOISE_USAGE,
     }
 }
 
@@ -45,7 +45,10 @@ pub(crate) fn guarded(call: impl FnOnce() -> Result<(), Error>) -> c_int {
     let (number, text) = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => return 0,
         Ok(Err(error)) => (number_of(&error), error.to_string()),
-        Err(_) => (INTERNAL, "internal error of the client library".to_owned()),
+        Err(_) => (
+            PORPOISE_INTERNAL,
+            "internal error of the client library".to_owned(),
+        ),
     };
     MESSAGE.with_borrow_mut(|message| *message = c_text(&text));
     number

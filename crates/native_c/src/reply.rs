@@ -6,22 +6,34 @@ use porpoise_native_client::{Outcome, Reply, Result, ScanPage};
 use std::ffi::{CString, c_char, c_int};
 use std::ops::Range;
 
-/// Statuses of results, as in the header.
-const OK: c_int = 0;
-const NOT_FOUND: c_int = 1;
-const CONDITION_FAILED: c_int = 2;
-const FAILED: c_int = 3;
-const ABORTED: c_int = 4;
+/// The operation was executed; a row was read or written.
+pub const PORPOISE_OK: c_int = 0;
+/// No row has the key.
+pub const PORPOISE_NOT_FOUND: c_int = 1;
+/// The row has another version or value.
+pub const PORPOISE_CONDITION_FAILED: c_int = 2;
+/// `error` and `message` say why.
+pub const PORPOISE_FAILED: c_int = 3;
+/// Another operation of the atomic batch failed.
+pub const PORPOISE_ABORTED: c_int = 4;
 
-/// `porpoise_result`.
+/// A result.
 #[repr(C)]
 pub struct CResult {
+    /// PORPOISE_OK to PORPOISE_ABORTED.
     status: c_int,
+    /// If the operation asks for it; otherwise 0.
     version: u64,
+    /// If the operation asks for it; otherwise 0.
     generated_id: u64,
+    /// Whether the row is new, if an UPSERT asks for it; otherwise 0.
+    is_new: c_int,
+    /// Of a row that was read. Valid until the reply is freed.
     values: *const CValue,
     value_count: usize,
+    /// MySQL's number.
     error: c_int,
+    /// Valid until the reply is freed.
     message: *const c_char,
 }
 
@@ -31,12 +43,13 @@ struct Item {
     status: c_int,
     version: u64,
     generated_id: u64,
+    is_new: bool,
     values: Range<usize>,
     error: c_int,
     message: Option<CString>,
 }
 
-/// `porpoise_reply`: the received bytes, and results that point into them.
+/// Results of a batch, or rows of a page.
 pub struct CReply {
     items: Vec<Item>,
     values: Vec<CValue>,
@@ -58,7 +71,7 @@ impl CReply {
         let (mut items, mut values, mut texts) = (Vec::new(), Vec::new(), Vec::new());
         for outcome in reply.results() {
             let mut item = Item {
-                status: OK,
+                status: PORPOISE_OK,
                 ..Item::default()
             };
             match outcome? {
@@ -74,12 +87,16 @@ impl CReply {
                 Outcome::Written {
                     version,
                     generated_id,
-                } => (item.version, item.generated_id) = (version, generated_id),
-                Outcome::NotFound => item.status = NOT_FOUND,
-                Outcome::ConditionFailed => item.status = CONDITION_FAILED,
-                Outcome::Aborted => item.status = ABORTED,
+                    is_new,
+                } => {
+                    (item.version, item.generated_id, item.is_new) =
+                        (version, generated_id, is_new);
+                }
+                Outcome::NotFound => item.status = PORPOISE_NOT_FOUND,
+                Outcome::ConditionFailed => item.status = PORPOISE_CONDITION_FAILED,
+                Outcome::Aborted => item.status = PORPOISE_ABORTED,
                 Outcome::Failed(error) => {
-                    item.status = FAILED;
+                    item.status = PORPOISE_FAILED;
                     item.error = c_int::from(error.code);
                     item.message = Some(c_text(&error.message));
                 }
@@ -129,6 +146,7 @@ impl CReply {
             status: item.status,
             version: item.version,
             generated_id: item.generated_id,
+            is_new: c_int::from(item.is_new),
             values: values.as_ptr(),
             value_count: values.len(),
             error: item.error,

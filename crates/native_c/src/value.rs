@@ -3,31 +3,49 @@
 #![allow(unsafe_code)]
 
 use crate::failure::usage;
-use porpoise_native_client::{Error, ValueRef};
+use crate::pointers::slice;
+use porpoise_native_client::{Bound, Error, ValueRef};
 use std::ffi::c_int;
 
-/// Kinds of values, as in the header.
-pub(crate) const NULL: c_int = 0;
-pub(crate) const INT: c_int = 1;
-pub(crate) const UINT: c_int = 2;
-pub(crate) const DOUBLE: c_int = 3;
-pub(crate) const BYTES: c_int = 4;
+/// NULL.
+pub const PORPOISE_NULL: c_int = 0;
+/// A signed integer.
+pub const PORPOISE_INT: c_int = 1;
+/// An unsigned integer.
+pub const PORPOISE_UINT: c_int = 2;
+/// A number of double precision.
+pub const PORPOISE_DOUBLE: c_int = 3;
+/// Strings and bytes; DECIMAL, dates and times as text.
+pub const PORPOISE_BYTES: c_int = 4;
+/// A value that the change log does not have (`binlog_row_image`).
+pub const PORPOISE_MISSING: c_int = 5;
 
-/// `porpoise_value`.
+/// A value.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct CValue {
-    pub(crate) kind: c_int,
-    pub(crate) int_value: i64,
-    pub(crate) uint_value: u64,
-    pub(crate) double_value: f64,
-    pub(crate) bytes: *const u8,
-    pub(crate) length: usize,
+pub struct CValue {
+    /// PORPOISE_NULL to PORPOISE_MISSING: selects the field that is used.
+    kind: c_int,
+    int_value: i64,
+    uint_value: u64,
+    double_value: f64,
+    bytes: *const u8,
+    length: usize,
+}
+
+/// A bound of a range: values of the first columns of an index.
+#[repr(C)]
+pub struct CBound {
+    values: *const CValue,
+    /// 0: the end of the index.
+    count: usize,
+    /// Keys that begin with the values are not in the range.
+    excludes: c_int,
 }
 
 impl CValue {
     const EMPTY: CValue = CValue {
-        kind: NULL,
+        kind: PORPOISE_NULL,
         int_value: 0,
         uint_value: 0,
         double_value: 0.0,
@@ -35,9 +53,14 @@ impl CValue {
         length: 0,
     };
 
+    pub(crate) const MISSING: CValue = CValue {
+        kind: PORPOISE_MISSING,
+        ..CValue::EMPTY
+    };
+
     fn of_bytes(bytes: &[u8]) -> CValue {
         CValue {
-            kind: BYTES,
+            kind: PORPOISE_BYTES,
             bytes: bytes.as_ptr(),
             length: bytes.len(),
             ..CValue::EMPTY
@@ -49,17 +72,17 @@ impl CValue {
         match value {
             ValueRef::Null => CValue::EMPTY,
             ValueRef::Int(v) => CValue {
-                kind: INT,
+                kind: PORPOISE_INT,
                 int_value: v,
                 ..CValue::EMPTY
             },
             ValueRef::UInt(v) => CValue {
-                kind: UINT,
+                kind: PORPOISE_UINT,
                 uint_value: v,
                 ..CValue::EMPTY
             },
             ValueRef::Double(v) => CValue {
-                kind: DOUBLE,
+                kind: PORPOISE_DOUBLE,
                 double_value: v,
                 ..CValue::EMPTY
             },
@@ -74,15 +97,15 @@ impl CValue {
     /// Converts the value for the client.
     ///
     /// # Safety
-    /// The bytes of a value of kind `BYTES` are readable for `'v`.
+    /// The bytes of a value of kind `PORPOISE_BYTES` are readable for `'v`.
     unsafe fn get<'v>(&self) -> Result<ValueRef<'v>, Error> {
         Ok(match self.kind {
-            NULL => ValueRef::Null,
-            INT => ValueRef::Int(self.int_value),
-            UINT => ValueRef::UInt(self.uint_value),
-            DOUBLE => ValueRef::Double(self.double_value),
+            PORPOISE_NULL => ValueRef::Null,
+            PORPOISE_INT => ValueRef::Int(self.int_value),
+            PORPOISE_UINT => ValueRef::UInt(self.uint_value),
+            PORPOISE_DOUBLE => ValueRef::Double(self.double_value),
             // SAFETY: the caller of this function promises it.
-            BYTES => ValueRef::Bytes(unsafe { slice(self.bytes, self.length) }),
+            PORPOISE_BYTES => ValueRef::Bytes(unsafe { slice(self.bytes, self.length) }),
             _ => return Err(usage("a value is of an unknown kind")),
         })
     }
@@ -95,22 +118,10 @@ fn kept(text: String, keep: &mut Vec<String>) -> CValue {
     value
 }
 
-/// A slice of the caller's; a null pointer is an empty one.
-///
-/// # Safety
-/// `start` is null, or points to `length` readable elements that nothing changes during `'v`.
-pub(crate) unsafe fn slice<'v, T>(start: *const T, length: usize) -> &'v [T] {
-    if start.is_null() || length == 0 {
-        return &[];
-    }
-    // SAFETY: the caller promises it; a length in bytes beyond `isize::MAX` cannot be readable.
-    unsafe { std::slice::from_raw_parts(start, length) }
-}
-
 /// The values of the caller.
 ///
 /// # Safety
-/// As [`slice()`], and for the bytes of each value.
+/// `start` is null, or points to `count` values that nothing changes during `'v`, and so are the bytes of each.
 pub(crate) unsafe fn values<'v>(
     start: *const CValue,
     count: usize,
@@ -122,4 +133,21 @@ pub(crate) unsafe fn values<'v>(
         unsafe { value.get() }
     });
     values.collect()
+}
+
+/// A bound of the caller.
+///
+/// # Safety
+/// As [`values`], for the values of the bound.
+pub(crate) unsafe fn bound(bound: &CBound) -> Result<Bound, Error> {
+    // SAFETY: the caller promises it.
+    let values = unsafe { values(bound.values, bound.count) }?;
+    let values: Vec<_> = values.into_iter().map(ValueRef::to_owned).collect();
+    Ok(if values.is_empty() {
+        Bound::None
+    } else if bound.excludes == 0 {
+        Bound::Inclusive(values)
+    } else {
+        Bound::Exclusive(values)
+    })
 }

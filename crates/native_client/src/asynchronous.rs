@@ -23,11 +23,12 @@ use porpoise_client::{Address, TlsMode, server_name};
 use porpoise_types::Value;
 use std::collections::VecDeque;
 use std::io;
+use std::pin::Pin;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 
 /// Maximum number of requests that wait for the task that owns the socket.
@@ -148,7 +149,7 @@ impl AsyncConnection {
         }
         let (requests, queue) = mpsc::channel(QUEUE);
         let id = core.connection();
-        tokio::spawn(drive(stream, core, queue));
+        tokio::spawn(drive(stream, core, queue, target.read_timeout));
         Ok(AsyncConnection { requests, id })
     }
 
@@ -409,9 +410,11 @@ async fn drive(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     mut core: Core,
     mut queue: mpsc::Receiver<Request>,
+    read_timeout: Option<Duration>,
 ) {
     let mut requests = Requests::default();
-    let done = exchange(stream, &mut core, &mut queue, &mut requests).await;
+    let silence = Silence::new(read_timeout);
+    let done = exchange(stream, &mut core, &mut queue, &mut requests, silence).await;
     // New requests are refused before those in flight fail.
     queue.close();
     if let Err(error) = done {
@@ -432,11 +435,64 @@ async fn write_or_flush(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) ->
     }
 }
 
+/// Time without a byte of an answer that is awaited. The timer runs on when something was received, and is set again when it
+/// ends, so that answers cost a look at the clock only.
+struct Silence {
+    limit: Option<Duration>,
+    /// When the wait began, or the last bytes were received.
+    since: Instant,
+    is_waiting: bool,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Silence {
+    fn new(limit: Option<Duration>) -> Silence {
+        let since = Instant::now();
+        Silence {
+            limit,
+            since,
+            is_waiting: false,
+            timer: Box::pin(sleep_until(since)),
+        }
+    }
+
+    /// Records whether an answer is awaited.
+    fn set_waiting(&mut self, is_waiting: bool) {
+        if is_waiting && !self.is_waiting {
+            self.heard();
+        }
+        self.is_waiting = is_waiting;
+    }
+
+    /// Records that something was received.
+    fn heard(&mut self) {
+        if self.limit.is_some() {
+            self.since = Instant::now();
+        }
+    }
+
+    /// Ends when an answer is late.
+    async fn end(&mut self) {
+        let Some(limit) = self.limit else {
+            return std::future::pending().await;
+        };
+        let due = self.since + limit;
+        loop {
+            self.timer.as_mut().await;
+            if self.timer.deadline() >= due {
+                return;
+            }
+            self.timer.as_mut().reset(due);
+        }
+    }
+}
+
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     core: &mut Core,
     queue: &mut mpsc::Receiver<Request>,
     requests: &mut Requests,
+    mut silence: Silence,
 ) -> Result<()> {
     let (mut reader, mut writer) = tokio::io::split(stream);
     // The bytes that are being sent, and the number of those that were. Meanwhile requests are added to
@@ -444,7 +500,7 @@ async fn exchange(
     let (mut sending, mut sent) = (Vec::new(), 0);
     // Whether TLS may hold back records of what was written.
     let mut is_unflushed = false;
-    let mut is_open = true;
+    let (mut is_writable, mut is_open) = (true, true);
     while is_open || core.in_flight() > 0 || !requests.groups.is_empty() {
         while let Some(answer) = core.next_answer()? {
             if core.has_ended() {
@@ -464,6 +520,7 @@ async fn exchange(
         let unsent = sending.get(sent..).unwrap_or_default();
         let accepts = is_open && !core.is_full() && requests.queued < QUEUE;
         let waits = core.in_flight() > 0;
+        silence.set_waiting(waits);
         tokio::select! {
             request = queue.recv(), if accepts => match request {
                 Some(request) => {
@@ -478,9 +535,14 @@ async fn exchange(
                 }
                 None => is_open = false,
             },
-            written = write_or_flush(&mut writer, unsent), if !unsent.is_empty() || is_unflushed => {
+            written = write_or_flush(&mut writer, unsent), if is_writable && (!unsent.is_empty() || is_unflushed) => {
                 is_unflushed = !unsent.is_empty();
-                sent += written.map_err(Error::Broken)?;
+                match written {
+                    Ok(written) => sent += written,
+                    // The server may have said why it ended the connection; then nothing else is read.
+                    Err(_) if waits => (is_writable, is_open) = (false, false),
+                    Err(error) => return Err(Error::Broken(error)),
+                }
             }
             received = reader.read(core.room()), if waits => {
                 let received = received.map_err(Error::Broken)?;
@@ -488,7 +550,9 @@ async fn exchange(
                     return Err(Error::Broken(io::ErrorKind::UnexpectedEof.into()));
                 }
                 core.received(received);
+                silence.heard();
             }
+            () = silence.end(), if waits => return Err(Error::Broken(io::ErrorKind::TimedOut.into())),
         }
     }
     Ok(())

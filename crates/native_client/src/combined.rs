@@ -23,6 +23,7 @@ impl Combined {
             Outcome::Written {
                 version,
                 generated_id,
+                ..
             } => Combined::Written {
                 version,
                 generated_id,

@@ -10,7 +10,9 @@ use crate::table::Table;
 use porpoise_client::{Address, Stream, TlsMode, TlsOptions};
 use porpoise_wire::native::message::Isolation;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Settings of a connection.
@@ -28,8 +30,27 @@ pub struct Target {
     pub program: String,
     /// Longest wait for the connection, and for each message of the login.
     pub connect_timeout: Duration,
-    /// Longest wait for an answer afterwards; `None` waits forever.
+    /// Longest time without a byte of an answer that is awaited afterwards: the connection counts as broken then. `None` waits
+    /// forever (a subscription 20 seconds).
     pub read_timeout: Option<Duration>,
+}
+
+/// A function that a synchronous connection calls when a signal interrupts its wait for an answer. An error ends the wait and
+/// the connection.
+#[derive(Clone)]
+pub struct SignalHook(Arc<dyn Fn() -> io::Result<()> + Send + Sync>);
+
+impl SignalHook {
+    /// The hook that calls this function.
+    pub fn new(call: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> SignalHook {
+        SignalHook(Arc::new(call))
+    }
+}
+
+impl fmt::Debug for SignalHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SignalHook")
+    }
 }
 
 impl Target {
@@ -55,6 +76,7 @@ pub struct Connection {
     /// Answers that were received but not returned yet.
     answers: VecDeque<Result<Answer>>,
     has_transaction: bool,
+    on_signal: Option<SignalHook>,
 }
 
 impl Connection {
@@ -78,6 +100,7 @@ impl Connection {
             core: Core::new(),
             answers: VecDeque::new(),
             has_transaction: false,
+            on_signal: None,
         };
         loop {
             connection.flush()?;
@@ -95,6 +118,11 @@ impl Connection {
             .set_timeout(target.read_timeout)
             .map_err(Error::Broken)?;
         Ok(connection)
+    }
+
+    /// Calls a function when a signal interrupts the wait for an answer.
+    pub fn set_on_signal(&mut self, hook: SignalHook) {
+        self.on_signal = Some(hook);
     }
 
     /// Id of the connection, for KILL.
@@ -270,7 +298,16 @@ impl Connection {
     }
 
     fn fill(&mut self) -> io::Result<()> {
-        let read = self.stream.read(self.core.room())?;
+        let read = loop {
+            match self.stream.read(self.core.room()) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    if let Some(SignalHook(call)) = &self.on_signal {
+                        call()?;
+                    }
+                }
+                done => break done?,
+            }
+        };
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -286,8 +323,23 @@ impl Connection {
                 return Ok(());
             }
             // Flushed only when no received answer is left, so that requests are sent in one write.
-            self.flush()?;
+            if let Err(error) = self.flush() {
+                let words = is_closed(&error).then(|| self.last_words());
+                return words.flatten().ok_or(error);
+            }
             self.fill().map_err(|error| self.broken(error))?;
+        }
+    }
+
+    /// Receives what the server has sent before it ended a connection that cannot be written to any more: the reason, as
+    /// after KILL.
+    fn last_words(&mut self) -> Option<()> {
+        loop {
+            if let Some(answer) = self.core.next_answer().ok()? {
+                self.answers.push_back(answer);
+                return Some(());
+            }
+            self.fill().ok()?;
         }
     }
 
@@ -310,4 +362,16 @@ impl Connection {
         let answer = self.answers.pop_back();
         answer.ok_or(Error::Protocol("no answer"))?
     }
+}
+
+/// Whether the server has closed the connection.
+fn is_closed(error: &Error) -> bool {
+    let (Error::Broken(error) | Error::UnknownOutcome(error)) = error else {
+        return false;
+    };
+    let kind = error.kind();
+    matches!(
+        kind,
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
 }

@@ -5,8 +5,8 @@ use crate::table::Table;
 use porpoise_types::temporal::DateRules;
 use porpoise_types::{DateTime, Time, ValueRef};
 use porpoise_wire::native::batch::{
-    Action, ColumnUse, Condition, FOR_UPDATE, Operation as Kind, Shape, WITH_GENERATED_ID,
-    WITH_VERSION,
+    Action, ColumnUse, Condition, FOR_UPDATE, Operation as Kind, Shape, WITH_CREATED,
+    WITH_GENERATED_ID, WITH_VERSION,
 };
 use porpoise_wire::native::value::{self, Encoding};
 use std::sync::Arc;
@@ -221,6 +221,13 @@ impl OperationBuilder {
     #[must_use]
     pub fn with_generated_id(mut self) -> Self {
         self.flags |= WITH_GENERATED_ID;
+        self
+    }
+
+    /// Returns whether an UPSERT has inserted its row.
+    #[must_use]
+    pub fn with_created(mut self) -> Self {
+        self.flags |= WITH_CREATED;
         self
     }
 

@@ -2,9 +2,12 @@
 
 use crate::error::{Error, Result, ServerError};
 use crate::operation::Operation;
+use crate::row::Row;
 use crate::values::RowValues;
 use porpoise_wire::native::Reader;
-use porpoise_wire::native::batch::{Operation as Kind, Status, WITH_GENERATED_ID, WITH_VERSION};
+use porpoise_wire::native::batch::{
+    Operation as Kind, Status, WITH_CREATED, WITH_GENERATED_ID, WITH_VERSION,
+};
 use porpoise_wire::native::message::ErrorMessage;
 
 /// Outcome of one operation.
@@ -23,6 +26,8 @@ pub enum Outcome<'a> {
         version: u64,
         /// The generated id, if the operation requests it; otherwise 0.
         generated_id: u64,
+        /// Whether the row is new, if an UPSERT requests it; otherwise false.
+        is_new: bool,
     },
     /// No row has the key.
     NotFound,
@@ -72,6 +77,23 @@ impl Reply {
     }
 }
 
+impl Reply {
+    /// The rows of a batch of READs with `.columns(T::COLUMNS)`, in the order of the operations; `None` for keys without
+    /// a row.
+    ///
+    /// # Errors
+    /// The first failure, or a value of another type.
+    pub fn into_rows<T: Row>(self) -> Result<Vec<Option<T>>> {
+        let rows = self.results().map(|outcome| match outcome? {
+            Outcome::Row { values, .. } => values.to_row().map(Some),
+            Outcome::NotFound => Ok(None),
+            Outcome::Failed(error) => Err(Error::Server(error)),
+            _ => Err(Error::Usage("an operation reads no row".to_owned())),
+        });
+        rows.collect()
+    }
+}
+
 /// Iterator over the results of a batch.
 #[derive(Clone, Debug)]
 pub struct Results<'a> {
@@ -106,26 +128,25 @@ impl<'a> Iterator for Results<'a> {
 fn read<'a>(operation: &'a Operation, reader: &mut Reader<'a>) -> Option<Outcome<'a>> {
     let definition = operation.definition();
     let flags = definition.shape.flags;
+    let number = |reader: &mut Reader<'_>, flag| {
+        if flags & flag == 0 {
+            return Some(0);
+        }
+        reader.u64()
+    };
     Some(match Status::read(reader)? {
         Status::Ok => {
-            let version = if flags & WITH_VERSION != 0 {
-                reader.u64()?
-            } else {
-                0
-            };
+            let version = number(reader, WITH_VERSION)?;
             if definition.shape.operation == Kind::Read {
                 let values = RowValues::read(reader, &definition.columns)?;
-                Outcome::Row { version, values }
-            } else {
-                let generated_id = if flags & WITH_GENERATED_ID != 0 {
-                    reader.u64()?
-                } else {
-                    0
-                };
-                Outcome::Written {
-                    version,
-                    generated_id,
-                }
+                return Some(Outcome::Row { version, values });
+            }
+            let generated_id = number(reader, WITH_GENERATED_ID)?;
+            let is_new = flags & WITH_CREATED != 0 && reader.u8()? != 0;
+            Outcome::Written {
+                version,
+                generated_id,
+                is_new,
             }
         }
         Status::NotFound => Outcome::NotFound,

@@ -4,20 +4,26 @@
 //! buffers nothing. It connects again when its connection breaks, and continues after the last transaction
 //! that it has received: each transaction comes once, whole and in commit order. A caller that keeps
 //! [`ChangedTransaction::position`] with what it makes of the changes continues there after its own restart.
+//!
+//! A server that has vanished without closing the connection is noticed by an answer that does not come: each request
+//! waits for changes at most half as long as its answer may take.
 
 use crate::asynchronous::AsyncConnection;
 use crate::changes::{Change, ChangedRow, ChangedTransaction, ChangesPage, SubscribeRequest};
-use crate::connection::{Connection, Target};
+use crate::combined::copy_of;
+use crate::connection::{Connection, SignalHook, Target};
 use crate::error::{Error, Result};
+use crate::table::Table;
 use porpoise_types::ValueRef;
 use porpoise_wire::native::Reader;
 use porpoise_wire::native::changes::{ChangedColumn, Record};
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait of one request: an answer shows that the server is there.
-const REQUEST_WAIT: Duration = Duration::from_secs(10);
+/// Longest wait for an answer, unless the target has a [`Target::read_timeout`].
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
 /// Pause before a connection is opened again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -91,34 +97,102 @@ impl Collector {
     }
 }
 
-/// The request that continues a subscription: everything received is behind its position.
-fn continued(request: &SubscribeRequest, collector: &Collector) -> SubscribeRequest {
-    let mut request = request.clone();
-    if let Some(position) = &collector.position {
-        request.position.clone_from(position);
+/// State of a subscription without its connection.
+#[derive(Debug)]
+struct State {
+    target: Target,
+    request: SubscribeRequest,
+    collector: Collector,
+    /// The error that has ended the subscription.
+    ended: Option<Error>,
+}
+
+impl State {
+    fn new(target: &Target, request: SubscribeRequest) -> State {
+        let limit = target.read_timeout.unwrap_or(ANSWER_LIMIT);
+        State {
+            target: Target {
+                read_timeout: Some(limit),
+                ..target.clone()
+            },
+            request,
+            collector: Collector::default(),
+            ended: None,
+        }
     }
-    request
+
+    /// Prepares for a new connection, on which the table has this definition: it may have changed, and the ranges then apply
+    /// to the new one. Returns the request that continues the subscription: everything received is behind its position.
+    fn continued(&mut self, table: Table) -> SubscribeRequest {
+        self.request.table = table;
+        self.collector.restart();
+        let mut request = self.request.clone();
+        if let Some(position) = &self.collector.position {
+            request.position.clone_from(position);
+        }
+        request
+    }
+
+    /// The next transaction, if it was received.
+    ///
+    /// # Errors
+    /// The subscription has ended.
+    fn take(&mut self) -> Result<Option<ChangedTransaction>> {
+        if let Some(transaction) = self.collector.take() {
+            return Ok(Some(transaction));
+        }
+        self.ended.as_ref().map_or(Ok(None), |e| Err(copy_of(e)))
+    }
+
+    /// Time that the server may wait for changes: an answer without changes shows that it is there.
+    fn request_wait(&self, until: Instant) -> Duration {
+        let limit = self.target.read_timeout.unwrap_or(ANSWER_LIMIT);
+        left(until).min(limit / 2)
+    }
+
+    /// The pause before the subscription connects again after an error.
+    ///
+    /// # Errors
+    /// The error, if there is no time left, or it ends the subscription.
+    fn failed(&mut self, error: Error, until: Instant) -> Result<Duration> {
+        if is_interruption(&error) {
+            return Err(error);
+        }
+        if !is_temporary(&error) {
+            self.ended = Some(copy_of(&error));
+        } else if !left(until).is_zero() {
+            return Ok(PAUSE.min(left(until)));
+        }
+        Err(error)
+    }
+
+    fn position(&self) -> &str {
+        self.collector.returned.as_deref().unwrap_or_default()
+    }
 }
 
-/// Time that a request may wait.
-fn request_wait(until: Instant) -> Duration {
-    until
-        .saturating_duration_since(Instant::now())
-        .min(REQUEST_WAIT)
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
 }
 
-/// Whether a subscription may continue over another connection.
-fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::Broken(_) | Error::Connect(_)) || error.is_without_effect()
+/// Whether a subscription continues over another connection: the connection broke, or the server shuts down or has too
+/// many connections. Not after KILL (1317, 3169).
+fn is_temporary(error: &Error) -> bool {
+    let is_broken = matches!(error, Error::Broken(_) | Error::Connect(_));
+    is_broken || matches!(error.code(), Some(1040 | 1041 | 1053))
+}
+
+/// Whether a [`SignalHook`] has ended the wait.
+fn is_interruption(error: &Error) -> bool {
+    matches!(error, Error::Broken(error) if error.kind() == io::ErrorKind::Interrupted)
 }
 
 /// A subscription over a connection of its own, which is opened again when it breaks.
 #[derive(Debug)]
 pub struct Subscription {
-    target: Target,
-    request: SubscribeRequest,
+    state: State,
     connection: Option<Connection>,
-    collector: Collector,
+    on_signal: Option<SignalHook>,
 }
 
 impl Subscription {
@@ -128,24 +202,36 @@ impl Subscription {
     /// The connection; 1142: no privilege; 1381: the server keeps no binary log; 1236: the log lacks transactions
     /// after the position.
     pub fn open(target: &Target, request: SubscribeRequest) -> Result<Subscription> {
+        Subscription::open_with(target, request, None)
+    }
+
+    /// As [`Subscription::open`], for its connections with [`Connection::set_on_signal`].
+    ///
+    /// # Errors
+    /// As [`Subscription::open`].
+    pub fn open_with(
+        target: &Target,
+        request: SubscribeRequest,
+        on_signal: Option<SignalHook>,
+    ) -> Result<Subscription> {
         let mut subscription = Subscription {
-            target: target.clone(),
-            request,
+            state: State::new(target, request),
             connection: None,
-            collector: Collector::default(),
+            on_signal,
         };
         subscription.connect()?;
         Ok(subscription)
     }
 
     fn connect(&mut self) -> Result<()> {
-        let mut connection = Connection::connect(&self.target)?;
-        // Its definition may have changed: the ranges then apply to the new one.
-        let table = &self.request.table;
-        self.request.table = connection.table(&table.database, &table.name)?;
-        self.collector.restart();
-        let page = connection.subscribe(&continued(&self.request, &self.collector))?;
-        self.collector.add(&page)?;
+        let mut connection = Connection::connect(&self.state.target)?;
+        if let Some(hook) = &self.on_signal {
+            connection.set_on_signal(hook.clone());
+        }
+        let table = &self.state.request.table;
+        let table = connection.table(&table.database, &table.name)?;
+        let page = connection.subscribe(&self.state.continued(table))?;
+        self.state.collector.add(&page)?;
         self.connection = Some(connection);
         Ok(())
     }
@@ -153,44 +239,39 @@ impl Subscription {
     /// The position after the last transaction that [`Subscription::next`] has returned. It also passes transactions that
     /// change no subscribed row.
     pub fn position(&self) -> &str {
-        self.collector.returned.as_deref().unwrap_or_default()
+        self.state.position()
+    }
+
+    /// Id of the connection, for KILL; 0 while there is none.
+    pub fn id(&self) -> u64 {
+        self.connection.as_ref().map_or(0, Connection::id)
     }
 
     /// The next transaction, if there is one within `wait`. A broken connection is opened again within that time.
     ///
     /// # Errors
-    /// The connection could not be opened again: the next call tries it again. Any other error ends the subscription:
-    /// 1142 after REVOKE, 1236 if the log has lost the position.
+    /// The connection could not be opened again: the next call tries it again. Any other error ends the subscription, and
+    /// is that of every later call: 1142 after REVOKE, 1236 if the log has lost the position, 1317 or 3169 after KILL.
     pub fn next(&mut self, wait: Duration) -> Result<Option<ChangedTransaction>> {
         let until = Instant::now() + wait;
         loop {
-            if let Some(transaction) = self.collector.take() {
+            if let Some(transaction) = self.state.take()? {
                 return Ok(Some(transaction));
             }
-            // The answer comes before the connection counts as broken.
-            let limit = self
-                .target
-                .read_timeout
-                .map_or(REQUEST_WAIT, |time| time / 2);
             let done = match &mut self.connection {
                 None => self.connect(),
                 Some(connection) => {
-                    let page = connection.next_changes(request_wait(until).min(limit));
-                    page.and_then(|page| self.collector.add(&page))
+                    let page = connection.next_changes(self.state.request_wait(until));
+                    page.and_then(|page| self.state.collector.add(&page))
                 }
             };
-            let is_late = Instant::now() >= until;
             match done {
-                Err(error) if is_gone(&error) => {
-                    self.connection = None;
-                    if is_late {
-                        return Err(error);
-                    }
-                    std::thread::sleep(PAUSE.min(request_wait(until)));
-                }
-                Err(error) => return Err(error),
-                Ok(()) if is_late && self.collector.complete.is_empty() => return Ok(None),
+                Ok(()) if left(until).is_zero() => return self.state.take(),
                 Ok(()) => {}
+                Err(error) => {
+                    self.connection = None;
+                    std::thread::sleep(self.state.failed(error, until)?);
+                }
             }
         }
     }
@@ -199,10 +280,8 @@ impl Subscription {
 /// As [`Subscription`], for tasks of a tokio runtime.
 #[derive(Debug)]
 pub struct AsyncSubscription {
-    target: Target,
-    request: SubscribeRequest,
+    state: State,
     connection: Option<AsyncConnection>,
-    collector: Collector,
 }
 
 impl AsyncSubscription {
@@ -212,30 +291,31 @@ impl AsyncSubscription {
     /// As [`Subscription::open`].
     pub async fn open(target: &Target, request: SubscribeRequest) -> Result<AsyncSubscription> {
         let mut subscription = AsyncSubscription {
-            target: target.clone(),
-            request,
+            state: State::new(target, request),
             connection: None,
-            collector: Collector::default(),
         };
         subscription.connect().await?;
         Ok(subscription)
     }
 
     async fn connect(&mut self) -> Result<()> {
-        let connection = AsyncConnection::connect(&self.target).await?;
-        let table = &self.request.table;
-        self.request.table = connection.table(&table.database, &table.name).await?;
-        self.collector.restart();
-        let request = continued(&self.request, &self.collector);
-        let page = connection.subscribe(&request).await?;
-        self.collector.add(&page)?;
+        let connection = AsyncConnection::connect(&self.state.target).await?;
+        let table = &self.state.request.table;
+        let table = connection.table(&table.database, &table.name).await?;
+        let page = connection.subscribe(&self.state.continued(table)).await?;
+        self.state.collector.add(&page)?;
         self.connection = Some(connection);
         Ok(())
     }
 
     /// The position after the transactions that were returned; see [`Subscription::position`].
     pub fn position(&self) -> &str {
-        self.collector.returned.as_deref().unwrap_or_default()
+        self.state.position()
+    }
+
+    /// Id of the connection, for KILL; 0 while there is none.
+    pub fn id(&self) -> u64 {
+        self.connection.as_ref().map_or(0, AsyncConnection::id)
     }
 
     /// The next transaction, if there is one within `wait`; see [`Subscription::next`]. If the future is dropped, the
@@ -246,32 +326,28 @@ impl AsyncSubscription {
     pub async fn next(&mut self, wait: Duration) -> Result<Option<ChangedTransaction>> {
         let until = Instant::now() + wait;
         loop {
-            if let Some(transaction) = self.collector.take() {
+            if let Some(transaction) = self.state.take()? {
                 return Ok(Some(transaction));
             }
+            let wait = self.state.request_wait(until);
             // Taken while it is used: an answer that is not received would be missing.
             let done = match self.connection.take() {
                 None => self.connect().await,
-                Some(connection) => match connection.next_changes(request_wait(until)).await {
+                Some(connection) => match connection.next_changes(wait).await {
                     Ok(page) => {
                         self.connection = Some(connection);
-                        self.collector.add(&page)
+                        self.state.collector.add(&page)
                     }
                     Err(error) => Err(error),
                 },
             };
-            let is_late = Instant::now() >= until;
             match done {
-                Err(error) if is_gone(&error) => {
-                    self.connection = None;
-                    if is_late {
-                        return Err(error);
-                    }
-                    tokio::time::sleep(PAUSE.min(request_wait(until))).await;
-                }
-                Err(error) => return Err(error),
-                Ok(()) if is_late && self.collector.complete.is_empty() => return Ok(None),
+                Ok(()) if left(until).is_zero() => return self.state.take(),
                 Ok(()) => {}
+                Err(error) => {
+                    self.connection = None;
+                    tokio::time::sleep(self.state.failed(error, until)?).await;
+                }
             }
         }
     }

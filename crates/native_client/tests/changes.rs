@@ -2,7 +2,8 @@
 
 use super::support::*;
 use porpoise_native_client::{
-    AsyncSubscription, Bound, Change, ChangedRow, ChangedTransaction, Error, Subscription, Value,
+    AsyncConnection, AsyncSubscription, Batch, Bound, Change, ChangedRow, ChangedTransaction,
+    Error, Subscription, TlsMode, Value,
 };
 use porpoise_testkit::{Porpoise, PorpoiseBuilder};
 use std::time::Duration;
@@ -350,4 +351,156 @@ fn a_server_has_at_most_64_subscriptions() {
         subscribe().ok()
     });
     assert!(again.next().is_some());
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().unwrap()
+}
+
+#[test]
+fn subscriptions_use_tls_and_wide_rows_arrive() {
+    let server = builder()
+        .flag("--log-bin")
+        .arg("--native-tls", "required")
+        .start();
+    sql(
+        &server,
+        "create database d; create table d.t (id int primary key, v longtext)",
+    );
+    let plain = target(&server, "root", "");
+    let mut secure = plain.clone();
+    secure.tls.mode = TlsMode::Required;
+    let mut native = porpoise_native_client::Connection::connect(&secure).unwrap();
+    let request = native.table("d", "t").unwrap().subscribe();
+    let refused = Subscription::open(&plain, request.clone()).unwrap_err();
+    assert_eq!(refused.code(), Some(3159));
+    let runtime = runtime();
+    let mut sync = Subscription::open(&secure, request.clone()).unwrap();
+    let opened = AsyncSubscription::open(&secure, request);
+    let mut asynchronous = runtime.block_on(opened).unwrap();
+    // Longer than many records of TLS.
+    sql(
+        &server,
+        "insert into d.t values (1, repeat('long', 500000)); insert into d.t values (2, 'short')",
+    );
+    for received in [
+        [(); 2].map(|()| sync.next(WAIT).unwrap().unwrap()),
+        [(); 2].map(|()| runtime.block_on(asynchronous.next(WAIT)).unwrap().unwrap()),
+    ] {
+        let wanted = [
+            format!("+1 {}", "long".repeat(500_000)),
+            "+2 short".to_owned(),
+        ];
+        assert!(received.iter().map(changes).eq(wanted.map(|w| vec![w])));
+    }
+}
+
+#[test]
+fn kill_ends_a_subscription_with_an_error() {
+    let server = with_log();
+    sql(
+        &server,
+        "create database d; create table d.t (id int primary key)",
+    );
+    let target = target(&server, "root", "");
+    let request = connect(&server).table("d", "t").unwrap().subscribe();
+    let runtime = runtime();
+    // The number of an interrupted request, or that of a session that was killed.
+    let killed = |next: Result<Option<ChangedTransaction>, Error>| {
+        let code = next.unwrap_err().code();
+        assert!(matches!(code, Some(1317 | 3169)), "{code:?}");
+    };
+    for kill in ["kill", "kill query"] {
+        let mut sync = Subscription::open(&target, request.clone()).unwrap();
+        let opened = AsyncSubscription::open(&target, request.clone());
+        let mut asynchronous = runtime.block_on(opened).unwrap();
+        for id in [sync.id(), asynchronous.id()] {
+            let server = &server;
+            std::thread::scope(|scope| {
+                // While changes are awaited, since KILL QUERY of an idle connection has no effect.
+                scope.spawn(move || {
+                    let shown = format!(
+                        "select count(*) from information_schema.processlist where id = {id} and info like 'SUBSCRIBE%'"
+                    );
+                    server.wait_for("a waiting subscription", WAIT, || {
+                        (sql(server, &shown) == "1").then_some(())
+                    });
+                    sql(server, &format!("{kill} {id}"));
+                });
+                if id == sync.id() {
+                    killed(sync.next(WAIT));
+                } else {
+                    killed(runtime.block_on(asynchronous.next(WAIT)));
+                }
+            });
+        }
+        // It does not come back by itself, and misses changes silently.
+        sql(&server, "replace into d.t values (1)");
+        killed(sync.next(WAIT));
+        killed(runtime.block_on(asynchronous.next(WAIT)));
+    }
+    // A connection that is idle when it is killed.
+    let mut idle = Subscription::open(&target, request).unwrap();
+    sql(&server, &format!("kill {}", idle.id()));
+    killed(idle.next(WAIT));
+}
+
+#[test]
+fn a_server_that_vanished_is_noticed_and_nothing_is_lost() {
+    let mut server = with_log();
+    sql(
+        &server,
+        "create database d; create table d.t (id int primary key)",
+    );
+    let mut target = target(&server, "root", "");
+    let request = connect(&server).table("d", "t").unwrap().subscribe();
+    target.connect_timeout = Duration::from_millis(300);
+    target.read_timeout = Some(Duration::from_millis(300));
+    let runtime = runtime();
+    let mut sync = Subscription::open(&target, request.clone()).unwrap();
+    let opened = AsyncSubscription::open(&target, request);
+    let mut asynchronous = runtime.block_on(opened).unwrap();
+    let connection = runtime.block_on(AsyncConnection::connect(&target)).unwrap();
+    let read = runtime.block_on(connection.table("d", "t")).unwrap();
+    let read = read.read().columns(&["id"]).build().unwrap();
+    sql(&server, "insert into d.t values (1)");
+    server.pause();
+    let gone = |error: &Error| matches!(error, Error::Broken(_) | Error::Connect(_));
+    let wait = Duration::from_millis(700);
+    let some = |next: Result<Option<ChangedTransaction>, Error>| match next {
+        // The server may have sent it before it stopped.
+        Ok(found) => found.map(|found| numbers(&found)),
+        Err(error) => {
+            assert!(gone(&error), "{error}");
+            None
+        }
+    };
+    let mut first = some(sync.next(wait));
+    let mut second = some(runtime.block_on(asynchronous.next(wait)));
+    if first.is_some() {
+        assert!(gone(&sync.next(wait).unwrap_err()));
+    }
+    if second.is_some() {
+        assert!(gone(
+            &runtime.block_on(asynchronous.next(wait)).unwrap_err()
+        ));
+    }
+    let mut batch = Batch::new();
+    batch.push(&read, &[int(1)]).unwrap();
+    let late = runtime.block_on(connection.run(batch)).unwrap_err();
+    assert!(gone(&late) && connection.is_closed(), "{late}");
+    server.resume();
+    sql(&server, "insert into d.t values (2)");
+    // On a slow machine an answer may be late once more.
+    let mut received = [Vec::new(), Vec::new()];
+    received[0].extend(first.take().into_iter().flatten());
+    received[1].extend(second.take().into_iter().flatten());
+    server.wait_for("both transactions", WAIT, || {
+        received[0].extend(some(sync.next(wait)).into_iter().flatten());
+        let next = runtime.block_on(asynchronous.next(wait));
+        received[1].extend(some(next).into_iter().flatten());
+        received.iter().all(|ids| ids.len() >= 2).then_some(())
+    });
+    assert_eq!(received, [[1, 2], [1, 2]]);
 }

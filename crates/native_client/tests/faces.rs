@@ -113,6 +113,10 @@ fn a_row_is_a_struct() {
         panic!("{:?}", shown(&reply));
     };
     assert_eq!(values.to_row::<Item>().unwrap(), item);
+    let reply = native
+        .run(&batch(&read, &[&[int(77)], &[int(-1)]]))
+        .unwrap();
+    assert_eq!(reply.into_rows().unwrap(), [Some(item), None]);
     // Values of other types or in another number are refused, by the name of the column.
     let wrong = Item::from_values([text("x"), text("y")]).unwrap_err();
     assert!(wrong.to_string().contains("column id"), "{wrong}");
@@ -273,7 +277,7 @@ fn an_asynchronous_pool_opens_broken_connections_again() {
     });
 }
 
-/// The first example of docs/guide/native.md, run as a program.
+/// The example of the crate, run as a program.
 #[test]
 fn the_example_of_the_guide_reads_a_thousand_rows() {
     let server = start();

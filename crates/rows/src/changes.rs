@@ -315,9 +315,7 @@ pub trait ChangeLog: Send + Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::{TableDef, TableOptions};
-    use porpoise_kv::CounterId;
-    use porpoise_types::Collation;
+    use crate::definition::TableDef;
 
     struct Plain;
 
@@ -341,29 +339,7 @@ mod tests {
     }
 
     fn table(id: u64, database: &str) -> Table {
-        Table::new(TableDef {
-            changing: Vec::new(),
-            duplicates: None,
-            unfinished: Default::default(),
-            id: TableId(id),
-            database: database.to_owned(),
-            name: format!("t{id}"),
-            version: 1,
-            incompatible_since: 0,
-            columns: Vec::new(),
-            next_column: 0,
-            indexes: Vec::new(),
-            foreign_keys: Vec::new(),
-            checks: Vec::new(),
-            hidden_key: false,
-            counter: CounterId(0),
-            layouts: Vec::new(),
-            options: TableOptions::new(Collation::UTF8MB4_0900_AI_CI),
-            partitioning: None,
-            overflow_spaces: Vec::new(),
-            colocate: None,
-            triggers: Default::default(),
-        })
+        Table::new(TableDef::without_columns(id, database, &format!("t{id}")))
     }
 
     #[test]

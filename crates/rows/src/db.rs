@@ -313,7 +313,16 @@ impl Db {
         if let Some((own, following)) = &mut following {
             following.before_publishing(*own, &catalog, &self.metadata_locks);
         }
-        self.has_ttl.store(catalog.has_ttl(), Ordering::Relaxed);
+        let old = self.catalog.load();
+        let differences = catalog.tables.differences(&old.tables, Arc::ptr_eq);
+        let expires = |table: &&Arc<Table>| table.expiry_rule().is_some();
+        let mut tables = differences
+            .iter()
+            .flat_map(|d| d.before.iter().chain(&d.after));
+        if tables.any(|table| expires(&table)) {
+            self.has_ttl.store(catalog.has_ttl(), Ordering::Relaxed);
+        }
+        drop(old);
         self.tell_referenced_spaces(&catalog);
         self.catalog.store(catalog.clone());
         self.version.store(version, Ordering::SeqCst);

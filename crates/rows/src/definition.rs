@@ -466,6 +466,36 @@ pub struct FkParent {
     pub order: Vec<usize>,
 }
 
+#[cfg(test)]
+impl TableDef {
+    /// A table without columns, keys and spaces.
+    pub(crate) fn without_columns(id: u64, database: &str, name: &str) -> TableDef {
+        TableDef {
+            changing: Vec::new(),
+            duplicates: None,
+            unfinished: UnfinishedChange::default(),
+            id: TableId(id),
+            database: database.to_owned(),
+            name: name.to_owned(),
+            version: 1,
+            incompatible_since: 0,
+            columns: Vec::new(),
+            next_column: 0,
+            indexes: Vec::new(),
+            foreign_keys: Vec::new(),
+            checks: Vec::new(),
+            hidden_key: false,
+            counter: CounterId(0),
+            layouts: Vec::new(),
+            options: TableOptions::new(Collation::UTF8MB4_0900_AI_CI),
+            partitioning: None,
+            overflow_spaces: Vec::new(),
+            colocate: None,
+            triggers: Triggers::default(),
+        }
+    }
+}
+
 impl TableDef {
     /// The position of the column of that name, without regard to case. Hidden columns cannot be
     /// named.

@@ -43,6 +43,7 @@ pub mod reap;
 pub mod routing;
 pub mod row;
 pub mod sample;
+pub mod shared_map;
 pub mod show;
 pub mod table;
 pub mod text_index;

@@ -153,3 +153,25 @@ const TEXT: usize = 8;
 
 /// Maximum allocations of the same SELECT as a prepared statement.
 const PREPARED: usize = 8;
+
+#[test]
+fn a_table_is_created_among_many_as_among_few() {
+    let mut session = session();
+    let mut create = |numbers: std::ops::Range<usize>| {
+        allocations(|| {
+            for n in numbers {
+                let text = format!("CREATE TABLE made{n:05} (id INT PRIMARY KEY, a INT)");
+                let mut sink = Count::default();
+                session.query(text.as_bytes(), false, &mut sink).unwrap();
+            }
+        })
+    };
+    create(0..128);
+    let few = create(128..192);
+    create(192..1024);
+    let many = create(1024..1088);
+    assert!(
+        many < few * 5 / 4,
+        "64 definitions: {few} allocations among few tables, {many} among many"
+    );
+}

@@ -34,7 +34,48 @@ const VALUE_FLAG: u8 = 1;
 
 /// Appends the key of a storage value of a column of type `ty`. Callers convert values to the
 /// column's variant first; a value of another variant is encoded as the nearest one.
+#[inline]
 pub fn encode_key(v: ValueRef<'_>, ty: &ColumnType, nullable: bool, desc: bool, out: &mut Vec<u8>) {
+    if desc || !push_integer_key(v, ty, nullable, out) {
+        encode_any_key(v, ty, nullable, desc, out);
+    }
+}
+
+/// Appends the ascending key of a storage value of an integer column: most keys are such. Appends nothing and returns
+/// false for other columns and values.
+#[inline]
+fn push_integer_key(v: ValueRef<'_>, ty: &ColumnType, nullable: bool, out: &mut Vec<u8>) -> bool {
+    let width = match ty.kind {
+        Kind::TinyInt => 1,
+        Kind::SmallInt => 2,
+        Kind::MediumInt => 3,
+        Kind::Int => 4,
+        Kind::BigInt => 8,
+        _ => return false,
+    };
+    let unused = 64 - 8 * width as u32;
+    // The integer in the upper bytes, so that the first ones are its key.
+    let upper = match v {
+        ValueRef::Int(v) if !ty.unsigned && (v << unused) >> unused == v => {
+            (v << unused) as u64 ^ 1 << 63
+        }
+        ValueRef::UInt(v) if ty.unsigned && (v << unused) >> unused == v => v << unused,
+        _ => return false,
+    };
+    if nullable {
+        out.push(VALUE_FLAG);
+    }
+    let bytes = upper.to_be_bytes();
+    match (width, bytes.first_chunk::<4>()) {
+        (8, _) => out.extend_from_slice(&bytes),
+        (4, Some(four)) => out.extend_from_slice(four),
+        _ => out.extend_from_slice(bytes.get(..width).unwrap_or_default()),
+    }
+    true
+}
+
+/// As [`encode_key`], for every kind.
+fn encode_any_key(v: ValueRef<'_>, ty: &ColumnType, nullable: bool, desc: bool, out: &mut Vec<u8>) {
     let start = out.len();
     if nullable {
         out.push(if v.is_null() { NULL_FLAG } else { VALUE_FLAG });
@@ -473,5 +514,41 @@ mod tests {
                 assert!(rest.is_empty());
             }
         }
+    }
+
+    #[test]
+    fn integers_have_the_keys_of_the_general_encoding() {
+        let kinds = [
+            Kind::TinyInt,
+            Kind::SmallInt,
+            Kind::MediumInt,
+            Kind::Int,
+            Kind::BigInt,
+        ];
+        let mut pushed = 0;
+        for kind in kinds {
+            for unsigned in [false, true] {
+                let ty = ColumnType {
+                    unsigned,
+                    ..ColumnType::int(kind)
+                };
+                let edges = (0..64).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, !(1 << bit)]);
+                for bits in edges.chain([u64::MAX]) {
+                    for value in [ValueRef::Int(bits as i64), ValueRef::UInt(bits)] {
+                        for nullable in [false, true] {
+                            let (mut fast, mut general) = (Vec::new(), Vec::new());
+                            encode_any_key(value, &ty, nullable, false, &mut general);
+                            if push_integer_key(value, &ty, nullable, &mut fast) {
+                                pushed += 1;
+                                assert_eq!(fast, general, "{value:?} {kind:?} {unsigned}");
+                            } else {
+                                assert!(fast.is_empty());
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(pushed > 1000);
     }
 }

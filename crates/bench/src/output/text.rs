@@ -94,6 +94,17 @@ fn render_experiment(experiment: &Experiment, out: &mut String) {
                 out,
             );
         }
+        // One client process: its own cost limits what a protocol reaches.
+        if experiment.name == "async" {
+            let words = "client's processor time for a request in us";
+            table(
+                experiment,
+                operation,
+                words,
+                |run| run.generator_micros,
+                out,
+            );
+        }
         let futexes: fn(&Run) -> Option<f64> = |run| run.futex_per_thousand;
         if experiment.cells.iter().any(|c| c.figure(futexes).is_some()) {
             let words = "server's calls of futex for 1000 requests";
@@ -289,21 +300,33 @@ fn ratios(experiment: &Experiment, out: &mut String) {
     push(out, "");
     push(
         out,
-        &format!("ratios ({what}; 95 % interval of pairs of runs)"),
+        &format!(
+            "ratios ({what}; 95 % interval of pairs of runs; then of processor time for a request, theirs to ours)"
+        ),
     );
     for found in ratios {
-        let interval = found
-            .ratio
-            .interval
-            .map_or(String::new(), |(a, b)| format!("  ({a:.2} to {b:.2})"));
-        push(
-            out,
-            &format!(
-                "  {:<24} {:>5}  {} / {}  {:.2}{interval}",
-                found.operation, found.size, found.ours, found.theirs, found.ratio.mean
-            ),
+        let mut line = format!(
+            "  {:<24} {:>5}  {} / {}  {}",
+            found.operation,
+            found.size,
+            found.ours,
+            found.theirs,
+            ratio_words(&found.ratio)
         );
+        for (who, ratio) in ["server", "client"].iter().zip(&found.processor) {
+            if let Some(ratio) = ratio {
+                let _ = write!(line, "  {who}'s processor {}", ratio_words(ratio));
+            }
+        }
+        push(out, &line);
     }
+}
+
+fn ratio_words(ratio: &Estimate) -> String {
+    let interval = ratio
+        .interval
+        .map_or(String::new(), |(a, b)| format!("  ({a:.2} to {b:.2})"));
+    format!("{:.2}{interval}", ratio.mean)
 }
 
 /// Explains the marks, if there are any, and lists failures.
@@ -349,6 +372,7 @@ mod tests {
             "refused <here>",
             "SELECT                       1  A / B",
             "2.00",
+            "server's processor 1.00",
             "NOT COMPLETE: interrupted",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");

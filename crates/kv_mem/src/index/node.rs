@@ -16,9 +16,13 @@ use super::optimistic::Version;
 use crate::record::{Pinned, RecordAddress, RecordHead, RecordRef};
 use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::cmp;
 
 /// Maximum number of keys of a node. A leaf has 768 bytes, a size class of common allocators.
 pub(super) const WIDTH: usize = 61;
+
+/// Number of equal heads up to which they are counted one by one.
+const FEW_TIES: usize = 3;
 
 /// Position at which a node has a key, or would insert it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,20 +150,30 @@ impl Node {
         let head = head_of(key, prefix);
         let heads = self.heads.get(..self.count()).unwrap_or_default();
         let from = heads.partition_point(|h| h.load(Ordering::Relaxed) < head);
-        let tied = heads.get(from..).unwrap_or_default();
-        let ties = match tied {
-            [first, rest @ ..] if first.load(Ordering::Relaxed) == head => {
-                1 + rest.partition_point(|h| h.load(Ordering::Relaxed) == head)
-            }
-            _ => 0,
+        let rest = heads.get(from..).unwrap_or_default();
+        let is_tied = |h: &AtomicU32| h.load(Ordering::Relaxed) == head;
+        // Mostly none or one.
+        let ties = match rest.get(FEW_TIES) {
+            Some(behind) if is_tied(behind) => rest.partition_point(is_tied),
+            _ => rest
+                .iter()
+                .take(FEW_TIES)
+                .take_while(|h| is_tied(h))
+                .count(),
         };
         let keys = self.keys.get(from..from + ties).unwrap_or_default();
-        let is_below = |cell: &Cell| cell.load(guard).is_some_and(|record| record.key() < key);
-        let below = keys.partition_point(is_below);
-        let there = keys.get(below).and_then(|cell| cell.load(guard));
+        let compare = |cell: &Cell| {
+            let record = cell.load(guard);
+            record.map_or(cmp::Ordering::Greater, |record| record.key().cmp(key))
+        };
+        // A key is compared once: it is seldom in the cache.
+        let (below, found) = match keys.binary_search_by(compare) {
+            Ok(at) => (at, true),
+            Err(at) => (at, false),
+        };
         Place {
             at: from + below,
-            found: there.is_some_and(|record| record.key() == key),
+            found,
         }
     }
 
@@ -198,15 +212,22 @@ impl Node {
         let count = self.count();
         let prefix = usize::from(self.prefix.load(Ordering::Relaxed));
         let head = head_of(record.key(), prefix);
-        // SAFETY: by the caller there is no other writer. Each address moves up by one cell, and
-        // its old cell is overwritten in the next step; the count of the new key is given.
-        unsafe {
-            for n in (at..count).rev() {
-                let (address, head) = self.get(n);
-                self.set(n + 1, address, head);
+        let moved = self.heads.get(at..=count).unwrap_or_default();
+        for pair in moved.windows(2).rev() {
+            if let [from, to] = pair {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
             }
-            self.set(at, record.into_address().as_ptr(), head);
         }
+        let moved = self.keys.get(at..=count).unwrap_or_default();
+        for pair in moved.windows(2).rev() {
+            if let [from, to] = pair {
+                // SAFETY: by the caller there is no other writer. Each address moves up by one cell, and
+                // its old cell is overwritten in the next step, the first one below.
+                unsafe { to.set(from.address()) };
+            }
+        }
+        // SAFETY: as above; the count of the new key is given.
+        unsafe { self.set(at, record.into_address().as_ptr(), head) };
         self.record_insertion(at);
         if let Some(child) = child {
             for n in (at + 1..=count).rev() {

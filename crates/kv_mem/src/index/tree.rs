@@ -84,6 +84,15 @@ impl Target<'_> {
 /// Lower (inclusive) and upper (exclusive) bound of a subtree's keys.
 type Bounds<'g> = (Option<&'g [u8]>, Option<&'g [u8]>);
 
+/// The separators that are the bounds of a subtree. A descent does not read them: each would be a cache miss.
+type Separators<'g> = (Option<Pinned<'g>>, Option<Pinned<'g>>);
+
+/// The keys of separators.
+fn bounds_of<'g>(separators: Separators<'g>) -> Bounds<'g> {
+    let key = |separator: Pinned<'g>| separator.record().key();
+    (separators.0.map(key), separators.1.map(key))
+}
+
 /// A reader's descent to a leaf.
 struct Search<'s, 'g> {
     tree: &'s Tree,
@@ -94,7 +103,7 @@ struct Search<'s, 'g> {
 impl<'g> Descent<'g> for Search<'_, 'g> {
     type Node = Node;
     type Word = AtomicU64;
-    type Place = Bounds<'g>;
+    type Place = Separators<'g>;
 
     #[inline]
     fn version(node: &'g Node) -> &'g Version {
@@ -129,28 +138,29 @@ impl<'g> Descent<'g> for Search<'_, 'g> {
     fn step(
         &self,
         node: &'g Node,
-        bounds: &Bounds<'g>,
-    ) -> Result<Option<(&'g Node, Bounds<'g>)>, Restart> {
+        separators: &Separators<'g>,
+    ) -> Result<Option<(&'g Node, Separators<'g>)>, Restart> {
         if node.is_leaf() {
             return Ok(None);
         }
         let at = self.target.child(node, self.guard);
         let child = node.child(at, self.guard).ok_or(Restart)?;
-        Ok(Some((child, child_bounds(node, at, *bounds, self.guard))))
+        let separators = child_separators(node, at, *separators, self.guard);
+        Ok(Some((child, separators)))
     }
 }
 
 /// A leaf as a reader found it, with the bounds of its range.
 struct LeafView<'g> {
     leaf: &'g Node,
-    bounds: Bounds<'g>,
+    separators: Separators<'g>,
 }
 
 impl LeafView<'_> {
     /// The indexes of its keys between two bounds. A node is not searched for keys outside its
     /// range: it has only the bytes that differ inside.
     fn between(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, guard: &Guard) -> Range<usize> {
-        let (low, high) = self.bounds;
+        let (low, high) = bounds_of(self.separators);
         let is_before = |key: &[u8]| low.is_some_and(|low| key < low);
         let is_behind = |key: &[u8]| high.is_some_and(|high| key >= high);
         let from = match lower {
@@ -216,9 +226,9 @@ impl Tree {
             let Arrival {
                 leaf,
                 version,
-                place: bounds,
+                place: separators,
             } = arrival?;
-            let leaf_view = LeafView { leaf, bounds };
+            let leaf_view = LeafView { leaf, separators };
             let found = read(&leaf_view);
             if leaf.version.is_unchanged(version) {
                 return Some((leaf_view, found));
@@ -281,8 +291,9 @@ impl Tree {
         };
         let mut open = vec![(root, 0, (None, None))];
         let (mut leaves, mut count, mut bytes) = (None, 0, 0);
-        while let Some((node, depth, bounds)) = open.pop() {
+        while let Some((node, depth, separators)) = open.pop() {
             bytes += node.bytes();
+            let bounds = bounds_of(separators);
             node.check(bounds.0, bounds.1, guard)?;
             if node.is_leaf() {
                 if *leaves.get_or_insert(depth) != depth {
@@ -298,7 +309,8 @@ impl Tree {
                 let Some(child) = node.child(at, guard) else {
                     return Err(format!("no child at position {at} of {}", node.count()));
                 };
-                open.push((child, depth + 1, child_bounds(node, at, bounds, guard)));
+                let separators = child_separators(node, at, separators, guard);
+                open.push((child, depth + 1, separators));
             }
         }
         if count != self.len() {
@@ -324,13 +336,16 @@ fn index_after(place: Place) -> usize {
     place.at + usize::from(place.found)
 }
 
-/// The bounds of a child.
-fn child_bounds<'g>(node: &Node, at: usize, own: Bounds<'g>, guard: &'g Guard) -> Bounds<'g> {
-    let key = |at: usize| node.key(at, guard).map(|sep| sep.record().key());
-    (
-        at.checked_sub(1).and_then(key).or(own.0),
-        (at < node.count()).then(|| key(at)).flatten().or(own.1),
-    )
+/// The separators that bound a child.
+fn child_separators<'g>(
+    node: &Node,
+    at: usize,
+    own: Separators<'g>,
+    guard: &'g Guard,
+) -> Separators<'g> {
+    let below = at.checked_sub(1).and_then(|at| node.key(at, guard));
+    // A cell behind the last key is empty.
+    (below.or(own.0), node.key(at, guard).or(own.1))
 }
 
 #[cfg(test)]
@@ -340,7 +355,7 @@ mod tests {
     #[test]
     fn a_reader_that_restarts_too_often_takes_the_writers_mutex() {
         let (tree, guard) = (Tree::new(), crossbeam_epoch::pin());
-        let (made, _) = tree.write().get_or_insert(b"k", &mut None, &guard);
+        let (made, _) = tree.write().get_or_insert(b"k", None, &mut None, &guard);
         let mut tries = 0;
         let read = tree.read(Target::Last, &guard, |leaf_view| {
             tries += 1;

@@ -5,7 +5,7 @@
 //! to be durable, then records. A record is a length, a kind, and a body.
 
 use crate::codec::{Malformed, Reader, put_bytes, put_varint};
-use crate::record::LONGEST_KEY;
+use crate::record::{LONGEST_KEY, LONGEST_VALUE};
 use porpoise_kv::{SpaceDurability, SpaceId, SpaceSpec};
 
 /// The version of the log's format that this build writes.
@@ -327,6 +327,9 @@ pub(crate) fn get_write<'a>(reader: &mut Reader<'a>) -> Result<LoggedWrite<'a>, 
         0 => None,
         _ => Some(reader.bytes()?),
     };
+    if value.is_some_and(|value| value.len() > LONGEST_VALUE) {
+        return Err(Malformed);
+    }
     Ok(LoggedWrite {
         space: SpaceId(head >> 1),
         key,

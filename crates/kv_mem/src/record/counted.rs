@@ -1,6 +1,6 @@
 //! References to records: counted ([`RecordRef`]), or borrowed from the index under a pin ([`Pinned`]).
 
-use super::word::unpack;
+use super::word::{FirstLock, unpack};
 use super::{NewVersion, Record, RecordHead};
 use crossbeam_epoch::{Atomic, Guard};
 use porpoise_base::sync::RawLatch as _;
@@ -42,14 +42,26 @@ impl RecordRef {
     /// Creates a record without versions. The key has at most [`LONGEST_KEY`](super::LONGEST_KEY)
     /// bytes.
     pub(crate) fn new(key: &[u8]) -> RecordRef {
+        RecordRef::with_counts(key, None, 1)
+    }
+
+    /// As [`RecordRef::new`], with two references to the record, which may have a lock.
+    pub(crate) fn new_pair(key: &[u8], lock: Option<FirstLock>) -> (RecordRef, RecordRef) {
+        let record = RecordRef::with_counts(key, lock, 2);
+        let other = RecordRef(record.0);
+        (record, other)
+    }
+
+    /// Creates a record with a number of counts, of which the reference that is returned owns one.
+    fn with_counts(key: &[u8], lock: Option<FirstLock>, counts: u32) -> RecordRef {
         let Ok(key_len) = u16::try_from(key.len()) else {
             unreachable!("keys are shorter than 64 KiB");
         };
         let layout = RecordRef::layout(key.len());
         let head = RecordHead {
             head: Atomic::null(),
-            lock: AtomicU64::new(0),
-            refs: AtomicU32::new(1),
+            lock: AtomicU64::new(lock.map_or(0, |lock| lock.0)),
+            refs: AtomicU32::new(counts),
             key_len,
             latch: RawMutex::INIT,
             flags: AtomicU8::new(0),
@@ -141,7 +153,7 @@ impl Drop for RecordRef {
             let mut next = self.head.load(Ordering::Relaxed, guard);
             while !next.is_null() {
                 let version = next.into_owned();
-                next = version.next.load(Ordering::Relaxed, guard);
+                next = version.older(Ordering::Relaxed, guard);
             }
             dealloc(self.0.as_ptr().cast::<u8>(), RecordRef::layout(key));
         }

@@ -3,7 +3,7 @@
 //! The word is unpacked and packed under the record's latch, so each word is unpacked only once,
 //! and owns the allocation that it points to.
 
-use crate::lock::{Holder, LockCell, Queue};
+use crate::lock::{Holder, LockCell, Queue, TxnId};
 use porpoise_kv::LockMode;
 
 /// Tags of a packed lock word, in its two lowest bits; 0 is a free lock.
@@ -20,15 +20,47 @@ pub(super) const MODES: [LockMode; 4] = [
     LockMode::Exclusive,
 ];
 
+/// Bits of a transaction's number in a word.
+const TXN_BITS: u32 = 48;
+
+/// The word of a lock with one holder, which has called once.
+#[derive(Clone, Copy)]
+pub(crate) struct FirstLock(pub(super) u64);
+
+impl FirstLock {
+    /// `None` if the number of the transaction does not fit.
+    #[inline]
+    pub(crate) fn new(txn: TxnId, mode: LockMode) -> Option<FirstLock> {
+        let word = (txn << 16) | (1 << 4) | (mode_bits(mode) << 2) | SINGLE;
+        (txn < 1 << TXN_BITS).then_some(FirstLock(word))
+    }
+}
+
+/// Whether a word is the lock of this lone holder.
+#[inline]
+pub(super) fn is_held_by(word: u64, txn: TxnId) -> bool {
+    word & TAG == SINGLE && word >> 16 == txn
+}
+
+/// The position of a mode in [`MODES`].
+#[inline]
+fn mode_bits(mode: LockMode) -> u64 {
+    match mode {
+        LockMode::KeyShare => 0,
+        LockMode::Share => 1,
+        LockMode::Update => 2,
+        LockMode::Exclusive => 3,
+    }
+}
+
 /// Packs a lock into a word. A lone holder becomes 48 bits of its transaction number, 12 bits of
 /// its count, 2 of its mode; a queue becomes its address; a holder that does not fit becomes the
 /// address of a boxed cell.
 pub(super) fn pack(cell: LockCell) -> u64 {
     match cell {
         LockCell::Free => 0,
-        LockCell::Single(Holder { txn, mode, count }) if txn < 1 << 48 && count < 1 << 12 => {
-            let mode = MODES.iter().position(|m| *m == mode).unwrap_or(3) as u64;
-            (txn << 16) | (u64::from(count) << 4) | (mode << 2) | SINGLE
+        LockCell::Single(Holder { txn, mode, count }) if txn < 1 << TXN_BITS && count < 1 << 12 => {
+            (txn << 16) | (u64::from(count) << 4) | (mode_bits(mode) << 2) | SINGLE
         }
         LockCell::Queued(queue) => Box::into_raw(queue).expose_provenance() as u64 | QUEUED,
         one => Box::into_raw(Box::new(one)).expose_provenance() as u64 | BOXED,

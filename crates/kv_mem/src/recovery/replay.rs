@@ -381,7 +381,11 @@ fn apply_write<'s>(
     };
     let record = store.get_or_create(space, write.key);
     let mut latch = record.latch();
-    let (bytes, _) = latch.push(ts, NewVersion::new(write.value), guard);
+    let version = match write.value {
+        Some(value) if record.newest(guard).is_none() => NewVersion::first(value),
+        value => NewVersion::new(value),
+    };
+    let (bytes, _) = latch.push(ts, version, guard);
     let pruned = latch.prune(u64::MAX, &[], guard);
     latch.dead = write.value.is_none();
     drop(latch);

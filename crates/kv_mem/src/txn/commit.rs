@@ -16,8 +16,8 @@
 //! 2. Nothing but the disk can fail after the commit point.
 //! 3. Locks are released after the versions are installed.
 
-use super::MemTxn;
 use super::prepare::Stage;
+use super::{HeldLock, MemTxn};
 use crate::index::BATCH;
 use crate::log::Log;
 use crate::log::annotations;
@@ -40,6 +40,9 @@ use std::ops::Range;
 
 /// Number of versions up to which a commit installs them under the sequencer.
 const SMALL: usize = 64;
+
+/// Number of locks up to which they are searched for a key one by one.
+const FEW_LOCKS: usize = 16;
 
 /// Approximate size in bytes of the chunks in which a large write set goes to the log.
 const CHUNK: usize = 1 << 20;
@@ -217,14 +220,13 @@ impl MemTxn {
                 Ordering::Greater => break,
             }
         }
-        let recent = self.held.iter().rev().take(16);
-        let held = recent
-            .clone()
-            .find(|h| h.space == key.space && h.record.key() == key.bytes);
-        if let Some(held) = held {
-            return Some(held.record.clone());
+        if self.held.len() <= FEW_LOCKS {
+            let is = |h: &&HeldLock| h.space == key.space && h.record.key() == key.bytes;
+            if let Some(held) = self.held.iter().rev().find(is) {
+                return Some(held.record.clone());
+            }
+            debug_assert!(false, "a write without its lock");
         }
-        debug_assert!(self.held.len() > 16, "a write without its lock");
         self.state
             .store
             .spaces
@@ -459,7 +461,9 @@ fn put_all<'s>(
     let keys = range.clone().filter_map(|at| writes.get(at));
     let keys: SmallVec<[&[u8]; BATCH]> = keys.map(|write| write.key.as_slice()).collect();
     let mut records = SmallVec::new();
-    state.store.get_or_create_all(space, &keys, &mut records);
+    let guard = crossbeam_epoch::pin();
+    let store = &state.store;
+    store.get_or_create_all(space, &keys, |_| None, &guard, &mut records);
     drop(keys);
     for (at, record) in range.zip(records) {
         installs.push(Install {
@@ -481,14 +485,14 @@ fn install_all(state: &EngineState, installs: &mut [Install<'_>], ts: u64, guard
         let Some(version) = install.version.take() else {
             continue;
         };
-        let mut latch = install.record.latch();
-        while latch.dead {
+        let mut latch = install.record.latch_packed();
+        while latch.is_dead() {
             drop(latch);
             state.store.unlink(install.space, &install.record);
             install.record = state
                 .store
                 .get_or_create(install.space, install.record.key());
-            latch = install.record.latch();
+            latch = install.record.latch_packed();
         }
         let (bytes, over_older) = latch.push(ts, version, guard);
         if let Some(before) = last.replace(install.space)
@@ -498,8 +502,7 @@ fn install_all(state: &EngineState, installs: &mut [Install<'_>], ts: u64, guard
             weight = 0;
         }
         weight += bytes as i64;
-        if (over_older || install.deletion) && !latch.queued {
-            latch.queued = true;
+        if (over_older || install.deletion) && latch.enqueue() {
             drop(latch);
             superseded.push(Item {
                 space: install.space.id,

@@ -2,8 +2,8 @@
 
 use super::{HeldLock, MemTxn, next_txn_id};
 use crate::deadlock::{Waiting, WantedLock};
-use crate::lock::{Request, WaitOutcome, Waiter};
-use crate::record::RecordRef;
+use crate::lock::{Request, TxnId, WaitOutcome, Waiter};
+use crate::record::{FirstLock, RecordRef};
 use crate::validate::{Tracked, Tracking};
 use porpoise_kv::{Error, Key, LockMode, Result, SpaceId, StatementMark, Wait};
 use std::sync::Arc;
@@ -17,17 +17,37 @@ impl MemTxn {
         let store = &self.state.store;
         let guard = crossbeam_epoch::pin();
         for held in self.held.drain() {
-            held.record.latch().lock.release(self.id);
+            if !held.record.latch_packed().release_single(self.id) {
+                held.record.latch().lock.release(self.id);
+            }
             store.unlink_if_unused(held.space, &held.record, &guard);
         }
     }
 
-    fn add_held(&mut self, space: SpaceId, record: &RecordRef) {
+    pub(super) fn add_held(&mut self, space: SpaceId, record: RecordRef) {
         self.held.push(HeldLock {
             space,
-            record: record.clone(),
+            record,
             since: self.writes.len() as u64,
         });
+    }
+
+    /// The number of the transaction, as its locks show it.
+    #[inline]
+    pub(super) fn lock_owner(&mut self) -> TxnId {
+        if self.id == 0 {
+            self.id = next_txn_id();
+            self.options.cancel.set_txn(self.id);
+        }
+        self.id
+    }
+
+    /// Locks a record that has no lock and is not dead; returns false if it is otherwise. The caller adds it to the
+    /// locks held.
+    #[inline]
+    pub(super) fn lock_free_record(&mut self, record: &RecordRef, mode: LockMode) -> bool {
+        let lock = FirstLock::new(self.lock_owner(), mode);
+        lock.is_some_and(|lock| record.latch_packed().grant_free(lock))
     }
 
     /// Locks one key. Returns `None` if it was skipped.
@@ -38,8 +58,16 @@ impl MemTxn {
         mode: LockMode,
         wait: Wait,
     ) -> Result<Option<RecordRef>> {
+        let lock = FirstLock::new(self.lock_owner(), mode);
         let found = self.state.store.spaces.get(space)?;
-        let record = self.state.store.get_or_create(found, key);
+        let guard = crossbeam_epoch::pin();
+        let store = &self.state.store;
+        let (record, created) = store.get_or_create_locked(found, key, lock, &guard);
+        drop(guard);
+        if created && lock.is_some() || self.lock_free_record(&record, mode) {
+            self.add_held(space, record.clone());
+            return Ok(Some(record));
+        }
         self.lock_record(space, record, mode, wait)
     }
 
@@ -51,10 +79,7 @@ impl MemTxn {
         mode: LockMode,
         wait: Wait,
     ) -> Result<Option<RecordRef>> {
-        if self.id == 0 {
-            self.id = next_txn_id();
-            self.options.cancel.set_txn(self.id);
-        }
+        let txn = self.lock_owner();
         loop {
             let mut latch = record.latch();
             let mut spun = !matches!(wait, Wait::Until(_));
@@ -62,7 +87,7 @@ impl MemTxn {
                 if latch.dead {
                     break None;
                 }
-                match latch.lock.request(self.id, mode) {
+                match latch.lock.request(txn, mode) {
                     Request::Blocked if !spun && latch.lock.has_single_holder() => {
                         drop(latch);
                         record.spin_while_held();
@@ -84,7 +109,7 @@ impl MemTxn {
                 Some(Request::Granted(fresh)) => {
                     drop(latch);
                     if fresh {
-                        self.add_held(space, &record);
+                        self.add_held(space, record.clone());
                     }
                     return Ok(Some(record));
                 }
@@ -122,7 +147,7 @@ impl MemTxn {
         let failed = self.wait_for(lock, waiter, deadline);
         let left = failed.is_some() && record.latch().lock.leave_queue(waiter);
         if !left && fresh {
-            self.add_held(space, record);
+            self.add_held(space, record.clone());
         }
         match failed {
             Some(error) if left || matches!(error, Error::Cancelled(_)) => {

@@ -9,6 +9,9 @@ use porpoise_wire::native::value::{self, Encoding};
 use porpoise_wire::native::{Malformed, Reader};
 use smallvec::SmallVec;
 
+/// Bytes that are reserved for a row at once.
+const SMALL_ROW: usize = 4096;
+
 /// Appends a row: its version if requested, then the columns.
 ///
 /// # Errors
@@ -21,11 +24,17 @@ pub(crate) fn put_row(
     with_version: bool,
     row: &RowRef<'_>,
 ) -> Result<()> {
+    // Values take about as many bytes as the row, unless they are a few of a large one.
+    out.reserve(row.bytes().len().min(SMALL_ROW));
     if with_version {
         out.extend_from_slice(&row.version().to_le_bytes());
     }
     let bitmap = out.len();
-    out.resize(bitmap + columns.len().div_ceil(8), 0);
+    if (1..=8).contains(&columns.len()) {
+        out.push(0);
+    } else {
+        out.resize(bitmap + columns.len().div_ceil(8), 0);
+    }
     for (n, column) in columns.iter().enumerate() {
         let value = row.get(column.position);
         if value.is_null() {
@@ -68,6 +77,16 @@ pub(crate) fn read_key(
     reader: &mut Reader<'_>,
     out: &mut Vec<u8>,
 ) -> std::result::Result<Result<()>, Malformed> {
+    if let [column] = plan.key.as_slice() {
+        let value = value::get(reader, column.encoding).ok_or(Malformed("key"))?;
+        if column.converter.is_stored_unchanged(value) {
+            plan.table.append_key_prefix(plan.index, &[value], out);
+            return Ok(Ok(()));
+        }
+        let columns = std::iter::once((column.position, column.converter));
+        let (table, index) = (&plan.table, plan.index);
+        return Ok(convert::append_key(table, index, columns, &[value], out));
+    }
     let mut values: SmallVec<[ValueRef<'_>; 4]> = SmallVec::new();
     for column in &plan.key {
         values.push(value::get(reader, column.encoding).ok_or(Malformed("key"))?);

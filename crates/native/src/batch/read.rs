@@ -15,7 +15,6 @@ use porpoise_wire::native::batch::{Operation, Status, WITH_VERSION};
 use porpoise_wire::native::frame::{self, Kind, LAST};
 use porpoise_wire::native::{Malformed, Reader};
 use smallvec::SmallVec;
-use std::cell::Cell;
 use std::ops::Range;
 
 /// Keys of one engine call.
@@ -43,7 +42,8 @@ pub(super) fn answer(
         frame: frame::begin(sink.buf(), Kind::Results, request),
         keys: Vec::new(),
         ends: SmallVec::new(),
-        found: Cell::new(0),
+        refused: Vec::new(),
+        found: 0,
         effects: SmallVec::new(),
     };
     let done = answer.put_parts(context, &mut txn, read, parts, sink, sent);
@@ -63,10 +63,12 @@ struct Answer {
     frame: usize,
     /// The chunk's encoded keys, concatenated.
     keys: Vec<u8>,
-    /// The end of each key in `keys`, or the error of a key that does not fit its columns.
-    ends: SmallVec<[Result<usize, Box<Error>>; 64]>,
+    /// The end of each key in `keys`.
+    ends: SmallVec<[usize; 64]>,
+    /// Keys of the chunk that do not fit their columns: the number of keys in `keys` before each, and its error.
+    refused: Vec<(usize, Error)>,
     /// Number of rows found for the part in progress.
-    found: Cell<u64>,
+    found: u64,
     /// Effects of the parts, as far as they have been answered.
     effects: SmallVec<[Effects; 2]>,
 }
@@ -96,7 +98,7 @@ impl Answer {
                 let wanted = left.min(chunk);
                 self.read_chunk(txn, read, planned, &mut reader, wanted, sink.buf())?;
                 left -= wanted;
-                errors += self.ends.iter().filter(|end| end.is_err()).count() as u64;
+                errors += self.refused.len() as u64;
                 if sink.buf().len() - self.frame >= FRAME_BYTES {
                     self.next_frame(txn.seen(), sink, sent)?;
                 }
@@ -107,7 +109,7 @@ impl Answer {
             count(Operation::Read, planned.part.rows as usize);
             self.effects.push(Effects {
                 operations,
-                rows_read: self.found.take(),
+                rows_read: std::mem::take(&mut self.found),
                 errors,
                 ..Effects::default()
             });
@@ -128,43 +130,37 @@ impl Answer {
         let plan = &planned.plan;
         self.keys.clear();
         self.ends.clear();
+        self.refused.clear();
         for _ in 0..count {
             let start = self.keys.len();
-            let end = match encode::read_key(plan, reader, &mut self.keys)? {
-                Ok(()) => Ok(self.keys.len()),
+            match encode::read_key(plan, reader, &mut self.keys)? {
+                Ok(()) => self.ends.push(self.keys.len()),
                 Err(error) => {
                     self.keys.truncate(start);
-                    Err(Box::new(error))
+                    self.refused.push((self.ends.len(), error));
                 }
-            };
-            self.ends.push(end);
+            }
         }
-        let mut keys: SmallVec<[&[u8]; 64]> = SmallVec::new();
+        let mut keys: SmallVec<[&[u8]; 64]> = SmallVec::with_capacity(self.ends.len());
         let mut start = 0;
-        for end in self.ends.iter().flatten() {
+        for end in &self.ends {
             keys.push(self.keys.get(start..*end).unwrap_or_default());
             start = *end;
         }
-        let rows = ChunkLookup {
-            found: &self.found,
+        let mut rows = ChunkLookup {
+            found: 0,
             plan,
             keys: &keys,
             read,
             expiry: txn.expiry_of(&plan.table),
-        };
-        let mut ends = self.ends.iter();
-        // Appends the errors of the keys before the next valid key.
-        let put_errors = |out: &mut Vec<u8>| {
-            while let Some(Err(error)) = ends.next() {
-                out.push(Status::Failed as u8);
-                put_error(out, error);
-            }
+            refused: &self.refused,
         };
         if plan.index == 0 {
-            rows.put_in_place(txn, out, put_errors)?;
+            rows.put_in_place(txn, out)?;
         } else {
-            rows.put_buffered(txn, out, put_errors)?;
+            rows.put_buffered(txn, out)?;
         }
+        self.found += rows.found;
         Ok(())
     }
 
@@ -185,54 +181,62 @@ impl Answer {
 /// Keys of a chunk, to be looked up.
 struct ChunkLookup<'a> {
     /// Number of rows found.
-    found: &'a Cell<u64>,
+    found: u64,
     plan: &'a Plan,
     keys: &'a [&'a [u8]],
     read: Read,
     /// Expired rows count as absent.
     expiry: Option<Expiry>,
+    /// Keys that are not looked up, as [`Answer::refused`]; those whose errors were not appended yet.
+    refused: &'a [(usize, Error)],
 }
 
 impl ChunkLookup<'_> {
     #[inline]
-    fn put(&self, out: &mut Vec<u8>, found: Option<FoundRow<'_>>) -> Result<(), Error> {
-        let found = found.filter(|found| self.expiry.is_none_or(|by| !by.is_over(&found.row)));
+    fn put(&mut self, out: &mut Vec<u8>, found: Option<FoundRow<'_>>) -> Result<(), Error> {
+        let expiry = &self.expiry;
+        let found = found.filter(|found| expiry.as_ref().is_none_or(|by| !by.is_over(&found.row)));
         let Some(found) = found else {
             out.push(Status::NotFound as u8);
             return Ok(());
         };
-        self.found.set(self.found.get() + 1);
+        self.found += 1;
         out.push(Status::Ok as u8);
         let with_version = self.plan.shape.flags & WITH_VERSION != 0;
         let (table, columns) = (&self.plan.table, &self.plan.columns);
         encode::put_row(out, table, columns, with_version, &found.row)
     }
 
+    /// Appends the errors of the refused keys before the key at this position.
+    fn put_refused(&mut self, before: usize, out: &mut Vec<u8>) {
+        while let Some(((at, error), rest)) = self.refused.split_first()
+            && *at <= before
+        {
+            out.push(Status::Failed as u8);
+            put_error(out, error);
+            self.refused = rest;
+        }
+    }
+
     /// Appends the results of primary keys, which are visited in their order.
-    fn put_in_place(
-        &self,
-        txn: &mut Txn,
-        out: &mut Vec<u8>,
-        mut put_errors: impl FnMut(&mut Vec<u8>),
-    ) -> Result<(), Error> {
+    fn put_in_place(&mut self, txn: &mut Txn, out: &mut Vec<u8>) -> Result<(), Error> {
         let mut failure = None;
-        let lookup = Lookup::primary(&self.plan.table, self.keys).in_order();
-        txn.look_up(&lookup, self.read, &mut |_, found| {
-            put_errors(out);
-            failure = failure.take().or(self.put(out, found).err());
+        let (plan, keys, read) = (self.plan, self.keys, self.read);
+        txn.look_up_in_order(&plan.table, keys, read, |n, found| {
+            if !self.refused.is_empty() {
+                self.put_refused(n, out);
+            }
+            if let Err(error) = self.put(out, found) {
+                failure.get_or_insert(error);
+            }
         })?;
-        put_errors(out);
+        self.put_refused(keys.len(), out);
         failure.map_or(Ok(()), Err)
     }
 
     /// Appends the results of unique keys. They are buffered, because the engine visits keys
     /// without a row before the others.
-    fn put_buffered(
-        &self,
-        txn: &mut Txn,
-        out: &mut Vec<u8>,
-        mut put_errors: impl FnMut(&mut Vec<u8>),
-    ) -> Result<(), Error> {
+    fn put_buffered(&mut self, txn: &mut Txn, out: &mut Vec<u8>) -> Result<(), Error> {
         let mut failure = None;
         let mut buffer = Vec::new();
         let mut results: Vec<Range<usize>> = vec![0..0; self.keys.len()];
@@ -244,11 +248,11 @@ impl ChunkLookup<'_> {
                 *place = start..buffer.len();
             }
         })?;
-        for result in results {
-            put_errors(out);
+        for (n, result) in results.into_iter().enumerate() {
+            self.put_refused(n, out);
             out.extend_from_slice(buffer.get(result).unwrap_or_default());
         }
-        put_errors(out);
+        self.put_refused(self.keys.len(), out);
         failure.map_or(Ok(()), Err)
     }
 }

@@ -24,12 +24,13 @@ pub use crate::definition::{
     LayoutDef, TableDef, TableId, TableOptions, UnfinishedChange,
 };
 use crate::histogram::Histogram;
+use crate::shared_map::SharedMap;
 pub use crate::table::Table;
 pub use event::{Event, EventKey, EventSchedule, EventState, Events};
 pub use routine::{Routine, RoutineAccess, RoutineKey, RoutineKind, Routines};
 
 use porpoise_types::Collation;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// All definitions, as of one catalog version.
@@ -39,9 +40,11 @@ pub struct Catalog {
     pub version: u64,
     /// Databases by name (names of databases and tables are case-sensitive, as on MySQL under
     /// Linux).
-    pub databases: BTreeMap<String, Arc<Database>>,
+    pub databases: SharedMap<String, Arc<Database>>,
     /// Tables by id.
-    pub tables: BTreeMap<TableId, Arc<Table>>,
+    pub tables: SharedMap<TableId, Arc<Table>>,
+    /// The tables that have a foreign key without a parent, by the name of the parent. Derived.
+    pub waiting: BTreeMap<TableName, BTreeSet<TableId>>,
     /// Views by database and name.
     pub views: BTreeMap<(String, String), Arc<View>>,
     /// Stored procedures and functions.
@@ -54,6 +57,9 @@ pub struct Catalog {
     /// that one server uses.
     pub changes: BTreeMap<ChangeKey, DefinitionChange>,
 }
+
+/// Database and name of a table.
+pub type TableName = (String, String);
 
 /// Server, and number of its statement.
 pub type ChangeKey = (u64, u64);
@@ -115,7 +121,7 @@ pub struct Database {
     /// Default collation of its tables (and with it the character set).
     pub collation: Collation,
     /// Its tables by name.
-    pub tables: BTreeMap<String, TableId>,
+    pub tables: SharedMap<String, TableId>,
 }
 
 impl Catalog {
@@ -136,6 +142,21 @@ impl Catalog {
             return None;
         }
         self.views.get(&(database.to_owned(), name.to_owned()))
+    }
+
+    /// The tables with a foreign key to a table of this name that does not exist, or lacks the index.
+    pub(crate) fn children_waiting_for(
+        &self,
+        database: &str,
+        name: &str,
+    ) -> impl Iterator<Item = &Arc<Table>> {
+        let waiting = if self.waiting.is_empty() {
+            None
+        } else {
+            self.waiting.get(&(database.to_owned(), name.to_owned()))
+        };
+        let ids = waiting.into_iter().flatten();
+        ids.filter_map(|id| self.tables.get(id))
     }
 
     /// Whether rows of some table expire.

@@ -257,24 +257,22 @@ fn add_triggers(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
 
 /// Writes the triggers of tables where they differ.
 fn write_all_triggers(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<()> {
-    for (id, table) in &new.tables {
-        let before = old.tables.get(id).map_or(&[][..], |t| &t.triggers);
-        if *before == *table.triggers {
+    for difference in new.tables.differences(&old.tables, Arc::ptr_eq) {
+        let triggers = |table: Option<&Arc<Table>>| table.map(|table| table.triggers.clone());
+        let before = triggers(difference.before).unwrap_or_default();
+        let after = triggers(difference.after).unwrap_or_default();
+        if before == after {
             continue;
         }
-        if table.triggers.is_empty() {
-            put_or_delete(txn, &triggers_key(*id), None)?;
+        let key = triggers_key(*difference.key);
+        if after.is_empty() {
+            put_or_delete(txn, &key, None)?;
             continue;
         }
         let mut w = Writer::new();
         w.u8(CATALOG_FORMAT_VERSION);
-        write_triggers(&mut w, &table.triggers);
-        put_or_delete(txn, &triggers_key(*id), Some(w.as_slice()))?;
-    }
-    for (id, table) in &old.tables {
-        if !new.tables.contains_key(id) && !table.triggers.is_empty() {
-            put_or_delete(txn, &triggers_key(*id), None)?;
-        }
+        write_triggers(&mut w, &after);
+        put_or_delete(txn, &key, Some(w.as_slice()))?;
     }
     Ok(())
 }
@@ -389,28 +387,28 @@ pub(crate) fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> 
     w.u8(CATALOG_FORMAT_VERSION);
     w.u64(new.version);
     put_or_delete(txn, &[KEY_META], Some(w.as_slice()))?;
-    for (name, database) in &new.databases {
-        let before = old.databases.get(name);
-        if before.is_none_or(|b| b.collation != database.collation) {
-            let mut w = Writer::new();
-            w.u8(CATALOG_FORMAT_VERSION);
-            w.u16(database.collation.0);
-            put_or_delete(txn, &database_key(name), Some(w.as_slice()))?;
-        }
+    let has_same_row = |a: &Arc<Database>, b: &Arc<Database>| a.collation == b.collation;
+    for difference in new.databases.differences(&old.databases, has_same_row) {
+        let key = database_key(difference.key);
+        let Some(database) = difference.after else {
+            put_or_delete(txn, &key, None)?;
+            continue;
+        };
+        let mut w = Writer::new();
+        w.u8(CATALOG_FORMAT_VERSION);
+        w.u16(database.collation.0);
+        put_or_delete(txn, &key, Some(w.as_slice()))?;
     }
-    for name in old.databases.keys() {
-        if !new.databases.contains_key(name) {
-            put_or_delete(txn, &database_key(name), None)?;
-        }
-    }
-    for (id, table) in &new.tables {
-        let before = old.tables.get(id);
-        if before.is_none_or(|b| !Arc::ptr_eq(b, table)) {
-            let mut w = Writer::new();
-            w.u8(CATALOG_FORMAT_VERSION);
-            write_table(&mut w, table);
-            put_or_delete(txn, &table_key(*id), Some(w.as_slice()))?;
-        }
+    for difference in new.tables.differences(&old.tables, Arc::ptr_eq) {
+        let key = table_key(*difference.key);
+        let Some(table) = difference.after else {
+            put_or_delete(txn, &key, None)?;
+            continue;
+        };
+        let mut w = Writer::new();
+        w.u8(CATALOG_FORMAT_VERSION);
+        write_table(&mut w, table);
+        put_or_delete(txn, &key, Some(w.as_slice()))?;
     }
     for ((database, name), view) in &new.views {
         let before = old.views.get(&(database.clone(), name.clone()));
@@ -425,11 +423,6 @@ pub(crate) fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> 
         let key = (database.clone(), name.clone());
         if !new.views.contains_key(&key) {
             put_or_delete(txn, &view_key(database, name), None)?;
-        }
-    }
-    for id in old.tables.keys() {
-        if !new.tables.contains_key(id) {
-            put_or_delete(txn, &table_key(*id), None)?;
         }
     }
     write_routines(txn, old, new)?;

@@ -58,6 +58,9 @@ fn is_name_taken(catalog: &Catalog, table: &TableDef, id: TableId, name: &str) -
 
 /// 3822: a check's name is taken in the table's database.
 pub(super) fn check_names(catalog: &Catalog, table: &TableDef) -> Result<()> {
+    if table.checks.is_empty() {
+        return Ok(());
+    }
     let others = catalog.tables.values();
     let others = others.filter(|t| t.id != table.id && t.database == table.database);
     for other in others {

@@ -257,7 +257,7 @@ impl Db {
         change(&mut draft)?;
         let mut new = draft.catalog;
         new.version = old.version + 1;
-        new.derive();
+        new.derive_after(&old);
         persist::write_changes(txn.as_mut(), &old, &new)?;
         porpoise_base::interrupt::outcome()
             .map_err(|ended| Error::Kv(porpoise_kv::Error::Cancelled(ended.0)))?;

@@ -168,6 +168,9 @@ fn check_constraint_names(catalog: &Catalog, id: TableId) -> Result<()> {
     let Some(table) = catalog.table_by_id(id) else {
         return Ok(());
     };
+    if table.foreign_keys.is_empty() {
+        return Ok(());
+    }
     let others = catalog.tables.values();
     let others = others.filter(|t| t.id != id && t.database == table.database);
     let mut taken = others.flat_map(|t| &t.foreign_keys);

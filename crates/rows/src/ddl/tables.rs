@@ -219,11 +219,7 @@ pub(super) fn future_relatives(catalog: &Catalog, spec: &TableSpec) -> Vec<Table
         let database = k.parent_database.as_ref().unwrap_or(&spec.database);
         catalog.table(database, &k.parent_table)
     });
-    let children = catalog.tables.values().filter(|t| {
-        t.foreign_keys
-            .iter()
-            .any(|k| k.parent_database == spec.database && k.parent_table == spec.name)
-    });
+    let children = catalog.children_waiting_for(&spec.database, &spec.name);
     parents.chain(children).map(|t| t.id).collect()
 }
 
@@ -300,7 +296,7 @@ pub(super) fn draft_table(
 
 /// Checks constraints that were created while this parent did not exist.
 fn check_waiting_children(catalog: &Catalog, table: &TableDef) -> Result<()> {
-    for child in catalog.tables.values() {
+    for child in catalog.children_waiting_for(&table.database, &table.name) {
         for key in &child.foreign_keys {
             if key.parent_database == table.database && key.parent_table == table.name {
                 foreign::check_parent(child, table, key)?;

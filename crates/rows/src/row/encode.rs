@@ -177,11 +177,6 @@ fn bad_value(table: &Table, position: usize) -> Error {
 /// Writes a value into its `storage.width()` bytes. Returns `None` if it has another storage kind
 /// or does not fit.
 fn write_fixed(storage: Storage, value: &Value, place: &mut [u8]) -> Option<()> {
-    let put = |place: &mut [u8], bytes: &[u8]| {
-        for (to, from) in place.iter_mut().zip(bytes) {
-            *to = *from;
-        }
-    };
     match (storage, value) {
         (Storage::Int(width), Value::Int(_) | Value::UInt(_)) => {
             let v = match value {
@@ -228,4 +223,21 @@ fn write_fixed(storage: Storage, value: &Value, place: &mut [u8]) -> Option<()> 
         _ => return None,
     }
     Some(())
+}
+
+/// Fills a place with as many of these bytes.
+#[inline]
+fn put(place: &mut [u8], bytes: &[u8]) {
+    // Widths that are known to the compiler are copied by one instruction.
+    if let (Ok(place), Some(bytes)) = (<&mut [u8; 4]>::try_from(&mut *place), bytes.first_chunk()) {
+        *place = *bytes;
+    } else if let (Ok(place), Some(bytes)) =
+        (<&mut [u8; 8]>::try_from(&mut *place), bytes.first_chunk())
+    {
+        *place = *bytes;
+    } else {
+        for (to, from) in place.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+    }
 }

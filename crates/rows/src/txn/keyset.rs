@@ -104,30 +104,40 @@ impl KeySet {
 
     /// The number of a key, if it is in the set.
     pub(crate) fn find(&self, space: SpaceId, key: &[u8]) -> Option<KeyId> {
-        let is =
-            |item: &Item| item.space == space && self.bytes.get(item.start..item.end) == Some(key);
-        if self.items.len() <= MAX_LINEAR_SEARCH {
-            return self.items.iter().position(is);
-        }
-        self.index
-            .find(hash(space, key), |id| self.items.get(*id).is_some_and(is))
-            .copied()
+        self.find_by(self.hash_of(space, key), space, key)
     }
 
-    /// Indexes a new key, and all before it when they are no longer few.
-    fn index(&mut self, id: KeyId) {
-        let (items, bytes) = (&self.items, &self.bytes);
-        if items.len() <= MAX_LINEAR_SEARCH {
-            return;
+    /// The hash of a key; `None` while the set is searched linearly.
+    fn hash_of(&self, space: SpaceId, key: &[u8]) -> Option<u64> {
+        (self.items.len() > MAX_LINEAR_SEARCH).then(|| hash(space, key))
+    }
+
+    fn find_by(&self, hash: Option<u64>, space: SpaceId, key: &[u8]) -> Option<KeyId> {
+        let is =
+            |item: &Item| item.space == space && self.bytes.get(item.start..item.end) == Some(key);
+        match hash {
+            None => self.items.iter().position(is),
+            Some(hash) => {
+                let is = |id: &KeyId| self.items.get(*id).is_some_and(is);
+                self.index.find(hash, is).copied()
+            }
         }
+    }
+
+    /// Indexes a new key, which has this hash, and all before it when they are no longer few.
+    fn index(&mut self, id: KeyId, hash_of_new: Option<u64>) {
+        let (items, bytes) = (&self.items, &self.bytes);
         let rehash = |id: &KeyId| {
             items.get(*id).map_or(0, |i| {
                 hash(i.space, bytes.get(i.start..i.end).unwrap_or(&[]))
             })
         };
-        let from = if self.index.is_empty() { 0 } else { id };
-        for id in from..=id {
-            self.index.insert_unique(rehash(&id), id, rehash);
+        if let Some(hash) = hash_of_new {
+            self.index.insert_unique(hash, id, rehash);
+        } else if items.len() > MAX_LINEAR_SEARCH {
+            for id in 0..=id {
+                self.index.insert_unique(rehash(&id), id, rehash);
+            }
         }
     }
 
@@ -145,11 +155,9 @@ impl KeySet {
             return None;
         };
         let end = self.bytes.len();
-        let known = self
-            .bytes
-            .get(start..end)
-            .and_then(|key| self.find(space, key));
-        if let Some(id) = known {
+        let key = self.bytes.get(start..end).unwrap_or(&[]);
+        let hash = self.hash_of(space, key);
+        if let Some(id) = self.find_by(hash, space, key) {
             self.bytes.truncate(start);
             if let Some(item) = self.items.get_mut(id) {
                 item.mode = stronger(item.mode, mode);
@@ -168,7 +176,7 @@ impl KeySet {
             is_written: true,
             value: None,
         });
-        self.index(id);
+        self.index(id, hash);
         Some(id)
     }
 

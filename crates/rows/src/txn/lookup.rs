@@ -14,7 +14,7 @@
 //! 4. A lock returns the newest value, never the snapshot's.
 
 use super::arena::Arena;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hot_keys::{HotKeys, Interface, Sample};
 use crate::overflow::{self, IncompleteRow, OverflowFetch};
 use crate::row::{RowBuf, RowRef};
@@ -103,7 +103,12 @@ impl<'a> Lookup<'a> {
     }
 
     pub(super) fn engine_keys(&self) -> SmallVec<[Key<'a>; 16]> {
-        self.keys.iter().map(|k| self.engine_key(k)).collect()
+        if self.table.partitioning.is_some() {
+            return self.keys.iter().map(|k| self.engine_key(k)).collect();
+        }
+        // All keys are in one space.
+        let space = self.table.space(self.index, &[]);
+        self.keys.iter().map(|k| Key::new(space, k)).collect()
     }
 
     fn lock_requests(&self, mode: LockMode) -> SmallVec<[LockRequest<'a>; 16]> {
@@ -160,43 +165,54 @@ pub type FoundVisitor<'v> = dyn FnMut(usize, Option<FoundRow<'_>>) + 'v;
 /// A visitor of locked rows, by position of their key.
 pub type LockedVisitor<'v> = dyn FnMut(usize, LockedRow<'_>) + 'v;
 
-/// Reorders results into the requested order; those that arrive in order are passed on without a
-/// copy.
-struct InOrder<T> {
+/// Reorders rows into the order of their keys; those that arrive in order are passed on without a copy.
+struct InOrder<'l, F> {
+    lookup: Lookup<'l>,
+    visit: F,
     next: usize,
-    out_of_order: Vec<Option<T>>,
+    /// Bytes of the rows that arrived early, by the position of their key.
+    early: Vec<Option<Option<Vec<u8>>>>,
+    failure: Option<Error>,
 }
 
-impl<T> InOrder<T> {
-    fn new() -> InOrder<T> {
-        InOrder {
-            next: 0,
-            out_of_order: Vec::new(),
+impl<F: FnMut(usize, Option<FoundRow<'_>>)> InOrder<'_, F> {
+    #[inline]
+    fn arrive(&mut self, n: usize, row: Option<RowRef<'_>>) {
+        if n != self.next {
+            self.keep(n, row.map(|row| row.bytes().to_vec()));
+            return;
+        }
+        self.next += 1;
+        let primary = self.lookup.key(n);
+        (self.visit)(n, row.map(|row| FoundRow { primary, row }));
+        if !self.early.is_empty() {
+            self.drain();
         }
     }
 
-    /// Whether `n` is the next result; the caller then visits it and calls `drain`.
-    fn is_next(&mut self, n: usize) -> bool {
-        if n == self.next {
+    #[cold]
+    fn keep(&mut self, n: usize, row: Option<Vec<u8>>) {
+        if self.early.len() <= n {
+            self.early.resize_with(n + 1, || None);
+        }
+        if let Some(place) = self.early.get_mut(n) {
+            *place = Some(row);
+        }
+    }
+
+    #[cold]
+    fn drain(&mut self) {
+        while let Some(bytes) = self.early.get_mut(self.next).and_then(Option::take) {
+            let n = self.next;
             self.next += 1;
-            return true;
-        }
-        false
-    }
-
-    fn keep(&mut self, n: usize, value: T) {
-        if self.out_of_order.len() <= n {
-            self.out_of_order.resize_with(n + 1, || None);
-        }
-        if let Some(place) = self.out_of_order.get_mut(n) {
-            *place = Some(value);
-        }
-    }
-
-    fn drain(&mut self, mut show: impl FnMut(usize, T)) {
-        while let Some(value) = self.out_of_order.get_mut(self.next).and_then(Option::take) {
-            show(self.next, value);
-            self.next += 1;
+            let table = self.lookup.table;
+            match bytes.as_deref().map(|b| RowRef::new(table, b)).transpose() {
+                Ok(row) => {
+                    let primary = self.lookup.key(n);
+                    (self.visit)(n, row.map(|row| FoundRow { primary, row }));
+                }
+                Err(e) => self.failure = Some(e),
+            }
         }
     }
 }
@@ -240,29 +256,55 @@ impl Lookup<'_> {
         read: Read,
         visit: &mut FoundVisitor<'_>,
     ) -> Result<()> {
-        if !self.ordered {
-            return self.read_any_order(kv, read, visit);
+        if self.ordered {
+            return self.read_in_order(kv, read, visit);
         }
-        let table = self.table;
-        let mut order: InOrder<Option<Vec<u8>>> = InOrder::new();
-        let mut failure = None;
-        self.read_any_order(kv, read, &mut |n, found| {
-            if !order.is_next(n) {
-                order.keep(n, found.map(|f| f.row.bytes().to_vec()));
-                return;
-            }
-            visit(n, found);
-            order.drain(|n, bytes| {
-                match bytes.as_deref().map(|b| RowRef::new(table, b)).transpose() {
-                    Ok(row) => {
-                        let primary = self.key(n);
-                        visit(n, row.map(|row| FoundRow { primary, row }));
-                    }
-                    Err(e) => failure = Some(e),
+        self.read_any_order(kv, read, visit)
+    }
+
+    /// Reads rows by their primary keys in the order of these. Generic over the visitor, so that the engine's call of it is the only
+    /// one that is not inlined.
+    pub(super) fn read_in_order(
+        &self,
+        kv: &mut dyn kv::Txn,
+        read: Read,
+        visit: impl FnMut(usize, Option<FoundRow<'_>>),
+    ) -> Result<()> {
+        let (table, overflow) = (self.table, self.overflow);
+        let mut order = InOrder {
+            lookup: *self,
+            visit,
+            next: 0,
+            early: Vec::new(),
+            failure: None,
+        };
+        let mut incomplete: Vec<IncompleteRow> = Vec::new();
+        let keys = self.engine_keys();
+        kv.get(read, &keys, &mut |n, value| {
+            let Some(bytes) = value else {
+                return order.arrive(n, None);
+            };
+            match RowRef::new(table, bytes) {
+                // The rows behind it are kept until it is complete.
+                Ok(row) if overflow.missing(&row) > 0 => {
+                    incomplete.push(IncompleteRow::new(n, self.key(n), bytes));
                 }
-            });
+                Ok(row) => order.arrive(n, Some(row)),
+                Err(e) => order.failure = Some(e),
+            }
         })?;
-        failure.map_or(Ok(()), Err)
+        if let Some(e) = order.failure.take() {
+            return Err(e);
+        }
+        if incomplete.is_empty() {
+            return Ok(());
+        }
+        overflow::complete(kv, table, incomplete, overflow, read, &mut |done| {
+            let row = done.bytes.as_deref().map(|b| RowRef::new(table, b));
+            order.arrive(done.number, row.transpose()?);
+            Ok(())
+        })?;
+        order.failure.map_or(Ok(()), Err)
     }
 
     fn read_any_order(

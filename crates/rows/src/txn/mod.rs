@@ -56,7 +56,7 @@ use delete::DeleteOutcome;
 use expressions::{Refused, RowEvaluator};
 use firing::FireTriggers;
 use insert::{InsertMode, InsertOutcome, Inserted};
-use lookup::{FoundVisitor, LockedVisitor, Lookup};
+use lookup::{FoundRow, FoundVisitor, LockedVisitor, Lookup};
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{
     self as kv, CommitPosition, Isolation, LockMode, Read, StatementMark, TxnOptions, Wait,
@@ -379,6 +379,27 @@ impl Txn {
             lookup.sample(self.db.hot_keys(), false);
         }
         lookup.read(self.kv.as_mut(), read, visit)
+    }
+
+    /// As [`Txn::look_up`] of primary keys, in their order, with a visitor that is inlined.
+    ///
+    /// # Errors
+    /// As [`Txn::look_up`].
+    #[inline]
+    pub fn look_up_in_order(
+        &mut self,
+        table: &Table,
+        keys: &[&[u8]],
+        read: Read,
+        visit: impl FnMut(usize, Option<FoundRow<'_>>),
+    ) -> Result<()> {
+        let lookup = Lookup::primary(table, keys);
+        self.accesses.add_lookups(lookup.len() as u64);
+        lookup.count_fetched();
+        if self.is_sql {
+            lookup.sample(self.db.hot_keys(), false);
+        }
+        lookup.read_in_order(self.kv.as_mut(), read, visit)
     }
 
     /// Locks rows, and visits the newest version of each, in any order. Keys of the primary index

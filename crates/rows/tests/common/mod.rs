@@ -19,10 +19,10 @@ use porpoise_rows::catalog::{
     IndexKind, IndexPart, IndexState, LayoutDef, Table, TableDef, TableId, TableOptions,
 };
 use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
+use porpoise_rows::shared_map::SharedMap;
 use porpoise_rows::triggers::{Trigger, Triggers};
 use porpoise_rows::{BeginOptions, Db, DbOptions, Error, InsertMode, Lookup, Txn};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -313,7 +313,8 @@ pub fn database(engine: Arc<dyn Engine>, defs: &[Def]) -> Arc<Db> {
         histograms: Default::default(),
         changes: Default::default(),
         version: 1,
-        databases: BTreeMap::from([(
+        waiting: Default::default(),
+        databases: SharedMap::from_iter([(
             "d".to_string(),
             Arc::new(Database {
                 name: "d".into(),

@@ -19,7 +19,7 @@ impl StatementContext {
         let all = rights.global().has(Privileges::SHOW_DATABASES);
         seen.databases
             .retain(|name, _| all || rights.sees_database(name));
-        for (name, database) in &mut seen.databases {
+        for (name, database) in seen.databases.iter_mut() {
             let tables = &mut Arc::make_mut(database).tables;
             tables.retain(|table, _| rights.sees_table(name, table));
         }

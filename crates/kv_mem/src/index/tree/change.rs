@@ -3,10 +3,10 @@
 //! The nodes that a change touches are marked from `begin` to `end`. A reader that finds a node
 //! marked waits; a reader that read the node before detects the change by its version.
 
-use super::{Bounds, Target, WriteGuard, child_bounds};
+use super::{Separators, Target, WriteGuard, bounds_of, child_separators};
 use crate::index::cell::Link;
 use crate::index::node::{Node, Place, WIDTH, common_prefix_len};
-use crate::record::RecordRef;
+use crate::record::{FirstLock, RecordRef};
 use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::Ordering;
 use smallvec::SmallVec;
@@ -15,20 +15,20 @@ use smallvec::SmallVec;
 struct PathNode<'g> {
     node: &'g Node,
     child: usize,
-    bounds: Bounds<'g>,
+    separators: Separators<'g>,
 }
 
 /// A leaf as the writer found it.
 #[derive(Clone, Copy)]
 pub(in crate::index) struct Leaf<'g> {
     node: &'g Node,
-    bounds: Bounds<'g>,
+    separators: Separators<'g>,
 }
 
 impl Leaf<'_> {
     /// Whether a key lies in its range.
     fn covers(&self, key: &[u8]) -> bool {
-        let (low, high) = self.bounds;
+        let (low, high) = bounds_of(self.separators);
         low.is_none_or(|low| key >= low) && high.is_none_or(|high| key < high)
     }
 }
@@ -36,29 +36,43 @@ impl Leaf<'_> {
 type Path<'g> = SmallVec<[PathNode<'g>; 8]>;
 
 impl WriteGuard<'_> {
-    /// The writer's path to the leaf of a key.
-    fn path<'g>(&self, key: &[u8], guard: &'g Guard) -> Option<(Path<'g>, Leaf<'g>)> {
+    /// Descends to the leaf of a key, and shows the inner nodes on the path to it.
+    #[inline]
+    fn descend<'g>(
+        &self,
+        key: &[u8],
+        guard: &'g Guard,
+        mut visit: impl FnMut(PathNode<'g>),
+    ) -> Option<Leaf<'g>> {
         let mut node = self.tree.root.load(guard)?;
-        let mut path = Path::new();
-        let mut bounds = (None, None);
+        let mut separators = (None, None);
         while !node.is_leaf() {
             let child = Target::Of(key).child(node, guard);
-            path.push(PathNode {
+            visit(PathNode {
                 node,
                 child,
-                bounds,
+                separators,
             });
-            bounds = child_bounds(node, child, bounds, guard);
+            separators = child_separators(node, child, separators, guard);
             node = node.child(child, guard)?;
         }
-        Some((path, Leaf { node, bounds }))
+        Some(Leaf { node, separators })
     }
 
-    /// Returns the record of a key, created if it is missing, and whether it was created. `near` is the
-    /// leaf of the key before, so that keys in ascending order are seldom searched from the root.
+    /// The writer's path to the leaf of a key.
+    fn path<'g>(&self, key: &[u8], guard: &'g Guard) -> Option<(Path<'g>, Leaf<'g>)> {
+        let mut path = Path::new();
+        let leaf = self.descend(key, guard, |node| path.push(node))?;
+        Some((path, leaf))
+    }
+
+    /// Returns the record of a key, created if it is missing, with this lock if there is one, and whether it was
+    /// created. `near` is the leaf of the key before, so that keys in ascending order are seldom searched from the
+    /// root.
     pub(in crate::index) fn get_or_insert<'g>(
         &mut self,
         key: &[u8],
+        lock: Option<FirstLock>,
         near: &mut Option<Leaf<'g>>,
         guard: &'g Guard,
     ) -> (RecordRef, bool) {
@@ -76,8 +90,8 @@ impl WriteGuard<'_> {
                 *near = None;
                 continue;
             }
-            let record = RecordRef::new(key);
-            self.insert_into_leaf(leaf, place.at, &record, guard);
+            let (record, owned) = RecordRef::new_pair(key, lock);
+            self.insert_into_leaf(leaf, place.at, owned, guard);
             return (record, true);
         }
     }
@@ -100,7 +114,7 @@ impl WriteGuard<'_> {
     ) -> Option<&'g Node> {
         match near.filter(|leaf| leaf.covers(key)) {
             Some(leaf) => Some(leaf.node),
-            None => Some(near.insert(self.path(key, guard)?.1).node),
+            None => Some(near.insert(self.descend(key, guard, |_| ())?).node),
         }
     }
 
@@ -125,7 +139,7 @@ impl WriteGuard<'_> {
                     near = None;
                     continue;
                 }
-                self.insert_into_leaf(leaf, at, record, guard);
+                self.insert_into_leaf(leaf, at, record.clone(), guard);
                 break;
             }
         }
@@ -133,10 +147,10 @@ impl WriteGuard<'_> {
     }
 
     /// Inserts a record into a leaf that is not full.
-    fn insert_into_leaf(&mut self, leaf: &Node, at: usize, record: &RecordRef, guard: &Guard) {
+    fn insert_into_leaf(&mut self, leaf: &Node, at: usize, record: RecordRef, guard: &Guard) {
         leaf.version.begin();
         // SAFETY: `WriteGuard` is the tree's one writer.
-        unsafe { leaf.insert(at, record.clone(), None, guard) };
+        unsafe { leaf.insert(at, record, None, guard) };
         leaf.version.end();
         self.tree.len.fetch_add(1, Ordering::Relaxed);
     }
@@ -156,13 +170,13 @@ impl WriteGuard<'_> {
                 .node_bytes
                 .fetch_add(node.bytes(), Ordering::Relaxed);
         }
-        let mut bounds = (None, None);
+        let mut separators = (None, None);
         while !node.is_leaf() {
             let at = Target::Of(key).child(node, guard);
             let Some(child) = node.child(at, guard) else {
                 return;
             };
-            let range = child_bounds(node, at, bounds, guard);
+            let range = child_separators(node, at, separators, guard);
             if child.is_full() {
                 // SAFETY: `WriteGuard` is the tree's one writer.
                 unsafe { split(node, at, child, range, key, guard) };
@@ -172,7 +186,7 @@ impl WriteGuard<'_> {
                     .fetch_add(child.bytes(), Ordering::Relaxed);
                 continue;
             }
-            (node, bounds) = (child, range);
+            (node, separators) = (child, range);
         }
     }
 
@@ -274,10 +288,11 @@ unsafe fn split(
     parent: &Node,
     at: usize,
     child: &Node,
-    range: Bounds<'_>,
+    range: Separators<'_>,
     key: &[u8],
     guard: &Guard,
 ) {
+    let range = bounds_of(range);
     let Place { at: place, .. } = child.search(key, guard);
     let count = child.count();
     let whole = |at: usize| child.key(at, guard).map(|record| record.record().key());
@@ -341,7 +356,7 @@ unsafe fn merge(step: &PathNode<'_>, guard: &Guard) -> bool {
     let PathNode {
         node,
         child,
-        bounds,
+        separators,
     } = step;
     let fits = |at: usize| {
         let (left, right) = (node.child(at, guard)?, node.child(at + 1, guard)?);
@@ -354,8 +369,9 @@ unsafe fn merge(step: &PathNode<'_>, guard: &Guard) -> bool {
     let Some((at, left, right)) = ahead.or_else(|| fits(child.checked_sub(1)?)) else {
         return false;
     };
-    let low = child_bounds(node, at, *bounds, guard).0;
-    let high = child_bounds(node, at + 1, *bounds, guard).1;
+    let low = child_separators(node, at, *separators, guard).0;
+    let high = child_separators(node, at + 1, *separators, guard).1;
+    let (low, high) = bounds_of((low, high));
     node.version.begin();
     left.version.begin();
     right.version.begin();

@@ -14,7 +14,7 @@
 //! the first leaf on (most walks end in it).
 
 use super::super::WalkOutcome;
-use super::{Bounds, Target, Tree};
+use super::{Bounds, Target, Tree, bounds_of};
 use crate::prefetch::{Prefetched, prefetch};
 use crate::record::{InlineKey, Pinned};
 use crossbeam_epoch::Guard;
@@ -134,7 +134,7 @@ impl Tree {
         if rest.reverse {
             run.reverse();
         }
-        Some(leaf_view.bounds)
+        Some(bounds_of(leaf_view.separators))
     }
 }
 

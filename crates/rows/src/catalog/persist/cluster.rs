@@ -118,7 +118,7 @@ pub(super) fn reuse(old: &Catalog, new: &mut Catalog) {
         super::write_table(&mut w, table);
         w.as_slice().to_vec()
     };
-    for (id, table) in &mut new.tables {
+    for (id, table) in new.tables.iter_mut() {
         if let Some(before) = old.tables.get(id)
             && before.triggers == table.triggers
             && encode(before.definition()) == encode(table.definition())

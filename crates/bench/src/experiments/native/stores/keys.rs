@@ -68,7 +68,7 @@ fn fill(
     let mut txn = engine.begin(TxnOptions::default())?;
     for n in keys {
         let (key, value) = (n.to_be_bytes(), value(n));
-        txn.put(Key::new(space, &key), &value, Check::FirstCommitter)?;
+        txn.put_new(Key::new(space, &key), &value, Check::FirstCommitter)?;
         bytes += (key.len() + value.len()) as u64;
     }
     txn.commit()?;
@@ -321,7 +321,7 @@ impl KeyWorker<'_> {
     fn try_insert(&mut self, key: u64, value: &[u8]) -> Result<(), Error> {
         let mut txn = self.of.engine.begin(self.options.clone())?;
         let key = key.to_be_bytes();
-        txn.put(Key::new(self.fresh, &key), value, Check::FirstCommitter)?;
+        txn.put_new(Key::new(self.fresh, &key), value, Check::FirstCommitter)?;
         let commit = txn.commit()?;
         self.of.engine.wait_durable(commit.position)
     }
