@@ -240,6 +240,7 @@ def plan(arguments):
     more += [java_suite("connector-j", "FirstSteps"), java_suite("connector-j-programs", "Programs")]
     more += [browser_suite("console", "console.test.js")]
     more += [python_suite("test_deploy"), python_suite("test_newcomer"), python_suite("test_dump_programs"), applications_suite("test_applications")]
+    more += [python_suite(f"test_failover.{language}") for language in ("Python", "Go", "Node", "Java")]
     more += [java_suite("process-engines", "ProcessEngines"), python_suite("test_debezium")] + TEXT_SEARCH_SUITES
     own = OWN_SUITES + (more if arguments.all else [])
     return [

@@ -21,6 +21,7 @@
 //! * [`dump`]: the stream of events to a reader.
 //! * [`feed`]: the stream of changes to an application.
 //! * [`acknowledge`]: commits that wait for replicas.
+//! * [`branch`]: the place at which the log leaves that of another server.
 //! * [`describe`]: events as SHOW BINLOG EVENTS prints them.
 //!
 //! Invariants:
@@ -33,6 +34,7 @@
 
 pub mod acknowledge;
 pub mod annotation;
+pub mod branch;
 pub mod describe;
 pub mod dump;
 pub mod encode;

@@ -330,17 +330,18 @@ impl Writer {
             .fetch_add(out.len() as u64, Ordering::Relaxed);
         let count = transactions.len() as u64;
         self.log.transactions.fetch_add(count, Ordering::Relaxed);
+        let now = Instant::now();
         let mut state = self.log.state.lock();
         state.end = self.end;
         for transaction in transactions.drain(..) {
             state.executed.insert(transaction.gtid);
             state.last_commit = transaction.commit;
             let end = (self.number, transaction.end);
-            state.acks.written(end, transaction.commit);
+            state.acks.written(end, transaction.commit, now);
         }
         // A group may require no other member at present.
         if let (Some(commit), Some(engine)) =
-            (state.acks.take_unneeded(), self.log.ack_engine.get())
+            (state.acks.take_unneeded(now), self.log.ack_engine.get())
         {
             engine.acknowledge(commit);
         }

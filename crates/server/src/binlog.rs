@@ -177,6 +177,8 @@ pub fn variables(config: &Config) -> Vec<(&'static str, String)> {
     }
     list.extend([
         ("log_bin", "ON".to_owned()),
+        ("log_replica_updates", "ON".to_owned()),
+        ("log_slave_updates", "ON".to_owned()),
         ("gtid_mode", "ON".to_owned()),
         ("enforce_gtid_consistency", "ON".to_owned()),
         ("binlog_row_image", image.to_owned()),

@@ -230,6 +230,8 @@ pub struct Config {
     pub failover_password_file: Option<PathBuf>,
     /// Silence of the leader after which another one is elected.
     pub failover_timeout: Duration,
+    /// Bytes a second at which the leader's data are copied; `None`: no limit.
+    pub failover_copy_rate: Option<u64>,
     /// Whether clients cannot write.
     pub super_read_only: bool,
     /// The operator's certificate (PEM); `None`: one is generated at the first start.

@@ -395,6 +395,22 @@ impl SqlSession {
         self.end_statement(result)
     }
 
+    /// Shows the session in the process list as one that sends the binary log, until [`Self::end_dump`].
+    pub fn begin_dump(&self, has_gtids: bool) {
+        let command = if has_gtids {
+            "Binlog Dump GTID"
+        } else {
+            "Binlog Dump"
+        };
+        let now = self.cx.server.db.clock().now();
+        self.process.begin(command, None, now);
+    }
+
+    /// The binary log is not sent any more.
+    pub fn end_dump(&self) {
+        self.process.end(self.cx.server.db.clock().now());
+    }
+
     /// Error if the session was killed between two statements, or its account has reached a limit.
     fn check_alive(&self) -> Result<()> {
         match self.cx.env.cancel.reason() {
