@@ -16,7 +16,7 @@ import pymysql
 
 import where
 
-# Time in which everything happens that is waited for.
+# Longest wait for an event.
 WAIT_SECONDS = 90
 
 # Acknowledged rows before and after each fault.
@@ -173,7 +173,7 @@ class Writer:
                 self.other.append(line)
 
     def wait(self, event, count):
-        """Waits for so many more acknowledged rows."""
+        """Waits for this number of further acknowledged rows."""
         wanted = len(self.acknowledged) + count
 
         def found():

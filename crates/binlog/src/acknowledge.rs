@@ -17,7 +17,7 @@
 //!    a place at or after its end, or when the oldest waiting commit has waited for the policy's timeout.
 //! 2. An acknowledged place counts as long as the server runs, also after its replica has disconnected: the replica
 //!    has the transactions on its disk. It is discarded when the replica connects again, because it may have been rebuilt or
-//!    rewound; what arrives late by an earlier connection of it does not count.
+//!    rewound; what arrives late over an earlier connection is ignored.
 //! 3. After a timeout commits pass until a replica has caught up with the end of the log; then they wait again.
 //! 4. In a group with automatic failover ([`GroupPolicy`]) a commit also waits for the members that the group requires,
 //!    without a timeout.
@@ -86,7 +86,7 @@ pub(crate) struct Acknowledger {
     pub(crate) incarnation: u64,
 }
 
-/// The commits that wait, and what replicas have acknowledged; part of the state of the log.
+/// Waiting commits, and acknowledgements of replicas; part of the log's state.
 #[derive(Default)]
 pub struct Acknowledgements {
     pub(crate) policy: AckPolicy,
@@ -142,7 +142,7 @@ impl Acknowledgements {
         }
     }
 
-    /// Sets what the group requires from now on. Commits that wait and need it no more are released by
+    /// Sets the requirements of the group from now on. Waiting commits that are no longer subject to them are released by
     /// [`Acknowledgements::take_reached`].
     pub fn set_group(&mut self, policy: Option<GroupPolicy>) {
         self.group = policy;
@@ -151,8 +151,7 @@ impl Acknowledgements {
         }
     }
 
-    /// A replica has connected, and has everything before `place` of what it had before on its disk. Returns the number of the
-    /// connection.
+    /// Records that a replica has connected whose disk has everything before `place`. Returns the number of the connection.
     pub fn connect(&mut self, replica: u32, incarnation: u64, place: Place) -> u64 {
         self.connections += 1;
         let connection = Some(self.connections);
@@ -165,7 +164,7 @@ impl Acknowledgements {
         self.connections
     }
 
-    /// A replica has everything up to a place on its disk.
+    /// Records that a replica has everything up to a place on its disk.
     pub fn acknowledge(&mut self, replica: u32, connection: u64, place: Place) {
         let replica = self.replicas.get_mut(&replica);
         if let Some(replica) = replica.filter(|r| r.connection == Some(connection)) {
@@ -173,7 +172,7 @@ impl Acknowledgements {
         }
     }
 
-    /// A connection of a replica has ended.
+    /// Records that a connection of a replica has ended.
     pub fn disconnect(&mut self, replica: u32, connection: u64) {
         let replica = self.replicas.get_mut(&replica);
         if let Some(replica) = replica.filter(|r| r.connection == Some(connection)) {

@@ -1,22 +1,22 @@
-//! The place at which a log leaves that of another server, so that the data can be rewound to it.
+//! The point at which a log branches off from that of another server, to which the data can be rewound.
 
 use crate::Result;
 use crate::file::{file_name, scan_until};
 use crate::log::BinaryLog;
 use porpoise_replication::gtid::GtidSet;
 
-/// A place in the order of commits.
+/// A point in the order of commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
-    /// The first commit behind it.
+    /// The first commit after it.
     pub commit: u64,
     /// Identifiers of the transactions before it.
     pub executed: GtidSet,
 }
 
 impl BinaryLog {
-    /// The place before the first of these transactions; `None` if the files do not have it any more. The caller sees to it that none is
-    /// being written.
+    /// The point before the first of these transactions; `None` if it is no longer in the files. The caller ensures that none of
+    /// them is being written.
     ///
     /// # Errors
     /// A file cannot be read.

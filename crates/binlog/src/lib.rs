@@ -21,7 +21,7 @@
 //! * [`dump`]: the stream of events to a reader.
 //! * [`feed`]: the stream of changes to an application.
 //! * [`acknowledge`]: commits that wait for replicas.
-//! * [`branch`]: the place at which the log leaves that of another server.
+//! * [`branch`]: the point at which the log branches off from that of another server.
 //! * [`describe`]: events as SHOW BINLOG EVENTS prints them.
 //!
 //! Invariants:

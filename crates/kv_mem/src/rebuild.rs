@@ -83,8 +83,8 @@ pub fn records_until(records: &[u8], start: u64, until: u64) -> Result<usize> {
     Ok(end)
 }
 
-/// Leaves a commit, and everything behind it, out of a log, but for the limits of ids and timestamps that were given out, so that
-/// none is given out again.
+/// Cuts a log before a commit. Records of assigned ids and timestamps are kept even after the cut, so that none of these is
+/// assigned again.
 #[derive(Clone, Copy, Debug)]
 pub struct CommitCut {
     commit: u64,
@@ -92,7 +92,7 @@ pub struct CommitCut {
 }
 
 impl CommitCut {
-    /// A cut before this commit, and those after it.
+    /// A cut before this commit.
     #[must_use]
     pub fn before(commit: u64) -> CommitCut {
         CommitCut {
@@ -101,7 +101,7 @@ impl CommitCut {
         }
     }
 
-    /// The records of the next group that stay.
+    /// The records of the next group that are kept.
     fn kept(&mut self, group: &LogGroup) -> Result<Vec<u8>> {
         let (records, mut kept, mut at) = (&group.records, Vec::new(), 0);
         while let Some(rest) = records.get(at..).filter(|rest| !rest.is_empty()) {
@@ -221,14 +221,14 @@ impl StoreBuilder {
         Ok(())
     }
 
-    /// Appends what a cut leaves of a group.
+    /// Appends the records of a group that a cut keeps.
     ///
     /// # Errors
     /// As [`Self::put_group`].
     pub fn put_group_before(&mut self, group: &LogGroup, cut: &mut CommitCut) -> Result<()> {
         let is_behind = cut.is_reached;
         let records = cut.kept(group)?;
-        // What is left out makes the log shorter.
+        // Positions move: the log becomes shorter by the records that were removed.
         let start = self.position.filter(|_| is_behind);
         self.put_group(&LogGroup {
             start: start.unwrap_or(group.start),

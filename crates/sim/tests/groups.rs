@@ -20,7 +20,7 @@ fn run_all(seeds: std::ops::Range<u64>) {
     }
     println!("{count} runs: {all:?}");
     if count > 1 {
-        // The runs must have covered what they are for.
+        // The runs must have covered the cases that they are made for.
         assert!(all.epochs > 2 * count && all.kills > count, "{all:?}");
         assert!(all.unsynced > 0 && all.copies > count / 2, "{all:?}");
     }
@@ -37,7 +37,7 @@ fn no_acknowledged_commit_is_lost_in_a_thousand_simulations() {
     run_all(1_000..2_000);
 }
 
-/// Most runs until a planted fault is found.
+/// Maximum number of runs until a planted fault is found.
 const ENOUGH: u64 = 400;
 
 #[test]

@@ -215,11 +215,11 @@ pub trait ReplicaControl: Send + Sync {
 /// State of a member of a group with automatic failover, as MySQL's group replication names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupMemberState {
-    /// It takes part: it has every acknowledged commit, or needs none.
+    /// It has every acknowledged commit, or is a witness.
     Online,
     /// It lacks commits, or has no leader.
     Recovering,
-    /// It is not heard.
+    /// It has not been heard within the timeout.
     Unreachable,
 }
 

@@ -1,7 +1,7 @@
-//! What a leader derives from how the other servers follow it: the inputs `Replicates`, `CaughtUp` and `Stalls` of its state machine.
+//! Derives from the progress of the other servers the inputs `Replicates`, `CaughtUp` and `Stalls` of a leader's state machine.
 //!
-//! Invariant: a member counts as caught up by what it has acknowledged of its present data only, and only once that reaches the end
-//! that the log had when its acknowledgement was first required.
+//! Invariant: only acknowledgements of a member's present data count. It has caught up once they reach the end that the log had
+//! when its acknowledgement was first required.
 
 use super::{Input, MemberId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Position in the binary log: number of the file, and offset.
 pub type Place = (u64, u64);
 
-/// How a member follows the leader.
+/// Progress of a member that follows the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberProgress {
     /// Whether it is connected.
@@ -19,14 +19,14 @@ pub struct MemberProgress {
     pub incarnation: u64,
     /// Position up to which it has acknowledged.
     pub place: Place,
-    /// Whether it keeps the oldest waiting commit waiting, and for how long that has waited.
+    /// Time for which the oldest waiting commit has waited, if it waits for this member.
     pub behind: Option<Duration>,
 }
 
-/// When a member is taken in, and when it is left out.
+/// Limits by which a member is added to the view or removed from it.
 #[derive(Clone, Debug)]
 pub struct FollowLimits {
-    /// Log that a member may lack when commits begin to wait for it, in bytes.
+    /// Bytes of the log that a member may lack when commits begin to wait for it.
     pub small_lag: u64,
     /// Time for which a member may be disconnected.
     pub silence: u64,
@@ -34,19 +34,19 @@ pub struct FollowLimits {
     pub stall: Duration,
 }
 
-/// What a leader keeps of the servers that follow it. Times are in milliseconds, by the clock of the caller.
+/// A leader's state about the servers that follow it. Times are in milliseconds, by the clock of the caller.
 #[derive(Debug)]
 pub struct Following {
     limits: FollowLimits,
     since: u64,
     /// When each server was last connected.
     connected: BTreeMap<MemberId, u64>,
-    /// Whose acknowledgements are required, each with the end of the log at that moment.
+    /// Members whose acknowledgements are required, each with the end of the log when that began.
     required: BTreeMap<MemberId, Place>,
 }
 
 impl Following {
-    /// Of a leader that begins now.
+    /// State of a leader whose epoch begins now.
     #[must_use]
     pub fn new(limits: FollowLimits, now: u64) -> Following {
         Following {
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(at((1, 900)), []);
         assert_eq!(at((1, 960)), [Input::Replicates(2)]);
         assert_eq!(at(END), [Input::CaughtUp(2), Input::Replicates(2)]);
-        // What it is required for later changes nothing, unless it was not required for a time.
+        // Requiring it again does not move its target, unless it was not required in between.
         following.require(&[2, 3].into(), end);
         let inputs = following.observe(2, Some(7), &progress(END, 0), end, 20);
         assert!(inputs.contains(&Input::CaughtUp(2)));
@@ -154,7 +154,7 @@ mod tests {
             following.observe(2, Some(7), &absent, END, 60),
             [Input::Stalls(2)]
         );
-        // Acknowledgements of data that it has given up do not count.
+        // Acknowledgements of discarded data do not count.
         let former = following.observe(2, Some(8), &progress(END, 0), END, 40);
         assert_eq!(former, []);
         let slow = following.observe(2, Some(7), &progress((1, 950), 80), END, 70);

@@ -230,7 +230,7 @@ pub struct Config {
     pub failover_password_file: Option<PathBuf>,
     /// Silence of the leader after which another one is elected.
     pub failover_timeout: Duration,
-    /// Bytes a second at which the leader's data are copied; `None`: no limit.
+    /// Maximum rate at which the leader's data are copied, in bytes a second; `None`: no limit.
     pub failover_copy_rate: Option<u64>,
     /// Whether clients cannot write.
     pub super_read_only: bool,

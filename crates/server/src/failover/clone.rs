@@ -58,11 +58,11 @@ const POLL: Duration = Duration::from_millis(200);
 
 type Outcome = Result<(), String>;
 
-/// What the data of a member are replaced by.
+/// Source of the data that replace a member's own.
 pub struct CloneSource {
     /// The leader.
     pub target: Target,
-    /// Most bytes a second that are copied from it.
+    /// Maximum rate of the copy in bytes a second.
     pub rate: Option<u64>,
     /// The own data, if they may be rewound.
     pub rewind: Option<Rewind>,
@@ -76,7 +76,7 @@ pub struct CloneTask {
 }
 
 impl CloneTask {
-    /// Starts to put data into a data directory, beside those that are in use.
+    /// Starts to build data in the data directory, beside those that are in use.
     ///
     /// # Errors
     /// No thread can be started.
@@ -137,7 +137,7 @@ fn install_files(data_dir: &Path, dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     if dir.join(COMPLETE).exists() {
-        tracing::info!("failover: the prepared data take the place of this server's");
+        tracing::info!("failover: the prepared data replace this server's data");
         for name in [binlog::UUID_FILE, store_id::NAME] {
             remove_file(&data_dir.join(name))?;
         }
@@ -234,7 +234,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Puts the own data without what the leader lacks, or the leader's data, into a new directory.
+/// Builds new data in a directory: the own data without the transactions that the leader lacks, or a copy of the leader's.
 fn build(source: CloneSource, dir: &Path, cancel: &Cancel) -> Outcome {
     begin(dir)?;
     let rewound = source.rewind.map(|rewind| rewind.build(dir, cancel));
@@ -254,7 +254,7 @@ fn build(source: CloneSource, dir: &Path, cancel: &Cancel) -> Outcome {
     copy(source.target, source.rate, dir, cancel)
 }
 
-/// Makes the directory new and empty.
+/// Creates the directory, empty.
 fn begin(dir: &Path) -> Outcome {
     remove_dir(dir).map_err(text)?;
     fs::create_dir_all(dir.join(STORE)).map_err(text)

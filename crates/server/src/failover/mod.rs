@@ -6,8 +6,8 @@
 //! * [`server`]: what a server does when it leads and when it follows. [`witness`]: the command `porpoise witness`.
 //! * [`status`]: the group as operators and proxies see it.
 //! * [`clone`]: a physical copy of the leader's data, for members whose data the leader's log does not continue.
-//! * [`rewind`]: the own data without the transactions that the leader lacks.
-//! * [`restart`]: a leader that steps down begins anew as a follower, as after a crash.
+//! * [`rewind`]: removes the transactions that the leader lacks from the own data.
+//! * [`restart`]: a leader that steps down restarts as a follower, as after a crash.
 //!
 //! Decision 0010 has the reasons, docs/internals/following.md a picture.
 

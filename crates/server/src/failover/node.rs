@@ -71,7 +71,7 @@ pub struct NodeOptions<'a> {
     pub data_dir: &'a Path,
     /// Listener for the messages of the others.
     pub listener: TcpListener,
-    /// What it says of itself to the others.
+    /// Its description, which is sent to the others.
     pub description: Description,
 }
 
@@ -118,7 +118,7 @@ pub struct MemberStatus {
     pub is_in_sync: bool,
     /// Time since its last message; `None` if there was none. 0 of this member.
     pub last_contact: Option<Duration>,
-    /// What it says of itself; `None` if it has not connected since the start of this member.
+    /// Its description; `None` if it has not connected since the start of this member.
     pub description: Option<Description>,
 }
 

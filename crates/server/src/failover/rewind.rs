@@ -1,18 +1,18 @@
-//! Rewinding: a member gives up transactions that the leader lacks, without a copy of the leader's data.
+//! Rewinding: a member discards its transactions that the leader lacks, without copying the leader's data.
 //!
-//! The store is built again beside the one in use, from the member's own checkpoint and its log up to the first of those
-//! transactions, as a restore to a point in time does. The files of the checkpoint never change, so they are linked; what is written is
-//! the log since the checkpoint.
+//! A new store is built beside the one in use, from the member's own checkpoint and its log up to the first of those
+//! transactions, as a restore to a point in time does. The files of the checkpoint never change, so they are linked; only
+//! the log since the checkpoint is written.
 //!
 //! ```text
 //! store      | checkpoint | T1 T2 T3 | X1 T4 X2 |      the leader lacks X1 and X2
-//! incoming   | (linked)   | T1 T2 T3 |                 T4 comes again from the leader
+//! incoming   | (linked)   | T1 T2 T3 |                 T4 is received again from the leader
 //! ```
 //!
-//! The rest is as with a copy ([`super::clone`]): the same place, the same steps, the same invariants.
+//! The new store replaces the data as a copy does ([`super::clone`]): same directory, same steps, same invariants.
 //!
-//! Condition: the checkpoint in force is older than the first of the transactions. If it is not, or the binary log has that
-//! transaction no more, the leader's data are copied.
+//! Condition: the newest checkpoint is older than the first of those transactions, and the binary log still has that
+//! transaction. Otherwise the leader's data are copied.
 
 use crate::backup::log_position::GtidTracker;
 use crate::binlog::DIRECTORY;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// Bytes of a file that are copied at once, if it cannot be linked.
 const PART_BYTES: usize = 1 << 20;
 
-/// What a member needs to rewind.
+/// The parts of a member that rewinding uses.
 pub struct Rewind {
     /// The engine.
     pub engine: Arc<KvMem>,

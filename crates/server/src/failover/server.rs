@@ -257,7 +257,7 @@ impl ServerActions {
             },
             // The state that discards the data is on disk.
             CloneState::Complete => match clone::complete(&self.data_dir) {
-                Ok(()) => restart::restart("its data are replaced"),
+                Ok(()) => restart::restart("the next start replaces its data"),
                 Err(error) => {
                     tracing::error!(%error, "failover: the copy of the leader's data cannot be used");
                 }
@@ -289,7 +289,7 @@ impl ServerActions {
         let Some((host, port)) = self.wanted.and_then(|(leader, _)| self.source(leader)) else {
             return;
         };
-        tracing::warn!("failover: {what}: this server gives up what the leader lacks");
+        tracing::warn!("failover: {what}: this server discards the transactions that the leader lacks");
         let source = self.parts.replica.state().map(|state| state.settings);
         let source = source.map(|settings| CloneSource {
             target: settings.target(),
@@ -305,7 +305,7 @@ impl ServerActions {
         }
     }
 
-    /// How this server gives up transactions without a copy of the leader's data.
+    /// The rewind that discards transactions without a copy of the leader's data.
     fn rewind(&self, divergence: &Divergence) -> Option<Rewind> {
         let Divergence::Extra(lost) = divergence else {
             return None;
@@ -318,7 +318,7 @@ impl ServerActions {
         })
     }
 
-    /// What the leader has to know of the other servers.
+    /// The leader's observations of the other servers.
     fn observe(&mut self, member: &Member) -> Vec<Input> {
         let Some(leading) = &mut self.leading else {
             return Vec::new();

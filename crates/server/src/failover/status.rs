@@ -22,7 +22,7 @@ pub fn provide(sql: &SqlServer, node: &Arc<Node>, epochs: Arc<Epochs>) {
     }));
 }
 
-/// The group as MySQL's group replication shows its own. `is_writable`: whether this server takes writes.
+/// The group in the form of MySQL's group replication. `is_writable`: whether this server takes writes.
 fn group(status: &GroupStatus, is_writable: bool) -> Group {
     let member = |member: &MemberStatus| {
         let is_leader = status.leader == Some(member.id);
@@ -55,7 +55,7 @@ fn state(status: &GroupStatus, member: &MemberStatus, is_writable: bool) -> Grou
     let takes_part = match member.role {
         None => return GroupMemberState::Unreachable,
         Some(MemberRole::Witness) => true,
-        // Only of this member: it has no leader.
+        // Known of this member only: it has no leader.
         Some(MemberRole::Candidate) => false,
         Some(MemberRole::Leader) => !is_own || is_writable,
         Some(MemberRole::Follower) => member.is_in_sync,

@@ -6,7 +6,7 @@
 //! ```text
 //! receiver   magic (8) | challenge (32)
 //! sender     magic (8) | from (4) | to (4) | digest of the members (32) | server_uuid (16) | version (32) | nonce (32) | code (32)
-//! sender     length (2) | message | code (32)      ... an empty message says that the sender is there
+//! sender     length (2) | message | code (32)      ... an empty message shows that the sender is alive
 //!
 //! key of the frames  = HMAC-SHA256(secret, "porpoise failover session" | challenge | from | to | nonce)
 //! code of the hello  = HMAC-SHA256(secret, "porpoise failover hello"   | challenge | hello)
@@ -39,7 +39,7 @@ const NUMBER_LEN: usize = 32;
 const CODE_LEN: usize = 32;
 const VERSION_LEN: usize = 32;
 
-/// Where the description of the sender is in its hello.
+/// Offset of the sender's description in its hello.
 const DESCRIPTION: std::ops::Range<usize> = 48..48 + 16 + VERSION_LEN;
 const HELLO_LEN: usize = DESCRIPTION.end + NUMBER_LEN;
 
@@ -61,7 +61,7 @@ const SEND_TIME: Duration = Duration::from_secs(1);
 /// Messages that wait for a connection.
 const QUEUE: usize = 64;
 
-/// What a member says of itself when it connects.
+/// The description of a member that it sends when it connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     /// Its `server_uuid`; nil of a witness.
@@ -90,20 +90,20 @@ impl Description {
     }
 }
 
-/// What has arrived from a member.
+/// An event from a member.
 pub enum Received {
     /// It has connected.
     Hello(Description),
-    /// It is there.
+    /// It has shown that it is alive.
     Alive,
     /// A message.
     Message(Message),
 }
 
-/// What is done with what has arrived.
+/// Receiver of the events.
 pub type Deliver = Arc<dyn Fn(MemberId, Received) + Send + Sync>;
 
-/// A member and its secret, as it takes part in the group.
+/// A member's identity in the group, with the secret.
 pub struct Identity<'a> {
     /// Its number.
     pub id: MemberId,
@@ -111,7 +111,7 @@ pub struct Identity<'a> {
     pub members: &'a Members,
     /// Their secret.
     pub secret: &'a [u8],
-    /// What it says of itself.
+    /// Its description.
     pub description: Description,
 }
 
@@ -142,7 +142,7 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Accepts messages at `listener`, and connects to the other members. `deliver` gets what arrives.
+    /// Accepts messages at `listener`, and connects to the other members. `deliver` is called with each event.
     ///
     /// # Errors
     /// A thread cannot be started.

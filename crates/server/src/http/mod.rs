@@ -105,14 +105,14 @@ impl Http {
     }
 }
 
-/// What a check of the server's health asks for besides.
+/// The further condition of a health check.
 #[derive(Clone, Copy)]
 enum Check {
-    /// Nothing.
+    /// None.
     Health,
-    /// That clients may write.
+    /// Clients may write.
     Primary,
-    /// That clients may not write.
+    /// Clients may not write.
     Replica,
 }
 

@@ -274,7 +274,7 @@ fn each_interface_waits_for_replicas_by_default_and_goes_on_after_a_timeout() {
     for commits in [1, 2] {
         let done = match commits {
             1 => &done,
-            // Behind a timeout commits pass at once.
+            // After a timeout commits no longer wait.
             _ => &writers(&source, 20),
         };
         let mut acknowledged: Vec<usize> =

@@ -116,7 +116,7 @@ fn a_second_failure_of_three_servers_ends_writes_until_one_is_back() {
     });
     let second = group.wait_leader();
     group.servers[second].kill9();
-    // What was on its way ends.
+    // Statements that were in progress end.
     std::thread::sleep(Duration::from_secs(1));
     let alone = load.counts();
     std::thread::sleep(Duration::from_secs(5));

@@ -198,7 +198,7 @@ impl Group {
         self.wait_in_sync_are(&all.join(","));
     }
 
-    /// Waits until the leader says that these members have everything that was acknowledged.
+    /// Waits until the leader reports these members as having everything that was acknowledged.
     pub fn wait_in_sync_are(&self, members: &str) {
         self.wait(&format!("members {members} in sync"), || {
             let leader = self.numbers().find(|s| self.leads(*s))?;

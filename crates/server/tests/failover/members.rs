@@ -67,7 +67,7 @@ fn the_group_decides_which_server_takes_writes() {
         good(&group.servers[0], "SELECT id FROM d.t ORDER BY id"),
         ["1", "2"]
     );
-    // Both votes of the others are needed by none: without a majority nobody takes writes.
+    // Without a majority no server takes writes.
     group.witness().kill9();
     group.servers[0].kill9();
     group.wait("the end of writes", || {

@@ -75,7 +75,7 @@ impl Network {
         self.state.lost.store(0, Ordering::SeqCst);
     }
 
-    /// Loses so many of 1,000 parts of streams; their connections end.
+    /// Loses this number of 1,000 parts of streams; their connections end.
     pub fn lose(&self, lost: u64) {
         self.state.lost.store(lost, Ordering::SeqCst);
     }

@@ -8,7 +8,7 @@ fn uuid(group: &Group, server: usize) -> String {
     good(&group.servers[server], "SELECT @@server_uuid").concat()
 }
 
-/// A group whose first server has commits of rows 2 and 3 that nobody has acknowledged, and is cut off. The second one leads, and has row 4.
+/// A group whose first server is cut off, and has commits of rows 2 and 3 that no server has acknowledged. The second one leads, and has row 4.
 fn diverged() -> Group {
     let group = Group::start(&GroupOptions {
         has_network: true,
@@ -34,7 +34,7 @@ fn diverged() -> Group {
     group
 }
 
-/// The first server follows, without what it has given up, and can lead again.
+/// The first server follows, without the commits that it has discarded, and can lead again.
 fn check_rejoined(group: &mut Group) {
     group.compare();
     let rows = good(&group.servers[0], "SELECT id FROM d.t ORDER BY id");

@@ -5,7 +5,7 @@ use super::node::Process;
 use super::run::{Outcome, Simulation};
 use porpoise_replication::election::{Durable, Input, MemberId, Output};
 
-/// Longest sync of a disk that is slow, in steps: longer than the silence after which a leader is replaced.
+/// Longest sync of a slow disk in steps: longer than the silence after which a leader is replaced.
 const SLOW_SYNC: u64 = 60;
 
 impl Simulation {
@@ -85,7 +85,7 @@ impl Simulation {
         }
     }
 
-    /// Begins a process.
+    /// Starts a process.
     pub(super) fn start(&mut self, id: MemberId) {
         let forgets = self.is_planted(Planted::ForgetsItsEpoch);
         if let Some(node) = self.nodes.get_mut(&id) {
@@ -131,7 +131,7 @@ impl Simulation {
         }
     }
 
-    /// A member loses its disk. More than one such loss at a time, or that of the only data, is more than a group bears.
+    /// A member loses its disk. A group does not tolerate two such losses at a time, nor the loss of the only data.
     fn lose_disk(&mut self, id: MemberId) {
         let states = || self.nodes.values().map(|node| &node.disk.state);
         let first = states().next().map(|state| state.view.clone());
@@ -148,7 +148,7 @@ impl Simulation {
         }
     }
 
-    /// The leader's data are copied: the member gives up its own, and restarts with the copy, unless its process ends between.
+    /// The leader's data are copied: the member discards its own, and restarts with the copy, unless its process ends in between.
     pub(super) fn copied(&mut self, id: MemberId, leader: MemberId) -> Outcome {
         let copy = self.nodes.get(&leader).map(|node| node.disk.log.clone());
         let incarnation = self.random.u64(1..);

@@ -1,9 +1,9 @@
 //! A simulated run of a group with automatic failover: the election, the rules of acknowledgement, and servers that replicate a log.
 //!
-//! What decides is the code of the server: [`porpoise_replication::election::Member`], its
+//! The decisions are made by the code of the server: [`porpoise_replication::election::Member`], its
 //! [`Following`](porpoise_replication::election::following::Following), and
 //! [`porpoise_binlog::acknowledge::Acknowledgements`]. The rest is a model: a log is a list of commits of which a prefix is on disk, and
-//! a replica gets what its leader has on disk, over a connection that fails.
+//! a replica receives the commits that its leader has on disk, over a connection that can fail.
 //!
 //! ```text
 //! client --commit--> log of the leader --sync--> Acknowledgements --release--> client
@@ -17,13 +17,13 @@
 //! and servers that copy the leader's data.
 //!
 //! Checks:
-//! 1. At every release: the commits acknowledged by all leaders are one sequence, of which the log of the leader has a
-//!    beginning, or all and more. So no leader lacks a commit that was acknowledged before it.
-//! 2. One server acknowledges in an epoch.
+//! 1. At every release: the commits acknowledged by all leaders are one sequence, and one of this sequence and the leader's log
+//!    is a prefix of the other. So no leader lacks a commit that was acknowledged before its own.
+//! 2. At most one server acknowledges commits in an epoch.
 //! 3. At the end, when all faults are healed: a new commit is acknowledged, every server has every acknowledged commit, and all are in
 //!    sync.
 //!
-//! [`Planted`] faults of the code show that the checks find them.
+//! Faults that are planted into the code ([`Planted`]) show that the checks find such faults.
 
 mod faults;
 mod node;
@@ -32,7 +32,7 @@ mod run;
 
 use std::fmt;
 
-/// A fault that is planted into what surrounds the state machine, or into its messages.
+/// A fault that is planted into the messages or the surroundings of the state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// A server acknowledges what is not on its disk.
@@ -45,7 +45,7 @@ pub enum Planted {
     ForgetsItsEpoch,
     /// Messages are sent before the state on which they depend is on disk.
     SendsBeforeStoring,
-    /// A server goes on to follow the leader of an earlier epoch.
+    /// A server continues to follow the leader of an earlier epoch.
     FollowsFormerLeader,
     /// A leader acknowledges before a majority has accepted its first view.
     OpensBeforeItsView,
@@ -68,7 +68,7 @@ pub const PLANTED: [Planted; 9] = [
     Planted::TrustsItsClock,
 ];
 
-/// What a run has covered.
+/// Coverage of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     /// Commits that were acknowledged to clients.
@@ -77,7 +77,7 @@ pub struct Report {
     pub epochs: usize,
     /// Processes that were killed.
     pub kills: usize,
-    /// Commits that a kill has taken from a log, because they were not on disk.
+    /// Commits that a kill has removed from a log, because they were not on disk.
     pub unsynced: usize,
     /// Copies of a leader's data.
     pub copies: usize,

@@ -6,13 +6,13 @@ use porpoise_replication::election::{Durable, Input, Member, MemberId, Output, S
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// A commit: epoch of the leader that made it, and a number that no other has.
+/// A commit: epoch of its leader, and a unique number.
 pub(super) type Commit = (u64, u64);
 
 /// Silence of a leader after which it is replaced, in milliseconds.
 const SILENCE: u64 = 100;
 
-/// What survives the process.
+/// State that survives the process.
 pub(super) struct Disk {
     /// State of the election.
     pub(super) state: Durable,
@@ -22,7 +22,7 @@ pub(super) struct Disk {
     pub(super) slow: u64,
 }
 
-/// How a server follows a leader.
+/// A server's connection to its leader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     pub(super) leader: MemberId,
@@ -35,7 +35,7 @@ pub(super) struct Source {
     pub(super) copying: Option<u64>,
 }
 
-/// What a leader keeps.
+/// State of a leader.
 pub(super) struct Leading {
     pub(super) epoch: u64,
     pub(super) following: Following,
@@ -47,10 +47,10 @@ pub(super) struct Leading {
     pub(super) streams: BTreeMap<MemberId, (u64, usize)>,
 }
 
-/// What ends with the process.
+/// State that ends with the process.
 pub(super) struct Process {
     pub(super) member: Member,
-    /// Outputs that wait for the disk, and inputs behind them.
+    /// Outputs that wait for the disk, and inputs that wait for these outputs.
     pub(super) outputs: VecDeque<Output>,
     pub(super) inbox: VecDeque<Input>,
     /// Steps until the state is on disk.
@@ -62,7 +62,7 @@ pub(super) struct Process {
     pub(super) acks: Acknowledgements,
     /// End of the log that was counted as written.
     pub(super) written: usize,
-    /// End of what was released.
+    /// End of the released commits.
     pub(super) released: usize,
     pub(super) source: Option<Source>,
     pub(super) leading: Option<Leading>,
@@ -111,7 +111,7 @@ impl Node {
         self.settings.servers.contains(&self.settings.id)
     }
 
-    /// Begins the process with what is on disk.
+    /// Starts the process with the state on disk.
     pub(super) fn start(&mut self, forgets_epoch: bool) {
         let mut acks = Acknowledgements::default();
         acks.set_group(Some(GroupPolicy::Follows));

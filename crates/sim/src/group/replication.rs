@@ -49,7 +49,7 @@ impl Simulation {
         self.next += u64::from(is_done);
     }
 
-    /// The writer of the binary log: counts what is on the disk.
+    /// The writer of the binary log: counts the commits on the disk.
     fn count_written(&mut self, id: MemberId) -> Outcome {
         let is_early = self.is_planted(Planted::LeadsBeforeSync);
         let planted = self.planted;
@@ -95,7 +95,7 @@ impl Simulation {
         }
     }
 
-    /// Checks what is acknowledged to clients now: the log up to this commit.
+    /// Checks the commits that are acknowledged to clients now: the log up to this one.
     fn released(&mut self, id: MemberId, commit: u64) -> Outcome {
         let Some(process) = self.nodes.get_mut(&id).and_then(|n| n.process.as_mut()) else {
             return Ok(());
@@ -172,7 +172,7 @@ impl Simulation {
         }
     }
 
-    /// A leader observes how the others follow.
+    /// A leader observes the progress of the others.
     fn observe(&mut self, id: MemberId) -> Outcome {
         let origin = self.origin;
         let Some(node) = self.nodes.get_mut(&id) else {
@@ -211,7 +211,7 @@ impl Simulation {
         });
     }
 
-    /// A server connects to its leader, acknowledges what is on its disk, and copies the leader's data if it has to.
+    /// A server connects to its leader, acknowledges the commits on its disk, and copies the leader's data if necessary.
     fn follow_source(&mut self, id: MemberId) -> Outcome {
         let is_early = self.is_planted(Planted::AcknowledgesBeforeSync);
         let (connects, notices) = (self.chance(20), self.chance(10));

@@ -18,7 +18,7 @@ const HEALED_STEPS: u64 = 6_000;
 
 pub(super) type Outcome = Result<(), Violation>;
 
-/// What one member sends to another.
+/// A packet from one member to another.
 #[derive(Clone, Debug)]
 pub(super) enum Packet {
     Election(Message),
@@ -212,7 +212,7 @@ impl Simulation {
         self.input(to, Input::Receive(from, message))
     }
 
-    /// Gives an input to a state machine, behind those that wait for its disk.
+    /// Gives an input to a state machine, after those that wait for its disk.
     pub(super) fn input(&mut self, id: MemberId, input: Input) -> Outcome {
         if let Some(process) = self.process(id) {
             process.inbox.push_back(input);
@@ -220,7 +220,7 @@ impl Simulation {
         self.run_member(id)
     }
 
-    /// Executes outputs and inputs as far as the disk permits.
+    /// Executes outputs and inputs until one must wait for the disk.
     pub(super) fn run_member(&mut self, id: MemberId) -> Outcome {
         loop {
             let Some(process) = self.process(id) else {

@@ -51,7 +51,7 @@ impl StatementContext {
     }
 
     /// Whether a virtual table may be read: those of `mysql`, `performance_schema` and `sys` need
-    /// SELECT, but for the tables of what SHOW VARIABLES and SHOW STATUS show to everybody.
+    /// SELECT; none for the tables with the rows of SHOW VARIABLES and SHOW STATUS, which every account may read.
     pub(crate) fn sees_virtual(&self, table: &VirtualTable) -> bool {
         let rights = self.rights();
         !matches!(table.database, "mysql" | "performance_schema" | "sys")

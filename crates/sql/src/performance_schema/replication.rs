@@ -1,5 +1,5 @@
-//! Rows of the `replication_` tables: one each while a source is set, of workers one each, and the members of the group with
-//! automatic failover.
+//! Rows of the `replication_` tables: one in each table while a source is set, in that of workers one for each worker, and the
+//! members of the group with automatic failover.
 
 use crate::context::StatementContext;
 use crate::replica::{GroupMember, ReplicaFailure, ReplicaStatus, ReplicaWorker};
@@ -140,7 +140,7 @@ fn worker_row(
     row
 }
 
-/// The name that MySQL's group replication gives to the channel of its members.
+/// Name of the channel in MySQL's group replication.
 const GROUP_CHANNEL: &str = "group_replication_applier";
 
 fn members(cx: &StatementContext, row: impl Fn(&str, &GroupMember) -> Vec<Value>) -> Table {
@@ -168,8 +168,8 @@ pub(super) fn group_members(cx: &StatementContext) -> Table {
     })
 }
 
-/// Counters of members. Transactions are checked for conflicts by locks at the leader, so that most counters of MySQL's
-/// certification are 0. The transactions that are being applied are known of this server only.
+/// Counters of members. Conflicts are found by locks at the leader, so that most counters of MySQL's certification are 0.
+/// Transactions that are being applied are counted for this server only.
 pub(super) fn group_member_stats(cx: &StatementContext) -> Table {
     let replica = cx.server.replica_status();
     let workers = replica.iter().flat_map(|status| &status.workers);

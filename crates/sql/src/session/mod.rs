@@ -406,7 +406,7 @@ impl SqlSession {
         self.process.begin(command, None, now);
     }
 
-    /// The binary log is not sent any more.
+    /// Ends [`Self::begin_dump`]: the binary log is no longer sent.
     pub fn end_dump(&self) {
         self.process.end(self.cx.server.db.clock().now());
     }

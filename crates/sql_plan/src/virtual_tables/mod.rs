@@ -104,7 +104,7 @@ pub fn is_database(name: &str) -> bool {
     DATABASES.iter().any(|d| d.eq_ignore_ascii_case(name))
 }
 
-/// Whether a table has the rows of SHOW VARIABLES or SHOW STATUS.
+/// Whether a table has the rows of SHOW VARIABLES or of SHOW STATUS.
 pub fn is_of_variables(table: &VirtualTable) -> bool {
     let names = [
         "global_status",
