@@ -14,7 +14,7 @@ use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_replication::event::{
     Event, EventOptions, EventWriter, FormatDescription, QueryEvent, StatusVariables,
 };
-use porpoise_replication::gtid::{GtidSet, Uuid};
+use porpoise_replication::gtid::{GtidSet, Tag, Uuid};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -380,7 +380,7 @@ fn the_place_before_lost_transactions_is_found_in_any_file() {
     let uuid = options(dir.path()).server_uuid;
     let set = |first, last| {
         let mut set = GtidSet::new();
-        set.insert_range(uuid, first, last);
+        set.insert_range((uuid, Tag::NONE), first, last);
         set
     };
     let mut commits = Vec::new();

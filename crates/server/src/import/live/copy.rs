@@ -345,15 +345,6 @@ impl Chunk {
     }
 }
 
-/// Whether a byte is escaped in the format of LOAD DATA.
-const IS_ESCAPED: [bool; 256] = {
-    let mut table = [false; 256];
-    table[b'\t' as usize] = true;
-    table[b'\n' as usize] = true;
-    table[b'\\' as usize] = true;
-    table
-};
-
 /// Appends a row as LOAD DATA reads it.
 fn append_line(row: TextRow<'_>, line: &mut Vec<u8>) {
     for (at, cell) in row.enumerate() {
@@ -365,7 +356,7 @@ fn append_line(row: TextRow<'_>, line: &mut Vec<u8>) {
             continue;
         };
         let mut rest = cell;
-        let is_escaped = |byte: &u8| IS_ESCAPED.get(usize::from(*byte)) == Some(&true);
+        let is_escaped = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\\');
         while let Some(at) = rest.iter().position(is_escaped) {
             let (plain, special) = rest.split_at(at);
             line.extend_from_slice(plain);
