@@ -28,6 +28,8 @@ pub enum ParseErrorKind {
     NotParametric,
     /// CREATE PROCEDURE and the like in the body of a program.
     NestedProgram(ProgramKind),
+    /// An argument of a function has a name. The position is that of the function's name.
+    NamedArgument,
     /// A partition has another number of subpartitions than those before it.
     SubpartitionCount,
 }
@@ -52,6 +54,7 @@ impl ParseError {
             | ParseErrorKind::SubpartitionCount => 1064,
             ParseErrorKind::NestedProgram(ProgramKind::Event) => 1576,
             ParseErrorKind::NestedProgram(_) => 1303,
+            ParseErrorKind::NamedArgument => 1583,
             ParseErrorKind::Empty => 1065,
             ParseErrorKind::DerivedAlias => 1248,
             ParseErrorKind::FunctionAlias => 3667,
@@ -69,6 +72,7 @@ impl ParseError {
             | ParseErrorKind::SubpartitionCount
             | ParseErrorKind::DerivedAlias
             | ParseErrorKind::FunctionAlias
+            | ParseErrorKind::NamedArgument
             | ParseErrorKind::Empty => "42000",
             ParseErrorKind::TooDeep { .. } | ParseErrorKind::NestedProgram(ProgramKind::Event) => {
                 "HY000"
@@ -98,6 +102,13 @@ impl ParseError {
             ParseErrorKind::NestedProgram(kind) => {
                 let what = kind.name();
                 format!("Can't create a {what} from within another stored routine")
+            }
+            ParseErrorKind::NamedArgument => {
+                let name = text.get(self.offset as usize..).unwrap_or_default();
+                let is_part = |b: &&u8| b.is_ascii_alphanumeric() || **b == b'_' || **b >= 0x80;
+                let length = name.iter().take_while(is_part).count();
+                let name = String::from_utf8_lossy(name.get(..length).unwrap_or_default());
+                format!("Incorrect parameters in the call to native function '{name}'")
             }
             ParseErrorKind::NotParametric => {
                 "A literal of the statement cannot be a parameter".to_owned()

@@ -24,6 +24,7 @@ use crate::cast::{
 use crate::collation::{Charset, Collation};
 use crate::column_type::{ColumnType, Kind};
 use crate::json;
+use crate::temporal::{DateTime, Time};
 use crate::value::ValueRef;
 
 /// Domain in which two values are compared.
@@ -136,7 +137,8 @@ pub fn same_type(ty: &ColumnType) -> CompareAs {
     }
 }
 
-/// Compares two values; `None` if one is NULL or is not a valid date or time. Text is in the
+/// Compares two values; `None` if one is NULL. What is compared as a date or time and is none is the
+/// zero date or time. Text is in the
 /// character set of the collation. ENUM values are members ([`crate::storage_to_sql`]) and SET
 /// values text, except in numeric comparisons.
 pub fn compare(
@@ -174,9 +176,19 @@ pub fn compare(
             let (a, b) = (printed(a), printed(b));
             Some(a.cmp(&b))
         }
-        CompareAs::DateTime => Some(to_datetime(a, &plain, cx)?.cmp(&to_datetime(b, &plain, cx)?)),
-        CompareAs::Date => Some(to_date(a, &plain, cx)?.cmp(&to_date(b, &plain, cx)?)),
-        CompareAs::Time => Some(to_time(a, &plain, cx)?.cmp(&to_time(b, &plain, cx)?)),
+        // What is no date is the zero date here, as in MySQL and MariaDB, not NULL.
+        CompareAs::DateTime => {
+            let mut moment = |v| to_datetime(v, &plain, cx).unwrap_or(DateTime::ZERO);
+            Some(moment(a).cmp(&moment(b)))
+        }
+        CompareAs::Date => {
+            let mut date = |v| to_date(v, &plain, cx).unwrap_or(DateTime::ZERO.date());
+            Some(date(a).cmp(&date(b)))
+        }
+        CompareAs::Time => {
+            let mut time = |v| to_time(v, &plain, cx).unwrap_or(Time::ZERO);
+            Some(time(a).cmp(&time(b)))
+        }
     }
 }
 

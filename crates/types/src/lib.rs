@@ -42,8 +42,9 @@ pub mod time_zone;
 pub mod value;
 
 pub use cast::{
-    CastCx, JsonStoreError, round_f64, store, store_json_value, to_bool, to_date, to_datetime,
-    to_decimal, to_f64, to_i64, to_text, to_time, to_u64,
+    CastCx, JsonStoreError, double_prefix, round_f64, round_to_digits, round_to_i64, store,
+    store_json_value, to_bool, to_date, to_datetime, to_decimal, to_f64, to_i64, to_text, to_time,
+    to_u64,
 };
 pub use collation::{AsciiEquality, Charset, Collation, LikePattern};
 pub use column_type::{ColumnType, Kind};

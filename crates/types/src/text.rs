@@ -155,6 +155,62 @@ pub fn write_double(v: f64, out: &mut Vec<u8>) {
     format_like_gcvt(buffer.format_finite(v).as_bytes(), out);
 }
 
+/// A double in at most `width` characters, with as many digits as fit, as `my_gcvt` writes it; `None` if
+/// there is no room for a digit.
+pub(crate) fn double_within(v: f64, width: usize) -> Option<Vec<u8>> {
+    let room = width.checked_sub(usize::from(v < 0.0))?;
+    let scientific = |digits: Option<usize>| {
+        let text = match digits {
+            Some(digits) => format!("{:.*e}", digits - 1, v.abs()),
+            None => format!("{:e}", v.abs()),
+        };
+        let (mantissa, exponent) = text.split_once('e')?;
+        let digits: String = mantissa.chars().filter(|c| *c != '.').collect();
+        let digits = digits.trim_end_matches('0');
+        Some((digits.to_owned(), exponent.parse::<i64>().ok()?))
+    };
+    let (digits, exponent) = scientific(None)?;
+    let point = exponent + 1;
+    let is_small = point >= -1 || point == -2 && digits.len() > 1;
+    let is_plain = (-14..=15).contains(&point)
+        && is_small
+        && usize::try_from(point.max(0)).is_ok_and(|point| point <= room);
+    // Characters that are no digits: the point and leading zeros, or the exponent.
+    let taken = if is_plain {
+        let leading = usize::try_from(1 - point.min(1)).unwrap_or(0);
+        leading + usize::from(point < i64::try_from(digits.len()).unwrap_or(i64::MAX))
+    } else {
+        1 + exponent.to_string().len()
+    };
+    let kept = room.checked_sub(taken).filter(|kept| *kept > 0)?;
+    let kept = if is_plain || kept == 1 {
+        kept
+    } else {
+        kept - 1
+    };
+    let (digits, exponent) = scientific(Some(kept.min(digits.len()).max(1)))?;
+    let mut out = Vec::with_capacity(width);
+    out.extend((v < 0.0).then_some(b'-'));
+    if is_plain {
+        format_like_gcvt(
+            format!("{}e{exponent}", with_point(&digits)).as_bytes(),
+            &mut out,
+        );
+    } else {
+        out.extend(format!("{}e{exponent}", with_point(&digits)).into_bytes());
+    }
+    (out.len() <= width).then_some(out)
+}
+
+/// Digits with a point after the first one.
+fn with_point(digits: &str) -> String {
+    match digits.split_at_checked(1) {
+        Some((first, rest)) if !rest.is_empty() => format!("{first}.{rest}"),
+        Some((first, _)) => first.to_owned(),
+        None => "0".to_owned(),
+    }
+}
+
 /// Appends a float with at most six digits.
 pub fn write_float(v: f32, out: &mut Vec<u8>) {
     if !v.is_finite() {

@@ -47,7 +47,8 @@ pub(super) fn add(
         return Err(errors::two_primary_keys());
     }
     let parts = parts(columns, spec)?;
-    let name = name(indexes, spec)?;
+    let first = parts.first().and_then(|part| columns.get(part.column));
+    let name = name(indexes, spec, first)?;
     let id = indexes.iter().map(|i| i.id + 1).max().unwrap_or(0);
     indexes.push(Index {
         id,
@@ -65,7 +66,8 @@ pub(super) fn add(
     Ok(())
 }
 
-fn name(indexes: &[Index], spec: &IndexSpec) -> Result<String> {
+/// The name of an index; without one, that of its first column.
+fn name(indexes: &[Index], spec: &IndexSpec, first: Option<&Column>) -> Result<String> {
     if spec.kind == IndexKind::Primary {
         return Ok("PRIMARY".to_owned());
     }
@@ -80,10 +82,7 @@ fn name(indexes: &[Index], spec: &IndexSpec) -> Result<String> {
         }
         return Ok(name.clone());
     }
-    let base = spec
-        .parts
-        .first()
-        .map_or("", |(column, _, _)| column.as_str());
+    let base = first.map_or("", |column| column.name.as_str());
     let free = std::iter::once(base.to_owned())
         .chain((2..).map(|n| format!("{base}_{n}")))
         .find(|name| !taken(name) && !name.eq_ignore_ascii_case("PRIMARY"));

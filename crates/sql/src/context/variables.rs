@@ -127,6 +127,11 @@ impl SystemVariables for StatementContext {
                 };
                 ColumnType::text(kind, ty.collation)
             }
+            // NULL has the type that it was assigned with.
+            Value::Null if ty.is_integer() && ty.unsigned => ColumnType::bigint_unsigned(),
+            Value::Null if ty.is_integer() => ColumnType::bigint(),
+            Value::Null if ty.kind == Kind::Null => ColumnType::blob(Kind::LongBlob),
+            Value::Null if matches!(ty.kind, Kind::Float | Kind::Double) => ColumnType::double(),
             _ => return None,
         })
     }

@@ -41,7 +41,7 @@ pub fn like(table: &Table, database: &str, name: &str, if_not_exists: bool) -> T
             })
             .collect(),
         foreign_keys: Vec::new(),
-        checks: table.checks.iter().map(check_like).collect(),
+        checks: checks_like(&table.checks),
         options: table.options.clone(),
         auto_increment: None,
         placement: Placement {
@@ -51,7 +51,14 @@ pub fn like(table: &Table, database: &str, name: &str, if_not_exists: bool) -> T
     }
 }
 
-/// Names of CHECK constraints are unique in a database: the copy's are generated.
+/// CHECK constraints of a copy. Names are unique in a database: the copy's are generated, in order of the
+/// names that are copied.
+fn checks_like(checks: &[CheckConstraint]) -> Vec<CheckSpec> {
+    let mut by_name: Vec<&CheckConstraint> = checks.iter().collect();
+    by_name.sort_by(|a, b| a.name.cmp(&b.name));
+    by_name.into_iter().map(check_like).collect()
+}
+
 fn check_like(check: &CheckConstraint) -> CheckSpec {
     CheckSpec {
         name: None,

@@ -26,6 +26,7 @@ use porpoise_sql_parser::ast::{
     TableOption, TypeKind,
 };
 use porpoise_sql_plan::bind::column_types::column_type;
+use porpoise_types::error::ER_WARN_DATA_OUT_OF_RANGE;
 use porpoise_types::{CastCx, Collation, ColumnType, Kind, Level, SqlMode, store};
 
 pub use indexes::{foreign_key, index, shorten_added_keys};
@@ -501,19 +502,26 @@ fn literal_default(
         }
         return Err(SqlError::new(1101, "42000", text));
     }
-    let mut changed = false;
-    let mut warnings = |w: porpoise_types::Warning| changed |= w.level != Level::Note;
-    let now = cx.env.now();
-    let mut cx = CastCx {
+    // Outside of strict mode a date that the mode does not permit is the zero date.
+    let is_date = matches!(spec.ty.kind, Kind::Date | Kind::DateTime | Kind::Timestamp);
+    let strict = !is_date || cx.settings.mode.is_strict();
+    let mut warned = Vec::new();
+    let mut warnings = |w: porpoise_types::Warning| warned.push(w);
+    let mut cast = CastCx {
         mode: cx.settings.mode,
-        strict: true,
+        strict,
         warnings: &mut warnings,
         tz: &cx.settings.time_zone,
-        now,
+        now: cx.env.now(),
     };
-    let stored = store(value, Some(source), &spec.ty, &spec.name, 1, &mut cx);
+    let stored = store(value, Some(source), &spec.ty, &spec.name, 1, &mut cast);
+    warned.retain(|w| w.level != Level::Note);
+    let is_refused = |w: &porpoise_types::Warning| strict || w.code != ER_WARN_DATA_OUT_OF_RANGE;
     match stored {
-        Ok(value) if !changed => Ok(ColumnDefault::Literal(value)),
+        Ok(value) if !warned.iter().any(is_refused) => {
+            warned.into_iter().for_each(|w| cx.env.warn(w));
+            Ok(ColumnDefault::Literal(value))
+        }
         _ => Err(bad_default(&spec.name)),
     }
 }

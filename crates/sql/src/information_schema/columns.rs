@@ -2,10 +2,10 @@
 
 use crate::context::StatementContext;
 use crate::results::table::{text, text_or_null};
+use crate::show::definition_text::escaped;
 use crate::show::schema::{
-    collation_cell, default_cell, extra_cell, has_collation, index_type, key_cell,
+    collation_cell, default_cell, extra_cell, has_collation, index_type, key_cell, key_expression,
 };
-use porpoise_rows::catalog::Column;
 use porpoise_sql_plan::virtual_tables;
 use porpoise_types::{ColumnType, Kind, TimeZone, Value};
 
@@ -137,6 +137,9 @@ pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
             if privileges.is_empty() {
                 continue;
             }
+            let generated = column.generated.as_ref();
+            let generation = generated.map(|g| escaped(&g.expression.text));
+            let generation = generation.unwrap_or_default();
             let described = ColumnDescription {
                 database: &table.database,
                 table: &table.name,
@@ -148,7 +151,7 @@ pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
                 extra: extra_cell(column),
                 privileges: &privileges,
                 comment: &column.comment,
-                generation: column.generated.as_ref().map_or("", |g| &g.expression.text),
+                generation: &generation,
             };
             rows.push(row(ordinal, described));
         }
@@ -259,7 +262,7 @@ pub(super) fn statistics(cx: &StatementContext) -> Vec<Vec<Value>> {
                     text(""),
                     text(&index.comment),
                     text(if index.invisible { "NO" } else { "YES" }),
-                    text_or_null(column.and_then(Column::key_part).map(|e| e.text.as_str())),
+                    text_or_null(key_expression(column).as_deref()),
                 ]);
             }
         }

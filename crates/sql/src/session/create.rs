@@ -70,8 +70,10 @@ impl SqlSession {
             definition::table(&self.cx, &Naming::of(&self.cx, &database)?, &without_query)?;
         let mut names: Vec<String> = Vec::new();
         let declared = spec.columns.len();
-        for column in copy::columns_of(&select) {
+        for mut column in copy::columns_of(&select) {
             names.push(column.name.clone());
+            // A column of the primary key is NOT NULL.
+            column.nullable = column.nullable.filter(|nullable| !nullable);
             let same =
                 |c: &&porpoise_rows::ddl::ColumnSpec| c.name.eq_ignore_ascii_case(&column.name);
             if !spec.columns.iter().take(declared).any(|c| same(&c)) {

@@ -140,6 +140,8 @@ impl SqlSession {
                 let done = db.create_table(&self.ddl_cx(), &spec)?;
                 if done.is_note {
                     self.cx.note(1050, format!("Table '{name}' already exists"));
+                } else {
+                    self.warn_of_duplicate_indexes(&database, &name, &[]);
                 }
                 Ok(ddl_outcome(done))
             }
@@ -273,6 +275,7 @@ impl SqlSession {
         if let Some(table) = self.cx.catalog().table(database, name) {
             definition::shorten_added_keys(&self.cx, table, &mut ops);
         }
+        let indexes = self.indexes_of(database, name);
         let mode = self.cx.settings.mode;
         let tz = self.cx.settings.time_zone.clone();
         let mut warnings = Vec::new();
@@ -300,6 +303,7 @@ impl SqlSession {
             self.cx.env.warn(warning);
         }
         let done = altered?;
+        self.warn_of_duplicate_indexes(database, name, &indexes);
         let mut outcome = ddl_outcome(done);
         outcome.affected_rows = done.rows;
         let warnings = self.cx.env.warnings.get_mut().len();

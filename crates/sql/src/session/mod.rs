@@ -28,6 +28,7 @@ mod conditions;
 mod create;
 mod define;
 mod dispatch;
+mod duplicate_indexes;
 mod evaluate;
 mod events;
 mod explain;

@@ -19,6 +19,7 @@ use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{Into, PrepareSource, Query, Statement};
 use porpoise_sql_parser::token::Span;
 use porpoise_sql_parser::{Literals, ParseOptions, Parsed, parse_one};
+use porpoise_sql_plan::bind::nodes::variable_name;
 use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_types::{Collation, ColumnType, Value, ValueRef};
@@ -555,7 +556,9 @@ impl SqlSession {
         };
         let values: Vec<ValueRef<'_>> = owned.iter().map(|(v, _)| v.as_ref()).collect();
         let types: Vec<ColumnType> = owned.iter().map(|(_, ty)| ty.clone()).collect();
+        self.programs.using = using.iter().map(|name| variable_name(name)).collect();
         let result = self.run_prepared(&mut prepared, &values, &types, sink);
+        self.programs.using.clear();
         prepared.forget_plan_unless(self.programs.plan_epoch == epoch);
         self.named.insert(key, prepared);
         result

@@ -90,6 +90,8 @@ pub(crate) struct Programs {
     pub(crate) nested: u32,
     /// Whether the statement that called a function must be run again at a newer snapshot.
     pub(super) restart: bool,
+    /// Variables of the EXECUTE ... USING that is about to run, to which a CALL assigns.
+    pub(super) using: Vec<Arc<str>>,
     /// The condition of the last SIGNAL, whose items an error does not carry.
     pub(super) signalled: Option<Condition>,
 }

@@ -600,6 +600,8 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         let (database, name) = self.cx.qualified(&call.name)?;
+        // What the routine executes has variables of its own.
+        let using = std::mem::take(&mut self.programs.using);
         let mut args = Vec::with_capacity(call.args.len());
         for arg in call.args {
             let is_variable = matches!(arg.kind, ExprKind::UserVar(_) | ExprKind::Param(_));
@@ -614,6 +616,12 @@ impl SqlSession {
                 Some(ExprKind::UserVar(variable)) => {
                     let env = &self.cx.env;
                     env.set_user_variable(variable_name(variable), value, ty)?;
+                }
+                Some(ExprKind::Param(number)) if !using.is_empty() => {
+                    if let Some(variable) = using.get(*number as usize) {
+                        let env = &self.cx.env;
+                        env.set_user_variable(variable.clone(), value, ty)?;
+                    }
                 }
                 Some(_) => sent.push((at, value, ty)),
                 None => {}

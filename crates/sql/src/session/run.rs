@@ -199,7 +199,9 @@ impl SqlSession {
     ) -> Result<Outcome> {
         self.cx.check_plan(planned)?;
         for literal in &planned.moments {
-            literal.check(params, self.cx.env.mode)?;
+            if let Some(warning) = literal.check(params, self.cx.env.mode)? {
+                self.cx.env.warn(warning);
+            }
         }
         if !matches!(planned.plan, Plan::Select(_)) {
             self.count_update()?;

@@ -2,6 +2,7 @@
 //! REFERENTIAL_CONSTRAINTS, with MySQL 8's columns (manual, "INFORMATION_SCHEMA
 //! General Table Reference"), in order of database and table.
 
+use super::definition_text::escaped;
 use super::table::text;
 use porpoise_rows::catalog::{Catalog, Column, FkAction, ForeignKey, Index, IndexKind, Table};
 use porpoise_types::Value;
@@ -61,7 +62,7 @@ pub fn check_constraints(catalog: &Catalog) -> Vec<Vec<Value>> {
                 text("def"),
                 text(&table.database),
                 text(&check.name),
-                text(&check.expression.text),
+                text(escaped(&check.expression.text)),
             ]
         })
         .collect()

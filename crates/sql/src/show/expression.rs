@@ -21,18 +21,6 @@ pub struct Printer<'p> {
     pub params: &'p [ValueRef<'p>],
 }
 
-fn comparison_sign(op: CmpOp) -> &'static str {
-    match op {
-        CmpOp::Eq => "=",
-        CmpOp::Ne => "<>",
-        CmpOp::Lt => "<",
-        CmpOp::Le => "<=",
-        CmpOp::Gt => ">",
-        CmpOp::Ge => ">=",
-        CmpOp::NullSafe => "<=>",
-    }
-}
-
 /// The keyword of a unit: `DAY_HOUR` for `DayHour`.
 fn unit_name(unit: Unit) -> String {
     let mut name = String::new();
@@ -218,7 +206,7 @@ impl Printer<'_> {
                 }
                 _ => format!("{}({})", function.name.to_lowercase(), self.list(args)),
             },
-            ExprKind::Compare(op, _, args) => self.binary(args, comparison_sign(*op)),
+            ExprKind::Compare(op, _, args) => self.binary(args, op.sign()),
             ExprKind::And(args) => self.joined(args, " and "),
             ExprKind::Or(args) => self.joined(args, " or "),
             ExprKind::Xor(args) => self.binary(args, "xor"),
@@ -317,11 +305,11 @@ impl Printer<'_> {
         match test.kind {
             TestKind::Scalar | TestKind::Column(_) => "(select ...)".to_owned(),
             TestKind::Exists => "exists(select ...)".to_owned(),
-            TestKind::Row(op) => format!("(({left}) {} (select ...))", comparison_sign(op)),
+            TestKind::Row(op) => format!("(({left}) {} (select ...))", op.sign()),
             TestKind::Any(CmpOp::Eq) => format!("({left} in (select ...))"),
-            TestKind::Any(op) => format!("({left} {} any (select ...))", comparison_sign(op)),
+            TestKind::Any(op) => format!("({left} {} any (select ...))", op.sign()),
             TestKind::All(CmpOp::Ne) => format!("({left} not in (select ...))"),
-            TestKind::All(op) => format!("({left} {} all (select ...))", comparison_sign(op)),
+            TestKind::All(op) => format!("({left} {} all (select ...))", op.sign()),
         }
     }
 

@@ -7,6 +7,7 @@
 mod accounts;
 mod binary_log;
 pub mod constraints;
+pub(crate) mod definition_text;
 pub(crate) mod events;
 pub mod explain;
 mod explain_columns;

@@ -1,5 +1,6 @@
 //! Databases, tables, columns, indexes: SHOW and information_schema.
 
+use super::definition_text;
 use super::table::{
     Rows, long_column, number_column, text, text_column, text_or_null, typed_column,
 };
@@ -251,6 +252,7 @@ pub fn create_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows>
             *at = cx.settings.time_zone.utc_to_local(*at);
         }
     }
+    definition_text::show_expressions(&mut shown);
     let mut rows = create_table_header();
     let mut created = ddl::create_table(&shown, next);
     if cx.temporary.contains_id(table.id) {
@@ -426,7 +428,7 @@ fn now_text(column: &Column) -> String {
 pub(crate) fn default_cell(zone: &TimeZone, column: &Column) -> Value {
     match &column.default {
         ColumnDefault::None | ColumnDefault::Null => Value::Null,
-        ColumnDefault::Expr(e) => text(&e.text),
+        ColumnDefault::Expr(e) => text(definition_text::escaped(&e.text)),
         ColumnDefault::Now => text(now_text(column)),
         ColumnDefault::Literal(Value::DateTime(utc)) if column.ty.kind == Kind::Timestamp => {
             let local = Value::DateTime(zone.utc_to_local(*utc));
@@ -570,6 +572,12 @@ pub(crate) fn index_type(index: &Index) -> &'static str {
     }
 }
 
+/// The expression of an index part, if it is not a column.
+pub(crate) fn key_expression(column: Option<&Column>) -> Option<String> {
+    let expression = column.and_then(Column::key_part)?;
+    Some(definition_text::escaped(&expression.text))
+}
+
 /// The direction of an index part; NULL for an index without an order.
 pub(crate) fn collation_cell(index: &Index, part: &IndexPart) -> Value {
     match (index.is_full_text(), part.desc) {
@@ -626,7 +634,7 @@ pub fn indexes(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
                 text(""),
                 text(&index.comment),
                 text(if index.invisible { "NO" } else { "YES" }),
-                text_or_null(column.and_then(Column::key_part).map(|e| e.text.as_str())),
+                text_or_null(key_expression(column).as_deref()),
             ]);
         }
     }

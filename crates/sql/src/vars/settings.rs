@@ -175,7 +175,7 @@ impl Settings {
             _ => None,
         };
         let timestamp = match values.named("timestamp") {
-            VarValue::Double(seconds) if *seconds > 0.0 => Some((seconds * 1e6) as i64),
+            VarValue::Double(seconds) if *seconds > 0.0 => Some((seconds * 1e6).round() as i64),
             _ => None,
         };
         let limit = values.int("sql_select_limit");

@@ -422,7 +422,6 @@ SELECT id FROM n WHERE f = 0.1 ORDER BY id;
 SELECT id FROM n WHERE g = 0.1 ORDER BY id;
 SELECT id FROM n WHERE i = 'abc' ORDER BY id;
 SELECT id FROM n WHERE bt = 5 ORDER BY id;
--- differs: a number of two digits is not taken for a year in comparisons
 SELECT id FROM n WHERE y = 70 ORDER BY id;
 SELECT id FROM n WHERE y > 1990 ORDER BY id;
 SELECT id FROM n WHERE y = '1970' ORDER BY id;

@@ -13,7 +13,10 @@ use crate::plan::scan::{Bound, IndexRange};
 use porpoise_rows::KeyRange;
 use porpoise_rows::catalog::Table;
 use porpoise_types::array::elements;
-use porpoise_types::{CastCx, Collation, ColumnType, Decimal, Kind, Value, ValueRef, cast, store};
+use porpoise_types::{
+    CastCx, Collation, ColumnType, Decimal, Kind, SqlMode, Time, Value, ValueRef, cast, store,
+    to_datetime, to_time,
+};
 
 /// A value converted to the type of an index column.
 pub(super) enum KeyValue {
@@ -75,6 +78,10 @@ fn integer(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<
         ValueRef::Int(v) => Some(i128::from(v)),
         ValueRef::UInt(v) => Some(i128::from(v)),
         ValueRef::Decimal(d) => whole(d),
+        ValueRef::Bytes(_) if convert::is_bits(from) => {
+            let bits = convert::bits(value, from, cx).ok().flatten();
+            bits.map(i128::from)
+        }
         _ => match convert::double(value, from, cx) {
             Ok(d) if d.fract() == 0.0 && d.abs() < EXACT_DOUBLES => Some(d as i128),
             Ok(d) if d.abs() < 2.0 * u64::MAX as f64 => return integers_of(d, to),
@@ -143,13 +150,21 @@ fn convert_exactly(
 ) -> KeyValue {
     let mut changed = false;
     let mut note = |_| changed = true;
+    // Zero dates are values of a column whatever the mode permits now.
+    let mode = match value {
+        ValueRef::Date(_) | ValueRef::DateTime(_) => SqlMode::ALLOW_INVALID_DATES,
+        _ => cx.env.mode,
+    };
     let mut cast = CastCx {
-        mode: cx.env.mode,
+        mode,
         strict: true,
         warnings: &mut note,
         tz: &cx.env.time_zone,
         now: cx.env.now(),
     };
+    if is_finer(value, from, to, &mut cast) {
+        return KeyValue::NoMatch;
+    }
     match store(value, Some(from), to, "", 0, &mut cast) {
         Ok(Value::Null) | Err(_) => KeyValue::NoMatch,
         Ok(value) if changed => {
@@ -157,6 +172,26 @@ fn convert_exactly(
             KeyValue::NoMatch
         }
         Ok(value) => KeyValue::Exact(value),
+    }
+}
+
+/// Whether a value has a part of a day or of a second that a date or time column does not hold, so that an
+/// assignment would round it.
+fn is_finer(
+    value: ValueRef<'_>,
+    from: &ColumnType,
+    to: &ColumnType,
+    cast: &mut CastCx<'_>,
+) -> bool {
+    let unit = 10u32.pow(6 - u32::from(to.decimals.min(6)));
+    let has_more = |micros: u32| !micros.is_multiple_of(unit);
+    match to.kind {
+        Kind::Date => to_datetime(value, from, cast).is_some_and(|m| m.time() != Time::ZERO),
+        Kind::DateTime | Kind::Timestamp => {
+            to_datetime(value, from, cast).is_some_and(|m| has_more(m.micros()))
+        }
+        Kind::Time => to_time(value, from, cast).is_some_and(|t| has_more(t.micros())),
+        _ => false,
     }
 }
 

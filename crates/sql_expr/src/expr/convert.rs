@@ -325,6 +325,32 @@ pub fn to_type<'a>(
     cast(v, &from.ty, &whole.ty, cx)
 }
 
+/// A value of CAST; NULL with a warning for a date with a zero in it that the SQL mode does not permit.
+pub fn permitted_date<'a>(value: ValueRef<'a>, cx: &EvalCx<'a>) -> ValueRef<'a> {
+    let date = match value {
+        ValueRef::Date(date) => date,
+        ValueRef::DateTime(moment) => moment.date(),
+        _ => return value,
+    };
+    let has_zero = (date.month() == 0 || date.day() == 0) && !date.is_zero();
+    if !has_zero || !cx.env.mode.contains(SqlMode::NO_ZERO_IN_DATE) {
+        return value;
+    }
+    let mut shown = Vec::new();
+    let ty = match value {
+        ValueRef::Date(_) => ColumnType::date(),
+        _ => ColumnType::datetime(0),
+    };
+    porpoise_types::write_text(value, &ty, &mut shown);
+    let shown = String::from_utf8_lossy(&shown);
+    cx.env.warn(Warning {
+        level: porpoise_types::Level::Warning,
+        code: 1292,
+        message: format!("Incorrect datetime value: '{shown}'"),
+    });
+    ValueRef::Null
+}
+
 /// CAST to a type.
 pub fn cast<'a>(
     v: ValueRef<'a>,

@@ -474,7 +474,10 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
             let bits = convert::bits(eval(arg, row, cx)?, &arg.ty, cx)?;
             Ok(bits.map_or(ValueRef::Null, |b| ValueRef::UInt(!b)))
         }
-        ExprKind::Cast(arg) => convert::cast(eval(arg, row, cx)?, &arg.ty, &e.ty, cx),
+        ExprKind::Cast(arg) => {
+            let value = convert::cast(eval(arg, row, cx)?, &arg.ty, &e.ty, cx)?;
+            Ok(convert::permitted_date(value, cx))
+        }
         ExprKind::ArrayTest(test) => eval(&test.condition, row, cx),
         ExprKind::Call(function, args) => eval_call(function, args, &e.ty, row, cx),
         ExprKind::DateAdd {

@@ -109,6 +109,20 @@ pub enum CmpOp {
 }
 
 impl CmpOp {
+    /// The operator in SQL.
+    #[must_use]
+    pub fn sign(self) -> &'static str {
+        match self {
+            CmpOp::Eq => "=",
+            CmpOp::Ne => "<>",
+            CmpOp::Lt => "<",
+            CmpOp::Le => "<=",
+            CmpOp::Gt => ">",
+            CmpOp::Ge => ">=",
+            CmpOp::NullSafe => "<=>",
+        }
+    }
+
     /// Whether the operator is true for non-NULL operands that compare as `order`.
     #[inline]
     pub fn accepts(self, order: Ordering) -> bool {

@@ -31,6 +31,7 @@ pub mod binary_bits;
 pub mod calendar;
 mod cipher;
 pub mod codes;
+pub mod column_constants;
 mod compression;
 mod date_format;
 mod date_parse;
@@ -59,7 +60,7 @@ use porpoise_types::{Collation, ColumnType, Kind};
 
 /// Every registered function.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    let files: [&'static [Function]; 24] = [
+    let files: [&'static [Function]; 25] = [
         binary_bits::FUNCTIONS,
         digest::FUNCTIONS,
         gtid::FUNCTIONS,
@@ -78,6 +79,7 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
         regexp::FUNCTIONS,
         text::FUNCTIONS,
         codes::FUNCTIONS,
+        column_constants::FUNCTIONS,
         cipher::FUNCTIONS,
         compression::FUNCTIONS,
         units::FUNCTIONS,

@@ -327,8 +327,7 @@ fn common_type(args: &[Expr], collation: Collation) -> ColumnType {
 }
 
 fn extreme<'a>(c: &Call<'_, 'a>, wanted: Ordering) -> Result<ValueRef<'a>> {
-    let number = |a: &Expr| a.ty.is_numeric();
-    let dated = c.args.iter().any(|a| has_date(&a.ty)) && !c.args.iter().any(number);
+    let dated = c.args.iter().any(|a| has_date(&a.ty));
     if dated && c.ty.is_string() {
         return extreme_moment(c, wanted);
     }
@@ -364,8 +363,8 @@ fn has_date(ty: &ColumnType) -> bool {
     is_temporal(ty) && ty.kind != Kind::Time
 }
 
-/// GREATEST and LEAST of dates and texts: compared as dates with times, and returned as text in the
-/// form of the argument that is no text. NULL if a text is no date.
+/// GREATEST and LEAST of dates, texts and numbers: compared as dates with times, and returned as text in
+/// the form of the argument that is a date. NULL if another one is no date.
 fn extreme_moment<'a>(c: &Call<'_, 'a>, wanted: Ordering) -> Result<ValueRef<'a>> {
     let mut best: Option<DateTime> = None;
     for (value, arg) in c.values.iter().copied().zip(c.args) {

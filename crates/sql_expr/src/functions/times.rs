@@ -6,7 +6,9 @@ use crate::error::Result;
 use crate::expr::Expr;
 use crate::locale::Locale;
 use porpoise_base::interrupt::Pacer;
-use porpoise_types::{Charset, Collation, ColumnType, Date, DateTime, Kind, Time, Value, ValueRef};
+use porpoise_types::{
+    Charset, Collation, ColumnType, Date, DateTime, Kind, SqlMode, Time, Value, ValueRef,
+};
 use std::borrow::Cow;
 
 fn fsp(args: &[Expr], at: usize) -> u8 {
@@ -107,7 +109,9 @@ fn unix_timestamp<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         Some(c.cx.env.now_utc)
     } else {
         match c.datetime(0)? {
-            None => return Ok(ValueRef::Null),
+            None if c.arg(0).0.is_null() => return Ok(ValueRef::Null),
+            // What is no date is 0, as in MySQL.
+            None => None,
             Some(local) => c.cx.env.time_zone.local_to_utc(local),
         }
     };
@@ -140,11 +144,19 @@ fn from_unixtime<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(seconds) = c.decimal(0)? else {
         return Ok(ValueRef::Null);
     };
-    let micros = (seconds.to_f64() * 1e6).round();
-    if seconds.is_negative() || micros > 32_536_771_199.0 * 1e6 {
+    let truncates = c.cx.env.mode.contains(SqlMode::TIME_TRUNCATE_FRACTIONAL);
+    let exact = if truncates {
+        Ok(seconds.truncate(6))
+    } else {
+        seconds.round(6)
+    };
+    let micros = exact.and_then(|exact| exact.rescale(6)).ok();
+    let micros = micros.and_then(|exact| i64::try_from(exact.unscaled()?.0).ok());
+    let range = 0..MAX_UNIX_SECONDS * 1_000_000;
+    let Some(micros) = micros.filter(|micros| range.contains(micros)) else {
         return Ok(ValueRef::Null);
-    }
-    let utc = DateTime::from_unix_micros(micros as i64);
+    };
+    let utc = DateTime::from_unix_micros(micros);
     let Some(local) = utc.map(|utc| c.cx.env.time_zone.utc_to_local(utc)) else {
         return Ok(ValueRef::Null);
     };

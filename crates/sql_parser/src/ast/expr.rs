@@ -30,27 +30,40 @@ impl Expr<'_> {
     /// the binder rejects subqueries elsewhere.
     #[must_use]
     pub fn has_subquery(&self) -> bool {
+        self.any(&|e| {
+            matches!(
+                e.kind,
+                ExprKind::Subquery(_)
+                    | ExprKind::Exists(_)
+                    | ExprKind::InQuery(_)
+                    | ExprKind::Quantified(_)
+            )
+        })
+    }
+
+    /// Whether the expression or a part of it, outside of subqueries, passes a test.
+    pub fn any(&self, test: &dyn Fn(&Expr<'_>) -> bool) -> bool {
         use ExprKind as E;
-        let any = |list: &[Expr<'_>]| list.iter().any(Expr::has_subquery);
+        let any = |list: &[Expr<'_>]| list.iter().any(|e| e.any(test));
+        if test(self) {
+            return true;
+        }
         match &self.kind {
-            E::Subquery(_) | E::Exists(_) | E::InQuery(_) | E::Quantified(_) => true,
-            E::Unary(_, arg) => arg.has_subquery(),
-            E::Binary(b) => b.left.has_subquery() || b.right.has_subquery(),
-            E::Chain(c) => c.first.has_subquery() || c.rest.iter().any(|(_, e)| e.has_subquery()),
+            E::Unary(_, arg) => arg.any(test),
+            E::Binary(b) => b.left.any(test) || b.right.any(test),
+            E::Chain(c) => c.first.any(test) || c.rest.iter().any(|(_, e)| e.any(test)),
             E::Logical(_, args) | E::Row(args) => any(args),
-            E::Is(is) => is.expr.has_subquery(),
+            E::Is(is) => is.expr.any(test),
             E::Func(f) => any(f.args),
-            E::Cast(c) => c.expr.has_subquery(),
-            E::InList(l) => l.expr.has_subquery() || any(l.list),
-            E::Between(b) => [&b.expr, &b.low, &b.high].iter().any(|e| e.has_subquery()),
-            E::Like(l) => l.expr.has_subquery() || l.pattern.has_subquery(),
-            E::AssignUserVar(a) => a.value.has_subquery(),
+            E::Cast(c) => c.expr.any(test),
+            E::InList(l) => l.expr.any(test) || any(l.list),
+            E::Between(b) => [&b.expr, &b.low, &b.high].iter().any(|e| e.any(test)),
+            E::Like(l) => l.expr.any(test) || l.pattern.any(test),
+            E::AssignUserVar(a) => a.value.any(test),
             E::Case(c) => {
-                c.operand.as_ref().is_some_and(Expr::has_subquery)
-                    || c.arms
-                        .iter()
-                        .any(|(w, t)| w.has_subquery() || t.has_subquery())
-                    || c.otherwise.as_ref().is_some_and(Expr::has_subquery)
+                c.operand.as_ref().is_some_and(|e| e.any(test))
+                    || c.arms.iter().any(|(w, t)| w.any(test) || t.any(test))
+                    || c.otherwise.as_ref().is_some_and(|e| e.any(test))
             }
             _ => false,
         }

@@ -5,6 +5,7 @@ use super::super::ast::{
     Literal, SystemVar, VarScope, Window,
 };
 use super::super::deprecated::Deprecation;
+use super::super::error::{ParseError, ParseErrorKind};
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
 use super::expr::IntervalOperand;
@@ -140,6 +141,16 @@ impl<'a> Parser<'a> {
         Ok(self.node(start, kind))
     }
 
+    /// Whether the token is the name of a function only because a parenthesis follows (manual, "Function
+    /// Name Parsing and Resolution").
+    pub(super) fn is_function_token(&mut self) -> bool {
+        let token = self.token;
+        token.kind != K::QuotedIdent && needs_adjacent_paren(token.keyword) && {
+            let next = self.peek();
+            next.kind == K::LeftParen && (next.start == token.end || self.mode.ignore_space)
+        }
+    }
+
     /// A column, a call of an ordinary function, or a column with a JSON path.
     pub(super) fn name_or_call(&mut self) -> PResult<Expr<'a>> {
         let token = self.token;
@@ -225,6 +236,11 @@ impl<'a> Parser<'a> {
                 return self.error();
             }
             func.args = self.comma_list(Self::expr)?;
+            let is_named = self.is_kw(Kw::AS) || self.is_ident() || self.is(K::String);
+            if is_named && schema.is_none() && super::arity::grammar_arguments(&func).is_none() {
+                let kind = ParseErrorKind::NamedArgument;
+                return Err(ParseError::new(kind, name.span));
+            }
             if is("GROUP_CONCAT") {
                 if self.eat_kw2(Kw::ORDER, Kw::BY) {
                     func.order_by = self.order_items()?;

@@ -35,6 +35,7 @@ impl<'a> Parser<'a> {
             let response = match self.eat_any_kw(&[Kw::ERROR, Kw::NULL, Kw::DEFAULT]) {
                 Some(Kw::ERROR) => JsonOnResponse::Error,
                 Some(Kw::NULL) => JsonOnResponse::Null,
+                Some(_) if self.is_kw(Kw::NULL) => return self.error(),
                 Some(_) => JsonOnResponse::Default(self.signed_literal()?),
                 None => return Ok((on_empty, on_error)),
             };
@@ -63,9 +64,20 @@ impl<'a> Parser<'a> {
                 _ => self.error(),
             };
         }
-        match self.eat_any_kw(&[Kw::TRUE, Kw::FALSE, Kw::NULL]) {
+        let words = [
+            Kw::TRUE,
+            Kw::FALSE,
+            Kw::NULL,
+            Kw::DATE,
+            Kw::TIME,
+            Kw::TIMESTAMP,
+        ];
+        match self.eat_any_kw(&words) {
             Some(Kw::TRUE) => Ok(Literal::Bool(true)),
             Some(Kw::FALSE) => Ok(Literal::Bool(false)),
+            Some(Kw::DATE) => self.string().map(Literal::Date),
+            Some(Kw::TIME) => self.string().map(Literal::Time),
+            Some(Kw::TIMESTAMP) => self.string().map(Literal::Timestamp),
             Some(_) => Ok(Literal::Null),
             None => self.literal(),
         }

@@ -475,6 +475,9 @@ impl<'a> Parser<'a> {
     fn table_name(&mut self) -> PResult<TableName<'a>> {
         // MySQL accepts a leading period for ODBC.
         self.eat(TokenKind::Period);
+        if self.is_function_token() {
+            return self.error();
+        }
         let first = self.ident()?;
         if self.eat(TokenKind::Period) {
             return Ok(TableName {

@@ -164,6 +164,13 @@ impl<'a> Parser<'a> {
             Paren::Query(query) => Ok(self.wrap(expr, |p, expr| {
                 ExprKind::InQuery(p.alloc(InQuery { expr, query, not }))
             })),
+            Paren::List([item]) if is_scalar(&expr) && is_scalar(item) => {
+                // As in MySQL, a list of one value is a comparison.
+                let (op, right) = (if not { BinaryOp::NotEq } else { BinaryOp::Eq }, *item);
+                Ok(self.wrap(expr, |p, left| {
+                    ExprKind::Binary(p.alloc(Binary { op, left, right }))
+                }))
+            }
             Paren::List(list) => Ok(self.wrap(expr, |p, expr| {
                 ExprKind::InList(p.alloc(InList { expr, list, not }))
             })),
@@ -182,4 +189,9 @@ impl<'a> Parser<'a> {
             ExprKind::MemberOf(p.alloc(MemberOf { expr, array }))
         }))
     }
+}
+
+/// Whether an operand of IN is neither a row nor a subquery.
+fn is_scalar(e: &Expr<'_>) -> bool {
+    !matches!(e.kind, ExprKind::Row(_) | ExprKind::Subquery(_))
 }

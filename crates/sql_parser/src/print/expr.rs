@@ -239,10 +239,11 @@ impl Printer<'_> {
 
     fn binary(&mut self, first: &Expr<'_>, rest: &[(BinaryOp, Expr<'_>)], level: u8) {
         if level == ATOM {
+            let separator = if self.shown.is_some() { "," } else { ", " };
             self.put("CONCAT(");
             self.expr(first);
             for (_, operand) in rest {
-                self.put(", ");
+                self.put(separator);
                 self.expr(operand);
             }
             self.put(")");

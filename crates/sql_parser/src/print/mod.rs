@@ -20,10 +20,11 @@ mod query;
 mod replication;
 mod routine;
 mod show;
+mod shown_call;
 mod user;
 mod view;
 
-pub use view::{Names, QualifiedName, view_query};
+pub use view::{Names, QualifiedName, definition_expr, view_query};
 
 use super::LexMode;
 use super::ast::{ColumnName, Expr, Ident, Query, Statement, TableName};

@@ -9,10 +9,10 @@
 
 use super::super::LexMode;
 use super::super::ast::{
-    Case, Chain, ColumnName, DataType, Expr, ExprKind, Frame, FrameBound, FrameUnit, Func, Ident,
+    BinaryOp, Case, Chain, ColumnName, Expr, ExprKind, Frame, FrameBound, FrameUnit, Func, Ident,
     IndexHint, IndexHintFor, IndexHintKind, IsTest, Join, JoinCondition, JoinKind, Like, Literal,
     OrderItem, Query, QueryBody, Select, SelectItem, TableFactor, TableName, TableRef, TableSource,
-    TypeKind, UnaryOp, WindowSpec, With,
+    UnaryOp, WindowSpec, With,
 };
 use super::Printer;
 use super::call::unit;
@@ -79,13 +79,13 @@ pub(super) struct Shown<'p> {
     ctes: Vec<String>,
     /// Names of the tables in scope, with the database that their columns are shown with.
     tables: Vec<(String, Option<String>)>,
+    /// Whether texts are shown with their character set.
+    introducers: bool,
 }
 
-/// The text of a stored query of a view of `database`, as a session with the default database
-/// `current` sees it.
-#[must_use]
-pub fn view_query(query: &Query<'_>, database: &str, current: Option<&str>) -> Vec<u8> {
-    let mut printer = Printer {
+/// A printer in MySQL's spelling.
+fn spelling<'p>(database: &'p str, current: Option<&'p str>, introducers: bool) -> Printer<'p> {
+    Printer {
         out: Vec::with_capacity(256),
         mode: LexMode::default(),
         all_parens: true,
@@ -95,11 +95,28 @@ pub fn view_query(query: &Query<'_>, database: &str, current: Option<&str>) -> V
             current,
             ctes: Vec::new(),
             tables: Vec::new(),
+            introducers,
         }),
         is_operand: false,
         is_first: true,
-    };
+    }
+}
+
+/// The text of a stored query of a view of `database`, as a session with the default database
+/// `current` sees it.
+#[must_use]
+pub fn view_query(query: &Query<'_>, database: &str, current: Option<&str>) -> Vec<u8> {
+    let mut printer = spelling(database, current, false);
     printer.query(query);
+    printer.out
+}
+
+/// The text of an expression of a table's definition (CHECK, DEFAULT, generated columns, key parts) as
+/// SHOW CREATE TABLE has it: texts have their character set.
+#[must_use]
+pub fn definition_expr(expr: &Expr<'_>) -> Vec<u8> {
+    let mut printer = spelling("", None, true);
+    printer.expr(expr);
     printer.out
 }
 
@@ -553,6 +570,11 @@ impl Printer<'_> {
                 self.put(unit(node.unit));
             }
             ExprKind::Case(case) => self.shown_case(case),
+            ExprKind::Binary(node) if node.op == BinaryOp::SoundsLike => {
+                self.shown_call("soundex", &[node.left]);
+                self.put(" = ");
+                self.shown_call("soundex", &[node.right]);
+            }
             ExprKind::Func(func) => return self.shown_function(func),
             ExprKind::Cast(cast) if !cast.array && cast.time_zone.is_none() => {
                 self.put("cast(");
@@ -561,7 +583,7 @@ impl Printer<'_> {
                 self.shown_cast_type(&cast.ty);
                 self.put(")");
             }
-            _ => return false,
+            _ => return self.shown_special(expr),
         }
         true
     }
@@ -663,8 +685,12 @@ impl Printer<'_> {
             Literal::Hex(bytes) | Literal::Bit(bytes) => {
                 self.exactly("0x");
                 for byte in *bytes {
-                    self.exactly(&format!("{byte:02X}"));
+                    self.exactly(&format!("{byte:02x}"));
                 }
+            }
+            Literal::String(text) if self.shows_introducers() => {
+                self.exactly("_utf8mb4");
+                self.shown_string(text);
             }
             Literal::Date(text) => self.shown_temporal("DATE", text),
             Literal::Time(text) => self.shown_temporal("TIME", text),
@@ -674,84 +700,14 @@ impl Printer<'_> {
         true
     }
 
+    /// Whether texts are shown with their character set.
+    pub(super) fn shows_introducers(&self) -> bool {
+        self.shown.as_ref().is_some_and(|shown| shown.introducers)
+    }
+
     fn shown_temporal(&mut self, word: &str, text: &[u8]) {
         self.exactly(word);
         self.shown_string(text);
-    }
-
-    fn shown_call(&mut self, name: &str, args: &[Expr<'_>]) {
-        self.put(name);
-        self.put("(");
-        self.exprs(args);
-        self.put(")");
-    }
-
-    fn shown_function(&mut self, func: &Func<'_>) -> bool {
-        let plain = func.schema.is_none() && func.over.is_none() && !func.distinct;
-        let name = func.name.name.to_ascii_lowercase();
-        match (canonical_name(&name), func.args) {
-            ("count", []) if func.star => {
-                self.put("count(0)");
-                self.window_of(func);
-                return true;
-            }
-            ("mod", [a, b]) if plain => {
-                self.put("(");
-                self.expr(a);
-                self.put(" % ");
-                self.expr(b);
-                self.put(")");
-            }
-            ("isnull", [arg]) if plain => {
-                self.put("(");
-                self.expr(arg);
-                self.put(" is null)");
-            }
-            ("date", [arg]) if plain => {
-                self.put("cast(");
-                self.expr(arg);
-                self.put(" as date)");
-            }
-            ("now", [precision])
-                if matches!(precision.kind, ExprKind::Literal(Literal::Int(0))) =>
-            {
-                self.put("now()");
-            }
-            _ if plain && func.order_by.is_empty() && func.separator.is_none() && !func.star => {
-                self.shown_call(canonical_name(&name), func.args);
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    fn shown_cast_type(&mut self, ty: &DataType<'_>) {
-        match ty.kind {
-            TypeKind::Decimal => {
-                let (length, scale) = (ty.length.unwrap_or(10), ty.decimals.unwrap_or(0));
-                self.put(&format!("decimal({length},{scale})"));
-            }
-            TypeKind::Char if ty.charset.is_none() => {
-                self.put("char");
-                self.cast_length(ty);
-                self.put(" charset utf8mb4");
-            }
-            TypeKind::Char => {
-                self.put("char");
-                self.cast_length(ty);
-                self.put(" charset ");
-                if let Some(charset) = &ty.charset {
-                    self.put(charset.name);
-                }
-            }
-            TypeKind::Binary => {
-                self.put("char");
-                self.cast_length(ty);
-                self.put(" charset binary");
-            }
-            TypeKind::Real => self.put("double"),
-            _ => self.cast_type(ty),
-        }
     }
 
     /// A window in parentheses, with MySQL's spaces.
@@ -813,12 +769,6 @@ impl Printer<'_> {
             self.expr(amount);
         }
         self.exactly(word);
-    }
-
-    fn cast_length(&mut self, ty: &DataType<'_>) {
-        if let Some(length) = ty.length {
-            self.put(&format!("({length})"));
-        }
     }
 }
 
@@ -895,30 +845,6 @@ fn item_name(expr: &Expr<'_>, names: &Names, (start, end): (u32, u32)) -> String
             let text = names.text.get(start as usize..end as usize);
             text.unwrap_or_default().trim().to_owned()
         }
-    }
-}
-
-/// The name by which MySQL prints a function that has several.
-fn canonical_name(name: &str) -> &str {
-    match name {
-        "current_timestamp" | "localtime" | "localtimestamp" => "now",
-        "current_date" => "curdate",
-        "current_time" => "curtime",
-        "lcase" => "lower",
-        "ucase" => "upper",
-        "substring" | "mid" => "substr",
-        "stddev" | "stddev_pop" => "std",
-        "var_pop" => "variance",
-        "schema" => "database",
-        "session_user" | "system_user" => "user",
-        "day" => "dayofmonth",
-        "character_length" => "char_length",
-        "octet_length" => "length",
-        "ceil" => "ceiling",
-        "power" => "pow",
-        "sha1" => "sha",
-        "position" => "locate",
-        other => other,
     }
 }
 

@@ -110,7 +110,7 @@ pub fn column_type(
         TypeKind::Year => match ty.length {
             None | Some(4) => plain(ColumnType::year()),
             Some(_) => {
-                let text = "Supports only YEAR or YEAR(4) column.";
+                let text = "Invalid display width. Use YEAR instead.";
                 Err(SqlError::new(1818, "HY000", text))
             }
         },

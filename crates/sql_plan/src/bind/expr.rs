@@ -84,6 +84,7 @@ impl Binder<'_> {
     fn between(&mut self, between: &ast::Between<'_>) -> Result<Expr> {
         let arg = self.expr(&between.expr)?;
         let (low, high) = (self.expr(&between.low)?, self.expr(&between.high)?);
+        let (low, high) = (self.in_form_of(&arg, low)?, self.in_form_of(&arg, high)?);
         let numbers = enum_as_number(&arg, &low).filter(|_| high.ty.is_numeric());
         let arg = numbers.unwrap_or(arg);
         let how = between_as(&arg, &low, &high)?;
@@ -177,6 +178,11 @@ impl Binder<'_> {
                 match self.preferred_alias(name, &found)? {
                     Some(e) => self.without_window(e, column),
                     None => {
+                        if self.is_hidden(&found)
+                            && let Some(e) = self.outer_column(name)?
+                        {
+                            return Ok(e);
+                        }
                         if let Some(planner) = self.plan {
                             planner.note_name(name.name.span.start, self.scope, slot, position);
                         }
@@ -208,6 +214,17 @@ impl Binder<'_> {
         }
         let item = select_item(self.aliases, name.name.name, self.clause)?;
         Ok(item.cloned())
+    }
+
+    /// Whether HAVING cannot use a column of the query: it is neither a GROUP BY key nor in the select
+    /// list.
+    fn is_hidden(&self, found: &Expr) -> bool {
+        let Some(keys) = self.group_keys else {
+            return false;
+        };
+        let mut items = self.aliases.iter().map(|(_, item)| item);
+        !keys.iter().any(|key| is_same_column(key, found))
+            && !items.any(|item| is_same_column(item, found))
     }
 
     /// The column at a slot and position.
@@ -336,10 +353,13 @@ impl Binder<'_> {
                 self.row_against_query(op, left, query)
             }
             (ast::ExprKind::Subquery(query), ast::ExprKind::Row(_)) => {
-                self.row_against_query(flipped(op), right, query)
+                self.query_against_row(op, query, right)
             }
             (ast::ExprKind::Subquery(left), ast::ExprKind::Subquery(right)) => {
                 self.query_against_query(op, left, right)
+            }
+            (ast::ExprKind::Subquery(query), _) if comparison_operator(op).is_some() => {
+                self.query_against_value(op, query, right)
             }
             _ => {
                 let (left, right) = (self.expr(left)?, self.expr(right)?);
@@ -411,6 +431,7 @@ impl Binder<'_> {
         }
         if let Some(cmp) = comparison_operator(op) {
             self.note_moment(&a, &b);
+            let (a, b) = self.in_columns_form(a, b)?;
             return compare(cmp, a, b);
         }
         match op {
@@ -615,17 +636,6 @@ pub(super) fn is_byte_operand(e: &Expr) -> bool {
         _ => false,
     };
     e.ty.is_binary() && !is_number
-}
-
-/// The operator for exchanged operands.
-fn flipped(op: BinaryOp) -> BinaryOp {
-    match op {
-        BinaryOp::Less => BinaryOp::Greater,
-        BinaryOp::LessEq => BinaryOp::GreaterEq,
-        BinaryOp::Greater => BinaryOp::Less,
-        BinaryOp::GreaterEq => BinaryOp::LessEq,
-        same => same,
-    }
 }
 
 /// The name of a cast value in messages: that of a column or function.

@@ -5,9 +5,11 @@ use crate::error::{Result, SqlError};
 use crate::expr::convert::is_bits;
 use crate::expr::{Coercibility, Expr, ExprKind};
 use crate::parse::ast::Literal;
-use porpoise_types::temporal::DateRules;
+use porpoise_types::cast::delimiter_warning;
+use porpoise_types::temporal::{DateRules, delimiter};
 use porpoise_types::{
-    Charset, Collation, ColumnType, Date, DateTime, Decimal, Kind, SqlMode, Time, Value, ValueRef,
+    Charset, Collation, ColumnType, Date, DateTime, Decimal, Kind, Level, SqlMode, Time, Value,
+    ValueRef, Warning,
 };
 
 /// A string literal that is compared with a DATE or DATETIME, and therefore must be a valid one.
@@ -17,6 +19,8 @@ pub struct MomentLiteral {
     pub expr: Expr,
     /// Whether the other operand is a DATE.
     pub is_date: bool,
+    /// Whether the other operand is a column: the literal is converted once for all rows.
+    pub is_for_column: bool,
 }
 
 impl MomentLiteral {
@@ -28,27 +32,38 @@ impl MomentLiteral {
             (dated && is_text).then(|| MomentLiteral {
                 expr: e.clone(),
                 is_date: other.ty.kind == Kind::Date,
+                is_for_column: matches!(other.kind, ExprKind::Column { .. }),
             })
         };
         literal(a, b).or_else(|| literal(b, a))
     }
 
-    /// Checks the literal's value.
+    /// Checks the literal's value. Returns a warning for a deprecated delimiter.
     ///
     /// # Errors
     /// 1525 for a text that is no date.
-    pub fn check(&self, params: &[ValueRef<'_>], mode: SqlMode) -> Result<()> {
+    pub fn check(&self, params: &[ValueRef<'_>], mode: SqlMode) -> Result<Option<Warning>> {
         let value = match &self.expr.kind {
             ExprKind::Const(value) => value.as_ref(),
             ExprKind::Param(at) => params.get(*at).copied().unwrap_or(ValueRef::Null),
             _ => ValueRef::Null,
         };
-        match value {
-            ValueRef::Bytes(text) if DateTime::parse(text, DateRules::of(mode)).is_none() => Err(
-                incorrect(if self.is_date { "DATE" } else { "DATETIME" }, text),
-            ),
-            _ => Ok(()),
+        let ValueRef::Bytes(text) = value else {
+            return Ok(None);
+        };
+        if DateTime::parse(text, DateRules::of(mode)).is_none() {
+            let what = if self.is_date { "DATE" } else { "DATETIME" };
+            return Err(incorrect(what, text));
         }
+        let found = delimiter::of_date(text).filter(|_| self.is_for_column);
+        Ok(found.map(|found| {
+            let (code, message) = delimiter_warning(found, text, 1);
+            Warning {
+                level: Level::Warning,
+                code,
+                message,
+            }
+        }))
     }
 }
 

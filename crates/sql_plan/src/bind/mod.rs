@@ -12,6 +12,7 @@ pub mod aggregate;
 mod calls;
 mod choices;
 pub mod column_types;
+mod constants;
 pub mod expr;
 pub mod hints;
 pub mod json_table;

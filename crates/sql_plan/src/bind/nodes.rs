@@ -2,6 +2,7 @@
 
 use super::types::{comparison, is_text};
 use crate::error::{Result, SqlError};
+use crate::expr::types::is_temporal;
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, Load, Unit};
 use crate::functions::{self, text_of};
 use crate::parse::ast::{self, BinaryOp, IntervalUnit, TypeKind};
@@ -35,7 +36,7 @@ pub fn comparison_operator(op: BinaryOp) -> Option<CmpOp> {
 pub fn compare(op: CmpOp, a: Expr, b: Expr) -> Result<Expr> {
     let (a, b) = (enum_as_number(&a, &b).unwrap_or(a), b);
     let b = enum_as_number(&b, &a).unwrap_or(b);
-    let how = comparison(&a, &b, "=")?;
+    let how = comparison(&a, &b, op.sign())?;
     let nullable = op != CmpOp::NullSafe && (a.nullable || b.nullable);
     Ok(Expr::boolean(
         ExprKind::Compare(op, how, Box::new([a, b])),
@@ -121,7 +122,11 @@ pub(super) fn arithmetic_operand(e: &Expr) -> Expr {
 fn is_moment(kind: &ExprKind) -> bool {
     match kind {
         ExprKind::DateAdd { .. } => true,
-        ExprKind::Call(f, _) => matches!(f.name, "ADDTIME" | "SUBTIME"),
+        ExprKind::Call(f, args) => match f.name {
+            "ADDTIME" | "SUBTIME" => true,
+            "GREATEST" | "LEAST" => args.iter().any(|arg| is_temporal(&arg.ty)),
+            _ => false,
+        },
         _ => false,
     }
 }

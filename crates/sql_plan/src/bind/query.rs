@@ -394,20 +394,7 @@ impl Binder<'_> {
             return Err(SqlError::not_supported("LIMIT & IN/ALL/ANY/SOME subquery"));
         }
         let query = self.subquery(query)?;
-        if query.items().len() != left.len() {
-            return Err(SqlError::operand_columns(left.len()));
-        }
-        let mut how = Vec::with_capacity(left.len());
-        for (a, b) in left.iter().zip(query.items()) {
-            how.push(comparison(a, b, operation)?);
-        }
-        let test = QueryTest {
-            query,
-            kind,
-            left,
-            compare_as: how,
-        };
-        Ok(Expr::boolean(ExprKind::Query(Box::new(test)), true))
+        test_of(left, query, kind, operation)
     }
 
     /// Binds `[NOT] IN (SELECT ...)`.
@@ -423,20 +410,70 @@ impl Binder<'_> {
     /// Binds `op ANY (SELECT ...)` and `op ALL (SELECT ...)`.
     pub(super) fn quantified(&mut self, test: &ast::Quantified<'_>) -> Result<Expr> {
         let op = comparison_operator(test.op).ok_or_else(|| SqlError::operand_columns(1))?;
-        if matches!(test.left.kind, ast::ExprKind::Row(_))
+        if let ast::ExprKind::Row(row) = &test.left.kind
             && !matches!((op, test.all), (CmpOp::Eq, false) | (CmpOp::Ne, true))
         {
-            return Err(SqlError::operand_columns(1));
+            let columns = self.subquery(test.query)?.items().len();
+            let is_alike = columns == row.len();
+            return Err(SqlError::operand_columns(if is_alike {
+                1
+            } else {
+                row.len()
+            }));
         }
         let kind = if test.all {
             TestKind::All(op)
         } else {
             TestKind::Any(op)
         };
-        self.bind_query_test(&test.left, test.query, kind, "=")
+        self.bind_query_test(&test.left, test.query, kind, op.sign())
     }
 
-    /// Binds `(a, b) = (SELECT x, y ...)`, with the row on either side.
+    /// Binds `(SELECT x, y ...) = (a, b)`.
+    pub(super) fn query_against_row(
+        &mut self,
+        op: BinaryOp,
+        query: &Query<'_>,
+        row: &ast::Expr<'_>,
+    ) -> Result<Expr> {
+        let ast::ExprKind::Row(values) = &row.kind else {
+            return Err(SqlError::operand_columns(1));
+        };
+        let op = comparison_operator(flipped(op)).ok_or_else(|| SqlError::operand_columns(1))?;
+        let query = self.subquery(query)?;
+        let columns = query.items().len();
+        if columns != values.len() {
+            return Err(SqlError::operand_columns(columns));
+        }
+        if values
+            .iter()
+            .any(|e| matches!(e.kind, ast::ExprKind::Row(_)))
+        {
+            return Err(SqlError::operand_columns(1));
+        }
+        let left = self.list(values)?;
+        test_of(left, query, TestKind::Row(op), "=")
+    }
+
+    /// Binds `(SELECT x ...) = value`. Error 1241 for more columns.
+    pub(super) fn query_against_value(
+        &mut self,
+        op: BinaryOp,
+        query: &Query<'_>,
+        value: &ast::Expr<'_>,
+    ) -> Result<Expr> {
+        let mut columns = self.columns_of(query)?;
+        let count = columns.len();
+        match columns.pop() {
+            Some(left) if count == 1 => {
+                let right = self.expr(value)?;
+                self.operator(op, left, right)
+            }
+            _ => Err(SqlError::operand_columns(count)),
+        }
+    }
+
+    /// Binds `(a, b) = (SELECT x, y ...)`.
     pub(super) fn row_against_query(
         &mut self,
         op: BinaryOp,
@@ -464,6 +501,24 @@ impl Binder<'_> {
         let op = comparison_operator(op).ok_or_else(|| SqlError::operand_columns(1))?;
         self.test_against_query(columns, right, TestKind::Row(op), "=")
     }
+}
+
+/// A test of left-hand values against a planned subquery.
+fn test_of(left: Vec<Expr>, query: Arc<Subquery>, kind: TestKind, operation: &str) -> Result<Expr> {
+    if query.items().len() != left.len() {
+        return Err(SqlError::operand_columns(left.len()));
+    }
+    let mut how = Vec::with_capacity(left.len());
+    for (a, b) in left.iter().zip(query.items()) {
+        how.push(comparison(a, b, operation)?);
+    }
+    let test = QueryTest {
+        query,
+        kind,
+        left,
+        compare_as: how,
+    };
+    Ok(Expr::boolean(ExprKind::Query(Box::new(test)), true))
 }
 
 /// Whether a query, or an operand of its set operations, has a LIMIT.
@@ -517,4 +572,15 @@ fn as_outer(mut value: Expr, level: usize, nearest: &Enclosing<'_>) -> Expr {
         };
     });
     value
+}
+
+/// The operator for exchanged operands.
+fn flipped(op: BinaryOp) -> BinaryOp {
+    match op {
+        BinaryOp::Less => BinaryOp::Greater,
+        BinaryOp::LessEq => BinaryOp::GreaterEq,
+        BinaryOp::Greater => BinaryOp::Less,
+        BinaryOp::GreaterEq => BinaryOp::LessEq,
+        same => same,
+    }
 }

@@ -55,6 +55,14 @@ impl Source {
         }
     }
 
+    /// The database that messages name a column with; empty for a derived table.
+    pub fn shown_database(&self) -> &str {
+        match self.table() {
+            Some(table) if self.database.is_empty() => &table.database,
+            _ => &self.database,
+        }
+    }
+
     /// Number of the columns that rows of the source have.
     pub fn width(&self) -> usize {
         match (&self.view, self.table()) {

@@ -4,6 +4,7 @@
 use crate::error::Result;
 pub use crate::expr::collations::is_text;
 use crate::expr::collations::{Use, agree};
+use crate::expr::convert::is_bits;
 pub use crate::expr::types::{merged_type, precision};
 use crate::expr::{ArithOp, Expr, ExprKind};
 use porpoise_types::{Collation, ColumnType, CompareAs, Kind, comparison_type};
@@ -46,7 +47,16 @@ pub fn comparison(a: &Expr, b: &Expr, operation: &str) -> Result<CompareAs> {
 /// The comparison of two operands out of several, whose collation is determined by all of them
 /// ([`compare_alike`]).
 pub(super) fn comparison_among(a: &Expr, b: &Expr) -> CompareAs {
-    let how = comparison_type(&a.ty, &b.ty);
+    let how = match (is_bits(&a.ty), is_bits(&b.ty)) {
+        // A hexadecimal literal is an integer beside a number.
+        (true, false) if b.ty.is_numeric() => {
+            comparison_type(&ColumnType::bigint_unsigned(), &b.ty)
+        }
+        (false, true) if a.ty.is_numeric() => {
+            comparison_type(&a.ty, &ColumnType::bigint_unsigned())
+        }
+        _ => comparison_type(&a.ty, &b.ty),
+    };
     if how != CompareAs::Double {
         return how;
     }
@@ -62,9 +72,7 @@ fn column_with_text(column: &Expr, constant: &Expr) -> Option<CompareAs> {
         ExprKind::Column { .. } | ExprKind::Outer { .. }
     );
     // A hexadecimal literal is a number here.
-    let is_constant_text = is_text(&constant.ty)
-        && !crate::expr::convert::is_bits(&constant.ty)
-        && constant.is_literal();
+    let is_constant_text = is_text(&constant.ty) && !is_bits(&constant.ty) && constant.is_literal();
     if !is_column || !is_constant_text {
         return None;
     }

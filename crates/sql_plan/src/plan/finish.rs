@@ -155,8 +155,12 @@ fn bind_clauses(
             let windows = &aggregates.windows;
             grouping::check(&from, &items, &group_by, &order_by, windows, implicit)?;
         }
-        if clauses.distinct {
-            grouping::check_distinct(&from.scope, &items, &order_by)?;
+        // Without duplicates, DISTINCT has no effect.
+        let is_item = |key: &Expr| items.iter().any(|i| grouping::is_same_expr(&i.expr, key));
+        let is_unique = !group_by.is_empty() && group_by.iter().all(is_item);
+        if clauses.distinct && !is_unique {
+            let written = clauses.order_by;
+            grouping::check_distinct(&from.scope, &items, &order_by, written, &aggregates)?;
         }
     }
     // Without groups, HAVING is another condition on rows.

@@ -3,18 +3,20 @@
 //! ROLLUP.
 //!
 //! A column is functionally dependent on the groups if it is a key of GROUP BY, if a condition that
-//! always holds equates it with a constant or another dependent column, or if it belongs to a table
-//! of which a primary key, or a unique key without nullable columns, is dependent. The right side
+//! always holds equates it with a constant or another dependent column, if it belongs to a table of
+//! which a primary key, or a unique key without nullable columns, is dependent, or if it is generated
+//! from dependent columns. The right side
 //! of an outer join is dependent through its ON, too: either all of it is NULL, or the equality
 //! holds. Columns of a derived table or view are dependent through its query.
 
 use super::from::{Block, From, OuterBlock};
 use super::select::Item;
 use crate::bind::window::Windows;
-use crate::bind::{Derived, Origin, Scope};
+use crate::bind::{Aggregates, Derived, Origin, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef};
 use crate::expr::{BitOp, CmpOp, Expr, ExprKind, Truth};
+use crate::parse::ast;
 use crate::plan::OrderKey;
 use crate::plan::derived::{TableOperator, operator_of};
 use porpoise_types::{ColumnType, Value};
@@ -67,6 +69,7 @@ impl<'f> DependentColumns<'f> {
             let before = found.columns.len();
             found.add_block(&from.block);
             found.add_by_unique_keys();
+            found.add_generated();
             if found.columns.len() == before {
                 return found;
             }
@@ -143,6 +146,29 @@ impl<'f> DependentColumns<'f> {
             if whole {
                 let all = (0..source.columns.len()).map(|at| (slot, at));
                 self.columns.extend(all);
+            }
+        }
+    }
+
+    /// Adds the generated columns that read only dependent columns. In the right side of an outer join,
+    /// a row of NULLs need not have the value of the expression.
+    fn add_generated(&mut self) {
+        let from = self.from;
+        for slot in from.block.tables.iter().copied() {
+            let source = from.scope.sources.get(slot);
+            let Some(table) = source.and_then(Source::table) else {
+                continue;
+            };
+            for (at, column) in table.columns.iter().enumerate() {
+                let known = |name: &String| {
+                    let mut columns = table.columns.iter();
+                    let read = columns.position(|c| c.name.eq_ignore_ascii_case(name));
+                    read.is_some_and(|read| self.columns.contains(&(slot, read)))
+                };
+                let generated = column.generated.as_ref();
+                if generated.is_some_and(|g| g.expression.columns.iter().all(known)) {
+                    self.columns.insert((slot, at));
+                }
             }
         }
     }
@@ -276,7 +302,7 @@ fn full_name(scope: &Scope, (slot, at): (usize, usize)) -> String {
         return String::new();
     };
     let column = source.columns.get(at).map_or("", |c| c.name.as_str());
-    let parts = [source.database.as_str(), source.alias.as_str(), column];
+    let parts = [source.shown_database(), source.alias.as_str(), column];
     let parts: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
     parts.join(".")
 }
@@ -291,8 +317,12 @@ pub(super) fn check(
     implicit: bool,
 ) -> Result<()> {
     if implicit {
-        let text = "Expression #1 of ORDER BY contains aggregate function and applies to the result \
-                    of a non-aggregated query";
+        let first = order.iter().position(|key| key.expr.has_aggregate());
+        let number = first.unwrap_or(0) + 1;
+        let text = format!(
+            "Expression #{number} of ORDER BY contains aggregate function and applies to the result \
+             of a non-aggregated query"
+        );
         return Err(SqlError::new(3029, "HY000", text));
     }
     let determined = DependentColumns::new(from, keys, windows);
@@ -359,26 +389,79 @@ fn first_unknown_column(
     found
 }
 
-/// ORDER BY of a SELECT DISTINCT may only use the select list, whose expressions may be parts of its own:
-/// error 3065.
-pub(super) fn check_distinct(scope: &Scope, items: &[Item], order: &[OrderKey]) -> Result<()> {
-    let is_shown = |e: &Expr| {
-        matches!(&e.kind, ExprKind::Call(f, _) if f.name == "ANY_VALUE")
-            || items.iter().any(|i| is_same_expr(&i.expr, e))
+/// ORDER BY of a SELECT DISTINCT may only use the select list: its expressions as a whole, its columns, and
+/// its names as parts of an expression. Errors 3065 and 3066.
+pub(super) fn check_distinct(
+    scope: &Scope,
+    items: &[Item],
+    order: &[OrderKey],
+    written: &[ast::OrderItem<'_>],
+    aggregates: &Aggregates,
+) -> Result<()> {
+    let aggregate_of = |e: &Expr| match e.kind {
+        ExprKind::Aggregate(at) => aggregates.list.get(at).map(|found| format!("{found:?}")),
+        _ => None,
     };
+    let is_same = |shown: &Expr, e: &Expr| {
+        let aggregate = aggregate_of(e);
+        is_same_expr(shown, e) || aggregate.is_some() && aggregate == aggregate_of(shown)
+    };
+    let is_shown = |e: &Expr| is_any_value(e) || items.iter().any(|i| is_same(&i.expr, e));
     let is_shown_column = |place| items.iter().any(|i| column_of(&i.expr) == Some(place));
+    let is_column = |e: &Expr| is_any_value(e) || column_of(e).is_some() && is_shown(e);
     for (at, key) in order.iter().enumerate() {
-        if let Some(place) = first_unknown_column(&key.expr, &is_shown, &is_shown_column) {
+        let number = at + 1;
+        let named = written.get(at).is_some_and(|w| names_item(&w.expr, items));
+        if is_shown(&key.expr) {
+            continue;
+        }
+        if !named && has_bare_aggregate(&key.expr) {
             let text = format!(
-                "Expression #{} of ORDER BY clause is not in SELECT list, references column '{}' \
+                "Expression #{number} of ORDER BY clause is not in SELECT list, contains aggregate \
+                 function; this is incompatible with DISTINCT"
+            );
+            return Err(SqlError::new(3066, "HY000", text));
+        }
+        let unknown = if named {
+            first_unknown_column(&key.expr, &is_shown, &is_shown_column)
+        } else {
+            first_unknown_column(&key.expr, &is_column, &is_shown_column)
+        };
+        if let Some(place) = unknown {
+            let text = format!(
+                "Expression #{number} of ORDER BY clause is not in SELECT list, references column '{}' \
                  which is not in SELECT list; this is incompatible with DISTINCT",
-                at + 1,
                 full_name(scope, place)
             );
             return Err(SqlError::new(3065, "HY000", text));
         }
     }
     Ok(())
+}
+
+fn is_any_value(e: &Expr) -> bool {
+    matches!(&e.kind, ExprKind::Call(f, _) if f.name == "ANY_VALUE")
+}
+
+/// Whether an expression has an aggregate outside of ANY_VALUE().
+fn has_bare_aggregate(e: &Expr) -> bool {
+    let mut found = matches!(e.kind, ExprKind::Aggregate(_));
+    if !is_any_value(e) {
+        e.each_child(&mut |child| found |= has_bare_aggregate(child));
+    }
+    found
+}
+
+/// Whether an expression has the name of an item that is not a column.
+fn names_item(written: &ast::Expr<'_>, items: &[Item]) -> bool {
+    let is_named = |name: &str| {
+        let mut named = items.iter().filter(|i| i.name.eq_ignore_ascii_case(name));
+        named.any(|i| column_of(&i.expr).is_none())
+    };
+    written.any(&|e| match &e.kind {
+        ast::ExprKind::Column(name) => name.table.is_none() && is_named(name.name.name),
+        _ => false,
+    })
 }
 
 /// HAVING may only use the groups and the select list: error 1054.

@@ -149,11 +149,15 @@ pub(super) fn check_no_duplicates(columns: &[usize], table: &Table) -> Result<()
 }
 
 pub(super) fn target_columns(insert: &Insert<'_>, table: &Source) -> Result<Vec<usize>> {
-    let none_needed = matches!(&insert.source, InsertSource::Values([[]]));
-    if insert.columns.is_empty() && insert.columns_given {
-        return Ok(Vec::new());
-    }
     if insert.columns.is_empty() {
+        // `()` before rows with values means all columns.
+        let none_needed = match &insert.source {
+            InsertSource::Values([[]]) => true,
+            InsertSource::Values(rows) => {
+                insert.columns_given && rows.iter().all(|row| row.is_empty())
+            }
+            _ => false,
+        };
         return Ok(if none_needed {
             Vec::new()
         } else {

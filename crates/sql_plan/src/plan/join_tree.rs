@@ -14,6 +14,7 @@ use super::group_order::Purpose;
 use super::join_order::{JoinSearch, PartialJoin};
 use super::physical::{Join, JoinKind, JoinMethod, NestedJoin, RowOperator};
 use super::scan::{LockSpec, Scan};
+use crate::bind::Source;
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::parse::ast::LockClause;
@@ -250,21 +251,26 @@ impl Planner<'_> {
         while !tables.is_empty() || !outers.is_empty() {
             let ready = outers
                 .iter()
-                .position(|o| required_slots(o) & !joined == 0 && self.may_place_outer(o, &tables));
+                .position(|o| self.is_ready(o, joined) && self.may_place_outer(o, &tables));
+            // A LATERAL table waits for the right side of a LEFT JOIN that it reads.
+            let pending = outers.iter().fold(0, |all, o| all | o.block.slots());
+            let free = tables
+                .iter()
+                .position(|slot| self.lateral_slots(*slot) & pending == 0);
             let straight = self.from.straight;
-            let next = match (ready, tables.is_empty()) {
+            let next = match (ready, free) {
                 (Some(at), _) if tables.is_empty() || straight => {
                     self.outer(outers.remove(at), joined)
                 }
-                (_, false) => {
-                    let slot = tables.remove(0);
+                (_, Some(at)) => {
+                    let slot = tables.remove(at);
                     match self.table(slot, conditions, joined, false) {
                         (scan, None) => JoinInput::First(scan),
                         (scan, Some(method)) => JoinInput::Inner(scan, method),
                     }
                 }
                 // No further table can be joined first: place it as it is.
-                (_, true) => self.outer(outers.remove(0), joined),
+                (at, None) => self.outer(outers.remove(at.unwrap_or(0)), joined),
             };
             let mut by_path = std::mem::take(&mut self.implied);
             if next.is_outer() || self.from.locked_slots & next.slots() != 0 {
@@ -307,6 +313,21 @@ impl Planner<'_> {
             conditions,
             order,
         }
+    }
+
+    /// The slots that a LATERAL table reads.
+    fn lateral_slots(&self, slot: usize) -> u64 {
+        let source = self.from.scope.sources.get(slot);
+        source.map_or(0, Source::lateral_slots)
+    }
+
+    /// Whether everything that the right side of a LEFT JOIN reads is joined.
+    fn is_ready(&self, outer: &OuterBlock, joined: u64) -> bool {
+        let slots = outer.block.slots();
+        let all = 0..self.from.scope.sources.len();
+        let own = all.filter(|slot| slots & 1u64 << (slot & 63) != 0);
+        let lateral = own.fold(0, |read, slot| read | self.lateral_slots(slot));
+        (required_slots(outer) | lateral & !slots) & !joined == 0
     }
 
     /// Whether STRAIGHT_JOIN allows this outer join to be placed now.

@@ -19,8 +19,9 @@ pub(super) fn group_keys(
 ) -> Result<Vec<Expr>> {
     let mut keys = Vec::with_capacity(items.len());
     for item in items {
-        let key = match positional(item, aliases, "group statement")? {
-            Some(e) => e,
+        let at = positional(item, aliases, "group statement")?;
+        let key = match at {
+            Some((_, e)) => e.clone(),
             None => {
                 named_item(aliases, item, "group statement")?;
                 let mut binder = cx.binder(scope, "group statement");
@@ -29,7 +30,13 @@ pub(super) fn group_keys(
             }
         };
         if key.has_aggregate() || key.has_window() {
-            return Err(SqlError::new(1056, "42000", "Can't group on an aggregate"));
+            let name = match (at, &item.expr.kind) {
+                (Some((name, _)), _) => name.as_str(),
+                (None, ast::ExprKind::Column(column)) => column.name.name,
+                _ => "???",
+            };
+            let text = format!("Can't group on '{name}'");
+            return Err(SqlError::new(1056, "42000", text));
         }
         keys.push(key);
     }
@@ -37,17 +44,17 @@ pub(super) fn group_keys(
 }
 
 /// A positional key: ORDER BY 2 is the second item.
-fn positional(
+fn positional<'i>(
     item: &OrderItem<'_>,
-    aliases: &[(String, Expr)],
+    aliases: &'i [(String, Expr)],
     place: &str,
-) -> Result<Option<Expr>> {
+) -> Result<Option<&'i (String, Expr)>> {
     let ast::ExprKind::Literal(ast::Literal::Int(n)) = item.expr.kind else {
         return Ok(None);
     };
     let at = usize::try_from(n).ok().and_then(|n| n.checked_sub(1));
     match at.and_then(|at| aliases.get(at)) {
-        Some((_, e)) => Ok(Some(e.clone())),
+        Some(found) => Ok(Some(found)),
         None => Err(SqlError::unknown_column(&n.to_string(), place)),
     }
 }
@@ -63,7 +70,7 @@ pub(super) fn order_keys(
     let mut keys = Vec::with_capacity(items.len());
     for item in items {
         let expr = match positional(item, aliases, "order clause")? {
-            Some(e) => e,
+            Some((_, e)) => e.clone(),
             None => order_expr(scope, aliases, item, aggregates, cx)?,
         };
         let expr = numeric_operand(&expr);

@@ -1,8 +1,9 @@
 //! `date IS NULL` in WHERE finds '0000-00-00' in DATE and DATETIME columns that are NOT NULL (manual,
 //! "Comparison Functions and Operators", IS NULL).
 
-use crate::bind::Scope;
+use super::derived::{TableOperator, operator_of};
 use crate::bind::nodes::compare;
+use crate::bind::{Origin, Scope, Source};
 use crate::error::Result;
 use crate::expr::{CmpOp, Expr, ExprKind, Truth};
 use porpoise_types::{ColumnType, Date, Kind, Value};
@@ -36,13 +37,28 @@ pub(super) fn find_by_null(conditions: &mut [Expr], scope: &Scope) -> Result<()>
     Ok(())
 }
 
+/// Whether an expression is a column of a stored table, also through derived tables that MySQL merges,
+/// that is declared NOT NULL.
+fn is_never_null(e: &Expr, sources: &[Source]) -> bool {
+    let ExprKind::Column { slot, column, .. } = e.kind else {
+        return false;
+    };
+    match sources.get(slot).map(|source| &source.origin) {
+        Some(Origin::Stored(table)) => table.columns.get(column).is_some_and(|c| !c.nullable),
+        Some(Origin::Derived(derived)) => match operator_of(derived) {
+            TableOperator::Materialize(plan) if plan.is_mergeable => {
+                let item = plan.items.get(column);
+                item.is_some_and(|item| is_never_null(item, &plan.sources))
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 /// The zero of a DATE or DATETIME column that is declared NOT NULL; `None` for other expressions.
 fn zero_of(e: &Expr, scope: &Scope) -> Option<Expr> {
-    let ExprKind::Column { slot, column, .. } = e.kind else {
-        return None;
-    };
-    let table = scope.sources.get(slot)?.table()?;
-    if table.columns.get(column)?.nullable {
+    if !is_never_null(e, &scope.sources) {
         return None;
     }
     match e.ty.kind {

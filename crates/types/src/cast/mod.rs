@@ -23,6 +23,7 @@ pub use expression::{
 pub use number::{NumberPrefix, double_prefix, round_f64, round_to_i64};
 pub use store::store;
 pub use store_json::{JsonStoreError, store_json_value};
+pub use store_number::round_to_digits;
 
 use std::borrow::Cow;
 

@@ -45,6 +45,18 @@ impl Target<'_> {
         );
     }
 
+    /// A note that a date or time lost a part: 1292 in strict mode, which no mode makes an error, else
+    /// 1265.
+    pub(super) fn shortened_temporal(&self, what: &str, value: &[u8], cx: &mut CastCx<'_>) {
+        if cx.strict {
+            let value = format_for_message(value);
+            let message = format!("Incorrect {what} value: '{value}' {}", self.location());
+            cx.note(ER_TRUNCATED_WRONG_VALUE, message);
+        } else {
+            self.truncated_note(cx);
+        }
+    }
+
     /// 1406 in strict mode, else 1265.
     pub(super) fn too_long(&self, cx: &mut CastCx<'_>) -> Result<(), TypeError> {
         if cx.strict {

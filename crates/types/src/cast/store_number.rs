@@ -2,7 +2,7 @@
 
 use super::CastCx;
 use super::expression::{to_decimal, to_f64};
-use super::number::{double_prefix, only_spaces_from, round_f64, round_to_i64};
+use super::number::{double_prefix, only_spaces_from, round_to_i64};
 use super::store::Target;
 use crate::column_type::{ColumnType, Kind, NOT_FIXED_DECIMALS};
 use crate::decimal::Decimal;
@@ -108,6 +108,17 @@ fn fixed_max(ty: &ColumnType) -> f64 {
     10f64.powi(digits) - 10f64.powi(-i32::from(ty.decimals))
 }
 
+/// The value with `decimals` digits that MySQL stores in FLOAT(M,D) and DOUBLE(M,D): the fraction above
+/// the next lower integer is rounded, so that halves that are not exact may go either way.
+#[must_use]
+pub fn round_to_digits(v: f64, decimals: u8) -> f64 {
+    let scale = 10f64.powi(i32::from(decimals));
+    let floor = v.floor();
+    let fraction = ((v - floor) * scale).round_ties_even() / scale;
+    let rounded = floor + fraction;
+    if rounded.is_finite() { rounded } else { v }
+}
+
 pub(super) fn store_real(
     value: ValueRef<'_>,
     to: &Target<'_>,
@@ -136,7 +147,7 @@ pub(super) fn store_real(
     };
     if to.ty.decimals < NOT_FIXED_DECIMALS && to.ty.length > 0 {
         max = max.min(fixed_max(to.ty));
-        v = round_f64(v, i32::from(to.ty.decimals), false);
+        v = round_to_digits(v, to.ty.decimals);
     }
     if v.abs() > max {
         to.out_of_range(cx)?;

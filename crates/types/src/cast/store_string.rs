@@ -111,8 +111,11 @@ pub(super) fn store_string(
     to: &Target<'_>,
     cx: &mut CastCx<'_>,
 ) -> Result<Value, TypeError> {
-    let text = target_text(value, to, cx)?;
     let ty = to.ty;
+    let text = match narrow_number(value, ty) {
+        Some(text) => Cow::Owned(text),
+        None => target_text(value, to, cx)?,
+    };
     let charset = ty.collation.charset();
     let limit = usize::try_from(ty.length).unwrap_or(usize::MAX);
     let keep = match ty.kind {
@@ -144,6 +147,21 @@ pub(super) fn store_string(
         _ => {}
     }
     Ok(Value::Bytes(out))
+}
+
+/// A double whose text is longer than a column of characters, in as many digits as fit.
+fn narrow_number(value: ValueRef<'_>, ty: &ColumnType) -> Option<Vec<u8>> {
+    let is_limited = matches!(ty.kind, Kind::Char | Kind::VarChar);
+    let ValueRef::Double(number) = value else {
+        return None;
+    };
+    let width = usize::try_from(ty.length).unwrap_or(usize::MAX);
+    let mut text = Vec::new();
+    crate::text::write_double(number, &mut text);
+    if !is_limited || text.len() <= width || !number.is_finite() {
+        return None;
+    }
+    crate::text::double_within(number, width)
 }
 
 /// The length of the longest prefix of whole characters within `limit` bytes.

@@ -2,9 +2,9 @@
 
 use super::expression::{read_datetime, read_time_number};
 use super::store::Target;
-use super::{CastCx, text_of};
+use super::{CastCx, fail_or_warn, text_of};
 use crate::column_type::ColumnType;
-use crate::error::TypeError;
+use crate::error::{ER_DATETIME_FUNCTION_OVERFLOW, TypeError};
 use crate::temporal::{DateRules, DateTime, Time};
 use crate::value::{Value, ValueRef};
 
@@ -60,8 +60,20 @@ pub(super) fn store_date(
     cx: &mut CastCx<'_>,
 ) -> Result<Value, TypeError> {
     let full = read(value, "date", to, cx)?;
+    // A fraction of half a second before midnight or more leads to the next day.
+    let Some(full) = full.round(0, cx.truncate_fraction()) else {
+        let message = "Datetime function: datetime field overflow".to_owned();
+        let error = TypeError::new(ER_DATETIME_FUNCTION_OVERFLOW, message);
+        fail_or_warn(cx, error)?;
+        return Ok(Value::Date(DateTime::ZERO.date()));
+    };
     if full.micros_of_day() != 0 {
-        to.truncated_note(cx);
+        let shown = match value {
+            ValueRef::Bytes(_) | ValueRef::Int(_) | ValueRef::UInt(_) => shown_text(value, to),
+            ValueRef::Double(_) | ValueRef::Decimal(_) => shown_text(value, to),
+            _ => shown_text(ValueRef::DateTime(full), to),
+        };
+        to.shortened_temporal("date", &shown, cx);
     }
     Ok(Value::Date(full.date()))
 }
@@ -147,7 +159,7 @@ pub(super) fn store_time(
         }
     };
     if matches!(value, ValueRef::Date(_) | ValueRef::DateTime(_)) {
-        to.truncated_note(cx);
+        to.shortened_temporal("time", &shown_text(value, to), cx);
     }
     Ok(Value::Time(
         time.round(to.ty.decimals, cx.truncate_fraction()),

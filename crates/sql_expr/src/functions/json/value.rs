@@ -3,7 +3,7 @@
 //! Arguments: document, path, response ON EMPTY, its default, response ON ERROR, its default. A
 //! response is one of [`RESPOND_ERROR`] and [`RESPOND_DEFAULT`], or anything else for NULL. The
 //! errors of ON ERROR are a text that is not a document, several values at the path, and a value that
-//! the type cannot represent.
+//! the type cannot represent. A default that the type cannot represent is an error of every call.
 
 use super::super::{Call, Function, Nullable};
 use crate::error::{Result, SqlError};
@@ -22,6 +22,9 @@ const ON_EMPTY: usize = 2;
 const ON_ERROR: usize = 4;
 
 fn value<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    for at in [ON_EMPTY, ON_ERROR] {
+        default_of(c, at)?;
+    }
     let document = match c.document(0, "json_value") {
         Ok(Some(document)) => document,
         Ok(None) => return Ok(ValueRef::Null),
@@ -47,6 +50,7 @@ fn value<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         }
         [found] => match converted(c, found)? {
             Some(value) => Ok(value),
+            None if c.ty.is_string() => respond(c, ON_ERROR, out_of_range("STRING")),
             None => respond(c, ON_ERROR, out_of_range(type_name(c.ty))),
         },
         _ => {
@@ -61,14 +65,104 @@ fn respond<'a>(c: &Call<'_, 'a>, at: usize, error: SqlError) -> Result<ValueRef<
     let response = c.int(at)?.and_then(|r| u64::try_from(r).ok());
     match response {
         Some(RESPOND_ERROR) => Err(error),
-        Some(RESPOND_DEFAULT) => {
-            let (value, Some(from)) = c.arg(at + 1) else {
-                return Ok(ValueRef::Null);
-            };
-            exact_cast(c, value, from)?
-                .ok_or_else(|| out_of_range(&format!("{} DEFAULT", type_name(c.ty))))
-        }
+        Some(RESPOND_DEFAULT) => default_of(c, at),
         _ => Ok(ValueRef::Null),
+    }
+}
+
+/// The default of the response at an argument, if it has one.
+///
+/// # Errors
+/// 1292 for a text that is not of the type, 1690 for a value that the type cannot represent, 3141 for
+/// a text that is no document.
+fn default_of<'a>(c: &Call<'_, 'a>, at: usize) -> Result<ValueRef<'a>> {
+    let has_default =
+        matches!(c.arg(at).0, ValueRef::Int(n) if u64::try_from(n) == Ok(RESPOND_DEFAULT));
+    let (value, Some(from)) = c.arg(at + 1) else {
+        return Ok(ValueRef::Null);
+    };
+    if !has_default || value.is_null() {
+        return Ok(ValueRef::Null);
+    }
+    if c.ty.kind == Kind::Json {
+        return match c.document(at + 1, "json_value") {
+            Ok(Some(document)) => c.document_result(&document),
+            Ok(None) => Ok(ValueRef::Null),
+            Err(invalid) if invalid.code == 3141 => {
+                let number = format!("argument {}", at + 2);
+                let text = invalid.message.replacen(&number, "argument 1", 1);
+                Err(SqlError::new(3141, "22032", text))
+            }
+            Err(other) => Err(other),
+        };
+    }
+    let is_short_year = c.ty.kind == Kind::Year && matches!(value, ValueRef::Int(1..=99));
+    if !is_short_year
+        && !has_more_digits(value, c.ty)
+        && let Some(converted) = exact_cast(c, value, from)?
+    {
+        return Ok(converted);
+    }
+    Err(unfit_default(c.ty, value))
+}
+
+/// Whether a date, time or decimal has more digits after the point than the type.
+fn has_more_digits(value: ValueRef<'_>, ty: &ColumnType) -> bool {
+    let decimal = |text: &[u8]| porpoise_types::Decimal::parse(text).ok();
+    let micros = match (ty.kind, value) {
+        (Kind::Decimal, ValueRef::Decimal(number)) => return number.scale() > ty.decimals,
+        (Kind::Decimal, ValueRef::Bytes(text)) => {
+            return decimal(text).is_some_and(|number| number.scale() > ty.decimals);
+        }
+        (Kind::DateTime, ValueRef::DateTime(moment)) => moment.micros(),
+        (Kind::Time, ValueRef::Time(time)) => time.micros(),
+        (Kind::DateTime | Kind::Time, ValueRef::Bytes(text)) => {
+            let fraction = text.rsplit(|b| *b == b'.').next().unwrap_or_default();
+            let digits = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
+            return text.contains(&b'.') && digits > usize::from(ty.decimals);
+        }
+        _ => return false,
+    };
+    micros % 10u32.pow(6 - u32::from(ty.decimals.min(6))) != 0
+}
+
+/// The error of a default that the type cannot represent.
+fn unfit_default(ty: &ColumnType, value: ValueRef<'_>) -> SqlError {
+    let incorrect = |what: &str, text: &[u8]| {
+        let text = String::from_utf8_lossy(text);
+        SqlError::new(1292, "22007", format!("{what} value: '{text}'"))
+    };
+    let is_number = |text: &[u8]| {
+        let prefix = porpoise_types::double_prefix(text);
+        prefix.read > 0 && prefix.read == text.len()
+    };
+    match (ty.kind, value) {
+        (Kind::Year, ValueRef::Bytes(text)) if !is_number(text) => {
+            incorrect("Truncated incorrect YEAR", text)
+        }
+        (Kind::Year, _) => out_of_range("YEAR"),
+        (Kind::DateTime | Kind::Time, _) if has_more_digits(value, ty) => {
+            out_of_range("TIME DEFAULT")
+        }
+        (Kind::Date | Kind::DateTime, ValueRef::Bytes(text)) => {
+            incorrect("Incorrect datetime", text)
+        }
+        (Kind::Time, ValueRef::Bytes(text)) => incorrect("Truncated incorrect time", text),
+        (Kind::BigInt, ValueRef::Bytes(text)) if !is_number(text) => incorrect(
+            if ty.unsigned {
+                "Truncated incorrect INTEGER UNSIGNED"
+            } else {
+                "Truncated incorrect INTEGER SIGNED"
+            },
+            text,
+        ),
+        (Kind::Float | Kind::Double, ValueRef::Bytes(text)) if !is_number(text) => {
+            incorrect("Truncated incorrect DOUBLE", text)
+        }
+        (Kind::Decimal, ValueRef::Bytes(text)) if !is_number(text) => {
+            incorrect("Truncated incorrect DECIMAL", text)
+        }
+        _ => out_of_range(&format!("{} DEFAULT", type_name(ty))),
     }
 }
 
@@ -121,6 +215,7 @@ fn fits_integer(value: ValueRef<'_>, unsigned: bool) -> bool {
     match (value, unsigned) {
         (ValueRef::Int(v), true) => v >= 0,
         (ValueRef::UInt(v), false) => i64::try_from(v).is_ok(),
+        (ValueRef::Decimal(v), true) => !v.is_negative(),
         (ValueRef::Double(v), true) => (0.0..2.0 * TWO_TO_63).contains(&v.round()),
         (ValueRef::Double(v), false) => (-TWO_TO_63..TWO_TO_63).contains(&v.round()),
         _ => true,
@@ -155,7 +250,11 @@ fn exact_cast<'a>(
     let (listed, dropped) = (env.warnings.borrow().len(), env.warnings_dropped.get());
     let converted = convert::cast(value, from, c.ty, c.cx)?;
     let mut warnings = env.warnings.borrow_mut();
-    if warnings.len() == listed && env.warnings_dropped.get() == dropped {
+    let is_finite = !matches!(converted, ValueRef::Double(v) if v.is_infinite());
+    // A deprecated delimiter is no error.
+    let mut new = warnings.iter().skip(listed);
+    let is_exact = new.all(|w| matches!(w.code, 4095 | 4096));
+    if is_exact && is_finite && env.warnings_dropped.get() == dropped {
         return Ok(Some(converted));
     }
     warnings.truncate(listed);
@@ -169,7 +268,7 @@ pub const FUNCTIONS: &[Function] = &[Function {
     args: (2, 6),
     constant: true,
     nullable: Nullable::Always,
-    ty: |_, _| ColumnType::varchar(512, Collation::UTF8MB4_BIN),
+    ty: |_, _| ColumnType::varchar(512, Collation::UTF8MB4_0900_BIN),
     run: value,
     doc: "The value at a path, as a value of SQL.",
     example: (
