@@ -24,8 +24,8 @@
 //!
 //! The rules read no clock: the caller gives the time. `porpoise-sim` runs them with the election of the group.
 //!
-//! Rejected: a count of acknowledgements for each transaction (the n-th greatest place of the replicas says the
-//! same); waiting in each session (visible before acknowledged, and every interface would need it).
+//! Rejected: a count of acknowledgements for each transaction (the n-th greatest position of the replicas says the
+//! same); waiting in each session (the commit would be visible before, and every interface would need it).
 
 use porpoise_kv::Engine;
 use porpoise_replication::election::following::{MemberProgress, Place};
@@ -66,7 +66,7 @@ impl Default for AckPolicy {
     }
 }
 
-/// Behind all places.
+/// The place after all others.
 const LAST: Place = (u64::MAX, u64::MAX);
 
 /// A transaction that waits.
@@ -180,7 +180,7 @@ impl Acknowledgements {
         }
     }
 
-    /// How a member follows.
+    /// The progress of a member.
     #[must_use]
     pub fn progress(&self, member: u32, now: Instant) -> MemberProgress {
         let replica = self.replicas.get(&member).copied().unwrap_or_default();
@@ -210,7 +210,7 @@ impl Acknowledgements {
         last
     }
 
-    /// Removes the commits that need no acknowledgement, because the group requires no other member. Returns the last of them.
+    /// Removes the waiting commits if the group requires no other member. Returns the last of them.
     pub fn take_unneeded(&mut self, now: Instant) -> Option<u64> {
         let is_unneeded = self.group.is_some() && self.reached() == LAST;
         if is_unneeded {
@@ -233,7 +233,7 @@ impl Acknowledgements {
         }
     }
 
-    /// Ends the waiting for a number of replicas if the oldest commit has waited for too long. Returns whether it did.
+    /// Ends the wait for a number of replicas if the oldest commit has reached the timeout. Returns whether it did.
     pub(crate) fn times_out(&mut self, now: Instant) -> bool {
         if !self.counts() {
             return false;

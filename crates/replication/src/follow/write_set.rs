@@ -40,7 +40,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// What a transaction touches.
+/// The keys of a transaction.
 #[derive(Default)]
 pub(super) struct Keys {
     /// Hashes of keys, and whether they are written.

@@ -135,7 +135,7 @@ pub fn start(
     Ok(Some(node))
 }
 
-/// What a leader keeps.
+/// State of a leader.
 struct Leading {
     epoch: u64,
     /// Whether clients may write: the first view is accepted, and a majority is heard.

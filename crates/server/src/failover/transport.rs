@@ -115,7 +115,7 @@ pub struct Identity<'a> {
     pub description: Description,
 }
 
-/// This member, as others see it.
+/// This member's identity towards the others.
 struct OwnIdentity {
     id: MemberId,
     description: Description,
