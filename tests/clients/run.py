@@ -240,12 +240,13 @@ def plan(arguments):
     more += [java_suite("connector-j", "FirstSteps"), java_suite("connector-j-programs", "Programs")]
     more += [browser_suite("console", "console.test.js")]
     more += [python_suite("test_deploy"), python_suite("test_newcomer"), python_suite("test_dump_programs"), applications_suite("test_applications")]
+    more += [python_suite(f"test_failover.{language}") for language in ("Python", "Go", "Node", "Java")]
     more += [java_suite("process-engines", "ProcessEngines"), python_suite("test_debezium")] + TEXT_SEARCH_SUITES
     own = OWN_SUITES + (more if arguments.all else [])
     return [
         (lambda folder: porpoise(binary, folder), SQL_SUITES + MEMCACHED_SUITES + own),
         (lambda folder: porpoise(binary, folder, PASSWORD), [python_suite("test_login")]),
-        (lambda folder: porpoise(binary, folder, options=LOG_OPTIONS), [python_suite("test_replication"), python_suite("test_subscriptions"), go_suite("go-mysql", "./replication")]),
+        (lambda folder: porpoise(binary, folder, options=LOG_OPTIONS), [python_suite("test_replication"), python_suite("test_subscriptions"), python_suite("test_replication_kills"), go_suite("go-mysql", "./replication")]),
     ]
 
 

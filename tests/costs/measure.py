@@ -5,7 +5,8 @@
 A server with one worker group runs under callgrind, which counts while one connection sends
 requests of a path; the least of ROUNDS counts is taken, since timers and wake-ups add to
 some. A path that costs more than TOLERANCE beyond its line in reference.tsv is reported as a
-warning. It is no error: another compiler or another C library changes counts, too. --accept
+warning. It is no error: another compiler or another C library changes counts, too. Paths "with log" run on a
+server with --log-bin, one thread of which writes the log. --accept
 writes the reference. --share also measures a server with --performance-schema off, and prints the
 share of statistics in each path; the budget is SHARE_LIMIT of an optimized build.
 """
@@ -40,10 +41,12 @@ class Server:
     def __init__(self, binary, home, options):
         self.home = home
         self.dumps = set()
+        # There is no log without a disk.
+        durability = "interval" if "--log-bin" in options else "memory"
         command = [
             "valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes",
             f"--callgrind-out-file={home}/callgrind",
-            binary, "serve", "--worker-groups", "1", "--durability", "memory",
+            binary, "serve", "--worker-groups", "1", "--durability", durability,
             "--data-dir", f"{home}/data", "--http-listen", "off",
             "--mysql-listen", "127.0.0.1:0", "--memcached-listen", "127.0.0.1:0", *options,
         ]  # fmt: skip
@@ -176,12 +179,23 @@ def paths(server):
     ]
 
 
-def measure(binary, *options):
+LOGGED = ["INSERT", "UPDATE by key", "SET"]
+
+
+def measure_log(binary):
+    """The costs of writes on a server with a log."""
+    costs = measure(binary, "--log-bin", "--server-id", "2", names=LOGGED)
+    return {f"{name} with log": cost for name, cost in costs.items()}
+
+
+def measure(binary, *options, names=None):
     with tempfile.TemporaryDirectory(prefix="porpoise-costs-") as home:
         server = Server(binary, home, options)
         try:
             costs = {}
             for name, request, count in paths(server):
+                if names and name not in names:
+                    continue
                 warm_up = count // 2
                 for n in range(warm_up):
                     request(n)
@@ -228,6 +242,7 @@ def main():
     given = parser.parse_args()
     began = time.monotonic()
     costs = measure(os.path.abspath(given.binary))
+    costs.update(measure_log(os.path.abspath(given.binary)))
     write(given.out, costs)
     if given.accept:
         write(REFERENCE, costs)

@@ -60,7 +60,7 @@ func (f *faults) undeterminedNext() *errorpb.Error {
 	return &errorpb.Error{Message: "undetermined by command", XXX_unrecognized: []byte{0xb2, 0x01, 0x00}}
 }
 
-// isFull says whether a store refuses to write.
+// isFull reports whether a store refuses to write.
 func (f *faults) isFull(store int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,16 +16,20 @@
 //! 1. A commit is released only when as many different replicas (by `server_id`) as the policy requires have acknowledged
 //!    a place at or after its end, or when the oldest waiting commit has waited for the policy's timeout.
 //! 2. An acknowledged place counts as long as the server runs, also after its replica has disconnected: the replica
-//!    has the transactions on its disk. It is discarded when the replica begins to read at an earlier place, because
-//!    the replica was rebuilt or rewound.
+//!    has the transactions on its disk. It is discarded when the replica connects again, because it may have been rebuilt or
+//!    rewound; what arrives late over an earlier connection is ignored.
 //! 3. After a timeout commits pass until a replica has caught up with the end of the log; then they wait again.
 //! 4. In a group with automatic failover ([`GroupPolicy`]) a commit also waits for the members that the group requires,
 //!    without a timeout.
 //!
-//! Rejected: a count of acknowledgements for each transaction (the n-th greatest place of the replicas says the
-//! same); waiting in each session (visible before acknowledged, and every interface would need it).
+//! The rules read no clock: the caller gives the time. `porpoise-sim` runs them with the election of the group.
+//!
+//! Rejected: a count of acknowledgements for each transaction (the n-th greatest position of the replicas says the
+//! same); waiting in each session (the commit would be visible before, and every interface would need it).
 
 use porpoise_kv::Engine;
+use porpoise_replication::election::following::{MemberProgress, Place};
+use porpoise_rows::changes::AckStatus;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -62,10 +66,7 @@ impl Default for AckPolicy {
     }
 }
 
-/// A place in the files: number of the file, position.
-pub(crate) type Place = (u64, u64);
-
-/// Behind all places.
+/// The place after all others.
 const LAST: Place = (u64::MAX, u64::MAX);
 
 /// A transaction that waits.
@@ -79,51 +80,21 @@ pub(crate) struct Waiting {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acknowledger {
     pub(crate) place: Place,
-    /// Number of its connections.
-    pub(crate) connections: usize,
+    /// Number of its newest connection, while that is open.
+    pub(crate) connection: Option<u64>,
     /// Number of its data, of a member of a group.
     pub(crate) incarnation: u64,
 }
 
-/// How a member of a group follows this server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemberProgress {
-    /// Whether it is connected.
-    pub is_connected: bool,
-    /// Number of its data.
-    pub incarnation: u64,
-    /// Position in the binary log up to which it has acknowledged: number of the file, and offset.
-    pub place: (u64, u64),
-    /// Whether it keeps the oldest waiting commit waiting, and for how long that has waited.
-    pub behind: Option<Duration>,
-}
-
-/// State and counters of acknowledgement, as SHOW STATUS has them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AckStatus {
-    /// Whether commits wait at present.
-    pub is_waiting_mode: bool,
-    /// Connected replicas that acknowledge.
-    pub clients: u64,
-    /// Commits that wait.
-    pub waiting: u64,
-    /// Commits acknowledged in time.
-    pub acknowledged: u64,
-    /// Commits that passed without acknowledgement.
-    pub passed: u64,
-    /// Number of timeouts.
-    pub timeouts: u64,
-    /// Total time in which commits have waited, in microseconds.
-    pub wait_micros: u64,
-}
-
-/// The state, part of that of the log.
+/// Waiting commits, and acknowledgements of replicas; part of the log's state.
 #[derive(Default)]
-pub(crate) struct Acknowledgements {
+pub struct Acknowledgements {
     pub(crate) policy: AckPolicy,
     pub(crate) group: Option<GroupPolicy>,
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) replicas: BTreeMap<u32, Acknowledger>,
+    /// Connections of replicas so far.
+    connections: u64,
     /// Whether a timeout has switched the waiting off.
     pub(crate) is_degraded: bool,
     pub(crate) status: AckStatus,
@@ -171,21 +142,60 @@ impl Acknowledgements {
         }
     }
 
-    /// How a member follows.
-    pub(crate) fn progress(&self, member: u32) -> MemberProgress {
+    /// Sets the requirements of the group from now on. Waiting commits that are no longer subject to them are released by
+    /// [`Acknowledgements::take_reached`].
+    pub fn set_group(&mut self, policy: Option<GroupPolicy>) {
+        self.group = policy;
+        if !self.waits() {
+            self.waiting.clear();
+        }
+    }
+
+    /// Records that a replica has connected whose disk has everything before `place`. Returns the number of the connection.
+    pub fn connect(&mut self, replica: u32, incarnation: u64, place: Place) -> u64 {
+        self.connections += 1;
+        let connection = Some(self.connections);
+        let acknowledger = Acknowledger {
+            place,
+            connection,
+            incarnation,
+        };
+        self.replicas.insert(replica, acknowledger);
+        self.connections
+    }
+
+    /// Records that a replica has everything up to a place on its disk.
+    pub fn acknowledge(&mut self, replica: u32, connection: u64, place: Place) {
+        let replica = self.replicas.get_mut(&replica);
+        if let Some(replica) = replica.filter(|r| r.connection == Some(connection)) {
+            replica.place = replica.place.max(place);
+        }
+    }
+
+    /// Records that a connection of a replica has ended.
+    pub fn disconnect(&mut self, replica: u32, connection: u64) {
+        let replica = self.replicas.get_mut(&replica);
+        if let Some(replica) = replica.filter(|r| r.connection == Some(connection)) {
+            replica.connection = None;
+        }
+    }
+
+    /// The progress of a member.
+    #[must_use]
+    pub fn progress(&self, member: u32, now: Instant) -> MemberProgress {
         let replica = self.replicas.get(&member).copied().unwrap_or_default();
         let oldest = self.waiting.front();
         let oldest = oldest.filter(|oldest| oldest.end > replica.place);
         MemberProgress {
-            is_connected: replica.connections > 0,
+            is_connected: replica.connection.is_some(),
             incarnation: replica.incarnation,
             place: replica.place,
-            behind: oldest.map(|oldest| oldest.since.elapsed()),
+            behind: oldest.map(|oldest| now.saturating_duration_since(oldest.since)),
         }
     }
 
     /// Removes the commits that are acknowledged. Returns the last of them.
-    pub(crate) fn take_reached(&mut self) -> Option<u64> {
+    pub fn take_reached(&mut self, now: Instant) -> Option<u64> {
         let reached = self.reached();
         let mut last = None;
         while let Some(first) = self.waiting.front()
@@ -193,45 +203,45 @@ impl Acknowledgements {
         {
             last = Some(first.commit);
             self.status.acknowledged += 1;
-            let waited = u64::try_from(first.since.elapsed().as_micros()).unwrap_or(0);
-            self.status.wait_micros += waited;
+            let waited = now.saturating_duration_since(first.since).as_micros();
+            self.status.wait_micros += u64::try_from(waited).unwrap_or(0);
             self.waiting.pop_front();
         }
         last
     }
 
-    /// Removes the commits that need no acknowledgement, because the group requires no other member. Returns the last of them.
-    pub(crate) fn take_unneeded(&mut self) -> Option<u64> {
+    /// Removes the waiting commits if the group requires no other member. Returns the last of them.
+    pub fn take_unneeded(&mut self, now: Instant) -> Option<u64> {
         let is_unneeded = self.group.is_some() && self.reached() == LAST;
         if is_unneeded {
-            self.take_reached()
+            self.take_reached(now)
         } else {
             None
         }
     }
 
-    /// Records a transaction that was written. Returns whether it has to wait.
-    pub(crate) fn written(&mut self, end: Place, commit: u64) {
+    /// Records a transaction that was written, and is on the disk of this server.
+    pub fn written(&mut self, end: Place, commit: u64, now: Instant) {
         if self.waits() {
             self.waiting.push_back(Waiting {
                 end,
                 commit,
-                since: Instant::now(),
+                since: now,
             });
         } else if self.policy.is_on && self.group.is_none() {
             self.status.passed += 1;
         }
     }
 
-    /// Ends the waiting for a number of replicas if the oldest commit has waited for too long. Returns whether it did.
-    pub(crate) fn times_out(&mut self) -> bool {
+    /// Ends the wait for a number of replicas if the oldest commit has reached the timeout. Returns whether it did.
+    pub(crate) fn times_out(&mut self, now: Instant) -> bool {
         if !self.counts() {
             return false;
         }
         let oldest = self.waiting.front();
         let is_over = oldest.is_some_and(|oldest| {
             let limit = self.policy.timeout;
-            limit.is_some_and(|limit| oldest.since.elapsed() >= limit)
+            limit.is_some_and(|limit| now.saturating_duration_since(oldest.since) >= limit)
         });
         if is_over {
             self.status.timeouts += 1;
@@ -284,7 +294,7 @@ mod tests {
             ..Acknowledgements::default()
         };
         for n in 1..=4 {
-            acks.written((1, n * 100), n);
+            acks.written((1, n * 100), n, Instant::now());
         }
         acks
     }
@@ -297,11 +307,11 @@ mod tests {
     fn a_commit_passes_when_so_many_replicas_have_it() {
         let mut acks = waiting(2, None);
         at(&mut acks, 2, 300);
-        assert_eq!(acks.take_reached(), None);
+        assert_eq!(acks.take_reached(Instant::now()), None);
         at(&mut acks, 3, 250);
-        assert_eq!(acks.take_reached(), Some(2));
+        assert_eq!(acks.take_reached(Instant::now()), Some(2));
         at(&mut acks, 3, 400);
-        assert_eq!(acks.take_reached(), Some(3));
+        assert_eq!(acks.take_reached(Instant::now()), Some(3));
         assert_eq!(acks.waiting.len(), 1);
     }
 
@@ -309,19 +319,38 @@ mod tests {
     fn a_set_of_members_must_acknowledge_all() {
         let mut acks = waiting(0, Some(GroupPolicy::Withheld));
         at(&mut acks, 2, 400);
-        assert_eq!(acks.take_reached(), None);
+        assert_eq!(acks.take_reached(Instant::now()), None);
         acks.group = Some(GroupPolicy::All([2, 3].into()));
         at(&mut acks, 2, 400);
         at(&mut acks, 4, 400);
-        assert_eq!(acks.take_reached(), None);
+        assert_eq!(acks.take_reached(Instant::now()), None);
         at(&mut acks, 3, 100);
-        assert_eq!(acks.take_reached(), Some(1));
-        assert!(acks.progress(3).behind.is_some() && acks.progress(2).behind.is_none());
+        assert_eq!(acks.take_reached(Instant::now()), Some(1));
+        let behind = |member| acks.progress(member, Instant::now()).behind;
+        assert!(behind(3).is_some() && behind(2).is_none());
         acks.group = Some(GroupPolicy::All([2].into()));
-        assert_eq!(acks.take_reached(), Some(4));
+        assert_eq!(acks.take_reached(Instant::now()), Some(4));
         acks.group = Some(GroupPolicy::All(BTreeSet::new()));
-        acks.written((1, 500), 5);
-        assert_eq!(acks.take_reached(), Some(5));
+        acks.written((1, 500), 5, Instant::now());
+        assert_eq!(acks.take_reached(Instant::now()), Some(5));
+    }
+
+    #[test]
+    fn what_arrives_late_by_an_earlier_connection_does_not_count() {
+        let mut acks = waiting(1, None);
+        let first = acks.connect(2, 7, (0, 0));
+        acks.acknowledge(2, first, (1, 100));
+        // Its data were replaced.
+        let second = acks.connect(2, 8, (0, 0));
+        acks.acknowledge(2, first, (1, 400));
+        acks.disconnect(2, first);
+        let progress = acks.progress(2, Instant::now());
+        assert_eq!((progress.place, progress.incarnation), ((0, 0), 8));
+        assert!(progress.is_connected);
+        acks.acknowledge(2, second, (1, 200));
+        assert_eq!(acks.take_reached(Instant::now()), Some(2));
+        acks.disconnect(2, second);
+        assert!(!acks.progress(2, Instant::now()).is_connected);
     }
 
     #[test]
@@ -329,26 +358,29 @@ mod tests {
         let acks = waiting(1, Some(GroupPolicy::Follows));
         assert!(!acks.waits() && acks.waiting.is_empty() && acks.status.passed == 0);
         let mut acks = waiting(1, Some(GroupPolicy::All(BTreeSet::new())));
-        assert_eq!(acks.take_reached(), None);
+        assert_eq!(acks.take_reached(Instant::now()), None);
         acks.group = Some(GroupPolicy::All([2].into()));
         acks.policy.timeout = Some(Duration::ZERO);
-        assert!(acks.times_out() && acks.waits());
+        assert!(acks.times_out(Instant::now()) && acks.waits());
         assert_eq!(
-            acks.take_reached(),
+            acks.take_reached(Instant::now()),
             None,
             "a timeout counts for the number only"
         );
         at(&mut acks, 2, 400);
-        assert_eq!(acks.take_reached(), Some(4));
+        assert_eq!(acks.take_reached(Instant::now()), Some(4));
     }
 
     #[test]
     fn after_a_timeout_commits_pass_until_a_replica_has_caught_up() {
         let mut acks = waiting(1, None);
-        assert!(!acks.times_out(), "without a limit commits wait for ever");
+        assert!(
+            !acks.times_out(Instant::now()),
+            "without a limit commits wait for ever"
+        );
         acks.policy.timeout = Some(Duration::ZERO);
-        assert!(acks.times_out() && !acks.waits());
-        acks.written((1, 500), 5);
+        assert!(acks.times_out(Instant::now()) && !acks.waits());
+        acks.written((1, 500), 5, Instant::now());
         at(&mut acks, 2, 400);
         assert!(!acks.recovers((1, 500)));
         at(&mut acks, 2, 500);

@@ -85,10 +85,11 @@ impl<'a> Annotation<'a> {
         let micros = u64::from_le_bytes(*take(&mut rest)?);
         let gtid = match *take::<1>(&mut rest)? {
             [0] => None,
-            _ => Some(Gtid {
-                source: Uuid(*take(&mut rest)?),
-                number: i64::from_le_bytes(*take(&mut rest)?),
-            }),
+            _ => {
+                let source = Uuid(*take(&mut rest)?);
+                let number = i64::from_le_bytes(*take(&mut rest)?);
+                Some(Gtid::new(source, number))
+            }
         };
         Ok(Annotation {
             kind,
@@ -106,13 +107,7 @@ mod tests {
 
     #[test]
     fn annotations_come_back_and_short_ones_are_refused() {
-        for gtid in [
-            None,
-            Some(Gtid {
-                source: Uuid([7; 16]),
-                number: 300,
-            }),
-        ] {
+        for gtid in [None, Some(Gtid::new(Uuid([7; 16]), 300))] {
             let annotation = Annotation {
                 kind: Kind::Statement,
                 server_id: 9,

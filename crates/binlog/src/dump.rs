@@ -10,11 +10,11 @@
 //! By GTIDs it begins with the newest file before which the reader has everything, and leaves out the transactions
 //! that the reader has.
 
-use crate::acknowledge::Place;
 use crate::file::{self, EventReader, FIRST_POSITION, file_name, file_number};
 use crate::log::{BinaryLog, State};
 use crate::waiting::AckConnection;
 use crate::{Error, Result};
+use porpoise_replication::election::following::Place;
 use porpoise_replication::event::{
     CHECKSUM_LEN, Event, EventOptions, EventWriter, FormatDescription, Header, Heartbeat, Rotate,
     flags, kind,

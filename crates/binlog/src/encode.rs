@@ -14,7 +14,9 @@
 //! A table without a primary key always has all columns before, as on MySQL.
 
 use crate::annotation::{Annotation, Kind};
+use crate::pending_keys::PendingKeys;
 use parking_lot::RwLock;
+use porpoise_kv::CommitPosition;
 use porpoise_replication::event::rows::{ImageColumns as WrittenColumns, flags};
 use porpoise_replication::event::{
     ColumnBitmap, ColumnMetadata, Event, EventOptions, EventWriter, MapColumn, QueryEvent,
@@ -22,8 +24,8 @@ use porpoise_replication::event::{
 };
 use porpoise_replication::gtid::{Gtid, Uuid};
 use porpoise_rows::changes::{
-    Change, ChangeKind, ChangeLog, ImageColumns, LoggedChange, LoggedStatement, Origin,
-    TransactionChanges, is_system_database,
+    Change, ChangeKind, ChangeLog, ChangedKeys, ImageColumns, LoggedChange, LoggedStatement,
+    Origin, TransactionChanges, is_system_database,
 };
 use porpoise_rows::definition::TableId;
 use porpoise_rows::table::Table;
@@ -77,6 +79,8 @@ pub struct Encoder {
     image: AtomicU8,
     metadata: ColumnMetadata,
     descriptions: RwLock<Descriptions>,
+    /// Receiver of the keys of commits; `None`: they are not passed on.
+    pending_keys: Option<Arc<PendingKeys>>,
 }
 
 impl Encoder {
@@ -88,9 +92,17 @@ impl Encoder {
             image: AtomicU8::new(0),
             metadata,
             descriptions: RwLock::default(),
+            pending_keys: None,
         };
         encoder.set_image(image);
         encoder
+    }
+
+    /// Sets the receiver of the keys of commits.
+    #[must_use]
+    pub fn with_pending_keys(mut self, keys: Arc<PendingKeys>) -> Encoder {
+        self.pending_keys = Some(keys);
+        self
     }
 
     /// Sets `binlog_row_image`.
@@ -193,10 +205,7 @@ fn options(micros: u64, flags: u16) -> EventOptions {
 
 fn gtid_of(origin: Option<&Origin>) -> Option<Gtid> {
     let (source, number) = origin?.gtid?;
-    Some(Gtid {
-        source: Uuid(source),
-        number,
-    })
+    Some(Gtid::new(Uuid(source), number))
 }
 
 fn event_kind(kind: ChangeKind) -> RowChangeKind {
@@ -309,6 +318,12 @@ impl ChangeLog for Encoder {
             });
         }
         out
+    }
+
+    fn committed(&self, position: CommitPosition, keys: ChangedKeys) {
+        if let Some(pending) = &self.pending_keys {
+            pending.note(position.0, keys);
+        }
     }
 
     fn statement(&self, statement: &LoggedStatement) -> Vec<u8> {

@@ -11,7 +11,7 @@ use porpoise_replication::event::{
     Event, EventOptions, EventWriter, FILE_MAGIC, FormatDescription, HEADER_LEN, Header,
     PreviousGtids, TransactionPayload,
 };
-use porpoise_replication::gtid::GtidSet;
+use porpoise_replication::gtid::{Gtid, GtidSet};
 use std::io;
 use std::path::Path;
 
@@ -276,6 +276,18 @@ pub(crate) fn split_events(events: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// # Errors
 /// The file cannot be opened, or its head is damaged, which was synced.
 pub(crate) fn scan(disk: &dyn Disk, path: &Path) -> Result<Scanned> {
+    scan_until(disk, path, |_, _| false)
+}
+
+/// As [`scan`], up to the first transaction for which `ends`, given its identifier and commit, returns true.
+///
+/// # Errors
+/// As [`scan`].
+pub(crate) fn scan_until(
+    disk: &dyn Disk,
+    path: &Path,
+    mut ends: impl FnMut(Option<Gtid>, u64) -> bool,
+) -> Result<Scanned> {
     let previous = previous_gtids(disk, path)?;
     let mut reader = EventReader::open(disk, path, FIRST_POSITION)?;
     let len = reader.file.len().map_err(|e| Error::io(path, &e))?;
@@ -307,6 +319,9 @@ pub(crate) fn scan(disk: &dyn Disk, path: &Path) -> Result<Scanned> {
             }
             event => {
                 if let Some(commit) = commit_of(event, known) {
+                    if ends(open.flatten(), commit) {
+                        break;
+                    }
                     found.last_commit = commit;
                     found.transactions += 1;
                     found.end = reader.position();

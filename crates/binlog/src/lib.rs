@@ -15,11 +15,13 @@
 //! * [`annotation`]: the form of an annotation.
 //! * [`mod@file`]: names, headers and the recovery of a file.
 //! * [`log`]: [`BinaryLog`], the state that the writer, sessions and dumps share.
+//! * [`pending_keys`]: keys of transactions, from which their dependencies follow, on the way from sessions to the writer.
 //! * [`open`]: opening the log. [`seed`]: the log of data that were copied.
 //! * [`writer`]: the thread that turns annotations into files.
 //! * [`dump`]: the stream of events to a reader.
 //! * [`feed`]: the stream of changes to an application.
 //! * [`acknowledge`]: commits that wait for replicas.
+//! * [`branch`]: the point at which the log branches off from that of another server.
 //! * [`describe`]: events as SHOW BINLOG EVENTS prints them.
 //!
 //! Invariants:
@@ -32,6 +34,7 @@
 
 pub mod acknowledge;
 pub mod annotation;
+pub mod branch;
 pub mod describe;
 pub mod dump;
 pub mod encode;
@@ -40,6 +43,7 @@ pub mod feed;
 pub mod file;
 pub mod log;
 mod open;
+pub mod pending_keys;
 pub mod seed;
 mod waiting;
 mod writer;

@@ -11,6 +11,7 @@ use crate::acknowledge::{AckEngine, Acknowledgements};
 use crate::annotation::ANNOTATION_FORMAT_VERSION;
 use crate::describe::{self, EventRow};
 use crate::file::{self, EventReader, FIRST_POSITION, Scanned, file_name, file_number};
+use crate::pending_keys::PendingKeys;
 use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use porpoise_base::blocking::blocking;
@@ -144,9 +145,15 @@ pub struct BinaryLog {
     pub(crate) ack_engine: AckEngine,
     /// Keeps the greatest epoch that this server knows of.
     pub(crate) epochs: OnceLock<Arc<dyn EpochKeeper>>,
+    pub(crate) pending_keys: Arc<PendingKeys>,
 }
 
 impl BinaryLog {
+    /// Keys that sessions have left for the writer.
+    pub fn pending_keys(&self) -> &Arc<PendingKeys> {
+        &self.pending_keys
+    }
+
     /// Writes what the engine has on disk, syncs, and ends the writer. Dumps end.
     pub fn stop(&self) {
         self.state.lock().stops = true;

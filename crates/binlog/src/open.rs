@@ -134,6 +134,7 @@ fn new_log(options: Options, state: State, engine: &Arc<dyn Engine>) -> BinaryLo
         thread: Mutex::new(None),
         ack_engine: engine.clone().into(),
         epochs: std::sync::OnceLock::new(),
+        pending_keys: Arc::default(),
     }
 }
 

@@ -40,10 +40,9 @@ impl GtidScan {
         }
         let decoded = Annotation::decode(annotation)
             .map_err(|what| Error::Corrupt(format!("commit {commit}: {what}")))?;
-        let gtid = decoded.gtid.unwrap_or_else(|| Gtid {
-            source: self.server_uuid,
-            number: self.executed.next_number(self.server_uuid),
-        });
+        let own = self.server_uuid;
+        let gtid = decoded.gtid;
+        let gtid = gtid.unwrap_or_else(|| Gtid::new(own, self.executed.next_number(own)));
         self.executed.insert(gtid);
         self.last_commit = commit;
         Ok(())

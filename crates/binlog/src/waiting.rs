@@ -1,16 +1,20 @@
 //! Acknowledgement as connections of replicas, settings and metrics use it. The rules are in [`crate::acknowledge`].
 
-use crate::acknowledge::{AckPolicy, AckStatus, GroupPolicy, MemberProgress, Place};
+use crate::acknowledge::{AckPolicy, GroupPolicy};
 use crate::file::file_number;
 use crate::log::{BinaryLog, State};
 use crate::{Error, Result};
 use porpoise_kv::Stat;
+use porpoise_replication::election::following::{MemberProgress, Place};
+use porpoise_rows::changes::AckStatus;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A connected replica that acknowledges; it counts as disconnected when this is dropped.
 pub(crate) struct AckConnection {
     log: Arc<BinaryLog>,
     server_id: u32,
+    number: u64,
 }
 
 impl AckConnection {
@@ -37,10 +41,8 @@ impl AckConnection {
             // The place is in a file that was removed by a reset.
             return;
         }
-        if let Some(replica) = state.acks.replicas.get_mut(&self.server_id) {
-            replica.place = replica.place.max(place);
-        }
-        let last = state.acks.take_reached();
+        state.acks.acknowledge(self.server_id, self.number, place);
+        let last = state.acks.take_reached(Instant::now());
         if let (Some(engine), true) = (log.ack_engine.get(), state.acks.recovers(end)) {
             tracing::info!("replicas have caught up: commits wait for their acknowledgement again");
             if let Err(error) = engine.require_acknowledgement(true) {
@@ -56,9 +58,7 @@ impl AckConnection {
 impl Drop for AckConnection {
     fn drop(&mut self) {
         let mut state = self.log.state.lock();
-        if let Some(replica) = state.acks.replicas.get_mut(&self.server_id) {
-            replica.connections = replica.connections.saturating_sub(1);
-        }
+        state.acks.disconnect(self.server_id, self.number);
     }
 }
 
@@ -81,7 +81,7 @@ impl BinaryLog {
     /// The engine cannot withhold commits.
     pub fn set_group_policy(&self, policy: Option<GroupPolicy>) -> Result<(u64, u64)> {
         let mut state = self.state.lock();
-        state.acks.group = policy;
+        state.acks.set_group(policy);
         self.apply_ack_rules(&mut state)?;
         Ok((state.files.last().map_or(0, |file| file.number), state.end))
     }
@@ -92,7 +92,7 @@ impl BinaryLog {
         };
         if state.acks.waits() {
             engine.require_acknowledgement(true)?;
-            if let Some(commit) = state.acks.take_reached() {
+            if let Some(commit) = state.acks.take_reached(Instant::now()) {
                 engine.acknowledge(commit);
             }
         } else {
@@ -106,7 +106,7 @@ impl BinaryLog {
     pub fn member_progress(&self, member: u32) -> (MemberProgress, (u64, u64)) {
         let state = self.state.lock();
         let end = (state.files.last().map_or(0, |file| file.number), state.end);
-        (state.acks.progress(member), end)
+        (state.acks.progress(member, Instant::now()), end)
     }
 
     /// The present policy.
@@ -118,7 +118,7 @@ impl BinaryLog {
     pub fn ack_status(&self) -> AckStatus {
         let state = self.state.lock();
         let acks = &state.acks;
-        let connected = acks.replicas.values().filter(|r| r.connections > 0);
+        let connected = acks.replicas.values().filter(|r| r.connection.is_some());
         AckStatus {
             is_waiting_mode: acks.waits(),
             clients: connected.count() as u64,
@@ -134,16 +134,16 @@ impl BinaryLog {
         incarnation: u64,
         place: Place,
     ) -> AckConnection {
-        let mut state = self.state.lock();
-        let replica = state.acks.replicas.entry(server_id).or_default();
-        replica.connections += 1;
         // It may have been rebuilt since.
-        replica.place = (0, 0);
-        replica.incarnation = incarnation;
-        drop(state);
+        let number = self
+            .state
+            .lock()
+            .acks
+            .connect(server_id, incarnation, (0, 0));
         let connection = AckConnection {
             log: self.clone(),
             server_id,
+            number,
         };
         connection.acknowledge_place(place);
         connection
@@ -152,7 +152,7 @@ impl BinaryLog {
     /// Releases commits that have waited for too long. The writer calls it between its passes.
     pub(crate) fn check_ack_timeout(&self) {
         let mut state = self.state.lock();
-        if !state.acks.times_out() {
+        if !state.acks.times_out(Instant::now()) {
             return;
         }
         tracing::warn!(

@@ -19,12 +19,14 @@ use crate::log::{BinaryLog, LastFile, LogFile, State};
 use crate::{Error, Result};
 use porpoise_base::disk::File;
 use porpoise_kv::AnnotationReader;
+use porpoise_replication::dependencies::KeyHistory;
 use porpoise_replication::event::gtid::{CommitTimes, ServerVersions};
 use porpoise_replication::event::{
     CHECKSUM_LEN, Event, EventOptions, EventWriter, FormatDescription, GtidEvent, HEADER_LEN,
     Header, QueryEvent, Rotate, TransactionPayload, flags, set_next_position,
 };
 use porpoise_replication::gtid::Gtid;
+use porpoise_rows::changes::ChangedKeys;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -99,6 +101,8 @@ pub(crate) struct Writer {
     last_purge: Instant,
     /// See [`begin_event`].
     begin: Vec<u8>,
+    /// The last transactions of the file that used each key.
+    history: KeyHistory,
 }
 
 impl Writer {
@@ -130,6 +134,7 @@ impl Writer {
                 last_sync: now,
                 last_purge: now,
                 begin: begin_event(),
+                history: KeyHistory::default(),
             });
         };
         let path = log.options.dir.join(file_name(number));
@@ -162,6 +167,7 @@ impl Writer {
             last_sync: now,
             last_purge: now,
             begin: begin_event(),
+            history: KeyHistory::default(),
         };
         if scanned.is_ended {
             writer.begin_file(true)?;
@@ -324,17 +330,18 @@ impl Writer {
             .fetch_add(out.len() as u64, Ordering::Relaxed);
         let count = transactions.len() as u64;
         self.log.transactions.fetch_add(count, Ordering::Relaxed);
+        let now = Instant::now();
         let mut state = self.log.state.lock();
         state.end = self.end;
         for transaction in transactions.drain(..) {
             state.executed.insert(transaction.gtid);
             state.last_commit = transaction.commit;
             let end = (self.number, transaction.end);
-            state.acks.written(end, transaction.commit);
+            state.acks.written(end, transaction.commit, now);
         }
         // A group may require no other member at present.
         if let (Some(commit), Some(engine)) =
-            (state.acks.take_unneeded(), self.log.ack_engine.get())
+            (state.acks.take_unneeded(now), self.log.ack_engine.get())
         {
             engine.acknowledge(commit);
         }
@@ -397,6 +404,7 @@ impl Writer {
         let (file, path, end) = self.log.create_file(number, self.last_commit, is_first)?;
         (self.file, self.path, self.number, self.end) = (file, path, number, end);
         (self.transactions, self.unsynced) = (0, 0);
+        self.history.clear();
         self.log.purge_by_rules()
     }
 
@@ -427,7 +435,7 @@ impl Writer {
 
     /// Appends the events of a transaction, which begins at `at`. Returns its identifier.
     fn append(
-        &self,
+        &mut self,
         out: &mut Vec<u8>,
         at: u64,
         commit: u64,
@@ -447,7 +455,8 @@ impl Writer {
             Kind::Statement => Some(self.statement(commit, &annotation).map_err(damaged)?),
         };
         let body_len = other.as_ref().map_or(plain_len, Vec::len);
-        let event = self.gtid_event(gtid, &annotation, body_len as u64);
+        let last_committed = self.last_committed(commit);
+        let event = self.gtid_event(gtid, &annotation, last_committed, body_len as u64);
         out.reserve(body_len + 128);
         let begin = out.len();
         let options = event_options(&annotation, 0);
@@ -471,13 +480,32 @@ impl Writer {
         Ok(gtid)
     }
 
-    /// The first event of a transaction whose others have this length.
-    fn gtid_event(&self, gtid: Gtid, annotation: &Annotation<'_>, body_len: u64) -> GtidEvent {
+    /// The number in the file of the transaction that replicas must commit before they begin this one; 0: none.
+    fn last_committed(&mut self, commit: u64) -> u64 {
+        let number = self.transactions + 1;
+        let keys = self.log.pending_keys.take(commit);
+        match keys.as_ref().and_then(ChangedKeys::iter) {
+            Some(keys) => {
+                let keys: Vec<(u64, bool)> = keys.collect();
+                self.history.enter(number, &keys)
+            }
+            None => self.history.enter_alone(number),
+        }
+    }
+
+    /// The first event of a transaction; `body_len` is the length of the others.
+    fn gtid_event(
+        &self,
+        gtid: Gtid,
+        annotation: &Annotation<'_>,
+        last_committed: u64,
+        body_len: u64,
+    ) -> GtidEvent {
         let sequence = i64::try_from(self.transactions + 1).unwrap_or(i64::MAX);
         let mut event = GtidEvent {
             gtid: Some(gtid),
             may_have_statements: annotation.kind == Kind::Statement,
-            last_committed: sequence - 1,
+            last_committed: i64::try_from(last_committed).unwrap_or(sequence - 1),
             sequence_number: sequence,
             commit_times: Some(CommitTimes {
                 immediate: annotation.micros,
@@ -543,7 +571,7 @@ impl Writer {
             Some(last) => last.number + 1,
             None => self.log.state.lock().executed.next_number(source),
         };
-        Gtid { source, number }
+        Gtid::new(source, number)
     }
 }
 

@@ -14,7 +14,7 @@ use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_replication::event::{
     Event, EventOptions, EventWriter, FormatDescription, QueryEvent, StatusVariables,
 };
-use porpoise_replication::gtid::{GtidSet, Uuid};
+use porpoise_replication::gtid::{GtidSet, Tag, Uuid};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -370,4 +370,44 @@ fn a_position_at_which_no_event_begins_is_refused() {
         }
     }
     log.stop();
+}
+
+#[test]
+fn the_place_before_lost_transactions_is_found_in_any_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path());
+    let log = BinaryLog::open(options(dir.path()), &engine).unwrap();
+    let uuid = options(dir.path()).server_uuid;
+    let set = |first, last| {
+        let mut set = GtidSet::new();
+        set.insert_range((uuid, Tag::NONE), first, last);
+        set
+    };
+    let mut commits = Vec::new();
+    for number in 1..=6 {
+        commit(&*engine, &format!("CREATE TABLE t{number} (a INT)"));
+        wait_for(&log, number);
+        commits.push(engine.newest_position().0);
+        if number % 2 == 0 {
+            log.rotate().unwrap();
+        }
+    }
+    for first in 1..=6 {
+        let branch = log.branch(&set(first, 6)).unwrap().unwrap();
+        assert_eq!(branch.commit, commits[first as usize - 1]);
+        let before = if first == 1 {
+            GtidSet::new()
+        } else {
+            set(1, first - 1)
+        };
+        assert_eq!(branch.executed, before);
+    }
+    assert_eq!(log.branch(&set(7, 9)).unwrap(), None);
+    log.purge_to("binlog.000003").unwrap();
+    assert_eq!(
+        log.branch(&set(2, 6)).unwrap(),
+        None,
+        "its file was removed"
+    );
+    assert_eq!(log.branch(&set(5, 6)).unwrap().unwrap().commit, commits[4]);
 }

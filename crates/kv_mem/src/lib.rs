@@ -55,5 +55,5 @@ pub use engine::{Background, KvMem, KvMemOptions};
 pub use hot_copy::{CopiedFile, HotCopy};
 pub use log::{AnnotationScanner, LogCopy, LogCursor, LogGroup};
 pub use memory::MemoryUse;
-pub use rebuild::{StoreBuilder, records_until};
+pub use rebuild::{CommitCut, StoreBuilder, records_until};
 pub use salvage::{Salvaged, dump, salvage};

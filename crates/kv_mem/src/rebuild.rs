@@ -52,6 +52,20 @@ pub struct StoreBuilder {
     position: Option<u64>,
 }
 
+/// The first of some records, and its length.
+///
+/// # Errors
+/// [`Error::Corrupt`] for bytes that are not a record; they begin at the position `at`.
+fn first_record(bytes: &[u8], at: u64) -> Result<(Record<'_>, usize)> {
+    let len = record_len(bytes).filter(|len| *len <= bytes.len());
+    match (Record::decode(&mut Reader(bytes)), len) {
+        (Ok(record), Some(len)) => Ok((record, len)),
+        _ => Err(Error::Corrupt(format!(
+            "an invalid log record at position {at}"
+        ))),
+    }
+}
+
 /// Length of the first records in `records` that end at or before the position `until`, if the
 /// records begin at position `start`.
 ///
@@ -60,20 +74,53 @@ pub struct StoreBuilder {
 pub fn records_until(records: &[u8], start: u64, until: u64) -> Result<usize> {
     let mut end = 0;
     while let Some(rest) = records.get(end..).filter(|rest| !rest.is_empty()) {
-        let len = record_len(rest).filter(|len| *len <= rest.len());
-        let decoded = Record::decode(&mut Reader(rest)).is_ok();
-        let Some(len) = len.filter(|_| decoded) else {
-            let at = start + end as u64;
-            return Err(Error::Corrupt(format!(
-                "an invalid log record at position {at}"
-            )));
-        };
+        let (_, len) = first_record(rest, start + end as u64)?;
         if start + (end + len) as u64 > until {
             break;
         }
         end += len;
     }
     Ok(end)
+}
+
+/// Cuts a log before a commit. Records of assigned ids and timestamps are kept even after the cut, so that none of these is
+/// assigned again.
+#[derive(Clone, Copy, Debug)]
+pub struct CommitCut {
+    commit: u64,
+    is_reached: bool,
+}
+
+impl CommitCut {
+    /// A cut before this commit.
+    #[must_use]
+    pub fn before(commit: u64) -> CommitCut {
+        CommitCut {
+            commit,
+            is_reached: false,
+        }
+    }
+
+    /// The records of the next group that are kept.
+    fn kept(&mut self, group: &LogGroup) -> Result<Vec<u8>> {
+        let (records, mut kept, mut at) = (&group.records, Vec::new(), 0);
+        while let Some(rest) = records.get(at..).filter(|rest| !rest.is_empty()) {
+            let (record, len) = first_record(rest, group.start + at as u64)?;
+            let is_limit = match record {
+                Record::Commit { ts, .. } | Record::ChunkedCommit { ts, .. } => {
+                    self.is_reached |= ts >= self.commit;
+                    false
+                }
+                Record::Counter { .. } | Record::TimestampLimit { .. } => true,
+                _ => false,
+            };
+            if is_limit || !self.is_reached {
+                kept.extend_from_slice(rest.get(..len).unwrap_or_default());
+            }
+            at += len;
+        }
+        Ok(kept)
+    }
 }
 
 impl StoreBuilder {
@@ -172,6 +219,22 @@ impl StoreBuilder {
         self.group += 1;
         self.position = Some(group.end());
         Ok(())
+    }
+
+    /// Appends the records of a group that a cut keeps.
+    ///
+    /// # Errors
+    /// As [`Self::put_group`].
+    pub fn put_group_before(&mut self, group: &LogGroup, cut: &mut CommitCut) -> Result<()> {
+        let is_behind = cut.is_reached;
+        let records = cut.kept(group)?;
+        // Positions move: the log becomes shorter by the records that were removed.
+        let start = self.position.filter(|_| is_behind);
+        self.put_group(&LogGroup {
+            start: start.unwrap_or(group.start),
+            time: group.time,
+            records,
+        })
     }
 
     fn begin_segment(&mut self, position: u64) -> Result<()> {

@@ -4,7 +4,7 @@ use crate::common::{all, options, set, write};
 use porpoise_base::disk::{Disk, MemDisk};
 use porpoise_kv::Engine;
 use porpoise_kv_mem::{
-    HotCopy, KvMem, KvMemOptions, LogCursor, LogGroup, StoreBuilder, records_until,
+    CommitCut, HotCopy, KvMem, KvMemOptions, LogCursor, LogGroup, StoreBuilder, records_until,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -170,4 +170,49 @@ fn segments_wait_for_the_archive_up_to_a_bound() {
     let kept = engine.log_position() - engine.first_log_position();
     assert!(kept >= bound && kept < bound + 50_000, "{kept}");
     assert!(engine.copy_log(copy.cursor()).unwrap().is_none());
+}
+
+#[test]
+fn a_store_is_cut_before_any_commit_and_gives_no_number_out_again() {
+    let disk = MemDisk::new();
+    let engine = KvMem::open(KvMemOptions {
+        checkpoint_bytes: 1 << 30,
+        ..options(&disk)
+    })
+    .unwrap();
+    let counter = porpoise_kv::CounterId(9);
+    let mut states = Vec::new();
+    for n in 0..30 {
+        set(&engine, &format!("key-{n:02}"), "value").unwrap();
+        states.push((engine.newest_position().0, all(&engine)));
+        engine.reserve_ids(counter, 7, 0).unwrap();
+    }
+    let next = engine.reserve_ids(counter, 1, 0).unwrap().end;
+    let mut copy = engine.begin_copy().unwrap();
+    let log = groups(&mut copy);
+    for (at, (commit, _)) in states.iter().enumerate() {
+        let rebuilt = MemDisk::new();
+        let dir = Path::new(DIR);
+        rebuilt.create_dir(dir).unwrap();
+        let mut builder = StoreBuilder::new(Arc::new(rebuilt.clone()), dir, None).unwrap();
+        let mut cut = CommitCut::before(*commit);
+        for group in &log {
+            builder.put_group_before(group, &mut cut).unwrap();
+        }
+        builder.finish().unwrap();
+        let engine = opened(&rebuilt);
+        let expected = at.checked_sub(1).map(|before| states[before].1.clone());
+        assert_eq!(
+            all(&engine),
+            expected.unwrap_or_default(),
+            "before commit {commit}"
+        );
+        assert!(engine.reserve_ids(counter, 1, 0).unwrap().start >= next);
+        set(&engine, "later", "value").unwrap();
+        let newest = states.last().unwrap().0;
+        assert!(
+            engine.newest_position().0 > newest,
+            "timestamps are not given out again"
+        );
+    }
 }

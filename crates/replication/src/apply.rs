@@ -87,6 +87,27 @@ pub type Applied<T> = Result<T, ApplyError>;
 /// A change of a row: its kind; the image before, or after if it is an insertion; for an update, the image after.
 type ImageChange = (RowChangeKind, RowImage, Option<RowImage>);
 
+/// The images of a row in an event, as storage values by position in the table; `None`: not in the image.
+pub(crate) type RowImages = (RowImage, Option<RowImage>);
+
+/// The rows of an event, for a table as it was when they were decoded.
+#[derive(Debug)]
+pub(crate) struct DecodedRows {
+    pub(crate) table: Arc<Table>,
+    pub(crate) map: Arc<TableMap>,
+    pub(crate) rows: Vec<RowImages>,
+}
+
+impl DecodedRows {
+    /// Approximate memory use in bytes, besides texts.
+    pub(crate) fn bytes(&self) -> usize {
+        let values =
+            |(first, second): &RowImages| first.len() + second.as_ref().map_or(0, Vec::len);
+        let values: usize = self.rows.iter().map(values).sum();
+        values * size_of::<Option<Value>>()
+    }
+}
+
 /// A table map matched with a table of this server.
 #[derive(Debug)]
 pub struct MappedTable {
@@ -240,11 +261,37 @@ impl MappedTable {
     /// # Errors
     /// See [`ApplyError`]. The transaction must be rolled back.
     pub fn apply(&self, txn: &mut Txn, event: &RowsEvent) -> Applied<u64> {
+        self.apply_rows(txn, event, self.decode(event)?)
+    }
+
+    /// Applies an event whose rows are already decoded, unless the table has changed since.
+    ///
+    /// # Errors
+    /// As [`MappedTable::apply`].
+    pub(crate) fn apply_decoded(
+        &self,
+        txn: &mut Txn,
+        event: &RowsEvent,
+        decoded: DecodedRows,
+    ) -> Applied<u64> {
+        if Arc::ptr_eq(&decoded.table, &self.table) && *decoded.map == *self.map {
+            self.apply_rows(txn, event, decoded.rows.into_iter().map(Ok))
+        } else {
+            self.apply(txn, event)
+        }
+    }
+
+    fn apply_rows(
+        &self,
+        txn: &mut Txn,
+        event: &RowsEvent,
+        decoded: impl Iterator<Item = Applied<RowImages>>,
+    ) -> Applied<u64> {
         txn.set_foreign_key_checks(event.flags & flags::NO_FOREIGN_KEY_CHECKS == 0);
         let mut group = Group::default();
         let mut group_kind = event.kind;
         let mut rows = 0;
-        for images in self.decode(event)? {
+        for images in decoded {
             let (first, second) = images?;
             rows += 1;
             let Some((kind, first, second)) = self.restrict((event.kind, first, second))? else {
@@ -282,26 +329,15 @@ impl MappedTable {
 
     /// The index by which rows with these columns are found, with the key of the image; `None`: by a scan.
     fn access(&self, image: &RowImage) -> Option<(usize, Vec<u8>)> {
-        let values: Vec<Value> = image
-            .iter()
-            .map(|v| v.clone().unwrap_or_default())
-            .collect();
-        self.table
-            .indexes
-            .iter()
-            .enumerate()
-            .filter(|(at, index)| index.kind.is_unique() && !(*at == 0 && self.table.hidden_key))
-            .find_map(|(at, index)| {
-                let is_there = |column: usize| {
-                    image
-                        .get(column)
-                        .is_some_and(|value| value.as_ref().is_some_and(|value| !value.is_null()))
-                };
-                let has_all = index.parts.iter().all(|part| is_there(part.column));
-                has_all
-                    .then(|| self.table.index_key(at, &values))?
-                    .map(|key| (at, key))
-            })
+        let mut indexes = self.table.indexes.iter().enumerate();
+        indexes.find_map(|(at, index)| {
+            if !index.kind.is_unique() || (at == 0 && self.table.hidden_key) {
+                return None;
+            }
+            // None if a part is NULL or missing.
+            let key = self.table.index_key_of_image(at, image)?;
+            Some((at, key))
+        })
     }
 
     /// Columns and values of an image's key, for messages; values are cut.

@@ -49,6 +49,7 @@
 use std::collections::BTreeSet;
 
 mod codec;
+pub mod following;
 
 /// Number of a member, its `server_id`.
 pub type MemberId = u32;

@@ -7,8 +7,9 @@
 //! * [`replica`]: this server as a replica: [`source`] reads events, [`follow`] applies them in transactions with the
 //!   help of [`mod@apply`] and [`convert`], [`position`] keeps what was applied, and [`copied`] knows what an unfinished
 //!   import has not copied yet.
-//! * [`epoch`]: which of two sources counts. [`election`]: the vote of a group on it, a state machine; simulations test
-//!   it.
+//! * [`dependencies`]: which transactions may be applied in parallel.
+//! * [`epoch`]: fencing numbers of sources. [`election`]: the election of a group's leader, a state machine that simulations
+//!   test.
 //!
 //! Invariants:
 //! 1. Nothing that a source or a file contains panics, or allocates by a length field alone.
@@ -20,6 +21,7 @@
 pub mod apply;
 pub mod convert;
 pub mod copied;
+pub mod dependencies;
 pub mod election;
 pub mod epoch;
 pub mod event;

@@ -179,10 +179,161 @@ fn previous_gtids() {
         previous.set.to_string(),
         "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:8"
     );
-    // Tags of MySQL 8.3.
-    body[7] = 1;
+    body[7] = 2;
     let error = GtidSet::from_bytes(&body).unwrap_err().to_string();
-    assert!(error.contains("tags"), "{error}");
+    assert!(error.contains("format 2"), "{error}");
+    // With tags, since MySQL 8.3: the format is in the first and the last byte of the number of servers.
+    let mut body = vec![1, 2, 0, 0, 0, 0, 0, 1];
+    for tag in [&b"\x00"[..], b"\x08blue"] {
+        body.extend(UUID);
+        body.extend(tag);
+        body.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+        body.extend([1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]);
+    }
+    let Event::PreviousGtids(previous) = both_ways(&event(kind::PREVIOUS_GTIDS, 0x80, 200, &body))
+    else {
+        panic!("another event");
+    };
+    let text = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3:blue:1-3";
+    assert_eq!(previous.set.to_string(), text);
+    assert_eq!(GtidSet::parse(text).unwrap(), previous.set);
+    assert!(GtidSet::parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3:2blue:1").is_err());
+}
+
+/// An integer of MySQL's serialization library of one or two bytes.
+fn short(number: u16) -> Vec<u8> {
+    match number {
+        0..128 => vec![(number << 1) as u8],
+        _ => (number << 2 | 1).to_le_bytes().to_vec(),
+    }
+}
+
+#[test]
+fn gtid_with_a_tag_of_mysql_8_4() {
+    let mut fields = vec![0, 2]; // field 0, flags: 1
+    fields.push(2); // field 1: UUID, each byte an integer
+    fields.extend(UUID.iter().flat_map(|byte| short(u16::from(*byte))));
+    fields.extend([4, 4 * 5]); // field 2: number 5, signed
+    fields.extend(b"\x06\x08blue"); // field 3: tag
+    fields.extend([8, 4 * 7, 10, 4 * 9]); // fields 4 and 5: 7, 9
+    // Field 6: the time 1739270369410361 in eight bytes.
+    fields.extend([12, 0x7F, 0x39, 0x7D, 0x89, 0x70, 0xDB, 0x2D, 0x06]);
+    fields.extend([16, 0x5D, 0x03]); // field 8: length 215
+    fields.extend([18, 0xC3, 0x02, 0x0B]); // field 9: version 90200
+    let mut body = vec![2];
+    body.extend(short(fields.len() as u16 + 3));
+    body.push(0);
+    body.extend(&fields);
+    let bytes = event(kind::GTID_TAGGED, 0, 400, &body);
+    let Event::Gtid(gtid) = both_ways(&bytes) else {
+        panic!("another event");
+    };
+    let text = "3e11fa47-71ca-11e1-9e33-c80aa9429562:blue:5";
+    assert_eq!(gtid.gtid.unwrap().to_string(), text);
+    assert_eq!(Gtid::parse(text).unwrap(), gtid.gtid.unwrap());
+    assert!(gtid.may_have_statements);
+    assert_eq!((gtid.last_committed, gtid.sequence_number), (7, 9));
+    let times = gtid.commit_times.unwrap();
+    assert_eq!(times.immediate, 1_739_270_369_410_361);
+    assert_eq!(times.original, times.immediate);
+    assert_eq!(gtid.transaction_length, 215);
+    assert_eq!(gtid.server_version.unwrap().original, 90_200);
+    // Fields of later versions may be skipped, unless the header says that they must be known.
+    let with_more = |required: u8| {
+        let mut body = vec![2];
+        body.extend(short(fields.len() as u16 + 5));
+        body.push(required);
+        body.extend(&fields);
+        body.extend([40, 2]);
+        Event::decode(&event(kind::GTID_TAGGED, 0, 400, &body), &format())
+    };
+    assert!(with_more(0).is_ok());
+    let error = with_more(40).unwrap_err().to_string();
+    assert!(error.contains("field 20"), "{error}");
+    for cut in 3..body.len() {
+        // Cut within the fields: an error or fewer fields, never a panic.
+        let _ = Event::decode(&event(kind::GTID_TAGGED, 0, 400, &body[..cut]), &format());
+    }
+}
+
+/// A table of an INT and two JSON columns.
+fn json_table() -> Event {
+    let mut body = vec![42, 0, 0, 0, 0, 0, 1, 0];
+    body.extend(b"\x04shop\0\x01j\0");
+    body.extend([3, 3, 245, 245, 2, 4, 4, 0b110]);
+    both_ways(&event(kind::TABLE_MAP, 0, 800, &body))
+}
+
+/// A JSON document with the integers of an array: a small array of 16-bit integers.
+fn json_array(items: &[u8]) -> Vec<u8> {
+    let mut array = vec![2, items.len() as u8, 0, 4 + 3 * items.len() as u8, 0];
+    for item in items {
+        array.extend([5, *item, 0]);
+    }
+    array
+}
+
+#[test]
+fn partial_updates_of_json_documents() {
+    let Event::TableMap(map) = json_table() else {
+        panic!("another event");
+    };
+    // An event: all columns before and after.
+    let head = [42, 0, 0, 0, 0, 0, 1, 0, 2, 0, 3, 0b111, 0b111];
+    let sized = |bytes: &[u8]| [&(bytes.len() as u32).to_le_bytes()[..], bytes].concat();
+    let before = |document: &[u8]| {
+        let null = vec![0b100, 1, 0, 0, 0];
+        [null, sized(document)].concat()
+    };
+    // [10, 20, 30]: the second is replaced by true, the first is removed, 7 is inserted before the last, 8 at the end.
+    let mut changes = vec![0, 4];
+    changes.extend(b"$[1]\x02\x04\x01");
+    changes.extend(b"\x02\x04$[0]");
+    changes.extend(b"\x01\x04$[1]\x03\x05\x07\x00");
+    changes.extend(b"\x01\x04$[9]\x03\x05\x08\x00");
+    let decode_rows = |after: &[u8], document: &[u8]| {
+        let body = [&head[..], &before(document), after].concat();
+        let Event::Rows(rows) = both_ways(&event(kind::PARTIAL_UPDATE_ROWS, 0, 900, &body)) else {
+            panic!("another event");
+        };
+        assert_eq!(rows.kind, RowChangeKind::Update);
+        let images = rows.images(&map, |_| false).unwrap();
+        images.collect::<Result<Vec<_>, _>>()
+    };
+    let text = |text: &str| Some(Value::Bytes(text.as_bytes().to_vec()));
+    // Options, one bit for each JSON column, NULLs.
+    let after = [&[1, 0b01, 0b100, 2, 0, 0, 0][..], &sized(&changes)].concat();
+    let rows = decode_rows(&after, &json_array(&[10, 20, 30])).unwrap();
+    let (first, second) = &rows[0];
+    assert_eq!(first[1], text("[10, 20, 30]"));
+    let expected = [
+        Some(Value::Int(2)),
+        text("[true, 7, 30, 8]"),
+        Some(Value::Null),
+    ];
+    assert_eq!(second.as_ref().unwrap().as_slice(), expected);
+    // Members of an object.
+    let object = [0, 1, 0, 12, 0, 11, 0, 1, 0, 5, 6, 0, b'a']; // {"a": 6}
+    let mut changes = vec![0, 3];
+    changes.extend(b"$.a\x03\x05\x09\x00");
+    changes.extend(b"\x01\x03$.b\x02\x04\x00");
+    let after = [&[1, 0b01, 0b100, 1, 0, 0, 0][..], &sized(&changes)].concat();
+    let rows = decode_rows(&after, &object).unwrap();
+    assert_eq!(
+        rows[0].1.as_ref().unwrap()[1],
+        text(r#"{"a": 9, "b": null}"#)
+    );
+    // An image after with whole values.
+    let after = [&[0, 0b100, 1, 0, 0, 0][..], &sized(&json_array(&[1]))].concat();
+    let rows = decode_rows(&after, &object).unwrap();
+    assert_eq!(rows[0].1.as_ref().unwrap()[1], text("[1]"));
+    // A change whose path is missing: the replica's row differs from the source's.
+    let after = [&[1, 0b01, 0b100, 1, 0, 0, 0][..], &sized(b"\x02\x03$.x")].concat();
+    let error = decode_rows(&after, &object).unwrap_err().to_string();
+    assert!(
+        error.contains("PARTIAL_UPDATE_ROWS") || error.contains("removed"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -452,8 +603,6 @@ fn a_compressed_transaction_contains_events_without_checksums() {
 fn what_cannot_be_applied_is_refused_by_name() {
     let cases = [
         (kind::INTVAR, "binlog_format = ROW"),
-        (kind::PARTIAL_UPDATE_ROWS, "binlog_row_value_options"),
-        (kind::GTID_TAGGED, "tags"),
         (kind::MARIADB_START_ENCRYPTION, "encrypted"),
         (99, "type 99"),
     ];
@@ -467,4 +616,30 @@ fn what_cannot_be_applied_is_refused_by_name() {
     broken[20] ^= 1;
     let error = Event::decode(&broken, &format()).unwrap_err();
     assert!(error.to_string().contains("checksum"), "{error}");
+}
+
+#[test]
+fn hidden_columns_are_told_and_vectors_refused() {
+    let mut body = vec![42, 0, 0, 0, 0, 0, 1, 0];
+    body.extend(b"\x04shop\0\x01v\0");
+    // INT, and VECTOR with a length of four bytes; the second may be NULL.
+    body.extend([2, 3, 242, 1, 4, 0b10]);
+    // Visibility: the first bit is the highest.
+    body.extend([12, 1, 0b1000_0000]);
+    let Event::TableMap(map) = both_ways(&event(kind::TABLE_MAP, 0, 800, &body)) else {
+        panic!("another event");
+    };
+    let visible = map.metadata.visible.as_ref().unwrap();
+    assert_eq!(visible.iter().collect::<Vec<_>>(), [true, false]);
+    let rows = |values: &[u8]| {
+        let body = [&[42, 0, 0, 0, 0, 0, 1, 0, 2, 0, 2, 0b11][..], values].concat();
+        let Event::Rows(rows) = both_ways(&event(kind::WRITE_ROWS, 0, 900, &body)) else {
+            panic!("another event");
+        };
+        let images = rows.images(&map, |_| false).unwrap();
+        images.collect::<Result<Vec<_>, _>>()
+    };
+    assert!(rows(&[0b10, 1, 0, 0, 0]).is_ok(), "NULL is no vector");
+    let error = rows(&[0, 1, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0x80, 0x3F]).unwrap_err();
+    assert!(error.to_string().contains("VECTOR"), "{error}");
 }

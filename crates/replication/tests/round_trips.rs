@@ -7,7 +7,7 @@ use porpoise_replication::event::{
     ColumnBitmap, ColumnMetadata, Event, EventOptions, EventWriter, FormatDescription, MapColumn,
     QueryEvent, RowChangeKind, RowsEvent, TableMap, TransactionPayload, json,
 };
-use porpoise_replication::gtid::{Gtid, GtidSet, Uuid};
+use porpoise_replication::gtid::{Gtid, GtidSet, Tag, Uuid};
 use porpoise_types::json::parse;
 use porpoise_types::{Collation, ColumnType, Date, DateTime, Decimal, Kind, Time, Value};
 use proptest::prelude::*;
@@ -284,15 +284,20 @@ proptest! {
 
     #[test]
     fn gtid_sets_are_sets(
-        left in proptest::collection::vec((0u8..3, 1i64..40, 0i64..6), 0..30),
-        right in proptest::collection::vec((0u8..3, 1i64..40, 0i64..6), 0..30),
+        left in proptest::collection::vec((0u8..6, 1i64..40, 0i64..6), 0..30),
+        right in proptest::collection::vec((0u8..6, 1i64..40, 0i64..6), 0..30),
     ) {
+        // Each server has transactions without a tag and with one.
+        let source_of = |number: u8| {
+            let tag = if number.is_multiple_of(2) { Tag::NONE } else { Tag::parse("blue_2").unwrap() };
+            (Uuid([number / 2; 16]), tag)
+        };
         let build = |ranges: &[(u8, i64, i64)]| {
             let (mut set, mut model) = (GtidSet::new(), BTreeSet::new());
             for (source, first, more) in ranges {
-                let source = Uuid([*source; 16]);
-                set.insert_range(source, *first, first + more);
-                model.extend((*first..=first + more).map(|number| Gtid { source, number }));
+                let (source, tag) = source_of(*source);
+                set.insert_range((source, tag), *first, first + more);
+                model.extend((*first..=first + more).map(|number| Gtid { source, tag, number }));
             }
             (set, model)
         };
@@ -320,7 +325,7 @@ proptest! {
         prop_assert_eq!(union, of(&a_model.union(&b_model).copied().collect())?);
         for source in 0..3 {
             let source = Uuid([source; 16]);
-            let next = (1..).find(|number| !a_model.contains(&Gtid { source, number: *number }));
+            let next = (1..).find(|number| !a_model.contains(&Gtid::new(source, *number)));
             prop_assert_eq!(Some(a.next_number(source)), next);
         }
     }

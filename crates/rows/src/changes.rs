@@ -20,9 +20,14 @@
 use crate::definition::TableId;
 use crate::row::RowRef;
 use crate::table::Table;
-use porpoise_kv::StatementMark;
+use porpoise_kv::{CommitPosition, StatementMark};
 use porpoise_types::{Value, ValueRef};
+use smallvec::SmallVec;
 use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Maximum number of keys that are recorded for a transaction; one with more depends on all before it.
+const MAX_KEYS: usize = 1000;
 
 /// Databases whose rows are not logged: the server itself writes to them.
 const SYSTEM_DATABASES: [&str; 4] = ["mysql", "sys", "information_schema", "performance_schema"];
@@ -152,12 +157,51 @@ struct ChangedTable {
     description: Option<Arc<[u8]>>,
 }
 
+/// Keys by which the transactions of a log depend on each other: for each row before and after, its values in the
+/// unique indexes, which it writes, and those of the parents that its foreign keys reference. Two transactions may be
+/// applied in any order if neither writes a key that the other uses.
+#[derive(Clone, Debug, Default)]
+pub struct ChangedKeys {
+    /// Hashes of keys; the lowest bit is set if the key is written.
+    hashes: SmallVec<[u64; 4]>,
+    /// Whether there were too many.
+    is_incomplete: bool,
+}
+
+impl ChangedKeys {
+    /// The hashes of keys, and whether each is written; `None`: they are not known.
+    #[must_use]
+    pub fn iter(&self) -> Option<impl Iterator<Item = (u64, bool)>> {
+        let keys = self.hashes.iter().map(|hash| (hash >> 1, hash & 1 == 1));
+        (!self.is_incomplete).then_some(keys)
+    }
+
+    /// Adds a key in a unique index of a table.
+    pub(crate) fn push(&mut self, table: TableId, index: usize, key: &[u8], is_written: bool) {
+        if self.hashes.len() == MAX_KEYS {
+            self.is_incomplete = true;
+            self.hashes.clear();
+        }
+        if !self.is_incomplete {
+            let hash = xxh3_64_with_seed(key, table.0 << 8 ^ index as u64);
+            self.hashes.push(hash & !1 | u64::from(is_written));
+        }
+    }
+
+    /// Adds the key of a change that may affect any row of a table.
+    pub(crate) fn push_table(&mut self, table: TableId) {
+        self.push(table, usize::MAX, &[], true);
+    }
+}
+
 /// The changes of a transaction.
 #[derive(Clone, Debug, Default)]
 pub struct TransactionChanges {
     tables: Vec<ChangedTable>,
     changes: Vec<Captured>,
     images: Vec<u8>,
+    /// Keys of all changes, including those that were rolled back.
+    pub(crate) keys: ChangedKeys,
     /// Origin of the transaction, if another server ran it first.
     pub origin: Option<Origin>,
 }
@@ -295,6 +339,25 @@ pub struct LoggedStatement {
     pub origin: Option<Origin>,
 }
 
+/// State and counters of commits that wait for replicas' acknowledgement, as SHOW STATUS has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AckStatus {
+    /// Whether commits wait at present.
+    pub is_waiting_mode: bool,
+    /// Connected replicas that acknowledge.
+    pub clients: u64,
+    /// Commits that wait.
+    pub waiting: u64,
+    /// Commits acknowledged in time.
+    pub acknowledged: u64,
+    /// Commits that passed without acknowledgement.
+    pub passed: u64,
+    /// Number of timeouts.
+    pub timeouts: u64,
+    /// Total time in which commits have waited, in microseconds.
+    pub wait_micros: u64,
+}
+
 /// A log of changes.
 pub trait ChangeLog: Send + Sync {
     /// Describes a table for the log, or returns `None` if its rows are not logged.
@@ -307,6 +370,12 @@ pub trait ChangeLog: Send + Sync {
 
     /// The annotation of a transaction. `micros` is the time in microseconds since 1970 UTC.
     fn transaction(&self, changes: &TransactionChanges, micros: i64) -> Vec<u8>;
+
+    /// Records the keys of a transaction that was committed at this position with an annotation of
+    /// [`ChangeLog::transaction`]. The log may already have read the annotation.
+    fn committed(&self, position: CommitPosition, keys: ChangedKeys) {
+        let _ = (position, keys);
+    }
 
     /// The annotation of a statement.
     fn statement(&self, statement: &LoggedStatement) -> Vec<u8>;

@@ -75,8 +75,13 @@ pub(crate) fn append_parent_key<C: Columns + ?Sized>(
 
 impl Table {
     /// The key, in this table's index, that a child row references, with the position of that index; `None` if the
-    /// row references nothing, or the constraint is not on this table. `child` are the child's storage values.
-    pub fn key_referenced_by(&self, fk: &ForeignKey, child: &[Value]) -> Option<(usize, Vec<u8>)> {
+    /// row references nothing, or the constraint is not on this table. `child` are the child's storage values, of
+    /// which some may be missing.
+    pub fn key_referenced_by(
+        &self,
+        fk: &ForeignKey,
+        child: &[Option<Value>],
+    ) -> Option<(usize, Vec<u8>)> {
         let at = fk.parent.as_ref().filter(|at| at.table == self.id)?;
         let mut key = Vec::with_capacity(16);
         let has_null = append_parent_key(self, fk, at, child, &mut key);

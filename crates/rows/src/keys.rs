@@ -45,6 +45,13 @@ impl Columns for [Value] {
     }
 }
 
+impl Columns for [Option<Value>] {
+    fn column(&self, position: usize) -> ValueRef<'_> {
+        let value = self.get(position).and_then(Option::as_ref);
+        value.map_or(ValueRef::Null, Value::as_ref)
+    }
+}
+
 /// A row as one entry of an index sees it: with one element in place of the array of a multi-valued
 /// part.
 pub(crate) struct EntryRow<'r, C: ?Sized> {
@@ -290,6 +297,13 @@ impl Table {
             .indexes
             .get(index)?
             .append_parts(self, values, &mut out);
+        (!null).then_some(out)
+    }
+
+    /// As [`Table::index_key`], of a row that may lack columns.
+    pub fn index_key_of_image(&self, index: usize, image: &[Option<Value>]) -> Option<Vec<u8>> {
+        let mut out = Vec::with_capacity(16);
+        let null = self.indexes.get(index)?.append_parts(self, image, &mut out);
         (!null).then_some(out)
     }
 

@@ -10,8 +10,9 @@ use porpoise_kv::Engine;
 use porpoise_replication::event::ColumnMetadata;
 use porpoise_replication::gtid::Uuid;
 use porpoise_rows::Db;
+use porpoise_rows::changes::AckStatus;
 use porpoise_sql::binary_log::{
-    AckSettings, AckStatus, BinaryLogEvent, BinaryLogStatus, BinaryLogs, RegisteredReplica,
+    AckSettings, BinaryLogEvent, BinaryLogStatus, BinaryLogs, RegisteredReplica,
 };
 use porpoise_sql::{SqlError, SqlServer, VERSION};
 use std::io;
@@ -90,7 +91,7 @@ pub fn open(
         false => ColumnMetadata::Minimal,
     };
     let encoder = Encoder::new(config.server_id, config.binlog_row_image, metadata);
-    let encoder = Arc::new(encoder);
+    let encoder = Arc::new(encoder.with_pending_keys(log.pending_keys().clone()));
     db.set_change_log(encoder.clone());
     Ok(Some(OpenLog { log, encoder }))
 }
@@ -176,6 +177,8 @@ pub fn variables(config: &Config) -> Vec<(&'static str, String)> {
     }
     list.extend([
         ("log_bin", "ON".to_owned()),
+        ("log_replica_updates", "ON".to_owned()),
+        ("log_slave_updates", "ON".to_owned()),
         ("gtid_mode", "ON".to_owned()),
         ("enforce_gtid_consistency", "ON".to_owned()),
         ("binlog_row_image", image.to_owned()),
@@ -294,16 +297,7 @@ impl BinaryLogs for Statements {
     }
 
     fn acknowledgement(&self) -> AckStatus {
-        let status = self.log.ack_status();
-        AckStatus {
-            is_waiting_mode: status.is_waiting_mode,
-            clients: status.clients,
-            waiting: status.waiting,
-            acknowledged: status.acknowledged,
-            passed: status.passed,
-            timeouts: status.timeouts,
-            wait_micros: status.wait_micros,
-        }
+        self.log.ack_status()
     }
 
     fn set_row_image(&self, image: &str) {

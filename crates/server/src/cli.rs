@@ -196,6 +196,14 @@ fn import_command() -> Command {
                 .value_parser(clap::value_parser!(usize)),
         )
         .arg(
+            Arg::new("chunk-kib")
+                .long("chunk-kib")
+                .value_name("N")
+                .help("KiB of SOURCE's rows that one transaction loads, approximately")
+                .default_value("2048")
+                .value_parser(clap::value_parser!(u32).range(1..=65_536)),
+        )
+        .arg(
             Arg::new("existing")
                 .long("existing")
                 .value_name("WHAT")
@@ -277,6 +285,9 @@ fn import_options(
             cut_over: given.get_flag("cut-over"),
             leave_out: given.get_flag("leave-out"),
             dry_run: given.get_flag("dry-run"),
+            chunk_bytes: given
+                .get_one::<u32>("chunk-kib")
+                .map_or(2 << 20, |kib| *kib as usize * 1024),
         }),
     };
     Ok(ImportOptions {

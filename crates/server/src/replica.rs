@@ -315,7 +315,8 @@ impl ReplicaControl for Control {
         if !self.is_member || self.epochs.is_writable() {
             return Ok(());
         }
-        let text = "The MySQL server is running with the --failover-members option so it cannot execute this statement: the group decides                     which server takes writes";
+        let text = "The MySQL server is running with the --failover-members option so it cannot execute this statement: the group decides \
+                    which server takes writes";
         Err(SqlError::new(1290, "HY000", text.to_owned()))
     }
 

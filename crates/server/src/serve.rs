@@ -210,6 +210,10 @@ impl Pages for PageSource {
         health
     }
 
+    fn takes_writes(&self) -> bool {
+        !self.services.db.is_read_only()
+    }
+
     fn metrics(&self) -> String {
         let sql = &self.services.sql;
         let mut phases = sql.phase_latencies();

@@ -52,6 +52,8 @@ use std::time::Duration;
 pub struct Services {
     /// The engine.
     pub engine: Arc<dyn Engine>,
+    /// The engine, if it is the embedded one with files.
+    embedded: Option<Arc<KvMem>>,
     /// The rows, which all listeners share.
     pub db: Arc<Db>,
     /// The SQL layer.
@@ -123,7 +125,7 @@ impl Services {
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
-        let replicated = (binlog.clone(), embedded);
+        let replicated = (binlog.clone(), embedded.clone());
         let protocols = Protocols::open(config, &sql, &memory, tls, replicated)?;
         sql.set_report(|message| tracing::warn!("{message}"));
         provide_command_statistics(config, &sql);
@@ -147,6 +149,7 @@ impl Services {
         apply_replication_settings(&sql)?;
         Ok(Services {
             engine,
+            embedded,
             db,
             sql,
             memory,
@@ -185,6 +188,7 @@ impl Services {
         let parts = failover::server::Parts {
             replica: self.replica.replica.clone(),
             binlog: binlog.clone(),
+            engine: self.embedded.clone(),
             epochs: self.replica.epochs.clone(),
             sql: self.sql.clone(),
             incarnation: self.replica.incarnation.clone(),
@@ -212,7 +216,7 @@ impl Services {
         stats.extend(self.traces.iter().flat_map(TraceExporter::stats));
         stats.extend(self.binlog.iter().flat_map(|log| log.stats()));
         let group = self.replica.group.get().map(|node| node.status());
-        stats.extend(group.iter().flat_map(failover::server::stats));
+        stats.extend(group.iter().flat_map(failover::status::stats));
         stats.extend(self.backups.iter().flat_map(|backups| backups.stats()));
         stats
     }

@@ -1,5 +1,6 @@
 //! The binary log as statements see it. The server provides it: SQL knows no files.
 
+use porpoise_rows::changes::AckStatus;
 use porpoise_sql_expr::error::{Result, SqlError};
 use std::time::Duration;
 
@@ -59,46 +60,25 @@ pub struct AckSettings {
     pub timeout: Option<Duration>,
 }
 
-/// State and counters of acknowledgement, for SHOW STATUS.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AckStatus {
-    /// Whether commits wait at present.
-    pub is_waiting_mode: bool,
-    /// Connected replicas that acknowledge.
-    pub clients: u64,
-    /// Commits that wait.
-    pub waiting: u64,
-    /// Commits acknowledged in time.
-    pub acknowledged: u64,
-    /// Commits that passed without acknowledgement.
-    pub passed: u64,
-    /// Number of timeouts.
-    pub timeouts: u64,
-    /// Total time in which commits have waited, in microseconds.
-    pub wait_micros: u64,
-}
-
-impl AckStatus {
-    /// The variables of SHOW STATUS.
-    pub(crate) fn variables(self) -> Vec<(String, String)> {
-        let mode = if self.is_waiting_mode { "ON" } else { "OFF" };
-        let average = self.wait_micros.checked_div(self.acknowledged);
-        let list = [
-            ("clients", self.clients.to_string()),
-            ("no_times", self.timeouts.to_string()),
-            ("no_tx", self.passed.to_string()),
-            ("status", mode.to_owned()),
-            ("tx_avg_wait_time", average.unwrap_or(0).to_string()),
-            ("tx_wait_time", self.wait_micros.to_string()),
-            ("tx_waits", self.acknowledged.to_string()),
-            ("wait_sessions", self.waiting.to_string()),
-            ("yes_tx", self.acknowledged.to_string()),
-        ];
-        let name = |name| format!("Rpl_semi_sync_source_{name}");
-        list.into_iter()
-            .map(|(n, value)| (name(n), value))
-            .collect()
-    }
+/// The variables of SHOW STATUS about acknowledgement.
+pub(crate) fn ack_variables(status: &AckStatus) -> Vec<(String, String)> {
+    let mode = if status.is_waiting_mode { "ON" } else { "OFF" };
+    let average = status.wait_micros.checked_div(status.acknowledged);
+    let list = [
+        ("clients", status.clients.to_string()),
+        ("no_times", status.timeouts.to_string()),
+        ("no_tx", status.passed.to_string()),
+        ("status", mode.to_owned()),
+        ("tx_avg_wait_time", average.unwrap_or(0).to_string()),
+        ("tx_wait_time", status.wait_micros.to_string()),
+        ("tx_waits", status.acknowledged.to_string()),
+        ("wait_sessions", status.waiting.to_string()),
+        ("yes_tx", status.acknowledged.to_string()),
+    ];
+    let name = |name| format!("Rpl_semi_sync_source_{name}");
+    list.into_iter()
+        .map(|(n, value)| (name(n), value))
+        .collect()
 }
 
 /// The binary log. Errors are those of statements.

@@ -211,3 +211,80 @@ pub trait ReplicaControl: Send + Sync {
     /// The state; `None` without a source.
     fn status(&self) -> Option<ReplicaStatus>;
 }
+
+/// State of a member of a group with automatic failover, as MySQL's group replication names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupMemberState {
+    /// It has every acknowledged commit, or is a witness.
+    Online,
+    /// It lacks commits, or has no leader.
+    Recovering,
+    /// It has not been heard within the timeout.
+    Unreachable,
+}
+
+impl GroupMemberState {
+    /// Name in `MEMBER_STATE`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            GroupMemberState::Online => "ONLINE",
+            GroupMemberState::Recovering => "RECOVERING",
+            GroupMemberState::Unreachable => "UNREACHABLE",
+        }
+    }
+}
+
+/// Role of a member of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupMemberRole {
+    /// It leads.
+    Primary,
+    /// It follows.
+    Secondary,
+    /// It only votes.
+    Witness,
+}
+
+impl GroupMemberRole {
+    /// Name in `MEMBER_ROLE`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            GroupMemberRole::Primary => "PRIMARY",
+            GroupMemberRole::Secondary => "SECONDARY",
+            GroupMemberRole::Witness => "WITNESS",
+        }
+    }
+}
+
+/// A member of a group.
+#[derive(Clone, Debug)]
+pub struct GroupMember {
+    /// Its `server_uuid`; empty if it is not known, and of a witness.
+    pub uuid: String,
+    /// Host.
+    pub host: String,
+    /// Port of its MySQL listener; of a witness that of its messages.
+    pub port: u16,
+    /// State, as this server sees it.
+    pub state: GroupMemberState,
+    /// Role.
+    pub role: GroupMemberRole,
+    /// Its version; empty if it is not known.
+    pub version: String,
+    /// Whether it is this server.
+    pub is_own: bool,
+}
+
+/// A group with automatic failover, as this server sees it.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Identifier of the newest view.
+    pub view: String,
+    /// All members.
+    pub members: Vec<GroupMember>,
+}
+
+/// Source of the present state of the group.
+pub type GroupProvider = Box<dyn Fn() -> Option<Group> + Send + Sync>;

@@ -5,7 +5,7 @@ use crate::binary_log::{AckSettings, BinaryLogs};
 use crate::deadlocks::DeadlockLog;
 use crate::event_runs::EventRuns;
 use crate::processes::{Process, Processes};
-use crate::replica::{ReplicaControl, ReplicaStatus};
+use crate::replica::{Group, GroupProvider, ReplicaControl, ReplicaStatus};
 use crate::statements::digests::{Digests, Summary};
 use crate::statements::latency::ClassLatency;
 use crate::statements::phases::Phases;
@@ -213,6 +213,7 @@ pub struct SqlServer {
     shutdown: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
     backup_provider: RwLock<Option<Arc<BackupProvider>>>,
     replica: RwLock<Option<Arc<dyn ReplicaControl>>>,
+    group: OnceLock<GroupProvider>,
 }
 
 impl SqlServer {
@@ -284,6 +285,7 @@ impl SqlServer {
             shutdown: RwLock::new(None),
             backup_provider: RwLock::new(None),
             replica: RwLock::new(None),
+            group: OnceLock::new(),
         }))
     }
 
@@ -466,6 +468,16 @@ impl SqlServer {
             Some(replica) => replica.check_may_permit_writes(),
             None => Ok(()),
         }
+    }
+
+    /// Sets the source of the state of the group with automatic failover, once.
+    pub fn provide_group(&self, group: GroupProvider) {
+        let _first = self.group.set(group);
+    }
+
+    /// The group with automatic failover, if this server is a member of one.
+    pub(crate) fn group(&self) -> Option<Group> {
+        self.group.get().and_then(|group| group())
     }
 
     /// State of the replica; `None` without a source.

@@ -176,7 +176,7 @@ pub fn compare(
             let (a, b) = (printed(a), printed(b));
             Some(a.cmp(&b))
         }
-        // What is no date is the zero date here, as in MySQL and MariaDB, not NULL.
+        // A value that is not a date is the zero date here, as in MySQL and MariaDB, not NULL.
         CompareAs::DateTime => {
             let mut moment = |v| to_datetime(v, &plain, cx).unwrap_or(DateTime::ZERO);
             Some(moment(a).cmp(&moment(b)))

@@ -175,7 +175,7 @@ pub(crate) fn double_within(v: f64, width: usize) -> Option<Vec<u8>> {
     let is_plain = (-14..=15).contains(&point)
         && is_small
         && usize::try_from(point.max(0)).is_ok_and(|point| point <= room);
-    // Characters that are no digits: the point and leading zeros, or the exponent.
+    // Characters other than significant digits: the point and leading zeros, or the exponent.
     let taken = if is_plain {
         let leading = usize::try_from(1 - point.min(1)).unwrap_or(0);
         leading + usize::from(point < i64::try_from(digits.len()).unwrap_or(i64::MAX))

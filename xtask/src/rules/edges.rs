@@ -195,10 +195,12 @@ const MEMBERS: &[Member] = &[
         "porpoise-sim",
         &[
             "porpoise-base",
+            "porpoise-binlog",
             "porpoise-types",
             "porpoise-kv",
             "porpoise-kv-mem",
             "porpoise-kv-tikv",
+            "porpoise-replication",
             "porpoise-rows",
             "porpoise-sql",
             "porpoise-wire",

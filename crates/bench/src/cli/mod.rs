@@ -21,9 +21,9 @@ use crate::sys;
 use crate::url::{Target, masked};
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 use options::{
-    Pinning, add_budgets_options, add_dump_options, add_fk_options, add_memcached_options,
-    add_native_options, bench_options, common, duration, number, option, read_fk_options,
-    refuse_unused, size_mb, text,
+    Pinning, add_budgets_options, add_dump_options, add_fk_options, add_import_options,
+    add_memcached_options, add_native_options, bench_options, common, duration, import_options,
+    number, option, read_fk_options, refuse_unused, text,
 };
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -98,6 +98,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Loading a dump and text files through the client mariadb",
     ),
     (
+        "import",
+        "Copying a running server, compared with mariadb-dump | mariadb; the lag while following",
+    ),
+    (
         "analytics",
         "Groups, joins and sorts of a million rows; answers are compared",
     ),
@@ -127,7 +131,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
     (
         "all",
-        "All of these but first, requests, cluster, log and budgets; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
+        "All of these but first, requests, cluster, log, import and budgets; async, idle, memcached, sysbench, backup, contention, programs, analytics, fulltext, schema-change and tpch not with --quick",
     ),
 ];
 
@@ -151,6 +155,7 @@ fn command() -> Command {
             "memcached" => add_memcached_options(command),
             "native" => add_native_options(command),
             "dump" => add_dump_options(command),
+            "import" => add_import_options(command),
             "budgets" => add_budgets_options(command),
             _ => command,
         });
@@ -283,7 +288,7 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         durability: Durability::parse(text(given, "durability").unwrap_or("sync"))?,
         fsync_delay: duration(given, "fsync-delay")?.unwrap_or_default(),
         binary_log: match (name, given.get_flag("log-bin")) {
-            ("log", _) => &[false, true],
+            ("log" | "import", _) => &[false, true],
             (_, true) => &[true],
             (_, false) => &[false],
         },
@@ -377,11 +382,8 @@ fn measure(
     targets.splice(0..0, started.iter().map(|s| s.target.clone()));
     number_duplicate_names(&mut targets);
     let micros = u64::try_from(setup.fsync_delay.as_micros()).unwrap_or(u64::MAX);
-    let password = if subcommand == "fk" {
-        text(given, "password")
-    } else {
-        None
-    };
+    let is_fk = subcommand == "fk";
+    let password = is_fk.then(|| text(given, "password")).flatten();
     let shown = command_line(std::env::args(), password);
     let mut machine = Machine::describe(home.path(), &shown, micros)?;
     machine.pinning = pinned;
@@ -395,13 +397,14 @@ fn measure(
         durability: setup.durability,
         fsync_delay_micros: micros,
     });
-    let size_mb = size_mb(subcommand, given)?;
+    let sizes = import_options(subcommand, given)?;
     let porpoise = porpoise_program(given)?;
     let run_one = |bench: &mut Bench, name: &str| {
         let options = bench.options.clone();
         restrict(name, &mut bench.options);
         let done = match name {
-            "dump" => dump::dump(bench, home.path(), size_mb),
+            "dump" => dump::dump(bench, home.path(), sizes.size_mb),
+            "import" => dump::import(bench, home.path(), porpoise.clone(), sizes),
             "native" => native::native(bench, home.path()),
             "requests" | "cluster" => on_cluster(name, bench, home.path(), porpoise.clone()),
             _ => dispatch(name, bench, rows_per_connection),

@@ -3,6 +3,7 @@
 use super::DEFAULT_PEERS;
 use crate::error::{Error, Result};
 use crate::experiments::BenchOptions;
+use crate::experiments::dump::ImportOptions;
 use crate::experiments::kv::Operation;
 use crate::experiments::memcached;
 use crate::experiments::memcached_runs::MemcachedOptions;
@@ -128,12 +129,47 @@ pub(super) fn add_dump_options(command: Command) -> Command {
     command.arg(option("size-mb", "N", "Size of the dump [default: 32]"))
 }
 
-/// The size of the dump of `bench dump`, if it is chosen.
+/// Further options of `bench import`.
+pub(super) fn add_import_options(command: Command) -> Command {
+    command
+        .arg(option(
+            "size-mb",
+            "N",
+            "Size of the tables, as a dump [default: 128]",
+        ))
+        .arg(option(
+            "writes",
+            "N",
+            "Writes a second while the lag is measured [default: 1000]",
+        ))
+}
+
+/// Options of `bench import`, of which `bench dump` has the size only.
 ///
 /// # Errors
 /// A usage error.
-pub(super) fn size_mb(name: &str, given: &ArgMatches) -> Result<Option<u64>> {
-    if name != "dump" {
+pub(super) fn import_options(name: &str, given: &ArgMatches) -> Result<ImportOptions> {
+    if name != "import" {
+        return Ok(ImportOptions {
+            size_mb: size_mb(name, given)?,
+            writes: None,
+        });
+    }
+    let writes = text(given, "writes");
+    Ok(ImportOptions {
+        size_mb: size_mb(name, given)?,
+        writes: writes
+            .map(|writes| number("writes", writes, 1, 100_000))
+            .transpose()?,
+    })
+}
+
+/// The size of the dump of `bench dump` and `bench import`, if it is chosen.
+///
+/// # Errors
+/// A usage error.
+fn size_mb(name: &str, given: &ArgMatches) -> Result<Option<u64>> {
+    if !matches!(name, "dump" | "import") {
         return Ok(None);
     }
     let size = text(given, "size-mb");
@@ -279,6 +315,19 @@ const UNUSED: &[(&str, &[&str])] = &[
     (
         "cluster",
         &["ops", "rows", "rate", "generators", "start-peers", "pin"],
+    ),
+    (
+        "import",
+        &[
+            "ops",
+            "shape",
+            "clients",
+            "warm-up",
+            "rows",
+            "log-bin",
+            "rate",
+            "generators",
+        ],
     ),
     (
         "dump",

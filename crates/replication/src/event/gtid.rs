@@ -1,8 +1,19 @@
-//! GTID, ANONYMOUS_GTID and PREVIOUS_GTIDS.
+//! GTID, ANONYMOUS_GTID, GTID_TAGGED and PREVIOUS_GTIDS.
+//!
+//! GTID_TAGGED (since MySQL 8.3, for transactions with a tag) is in the format of MySQL's serialization library: version of the
+//! format, size, the last field that a reader must know, then the fields in ascending order, each after its number. The number of
+//! one bits at the end of an integer's first byte is the number of bytes that follow it; numbers of fields are integers, too:
+//!
+//! ```text
+//!   xxxxxxx0            7 bits
+//!   xxxxxxxx xxxxxx01   14 bits, the low ones in the first byte        ...   11111111, then 64 bits
+//! ```
+//!
+//! The lowest bit of a signed number's value is its sign.
 
 use super::bytes::{lenenc_len, put_lenenc, put_uint};
 use super::{Decoded, Reader};
-use crate::gtid::{Gtid, GtidSet, Uuid};
+use crate::gtid::{Gtid, GtidSet, Tag, Uuid};
 
 /// GTID or ANONYMOUS_GTID: the start of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +67,7 @@ impl GtidEvent {
         let number = body.u64("number")?;
         let gtid = match (is_anonymous, i64::try_from(number)) {
             (true, _) => None,
-            (false, Ok(number)) if number > 0 => Some(Gtid { source, number }),
+            (false, Ok(number)) if number > 0 => Some(Gtid::new(source, number)),
             _ => return Err(body.error(format!("the number of a transaction is {number}"))),
         };
         let mut event = GtidEvent {
@@ -104,7 +115,130 @@ impl GtidEvent {
         Ok(event)
     }
 
+    /// Reads GTID_TAGGED.
+    pub(super) fn decode_tagged(mut body: Reader<'_>) -> Decoded<GtidEvent> {
+        let version = take_number(&mut body, "version of the form")?;
+        if version != 1 {
+            return Err(body.error(format!("version {version} of its form is not known")));
+        }
+        take_number(&mut body, "size")?;
+        let last_required = take_number(&mut body, "last field")?;
+        let (mut flags, mut gtid) = (0, Gtid::default());
+        let (mut last_committed, mut sequence_number) = (0, 0);
+        let (mut immediate, mut original, mut transaction_length) = (0, None, 0);
+        let (mut version, mut original_version) = (0, None);
+        while !body.is_empty() {
+            match take_number(&mut body, "number of a field")? {
+                0 => flags = take_number(&mut body, "flags")?,
+                1 => {
+                    for byte in &mut gtid.source.0 {
+                        let value = take_number(&mut body, "UUID")?;
+                        *byte = u8::try_from(value).map_err(|_| body.error("a malformed UUID"))?;
+                    }
+                }
+                2 => gtid.number = take_signed(&mut body, "number")?,
+                3 => {
+                    let mut rest = body.rest();
+                    let tag = Tag::take(&mut rest);
+                    body = Reader::new("GTID_TAGGED", rest);
+                    gtid.tag = tag.ok_or_else(|| body.error("a malformed tag"))?;
+                }
+                4 => last_committed = take_signed(&mut body, "last_committed")?,
+                5 => sequence_number = take_signed(&mut body, "sequence_number")?,
+                6 => immediate = take_number(&mut body, "commit time")?,
+                7 => original = Some(take_number(&mut body, "original commit time")?),
+                8 => transaction_length = take_number(&mut body, "length of the transaction")?,
+                9 => version = take_version(&mut body)?,
+                10 => original_version = Some(take_version(&mut body)?),
+                11 => drop(take_number(&mut body, "ticket of the group")?),
+                // Unknown fields come last, so that they can be skipped.
+                field if field > last_required => drop(body.rest()),
+                field => return Err(body.error(format!("the field {field} is not known"))),
+            }
+        }
+        if gtid.number < 1 {
+            return Err(body.error(format!("the number of a transaction is {}", gtid.number)));
+        }
+        Ok(GtidEvent {
+            gtid: Some(gtid),
+            may_have_statements: flags as u8 & MAY_HAVE_STATEMENTS != 0,
+            last_committed,
+            sequence_number,
+            commit_times: Some(CommitTimes {
+                immediate,
+                original: original.unwrap_or(immediate),
+            }),
+            transaction_length,
+            server_version: Some(ServerVersions {
+                immediate: version,
+                original: original_version.unwrap_or(version),
+            }),
+        })
+    }
+
+    /// Whether the identifier has a tag.
+    pub(super) fn has_tag(&self) -> bool {
+        self.gtid.is_some_and(|gtid| !gtid.tag.is_none())
+    }
+
+    /// Appends the event in the format of GTID_TAGGED.
+    fn encode_tagged(&self, out: &mut Vec<u8>) {
+        let gtid = self.gtid.unwrap_or_default();
+        let mut fields = Vec::new();
+        let mut number = |field: u64, value: u64| {
+            put_number(&mut fields, field);
+            put_number(&mut fields, value);
+        };
+        number(0, u64::from(self.may_have_statements));
+        put_number(&mut fields, 1);
+        for byte in gtid.source.0 {
+            put_number(&mut fields, u64::from(byte));
+        }
+        put_number(&mut fields, 2);
+        put_signed(&mut fields, gtid.number);
+        put_number(&mut fields, 3);
+        gtid.tag.append_bytes(&mut fields);
+        for (field, value) in [(4, self.last_committed), (5, self.sequence_number)] {
+            put_number(&mut fields, field);
+            put_signed(&mut fields, value);
+        }
+        let times = self.commit_times.unwrap_or(CommitTimes {
+            immediate: 0,
+            original: 0,
+        });
+        let versions = self.server_version.unwrap_or(ServerVersions {
+            immediate: 0,
+            original: 0,
+        });
+        let mut number = |field: u64, value: u64| {
+            put_number(&mut fields, field);
+            put_number(&mut fields, value);
+        };
+        number(6, times.immediate);
+        if times.original != times.immediate {
+            number(7, times.original);
+        }
+        number(8, self.transaction_length);
+        number(9, u64::from(versions.immediate));
+        if versions.original != versions.immediate {
+            number(10, u64::from(versions.original));
+        }
+        // Version of the form; the size with both; no field must be known.
+        let size = (1..=9).map(|width| fields.len() as u64 + 2 + width);
+        let size = size
+            .zip(1..)
+            .find(|(size, width)| number_len(*size) == *width);
+        put_number(out, 1);
+        put_number(out, size.map_or(0, |(size, _)| size));
+        put_number(out, 0);
+        out.extend_from_slice(&fields);
+    }
+
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        if self.has_tag() {
+            self.encode_tagged(out);
+            return;
+        }
         out.push(u8::from(self.may_have_statements) * MAY_HAVE_STATEMENTS);
         let gtid = self.gtid.unwrap_or_default();
         out.extend_from_slice(&gtid.source.0);
@@ -157,6 +291,62 @@ impl GtidEvent {
             .find(|(width, total)| lenenc_len(*total) == *width)
             .map_or(fixed + 9, |(_, total)| total);
     }
+}
+
+/// Takes an integer of MySQL's serialization library.
+fn take_number(body: &mut Reader<'_>, field: &'static str) -> Decoded<u64> {
+    let first = body.u8(field)?;
+    let more = first.trailing_ones();
+    let rest = body.uint(more as usize, field)?;
+    Ok(match more {
+        8 => rest,
+        7 => rest,
+        _ => (u64::from(first) | rest << 8) >> (more + 1),
+    })
+}
+
+/// Takes a signed integer of MySQL's serialization library.
+fn take_signed(body: &mut Reader<'_>, field: &'static str) -> Decoded<i64> {
+    let number = take_number(body, field)?;
+    let magnitude = (number >> 1) as i64;
+    Ok(if number & 1 == 0 {
+        magnitude
+    } else {
+        !magnitude
+    })
+}
+
+/// Bytes of an integer of MySQL's serialization library.
+fn number_len(number: u64) -> usize {
+    match 64 - number.leading_zeros() as usize {
+        bits @ 0..=56 => bits.div_ceil(7).max(1),
+        _ => 9,
+    }
+}
+
+/// Appends an integer of MySQL's serialization library.
+fn put_number(out: &mut Vec<u8>, number: u64) {
+    let len = number_len(number);
+    if len < 9 {
+        let ones = (1 << (len - 1)) - 1;
+        put_uint(out, number << len | ones, len);
+    } else {
+        out.push(0xFF);
+        put_uint(out, number, 8);
+    }
+}
+
+/// Appends a signed integer of MySQL's serialization library.
+fn put_signed(out: &mut Vec<u8>, number: i64) {
+    let is_negative = u64::from(number < 0);
+    let magnitude = if number < 0 { !number } else { number };
+    put_number(out, (magnitude as u64) << 1 | is_negative);
+}
+
+/// Takes the version of a server.
+fn take_version(body: &mut Reader<'_>) -> Decoded<u32> {
+    let version = take_number(body, "version of a server")?;
+    u32::try_from(version).map_err(|_| body.error(format!("the version {version}")))
 }
 
 /// PREVIOUS_GTIDS: all transactions of the files before.

@@ -16,7 +16,7 @@ use super::bytes::put_uint;
 use super::value::{code, put_decimal, take_decimal};
 use super::{Decoded, Reader, temporal};
 use porpoise_types::Value;
-use porpoise_types::json::{Json, MAX_DEPTH, Object, parse};
+use porpoise_types::json::{Change, Json, MAX_DEPTH, Object, Path, change, parse, remove};
 
 /// Types of values.
 mod kind {
@@ -55,6 +55,66 @@ pub fn to_text(document: &[u8]) -> Decoded<Vec<u8>> {
     // Each value has a place of its own of at least one byte, or three in a container's entries.
     let mut left = document.len();
     Ok(read(*kind, value, 1, &mut left)?.to_text())
+}
+
+/// Operations of changes.
+mod operation {
+    pub const REPLACE: u8 = 0;
+    pub const INSERT: u8 = 1;
+    pub const REMOVE: u8 = 2;
+}
+
+/// Applies the changes of a partial update to a document, both as text.
+///
+/// A change is an operation, a path with its length, and, unless it removes, a value in binary form with its length. An
+/// insertion at the place of an array's element moves the elements from there on.
+///
+/// # Errors
+/// A change that does not follow the format, or whose path the document lacks: the replica's row differs from that of the
+/// source.
+pub fn apply_changes(document: &[u8], changes: &[u8]) -> Decoded<Vec<u8>> {
+    let mut body = Reader::new(EVENT, changes);
+    let parsed = parse(document);
+    let mut document = parsed.map_err(|_| body.error("the JSON document in the before-image is malformed"))?;
+    while !body.is_empty() {
+        let operation = body.u8("operation on a JSON document")?;
+        let path = lenenc_bytes(&mut body, "path in a JSON document")?;
+        let path = Path::parse(path).ok().filter(|path| !path.is_multiple());
+        let path = path.ok_or_else(|| body.error("a malformed path in a JSON document"))?;
+        let exists = path.exists(&document);
+        if operation == operation::REMOVE {
+            if !exists {
+                return Err(body.error("a JSON value to be removed does not exist"));
+            }
+            remove(&mut document, &path);
+            continue;
+        }
+        let value = lenenc_bytes(&mut body, "value in a JSON document")?;
+        let mut left = value.len();
+        let (kind, rest) = value
+            .split_first()
+            .ok_or_else(|| body.error("an empty JSON value"))?;
+        let value = read(*kind, rest, 1, &mut left)?;
+        match operation {
+            operation::REPLACE if exists => change(&mut document, &path, value, Change::Replace),
+            operation::REPLACE => {
+                return Err(body.error("a JSON value to be replaced does not exist"));
+            }
+            operation::INSERT => {
+                // False: the path ends in a member.
+                if !document.array_insert(&path, value.clone()) {
+                    change(&mut document, &path, value, Change::Insert);
+                }
+            }
+            other => return Err(body.error(format!("the JSON operation {other}"))),
+        }
+    }
+    Ok(document.to_text())
+}
+
+fn lenenc_bytes<'a>(body: &mut Reader<'a>, field: &'static str) -> Decoded<&'a [u8]> {
+    let length = body.lenenc(field)?;
+    body.take(usize::try_from(length).unwrap_or(usize::MAX), field)
 }
 
 fn read(kind: u8, value: &[u8], depth: usize, left: &mut usize) -> Decoded<Json> {

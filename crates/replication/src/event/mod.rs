@@ -310,6 +310,7 @@ impl Event {
                 body,
                 header.kind == kind::ANONYMOUS_GTID,
             )?),
+            kind::GTID_TAGGED => Event::Gtid(GtidEvent::decode_tagged(body)?),
             kind::QUERY => Event::Query(QueryEvent::decode(body, false)?),
             kind::MARIADB_QUERY_COMPRESSED => Event::Query(QueryEvent::decode(body, true)?),
             kind::XID => Event::Xid(body.u64("number of the transaction")?),
@@ -320,6 +321,7 @@ impl Event {
             | kind::WRITE_ROWS_V1
             | kind::UPDATE_ROWS_V1
             | kind::DELETE_ROWS_V1
+            | kind::PARTIAL_UPDATE_ROWS
             | kind::MARIADB_WRITE_ROWS_COMPRESSED_V1
             | kind::MARIADB_UPDATE_ROWS_COMPRESSED_V1
             | kind::MARIADB_DELETE_ROWS_COMPRESSED_V1
@@ -356,12 +358,13 @@ impl Event {
             Event::Rotate(_) => kind::ROTATE,
             Event::Stop => kind::STOP,
             Event::PreviousGtids(_) => kind::PREVIOUS_GTIDS,
+            Event::Gtid(event) if event.has_tag() => kind::GTID_TAGGED,
             Event::Gtid(event) if event.gtid.is_some() => kind::GTID,
             Event::Gtid(_) => kind::ANONYMOUS_GTID,
             Event::Query(_) => kind::QUERY,
             Event::Xid(_) => kind::XID,
             Event::TableMap(_) => kind::TABLE_MAP,
-            Event::Rows(rows) => rows.kind.event_kind(),
+            Event::Rows(rows) => rows.event_kind(),
             Event::RowsQuery(_) => kind::ROWS_QUERY,
             Event::Heartbeat(heartbeat) if heartbeat.is_version_2 => kind::HEARTBEAT_V2,
             Event::Heartbeat(_) => kind::HEARTBEAT,
@@ -408,12 +411,9 @@ fn refuse(header: &Header, body: Reader<'_>) -> Decoded<Event> {
     }
     Err(body.error(match header.kind {
         kind::INTVAR | kind::RAND | kind::USER_VAR => {
-            "belongs to a statement that is logged as text: set binlog_format = ROW at the source".into()
+            "belongs to a statement that is logged as text: set binlog_format = ROW at the source"
+                .into()
         }
-        kind::PARTIAL_UPDATE_ROWS => {
-            "parts of JSON documents cannot be applied: set binlog_row_value_options = '' at the source".into()
-        }
-        kind::GTID_TAGGED => "tags of GTIDs are not supported: let gtid_next be AUTOMATIC without a tag".into(),
         kind::MARIADB_START_ENCRYPTION => "the source sends an encrypted log".into(),
         other => std::borrow::Cow::Owned(format!("type {other} is not supported")),
     }))

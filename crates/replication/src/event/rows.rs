@@ -8,9 +8,19 @@
 //! An update has a pair of images for each row. Which columns an image has says `binlog_row_image`: all (`full`), the
 //! key before and the changed ones after (`minimal`), all but unchanged BLOBs (`noblob`). The rows stay encoded until
 //! [`RowsEvent::images`] reads them with the table's [`TableMap`].
+//!
+//! In PARTIAL_UPDATE_ROWS (`binlog_row_value_options = PARTIAL_JSON`) after-images contain changes of JSON documents:
+//!
+//! ```text
+//!   image after = options | bits of the JSON columns of the table that are partial, if the options say so | row image
+//!   partial value = length, then changes: operation, path, new value ([`json::apply_changes`])
+//! ```
+//!
+//! The documents are rebuilt from the before-image, so that decoding results in an ordinary update.
 
 use super::bytes::{put_lenenc, put_uint};
-use super::{Decoded, Reader, TableMap, WireColumn, kind, payload};
+use super::value::code;
+use super::{Decoded, Reader, TableMap, WireColumn, json, kind, payload};
 use porpoise_types::{ColumnType, Value, ValueRef};
 
 /// Flags of a rows event.
@@ -147,9 +157,14 @@ pub struct RowsEvent {
     pub columns: ColumnBitmap,
     /// Columns of the image after of an update.
     pub columns_after: Option<ColumnBitmap>,
+    /// Whether after-images can contain changes of JSON documents (PARTIAL_UPDATE_ROWS).
+    pub is_partial: bool,
     /// The images, encoded.
     pub data: Vec<u8>,
 }
+
+/// The option of an after-image that says that JSON columns may be partial.
+const PARTIAL_JSON: u64 = 1;
 
 /// Version of the format of row versions in the extra data (docs/formats.md, "Row versions in the binary log").
 pub const ROW_VERSION_FORMAT_VERSION: u8 = 1;
@@ -259,7 +274,17 @@ impl RowsEvent {
             row_version: None,
             columns,
             columns_after,
+            is_partial: false,
             data: Vec::new(),
+        }
+    }
+
+    /// Number of the event's type.
+    pub(super) fn event_kind(&self) -> u8 {
+        if self.is_partial {
+            kind::PARTIAL_UPDATE_ROWS
+        } else {
+            self.kind.event_kind()
         }
     }
 
@@ -309,6 +334,7 @@ impl RowsEvent {
             | kind::MARIADB_WRITE_ROWS_COMPRESSED_V1 => RowChangeKind::Insert,
             kind::UPDATE_ROWS
             | kind::UPDATE_ROWS_V1
+            | kind::PARTIAL_UPDATE_ROWS
             | kind::MARIADB_UPDATE_ROWS_COMPRESSED
             | kind::MARIADB_UPDATE_ROWS_COMPRESSED_V1 => RowChangeKind::Update,
             _ => RowChangeKind::Delete,
@@ -316,6 +342,7 @@ impl RowsEvent {
         let has_extra = matches!(
             number,
             kind::WRITE_ROWS..=kind::DELETE_ROWS
+                | kind::PARTIAL_UPDATE_ROWS
                 | kind::MARIADB_WRITE_ROWS_COMPRESSED..=kind::MARIADB_DELETE_ROWS_COMPRESSED
         );
         let is_compressed = number >= kind::MARIADB_WRITE_ROWS_COMPRESSED_V1;
@@ -350,6 +377,7 @@ impl RowsEvent {
             row_version,
             columns,
             columns_after,
+            is_partial: number == kind::PARTIAL_UPDATE_ROWS,
             data,
         })
     }
@@ -377,7 +405,7 @@ impl RowsEvent {
         map: &'e TableMap,
         is_unsigned: impl Fn(usize) -> bool,
     ) -> Decoded<RowImages<'e>> {
-        let body = Reader::new(super::kind_name(self.kind.event_kind()), &self.data);
+        let body = Reader::new(super::kind_name(self.event_kind()), &self.data);
         if map.columns.len() != self.columns.len() {
             return Err(body.error(format!(
                 "{} columns, its table map has {}",
@@ -415,6 +443,13 @@ impl RowImages<'_> {
         let before = self.body.len();
         let first = decode_image(&mut self.body, map, &self.event.columns, unsigned)?;
         let second = match &self.event.columns_after {
+            Some(columns) if self.event.is_partial => Some(decode_partial_image(
+                &mut self.body,
+                map,
+                columns,
+                unsigned,
+                &first,
+            )?),
             Some(columns) => Some(decode_image(&mut self.body, map, columns, unsigned)?),
             None => None,
         };
@@ -458,6 +493,58 @@ fn decode_image(
             Value::Null
         } else {
             column.decode_value(*unsigned, body)?
+        };
+        written += 1;
+        image.push(Some(value));
+    }
+    Ok(image)
+}
+
+/// Decodes an after-image that may have changes of JSON documents instead of their values.
+fn decode_partial_image(
+    body: &mut Reader<'_>,
+    map: &TableMap,
+    present: &ColumnBitmap,
+    unsigned: &[bool],
+    before: &RowImage,
+) -> Decoded<RowImage> {
+    let options = body.lenenc("options of the values")?;
+    if options & !PARTIAL_JSON != 0 {
+        return Err(body.error(format!("the options {options} of its values are not known")));
+    }
+    if options == 0 {
+        return decode_image(body, map, present, unsigned);
+    }
+    let is_json = |column: &&WireColumn| column.code == code::JSON;
+    let documents = map.columns.iter().filter(is_json).count();
+    let partial = ColumnBitmap::decode(body, documents, "partial columns")?;
+    let nulls = ColumnBitmap::decode(body, present.count(), "NULLs")?;
+    let (mut written, mut document) = (0, 0);
+    let mut image = Vec::with_capacity(map.columns.len());
+    for (at, column) in map.columns.iter().enumerate() {
+        let is_partial = is_json(&column) && partial.contains(document);
+        document += usize::from(is_json(&column));
+        if !present.contains(at) {
+            image.push(None);
+            continue;
+        }
+        let value = if nulls.contains(written) {
+            Value::Null
+        } else if is_partial {
+            let changes = body.uint(usize::from(column.metadata), "length of changes")?;
+            let changes = usize::try_from(changes).unwrap_or(usize::MAX);
+            let changes = body.take(changes, "changes of a JSON document")?;
+            match before.get(at) {
+                Some(Some(Value::Bytes(text))) => Value::Bytes(json::apply_changes(text, changes)?),
+                _ => {
+                    let what = "changes of a JSON document that the image before lacks: set binlog_row_image = FULL, or \
+                                binlog_row_value_options = '' at the source";
+                    return Err(body.error(what));
+                }
+            }
+        } else {
+            let is_unsigned = unsigned.get(at).copied().unwrap_or(false);
+            column.decode_value(is_unsigned, body)?
         };
         written += 1;
         image.push(Some(value));

@@ -137,10 +137,11 @@ pub struct Follower {
 }
 
 impl Group {
-    /// The origin that this server's change log records, with the identifier if it is MySQL's.
+    /// The origin that this server's change log records. It has the identifier if that is MySQL's and has no tag. Other
+    /// transactions get identifiers of this server, because the log cannot store tags.
     fn origin(&self) -> Origin {
         let gtid = match self.gtid {
-            Some(AnyGtid::Mysql(gtid)) => Some((gtid.source.0, gtid.number)),
+            Some(AnyGtid::Mysql(gtid)) if gtid.tag.is_none() => Some((gtid.source.0, gtid.number)),
             _ => None,
         };
         Origin {
@@ -449,7 +450,7 @@ impl Follower {
     /// Continues the transaction in this thread, after everything before it is committed.
     fn leave_workers(&mut self) -> Followed<()> {
         self.drain()?;
-        let Some(batch) = self.batch.take() else {
+        let Some(mut batch) = self.batch.take() else {
             return Ok(());
         };
         self.transaction
@@ -628,7 +629,7 @@ impl Follower {
             batch.push_map(map, self.read.position);
             return Ok(());
         }
-        let done = self.transaction.apply(&RowChange::Map(map));
+        let done = self.transaction.apply(&mut RowChange::Map(map));
         done.map_err(|failure| self.at(&failure))
     }
 
@@ -645,7 +646,9 @@ impl Follower {
                 Ok(())
             };
         }
-        let done = self.transaction.apply(&RowChange::Rows(header.kind, rows));
+        let done = self
+            .transaction
+            .apply(&mut RowChange::Rows(header.kind, rows, None));
         done.map_err(|failure| self.at(&failure))
     }
 

@@ -3,7 +3,7 @@
 //! Used by the thread that follows the source, and by each of its workers ([`super::workers`]).
 
 use super::error::Failure;
-use crate::apply::{ApplyError, MappedTable};
+use crate::apply::{ApplyError, DecodedRows, MappedTable};
 use crate::copied::{CopiedRanges, CopiedTables};
 use crate::event::rows::flags as row_flags;
 use crate::event::{RowsEvent, TableMap, kind_name};
@@ -36,8 +36,8 @@ pub(super) struct Selection {
 #[derive(Debug)]
 pub(super) enum RowChange {
     Map(Arc<TableMap>),
-    /// The type number of the event, and the event.
-    Rows(u8, RowsEvent),
+    /// The type number of the event, and the event; its rows, if they are decoded, until they are applied.
+    Rows(u8, RowsEvent, Option<DecodedRows>),
 }
 
 /// A transaction of this server; see the header of the module.
@@ -105,10 +105,10 @@ impl Transaction {
     }
 
     /// Applies an event.
-    pub(super) fn apply(&mut self, change: &RowChange) -> Result<(), Failure> {
+    pub(super) fn apply(&mut self, change: &mut RowChange) -> Result<(), Failure> {
         let done = match change {
             RowChange::Map(map) => self.table_map(map),
-            RowChange::Rows(number, rows) => self.rows(*number, rows),
+            RowChange::Rows(number, rows, decoded) => self.rows(*number, rows, decoded.take()),
         };
         self.locks.end_statement();
         done
@@ -152,7 +152,12 @@ impl Transaction {
         }
     }
 
-    fn rows(&mut self, number: u8, rows: &RowsEvent) -> Result<(), Failure> {
+    fn rows(
+        &mut self,
+        number: u8,
+        rows: &RowsEvent,
+        decoded: Option<DecodedRows>,
+    ) -> Result<(), Failure> {
         self.begin()?;
         let name = kind_name(number);
         let Some(mapped) = self.tables.get(&rows.table_id) else {
@@ -169,7 +174,10 @@ impl Transaction {
                 Some(version) => txn.set_row_version(version).map_err(ApplyError::from),
                 None => Ok(()),
             };
-            let done = versioned.and_then(|()| mapped.apply(txn, rows));
+            let done = versioned.and_then(|()| match decoded {
+                Some(decoded) => mapped.apply_decoded(txn, rows, decoded),
+                None => mapped.apply(txn, rows),
+            });
             if let Err(error) = done {
                 let table = format!("{}.{}", mapped.table().database, mapped.table().name);
                 return Err(Failure::apply(

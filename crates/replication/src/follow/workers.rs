@@ -33,6 +33,7 @@
 use super::error::{Failure, FollowError, Followed};
 use super::transaction::{RowChange, Selection, Transaction};
 use super::write_set::{Keys, WriteSets};
+use crate::apply::DecodedRows;
 use crate::event::{RowsEvent, TableMap};
 use crate::position::{AnyGtid, AppliedPosition, Coordinates, PositionTable};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -117,7 +118,7 @@ impl Batch {
 
     pub(super) fn push_rows(&mut self, number: u8, rows: RowsEvent, end: u64) {
         self.bytes += EVENT_BYTES + rows.data.len();
-        self.events.push((RowChange::Rows(number, rows), end));
+        self.events.push((RowChange::Rows(number, rows, None), end));
     }
 
     /// Whether it is too large to be collected.
@@ -137,8 +138,8 @@ impl Batch {
     }
 
     /// Applies the events; an error comes with the end of its event.
-    pub(super) fn apply(&self, transaction: &mut Transaction) -> Result<(), (Failure, u64)> {
-        for (change, end) in &self.events {
+    pub(super) fn apply(&mut self, transaction: &mut Transaction) -> Result<(), (Failure, u64)> {
+        for (change, end) in &mut self.events {
             transaction
                 .apply(change)
                 .map_err(|failure| (failure, *end))?;
@@ -320,16 +321,19 @@ impl Workers {
     }
 
     /// Gives a transaction to the workers. Waits while there are too many.
-    pub(super) fn enter(&mut self, batch: Batch, ending: Ending) -> Followed<()> {
+    pub(super) fn enter(&mut self, mut batch: Batch, ending: Ending) -> Followed<()> {
         let shared = self.shared.clone();
         let mut keys = Keys::default();
-        for (change, _) in &batch.events {
+        for (change, _) in &mut batch.events {
             match change {
                 RowChange::Map(map) => {
                     let (db, selection) = (&shared.db, &shared.selection);
                     self.write_sets.describe(db, selection, map, &mut keys);
                 }
-                RowChange::Rows(_, rows) => self.write_sets.collect(rows, &mut keys),
+                RowChange::Rows(_, rows, decoded) => {
+                    *decoded = self.write_sets.collect(rows, &mut keys);
+                    batch.bytes += decoded.as_ref().map_or(0, DecodedRows::bytes);
+                }
             }
         }
         let mut state = wait(&shared, &self.cancel, State::has_room)?;
@@ -417,6 +421,7 @@ impl Shared {
             };
             self.show(worker, Some(&job.ending));
             let begun = transaction.begin().map_err(|failure| (failure, 0));
+            let mut job = job;
             let done = begun.and_then(|()| job.batch.apply(&mut transaction));
             self.show(worker, None);
             match done {

@@ -17,8 +17,7 @@
 //!    6  DELETE p(7)             writes p.7                       depends on 5
 //! ```
 //!
-//! A transaction depends on the last one before it that wrote a key that it writes or references, or that referenced a
-//! key that it writes. Where keys do not tell what a row's change may touch, the whole table is the key (no primary key,
+//! [`KeyHistory`] determines the dependencies. Where the keys do not determine the rows that a change affects, the whole table is the key (no primary key,
 //! a unique index over expressions), or the transaction runs alone (actions of foreign keys that the source does not
 //! log, tables that are not found).
 //!
@@ -30,28 +29,18 @@
 //! MySQL and MariaDB write them differently, and with the keys they are not needed.
 
 use super::transaction::{Selection, Wanted, find_table};
-use crate::apply::{Applied, MappedTable};
+use crate::apply::{Applied, DecodedRows, MappedTable, RowImages};
+use crate::dependencies::KeyHistory;
 use crate::event::rows::flags as row_flags;
 use crate::event::{RowChangeKind, RowImage, RowsEvent, TableMap};
 use porpoise_rows::Db;
 use porpoise_rows::definition::{FkAction, TableId};
 use porpoise_rows::table::Table;
-use porpoise_types::Value;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// Number of keys that are remembered. Beyond, all are forgotten, and the next transactions depend on all before.
-const MAX_KEYS: usize = 100_000;
-
-/// The last transactions that used a key, by their numbers; 0: none.
-#[derive(Clone, Copy, Default)]
-struct Use {
-    written: u64,
-    referenced: u64,
-}
-
-/// What a transaction touches.
+/// The keys of a transaction.
 #[derive(Default)]
 pub(super) struct Keys {
     /// Hashes of keys, and whether they are written.
@@ -82,9 +71,7 @@ struct KeyedTable {
 #[derive(Default)]
 pub(super) struct WriteSets {
     hasher: RandomState,
-    uses: HashMap<u64, Use>,
-    /// Every transaction depends on this one.
-    floor: u64,
+    history: KeyHistory,
     /// Tables by the numbers of the source; `None`: filtered.
     tables: HashMap<u64, Option<KeyedTable>>,
     /// Version of the catalog that `tables` belongs to.
@@ -128,47 +115,32 @@ impl WriteSets {
         self.tables.insert(map.table_id, keyed);
     }
 
-    /// Adds the keys of an event.
-    pub(super) fn collect(&self, event: &RowsEvent, keys: &mut Keys) {
+    /// Adds the keys of an event. Returns its rows, if they are those of one table of this server.
+    pub(super) fn collect(&self, event: &RowsEvent, keys: &mut Keys) -> Option<DecodedRows> {
         match self.tables.get(&event.table_id) {
-            Some(Some(table)) => {
-                if table.collect(&self.hasher, event, keys).is_err() {
-                    keys.is_alone = true;
+            Some(Some(table)) => match table.collect(&self.hasher, event, keys) {
+                Ok(rows) => {
+                    return Some(DecodedRows {
+                        table: table.mapped.table().clone(),
+                        map: table.map.clone(),
+                        rows,
+                    });
                 }
-            }
+                Err(_) => keys.is_alone = true,
+            },
             Some(None) => {}
             None => keys.is_alone |= !event.data.is_empty(),
         }
+        None
     }
 
     /// Adds a transaction; numbers ascend. Returns the number of the last transaction that must be committed before it.
     pub(super) fn enter(&mut self, number: u64, keys: &Keys) -> u64 {
-        let mut depends_on = self.floor;
-        for (key, is_written) in &keys.keys {
-            let Some(before) = self.uses.get(key) else {
-                continue;
-            };
-            depends_on = depends_on.max(before.written);
-            if *is_written {
-                depends_on = depends_on.max(before.referenced);
-            }
-        }
-        for (key, is_written) in &keys.keys {
-            let entry = self.uses.entry(*key).or_default();
-            if *is_written {
-                entry.written = number;
-            } else {
-                entry.referenced = number;
-            }
-        }
         if keys.is_alone {
-            (depends_on, self.floor) = (number - 1, number);
+            self.history.enter_alone(number)
+        } else {
+            self.history.enter(number, &keys.keys)
         }
-        if self.uses.len() > MAX_KEYS {
-            self.uses.clear();
-            self.floor = number;
-        }
-        depends_on
     }
 }
 
@@ -221,7 +193,13 @@ impl KeyedTable {
         })
     }
 
-    fn collect(&self, hasher: &RandomState, event: &RowsEvent, keys: &mut Keys) -> Applied<()> {
+    fn collect(
+        &self,
+        hasher: &RandomState,
+        event: &RowsEvent,
+        keys: &mut Keys,
+    ) -> Applied<Vec<RowImages>> {
+        let mut rows = Vec::new();
         let table = self.mapped.table();
         if self.is_whole {
             let whole = hasher.hash_one((table.id.0, WHOLE_TABLE));
@@ -237,12 +215,13 @@ impl KeyedTable {
                     _ => false,
                 };
             }
-            self.add(hasher, first, keys);
-            if let Some(after) = second {
+            self.add(hasher, &first, keys);
+            if let Some(after) = &second {
                 self.add(hasher, after, keys);
             }
+            rows.push((first, second));
         }
-        Ok(())
+        Ok(rows)
     }
 
     /// Whether an update changes a column that other tables reference with an action.
@@ -255,17 +234,10 @@ impl KeyedTable {
     }
 
     /// Adds the keys of a row.
-    fn add(&self, hasher: &RandomState, image: RowImage, keys: &mut Keys) {
+    fn add(&self, hasher: &RandomState, image: &RowImage, keys: &mut Keys) {
         let table = self.mapped.table();
-        let present: Vec<bool> = image.iter().map(Option::is_some).collect();
-        let is_there = |column: usize| present.get(column).copied().unwrap_or(false);
-        let values: Vec<Value> = image.into_iter().map(Option::unwrap_or_default).collect();
         for at in &self.unique {
-            let parts = table.indexes.get(*at).map_or(&[][..], |index| &index.parts);
-            if !parts.iter().all(|part| is_there(part.column)) {
-                continue;
-            }
-            if let Some(key) = table.index_key(*at, &values) {
+            if let Some(key) = table.index_key_of_image(*at, image) {
                 keys.keys
                     .push((hasher.hash_one((table.id.0, *at, key)), true));
             }
@@ -274,57 +246,10 @@ impl KeyedTable {
             let Some(parent) = parent else {
                 continue;
             };
-            if let Some((at, key)) = parent.key_referenced_by(foreign, &values) {
+            if let Some((at, key)) = parent.key_referenced_by(foreign, image) {
                 let hash = hasher.hash_one((parent.id.0, at, key));
                 keys.keys.push((hash, false));
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn keys(written: &[u64], referenced: &[u64]) -> Keys {
-        let written = written.iter().map(|key| (*key, true));
-        let referenced = referenced.iter().map(|key| (*key, false));
-        Keys {
-            keys: written.chain(referenced).collect(),
-            is_alone: false,
-        }
-    }
-
-    #[test]
-    fn the_timeline_of_the_header() {
-        let (p7, p8, c1, c2) = (1, 2, 3, 4);
-        let mut sets = WriteSets::default();
-        assert_eq!(sets.enter(1, &keys(&[p7], &[])), 0);
-        assert_eq!(sets.enter(2, &keys(&[c1], &[p7])), 1);
-        assert_eq!(sets.enter(3, &keys(&[c2], &[p7])), 1);
-        assert_eq!(sets.enter(4, &keys(&[p8], &[])), 0);
-        assert_eq!(sets.enter(5, &keys(&[c1, c2], &[p7])), 3);
-        assert_eq!(sets.enter(6, &keys(&[p7], &[])), 5);
-    }
-
-    #[test]
-    fn a_transaction_that_runs_alone_holds_up_those_behind() {
-        let mut sets = WriteSets::default();
-        assert_eq!(sets.enter(1, &keys(&[1], &[])), 0);
-        let alone = Keys {
-            keys: Vec::new(),
-            is_alone: true,
-        };
-        assert_eq!(sets.enter(2, &alone), 1);
-        assert_eq!(sets.enter(3, &keys(&[9], &[])), 2);
-    }
-
-    #[test]
-    fn keys_that_were_forgotten_are_depended_on() {
-        let mut sets = WriteSets::default();
-        let many: Vec<u64> = (0..=MAX_KEYS as u64).collect();
-        assert_eq!(sets.enter(1, &keys(&many, &[])), 0);
-        assert_eq!(sets.enter(2, &keys(&[5], &[])), 1);
-        assert_eq!(sets.enter(3, &keys(&[MAX_KEYS as u64 * 2], &[])), 1);
     }
 }

@@ -1,11 +1,14 @@
 //! Global transaction identifiers of MySQL: `uuid:number`, and sets of them, `uuid:1-5:8,uuid:3`.
 //!
-//! A set keeps, for each server, sorted ranges that neither overlap nor touch, so that equal sets are equal values.
-//! [`mariadb`] has MariaDB's identifiers, which are of another form.
+//! Since MySQL 8.3 an identifier may have a tag: `uuid:tag:number`, and in sets `uuid:1-5:tag:1-3`. Each tag has numbers of its own.
 //!
-//! Not supported: tags (MySQL 8.3), in text and binary form; they are refused.
+//! A set keeps, for each server and tag, sorted ranges that neither overlap nor touch, so that equal sets are equal values.
+//! [`mariadb`] has MariaDB's identifiers, which are of another form.
 
 pub mod mariadb;
+mod tag;
+
+pub use tag::Tag;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,12 +62,24 @@ impl fmt::Display for Uuid {
 pub struct Gtid {
     /// Server that ran the transaction first.
     pub source: Uuid,
+    /// Tag.
+    pub tag: Tag,
     /// Number, from 1 on.
     pub number: i64,
 }
 
 impl Gtid {
-    /// Reads `uuid:number`.
+    /// An identifier without a tag.
+    #[must_use]
+    pub fn new(source: Uuid, number: i64) -> Gtid {
+        Gtid {
+            source,
+            tag: Tag::NONE,
+            number,
+        }
+    }
+
+    /// Reads `uuid:number` or `uuid:tag:number`.
     ///
     /// # Errors
     /// Anything else.
@@ -72,8 +87,9 @@ impl Gtid {
         let set = GtidSet::parse(text)?;
         let mut gtids = set.ranges();
         match (gtids.next(), gtids.next()) {
-            (Some((source, first, last)), None) if first == last => Ok(Gtid {
+            (Some(((source, tag), first, last)), None) if first == last => Ok(Gtid {
                 source,
+                tag,
                 number: first,
             }),
             _ => Err(GtidError(format!("{text:?} is not one GTID"))),
@@ -83,7 +99,11 @@ impl Gtid {
 
 impl fmt::Display for Gtid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.source, self.number)
+        write!(f, "{}:", self.source)?;
+        if !self.tag.is_none() {
+            write!(f, "{}:", self.tag)?;
+        }
+        write!(f, "{}", self.number)
     }
 }
 
@@ -97,8 +117,14 @@ struct Range {
 /// Set of identifiers.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct GtidSet {
-    sources: BTreeMap<Uuid, Vec<Range>>,
+    sources: BTreeMap<Source, Vec<Range>>,
 }
+
+/// A server and a tag: the numbers of each such pair are counted separately.
+pub type Source = (Uuid, Tag);
+
+/// Number of the binary format with tags.
+const TAGGED: u64 = 1;
 
 impl GtidSet {
     /// The empty set.
@@ -107,10 +133,10 @@ impl GtidSet {
         GtidSet::default()
     }
 
-    /// Reads `uuid:1-5:8,uuid:3`. Whitespace and empty parts between commas are skipped.
+    /// Reads `uuid:1-5:8:tag:1-3,uuid:3`. A tag is that of the ranges after it. Whitespace and empty parts between commas are skipped.
     ///
     /// # Errors
-    /// A part that is not a UUID, a range that is not a range, a tag.
+    /// A part that is not a UUID, a range that is neither a range nor a tag.
     pub fn parse(text: &str) -> Result<GtidSet, GtidError> {
         let mut set = GtidSet::new();
         for part in text
@@ -122,13 +148,18 @@ impl GtidSet {
             let source = fields.next().and_then(Uuid::parse);
             let source =
                 source.ok_or_else(|| GtidError(format!("{part:?} begins with no UUID")))?;
+            let mut tag = Tag::NONE;
             for field in fields {
+                if let Some(named) = Tag::parse(field) {
+                    tag = named;
+                    continue;
+                }
                 let (first, last) = field.split_once('-').unwrap_or((field, field));
                 let number = |text: &str| text.trim().parse::<i64>().ok();
                 match (number(first), number(last)) {
                     (Some(first), Some(last)) if first > 0 && last < i64::MAX => {
                         // A range that ends before it begins is empty, as with MySQL.
-                        set.insert_range(source, first, last);
+                        set.insert_range((source, tag), first, last);
                     }
                     _ => return Err(GtidError(format!("{field:?} is not a range of numbers"))),
                 }
@@ -146,9 +177,9 @@ impl GtidSet {
     /// The identifiers of one server.
     #[must_use]
     pub fn of_source(&self, source: Uuid) -> GtidSet {
-        let ranges = self.sources.get(&source);
+        let own = self.sources.iter().filter(|((of, _), _)| *of == source);
         GtidSet {
-            sources: ranges.map(|r| (source, r.clone())).into_iter().collect(),
+            sources: own.map(|(of, ranges)| (*of, ranges.clone())).collect(),
         }
     }
 
@@ -160,8 +191,8 @@ impl GtidSet {
             .fold(0, u64::saturating_add)
     }
 
-    /// The ranges: server, first and last number.
-    pub fn ranges(&self) -> impl Iterator<Item = (Uuid, i64, i64)> {
+    /// The ranges: server and tag, first and last number.
+    pub fn ranges(&self) -> impl Iterator<Item = (Source, i64, i64)> {
         self.sources.iter().flat_map(|(source, ranges)| {
             ranges
                 .iter()
@@ -172,12 +203,12 @@ impl GtidSet {
     /// Adds an identifier. Returns whether it was not in the set.
     pub fn insert(&mut self, gtid: Gtid) -> bool {
         let is_new = !self.contains(gtid);
-        self.insert_range(gtid.source, gtid.number, gtid.number);
+        self.insert_range((gtid.source, gtid.tag), gtid.number, gtid.number);
         is_new
     }
 
     /// Adds a range, both ends included; numbers below 1 are left out.
-    pub fn insert_range(&mut self, source: Uuid, first: i64, last: i64) {
+    pub fn insert_range(&mut self, source: Source, first: i64, last: i64) {
         let mut added = Range {
             first: first.max(1),
             last: last.min(i64::MAX - 1),
@@ -199,7 +230,7 @@ impl GtidSet {
     /// Whether an identifier is in the set.
     #[must_use]
     pub fn contains(&self, gtid: Gtid) -> bool {
-        let Some(ranges) = self.sources.get(&gtid.source) else {
+        let Some(ranges) = self.sources.get(&(gtid.source, gtid.tag)) else {
             return false;
         };
         let at = ranges.partition_point(|range| range.last < gtid.number);
@@ -249,10 +280,11 @@ impl GtidSet {
         self.subtract(&self.subtract(other))
     }
 
-    /// The smallest number of a server that is not in the set.
+    /// The smallest number of a server, without a tag, that is not in the set.
     #[must_use]
     pub fn next_number(&self, source: Uuid) -> i64 {
-        let first = self.sources.get(&source).and_then(|ranges| ranges.first());
+        let ranges = self.sources.get(&(source, Tag::NONE));
+        let first = ranges.and_then(|ranges| ranges.first());
         match first {
             Some(range) if range.first == 1 => range.last + 1,
             _ => 1,
@@ -260,11 +292,22 @@ impl GtidSet {
     }
 
     /// Appends the binary form: the number of servers, and for each its UUID, the number of ranges, and their first
-    /// number and the one after their last, in eight bytes each.
+    /// number and the one after their last, in eight bytes each. With tags, which follow the UUIDs, the first and the last
+    /// byte of the first number are the format.
     pub fn append_bytes(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&(self.sources.len() as u64).to_le_bytes());
-        for (source, ranges) in &self.sources {
+        let count = self.sources.len() as u64;
+        let has_tags = self.sources.keys().any(|(_, tag)| !tag.is_none());
+        let head = if has_tags {
+            TAGGED << 56 | count << 8 | TAGGED
+        } else {
+            count
+        };
+        out.extend_from_slice(&head.to_le_bytes());
+        for ((source, tag), ranges) in &self.sources {
             out.extend_from_slice(&source.0);
+            if has_tags {
+                tag.append_bytes(out);
+            }
             out.extend_from_slice(&(ranges.len() as u64).to_le_bytes());
             for range in ranges {
                 out.extend_from_slice(&range.first.to_le_bytes());
@@ -276,26 +319,33 @@ impl GtidSet {
     /// Reads the binary form.
     ///
     /// # Errors
-    /// Bytes missing or left over, ranges out of order, tags.
+    /// Bytes missing or left over, ranges out of order, another format.
     pub fn from_bytes(bytes: &[u8]) -> Result<GtidSet, GtidError> {
         let mut rest = bytes;
         let mut set = GtidSet::new();
-        let servers = take_number(&mut rest)?;
-        if servers >> 56 != 0 {
-            return Err(GtidError("tags of GTIDs are not supported".into()));
-        }
+        let head = take_number(&mut rest)?;
+        let (has_tags, servers) = match head >> 56 {
+            0 => (false, head),
+            TAGGED => (true, head << 8 >> 16),
+            other => return Err(GtidError(format!("the format {other} is not known"))),
+        };
         for _ in 0..servers {
             let Some((source, after)) = rest.split_first_chunk::<16>() else {
                 return Err(GtidError("a UUID is cut off".into()));
             };
             rest = after;
+            let tag = if has_tags {
+                Tag::take(&mut rest).ok_or_else(|| GtidError("a tag is malformed".into()))?
+            } else {
+                Tag::NONE
+            };
             for _ in 0..take_number(&mut rest)? {
                 let first = take_number(&mut rest)? as i64;
                 let end = take_number(&mut rest)? as i64;
                 if first < 1 || end <= first {
                     return Err(GtidError(format!("a range from {first} to before {end}")));
                 }
-                set.insert_range(Uuid(*source), first, end - 1);
+                set.insert_range((Uuid(*source), tag), first, end - 1);
             }
         }
         if rest.is_empty() {
@@ -316,11 +366,16 @@ fn take_number(rest: &mut &[u8]) -> Result<u64, GtidError> {
 
 impl fmt::Display for GtidSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (source, ranges)) in self.sources.iter().enumerate() {
-            if at > 0 {
-                f.write_str(",\n")?;
+        let mut before = None;
+        for ((source, tag), ranges) in &self.sources {
+            if before != Some(source) {
+                let comma = if before.is_some() { ",\n" } else { "" };
+                write!(f, "{comma}{source}")?;
+                before = Some(source);
             }
-            write!(f, "{source}")?;
+            if !tag.is_none() {
+                write!(f, ":{tag}")?;
+            }
             for range in ranges {
                 if range.first == range.last {
                     write!(f, ":{}", range.first)?

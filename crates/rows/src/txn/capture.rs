@@ -2,7 +2,10 @@
 
 use super::Txn;
 use crate::Result;
-use crate::changes::{Change, LoggedStatement};
+use crate::catalog::Catalog;
+use crate::changes::{Change, ChangedKeys, LoggedStatement};
+use crate::fk::append_parent_key;
+use crate::keys::Columns;
 use crate::overflow;
 use crate::row::RowRef;
 use crate::table::Table;
@@ -23,19 +26,20 @@ impl Txn {
         Ok(self.kv.annotate(log.statement(statement))?)
     }
 
-    /// Gives the engine the annotation of this transaction.
-    pub(crate) fn annotate(&mut self) -> Result<()> {
+    /// Gives the engine the annotation of this transaction. Returns the keys of its changes, if it has one.
+    pub(crate) fn annotate(&mut self) -> Result<Option<ChangedKeys>> {
         let Some(changes) = self.changes.take() else {
-            return Ok(());
+            return Ok(None);
         };
         let Some(log) = self.db.change_log() else {
-            return Ok(());
+            return Ok(None);
         };
         if changes.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let annotation = log.transaction(&changes, self.db.clock().unix_micros());
-        Ok(self.kv.annotate(annotation)?)
+        self.kv.annotate(annotation)?;
+        Ok(Some(changes.keys))
     }
 
     /// Captures a change for the change log. `old` is the row before it, as it was read; `new` has the values after it, and
@@ -95,6 +99,51 @@ impl Txn {
             _ => return Ok(()),
         };
         changes.push(log.as_ref(), mark, (number, table), &change, version);
+        // For most tables without changing the reference count.
+        let catalog = (!table.foreign_keys.is_empty()).then(|| self.db.catalog());
+        let catalog = catalog.as_deref();
+        if let Some(old) = &whole {
+            add_keys(&mut changes.keys, catalog, table, old);
+        }
+        if let Some((new, _)) = new {
+            add_keys(&mut changes.keys, catalog, table, new);
+        }
         Ok(())
+    }
+}
+
+/// Adds the keys of a row. `catalog` is there if the table has foreign keys.
+fn add_keys<C: Columns + ?Sized>(
+    keys: &mut ChangedKeys,
+    catalog: Option<&Catalog>,
+    table: &Table,
+    row: &C,
+) {
+    let mut buffer = Vec::new();
+    for (at, index) in table.indexes.iter().enumerate() {
+        if !index.kind.is_unique() {
+            continue;
+        }
+        // Without a key any row of the table may be meant, and an index entry may belong to several.
+        if at == 0 && table.hidden_key || table.array_column_of(at).is_some() {
+            keys.push_table(table.id);
+            continue;
+        }
+        buffer.clear();
+        if !index.append_parts(table, row, &mut buffer) {
+            keys.push(table.id, at, &buffer, true);
+        }
+    }
+    for key in &table.foreign_keys {
+        let Some((at, catalog)) = key.parent.as_ref().zip(catalog) else {
+            continue;
+        };
+        let Some(parent) = catalog.tables.get(&at.table) else {
+            continue;
+        };
+        buffer.clear();
+        if !append_parent_key(parent, key, at, row, &mut buffer) {
+            keys.push(parent.id, at.index, &buffer, false);
+        }
     }
 }

@@ -857,7 +857,7 @@ impl Txn {
         if self.wrote_rows && !self.db.read_only.is_off() {
             self.db.read_only.check(self.is_privileged)?;
         }
-        self.annotate()?;
+        let keys = self.annotate()?;
         if !self.subscribed.is_empty() && self.db.membership().is_some() {
             // Other servers notice the commit by the token.
             let token = self.row_version()?;
@@ -881,6 +881,9 @@ impl Txn {
             }
         }
         let commit = done?;
+        if let (Some(keys), Some(log)) = (keys, self.db.change_log()) {
+            log.committed(commit.position, keys);
+        }
         for change in &self.text_changes {
             let engine = self.db.engine().as_ref();
             self.db.text_maintenance.note(engine, change);

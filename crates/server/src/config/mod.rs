@@ -230,6 +230,8 @@ pub struct Config {
     pub failover_password_file: Option<PathBuf>,
     /// Silence of the leader after which another one is elected.
     pub failover_timeout: Duration,
+    /// Maximum rate at which the leader's data are copied, in bytes a second; `None`: no limit.
+    pub failover_copy_rate: Option<u64>,
     /// Whether clients cannot write.
     pub super_read_only: bool,
     /// The operator's certificate (PEM); `None`: one is generated at the first start.

@@ -267,6 +267,9 @@ settings! {
             .ok()
             .filter(|d| *d >= MIN_FAILOVER_TIMEOUT)
             .ok_or("a time of at least 200ms")?;
+    "failover-copy-rate" "SIZE" = "off":
+        "Maximum rate, in bytes a second, at which this member copies the leader's data",
+        |c, t| c.failover_copy_rate = size(t)?.map(|n| n.max(1));
     "super-read-only" "" = "false":
         "Refuses the writes of clients: for a standby, which only replication changes",
         |c, t| c.super_read_only = switch(t)?;

@@ -17,10 +17,12 @@
 //! 2. The group knows that the member has discarded its data before they are replaced.
 //! 3. The installation of the copy can be interrupted at any step and repeated.
 //!
+//! A member that has transactions which the leader lacks needs no copy if its checkpoint has none of them ([`super::rewind`]).
+//!
 //! Rejected: undoing the member's transactions by the before-images of its log. Statements have none, row images that are not full
-//! lack columns, and versions of rows (CAS values) would differ from the leader's. Cutting the engine's log before the first of
-//! them would be exact and cheap, but a checkpoint may contain them, so that the copy is needed in any case.
+//! lack columns, and versions of rows (CAS values) would differ from the leader's.
 
+use super::rewind::Rewind;
 use crate::backup::log_position::GtidTracker;
 use crate::backup::store_id;
 use crate::binlog::{self, DIRECTORY};
@@ -38,7 +40,7 @@ use porpoise_wire::mysql::client::result::parse_error;
 use porpoise_wire::mysql::command::code;
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,16 @@ const POLL: Duration = Duration::from_millis(200);
 
 type Outcome = Result<(), String>;
 
+/// Source of the data that replace a member's own.
+pub struct CloneSource {
+    /// The leader.
+    pub target: Target,
+    /// Maximum rate of the copy in bytes a second.
+    pub rate: Option<u64>,
+    /// The own data, if they may be rewound.
+    pub rewind: Option<Rewind>,
+}
+
 /// A running copy.
 pub struct CloneTask {
     cancel: Cancel,
@@ -64,15 +76,15 @@ pub struct CloneTask {
 }
 
 impl CloneTask {
-    /// Starts to copy the data of a server into a data directory, beside those that are in use.
+    /// Starts to build data in the data directory, beside those that are in use.
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(target: Target, data_dir: &Path) -> io::Result<CloneTask> {
+    pub fn start(source: CloneSource, data_dir: &Path) -> io::Result<CloneTask> {
         let (cancel, outcome) = (Cancel::new(), Arc::new(OnceLock::new()));
         let (own, done, dir) = (cancel.clone(), outcome.clone(), data_dir.join(INCOMING));
         let thread = threads::spawn(Role::FailoverClone, move || {
-            let _first = done.set(copy(target, &dir, &own));
+            let _first = done.set(build(source, &dir, &own));
         })?;
         Ok(CloneTask {
             cancel,
@@ -125,7 +137,7 @@ fn install_files(data_dir: &Path, dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     if dir.join(COMPLETE).exists() {
-        tracing::info!("failover: the copy of the leader's data takes the place of this server's");
+        tracing::info!("failover: the prepared data replace this server's data");
         for name in [binlog::UUID_FILE, store_id::NAME] {
             remove_file(&data_dir.join(name))?;
         }
@@ -161,22 +173,46 @@ struct Packets<'a> {
     connection: Connection,
     packet: Vec<u8>,
     cancel: &'a Cancel,
+    /// Most bytes a second.
+    rate: Option<u64>,
+    begun: Instant,
+    received: u64,
 }
 
 impl Packets<'_> {
+    fn check_cancelled(&self) -> Outcome {
+        match self.cancel.reason() {
+            Some(_) => Err("the leader has changed".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the rate permits more.
+    fn keep_rate(&mut self) -> Outcome {
+        self.received += self.packet.len() as u64;
+        let Some(rate) = self.rate else {
+            return Ok(());
+        };
+        let due = Duration::from_secs_f64(self.received as f64 / rate as f64);
+        while let Some(wait) = due.checked_sub(self.begun.elapsed()) {
+            self.check_cancelled()?;
+            std::thread::sleep(wait.min(POLL));
+        }
+        Ok(())
+    }
+
     /// The next packet: its kind and contents.
     fn next(&mut self) -> Result<(u8, &[u8]), String> {
         let begun = Instant::now();
         loop {
-            if self.cancel.reason().is_some() {
-                return Err("the leader has changed".to_owned());
-            }
+            self.check_cancelled()?;
             match self.connection.receive(&mut self.packet) {
                 Ok(()) => break,
                 Err(error) if error.is_timeout() && begun.elapsed() < SILENCE => {}
                 Err(error) => return Err(error.to_string()),
             }
         }
+        self.keep_rate()?;
         if let Some(error) = parse_error(&self.packet) {
             return Err(error.message);
         }
@@ -198,11 +234,35 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Copies the data of a server into a new directory.
-fn copy(mut target: Target, dir: &Path, cancel: &Cancel) -> Outcome {
+/// Builds new data in a directory: the own data without the transactions that the leader lacks, or a copy of the leader's.
+fn build(source: CloneSource, dir: &Path, cancel: &Cancel) -> Outcome {
+    begin(dir)?;
+    let rewound = source.rewind.map(|rewind| rewind.build(dir, cancel));
+    match rewound {
+        Some(Ok(true)) => return sync_all(dir),
+        Some(Ok(false)) => {
+            tracing::info!(
+                "failover: a checkpoint has transactions that the leader lacks: its data are copied"
+            );
+        }
+        Some(Err(error)) => {
+            tracing::warn!(%error, "failover: the data cannot be rewound: the leader's are copied");
+        }
+        None => {}
+    }
+    begin(dir)?;
+    copy(source.target, source.rate, dir, cancel)
+}
+
+/// Creates the directory, empty.
+fn begin(dir: &Path) -> Outcome {
     remove_dir(dir).map_err(text)?;
+    fs::create_dir_all(dir.join(STORE)).map_err(text)
+}
+
+/// Copies the data of a server.
+fn copy(mut target: Target, rate: Option<u64>, dir: &Path, cancel: &Cancel) -> Outcome {
     let store = dir.join(STORE);
-    fs::create_dir_all(&store).map_err(text)?;
     target.read_timeout = Some(POLL);
     let mut connection = Connection::connect(&target).map_err(text)?;
     let sent = connection.send_command(code::CLONE, &[CLONE_FORMAT_VERSION]);
@@ -211,6 +271,9 @@ fn copy(mut target: Target, dir: &Path, cancel: &Cancel) -> Outcome {
         connection,
         packet: Vec::new(),
         cancel,
+        rate,
+        begun: Instant::now(),
+        received: 0,
     };
     let description: Description =
         serde_json::from_slice(packets.expect(kind::DESCRIPTION)?).map_err(text)?;
@@ -239,16 +302,17 @@ fn copy(mut target: Target, dir: &Path, cancel: &Cancel) -> Outcome {
     }
     let log = dir.join(DIRECTORY);
     tracker.write_log(&*disk::real(), &log).map_err(text)?;
-    for synced in [&store, &log, &dir.to_owned()] {
-        sync(synced)?;
-    }
     tracing::info!(executed = %tracker.executed(), "failover: the leader's data are copied");
-    Ok(())
+    sync_all(dir)
 }
 
-fn sync(dir: &PathBuf) -> Result<(), String> {
-    let synced = File::open(dir).and_then(|dir| dir.sync_all());
-    synced.map_err(text)
+/// Syncs the directories; the files are synced.
+fn sync_all(dir: &Path) -> Outcome {
+    for synced in [dir.join(STORE), dir.join(DIRECTORY), dir.to_owned()] {
+        let synced = File::open(synced).and_then(|dir| dir.sync_all());
+        synced.map_err(text)?;
+    }
+    Ok(())
 }
 
 /// Error of a file's part.

@@ -3,17 +3,21 @@
 //! * [`crate::config::Members`]: the list of members. [`transport`]: authenticated messages between them.
 //!   [`state`]: the state of a member on disk.
 //! * [`node`]: the thread that runs the state machine of the election.
-//! * [`server`]: what a server does when it leads and when it follows. [`witness`]: the command `porpoise witness`.
+//! * [`server`]: a server as leader and as follower. [`witness`]: the command `porpoise witness`.
+//! * [`status`]: the group as operators and proxies see it.
 //! * [`clone`]: a physical copy of the leader's data, for members whose data the leader's log does not continue.
-//! * [`restart`]: a leader that steps down begins anew as a follower, as after a crash.
+//! * [`rewind`]: removes the transactions that the leader lacks from the own data.
+//! * [`restart`]: a leader that steps down restarts as a follower, as after a crash.
 //!
 //! Decision 0010 has the reasons, docs/internals/following.md a picture.
 
 pub mod clone;
 pub mod node;
 pub mod restart;
+pub mod rewind;
 pub mod server;
 pub mod state;
+pub mod status;
 pub mod transport;
 pub mod witness;
 

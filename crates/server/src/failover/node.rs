@@ -13,7 +13,7 @@
 //! 2. No acknowledgement of a commit depends on a clock.
 
 use super::state::StateFile;
-use super::transport::{Deliver, Transport};
+use super::transport::{Deliver, Description, Identity, Received, Transport};
 use crate::config::Members;
 use crate::config::members::MemberAddress;
 use parking_lot::Mutex;
@@ -71,6 +71,8 @@ pub struct NodeOptions<'a> {
     pub data_dir: &'a Path,
     /// Listener for the messages of the others.
     pub listener: TcpListener,
+    /// Its description, which is sent to the others.
+    pub description: Description,
 }
 
 /// Role of a member.
@@ -108,12 +110,16 @@ pub struct MemberStatus {
     pub host: String,
     /// The port.
     pub port: u16,
+    /// Whether it has no data.
+    pub is_witness: bool,
     /// Its role, as far as this member knows; `None` if it is not heard.
     pub role: Option<MemberRole>,
     /// Whether it has every acknowledged commit, by the newest view known.
     pub is_in_sync: bool,
     /// Time since its last message; `None` if there was none. 0 of this member.
     pub last_contact: Option<Duration>,
+    /// Its description; `None` if it has not connected since the start of this member.
+    pub description: Option<Description>,
 }
 
 /// The present state of the group, as this member sees it.
@@ -125,6 +131,8 @@ pub struct GroupStatus {
     pub role: MemberRole,
     /// The epoch.
     pub epoch: u64,
+    /// Epoch and number of the newest view known.
+    pub view: (u64, u64),
     /// The leader, if it is known.
     pub leader: Option<MemberId>,
     /// Whether a leader hears a majority.
@@ -142,6 +150,7 @@ struct Known {
     has_majority: bool,
     changes: u64,
     heard: BTreeMap<MemberId, Instant>,
+    described: BTreeMap<MemberId, Description>,
 }
 
 struct Shared {
@@ -193,24 +202,30 @@ impl Node {
                 has_majority: false,
                 changes: 0,
                 heard: BTreeMap::new(),
+                described: [(options.id, options.description.clone())].into(),
             }),
         });
         let (delivered, noted) = (events.clone(), shared.clone());
-        let deliver: Deliver = Arc::new(move |from, message| {
-            noted.known.lock().heard.insert(from, Instant::now());
-            if let Some(message) = message {
-                let _ended = delivered.send(Event::Message(from, message));
+        let deliver: Deliver = Arc::new(move |from, received| {
+            let mut known = noted.known.lock();
+            known.heard.insert(from, Instant::now());
+            match received {
+                Received::Hello(description) => drop(known.described.insert(from, description)),
+                Received::Alive => {}
+                Received::Message(message) => {
+                    drop(known);
+                    let _ended = delivered.send(Event::Message(from, message));
+                }
             }
         });
         let heartbeat = Duration::from_millis(settings.heartbeat);
-        let transport = Transport::start(
-            options.id,
-            &options.members,
-            &options.secret,
-            heartbeat,
-            options.listener,
-            deliver,
-        )?;
+        let identity = Identity {
+            id: options.id,
+            members: &options.members,
+            secret: &options.secret,
+            description: options.description,
+        };
+        let transport = Transport::start(identity, heartbeat, options.listener, deliver)?;
         let mut runner = Runner {
             actions: actions(&durable, Inputs(events.clone())),
             member: Member::new(settings, durable),
@@ -263,15 +278,18 @@ impl Node {
                 id,
                 host: address.host.clone(),
                 port: address.mysql_port.unwrap_or(address.port),
+                is_witness: address.mysql_port.is_none(),
                 role: is_heard.then_some(role),
                 is_in_sync: known.durable.view.in_sync.contains(&id),
                 last_contact,
+                description: known.described.get(&id).cloned(),
             }
         };
         GroupStatus {
             id: shared.id,
             role: known.role,
             epoch: known.durable.epoch,
+            view: (known.durable.view.epoch, known.durable.view.number),
             leader: known.leader,
             has_majority: known.has_majority,
             changes: known.changes,

@@ -6,7 +6,7 @@
 //! no majority   refuse writes, until a majority answers again
 //! stepped down  restart the process ([`super::restart`])
 //! follow        the replica connects to the leader by GTIDs, and acknowledges
-//! diverged      copy the leader's data ([`super::clone`]), give up the own ones, begin anew
+//! diverged      rewind the own data ([`super::rewind`]) or copy the leader's ([`super::clone`]), restart
 //! ```
 //!
 //! Invariants:
@@ -14,20 +14,23 @@
 //! 2. A member has stopped following when [`Actions::stop_following`] returns: the replica's thread has ended.
 //! 3. Only acknowledgements of its present data make a member count as caught up.
 
-use super::clone::{self, CloneTask};
-use super::node::{Actions, GroupStatus, Inputs, Node, NodeOptions};
-use super::{read_password, read_secret, restart};
+use super::clone::{self, CloneSource, CloneTask};
+use super::node::{Actions, Inputs, Node, NodeOptions};
+use super::rewind::Rewind;
+use super::transport::Description;
+use super::{read_password, read_secret, restart, status};
 use crate::config::{Config, Members, StartError};
 use crate::standby::epoch::Epochs;
 use porpoise_binlog::BinaryLog;
 use porpoise_binlog::acknowledge::GroupPolicy;
-use porpoise_kv::Stat;
+use porpoise_kv_mem::KvMem;
+use porpoise_replication::election::following::{FollowLimits, Following};
 use porpoise_replication::election::{Durable, Input, Member, MemberId};
 use porpoise_replication::epoch::EpochKeeper;
 use porpoise_replication::replica::{Replica, SourceSettings};
 use porpoise_replication::source::Divergence;
-use porpoise_sql::SqlServer;
-use std::collections::{BTreeMap, BTreeSet};
+use porpoise_sql::{SqlServer, VERSION};
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,6 +56,8 @@ pub struct Parts {
     pub replica: Arc<Replica>,
     /// The binary log.
     pub binlog: Arc<BinaryLog>,
+    /// The engine.
+    pub engine: Option<Arc<KvMem>>,
     /// The epoch, and whether clients may write.
     pub epochs: Arc<Epochs>,
     /// SQL.
@@ -91,10 +96,14 @@ pub fn start(
         timeout: config.failover_timeout,
         data_dir: &config.data_dir,
         listener,
+        description: Description {
+            uuid: parts.binlog.server_uuid(),
+            version: VERSION.to_owned(),
+        },
     };
     let followed = parts.binlog.set_group_policy(Some(GroupPolicy::Follows));
     followed.map_err(|e| StartError::failure(format!("failover: {e}")))?;
-    let sql = parts.sql.clone();
+    let (sql, shown) = (parts.sql.clone(), parts.epochs.clone());
     let mut actions = ServerActions {
         id: config.server_id,
         members: members.clone(),
@@ -103,6 +112,7 @@ pub fn start(
         data_dir: config.data_dir.clone(),
         timeout: config.failover_timeout,
         stall: MIN_STALL.max(config.failover_timeout * 2),
+        copy_rate: config.failover_copy_rate,
         parts,
         inputs: None,
         wanted: None,
@@ -121,126 +131,18 @@ pub fn start(
         Box::new(actions)
     });
     let node = Arc::new(node.map_err(failed)?);
-    let shown = Arc::downgrade(&node);
-    sql.provide_status(Box::new(move || {
-        shown
-            .upgrade()
-            .map_or_else(Vec::new, |node| variables(&node.status()))
-    }));
+    status::provide(&sql, &node, shown);
     Ok(Some(node))
 }
 
-/// Variables of SHOW STATUS.
-fn variables(status: &GroupStatus) -> Vec<(String, String)> {
-    let numbers = |want: &dyn Fn(&super::node::MemberStatus) -> bool| {
-        let members = status.members.iter().filter(|member| want(member));
-        let numbers: Vec<String> = members.map(|member| member.id.to_string()).collect();
-        numbers.join(",")
-    };
-    let contact = |member: &super::node::MemberStatus| {
-        let millis = member.last_contact.map(|time| time.as_millis().to_string());
-        format!(
-            "{}={}",
-            member.id,
-            millis.unwrap_or_else(|| "never".to_owned())
-        )
-    };
-    let contacts: Vec<String> = status.members.iter().map(contact).collect();
-    [
-        ("role", status.role.name().to_owned()),
-        ("epoch", status.epoch.to_string()),
-        (
-            "leader",
-            status.leader.map_or(String::new(), |id| id.to_string()),
-        ),
-        (
-            "has_majority",
-            if status.has_majority { "ON" } else { "OFF" }.to_owned(),
-        ),
-        ("members_in_sync", numbers(&|member| member.is_in_sync)),
-        ("members_heard", numbers(&|member| member.role.is_some())),
-        ("last_contact_milliseconds", contacts.join(",")),
-        ("leader_changes", status.changes.to_string()),
-    ]
-    .map(|(name, value)| (format!("Failover_{name}"), value))
-    .into()
-}
-
-/// Metrics of a member.
-pub fn stats(status: &GroupStatus) -> Vec<Stat> {
-    let stat = |name, help, counter, value| Stat {
-        name,
-        help,
-        counter,
-        value,
-    };
-    let count = |want: &dyn Fn(&super::node::MemberStatus) -> bool| {
-        status.members.iter().filter(|member| want(member)).count() as u64
-    };
-    let leader = status
-        .members
-        .iter()
-        .find(|member| Some(member.id) == status.leader);
-    let silence = leader.and_then(|leader| leader.last_contact);
-    vec![
-        stat(
-            "failover_is_leader",
-            "Whether this server leads its group.",
-            false,
-            u64::from(status.role == super::node::MemberRole::Leader),
-        ),
-        stat(
-            "failover_has_leader",
-            "Whether this server knows the leader of its group.",
-            false,
-            u64::from(status.leader.is_some()),
-        ),
-        stat(
-            "failover_epoch",
-            "The epoch of the group.",
-            false,
-            status.epoch,
-        ),
-        stat(
-            "failover_leader_changes_total",
-            "Leaders of which this server has learned since its start.",
-            true,
-            status.changes,
-        ),
-        stat(
-            "failover_members_heard",
-            "Members heard within --failover-timeout, this one included.",
-            false,
-            count(&|member| member.role.is_some()),
-        ),
-        stat(
-            "failover_members_in_sync",
-            "Servers that have every acknowledged commit.",
-            false,
-            count(&|member| member.is_in_sync),
-        ),
-        stat(
-            "failover_leader_silence_milliseconds",
-            "Time since the last message of the leader.",
-            false,
-            silence.map_or(0, |time| {
-                u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-            }),
-        ),
-    ]
-}
-
-/// What a leader keeps.
+/// State of a leader.
 struct Leading {
     epoch: u64,
     /// Whether clients may write: the first view is accepted, and a majority is heard.
     is_open: bool,
     is_accepted: bool,
-    /// Whose acknowledgements are required, each with the end of the log at that moment.
-    required: BTreeMap<MemberId, (u64, u64)>,
-    /// When each server was last connected.
-    connected: BTreeMap<MemberId, Instant>,
     since: Instant,
+    following: Following,
 }
 
 /// A copy of the leader's data.
@@ -261,6 +163,7 @@ struct ServerActions {
     data_dir: PathBuf,
     timeout: Duration,
     stall: Duration,
+    copy_rate: Option<u64>,
     parts: Parts,
     inputs: Option<Inputs>,
     /// The leader, and its epoch.
@@ -271,6 +174,11 @@ struct ServerActions {
     clone_again: Instant,
     leading: Option<Leading>,
     clone: CloneState,
+}
+
+/// Milliseconds since a moment.
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 impl ServerActions {
@@ -349,7 +257,7 @@ impl ServerActions {
             },
             // The state that discards the data is on disk.
             CloneState::Complete => match clone::complete(&self.data_dir) {
-                Ok(()) => restart::restart("it takes the copy of the leader's data"),
+                Ok(()) => restart::restart("the next start replaces its data"),
                 Err(error) => {
                     tracing::error!(%error, "failover: the copy of the leader's data cannot be used");
                 }
@@ -381,12 +289,14 @@ impl ServerActions {
         let Some((host, port)) = self.wanted.and_then(|(leader, _)| self.source(leader)) else {
             return;
         };
-        tracing::warn!(
-            "failover: {what}: this server copies the leader's data, and gives up its own"
-        );
+        tracing::warn!("failover: {what}: this server discards the transactions that the leader lacks");
         let source = self.parts.replica.state().map(|state| state.settings);
-        let target = source.map(|settings| settings.target());
-        match target.map(|target| CloneTask::start(target, &self.data_dir)) {
+        let source = source.map(|settings| CloneSource {
+            target: settings.target(),
+            rate: self.copy_rate,
+            rewind: self.rewind(divergence),
+        });
+        match source.map(|source| CloneTask::start(source, &self.data_dir)) {
             Some(Ok(task)) => self.clone = CloneState::Running(task),
             Some(Err(error)) => {
                 tracing::error!(%error, host, port, "failover: the thread for a copy cannot be started")
@@ -395,47 +305,32 @@ impl ServerActions {
         }
     }
 
-    /// What the leader has to know of the other servers.
+    /// The rewind that discards transactions without a copy of the leader's data.
+    fn rewind(&self, divergence: &Divergence) -> Option<Rewind> {
+        let Divergence::Extra(lost) = divergence else {
+            return None;
+        };
+        Some(Rewind {
+            engine: self.parts.engine.clone()?,
+            binlog: self.parts.binlog.clone(),
+            lost: lost.clone(),
+            data_dir: self.data_dir.clone(),
+        })
+    }
+
+    /// The leader's observations of the other servers.
     fn observe(&mut self, member: &Member) -> Vec<Input> {
         let Some(leading) = &mut self.leading else {
             return Vec::new();
         };
+        let now = millis(leading.since);
         let mut inputs = Vec::new();
-        for server in self
-            .members
-            .servers()
-            .into_iter()
-            .filter(|id| *id != self.id)
-        {
+        let servers = self.members.servers();
+        for server in servers.into_iter().filter(|id| *id != self.id) {
             let (progress, end) = self.parts.binlog.member_progress(server);
-            let is_present = member.incarnation_of(server) == Some(progress.incarnation);
-            if progress.is_connected && is_present {
-                leading.connected.insert(server, Instant::now());
-                let lag = end.1.saturating_sub(progress.place.1);
-                let target = leading.required.get(&server);
-                if target.is_some_and(|target| progress.place >= *target) {
-                    inputs.push(Input::CaughtUp(server));
-                }
-                let is_stalled = progress.behind.is_some_and(|time| time >= self.stall);
-                if is_stalled && target.is_some() {
-                    tracing::warn!(
-                        member = server,
-                        "failover: the member does not acknowledge commits"
-                    );
-                    inputs.push(Input::Stalls(server));
-                } else if progress.place.0 == end.0 && lag <= SMALL_LAG {
-                    inputs.push(Input::Replicates(server));
-                }
-                continue;
-            }
-            let last = leading
-                .connected
-                .get(&server)
-                .copied()
-                .unwrap_or(leading.since);
-            if last.elapsed() >= self.timeout {
-                inputs.push(Input::Stalls(server));
-            }
+            let incarnation = member.incarnation_of(server);
+            let following = &mut leading.following;
+            inputs.extend(following.observe(server, incarnation, &progress, end, now));
         }
         inputs
     }
@@ -490,22 +385,24 @@ impl Actions for ServerActions {
     fn lead(&mut self, epoch: u64) {
         self.set_policy(GroupPolicy::Withheld);
         self.parts.epochs.begin_leadership(epoch);
+        let limits = FollowLimits {
+            small_lag: SMALL_LAG,
+            silence: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
+            stall: self.stall,
+        };
         self.leading = Some(Leading {
             epoch,
             is_open: false,
             is_accepted: false,
-            required: BTreeMap::new(),
-            connected: BTreeMap::new(),
             since: Instant::now(),
+            following: Following::new(limits, 0),
         });
     }
 
     fn require(&mut self, members: &BTreeSet<MemberId>) {
         let end = self.set_policy(GroupPolicy::All(members.clone()));
         if let Some(leading) = &mut self.leading {
-            let before = std::mem::take(&mut leading.required);
-            let target = |id: &MemberId| (*id, before.get(id).copied().unwrap_or(end));
-            leading.required = members.iter().map(target).collect();
+            leading.following.require(members, end);
             leading.is_accepted = true;
         }
         self.set_open(true);

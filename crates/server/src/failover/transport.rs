@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! receiver   magic (8) | challenge (32)
-//! sender     magic (8) | from (4) | to (4) | digest of the members (32) | nonce (32) | code (32)
-//! sender     length (2) | message | code (32)      ... an empty message says that the sender is there
+//! sender     magic (8) | from (4) | to (4) | digest of the members (32) | server_uuid (16) | version (32) | nonce (32) | code (32)
+//! sender     length (2) | message | code (32)      ... an empty message shows that the sender is alive
 //!
 //! key of the frames  = HMAC-SHA256(secret, "porpoise failover session" | challenge | from | to | nonce)
 //! code of the hello  = HMAC-SHA256(secret, "porpoise failover hello"   | challenge | hello)
@@ -21,6 +21,7 @@ use aws_lc_rs::{hmac, rand};
 use parking_lot::Mutex;
 use porpoise_base::threads::{self, Role};
 use porpoise_replication::election::{MemberId, Message};
+use porpoise_replication::gtid::Uuid;
 use socket2::SockRef;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -31,12 +32,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Version of the protocol, in the magic bytes.
-pub const FAILOVER_PROTOCOL_VERSION: u8 = 1;
+pub const FAILOVER_PROTOCOL_VERSION: u8 = 2;
 
-const MAGIC: [u8; 8] = *b"PORPFOV\x01";
+const MAGIC: [u8; 8] = *b"PORPFOV\x02";
 const NUMBER_LEN: usize = 32;
 const CODE_LEN: usize = 32;
-const HELLO_LEN: usize = 8 + 4 + 4 + 32 + NUMBER_LEN;
+const VERSION_LEN: usize = 32;
+
+/// Offset of the sender's description in its hello.
+const DESCRIPTION: std::ops::Range<usize> = 48..48 + 16 + VERSION_LEN;
+const HELLO_LEN: usize = DESCRIPTION.end + NUMBER_LEN;
 
 /// Longest message.
 const MAX_MESSAGE: usize = 1024;
@@ -56,15 +61,79 @@ const SEND_TIME: Duration = Duration::from_secs(1);
 /// Messages that wait for a connection.
 const QUEUE: usize = 64;
 
-/// What is done with a message.
-pub type Deliver = Arc<dyn Fn(MemberId, Option<Message>) + Send + Sync>;
+/// The description of a member that it sends when it connects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// Its `server_uuid`; nil of a witness.
+    pub uuid: Uuid,
+    /// Its version, as `@@version` shows it.
+    pub version: String,
+}
 
-/// This member, as others see it.
-struct Identity {
+impl Description {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.uuid.0);
+        let mut version = [0; VERSION_LEN];
+        for (to, from) in version.iter_mut().zip(self.version.bytes()) {
+            *to = from;
+        }
+        out.extend_from_slice(&version);
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Description> {
+        let (uuid, version) = bytes.split_first_chunk::<16>()?;
+        let version = version.split(|byte| *byte == 0).next()?;
+        Some(Description {
+            uuid: Uuid(*uuid),
+            version: String::from_utf8_lossy(version).into_owned(),
+        })
+    }
+}
+
+/// An event from a member.
+pub enum Received {
+    /// It has connected.
+    Hello(Description),
+    /// It has shown that it is alive.
+    Alive,
+    /// A message.
+    Message(Message),
+}
+
+/// Receiver of the events.
+pub type Deliver = Arc<dyn Fn(MemberId, Received) + Send + Sync>;
+
+/// A member's identity in the group, with the secret.
+pub struct Identity<'a> {
+    /// Its number.
+    pub id: MemberId,
+    /// All members.
+    pub members: &'a Members,
+    /// Their secret.
+    pub secret: &'a [u8],
+    /// Its description.
+    pub description: Description,
+}
+
+/// This member's identity towards the others.
+struct OwnIdentity {
     id: MemberId,
+    description: Description,
     members: Members,
     digest: [u8; 32],
     secret: hmac::Key,
+}
+
+impl OwnIdentity {
+    fn new(identity: Identity<'_>) -> OwnIdentity {
+        OwnIdentity {
+            id: identity.id,
+            description: identity.description,
+            members: identity.members.clone(),
+            digest: identity.members.digest(),
+            secret: hmac::Key::new(hmac::HMAC_SHA256, identity.secret),
+        }
+    }
 }
 
 /// The connections of a member.
@@ -73,26 +142,19 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Accepts messages at `listener`, and connects to the other members. `deliver` gets each message, and `None` when a
-    /// member has shown that it is there.
+    /// Accepts messages at `listener`, and connects to the other members. `deliver` is called with each event.
     ///
     /// # Errors
     /// A thread cannot be started.
     pub fn start(
-        id: MemberId,
-        members: &Members,
-        secret: &[u8],
+        identity: Identity<'_>,
         keep_alive: Duration,
         listener: TcpListener,
         deliver: Deliver,
     ) -> io::Result<Transport> {
         listener.set_nonblocking(false)?;
-        let identity = Arc::new(Identity {
-            id,
-            members: members.clone(),
-            digest: members.digest(),
-            secret: hmac::Key::new(hmac::HMAC_SHA256, secret),
-        });
+        let (id, members) = (identity.id, identity.members);
+        let identity = Arc::new(OwnIdentity::new(identity));
         let mut queues = BTreeMap::new();
         for (other, _) in members.iter().filter(|(other, _)| *other != id) {
             let (queue, messages) = sync_channel(QUEUE);
@@ -163,7 +225,12 @@ fn malformed(what: &str) -> io::Error {
 }
 
 /// Sends the messages for a member, and connects again when a connection has failed.
-fn send_all(identity: &Identity, to: MemberId, messages: &Receiver<Vec<u8>>, keep_alive: Duration) {
+fn send_all(
+    identity: &OwnIdentity,
+    to: MemberId,
+    messages: &Receiver<Vec<u8>>,
+    keep_alive: Duration,
+) {
     let mut connection: Option<(TcpStream, Frames)> = None;
     let mut failed: Option<Instant> = None;
     loop {
@@ -195,7 +262,7 @@ fn send_all(identity: &Identity, to: MemberId, messages: &Receiver<Vec<u8>>, kee
     }
 }
 
-fn connect(identity: &Identity, to: MemberId) -> io::Result<(TcpStream, Frames)> {
+fn connect(identity: &OwnIdentity, to: MemberId) -> io::Result<(TcpStream, Frames)> {
     let member = identity.members.get(to);
     let member = member.ok_or_else(|| io::Error::other("no such member"))?;
     let mut last = io::Error::other("the host has no address");
@@ -209,7 +276,7 @@ fn connect(identity: &Identity, to: MemberId) -> io::Result<(TcpStream, Frames)>
 }
 
 fn greet(
-    identity: &Identity,
+    identity: &OwnIdentity,
     to: MemberId,
     mut stream: TcpStream,
 ) -> io::Result<(TcpStream, Frames)> {
@@ -227,6 +294,7 @@ fn greet(
     hello.extend_from_slice(&identity.id.to_le_bytes());
     hello.extend_from_slice(&to.to_le_bytes());
     hello.extend_from_slice(&identity.digest);
+    identity.description.encode(&mut hello);
     hello.extend_from_slice(&random_number()?);
     let code = hmac::sign(&identity.secret, &hello_text(challenge, &hello));
     let frames = Frames::new(&identity.secret, challenge, &hello);
@@ -246,7 +314,7 @@ fn send(stream: &mut TcpStream, frames: &mut Frames, message: &[u8]) -> io::Resu
 }
 
 /// Accepts connections, each of which has a thread.
-fn accept(identity: &Arc<Identity>, listener: &TcpListener, deliver: &Deliver) {
+fn accept(identity: &Arc<OwnIdentity>, listener: &TcpListener, deliver: &Deliver) {
     let open = Arc::new(AtomicUsize::new(0));
     let last_warning: Arc<Mutex<Option<Instant>>> = Arc::default();
     loop {
@@ -285,7 +353,7 @@ fn accept(identity: &Arc<Identity>, listener: &TcpListener, deliver: &Deliver) {
 }
 
 /// Reads a connection to its end.
-fn receive_all(identity: &Identity, mut stream: TcpStream, deliver: &Deliver) -> io::Result<()> {
+fn receive_all(identity: &OwnIdentity, mut stream: TcpStream, deliver: &Deliver) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(HELLO_TIME))?;
     stream.set_write_timeout(Some(HELLO_TIME))?;
@@ -296,6 +364,8 @@ fn receive_all(identity: &Identity, mut stream: TcpStream, deliver: &Deliver) ->
     let mut code = [0; CODE_LEN];
     stream.read_exact(&mut code)?;
     let from = check_hello(identity, &challenge, &hello, &code)?;
+    let description = hello.get(DESCRIPTION).and_then(Description::decode);
+    deliver(from, Received::Hello(description.unwrap_or_default()));
     let mut frames = Frames::new(&identity.secret, &challenge, &hello);
     stream.set_read_timeout(Some(IDLE_TIME))?;
     loop {
@@ -312,18 +382,18 @@ fn receive_all(identity: &Identity, mut stream: TcpStream, deliver: &Deliver) ->
         hmac::verify(&frames.key, &text, &code)
             .map_err(|_| malformed("a message has a wrong code"))?;
         if message.is_empty() {
-            deliver(from, None);
+            deliver(from, Received::Alive);
             continue;
         }
         let decoded = Message::decode(&message);
         let decoded = decoded.ok_or_else(|| malformed("a message cannot be read"))?;
-        deliver(from, Some(decoded));
+        deliver(from, Received::Message(decoded));
     }
 }
 
 /// Verifies a hello, and returns the member that has sent it.
 fn check_hello(
-    identity: &Identity,
+    identity: &OwnIdentity,
     challenge: &[u8],
     hello: &[u8; HELLO_LEN],
     code: &[u8],
@@ -370,14 +440,20 @@ mod tests {
         (listener, port)
     }
 
-    fn identity(id: MemberId, list: &str, secret: &[u8]) -> Identity {
-        let members = Members::parse(list).unwrap();
-        Identity {
-            id,
-            digest: members.digest(),
-            members,
-            secret: hmac::Key::new(hmac::HMAC_SHA256, secret),
+    fn described(id: MemberId) -> Description {
+        Description {
+            uuid: Uuid([u8::try_from(id).unwrap(); 16]),
+            version: format!("8.4.0-test-{id}"),
         }
+    }
+
+    fn identity(id: MemberId, list: &str, secret: &[u8]) -> OwnIdentity {
+        OwnIdentity::new(Identity {
+            id,
+            members: &Members::parse(list).unwrap(),
+            secret,
+            description: described(id),
+        })
     }
 
     #[test]
@@ -388,22 +464,26 @@ mod tests {
         let members = Members::parse(&list).unwrap();
         let (sender, received) = channel();
         let sender = Mutex::new(sender);
-        let deliver: Deliver = Arc::new(move |from, message| {
-            if let Some(message) = message {
+        let known = Arc::<Mutex<Option<Description>>>::default();
+        let hello = known.clone();
+        let deliver: Deliver = Arc::new(move |from, received| match received {
+            Received::Hello(description) => *hello.lock() = Some(description),
+            Received::Alive => {}
+            Received::Message(message) => {
                 let _ = sender.lock().send((from, message));
             }
         });
-        let alive = Duration::from_millis(20);
-        let one = Transport::start(
-            1,
-            &members,
-            b"secret",
-            alive,
-            listener_1,
-            Arc::new(|_, _| {}),
-        );
-        let one = one.unwrap();
-        let _two = Transport::start(2, &members, b"secret", alive, listener_2, deliver).unwrap();
+        let start = |id, listener, deliver| {
+            let identity = Identity {
+                id,
+                members: &members,
+                secret: b"secret",
+                description: described(id),
+            };
+            Transport::start(identity, Duration::from_millis(20), listener, deliver).unwrap()
+        };
+        let one = start(1, listener_1, Arc::new(|_, _| {}));
+        let _two = start(2, listener_2, deliver);
         let message = Message::Heartbeat {
             epoch: 5,
             view: Default::default(),
@@ -419,17 +499,19 @@ mod tests {
             assert!(Instant::now() < deadline, "no message arrives");
         };
         assert_eq!(found, (1, message));
+        assert_eq!(*known.lock(), Some(described(1)));
     }
 
     #[test]
     fn another_secret_list_or_receiver_is_refused() {
         let own = identity(2, LIST, b"secret");
         let challenge = [7; NUMBER_LEN];
-        let hello = |identity: &Identity, to: MemberId| {
+        let hello = |identity: &OwnIdentity, to: MemberId| {
             let mut hello = MAGIC.to_vec();
             hello.extend_from_slice(&identity.id.to_le_bytes());
             hello.extend_from_slice(&to.to_le_bytes());
             hello.extend_from_slice(&identity.digest);
+            identity.description.encode(&mut hello);
             hello.extend_from_slice(&[9; NUMBER_LEN]);
             let code = hmac::sign(&identity.secret, &hello_text(&challenge, &hello));
             (

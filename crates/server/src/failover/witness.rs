@@ -2,6 +2,7 @@
 
 use super::node::{NoActions, Node, NodeOptions};
 use super::read_secret;
+use super::transport::Description;
 use crate::config::members::MIN_FAILOVER_TIMEOUT;
 use crate::config::value::duration;
 use crate::config::{Members, StartError};
@@ -9,6 +10,8 @@ use crate::datadir::DataDir;
 use crate::service_manager;
 use crate::sys::Signals;
 use clap::Args;
+use porpoise_replication::gtid::Uuid;
+use porpoise_sql::VERSION;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -75,6 +78,10 @@ pub fn run(options: &WitnessOptions) -> Result<(), StartError> {
         timeout,
         data_dir: &options.data_dir,
         listener,
+        description: Description {
+            uuid: Uuid::default(),
+            version: VERSION.to_owned(),
+        },
     };
     let node = Node::start(options, |_, _| Box::new(NoActions));
     let node = node.map_err(|e| failed("witness", e))?;

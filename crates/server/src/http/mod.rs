@@ -1,4 +1,4 @@
-//! The HTTP listener: `/health`, `/metrics`, and other pages (the console).
+//! The HTTP listener: `/health`, `/primary`, `/replica`, `/metrics`, and other pages (the console).
 //!
 //! It runs on a tokio runtime of one thread ([`listener`]), apart from the workers, and has its
 //! own small budget of connections ([`budget`]). That thread never blocks:
@@ -61,6 +61,8 @@ pub trait Pages: Send + Sync + 'static {
     fn send_probes(&self) -> Vec<u64>;
     /// State of the server, given the probes sent before. Never waits.
     fn health(&self, probes: &[u64]) -> Health;
+    /// Whether clients may write. Never waits.
+    fn takes_writes(&self) -> bool;
     /// The metrics page. May wait.
     fn metrics(&self) -> String;
 }
@@ -103,12 +105,26 @@ impl Http {
     }
 }
 
+/// The further condition of a health check.
+#[derive(Clone, Copy)]
+enum Check {
+    /// None.
+    Health,
+    /// Clients may write.
+    Primary,
+    /// Clients may not write.
+    Replica,
+}
+
 /// The handlers of health and metrics; `more` handles all other paths.
 fn router(pages: Arc<dyn Pages>, more: Option<Router>) -> Router {
     let checked = pages.clone();
-    let health = move |Extension(client): Extension<Client>| async move {
-        client.begin_answer();
-        health_page(&*checked).await
+    let health = move |check: Check| {
+        let checked = checked.clone();
+        move |Extension(client): Extension<Client>| async move {
+            client.begin_answer();
+            health_page(&*checked, check).await
+        }
     };
     let permits = Arc::new(Semaphore::new(METRICS_THREADS));
     let metrics = move |Extension(client): Extension<Client>| async move {
@@ -116,7 +132,9 @@ fn router(pages: Arc<dyn Pages>, more: Option<Router>) -> Router {
         metrics_page(pages, permits).await
     };
     let router = Router::new()
-        .route("/health", get(health))
+        .route("/health", get(health(Check::Health)))
+        .route("/primary", get(health(Check::Primary)))
+        .route("/replica", get(health(Check::Replica)))
         .route("/metrics", get(metrics));
     match more {
         Some(more) => router.fallback_service(more),
@@ -126,13 +144,20 @@ fn router(pages: Arc<dyn Pages>, more: Option<Router>) -> Router {
 
 /// Response to a path that does not exist.
 pub(crate) async fn not_found() -> Response {
-    let text =
-        "This address has /health, /metrics, and, unless it is switched off, the console at /.\n";
+    let text = "This address has /health, /primary, /replica, /metrics, and, unless it is switched off, the console at /.\n";
     (StatusCode::NOT_FOUND, text).into_response()
 }
 
 /// Replies 200 and `ok`, or 503 and one reason per line.
-async fn health_page(pages: &dyn Pages) -> Response {
+async fn health_page(pages: &dyn Pages, check: Check) -> Response {
+    let wrong_role = match (check, pages.takes_writes()) {
+        (Check::Primary, false) => Some("this server refuses the writes of clients\n"),
+        (Check::Replica, true) => Some("this server takes the writes of clients\n"),
+        _ => None,
+    };
+    if let Some(reason) = wrong_role {
+        return (StatusCode::SERVICE_UNAVAILABLE, reason).into_response();
+    }
     let probes = pages.send_probes();
     let limit = Instant::now() + PROBE_TIMEOUT;
     let health = loop {

@@ -29,6 +29,10 @@ impl Pages for FaultyPages {
         health
     }
 
+    fn takes_writes(&self) -> bool {
+        true
+    }
+
     fn metrics(&self) -> String {
         while self.stalls.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(10));

@@ -25,6 +25,7 @@
 //! executing only the first statement of a packet and ignoring the rest (loses data silently).
 
 mod answer;
+mod checksum;
 pub(crate) mod clone;
 mod local_file;
 pub(crate) mod login;

@@ -152,11 +152,19 @@ impl LoggedIn {
         let mut text = text;
         loop {
             let before = status_of(&self.sql);
-            let sink = WireSink::new(answer, Form::Text, before);
+            let form = if self.sql.sends_checksums() {
+                Form::Checksum
+            } else {
+                Form::Text
+            };
+            let sink = WireSink::new(answer, form, before);
             let mut sink = sink.definitions(self.sql.sends_metadata());
             let result = self
                 .sql
                 .query(text, self.allows_multiple_statements, &mut sink);
+            if result.is_ok() {
+                sink.end_checksum();
+            }
             let result = if answer.file.is_some() {
                 answer.skip_file(result)
             } else {

@@ -122,7 +122,10 @@ impl LoggedIn {
         let Some(log) = &shared.binlog else {
             return self.reply_error(refused("Binary log is not open"), answer);
         };
-        match self.stream(log, request, answer) {
+        self.sql.begin_dump(request.gtids.is_some());
+        let streamed = self.stream(log, request, answer);
+        self.sql.end_dump();
+        match streamed {
             Ok(()) => {
                 let status = status_of(&self.sql);
                 reply::write_eof(answer.out.buf(), &mut answer.sequence, 0, status);

@@ -9,6 +9,7 @@
 //!    statement.
 
 use super::answer::{Answer, client_gone};
+use super::checksum::ResultChecksum;
 use porpoise_base::memory::{MemoryCharge, MemoryTracker};
 use porpoise_sql::{ResultColumn, ResultEnd, ResultSink, SqlError};
 use porpoise_types::ValueRef;
@@ -25,6 +26,8 @@ use std::sync::Arc;
 pub(super) enum Form {
     /// Text, to the client.
     Text,
+    /// Text, of which a checksum is sent to the client.
+    Checksum,
     /// Binary, to the client.
     Binary,
     /// Binary, buffered for COM_STMT_FETCH.
@@ -83,6 +86,8 @@ pub(super) struct WireSink<'a, 'o> {
     buffers_until_end: bool,
     /// Whether the columns have been appended, so that a second call means a restart.
     has_columns: bool,
+    /// The checksum of the rows, if it is sent in their place.
+    checksum: ResultChecksum,
     /// The rows of a cursor.
     pub(super) buffered: BufferedRows,
     /// Maximum size of buffered rows in bytes.
@@ -112,6 +117,7 @@ impl<'a, 'o> WireSink<'a, 'o> {
             encoder: RowEncoder::default(),
             buffers_until_end: false,
             has_columns: false,
+            checksum: ResultChecksum::default(),
             buffered: BufferedRows::default(),
             limit: 0,
             memory: None,
@@ -158,6 +164,14 @@ impl<'a, 'o> WireSink<'a, 'o> {
             }
         }
         Ok(())
+    }
+
+    /// Appends the checksum of the rows, if it is sent in their place.
+    pub(super) fn end_checksum(&mut self) {
+        if self.form == Form::Checksum && self.has_columns {
+            let (out, sequence) = (self.answer.out.buf(), &mut self.answer.sequence);
+            self.checksum.write_row(out, sequence);
+        }
     }
 
     /// Buffers a row as the payload of its packet, without packet headers.
@@ -216,14 +230,19 @@ impl ResultSink for WireSink<'_, '_> {
         let caps = self.answer.caps;
         let sequence = &mut self.answer.sequence;
         let out = self.answer.out.buf();
-        reply::write_column_count(out, sequence, caps, columns.len(), self.definitions);
-        for c in columns.iter().filter(|_| self.definitions) {
-            column::write_column(out, sequence, &definition(c), None);
+        if self.form == Form::Checksum {
+            ResultChecksum::write_columns(out, sequence, caps, self.definitions);
+            self.checksum.begin(columns);
+        } else {
+            reply::write_column_count(out, sequence, caps, columns.len(), self.definitions);
+            for c in columns.iter().filter(|_| self.definitions) {
+                column::write_column(out, sequence, &definition(c), None);
+            }
+            self.encoder.reset(columns.iter().map(|c| &c.ty));
         }
         if self.form != Form::Cursor {
             reply::write_end_of_columns(out, sequence, caps, 0, self.status);
         }
-        self.encoder.reset(columns.iter().map(|c| &c.ty));
         Ok(())
     }
 
@@ -239,6 +258,10 @@ impl ResultSink for WireSink<'_, '_> {
                 let sequence = &mut self.answer.sequence;
                 self.encoder
                     .write_binary(self.answer.out.buf(), sequence, values);
+            }
+            Form::Checksum => {
+                self.checksum.add(values);
+                return Ok(());
             }
             Form::Cursor => return self.buffer_row(values),
         }
@@ -256,7 +279,7 @@ impl ResultSink for WireSink<'_, '_> {
     fn end_result(&mut self, end: &ResultEnd) -> Result<(), SqlError> {
         let caps = self.answer.caps;
         let is_supported = match self.form {
-            Form::Text => caps.has(Capabilities::MULTI_RESULTS),
+            Form::Text | Form::Checksum => caps.has(Capabilities::MULTI_RESULTS),
             _ => caps.has(Capabilities::PS_MULTI_RESULTS) || caps.has(Capabilities::MULTI_RESULTS),
         };
         if !is_supported {
@@ -269,6 +292,7 @@ impl ResultSink for WireSink<'_, '_> {
         if self.form == Form::Cursor {
             self.send_buffered_rows()?;
         }
+        self.end_checksum();
         self.answer.eof(status, end.warnings);
         self.answer.defer_until_durable(end.position);
         if self.answer.out.is_full() {

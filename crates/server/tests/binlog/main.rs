@@ -7,6 +7,7 @@
     reason = "a test stops at what it does not expect"
 )]
 
+mod dependencies;
 mod gap;
 mod images;
 mod kills;

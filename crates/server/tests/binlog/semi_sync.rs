@@ -1,7 +1,9 @@
 //! Semi-synchronous replication with a MariaDB replica: commits of SQL and memcached wait until it has them.
 
 use crate::support::{good, server};
-use porpoise_testkit::{Mariadb, Porpoise, exchange, sql, wait_until};
+use porpoise_native_client::{Address, Batch, Connection, Outcome, Target, ValueRef};
+use porpoise_testkit::{Mariadb, Porpoise, exchange, http_request, sql, wait_until};
+use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -194,4 +196,94 @@ fn a_server_ends_while_commits_wait_and_has_them_afterwards() {
         good(&source, "SELECT id FROM d.t; SHOW TABLES FROM d"),
         ["1", "t", "u"]
     );
+}
+
+/// Address of a listener.
+fn address(server: &Porpoise, listener: &str) -> SocketAddr {
+    let place = server.socket(listener).expect(listener);
+    place.to_str().unwrap().parse().unwrap()
+}
+
+/// Inserts row `id` of `d.t` by the native protocol.
+fn insert_natively(server: SocketAddr, id: i64) -> bool {
+    let address = Address::Tcp(server.ip().to_string(), server.port());
+    let mut connection = Connection::connect(&Target::new(address, "root", "")).unwrap();
+    let table = connection.table("d", "t").unwrap();
+    let insert = table.insert().columns(&["id"]).build().unwrap();
+    let mut batch = Batch::new();
+    batch.push(&insert, &[ValueRef::Int(id)]).unwrap();
+    connection.run(&batch).is_ok_and(|reply| {
+        let outcome = reply.results().next().unwrap();
+        matches!(outcome, Ok(Outcome::Written { .. }))
+    })
+}
+
+/// Starts a writer for each interface, with keys that begin at `first`. Each sends its number when its commit is
+/// acknowledged.
+fn writers(source: &Porpoise, first: i64) -> mpsc::Receiver<usize> {
+    let (send, done) = mpsc::channel();
+    let (mysql, memcached) = (source.mysql_addr, source.memcached_addr);
+    let (native, rest) = (address(source, "native"), address(source, "rest"));
+    let by: [Box<dyn FnOnce() -> bool + Send>; 4] = [
+        Box::new(move || sql(mysql, &format!("INSERT INTO d.t VALUES ({first})")).is_ok),
+        Box::new(move || {
+            let request = format!("set c:{first} 0 0 1\r\n1\r\n");
+            exchange(memcached, request.as_bytes()) == b"STORED\r\n"
+        }),
+        Box::new(move || insert_natively(native, first + 1)),
+        Box::new(move || {
+            let headers = [
+                "Authorization: Basic cm9vdDo=",
+                "Content-Type: application/json",
+            ];
+            let row = format!("{{\"id\": {}}}", first + 2);
+            http_request(rest, "POST", "/v1/tables/d/t/rows", &headers, &row).status == 201
+        }),
+    ];
+    for (number, write) in by.into_iter().enumerate() {
+        let send = send.clone();
+        thread::spawn(move || {
+            if write() {
+                let _ = send.send(number);
+            }
+        });
+    }
+    done
+}
+
+#[test]
+fn each_interface_waits_for_replicas_by_default_and_goes_on_after_a_timeout() {
+    let source = server()
+        .arg("--durability", "sync")
+        .arg("--native-listen", "127.0.0.1:0")
+        .arg("--rest-listen", "127.0.0.1:0")
+        .start();
+    good(
+        &source,
+        "CREATE DATABASE d; USE d; CREATE TABLE t (id INT PRIMARY KEY);
+         CREATE TABLE cached (k VARCHAR(64) PRIMARY KEY, v VARCHAR(64)); ALTER TABLE cached MEMCACHED PREFIX 'c:';
+         SHOW BINARY LOG STATUS; SET GLOBAL rpl_semi_sync_source_enabled = ON",
+    );
+    // There is no replica, and no timeout: the default.
+    let done = writers(&source, 10);
+    wait_for_status(&source, "wait_sessions", "4");
+    assert_eq!(done.recv_timeout(WATCHED).ok(), None, "acknowledged early");
+    let visible = "SELECT COUNT(*) FROM d.t; SELECT COUNT(*) FROM d.cached";
+    assert_eq!(good(&source, visible), ["0", "0"]);
+    good(&source, "SET GLOBAL rpl_semi_sync_source_timeout = 1");
+    for commits in [1, 2] {
+        let done = match commits {
+            1 => &done,
+            // After a timeout commits no longer wait.
+            _ => &writers(&source, 20),
+        };
+        let mut acknowledged: Vec<usize> =
+            (0..4).map(|_| done.recv_timeout(WAIT).unwrap()).collect();
+        acknowledged.sort_unstable();
+        assert_eq!(acknowledged, [0, 1, 2, 3]);
+        let rows = (3 * commits).to_string();
+        assert_eq!(good(&source, visible), [rows, commits.to_string()]);
+    }
+    assert_eq!(status(&source, "status"), "OFF");
+    assert_eq!(status(&source, "no_tx"), "8");
 }

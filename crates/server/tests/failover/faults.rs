@@ -3,7 +3,7 @@
 use crate::group::{Group, GroupOptions};
 use crate::load::Load;
 use porpoise_testkit::Random;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Commits over each protocol that must be acknowledged before and after a fault.
 const COMMITS: u64 = 20;
@@ -16,11 +16,10 @@ enum Fault {
     CutOff,
 }
 
-/// Lets a fault happen to the leader while clients write: the other server takes over, the former leader comes back and follows, and nothing
+/// Lets a fault happen to the leader while clients write: another server takes over, the former leader comes back and follows, and nothing
 /// that was acknowledged is lost.
 fn fault(group: &mut Group, fault: Fault, round: u64) {
     let leader = group.wait_leader();
-    let other = 1 - leader;
     group.wait_in_sync();
     let load = Load::start(&group.servers, round);
     group.wait("commits", || {
@@ -40,7 +39,8 @@ fn fault(group: &mut Group, fault: Fault, round: u64) {
     group.wait("more commits", || {
         load.has_gone_on(before, COMMITS).then_some(())
     });
-    assert!(group.leads(other));
+    let other = group.wait_leader();
+    assert_ne!(other, leader);
     println!(
         "{fault:?}: both protocols take writes after {:.1} s",
         resumed.as_secs_f64()
@@ -83,26 +83,96 @@ fn a_leader_that_is_cut_off_is_replaced() {
     fault(&mut group, Fault::CutOff, 0);
 }
 
-/// Runs with faults of all kinds, delays, and kills of the other members.
+#[test]
+fn three_servers_bear_kills_pauses_and_cuts_of_their_leaders() {
+    let mut group = Group::start(&GroupOptions {
+        has_network: true,
+        has_three_servers: true,
+        ..GroupOptions::default()
+    });
+    for (round, kind) in [Fault::Killed, Fault::Paused, Fault::CutOff]
+        .into_iter()
+        .enumerate()
+    {
+        fault(&mut group, kind, round as u64);
+    }
+}
+
+#[test]
+fn a_second_failure_of_three_servers_ends_writes_until_one_is_back() {
+    let mut group = Group::start(&GroupOptions {
+        has_three_servers: true,
+        ..GroupOptions::default()
+    });
+    let load = Load::start(&group.servers, 0);
+    let first = group.wait_leader();
+    group.wait("commits", || {
+        load.has_gone_on([0, 0], COMMITS).then_some(())
+    });
+    group.servers[first].kill9();
+    let before = load.counts();
+    group.wait("commits without the first", || {
+        load.has_gone_on(before, COMMITS).then_some(())
+    });
+    let second = group.wait_leader();
+    group.servers[second].kill9();
+    // Statements that were in progress end.
+    std::thread::sleep(Duration::from_secs(1));
+    let alone = load.counts();
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(load.counts(), alone, "one of three servers acknowledges");
+    // The first server may lack commits that the two others acknowledged without it.
+    group.servers[first].restart();
+    group.wait("commits without the second", || {
+        load.has_gone_on(alone, COMMITS).then_some(())
+    });
+    assert_eq!(
+        group.wait_leader(),
+        3 - first - second,
+        "the one that has everything leads"
+    );
+    group.servers[second].restart();
+    group.wait_in_sync();
+    let acknowledged = load.stop();
+    group.compare();
+    for server in &group.servers {
+        acknowledged.check(server);
+    }
+}
+
+/// Runs with faults of all kinds, lost connections, delays, and kills of the other members.
 #[test]
 #[ignore = "50 runs take a quarter of an hour"]
 fn no_acknowledged_commit_is_lost_in_many_runs() {
+    many_runs(false);
+}
+
+/// The same with three servers.
+#[test]
+#[ignore = "50 runs take a quarter of an hour"]
+fn no_acknowledged_commit_of_three_servers_is_lost_in_many_runs() {
+    many_runs(true);
+}
+
+fn many_runs(has_three_servers: bool) {
     let runs = std::env::var("FAILOVER_RUNS")
         .ok()
         .and_then(|text| text.parse().ok());
     let mut random = Random(7);
     let mut group = Group::start(&GroupOptions {
         has_network: true,
+        has_three_servers,
         ..GroupOptions::default()
     });
     for run in 0..runs.unwrap_or(50) {
         let network = group.network.as_ref().unwrap();
         network.delay(*random.pick(&[0, 0, 5, 30]));
+        network.lose(*random.pick(&[0, 0, 1, 5]));
         match random.below(4) {
-            0 => group.witness.restart(),
-            1 => {
-                // The other server fails and comes back before the leader does.
-                let other = 1 - group.wait_leader();
+            0 if !has_three_servers => group.witness().restart(),
+            0 | 1 => {
+                // Another server fails and comes back before the leader does.
+                let other = (group.wait_leader() + 1) % group.servers.len();
                 group.servers[other].restart();
             }
             _ => {}

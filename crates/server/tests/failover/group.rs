@@ -1,4 +1,4 @@
-//! A group of two servers and a witness.
+//! A group of two servers and a witness, or of three servers.
 
 use crate::proxy::Network;
 use porpoise_testkit::{Porpoise, Witness, free_ports, wait_until};
@@ -16,10 +16,10 @@ pub const TABLES: &str = "
     CREATE TABLE cached (k VARCHAR(64) PRIMARY KEY, v VARCHAR(64));
     ALTER TABLE d.cached MEMCACHED PREFIX 'c:';";
 
-/// A group. Members are numbered from 1; the last one is the witness.
+/// A group. Members are numbered from 1; the witness, if there is one, is the last.
 pub struct Group {
     pub servers: Vec<Porpoise>,
-    pub witness: Witness,
+    witness: Option<Witness>,
     pub network: Option<Network>,
     _files: tempfile::TempDir,
 }
@@ -31,6 +31,8 @@ pub struct GroupOptions<'a> {
     pub arguments: &'a [(&'a str, &'a str)],
     /// Whether members reach each other through proxies.
     pub has_network: bool,
+    /// Whether the group has a third server in the place of the witness.
+    pub has_three_servers: bool,
 }
 
 pub fn good(server: &Porpoise, statements: &str) -> Vec<String> {
@@ -50,35 +52,41 @@ impl Group {
         let (secret, password) = (files.path().join("secret"), files.path().join("password"));
         std::fs::write(&secret, format!("{SECRET}\n")).unwrap();
         std::fs::write(&password, "replication pw\n").unwrap();
+        let servers = if options.has_three_servers { 3 } else { 2 };
         // Of each server: failover, MySQL, memcached, HTTP; of the witness: failover.
-        let ports = free_ports(9);
+        let ports = free_ports(9.max(servers * 4));
         let network = options.has_network.then(|| {
-            let members = [(1, ports[0]), (2, ports[4]), (3, ports[8])];
-            Network::start(&members, &[(1, ports[1]), (2, ports[5])])
+            let failover = (0..3).map(|at| (at as u32 + 1, ports[at * 4]));
+            let mysql = (0..servers).map(|at| (at as u32 + 1, ports[at * 4 + 1]));
+            Network::start(&failover.collect::<Vec<_>>(), &mysql.collect::<Vec<_>>())
         });
         let front = |at: usize| {
             let network = network.as_ref();
             port(network.map_or(ports[at], |network| network.front(ports[at])))
         };
-        let members = format!(
-            "1=127.0.0.1:{}/{},2=127.0.0.1:{}/{},3=127.0.0.1:{}",
-            front(0),
-            front(1),
-            front(4),
-            front(5),
-            front(8)
-        );
+        let member = |at: usize| {
+            let failover = front(at * 4);
+            let id = at + 1;
+            if at < servers {
+                format!("{id}=127.0.0.1:{failover}/{}", front(at * 4 + 1))
+            } else {
+                format!("{id}=127.0.0.1:{failover}")
+            }
+        };
+        let members = (0..3).map(member).collect::<Vec<_>>().join(",");
         let witness_address = ports[8].to_string();
-        let witness = Witness::start(&[
-            "--listen",
-            &witness_address,
-            "--members",
-            &members,
-            "--id",
-            "3",
-            "--secret-file",
-            secret.to_str().unwrap(),
-        ]);
+        let witness = (servers == 2).then(|| {
+            Witness::start(&[
+                "--listen",
+                &witness_address,
+                "--members",
+                &members,
+                "--id",
+                "3",
+                "--secret-file",
+                secret.to_str().unwrap(),
+            ])
+        });
         let server = |id: usize| {
             let at = (id - 1) * 4;
             let builder = Porpoise::builder()
@@ -99,7 +107,7 @@ impl Group {
             .start()
         };
         let group = Group {
-            servers: vec![server(1), server(2)],
+            servers: (1..=servers).map(server).collect(),
             witness,
             network,
             _files: files,
@@ -123,6 +131,16 @@ impl Group {
             );
         }
         group
+    }
+
+    /// The witness.
+    pub fn witness(&mut self) -> &mut Witness {
+        self.witness.as_mut().expect("the group has a witness")
+    }
+
+    /// Numbers of the servers.
+    fn numbers(&self) -> std::ops::Range<usize> {
+        0..self.servers.len()
     }
 
     /// A status variable of a server that runs; empty if it does not answer.
@@ -152,7 +170,7 @@ impl Group {
                 output.stderr
             )
         };
-        let states: Vec<String> = (0..self.servers.len()).map(state).collect();
+        let states: Vec<String> = self.numbers().map(state).collect();
         states.concat()
     }
 
@@ -166,9 +184,7 @@ impl Group {
 
     /// Waits for a leader that takes writes; returns its place.
     pub fn wait_leader(&self) -> usize {
-        self.wait("an election", || {
-            (0..self.servers.len()).find(|s| self.leads(*s))
-        })
+        self.wait("an election", || self.numbers().find(|s| self.leads(*s)))
     }
 
     /// Waits until this server leads.
@@ -176,16 +192,21 @@ impl Group {
         self.wait("the takeover", || self.leads(server).then_some(()));
     }
 
-    /// Waits until both servers have everything that was acknowledged.
+    /// Waits until all servers have everything that was acknowledged.
     pub fn wait_in_sync(&self) {
-        let is_in_sync = |server: usize| self.status(server, "members_in_sync") == "1,2";
-        self.wait("both servers in sync", || {
-            let leader = (0..self.servers.len()).find(|s| self.leads(*s))?;
-            is_in_sync(leader).then_some(())
+        let all: Vec<String> = self.numbers().map(|at| (at + 1).to_string()).collect();
+        self.wait_in_sync_are(&all.join(","));
+    }
+
+    /// Waits until the leader reports these members as having everything that was acknowledged.
+    pub fn wait_in_sync_are(&self, members: &str) {
+        self.wait(&format!("members {members} in sync"), || {
+            let leader = self.numbers().find(|s| self.leads(*s))?;
+            (self.status(leader, "members_in_sync") == members).then_some(())
         });
     }
 
-    /// Waits until both servers have the same transactions, and compares their tables, values of CAS included.
+    /// Waits until all servers have the same transactions, and compares their tables, values of CAS included.
     pub fn compare(&self) {
         self.wait_in_sync();
         let executed = |server: usize| {
@@ -194,24 +215,30 @@ impl Group {
                 .stdout
         };
         self.wait("the same transactions", || {
-            (executed(0) == executed(1)).then_some(())
+            let first = executed(0);
+            self.numbers().all(|s| executed(s) == first).then_some(())
         });
         for query in [
             "SELECT * FROM d.t ORDER BY id",
             "SELECT * FROM d.cached ORDER BY k",
             "SELECT User, Host FROM mysql.user ORDER BY User",
         ] {
-            let rows = [0, 1].map(|server| good(&self.servers[server], query));
-            assert_eq!(rows[0].len(), rows[1].len(), "{query}");
-            assert_eq!(rows[0], rows[1], "{query}");
+            let first = good(&self.servers[0], query);
+            for server in &self.servers[1..] {
+                let rows = good(server, query);
+                assert_eq!(rows.len(), first.len(), "{query}");
+                assert_eq!(rows, first, "{query}");
+            }
         }
         let keys = good(
             &self.servers[0],
             "SELECT k FROM d.cached ORDER BY k LIMIT 100",
         );
         let request: String = keys.iter().map(|key| format!("gets c:{key}\r\n")).collect();
-        let items = [0, 1].map(|server| self.servers[server].memcached(&request));
-        assert_eq!(items[0].matches("VALUE").count(), keys.len());
-        assert_eq!(items[0], items[1]);
+        let first = self.servers[0].memcached(&request);
+        assert_eq!(first.matches("VALUE").count(), keys.len());
+        for server in &self.servers[1..] {
+            assert_eq!(server.memcached(&request), first);
+        }
     }
 }

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Longest wait for a connection or a reply.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// Pause between two commits of a writer: a server that has come back must be able to catch up.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// Writers of each protocol.
 const WRITERS: u64 = 2;
 
@@ -110,11 +113,12 @@ impl Acknowledged {
     }
 }
 
-fn connect(address: SocketAddr) -> Option<Connection> {
+/// Connects to a database as a user without a password.
+pub fn connect(address: SocketAddr, user: &str, database: &str) -> Option<Connection> {
     let credentials = Credentials {
-        user: b"root".to_vec(),
+        user: user.as_bytes().to_vec(),
         password: Vec::new(),
-        database: b"d".to_vec(),
+        database: database.as_bytes().to_vec(),
         attributes: Vec::new(),
     };
     let target = Address::Tcp(address.ip().to_string(), address.port());
@@ -139,7 +143,7 @@ fn write_sql(shared: &Shared, servers: &[SocketAddr], first: u64) {
         }
         if connection.is_none() {
             at = (at + 1) % servers.len();
-            connection = connect(servers[at]);
+            connection = connect(servers[at], "root", "d");
         }
         let Some(open) = &mut connection else {
             std::thread::sleep(Duration::from_millis(20));
@@ -151,6 +155,7 @@ fn write_sql(shared: &Shared, servers: &[SocketAddr], first: u64) {
         {
             shared.sql.lock().unwrap().insert(id);
             shared.counts[0].fetch_add(1, Ordering::SeqCst);
+            std::thread::sleep(PAUSE);
         } else {
             connection = None;
             std::thread::sleep(Duration::from_millis(20));
@@ -192,6 +197,7 @@ fn write_memcached(shared: &Shared, servers: &[SocketAddr], prefix: &str) {
         {
             shared.memcached.lock().unwrap().insert(key);
             shared.counts[1].fetch_add(1, Ordering::SeqCst);
+            std::thread::sleep(PAUSE);
         } else {
             connection = None;
             std::thread::sleep(Duration::from_millis(20));

@@ -14,3 +14,4 @@ mod load;
 mod members;
 mod proxy;
 mod rewind;
+mod views;

@@ -67,14 +67,14 @@ fn the_group_decides_which_server_takes_writes() {
         good(&group.servers[0], "SELECT id FROM d.t ORDER BY id"),
         ["1", "2"]
     );
-    // Both votes of the others are needed by none: without a majority nobody takes writes.
-    group.witness.kill9();
+    // Without a majority no server takes writes.
+    group.witness().kill9();
     group.servers[0].kill9();
     group.wait("the end of writes", || {
         let output = group.servers[1].sql("INSERT INTO d.t VALUES (3, 3)");
         (!output.is_ok).then_some(())
     });
-    group.witness.restart();
+    group.witness().restart();
     group.wait_leads(1);
     group.servers[0].restart();
     group.compare();
@@ -84,9 +84,7 @@ fn the_group_decides_which_server_takes_writes() {
 fn a_server_that_missed_commits_leads_only_if_an_operator_wants_it() {
     let mut group = Group::start(&GroupOptions::default());
     group.servers[1].kill9();
-    group.wait("a view without the second server", || {
-        (group.status(0, "members_in_sync") == "1").then_some(())
-    });
+    group.wait_in_sync_are("1");
     good(&group.servers[0], "INSERT INTO d.t VALUES (1, 1)");
     group.servers[0].kill9();
     group.servers[1].restart();
@@ -111,9 +109,7 @@ fn with_replication_ack_no_commit_is_on_one_machine_only() {
         ..GroupOptions::default()
     });
     group.servers[1].kill9();
-    group.wait("a view without the second server", || {
-        (group.status(0, "members_in_sync") == "1").then_some(())
-    });
+    group.wait_in_sync_are("1");
     let address = group.servers[0].mysql_addr;
     let writer = std::thread::spawn(move || sql(address, "INSERT INTO d.t VALUES (1, 1)").is_ok);
     group.wait("a commit that waits", || {
@@ -126,6 +122,30 @@ fn with_replication_ack_no_commit_is_on_one_machine_only() {
     assert!(!writer.is_finished());
     group.servers[1].restart();
     assert!(writer.join().unwrap());
+    group.compare();
+}
+
+#[test]
+fn without_the_witness_commits_go_on_and_no_server_is_elected_alone() {
+    let mut group = Group::start(&GroupOptions::default());
+    group.witness().kill9();
+    // Both servers are a majority of the three members.
+    group.wait("the loss of the witness to be seen", || {
+        (group.status(0, "members_heard") == "1,2").then_some(())
+    });
+    good(&group.servers[0], "INSERT INTO d.t VALUES (1, 1)");
+    group.wait_in_sync();
+    group.servers[0].kill9();
+    // Several candidatures would fit into this time.
+    std::thread::sleep(Duration::from_secs(5));
+    assert!(!group.leads(1));
+    let refused = group.servers[1].sql("INSERT INTO d.t VALUES (2, 2)");
+    assert_eq!(refused.error_number(), Some(1290), "{}", refused.stderr);
+    assert_eq!(good(&group.servers[1], "SELECT id FROM d.t"), ["1"]);
+    group.witness().restart();
+    group.wait_leads(1);
+    good(&group.servers[1], "INSERT INTO d.t VALUES (3, 3)");
+    group.servers[0].restart();
     group.compare();
 }
 

@@ -17,6 +17,8 @@ struct State {
     cut: Mutex<BTreeSet<u32>>,
     /// Longest delay of a part of a stream, in milliseconds.
     delay: AtomicU64,
+    /// How many of 1,000 parts are lost, with their connections.
+    lost: AtomicU64,
 }
 
 impl State {
@@ -70,6 +72,12 @@ impl Network {
     pub fn heal(&self) {
         self.state.cut.lock().unwrap().clear();
         self.state.delay.store(0, Ordering::SeqCst);
+        self.state.lost.store(0, Ordering::SeqCst);
+    }
+
+    /// Loses this number of 1,000 parts of streams; their connections end.
+    pub fn lose(&self, lost: u64) {
+        self.state.lost.store(lost, Ordering::SeqCst);
     }
 
     /// Delays everything by up to this many milliseconds.
@@ -140,6 +148,9 @@ fn copy(
             let delay = state.delay.load(Ordering::SeqCst);
             if delay > 0 {
                 std::thread::sleep(Duration::from_millis(fastrand::u64(..=delay)));
+            }
+            if fastrand::u64(..1000) < state.lost.load(Ordering::SeqCst) {
+                return Ok(());
             }
             to.write_all(&buffer[..read])?;
         }

@@ -3,6 +3,7 @@
 use crate::client::{Client, How};
 use porpoise_testkit::Porpoise;
 use porpoise_wire::mysql::{Capabilities, Status};
+use xxhash_rust::xxh3::xxh3_64;
 
 type Changes = Vec<(u8, Vec<String>)>;
 
@@ -225,6 +226,44 @@ fn column_metadata_is_omitted_for_clients_that_allow_it() {
         assert_eq!((all.len(), all[1].one()), (2, "2".to_owned()));
         c.good("SET resultset_metadata = FULL");
         assert_eq!(c.good("SELECT 1 AS a").columns, ["a"]);
+    }
+}
+
+#[test]
+fn a_checksum_takes_the_place_of_rows() {
+    let server = Porpoise::builder().start();
+    for without in [NONE, Capabilities::DEPRECATE_EOF] {
+        let mut c = root(&server, NONE, without);
+        c.good("CREATE DATABASE IF NOT EXISTS d");
+        c.good("USE d");
+        c.good("DROP TABLE IF EXISTS t");
+        c.good("CREATE TABLE t (id INT ZEROFILL PRIMARY KEY, l VARCHAR(9) CHARACTER SET latin1, b BLOB, n DECIMAL(9,2))");
+        c.good("INSERT INTO t VALUES (1, 'd\u{e9}j\u{e0}', REPEAT('b', 300), 1.5), (2, NULL, '', NULL)");
+        // The payloads of the rows' packets: texts after their lengths, 0xFB for NULL.
+        let long = [&[0xFC, 44, 1][..], &[b'b'; 300]].concat();
+        let first = [
+            b"\x0a0000000001\x06d\xc3\xa9j\xc3\xa0".as_slice(),
+            &long,
+            b"\x041.50",
+        ]
+        .concat();
+        let second = b"\x0a0000000002\xfb\x00\xfb";
+        let sum = xxh3_64(&first).wrapping_add(xxh3_64(second));
+        c.good("SET result_checksum = ON");
+        for order in ["ASC", "DESC"] {
+            let answer = c.good(&format!("SELECT * FROM t ORDER BY id {order}"));
+            assert_eq!(answer.columns, ["rows", "checksum"]);
+            assert_eq!(answer.texts(), [["2".to_owned(), sum.to_string()]]);
+        }
+        // One row for each result of a text; statements without a result answer as ever.
+        let all = c.all("SELECT * FROM t WHERE id = 3; DO 1; SELECT * FROM t WHERE id = 2; SET result_checksum = OFF; SELECT 5");
+        let texts: Vec<_> = all.iter().map(|answer| answer.texts()).collect();
+        let none = vec![vec!["0".to_owned(), "0".to_owned()]];
+        let one = vec![vec!["1".to_owned(), xxh3_64(second).to_string()]];
+        assert_eq!(
+            texts,
+            [none, vec![], one, vec![], vec![vec!["5".to_owned()]]]
+        );
     }
 }
 

@@ -268,9 +268,11 @@ const LOADED: &str = "
     CREATE TABLE c (id INT AUTO_INCREMENT PRIMARY KEY, p INT, b BLOB, FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE
       ON UPDATE CASCADE);
     CREATE TABLE total (id INT PRIMARY KEY, n BIGINT); INSERT INTO total VALUES (1, 0);
+    CREATE TABLE crowd (a INT, b INT, v VARCHAR(100), PRIMARY KEY (a, b), KEY (v), UNIQUE KEY (b, a));
     CREATE TABLE named (name VARCHAR(40) PRIMARY KEY, n INT);
     INSERT INTO p (n, v) SELECT seq % 50, REPEAT(MD5(seq), 8) FROM seq_1_to_40000;
     INSERT INTO c (p, b) SELECT 1 + seq * 7 % 40000, REPEAT(MD5(seq), 8) FROM seq_1_to_20000;
+    INSERT INTO crowd SELECT IF(seq <= 9000, 5, seq), seq, REPEAT('c', seq % 100) FROM seq_1_to_12000;
     INSERT INTO named SELECT MD5(seq), 0 FROM seq_1_to_8000;";
 
 /// The transactions of one round; each increments a counter.
@@ -283,6 +285,7 @@ fn round(number: u32) -> String {
              UPDATE total SET n = n + 1; COMMIT; \
              BEGIN; UPDATE p SET v = CONCAT('x', {number}) WHERE id BETWEEN {some} AND {some} + 20; \
              DELETE FROM p WHERE id = {some} + 7; UPDATE p SET id = id + 1000000 WHERE id = {some} + 3; \
+             UPDATE crowd SET v = {number} WHERE a = 5 AND b BETWEEN {some} % 9000 AND {some} % 9000 + 5; \
              UPDATE named SET n = n + 1 WHERE name = MD5({number} % 8000); UPDATE total SET n = n + 1; COMMIT;"
         );
     }
@@ -301,7 +304,7 @@ fn write(address: SocketAddr, stop: &AtomicBool) -> u32 {
 }
 
 fn spawn(pair: &Pair) -> Child {
-    command(pair, &["--follow", "--threads", "2"])
+    command(pair, &["--follow", "--threads", "2", "--chunk-kib", "16"])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap()
@@ -328,6 +331,56 @@ fn while_copying(pair: &Pair, child: &mut Child, pause: u64) {
     });
     assert!(begun.is_some(), "nothing is copied");
     thread::sleep(Duration::from_millis(pause));
+}
+
+/// Asserts that all indexes are there and consistent with the rows.
+fn check_indexes(pair: &Pair) {
+    pair.compare(
+        "SELECT TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX, COLUMN_NAME, NON_UNIQUE FROM information_schema.STATISTICS WHERE \
+         TABLE_SCHEMA = 'd' ORDER BY 1, 2, 3",
+    );
+    let checked = pair.replica.sql("CHECK TABLE d.p, d.c, d.crowd").stdout;
+    assert_eq!(checked.matches("status\tOK").count(), 3, "{checked}");
+}
+
+#[test]
+fn key_values_with_many_rows_are_loaded_in_parts() {
+    let pair = start();
+    pair.source.sql(LOADED).rows();
+    // A process that has ended in the middle of a key value: its rows are deleted, and nothing else.
+    let mut child = command(&pair, &["--follow", "--threads", "1", "--chunk-kib", "8"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let is_between = wait_until(PATIENCE, || {
+        let rows = pair
+            .replica
+            .sql("SELECT key_value FROM porpoise_import.parts");
+        let is_begun = rows.is_ok && rows.rows() == [["5"]];
+        let ended = child.try_wait().unwrap().is_some();
+        let follows = pair.replica.sql("SELECT stage FROM porpoise_import.source");
+        let follows = follows.is_ok && follows.rows() == [["follow"]];
+        (is_begun || ended || follows).then_some(is_begun)
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(is_between.is_some(), "nothing is copied");
+    pair.source
+        .sql("DELETE FROM d.crowd WHERE a = 5 AND b < 100; UPDATE d.crowd SET v = 'later' WHERE b > 11000")
+        .rows();
+    let mut child = spawn(&pair);
+    let follows = wait_until(PATIENCE, || {
+        assert_runs(&mut child);
+        let shown = pair.replica.sql("SELECT stage FROM porpoise_import.source");
+        (shown.rows() == [["follow"]]).then_some(())
+    });
+    assert!(follows.is_some(), "the copy does not end");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    pair.source.sql("SET GLOBAL read_only = 1").rows();
+    succeed(&import(&pair, &["--cut-over"]));
+    pair.compare("SELECT * FROM d.crowd ORDER BY a, b");
+    check_indexes(&pair);
 }
 
 #[test]
@@ -372,7 +425,10 @@ fn an_import_under_load_continues_after_kills_of_each_process() {
         "SELECT * FROM d.p ORDER BY id",
         "SELECT id, p, MD5(b) FROM d.c ORDER BY id",
         "SELECT * FROM d.named ORDER BY name",
+        "SELECT * FROM d.crowd ORDER BY a, b",
+        "SELECT COUNT(*), MAX(a) FROM d.crowd FORCE INDEX (v) WHERE v >= 'c'",
     ] {
         pair.compare(query);
     }
+    check_indexes(&pair);
 }

@@ -136,3 +136,20 @@ fn a_source_that_was_lost_refuses_writes_once_it_meets_the_new_epoch() {
     let output = promote(&["--standby", "127.0.0.1:1"]);
     assert!(!output.status.success());
 }
+
+#[test]
+fn without_acknowledgements_a_lost_source_takes_what_no_replica_has_read_with_it() {
+    let (mut source, standby) = pair();
+    good(
+        &source,
+        "SET GLOBAL rpl_semi_sync_source_enabled = OFF; INSERT INTO d.t VALUES (1, 1)",
+    );
+    catch_up(&standby, &source);
+    good(&standby, "STOP REPLICA");
+    good(&source, "INSERT INTO d.t VALUES (2, 2)");
+    source.kill9();
+    let address = standby.mysql_addr.to_string();
+    let output = promote(&["--standby", &address]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(good(&standby, "SELECT * FROM d.t"), ["1|1"]);
+}

@@ -51,10 +51,11 @@ impl StatementContext {
     }
 
     /// Whether a virtual table may be read: those of `mysql`, `performance_schema` and `sys` need
-    /// SELECT.
+    /// SELECT; none for the tables with the rows of SHOW VARIABLES and SHOW STATUS, which every account may read.
     pub(crate) fn sees_virtual(&self, table: &VirtualTable) -> bool {
         let rights = self.rights();
         !matches!(table.database, "mysql" | "performance_schema" | "sys")
+            || virtual_tables::is_of_variables(table)
             || rights.everywhere().has(Privileges::SELECT)
             || rights
                 .on_table(table.database, table.name)

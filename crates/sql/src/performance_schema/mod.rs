@@ -12,6 +12,7 @@ mod table_statistics;
 use crate::context::StatementContext;
 use crate::results::table::{text, text_or_null};
 use crate::show::constraints::tables;
+use crate::show::server;
 use crate::statements::digests::Summary;
 use crate::statements::slow_log::SlowStatement;
 use crate::vars::{VARIABLES, VarKind, Variable, check};
@@ -21,6 +22,7 @@ use porpoise_rows::catalog::{Index, Table};
 use porpoise_sql_expr::error::Result;
 use porpoise_sql_expr::functions::digest::hash_of;
 use porpoise_sql_expr::functions::units::pico_time;
+use porpoise_sql_parser::ast::VarScope;
 use porpoise_types::{DateTime, Time, Value};
 use std::time::Duration;
 
@@ -38,6 +40,12 @@ pub(crate) fn rows_of(database: &str, name: &str) -> Option<RowsOf> {
         ("performance_schema", "events_statements_history") => sessions::history,
         ("performance_schema", "events_statements_histogram_by_digest") => |cx| Ok(histograms(cx)),
         ("performance_schema", "events_statements_summary_by_digest") => |cx| Ok(summaries(cx)),
+        ("performance_schema", "global_status") => {
+            |cx| Ok(server::status(cx, VarScope::Global).into_rows())
+        }
+        ("performance_schema", "global_variables") => {
+            |cx| Ok(server::variables(cx, VarScope::Global).into_rows())
+        }
         ("performance_schema", "metadata_locks") => locks::metadata_locks,
         ("performance_schema", "persisted_variables") => persisted_variables,
         ("performance_schema", "replication_applier_configuration") => {
@@ -51,6 +59,14 @@ pub(crate) fn rows_of(database: &str, name: &str) -> Option<RowsOf> {
             replication::connection_configuration
         }
         ("performance_schema", "replication_connection_status") => replication::connection_status,
+        ("performance_schema", "replication_group_member_stats") => replication::group_member_stats,
+        ("performance_schema", "replication_group_members") => replication::group_members,
+        ("performance_schema", "session_status") => {
+            |cx| Ok(server::status(cx, VarScope::Session).into_rows())
+        }
+        ("performance_schema", "session_variables") => {
+            |cx| Ok(server::variables(cx, VarScope::Session).into_rows())
+        }
         ("performance_schema", "table_io_waits_summary_by_table") => {
             |cx| Ok(table_statistics::io_waits(cx))
         }

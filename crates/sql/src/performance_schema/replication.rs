@@ -1,7 +1,8 @@
-//! Rows of the `replication_` tables: one each while a source is set, of workers one each.
+//! Rows of the `replication_` tables: one in each table while a source is set, in that of workers one for each worker, and the
+//! members of the group with automatic failover.
 
 use crate::context::StatementContext;
-use crate::replica::{ReplicaFailure, ReplicaStatus, ReplicaWorker};
+use crate::replica::{GroupMember, ReplicaFailure, ReplicaStatus, ReplicaWorker};
 use crate::results::table::text;
 use porpoise_sql_expr::error::Result;
 use porpoise_types::{DateTime, Value};
@@ -137,4 +138,62 @@ fn worker_row(
         ]);
     }
     row
+}
+
+/// Name of the channel in MySQL's group replication.
+const GROUP_CHANNEL: &str = "group_replication_applier";
+
+fn members(cx: &StatementContext, row: impl Fn(&str, &GroupMember) -> Vec<Value>) -> Table {
+    let group = cx.server.group();
+    let rows = group.iter().flat_map(|group| {
+        let members = group.members.iter();
+        members.map(|member| row(&group.view, member))
+    });
+    Ok(rows.collect())
+}
+
+/// Members of the group. MEMBER_COMMUNICATION_STACK is empty: it names one of MySQL's two.
+pub(super) fn group_members(cx: &StatementContext) -> Table {
+    members(cx, |_, member| {
+        vec![
+            text(GROUP_CHANNEL),
+            text(&member.uuid),
+            text(&member.host),
+            Value::UInt(u64::from(member.port)),
+            text(member.state.name()),
+            text(member.role.name()),
+            text(&member.version),
+            text(""),
+        ]
+    })
+}
+
+/// Counters of members. Conflicts are found by locks at the leader, so that most counters of MySQL's certification are 0.
+/// Transactions that are being applied are counted for this server only.
+pub(super) fn group_member_stats(cx: &StatementContext) -> Table {
+    let replica = cx.server.replica_status();
+    let workers = replica.iter().flat_map(|status| &status.workers);
+    let applying = workers.filter(|worker| worker.applying.is_some()).count() as u64;
+    members(cx, |view, member| {
+        let in_queue = match member.is_own {
+            true => Value::UInt(applying),
+            false => Value::Null,
+        };
+        let none = || Value::UInt(0);
+        vec![
+            text(GROUP_CHANNEL),
+            text(view),
+            text(&member.uuid),
+            none(),
+            none(),
+            none(),
+            none(),
+            text(""),
+            text(""),
+            in_queue,
+            none(),
+            none(),
+            none(),
+        ]
+    })
 }

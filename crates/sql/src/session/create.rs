@@ -12,7 +12,16 @@ use porpoise_sql_plan::plan::QueryPlan;
 use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_sql_plan::plan::select::{NestedReads, PlanCx, plan_query};
 use porpoise_sql_plan::plan::sinks::{Insert, InsertRows, Plan};
+use porpoise_types::{ColumnType, ValueRef};
 use std::sync::Arc;
+
+/// The parameters of a prepared statement, or the variables of a program's.
+pub(super) struct Variables<'v> {
+    /// Their values.
+    pub values: &'v [ValueRef<'v>],
+    /// Their types.
+    pub types: &'v [ColumnType],
+}
 
 impl SqlSession {
     /// CREATE TABLE ... LIKE.
@@ -48,10 +57,11 @@ impl SqlSession {
         create: &CreateTable<'_>,
         query: &Query<'_>,
         text: &[u8],
+        variables: &Variables<'_>,
     ) -> Result<Outcome> {
         let (database, name) = self.cx.qualified(&create.name)?;
         let catalog = self.cx.catalog();
-        let (select, _) = self.plan_select(query, text, &catalog)?;
+        let (select, _) = self.plan_select(query, text, variables, &catalog)?;
         let without_query = CreateTable {
             query: None,
             ..*create
@@ -83,7 +93,7 @@ impl SqlSession {
             let Some(table) = self.cx.temporary.table(&database, &name).cloned() else {
                 return Err(SqlError::internal("no temporary table"));
             };
-            let filled = self.fill_table(&table, &names, mode, query, text);
+            let filled = self.fill_table(&table, &names, mode, query, text, variables);
             if filled.is_err() {
                 self.remove_temporary(&database, &name);
             }
@@ -95,7 +105,7 @@ impl SqlSession {
             return Ok(Outcome::default());
         };
         let filled = self
-            .fill_table(&table, &names, mode, query, text)
+            .fill_table(&table, &names, mode, query, text, variables)
             .and_then(|mut outcome| {
                 outcome.position = outcome.position.max(self.commit()?);
                 Ok(outcome)
@@ -119,9 +129,10 @@ impl SqlSession {
         &self,
         query: &Query<'_>,
         text: &[u8],
+        variables: &Variables<'_>,
         catalog: &Catalog,
     ) -> Result<(QueryPlan, NestedReads)> {
-        let env = self.cx.bind_env(Vec::new());
+        let env = self.cx.bind_env(variables.types.to_vec());
         let reads = NestedReads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
         let plan = plan_query(query, &PlanCx::new(catalog, &env, &self.cx, text, &reads));
@@ -137,10 +148,11 @@ impl SqlSession {
         mode: InsertMode,
         query: &Query<'_>,
         text: &[u8],
+        variables: &Variables<'_>,
     ) -> Result<Outcome> {
         let planned = self.plan_and_lock(|session, catalog| {
             session.cx.planning.calls_functions.set(false);
-            let (source, reads) = session.plan_select(query, text, catalog)?;
+            let (source, reads) = session.plan_select(query, text, variables, catalog)?;
             let columns = names.iter().map(|n| {
                 let at = table.column(n);
                 at.ok_or_else(|| SqlError::unknown_column(n, "field list"))
@@ -162,6 +174,6 @@ impl SqlSession {
             planned.runs_programs = session.cx.planning.calls_functions.get();
             Ok(Arc::new(planned))
         })?;
-        self.run_plan(&planned, &[], &mut NullSink)
+        self.run_plan(&planned, variables.values, &mut NullSink)
     }
 }

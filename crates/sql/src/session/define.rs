@@ -3,6 +3,7 @@
 //! Each commits the open transaction before it begins (manual, "Statements That Cause an Implicit
 //! Commit"), and its own changes at its end.
 
+use super::create::Variables;
 use super::{Outcome, SqlSession};
 use crate::definition::{self, Naming};
 use crate::performance_schema;
@@ -18,8 +19,13 @@ use porpoise_types::{CastCx, Collation};
 
 impl SqlSession {
     /// Executes CREATE, ALTER, DROP and TRUNCATE.
-    pub(super) fn define(&mut self, statement: &Statement<'_>, text: &[u8]) -> Result<Outcome> {
-        if let Some(done) = self.define_temporary(statement, text)? {
+    pub(super) fn define(
+        &mut self,
+        statement: &Statement<'_>,
+        text: &[u8],
+        variables: &Variables<'_>,
+    ) -> Result<Outcome> {
+        if let Some(done) = self.define_temporary(statement, text, variables)? {
             return Ok(done);
         }
         let before = self.begin_definition()?;
@@ -76,7 +82,7 @@ impl SqlSession {
                 let db = self.cx.server.db.clone();
                 ddl_outcome(db.truncate(&self.ddl_cx(), &database, &name)?)
             }
-            _ => self.define_table(statement, text)?,
+            _ => self.define_table(statement, text, variables)?,
         };
         outcome.position = outcome.position.max(before);
         Ok(outcome)
@@ -101,7 +107,12 @@ impl SqlSession {
         Ok(is_virtual && !virtual_tables::is_database(&database) && !create.temporary)
     }
 
-    fn define_table(&mut self, statement: &Statement<'_>, text: &[u8]) -> Result<Outcome> {
+    fn define_table(
+        &mut self,
+        statement: &Statement<'_>,
+        text: &[u8],
+        variables: &Variables<'_>,
+    ) -> Result<Outcome> {
         let db = self.cx.server.db.clone();
         match statement {
             Statement::CreateTable(create) if self.names_virtual_table(create)? => {
@@ -117,7 +128,7 @@ impl SqlSession {
             }
             Statement::CreateTable(create) if create.query.is_some() && !create.temporary => {
                 match create.query {
-                    Some(query) => self.create_select(create, query, text),
+                    Some(query) => self.create_select(create, query, text, variables),
                     None => Err(SqlError::internal("no query")),
                 }
             }

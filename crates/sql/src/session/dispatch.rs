@@ -1,5 +1,6 @@
 //! Dispatch of a parsed statement to the module that executes it.
 
+use super::create::Variables;
 use super::{Outcome, SqlSession, lex_mode, maintenance};
 use crate::audit::{AuditClass, AuditedStatement, TextShape, reported_text};
 use crate::statements::phases::Phase;
@@ -195,10 +196,10 @@ impl SqlSession {
             | Statement::DropTable(_)
             | Statement::Truncate(_)
             | Statement::CreateIndex(_)
-            | Statement::DropIndex(_) => self.define(statement, text),
+            | Statement::DropIndex(_) => self.define(statement, text, &Variables { values, types }),
             Statement::AlterTable(alter) => match maintenance::clause(alter) {
                 Some(clause) => self.maintain_partitions(alter, clause, sink),
-                None => self.define(statement, text),
+                None => self.define(statement, text, &Variables { values, types }),
             },
             Statement::User(_)
             | Statement::DropUser { .. }

@@ -39,7 +39,7 @@ impl SqlSession {
     }
 }
 
-/// Whether two indexes, which are no primary key, are of one kind and have the same parts.
+/// Whether two indexes other than the primary key are of one kind and have the same parts.
 fn is_alike(a: &Index, b: &Index) -> bool {
     let is_same = |(a, b): (&porpoise_rows::catalog::IndexPart, _)| a == b;
     a.kind == b.kind

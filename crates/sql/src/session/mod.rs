@@ -312,6 +312,11 @@ impl SqlSession {
         self.cx.settings.metadata
     }
 
+    /// Whether text results are answered by a checksum (`result_checksum`).
+    pub fn sends_checksums(&self) -> bool {
+        self.cx.settings.result_checksum
+    }
+
     /// Server status flags of the protocol: in transaction (1), autocommit
     /// (2), no backslash escapes (512), in a read-only transaction (8192).
     pub fn status_flags(&self) -> u16 {
@@ -389,6 +394,22 @@ impl SqlSession {
         self.arena = recycle_arena(arena);
         self.has_more_statements = result.as_ref().is_ok_and(|outcome| outcome.rest.is_some());
         self.end_statement(result)
+    }
+
+    /// Shows the session in the process list as one that sends the binary log, until [`Self::end_dump`].
+    pub fn begin_dump(&self, has_gtids: bool) {
+        let command = if has_gtids {
+            "Binlog Dump GTID"
+        } else {
+            "Binlog Dump"
+        };
+        let now = self.cx.server.db.clock().now();
+        self.process.begin(command, None, now);
+    }
+
+    /// Ends [`Self::begin_dump`]: the binary log is no longer sent.
+    pub fn end_dump(&self) {
+        self.process.end(self.cx.server.db.clock().now());
     }
 
     /// Error if the session was killed between two statements, or its account has reached a limit.

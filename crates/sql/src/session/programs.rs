@@ -589,7 +589,7 @@ impl SqlSession {
         self.programs.shown = shown;
     }
 
-    /// Notes the commit that a statement has made or seen, which later ones must see too.
+    /// Records the commit that a statement has made or seen, which later ones must see too.
     fn note_revealed(&mut self, result: &Result<Outcome>) {
         let position = match result {
             Ok(outcome) => outcome.position,

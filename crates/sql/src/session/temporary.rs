@@ -11,6 +11,7 @@
 //!    "Statements That Cause an Implicit Commit"). A table that a transaction may still use is
 //!    dropped when no transaction is open.
 
+use super::create::Variables;
 use super::plan_cache::PlanCache;
 use super::{Outcome, SqlSession};
 use crate::definition::{self, Naming};
@@ -27,6 +28,7 @@ impl SqlSession {
         &mut self,
         statement: &Statement<'_>,
         text: &[u8],
+        variables: &Variables<'_>,
     ) -> Result<Option<Outcome>> {
         let named = |session: &SqlSession, name: &TableName<'_>| {
             let found = session.cx.qualified(name).ok();
@@ -39,7 +41,7 @@ impl SqlSession {
                     return self.create_like(create).map(Some);
                 }
                 if let Some(query) = create.query {
-                    return self.create_select(create, query, text).map(Some);
+                    return self.create_select(create, query, text, variables).map(Some);
                 }
                 let (database, _) = self.cx.qualified(&create.name)?;
                 let naming = Naming::of(&self.cx, &database)?;

@@ -1,6 +1,6 @@
 //! Expressions of definitions in MySQL's spelling: CHECK, DEFAULT, generated columns, key parts.
 //!
-//! The catalog keeps a text of its own, on which formats depend; this one is made when it is shown.
+//! The catalog stores another text, on which formats depend; MySQL's spelling is generated when a definition is shown.
 
 use bumpalo::Bump;
 use porpoise_rows::catalog::ColumnDefault;
@@ -22,7 +22,7 @@ pub(crate) fn escaped(stored: &str) -> String {
     shown(stored).replace('\\', "\\\\").replace('\'', "\\'")
 }
 
-/// Replaces the expressions of a definition that is shown.
+/// Replaces the expressions of a definition by their text in MySQL's spelling.
 pub(crate) fn show_expressions(table: &mut TableDef) {
     for column in &mut table.columns {
         if let Some(generated) = &mut column.generated {

@@ -4,6 +4,7 @@
 use super::table::{
     Rows, long_column, number_column, text, text_column, text_or_null, typed_column,
 };
+use crate::binary_log;
 use crate::context::StatementContext;
 use crate::status::{self, Counter};
 use crate::vars::VARIABLES;
@@ -134,7 +135,7 @@ fn server_status(cx: &StatementContext) -> Vec<(String, String)> {
     list.push(("Ssl_cipher".to_owned(), tls.cipher.clone()));
     list.push(("Ssl_version".to_owned(), tls.version.clone()));
     if let Some(log) = server.binary_log() {
-        list.extend(log.acknowledgement().variables());
+        list.extend(binary_log::ack_variables(&log.acknowledgement()));
     }
     list
 }

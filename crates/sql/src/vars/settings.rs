@@ -113,6 +113,8 @@ pub struct Settings {
     pub interactive_timeout: Duration,
     /// `resultset_metadata`: whether results have column definitions.
     pub metadata: bool,
+    /// `result_checksum`: whether a checksum is sent instead of rows.
+    pub result_checksum: bool,
     /// `session_track_transaction_info`.
     pub transaction_info: TransactionInfo,
 }
@@ -225,12 +227,18 @@ impl Settings {
             wait_timeout: Duration::from_secs(values.int("wait_timeout")),
             interactive_timeout: Duration::from_secs(values.int("interactive_timeout")),
             metadata: values.text("resultset_metadata") != "NONE",
-            transaction_info: match values.text("session_track_transaction_info") {
-                "STATE" => TransactionInfo::State,
-                "CHARACTERISTICS" => TransactionInfo::Characteristics,
-                _ => TransactionInfo::Off,
-            },
+            result_checksum: values.bool("result_checksum"),
+            transaction_info: transaction_info(values.text("session_track_transaction_info")),
         })
+    }
+}
+
+/// What `session_track_transaction_info` names.
+fn transaction_info(name: &str) -> TransactionInfo {
+    match name {
+        "STATE" => TransactionInfo::State,
+        "CHARACTERISTICS" => TransactionInfo::Characteristics,
+        _ => TransactionInfo::Off,
     }
 }
 

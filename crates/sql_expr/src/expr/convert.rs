@@ -325,7 +325,7 @@ pub fn to_type<'a>(
     cast(v, &from.ty, &whole.ty, cx)
 }
 
-/// A value of CAST; NULL with a warning for a date with a zero in it that the SQL mode does not permit.
+/// A value of CAST; NULL with a warning for a date with a zero part that the SQL mode does not permit.
 pub fn permitted_date<'a>(value: ValueRef<'a>, cx: &EvalCx<'a>) -> ValueRef<'a> {
     let date = match value {
         ValueRef::Date(date) => date,

@@ -1,17 +1,17 @@
-//! Constants compared with columns whose values have another form: MySQL compares with the value that the
-//! column would have of the constant (manual, "The YEAR Type"; optimizer, constant folding).
+//! Constants compared with columns of another type: MySQL compares with the value that the column would store
+//! for the constant (manual, "The YEAR Type"; optimizer, constant folding).
 //!
-//! The binder wraps such constants in these functions. A constant that the column cannot have is
+//! The binder wraps such constants in these functions. A constant that the column cannot store is
 //! compared as it is.
 
 use super::{Call, Function, Nullable, bigint, double};
 use crate::error::Result;
 use porpoise_types::{Kind, ValueRef, double_prefix, round_to_digits, round_to_i64};
 
-/// The years that a column has, besides 0.
+/// The years that a YEAR column can store, besides 0.
 const YEARS: std::ops::RangeInclusive<i64> = 1901..=2155;
 
-/// The year that a YEAR column has of a constant, else the constant rounded away from all years.
+/// The year that a YEAR column stores for a constant; without one, the constant, rounded so that it equals no year.
 fn year<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (value, _) = c.arg(0);
     let number = match value {
@@ -45,13 +45,13 @@ fn year<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(ValueRef::Int(shown))
 }
 
-/// The value of a text that is a number as a whole.
+/// The value of a text that consists of a number only.
 fn text_number(text: &[u8]) -> Option<f64> {
     let prefix = double_prefix(text);
     (prefix.read > 0 && prefix.read == text.len() && !prefix.overflow).then_some(prefix.value)
 }
 
-/// The value that a FLOAT(M,D) column has of a constant with no more than D digits after the point.
+/// The value that a FLOAT(M,D) column stores for a constant with at most D digits after the point.
 fn float<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (Some(value), Some(digits)) = (c.double(0)?, c.count(1)?) else {
         return Ok(ValueRef::Null);
@@ -84,6 +84,6 @@ pub fn has_year(kind: Kind) -> bool {
 /// The registry entries.
 #[rustfmt::skip]
 pub const FUNCTIONS: &[Function] = &[
-    f!("YEAR CONSTANT", (1, 1), bigint, IfArgument, year, "A constant as the year that a YEAR column has of it.", "(SELECT y FROM JSON_TABLE('[2018]', '$[*]' COLUMNS (y YEAR PATH '$')) j WHERE y = 18)" => "2018"),
-    f!("FLOAT CONSTANT", (2, 2), double, IfArgument, float, "A constant as a FLOAT(M,D) column has it.", "(SELECT f FROM JSON_TABLE('[999.99]', '$[*]' COLUMNS (f FLOAT(5,2) PATH '$')) j WHERE f = 999.99)" => "999.99"),
+    f!("YEAR CONSTANT", (1, 1), bigint, IfArgument, year, "The year that a YEAR column stores for a constant.", "(SELECT y FROM JSON_TABLE('[2018]', '$[*]' COLUMNS (y YEAR PATH '$')) j WHERE y = 18)" => "2018"),
+    f!("FLOAT CONSTANT", (2, 2), double, IfArgument, float, "The value that a FLOAT(M,D) column stores for a constant.", "(SELECT f FROM JSON_TABLE('[999.99]', '$[*]' COLUMNS (f FLOAT(5,2) PATH '$')) j WHERE f = 999.99)" => "999.99"),
 ];

@@ -364,7 +364,7 @@ fn has_date(ty: &ColumnType) -> bool {
 }
 
 /// GREATEST and LEAST of dates, texts and numbers: compared as dates with times, and returned as text in
-/// the form of the argument that is a date. NULL if another one is no date.
+/// the form of the argument that is a date. NULL if another argument is not a date.
 fn extreme_moment<'a>(c: &Call<'_, 'a>, wanted: Ordering) -> Result<ValueRef<'a>> {
     let mut best: Option<DateTime> = None;
     for (value, arg) in c.values.iter().copied().zip(c.args) {

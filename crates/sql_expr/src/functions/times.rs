@@ -110,7 +110,7 @@ fn unix_timestamp<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     } else {
         match c.datetime(0)? {
             None if c.arg(0).0.is_null() => return Ok(ValueRef::Null),
-            // What is no date is 0, as in MySQL.
+            // A value that is not a date gives 0, as in MySQL.
             None => None,
             Some(local) => c.cx.env.time_zone.local_to_utc(local),
         }

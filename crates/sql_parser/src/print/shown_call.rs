@@ -1,5 +1,5 @@
-//! Function calls in MySQL's spelling: a function by one of its names, or by the operator or the other
-//! function that it is short for.
+//! Function calls in MySQL's spelling: a function by its canonical name, or as the operator or the other
+//! function that it abbreviates.
 //!
 //! Invariant: the text has the value of the call that it shows.
 
@@ -100,7 +100,7 @@ impl Printer<'_> {
         true
     }
 
-    /// `->` and `->>` as the functions that they stand for.
+    /// `->` and `->>` as the functions that they abbreviate.
     fn shown_path(&mut self, node: &JsonPath<'_>) {
         self.put_if(node.unquote, "json_unquote(");
         self.put("json_extract(");

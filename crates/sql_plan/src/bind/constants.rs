@@ -1,4 +1,4 @@
-//! Constants that a column holds in another form than they are written in.
+//! Constants that a column stores in another form than that in which they are written.
 
 use super::Binder;
 use super::literal::integer;
@@ -16,7 +16,7 @@ impl Binder<'_> {
         Ok((a, b))
     }
 
-    /// A constant in the form that a column has it in; any other expression as it is.
+    /// A constant in the form in which a column stores it; any other expression as it is.
     pub(super) fn in_form_of(&self, column: &Expr, constant: Expr) -> Result<Expr> {
         if !matches!(column.kind, ExprKind::Column { .. }) {
             return Ok(constant);

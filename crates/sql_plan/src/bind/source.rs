@@ -55,7 +55,7 @@ impl Source {
         }
     }
 
-    /// The database that messages name a column with; empty for a derived table.
+    /// The database in a column's qualified name in messages; empty for a derived table.
     pub fn shown_database(&self) -> &str {
         match self.table() {
             Some(table) if self.database.is_empty() => &table.database,

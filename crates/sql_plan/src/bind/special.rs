@@ -159,7 +159,7 @@ impl Binder<'_> {
         }
         let mut call = self.call("JSON_VALUE", args)?;
         if let Some(ty) = &value.returning {
-            // Without a character set, a text has the one of documents.
+            // Without a character set, a text has that of documents.
             let connection = Collation::UTF8MB4_0900_BIN;
             call.ty = cast_type(ty, &call, connection)?;
         }

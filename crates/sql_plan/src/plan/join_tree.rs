@@ -252,7 +252,7 @@ impl Planner<'_> {
             let ready = outers
                 .iter()
                 .position(|o| self.is_ready(o, joined) && self.may_place_outer(o, &tables));
-            // A LATERAL table waits for the right side of a LEFT JOIN that it reads.
+            // A LATERAL table is joined after the right side of a LEFT JOIN that it reads.
             let pending = outers.iter().fold(0, |all, o| all | o.block.slots());
             let free = tables
                 .iter()

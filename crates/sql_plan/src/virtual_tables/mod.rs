@@ -103,3 +103,14 @@ const DATABASES: [&str; 3] = ["information_schema", "performance_schema", "sys"]
 pub fn is_database(name: &str) -> bool {
     DATABASES.iter().any(|d| d.eq_ignore_ascii_case(name))
 }
+
+/// Whether a table has the rows of SHOW VARIABLES or of SHOW STATUS.
+pub fn is_of_variables(table: &VirtualTable) -> bool {
+    let names = [
+        "global_status",
+        "global_variables",
+        "session_status",
+        "session_variables",
+    ];
+    table.database == "performance_schema" && names.contains(&table.name)
+}

@@ -73,6 +73,8 @@ pub(super) const PERFORMANCE_SCHEMA: &[VirtualTable] = &[
         columns_of(SUMMARY_BY_DIGEST)
     }),
     performance("events_statements_history", || columns_of(STATEMENT_EVENTS)),
+    performance("global_status", || columns_of(VARIABLES)),
+    performance("global_variables", || columns_of(VARIABLES)),
     performance("metadata_locks", || columns_of(METADATA_LOCKS)),
     performance("persisted_variables", || columns_of(PERSISTED_VARIABLES)),
     performance("replication_applier_configuration", || {
@@ -88,6 +90,12 @@ pub(super) const PERFORMANCE_SCHEMA: &[VirtualTable] = &[
     performance("replication_connection_status", || {
         columns_of(CONNECTION_STATUS)
     }),
+    performance("replication_group_member_stats", || {
+        columns_of(GROUP_MEMBER_STATS)
+    }),
+    performance("replication_group_members", || columns_of(GROUP_MEMBERS)),
+    performance("session_status", || columns_of(VARIABLES)),
+    performance("session_variables", || columns_of(VARIABLES)),
     performance("table_io_waits_summary_by_table", || {
         columns_of(&table_io_waits())
     }),
@@ -228,6 +236,39 @@ const APPLIER_STATUS_BY_WORKER: &[(&str, T)] = &[
     ("APPLYING_TRANSACTION", T::Text(57)),
     ("APPLYING_TRANSACTION_ORIGINAL_COMMIT_TIMESTAMP", T::Moment),
     ("APPLYING_TRANSACTION_START_APPLY_TIMESTAMP", T::Moment),
+];
+
+const GROUP_MEMBERS: &[(&str, T)] = &[
+    CHANNEL,
+    ("MEMBER_ID", T::Text(36)),
+    ("MEMBER_HOST", T::Text(255)),
+    ("MEMBER_PORT", T::Count),
+    ("MEMBER_STATE", T::Text(64)),
+    ("MEMBER_ROLE", T::Text(64)),
+    ("MEMBER_VERSION", T::Text(64)),
+    ("MEMBER_COMMUNICATION_STACK", T::Text(64)),
+];
+
+const GROUP_MEMBER_STATS: &[(&str, T)] = &[
+    CHANNEL,
+    ("VIEW_ID", T::Text(60)),
+    ("MEMBER_ID", T::Text(36)),
+    ("COUNT_TRANSACTIONS_IN_QUEUE", T::Count),
+    ("COUNT_TRANSACTIONS_CHECKED", T::Count),
+    ("COUNT_CONFLICTS_DETECTED", T::Count),
+    ("COUNT_TRANSACTIONS_ROWS_VALIDATING", T::Count),
+    ("TRANSACTIONS_COMMITTED_ALL_MEMBERS", T::Long),
+    ("LAST_CONFLICT_FREE_TRANSACTION", T::Long),
+    ("COUNT_TRANSACTIONS_REMOTE_IN_APPLIER_QUEUE", T::Count),
+    ("COUNT_TRANSACTIONS_REMOTE_APPLIED", T::Count),
+    ("COUNT_TRANSACTIONS_LOCAL_PROPOSED", T::Count),
+    ("COUNT_TRANSACTIONS_LOCAL_ROLLBACK", T::Count),
+];
+
+/// Columns of global_variables, session_variables, global_status and session_status.
+const VARIABLES: &[(&str, T)] = &[
+    ("VARIABLE_NAME", T::Text(64)),
+    ("VARIABLE_VALUE", T::Text(1024)),
 ];
 
 const PERSISTED_VARIABLES: &[(&str, T)] = &[

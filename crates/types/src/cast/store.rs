@@ -45,8 +45,7 @@ impl Target<'_> {
         );
     }
 
-    /// A note that a date or time lost a part: 1292 in strict mode, which no mode makes an error, else
-    /// 1265.
+    /// A note that a date or time lost a part: 1292 in strict mode, otherwise 1265. It is not an error in any mode.
     pub(super) fn shortened_temporal(&self, what: &str, value: &[u8], cx: &mut CastCx<'_>) {
         if cx.strict {
             let value = format_for_message(value);

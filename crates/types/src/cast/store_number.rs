@@ -108,8 +108,8 @@ fn fixed_max(ty: &ColumnType) -> f64 {
     10f64.powi(digits) - 10f64.powi(-i32::from(ty.decimals))
 }
 
-/// The value with `decimals` digits that MySQL stores in FLOAT(M,D) and DOUBLE(M,D): the fraction above
-/// the next lower integer is rounded, so that halves that are not exact may go either way.
+/// The value with `decimals` digits that MySQL stores in FLOAT(M,D) and DOUBLE(M,D): only the fraction above
+/// the next lower integer is rounded, so that halves that are not exact in binary may be rounded up or down.
 #[must_use]
 pub fn round_to_digits(v: f64, decimals: u8) -> f64 {
     let scale = 10f64.powi(i32::from(decimals));

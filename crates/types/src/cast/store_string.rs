@@ -149,7 +149,7 @@ pub(super) fn store_string(
     Ok(Value::Bytes(out))
 }
 
-/// A double whose text is longer than a column of characters, in as many digits as fit.
+/// A double whose text is longer than a CHAR or VARCHAR column, with as many digits as fit.
 fn narrow_number(value: ValueRef<'_>, ty: &ColumnType) -> Option<Vec<u8>> {
     let is_limited = matches!(ty.kind, Kind::Char | Kind::VarChar);
     let ValueRef::Double(number) = value else {

@@ -1,6 +1,7 @@
 //! The files of `bench dump`: a dump of several tables in the form of mariadb-dump, each table's part of
 //! it alone, and each table's rows as a text file for LOAD DATA.
 
+use crate::connect::Admin;
 use crate::error::Result;
 use crate::value;
 use std::fmt::Write as _;
@@ -61,6 +62,16 @@ impl Table {
              PRIMARY KEY (`id`){}\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4",
             self.name, self.keys
         )
+    }
+
+    /// The sums of its columns.
+    pub(super) fn sums(&self, admin: &mut Admin) -> Result<String> {
+        let query = format!(
+            "select concat_ws(' ', count(*), sum(id), sum(a), sum(length(note)), \
+             sum(second(made)), sum(price), sum(n), count(n)) from {}",
+            self.name
+        );
+        Ok(admin.value(&query)?.unwrap_or_default())
     }
 
     fn references_parents(&self) -> bool {

@@ -5,6 +5,9 @@
 //! other systems. Neither is measured.
 
 mod data;
+mod import;
+
+pub use import::{ImportOptions, import};
 
 use super::{Bench, Route};
 use crate::connect::{Access, Admin};
@@ -68,16 +71,7 @@ impl Job<'_> {
             Job::Inserts(table, ..) | Job::Lines(table, ..) => std::slice::from_ref(*table),
             Job::Whole(..) => &TABLES,
         };
-        let mut sums = Vec::new();
-        for table in tables {
-            let query = format!(
-                "select concat_ws(' ', count(*), sum(id), sum(a), sum(length(note)), \
-                 sum(second(made)), sum(price), sum(n), count(n)) from {}",
-                table.name
-            );
-            sums.push(admin.value(&query)?.unwrap_or_default());
-        }
-        Ok(sums)
+        tables.iter().map(|table| table.sums(admin)).collect()
     }
 }
 

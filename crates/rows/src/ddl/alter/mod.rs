@@ -404,12 +404,7 @@ impl Db {
             if plan.validates_checks {
                 self.validate_checks(cx, before, after, cast)?;
             }
-            for (position, index) in after.indexes.iter().enumerate() {
-                if plan.indexes_to_build.contains(&index.id) {
-                    self.begin_stage(cx, Stage::BuildingIndex, before, &index.name);
-                    self.build_index(cx, before, after, position)?;
-                }
-            }
+            self.build_new_indexes(cx, before, after, plan)?;
         }
         if cx.foreign_key_checks {
             for key in &after.foreign_keys {
@@ -426,6 +421,28 @@ impl Db {
             self.raise_auto_increment(cx, after, next)?;
         }
         Ok(rows)
+    }
+
+    /// Builds the indexes of a plan.
+    fn build_new_indexes(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        after: &Table,
+        plan: &Plan,
+    ) -> Result<()> {
+        let indexes = after.indexes.iter().enumerate();
+        let new = indexes.filter(|(_, index)| plan.indexes_to_build.contains(&index.id));
+        let (positions, names): (Vec<usize>, Vec<&str>) =
+            new.map(|(at, index)| (at, index.name.as_str())).unzip();
+        if positions.is_empty() {
+            return Ok(());
+        }
+        self.begin_stage(cx, Stage::BuildingIndex, before, &names.join(", "));
+        let rows = self.approximate_rows(before).unwrap_or(0);
+        let progress = cx.metadata_locks.progress();
+        progress.expect(rows.saturating_mul(positions.len() as u64));
+        self.build_indexes(cx, before, after, &positions)
     }
 
     /// 1292 if rows exist for which an added column would have a zero date.

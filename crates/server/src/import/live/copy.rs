@@ -6,18 +6,27 @@
 //!   source   SELECT ... WHERE id >= low ORDER BY id LIMIT n    rows, and the end of the range
 //!   here     START TRANSACTION
 //!            read the replica's position: it must be that of the snapshot
+//!            record the range with the number of rows and their checksum
 //!            LOAD DATA LOCAL                                       no warning is accepted
-//!            SELECT the range again, compare count and checksum
-//!            record the range
 //!            COMMIT
+//!            SELECT the range with result_checksum = ON            compared with what was read
+//!            record that it was compared
 //! ```
 //!
-//! A table without an integer key is copied by one SELECT and several transactions; it is compared and recorded at its end.
+//! The server computes the checksum of the stored rows as it would send them: transferring all rows again took a third of
+//! the time of the load. It is computed after the commit, because reading a transaction's own writes sorts them
+//! first. If the process ends in between, the next one compares the range before the replica changes it ([`compare_loaded`]).
 //!
-//! Checksum: the sum of a hash of each row's text, so that the order of rows does not matter.
+//! Rows of one key value that are more than [`MAX_CHUNKS`] chunks are loaded in several transactions. The value is recorded before the
+//! first of them; after an interruption its rows are deleted ([`delete_parts`]). A table without an integer key is copied by one SELECT
+//! and several transactions; it is compared and recorded at its end.
+//!
+//! Checksum: the sum of a hash of each row's packet, so that the order of rows does not matter.
 
 use super::super::connection::{Server, failed};
-use super::notes::{self, Range};
+use super::Live;
+use super::deferred;
+use super::notes::{self, Range, Uncompared};
 use super::plan::{Name, Table, range_condition};
 use super::source::{Position, Snapshot};
 use crate::config::StartError;
@@ -31,14 +40,14 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Approximate number of bytes that one transaction loads.
-const CHUNK_BYTES: usize = 4 << 20;
-
-/// Number of bytes from which on the rest of a result is left for the next range.
-const MAX_CHUNK_BYTES: usize = 64 << 20;
+/// Maximum number of chunks that the rows of one key value have if they are loaded in one transaction.
+const MAX_CHUNKS: usize = 16;
 
 /// Size in bytes from which a range is divided among workers.
-const DIVIDED: u64 = 4 * CHUNK_BYTES as u64;
+const DIVIDED: u64 = 16 << 20;
+
+/// Number of rows that one transaction deletes.
+const DELETED_ROWS: usize = 10_000;
 
 /// Time between two lines of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
@@ -70,6 +79,8 @@ struct Shared<'t> {
     queue: Mutex<Queue>,
     changed: Condvar,
     position: Option<&'t Position>,
+    /// Approximate number of bytes that one transaction loads.
+    chunk_bytes: usize,
     rows: AtomicU64,
     bytes: AtomicU64,
     running: AtomicUsize,
@@ -90,6 +101,7 @@ pub struct Copied {
 /// The first error of any worker; ranges that are recorded stay.
 pub fn run(
     options: &ImportOptions,
+    live: &Live,
     server: &mut Server,
     mut snapshot: Snapshot,
     tables: &[Table],
@@ -107,7 +119,8 @@ pub fn run(
         let of_table = of_table.into_iter().map(|range| Job { table: at, range });
         let of_table: Vec<Job> = of_table.collect();
         if of_table.is_empty() {
-            // An earlier process has ended after the last range and before recording the table.
+            // An earlier process has ended after the last range and before recording the table; its indexes exist
+            // since the continuation.
             server.run(&notes::note_table(table))?;
             jobs.push(of_table);
             continue;
@@ -122,6 +135,7 @@ pub fn run(
         queue: Mutex::new(queue),
         changed: Condvar::new(),
         position: snapshot.position.as_ref(),
+        chunk_bytes: live.chunk_bytes.max(1),
         rows: AtomicU64::new(0),
         bytes: AtomicU64::new(0),
         running: AtomicUsize::new(workers),
@@ -306,6 +320,7 @@ fn work(
         };
         done.map_err(|error| failed(format_args!("table {}: {error}", table.shown())))?;
         if shared.done(table) {
+            deferred::create_indexes(&mut server, table)?;
             server.run(&notes::note_table(table))?;
             shared.finished(table);
         }
@@ -324,15 +339,10 @@ struct Chunk {
 impl Chunk {
     /// Adds a row.
     fn push(&mut self, row: TextRow<'_>) {
-        let start = self.text.len();
-        append_line(row, &mut self.text);
+        self.sum = self.sum.wrapping_add(xxh3_64(row.payload()));
         self.rows += 1;
-        self.sum = self.sum.wrapping_add(hash(self.text.get(start..)));
+        append_line(row, &mut self.text);
     }
-}
-
-fn hash(line: Option<&[u8]>) -> u64 {
-    xxh3_64(line.unwrap_or_default())
 }
 
 /// Appends a row as LOAD DATA reads it.
@@ -346,17 +356,14 @@ fn append_line(row: TextRow<'_>, line: &mut Vec<u8>) {
             continue;
         };
         let mut rest = cell;
-        while let Some(at) = rest
-            .iter()
-            .position(|b| matches!(b, b'\t' | b'\n' | b'\\' | 0))
-        {
+        let is_escaped = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\\');
+        while let Some(at) = rest.iter().position(is_escaped) {
             let (plain, special) = rest.split_at(at);
             line.extend_from_slice(plain);
             line.push(b'\\');
             line.push(match special.first() {
                 Some(b'\t') => b't',
                 Some(b'\n') => b'n',
-                Some(0) => b'0',
                 _ => b'\\',
             });
             rest = special.get(1..).unwrap_or_default();
@@ -364,6 +371,16 @@ fn append_line(row: TextRow<'_>, line: &mut Vec<u8>) {
         line.extend_from_slice(rest);
     }
     line.push(b'\n');
+}
+
+/// The first rows of a range.
+enum FirstRows {
+    /// All rows up to this end.
+    UpTo(Chunk, Option<i128>),
+    /// The first key value has more rows than were requested.
+    OneValue,
+    /// As [`FirstRows::OneValue`], and this value has more rows than [`MAX_CHUNKS`] chunks.
+    TooMany(i128),
 }
 
 struct Copier<'w, 't> {
@@ -378,20 +395,30 @@ fn refuse(text: String) -> Error {
     Error::Lost(std::io::Error::other(text))
 }
 
+/// The value of a key column.
+fn key_value(key: &str, text: Option<&[u8]>) -> Result<i128> {
+    let value = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    value.ok_or_else(|| refuse(format!("column {key} is not an integer")))
+}
+
 impl Copier<'_, '_> {
     /// Copies a range in steps.
     fn ranges(&mut self, key: &str, at: usize, range: Range) -> Result<()> {
         let row_bytes = usize::try_from(self.table.row_bytes).unwrap_or(0).max(32);
-        let mut limit = (CHUNK_BYTES / row_bytes).clamp(100, 50_000);
+        let mut limit = (self.shared.chunk_bytes / row_bytes).clamp(16, 50_000);
         let (mut low, high) = range;
         loop {
-            let (chunk, end) = self.read(key, at, (low, high), limit)?;
-            let Some(end) = end else {
-                // All rows have the same key value: the limit is raised.
-                limit *= 4;
-                continue;
+            let end = match self.read(key, at, (low, high), limit)? {
+                FirstRows::UpTo(chunk, end) => {
+                    self.load_range(key, (low, end), chunk)?;
+                    end
+                }
+                FirstRows::OneValue => {
+                    limit *= 4;
+                    continue;
+                }
+                FirstRows::TooMany(value) => self.one_value(key, (low, high), value)?,
             };
-            self.load_range(key, (low, end), &chunk)?;
             if end == high {
                 return Ok(());
             }
@@ -399,14 +426,8 @@ impl Copier<'_, '_> {
         }
     }
 
-    /// Reads the first rows of a range. Returns also the end of the range that they fill; `None` if they do not fill one.
-    fn read(
-        &mut self,
-        key: &str,
-        at: usize,
-        range: Range,
-        limit: usize,
-    ) -> Result<(Chunk, Option<Option<i128>>)> {
+    /// Reads the first rows of a range.
+    fn read(&mut self, key: &str, at: usize, range: Range, limit: usize) -> Result<FirstRows> {
         let query = format!(
             "SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT {limit}",
             self.table.selected(),
@@ -414,53 +435,96 @@ impl Copier<'_, '_> {
             range_condition(key, range.0, range.1),
             super::super::connection::quote(key)
         );
+        let most = self.shared.chunk_bytes * MAX_CHUNKS;
         let mut chunk = Chunk::default();
-        let (mut last, mut before_last, mut seen) = (None, (0, 0, 0), 0);
+        // The last key value, as text, and the chunk before its rows.
+        let (mut last, mut before_last, mut seen) = (Vec::new(), (0, 0, 0), 0);
         self.source.stream(&query, |row| {
             seen += 1;
-            if chunk.text.len() > MAX_CHUNK_BYTES {
+            if chunk.text.len() > most {
                 return Ok(());
             }
             let value = row.clone().nth(at).flatten();
-            let value = value.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-            let value: i128 =
-                value.ok_or_else(|| refuse(format!("column {key} is not an integer")))?;
-            if last != Some(value) {
-                last = Some(value);
+            let value = value.ok_or_else(|| refuse(format!("column {key} is NULL")))?;
+            if chunk.rows == 0 || last != value {
+                last.clear();
+                last.extend_from_slice(value);
                 before_last = (chunk.text.len(), chunk.rows, chunk.sum);
             }
             chunk.push(row);
             Ok(())
         })?;
-        if seen < limit && chunk.text.len() <= MAX_CHUNK_BYTES {
-            return Ok((chunk, Some(range.1)));
+        let is_cut = chunk.text.len() > most;
+        if seen < limit && !is_cut {
+            return Ok(FirstRows::UpTo(chunk, range.1));
         }
         // The last key value may have more rows.
+        let last = key_value(key, Some(&last))?;
         let (bytes, rows, sum) = before_last;
-        chunk.text.truncate(bytes);
-        (chunk.rows, chunk.sum) = (rows, sum);
-        Ok((chunk, last.filter(|_| rows > 0).map(Some)))
+        if rows > 0 {
+            chunk.text.truncate(bytes);
+            (chunk.rows, chunk.sum) = (rows, sum);
+            Ok(FirstRows::UpTo(chunk, Some(last)))
+        } else if is_cut {
+            Ok(FirstRows::TooMany(last))
+        } else {
+            Ok(FirstRows::OneValue)
+        }
     }
 
-    /// Loads, compares and records a range in one transaction.
-    fn load_range(&mut self, key: &str, range: Range, chunk: &Chunk) -> Result<()> {
+    /// Loads and records a range in one transaction, and compares it.
+    fn load_range(&mut self, key: &str, range: Range, chunk: Chunk) -> Result<()> {
+        let loaded = Uncompared {
+            range,
+            rows: chunk.rows,
+            checksum: chunk.sum,
+        };
         self.begin()?;
-        let note = notes::note_range(self.table, range, chunk.rows, chunk.sum);
-        self.server.attempt(&note, None)?;
+        self.note_range(loaded)?;
         self.load(chunk)?;
-        self.compare(
-            &range_condition(key, range.0, range.1),
-            chunk.rows,
-            chunk.sum,
-        )?;
         self.server.attempt("COMMIT", None)?;
-        Ok(())
+        self.compare(&range_condition(key, range.0, range.1), loaded)
+    }
+
+    /// Copies the rows from the beginning of a range up to a key value that has many rows. Returns the end of the copied part.
+    fn one_value(&mut self, key: &str, range: Range, value: i128) -> Result<Option<i128>> {
+        let end = Some(value.saturating_add(1));
+        let (record, remove) = notes::note_parts(self.table, value);
+        self.server.attempt(&record, None)?;
+        // There are no rows before the value.
+        let condition = range_condition(key, Some(value), end);
+        let (rows, checksum) = self.stream(&condition)?;
+        let loaded = Uncompared {
+            range: (range.0, end),
+            rows,
+            checksum,
+        };
+        self.begin()?;
+        self.note_range(loaded)?;
+        self.server.attempt(&remove, None)?;
+        self.server.attempt("COMMIT", None)?;
+        self.compare(&condition, loaded)?;
+        Ok(end)
     }
 
     /// Copies a table with one SELECT.
     fn whole(&mut self) -> Result<()> {
+        let (rows, checksum) = self.stream("TRUE")?;
+        let loaded = Uncompared {
+            range: (None, None),
+            rows,
+            checksum,
+        };
+        self.begin()?;
+        self.note_range(loaded)?;
+        self.server.attempt("COMMIT", None)?;
+        self.compare("TRUE", loaded)
+    }
+
+    /// Copies rows with one SELECT and several transactions. Returns their number and checksum.
+    fn stream(&mut self, condition: &str) -> Result<(u64, u64)> {
         let query = format!(
-            "SELECT {} FROM {}",
+            "SELECT {} FROM {} WHERE {condition}",
             self.table.selected(),
             self.table.quoted()
         );
@@ -477,54 +541,96 @@ impl Copier<'_, '_> {
         };
         self.source.stream(&query, |row| {
             chunk.push(row);
-            if chunk.text.len() < CHUNK_BYTES {
+            if chunk.text.len() < shared.chunk_bytes {
                 return Ok(());
             }
             flush(&mut chunk)
         })?;
         flush(&mut chunk)?;
-        self.begin()?;
-        self.compare("TRUE", rows, sum)?;
-        let note = notes::note_range(self.table, (None, None), rows, sum);
-        self.server.attempt(&note, None)?;
-        self.server.attempt("COMMIT", None)?;
-        Ok(())
+        Ok((rows, sum))
     }
 
     fn begin(&mut self) -> Result<()> {
         begin(self.shared, self.server)
     }
 
-    fn load(&mut self, chunk: &Chunk) -> Result<()> {
-        let chunk = Chunk {
-            text: chunk.text.clone(),
-            ..*chunk
-        };
+    fn load(&mut self, chunk: Chunk) -> Result<()> {
         load(self.shared, self.server, self.table, chunk)
     }
 
-    /// Compares the loaded rows with those that were read from the source.
-    fn compare(&mut self, condition: &str, rows: u64, sum: u64) -> Result<()> {
-        let query = format!(
-            "SELECT {} FROM {} WHERE {condition}",
-            self.table.selected(),
-            self.table.quoted()
-        );
-        let (mut line, mut found, mut checksum) = (Vec::new(), 0, 0u64);
-        self.server.stream(&query, |row| {
-            line.clear();
-            append_line(row, &mut line);
-            found += 1;
-            checksum = checksum.wrapping_add(hash(Some(&line)));
-            Ok(())
-        })?;
-        if (found, checksum) == (rows, sum) {
-            return Ok(());
-        }
-        Err(refuse(format!(
-            "{rows} rows with checksum {sum:016x} were read from the source, but {found} rows with checksum {checksum:016x} were loaded, where {condition}"
-        )))
+    fn note_range(&mut self, loaded: Uncompared) -> Result<()> {
+        let note = notes::note_range(self.table, loaded.range, loaded.rows, loaded.checksum);
+        self.server.attempt(&note, None).map(drop)
     }
+
+    /// Compares loaded rows with those that were read from the source, and records that.
+    fn compare(&mut self, condition: &str, loaded: Uncompared) -> Result<()> {
+        compare(self.server, self.table, condition, loaded)?;
+        let note = notes::note_compared(self.table, loaded.range);
+        self.server.attempt(&note, None).map(drop)
+    }
+}
+
+/// Compares the rows of a range with those that were read from the source.
+fn compare(server: &mut Server, table: &Table, condition: &str, loaded: Uncompared) -> Result<()> {
+    let query = format!(
+        "SET SESSION result_checksum = ON; SELECT {} FROM {} WHERE {condition}; SET SESSION result_checksum = OFF",
+        table.selected(),
+        table.quoted()
+    );
+    let mut shown = server.attempt(&query, None)?.rows;
+    let row = shown.pop().unwrap_or_default();
+    let mut cells = row.into_iter().map(|cell| cell?.parse::<u64>().ok());
+    let found = (cells.next().flatten(), cells.next().flatten());
+    if found == (Some(loaded.rows), Some(loaded.checksum)) {
+        return Ok(());
+    }
+    Err(refuse(format!(
+        "{} rows with checksum {:016x} were read from the source, but {} rows with checksum {:016x} were loaded, where {condition}",
+        loaded.rows,
+        loaded.checksum,
+        found.0.unwrap_or(0),
+        found.1.unwrap_or(0)
+    )))
+}
+
+/// Compares the ranges of a table that an interrupted process has loaded and not compared.
+///
+/// # Errors
+/// Different rows; the server's.
+pub fn compare_loaded(server: &mut Server, table: &Table) -> std::result::Result<(), StartError> {
+    for loaded in notes::uncompared(server, table)? {
+        let (low, high) = loaded.range;
+        let condition = match &table.key {
+            Some(key) => range_condition(key, low, high),
+            None => "TRUE".to_owned(),
+        };
+        compare(server, table, &condition, loaded)
+            .map_err(|error| failed(format_args!("table {}: {error}", table.shown())))?;
+        server.run(&notes::note_compared(table, loaded.range))?;
+    }
+    Ok(())
+}
+
+/// Deletes the rows of key values that an interrupted process has loaded in part.
+///
+/// # Errors
+/// The server's.
+pub fn delete_parts(server: &mut Server, table: &Table) -> std::result::Result<(), StartError> {
+    let Some(key) = &table.key else {
+        return Ok(());
+    };
+    for value in notes::parts(server, table)? {
+        let condition = range_condition(key, Some(value), Some(value.saturating_add(1)));
+        let delete = format!(
+            "DELETE FROM {} WHERE {condition} LIMIT {DELETED_ROWS}",
+            table.quoted()
+        );
+        while server.run(&delete)?.affected > 0 {}
+        let (_, remove) = notes::note_parts(table, value);
+        server.run(&remove)?;
+    }
+    Ok(())
 }
 
 /// Begins a transaction, and locks the replica's position until its end.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   define   all objects are created, empty; those that cannot be moved are reported    objects.rs
-//!   copy     snapshot at position P, the replica is stopped at P, ranges are loaded     source.rs, copy.rs
+//!   copy     snapshot at position P, the replica is stopped at P, ranges are loaded,    source.rs, copy.rs
+//!            indexes are created                                                        deferred.rs
 //!   follow   the replica applies the source's log from P on                             follow.rs
 //! ```
 //!
@@ -16,11 +17,13 @@
 //! 2. No range is loaded unless the replica is at the position of its snapshot; each transaction checks that under a lock.
 //! 3. A table is copied after its parents, so that foreign keys hold at every commit and cascades find the copied children.
 //!    Tables that refer to each other are copied from one snapshot, or from the beginning again.
+//! 4. Before the replica runs, every loaded range has been compared, and every index exists (`deferred.rs`).
 //!
 //! Rejected: chunks between watermarks (decision 0009).
 
 mod accounts;
 mod copy;
+mod deferred;
 mod follow;
 mod notes;
 mod objects;
@@ -61,6 +64,8 @@ pub struct Live {
     pub leave_out: bool,
     /// Whether only a report is made.
     pub dry_run: bool,
+    /// Approximate number of bytes of rows that one transaction loads.
+    pub chunk_bytes: usize,
 }
 
 /// An import that runs.
@@ -299,15 +304,17 @@ impl Import<'_> {
         for number in 0..self.options.threads.max(1) {
             notes::lock(&mut self.server, &format!("worker {number}"))?;
         }
+        // Definitions of objects were created in the SQL modes of the source's objects.
+        self.server.run("SET SESSION sql_mode = ''")?;
+        notes::upgrade(&mut self.server)?;
         let mut tables = self.existing_tables(tables)?;
         if is_resumed {
             let planned = notes::planned(&mut self.server)?;
             let copied = notes::copied(&mut self.server)?;
             self.reset_cycles(&tables, &copied)?;
+            let copied = notes::copied(&mut self.server)?;
             tables.retain(|table| planned.contains(&table.name) && !copied.contains(&table.name));
-            for table in tables.iter().filter(|table| table.key.is_none()) {
-                notes::clear(&mut self.server, table)?;
-            }
+            self.prepare_continuation(&tables)?;
         }
         let names: Vec<plan::Name> = tables.iter().map(|table| table.name.clone()).collect();
         let threads = self.options.threads.max(1);
@@ -329,6 +336,7 @@ impl Import<'_> {
             None => snapshot.position = None,
         }
         if !is_resumed {
+            deferred::drop_indexes(&mut self.server, &tables)?;
             notes::begin_copy(&mut self.server, &tables)?;
         }
         for number in 0..threads {
@@ -337,13 +345,27 @@ impl Import<'_> {
             ))?;
         }
         // A table that is copied already has no jobs left, so that no other table waits for it.
-        let copied = copy::run(self.options, &mut self.server, snapshot, &tables)?;
+        let (options, server) = (self.options, &mut self.server);
+        let copied = copy::run(options, self.live, server, snapshot, &tables)?;
         self.say(format_args!(
             "{} tables, {} rows, {:.1} MB, checksums compared",
             tables.len(),
             copied.rows,
             copied.bytes as f64 / 1e6
         ));
+        Ok(())
+    }
+
+    /// Brings the tables that an interrupted process has not finished into a state in which the replica can change them.
+    fn prepare_continuation(&mut self, tables: &[Table]) -> Result<(), StartError> {
+        for table in tables {
+            if table.key.is_none() {
+                notes::clear(&mut self.server, table)?;
+            }
+            copy::delete_parts(&mut self.server, table)?;
+            copy::compare_loaded(&mut self.server, table)?;
+            deferred::create_indexes(&mut self.server, table)?;
+        }
         Ok(())
     }
 

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `source` | the source, the stage (`define`, `copy`, `follow`) |
 //! | `tables` | a table: whether it is copied completely, the column by which it is divided |
-//! | `ranges` | a copied range: `low` (at least), `high` (below), rows, checksum |
+//! | `ranges` | a copied range: `low` (at least), `high` (below), rows, checksum, whether it was compared |
+//! | `parts` | a key value whose rows are too many for one transaction, and may be loaded in part |
+//! | `deferred` | an index that is created after its table has been loaded |
 //!
 //! The replica reads `tables` and `ranges` (`porpoise_replication::copied`). A range is recorded in the transaction that
-//! loads its rows.
+//! loads its rows, or the last of them.
 
 use super::super::connection::{Server, failed, literal};
 use super::plan::{Table, of_table};
@@ -94,11 +96,41 @@ pub fn begin(server: &mut Server, source: &str) -> Result<(), StartError> {
          utf8mb4_bin NOT NULL, PRIMARY KEY (schema_name, table_name)); CREATE TABLE IF NOT EXISTS {SCHEMA}.ranges \
          (schema_name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, table_name VARCHAR(64) CHARACTER \
          SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, low VARCHAR(24) CHARACTER SET ascii NOT NULL, high VARCHAR(24) \
-         CHARACTER SET ascii NOT NULL, row_count BIGINT UNSIGNED NOT NULL, checksum BIGINT UNSIGNED NOT NULL, PRIMARY \
-         KEY (schema_name, table_name, low)); CREATE TABLE IF NOT EXISTS {SCHEMA}.source (name VARCHAR(300) \
-         CHARACTER SET utf8mb4 NOT NULL PRIMARY KEY, stage VARCHAR(10) CHARACTER SET ascii NOT NULL); \
-         INSERT INTO {SCHEMA}.source VALUES ({name}, 'define')"
+         CHARACTER SET ascii NOT NULL, row_count BIGINT UNSIGNED NOT NULL, checksum BIGINT UNSIGNED NOT NULL, \
+         is_compared INT NOT NULL, PRIMARY KEY (schema_name, table_name, low)); {PARTS}; {DEFERRED}; CREATE TABLE IF NOT \
+         EXISTS {SCHEMA}.source (name VARCHAR(300) CHARACTER SET utf8mb4 NOT NULL PRIMARY KEY, stage VARCHAR(10) \
+         CHARACTER SET ascii NOT NULL); INSERT INTO {SCHEMA}.source VALUES ({name}, 'define')"
     ))?;
+    Ok(())
+}
+
+/// The statement that creates the table of key values that are loaded in parts.
+const PARTS: &str = "CREATE TABLE IF NOT EXISTS porpoise_import.parts (schema_name VARCHAR(64) CHARACTER SET utf8mb4 \
+    COLLATE utf8mb4_bin NOT NULL, table_name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, key_value \
+    VARCHAR(24) CHARACTER SET ascii NOT NULL, PRIMARY KEY (schema_name, table_name, key_value))";
+
+/// The statement that creates the table of indexes that are not created yet.
+const DEFERRED: &str = "CREATE TABLE IF NOT EXISTS porpoise_import.deferred (schema_name VARCHAR(64) CHARACTER SET utf8mb4 \
+    COLLATE utf8mb4_bin NOT NULL, table_name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, index_name \
+    VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, definition MEDIUMTEXT CHARACTER SET utf8mb4 NOT \
+    NULL, PRIMARY KEY (schema_name, table_name, index_name))";
+
+/// Brings tables that an earlier version has created to the present form. That version compared ranges before it
+/// recorded them.
+///
+/// # Errors
+/// The server's.
+pub fn upgrade(server: &mut Server) -> Result<(), StartError> {
+    let [found] = server.first_row(&format!(
+        "SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = '{SCHEMA}' AND TABLE_NAME = 'ranges' AND \
+         COLUMN_NAME = 'is_compared'"
+    ))?;
+    if found == "0" {
+        server.run(&format!(
+            "ALTER TABLE {SCHEMA}.ranges ADD COLUMN is_compared INT NOT NULL DEFAULT 1"
+        ))?;
+    }
+    server.run(&format!("{PARTS}; {DEFERRED}"))?;
     Ok(())
 }
 
@@ -171,6 +203,18 @@ fn names(server: &mut Server, condition: &str) -> Result<BTreeSet<(String, Strin
     Ok(rows.rows.into_iter().map(name).collect())
 }
 
+fn unreadable() -> StartError {
+    failed("a row of porpoise_import cannot be read")
+}
+
+/// A bound of a range in its recorded form.
+fn limit(cell: Option<String>) -> Result<Option<i128>, StartError> {
+    match cell.unwrap_or_default().as_str() {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| unreadable()),
+    }
+}
+
 /// The copied ranges of a table, in order.
 ///
 /// # Errors
@@ -180,13 +224,6 @@ pub fn ranges(server: &mut Server, table: &Table) -> Result<Vec<Range>, StartErr
     let rows = server.run(&format!(
         "SELECT low, high FROM {SCHEMA}.ranges WHERE {condition}"
     ))?;
-    let limit = |cell: Option<String>| match cell.unwrap_or_default().as_str() {
-        "" => Ok(None),
-        text => text
-            .parse()
-            .map(Some)
-            .map_err(|_| failed("a range of porpoise_import.ranges cannot be read")),
-    };
     let mut ranges = Vec::new();
     for row in rows.rows {
         let mut cells = row.into_iter();
@@ -220,14 +257,133 @@ pub fn gaps(copied: &[Range]) -> Vec<Range> {
 
 /// The statement that records a range.
 pub fn note_range(table: &Table, range: Range, rows: u64, checksum: u64) -> String {
-    let limit = |limit: Option<i128>| limit.map_or(String::new(), |limit| limit.to_string());
     format!(
-        "INSERT INTO {SCHEMA}.ranges VALUES ({}, {}, '{}', '{}', {rows}, {checksum})",
+        "INSERT INTO {SCHEMA}.ranges VALUES ({}, {}, '{}', '{}', {rows}, {checksum}, 0)",
         literal(&table.name.0),
         literal(&table.name.1),
-        limit(range.0),
-        limit(range.1)
+        limit_text(range.0),
+        limit_text(range.1)
     )
+}
+
+fn limit_text(limit: Option<i128>) -> String {
+    limit.map_or(String::new(), |limit| limit.to_string())
+}
+
+/// The statement that records that a range was compared: its rows are those that were read.
+pub fn note_compared(table: &Table, range: Range) -> String {
+    format!(
+        "UPDATE {SCHEMA}.ranges SET is_compared = 1 WHERE {} AND low = '{}'",
+        of_table(&table.name),
+        limit_text(range.0)
+    )
+}
+
+/// A range that was loaded, and not compared yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uncompared {
+    /// The range.
+    pub range: Range,
+    /// Number of rows that were read.
+    pub rows: u64,
+    /// Their checksum.
+    pub checksum: u64,
+}
+
+/// The ranges of a table that an interrupted process has loaded, and not compared.
+///
+/// # Errors
+/// The server's; a recorded range cannot be read.
+pub fn uncompared(server: &mut Server, table: &Table) -> Result<Vec<Uncompared>, StartError> {
+    let rows = server.run(&format!(
+        "SELECT low, high, row_count, checksum FROM {SCHEMA}.ranges WHERE is_compared = 0 AND {}",
+        of_table(&table.name)
+    ))?;
+    let mut found = Vec::new();
+    for row in rows.rows {
+        let mut cells = row.into_iter();
+        let range = (
+            limit(cells.next().flatten())?,
+            limit(cells.next().flatten())?,
+        );
+        let mut number = || cells.next().flatten()?.parse().ok();
+        let (Some(rows), Some(checksum)) = (number(), number()) else {
+            return Err(unreadable());
+        };
+        found.push(Uncompared {
+            range,
+            rows,
+            checksum,
+        });
+    }
+    Ok(found)
+}
+
+/// The statements that record that the rows of a key value are loaded in parts, and that all of them are.
+pub fn note_parts(table: &Table, value: i128) -> (String, String) {
+    let (schema, name) = (literal(&table.name.0), literal(&table.name.1));
+    (
+        format!("REPLACE INTO {SCHEMA}.parts VALUES ({schema}, {name}, '{value}')"),
+        format!(
+            "DELETE FROM {SCHEMA}.parts WHERE {} AND key_value = '{value}'",
+            of_table(&table.name)
+        ),
+    )
+}
+
+/// The key values of a table that an interrupted process has loaded in part.
+///
+/// # Errors
+/// The server's; a value cannot be read.
+pub fn parts(server: &mut Server, table: &Table) -> Result<Vec<i128>, StartError> {
+    let rows = server.run(&format!(
+        "SELECT key_value FROM {SCHEMA}.parts WHERE {}",
+        of_table(&table.name)
+    ))?;
+    let value = |row: Vec<Option<String>>| {
+        let text = row.into_iter().next().flatten();
+        text.and_then(|text| text.parse().ok())
+            .ok_or_else(unreadable)
+    };
+    rows.rows.into_iter().map(value).collect()
+}
+
+/// The statements that record that an index is created later, and that it exists.
+pub fn note_deferred(table: &Table, index: &str, definition: &str) -> (String, String) {
+    let (schema, name, index) = (
+        literal(&table.name.0),
+        literal(&table.name.1),
+        literal(index),
+    );
+    (
+        format!(
+            "REPLACE INTO {SCHEMA}.deferred VALUES ({schema}, {name}, {index}, {})",
+            literal(definition)
+        ),
+        format!(
+            "DELETE FROM {SCHEMA}.deferred WHERE {} AND index_name = {index}",
+            of_table(&table.name)
+        ),
+    )
+}
+
+/// The indexes of a table that are created later: names and definitions.
+///
+/// # Errors
+/// The server's.
+pub fn deferred(server: &mut Server, table: &Table) -> Result<Vec<(String, String)>, StartError> {
+    let rows = server.run(&format!(
+        "SELECT index_name, definition FROM {SCHEMA}.deferred WHERE {} ORDER BY index_name",
+        of_table(&table.name)
+    ))?;
+    let pair = |row: Vec<Option<String>>| {
+        let mut cells = row.into_iter().map(Option::unwrap_or_default);
+        (
+            cells.next().unwrap_or_default(),
+            cells.next().unwrap_or_default(),
+        )
+    };
+    Ok(rows.rows.into_iter().map(pair).collect())
 }
 
 /// The statement that records that a table is copied.
@@ -244,7 +400,7 @@ pub fn clear(server: &mut Server, table: &Table) -> Result<(), StartError> {
     let condition = of_table(&table.name);
     server.run(&format!(
         "UPDATE {SCHEMA}.tables SET is_copied = 0 WHERE {condition}; DELETE FROM {SCHEMA}.ranges WHERE {condition}; \
-         TRUNCATE TABLE {}",
+         DELETE FROM {SCHEMA}.parts WHERE {condition}; TRUNCATE TABLE {}",
         table.quoted()
     ))?;
     Ok(())

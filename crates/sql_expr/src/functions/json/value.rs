@@ -74,7 +74,7 @@ fn respond<'a>(c: &Call<'_, 'a>, at: usize, error: SqlError) -> Result<ValueRef<
 ///
 /// # Errors
 /// 1292 for a text that is not of the type, 1690 for a value that the type cannot represent, 3141 for
-/// a text that is no document.
+/// a text that is not a document.
 fn default_of<'a>(c: &Call<'_, 'a>, at: usize) -> Result<ValueRef<'a>> {
     let has_default =
         matches!(c.arg(at).0, ValueRef::Int(n) if u64::try_from(n) == Ok(RESPOND_DEFAULT));
@@ -251,7 +251,7 @@ fn exact_cast<'a>(
     let converted = convert::cast(value, from, c.ty, c.cx)?;
     let mut warnings = env.warnings.borrow_mut();
     let is_finite = !matches!(converted, ValueRef::Double(v) if v.is_infinite());
-    // A deprecated delimiter is no error.
+    // A deprecated delimiter is not an error.
     let mut new = warnings.iter().skip(listed);
     let is_exact = new.all(|w| matches!(w.code, 4095 | 4096));
     if is_exact && is_finite && env.warnings_dropped.get() == dropped {

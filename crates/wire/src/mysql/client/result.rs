@@ -144,6 +144,13 @@ pub fn parse_column(payload: &[u8]) -> Option<ColumnInfo<'_>> {
 #[derive(Clone, Copy, Debug)]
 pub struct TextRow<'a>(Cursor<'a>);
 
+impl<'a> TextRow<'a> {
+    /// The payload of its packet, of which `next` has taken the values before.
+    pub fn payload(&self) -> &'a [u8] {
+        self.0.rest()
+    }
+}
+
 impl<'a> Iterator for TextRow<'a> {
     type Item = Option<&'a [u8]>;
 
