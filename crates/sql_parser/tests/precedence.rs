@@ -68,7 +68,7 @@ fn comparisons_and_predicates() {
     check("a = b IS NULL", "((a = b) IS NULL)");
     check("a IS NULL = b", "((a IS NULL) = b)");
     check("a IS NULL IS NOT TRUE", "((a IS NULL) IS NOT TRUE)");
-    check("a IN (1) IN (0)", "((a IN (1)) IN (0))");
+    check("a IN (1, 2) IN (0, 3)", "((a IN (1, 2)) IN (0, 3))");
     check("a BETWEEN b AND c AND d", "((a BETWEEN b AND c) AND d)");
     check("a BETWEEN b AND c = d", "((a BETWEEN b AND c) = d)");
     check(

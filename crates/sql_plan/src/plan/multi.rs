@@ -161,7 +161,7 @@ pub(super) fn plan_delete(
         let named = |from: &From| -> Result<Vec<Target>> {
             let mut found: Vec<Target> = Vec::new();
             for name in targets {
-                let target = delete_target(name, from, cx)?;
+                let target = delete_target(name, from)?;
                 if !found.iter().any(|t| t.slot == target.slot) {
                     found.push(target);
                 }
@@ -174,25 +174,16 @@ pub(super) fn plan_delete(
     })
 }
 
-/// The table that a name before FROM stands for: an alias, or a table of the database that is named, by
-/// default the session's.
-fn delete_target(name: &TableName<'_>, from: &From, cx: &PlanCx<'_>) -> Result<Target> {
-    let database = name.schema.map(|schema| schema.name);
-    let default = cx.env.database.as_deref();
+fn delete_target(name: &TableName<'_>, from: &From) -> Result<Target> {
     let sources = from.scope.sources.iter().enumerate();
     let mut named = sources.filter(|(_, s)| {
-        let is_alias = s.database.is_empty() && database.is_none();
         s.alias.eq_ignore_ascii_case(name.name.name)
-            && (is_alias || database.or(default) == Some(s.database.as_str()))
+            && name.schema.is_none_or(|d| d.name == s.database)
     });
     let Some((slot, source)) = named.next() else {
         let text = format!("Unknown table '{}' in MULTI DELETE", name.name.name);
         return Err(SqlError::new(1109, "42S02", text));
     };
-    if named.next().is_some() {
-        let text = format!("Not unique table/alias: '{}'", name.name.name);
-        return Err(SqlError::new(1066, "42000", text));
-    }
     if let Some(view) = source.view.as_ref().filter(|v| v.joined.is_some()) {
         return Err(join_view_delete(&view.database, &view.name));
     }
