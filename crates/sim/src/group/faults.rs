@@ -1,6 +1,5 @@
 //! Disks and faults.
 
-use super::Planted;
 use super::node::Process;
 use super::run::{Outcome, Simulation};
 use porpoise_replication::election::{Durable, Input, MemberId, Output};
@@ -87,9 +86,8 @@ impl Simulation {
 
     /// Starts a process.
     pub(super) fn start(&mut self, id: MemberId) {
-        let forgets = self.is_planted(Planted::ForgetsItsEpoch);
         if let Some(node) = self.nodes.get_mut(&id) {
-            node.start(forgets);
+            node.start();
         }
     }
 

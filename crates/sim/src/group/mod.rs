@@ -41,8 +41,6 @@ pub enum Planted {
     LeadsBeforeSync,
     /// A member votes without comparing views.
     VotesWithoutView,
-    /// A member forgets at a restart in which epoch it has voted.
-    ForgetsItsEpoch,
     /// Messages are sent before the state on which they depend is on disk.
     SendsBeforeStoring,
     /// A server continues to follow the leader of an earlier epoch.
@@ -56,11 +54,10 @@ pub enum Planted {
 }
 
 /// All of them.
-pub const PLANTED: [Planted; 9] = [
+pub const PLANTED: [Planted; 8] = [
     Planted::AcknowledgesBeforeSync,
     Planted::LeadsBeforeSync,
     Planted::VotesWithoutView,
-    Planted::ForgetsItsEpoch,
     Planted::SendsBeforeStoring,
     Planted::FollowsFormerLeader,
     Planted::OpensBeforeItsView,

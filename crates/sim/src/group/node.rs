@@ -112,15 +112,11 @@ impl Node {
     }
 
     /// Starts the process with the state on disk.
-    pub(super) fn start(&mut self, forgets_epoch: bool) {
+    pub(super) fn start(&mut self) {
         let mut acks = Acknowledgements::default();
         acks.set_group(Some(GroupPolicy::Follows));
-        let mut state = self.disk.state.clone();
-        if forgets_epoch {
-            (state.epoch, state.voted_for) = (state.view.epoch, None);
-        }
         self.process = Some(Process {
-            member: Member::new(self.settings.clone(), state),
+            member: Member::new(self.settings.clone(), self.disk.state.clone()),
             outputs: VecDeque::new(),
             inbox: VecDeque::new(),
             storing: None,
