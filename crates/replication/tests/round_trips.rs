@@ -289,7 +289,7 @@ proptest! {
     ) {
         // Each server has transactions without a tag and with one.
         let source_of = |number: u8| {
-            let tag = if number % 2 == 0 { Tag::NONE } else { Tag::parse("blue_2").unwrap() };
+            let tag = if number.is_multiple_of(2) { Tag::NONE } else { Tag::parse("blue_2").unwrap() };
             (Uuid([number / 2; 16]), tag)
         };
         let build = |ranges: &[(u8, i64, i64)]| {

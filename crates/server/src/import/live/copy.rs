@@ -346,13 +346,9 @@ impl Chunk {
 }
 
 /// Whether a byte is escaped in the format of LOAD DATA.
-const IS_ESCAPED: [bool; 256] = {
-    let mut table = [false; 256];
-    table[b'\t' as usize] = true;
-    table[b'\n' as usize] = true;
-    table[b'\\' as usize] = true;
-    table
-};
+fn is_escaped(byte: &u8) -> bool {
+    matches!(byte, b'\t' | b'\n' | b'\\')
+}
 
 /// Appends a row as LOAD DATA reads it.
 fn append_line(row: TextRow<'_>, line: &mut Vec<u8>) {
@@ -365,7 +361,6 @@ fn append_line(row: TextRow<'_>, line: &mut Vec<u8>) {
             continue;
         };
         let mut rest = cell;
-        let is_escaped = |byte: &u8| IS_ESCAPED.get(usize::from(*byte)) == Some(&true);
         while let Some(at) = rest.iter().position(is_escaped) {
             let (plain, special) = rest.split_at(at);
             line.extend_from_slice(plain);
