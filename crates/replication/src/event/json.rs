@@ -75,7 +75,8 @@ mod operation {
 pub fn apply_changes(document: &[u8], changes: &[u8]) -> Decoded<Vec<u8>> {
     let mut body = Reader::new(EVENT, changes);
     let parsed = parse(document);
-    let mut document = parsed.map_err(|_| body.error("the JSON document in the before-image is malformed"))?;
+    let mut document =
+        parsed.map_err(|_| body.error("the JSON document in the before-image is malformed"))?;
     while !body.is_empty() {
         let operation = body.u8("operation on a JSON document")?;
         let path = lenenc_bytes(&mut body, "path in a JSON document")?;

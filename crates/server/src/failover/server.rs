@@ -289,7 +289,9 @@ impl ServerActions {
         let Some((host, port)) = self.wanted.and_then(|(leader, _)| self.source(leader)) else {
             return;
         };
-        tracing::warn!("failover: {what}: this server discards the transactions that the leader lacks");
+        tracing::warn!(
+            "failover: {what}: this server discards the transactions that the leader lacks"
+        );
         let source = self.parts.replica.state().map(|state| state.settings);
         let source = source.map(|settings| CloneSource {
             target: settings.target(),

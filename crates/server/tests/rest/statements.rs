@@ -194,7 +194,8 @@ fn rows_are_streamed_in_arrow() {
     let (lengths, is_complete) = messages(&bytes);
     assert!(!lengths.is_empty() && !is_complete);
     // A date that Arrow cannot represent in the first row gives a problem.
-    let (head, _) = arrow(&client, "select cast('2026-00-01' as date)");
+    let statement = "select /*+ SET_VAR(sql_mode = '') */ cast('2026-00-01' as date)";
+    let (head, _) = arrow(&client, statement);
     assert!(head.contains("422"), "{head}");
 }
 

@@ -23,6 +23,15 @@ pub(super) struct Variables<'v> {
     pub types: &'v [ColumnType],
 }
 
+/// What an INSERT of the rows of CREATE TABLE ... SELECT does with duplicates.
+fn insert_mode(duplicates: OnDuplicateRow) -> InsertMode {
+    match duplicates {
+        OnDuplicateRow::Error => InsertMode::Plain,
+        OnDuplicateRow::Ignore => InsertMode::Ignore,
+        OnDuplicateRow::Replace => InsertMode::Replace,
+    }
+}
+
 impl SqlSession {
     /// CREATE TABLE ... LIKE.
     pub(super) fn create_like(&mut self, create: &CreateTable<'_>) -> Result<Outcome> {
@@ -81,11 +90,7 @@ impl SqlSession {
             }
         }
         definition::generated_key::add(&self.cx, &mut spec)?;
-        let mode = match create.duplicates {
-            OnDuplicateRow::Error => InsertMode::Plain,
-            OnDuplicateRow::Ignore => InsertMode::Ignore,
-            OnDuplicateRow::Replace => InsertMode::Replace,
-        };
+        let mode = insert_mode(create.duplicates);
         if create.temporary {
             if !self.add_temporary(&spec)? {
                 return Ok(Outcome::default());

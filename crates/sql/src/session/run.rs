@@ -198,11 +198,7 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         self.cx.check_plan(planned)?;
-        for literal in &planned.moments {
-            if let Some(warning) = literal.check(params, self.cx.env.mode)? {
-                self.cx.env.warn(warning);
-            }
-        }
+        self.check_date_literals(planned, params)?;
         if !matches!(planned.plan, Plan::Select(_)) {
             self.count_update()?;
         }
@@ -262,6 +258,16 @@ impl SqlSession {
                 Err(error)
             }
         }
+    }
+
+    /// Warns of literals of a plan that are not valid dates, or fails.
+    fn check_date_literals(&mut self, planned: &Planned, params: &[ValueRef<'_>]) -> Result<()> {
+        for literal in &planned.moments {
+            if let Some(warning) = literal.check(params, self.cx.env.mode)? {
+                self.cx.env.warn(warning);
+            }
+        }
+        Ok(())
     }
 
     /// Fails if the session's XA transaction branch does not allow a statement on these tables.
