@@ -4,11 +4,13 @@ The changes, replayed one after the other, must be possible (no row inserted twi
 before equal to what is known) and end as the tables do.
 """
 
+import logging
 import shutil
 import tempfile
 import threading
 import time
 import unittest
+import warnings
 
 import pymysql
 from pymysqlreplication import BinLogStreamReader
@@ -104,6 +106,11 @@ class Reader(threading.Thread):
 
 class ReplicationKills(unittest.TestCase):
     def setUp(self):
+        # The reader reports each lost connection, which is expected here.
+        logging.disable(logging.ERROR)
+        self.addCleanup(logging.disable, logging.NOTSET)
+        self.enterContext(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
         self.folder = tempfile.mkdtemp(prefix="porpoise-replication-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.server = Server(self.folder)

@@ -23,6 +23,7 @@ use porpoise_kv::{
 use porpoise_tikv_client::{Call, last_timestamp_of, physical_ms};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Maximum time that an explicit rollback waits for the release of its locks.
@@ -138,9 +139,18 @@ impl TikvTxn {
         }
     }
 
+    /// A new timestamp, at or after every commit that this server has reported. A commit that the store gave its
+    /// timestamp, in one phase, has one more than the newest one that the store has seen: after several such commits
+    /// that is ahead of the placement driver, until it has given out as many.
     fn now(&self) -> Result<u64> {
         let client = &self.cluster.client;
-        let ts = client.timestamp(self.call()).map_err(read_error)?;
+        let newest_commit = self.cluster.newest_commit.load(Ordering::Acquire);
+        let ts = loop {
+            let ts = client.timestamp(self.call()).map_err(read_error)?;
+            if ts >= newest_commit {
+                break ts;
+            }
+        };
         if let Some(epoch) = self.epoch {
             self.cluster.fence.check_time(epoch, physical_ms(ts))?;
         }
