@@ -10,7 +10,7 @@ use pyo3::types::{
     PyTzInfo, PyTzInfoAccess,
 };
 
-/// What conversion needs to know of a column.
+/// The properties of a column on which the conversion of its values depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ColumnKind {
     pub(crate) encoding: Encoding,

@@ -47,7 +47,7 @@ fn check_rejoined(group: &mut Group) {
 }
 
 #[test]
-fn a_former_leader_gives_up_what_nobody_has_acknowledged() {
+fn a_former_leader_gives_up_unacknowledged_commits() {
     let mut group = diverged();
     group.network.as_ref().unwrap().heal();
     group.compare();

@@ -59,7 +59,7 @@ fn the_members_of_a_group_are_in_performance_schema() {
         };
         assert_eq!(good(server, asked), [expected]);
     }
-    let account = "CREATE USER monitor; GRANT REPLICATION CLIENT ON *.* TO monitor; CREATE USER nobody; \
+    let account = "CREATE USER monitor; GRANT REPLICATION CLIENT ON *.* TO monitor; CREATE USER guest; \
         GRANT SELECT ON performance_schema.replication_group_members TO monitor";
     good(&group.servers[0], account);
     group.compare();
@@ -68,7 +68,7 @@ fn the_members_of_a_group_are_in_performance_schema() {
         connection.execute("SELECT * FROM performance_schema.replication_group_members")
     };
     read("monitor").unwrap();
-    let refused = read("nobody").unwrap_err().to_string();
+    let refused = read("guest").unwrap_err().to_string();
     assert!(refused.starts_with("ERROR 1142"), "{refused}");
     group.witness().kill9();
     wait_roles(

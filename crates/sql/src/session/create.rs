@@ -23,7 +23,7 @@ pub(super) struct Variables<'v> {
     pub types: &'v [ColumnType],
 }
 
-/// What an INSERT of the rows of CREATE TABLE ... SELECT does with duplicates.
+/// The treatment of duplicate rows by the INSERT of a CREATE TABLE ... SELECT.
 fn insert_mode(duplicates: OnDuplicateRow) -> InsertMode {
     match duplicates {
         OnDuplicateRow::Error => InsertMode::Plain,

@@ -233,7 +233,7 @@ impl Settings {
     }
 }
 
-/// What `session_track_transaction_info` names.
+/// Converts a value of `session_track_transaction_info`.
 fn transaction_info(name: &str) -> TransactionInfo {
     match name {
         "STATE" => TransactionInfo::State,
