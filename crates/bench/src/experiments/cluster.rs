@@ -12,7 +12,7 @@ use crate::connect::{Access, Admin};
 use crate::error::{Error, Result};
 use crate::peers::Started;
 use crate::proto::Call;
-use crate::report::{Axis, Experiment};
+use crate::report::Experiment;
 use crate::sys::SharedCounter;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -193,28 +193,19 @@ fn families<'v>(
 
 fn describe() -> Experiment {
     let pair = |one: &str, other: &str| (one.to_owned(), other.to_owned());
+    let about = format!(
+        "Prepared statements, each a transaction of its own, on a test double of a cluster with one region and one store. \
+         Each answer of the store and of the placement driver is delayed by {} ms.",
+        LATENCY.as_millis()
+    );
+    let title = "Statements on a TiKV cluster";
     Experiment {
-        name: "cluster".to_owned(),
-        title: "Statements on a TiKV cluster".to_owned(),
-        about: format!(
-            "Prepared statements, each a transaction of its own, on a test double of a cluster with one region and one store. \
-             Each answer of the store and of the placement driver is delayed by {} ms.",
-            LATENCY.as_millis()
-        ),
-        axis: Axis {
-            title: "clients".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
         pairs: vec![
             pair("prefetch 256", "prefetch 1"),
             pair("prefetch 1024", "prefetch 1"),
             pair(ONE_PARENT, MANY_PARENTS),
         ],
-        notes: Vec::new(),
-        setup: None,
-        measures: Vec::new(),
+        ..Experiment::new("cluster", title, about, "clients")
     }
 }
 

@@ -9,7 +9,7 @@ use super::Bench;
 use super::cluster_double::ClusterDouble;
 use crate::connect::Admin;
 use crate::error::{Error, Result};
-use crate::report::{Axis, Experiment, Measure};
+use crate::report::{Experiment, Measure};
 use crate::stats::median;
 use std::path::{Path, PathBuf};
 
@@ -95,24 +95,12 @@ fn measure(admin: &mut Admin, kind: &Kind) -> Result<[Measure; 2]> {
 }
 
 fn describe() -> Experiment {
-    Experiment {
-        name: "requests".to_owned(),
-        title: "Requests of statements on a TiKV cluster".to_owned(),
-        about: format!(
-            "Steps (requests that follow each other) and timestamps of a statement, the median of {TIMES}, on a test \
-             double of a cluster with one region."
-        ),
-        axis: Axis {
-            title: "rows".to_owned(),
-            is_logarithmic: true,
-        },
-        is_about_latency: false,
-        cells: Vec::new(),
-        pairs: Vec::new(),
-        notes: Vec::new(),
-        setup: None,
-        measures: Vec::new(),
-    }
+    let about = format!(
+        "Steps (requests that follow each other) and timestamps of a statement, the median of {TIMES}, on a test \
+         double of a cluster with one region."
+    );
+    let title = "Requests of statements on a TiKV cluster";
+    Experiment::new("requests", title, about, "rows")
 }
 
 /// `bench requests`. The server is the program `porpoise`, its files are in `home`.
