@@ -40,7 +40,7 @@ impl MariadbBuilder {
     pub fn start(self) -> Mariadb {
         let home = directory("mariadb");
         let data = home.path().join("data");
-        install(&data);
+        install(home.path());
         for _ in 0..ports::TRIES {
             let Some(addr) = ports::free(1).first().copied() else {
                 break;
@@ -146,12 +146,15 @@ impl Mariadb {
     }
 }
 
-/// Creates the system tables in a data directory.
-fn install(data: &Path) {
+/// Creates the system tables in `data` of a directory. Temporary files go into the directory as
+/// well: a server that starts deletes every temporary table of its temporary directory, also those
+/// of another server that uses the same one.
+fn install(home: &Path) {
     let mut command = Command::new(program("mariadb-install-db"));
     command
+        .env("TMPDIR", home)
         .arg("--no-defaults")
-        .arg(format!("--datadir={}", data.display()))
+        .arg(format!("--datadir={}", home.join("data").display()))
         .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
         .args(["--skip-name-resolve", "--force"]);
     as_this_user(&mut command);

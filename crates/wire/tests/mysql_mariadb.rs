@@ -1,13 +1,11 @@
-//! The client half against a MariaDB server, started privately on a Unix
-//! socket. Needs `mariadbd` and `mariadb-install-db` in PATH:
-//! `cargo test -p porpoise-wire --test integration mysql_mariadb -- --ignored`.
+//! The client half against a MariaDB server, through its Unix socket:
+//! `cargo test -p porpoise-wire --test integration mysql_mariadb`.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::path::Path;
 
+use porpoise_testkit::Mariadb;
 use porpoise_types::{Collation, ColumnType, Date, DateTime, Decimal, Kind, Time, ValueRef};
 use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::client::login::{self, ClientLogin, Credentials, WANTED};
@@ -17,53 +15,6 @@ use porpoise_wire::mysql::column::{describe, flag};
 use porpoise_wire::mysql::command::code;
 use porpoise_wire::mysql::frame::{FrameStep, PacketReader};
 use porpoise_wire::mysql::params::Param;
-
-struct Server {
-    process: Child,
-    directory: PathBuf,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
-impl Server {
-    fn start() -> Server {
-        let name = format!("porpoise-wire-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).expect("directory");
-        let data = format!("--datadir={}", directory.join("data").display());
-        let installed = Command::new("mariadb-install-db")
-            .args([
-                "--no-defaults",
-                "--user=root",
-                "--auth-root-authentication-method=normal",
-            ])
-            .args(["--skip-test-db", &data])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .expect("mariadb-install-db");
-        assert!(installed.success());
-        let process = Command::new("mariadbd")
-            .args(["--no-defaults", "--user=root", "--skip-networking", &data])
-            .args(["--max-allowed-packet=64M", "--innodb-buffer-pool-size=16M"])
-            .arg("--character-set-server=utf8mb4")
-            .arg(format!("--socket={}", directory.join("s").display()))
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("mariadbd");
-        Server { process, directory }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.directory.join("s")
-    }
-}
 
 /// A connection that blocks; panics at whatever is unexpected.
 struct Client {
@@ -80,12 +31,7 @@ impl Client {
         password: &str,
         wanted: Capabilities,
     ) -> (Client, login::Step) {
-        let stream = (0..300)
-            .find_map(|_| {
-                std::thread::sleep(Duration::from_millis(50));
-                UnixStream::connect(socket).ok()
-            })
-            .expect("a connection");
+        let stream = UnixStream::connect(socket).expect("a connection");
         let mut client = Client {
             stream,
             reader: PacketReader::before_login(),
@@ -188,14 +134,13 @@ impl Client {
 }
 
 #[test]
-#[ignore = "starts a MariaDB server"]
 fn the_client_half_speaks_with_mariadb() {
-    let server = Server::start();
+    let server = Mariadb::builder().arg("--max-allowed-packet=64M").start();
     for wanted in [
         WANTED,
         Capabilities(WANTED.0 & !Capabilities::DEPRECATE_EOF.0),
     ] {
-        let (mut root, step) = Client::connect(&server.socket(), "root", "", wanted);
+        let (mut root, step) = Client::connect(&server.socket, "root", "", wanted);
         assert_eq!(step, login::Step::Done);
         logins(&mut root, &server);
         texts(&mut root);
@@ -205,13 +150,13 @@ fn the_client_half_speaks_with_mariadb() {
     }
 }
 
-fn logins(root: &mut Client, server: &Server) {
+fn logins(root: &mut Client, server: &Mariadb) {
     let made = root.query(b"CREATE OR REPLACE USER u@localhost IDENTIFIED BY 'secret'");
     assert_eq!(made, ["ok 0"]);
-    let (mut user, step) = Client::connect(&server.socket(), "u", "secret", WANTED);
+    let (mut user, step) = Client::connect(&server.socket, "u", "secret", WANTED);
     assert_eq!(step, login::Step::Done);
     assert_eq!(user.query(b"SELECT 1, NULL, 'x'"), ["1|NULL|x", "end"]);
-    let (_, step) = Client::connect(&server.socket(), "u", "wrong", WANTED);
+    let (_, step) = Client::connect(&server.socket, "u", "wrong", WANTED);
     assert!(matches!(step, login::Step::Refused(e) if e.code == 1045));
 }
 

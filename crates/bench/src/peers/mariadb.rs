@@ -42,9 +42,12 @@ fn flush_log(durability: Durability) -> u8 {
     }
 }
 
+/// Creates the system tables. Temporary files go into the server's own directory: a server that
+/// starts deletes the temporary tables of all that share its temporary directory.
 fn install(program: &Path, home: &Path) -> Result<()> {
     let mut command = Command::new(program);
     command
+        .env("TMPDIR", home)
         .arg("--no-defaults")
         .arg(format!("--datadir={}", home.join("data").display()))
         .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
