@@ -21,6 +21,7 @@
 //! * [`dump`]: the stream of events to a reader.
 //! * [`feed`]: the stream of changes to an application.
 //! * [`acknowledge`]: commits that wait for replicas.
+//! * [`flow_control`]: commits that pause while a replica catches up.
 //! * [`branch`]: the point at which the log branches off from that of another server.
 //! * [`describe`]: events as SHOW BINLOG EVENTS prints them.
 //!
@@ -41,6 +42,7 @@ pub mod encode;
 mod error;
 pub mod feed;
 pub mod file;
+pub mod flow_control;
 pub mod log;
 mod open;
 pub mod pending_keys;

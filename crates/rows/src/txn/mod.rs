@@ -881,12 +881,15 @@ impl Txn {
             }
         }
         let commit = done?;
-        if let (Some(keys), Some(log)) = (keys, self.db.change_log()) {
-            log.committed(commit.position, keys);
-        }
         for change in &self.text_changes {
             let engine = self.db.engine().as_ref();
             self.db.text_maintenance.note(engine, change);
+        }
+        if let (Some(keys), Some(log)) = (keys, self.db.change_log()) {
+            log.committed(commit.position, keys);
+            if !self.replicates {
+                self.db.commit_pacing.pause();
+            }
         }
         Ok(commit)
     }

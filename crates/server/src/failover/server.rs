@@ -104,6 +104,7 @@ pub fn start(
     let followed = parts.binlog.set_group_policy(Some(GroupPolicy::Follows));
     followed.map_err(|e| StartError::failure(format!("failover: {e}")))?;
     let (sql, shown) = (parts.sql.clone(), parts.epochs.clone());
+    let binlog = parts.binlog.clone();
     let mut actions = ServerActions {
         id: config.server_id,
         members: members.clone(),
@@ -131,7 +132,7 @@ pub fn start(
         Box::new(actions)
     });
     let node = Arc::new(node.map_err(failed)?);
-    status::provide(&sql, &node, shown);
+    status::provide(&sql, &node, shown, binlog);
     Ok(Some(node))
 }
 
