@@ -7,6 +7,7 @@ use super::{ClusterUrl, Config, DurabilityChoice, EngineChoice, Members, TlsMode
 use porpoise_client::http::Endpoint;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// One setting.
 pub struct Setting {
