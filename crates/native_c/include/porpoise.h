@@ -395,7 +395,7 @@ void porpoise_unsubscribe(porpoise_subscription *subscription);
 // Properties of a transaction.
 int porpoise_get_transaction(const porpoise_transaction *transaction, porpoise_transaction_info *out);
 
-// A change of a transaction, in their order.
+// The change at a position in a transaction, counted from 0.
 int porpoise_get_change(const porpoise_transaction *transaction, size_t position, porpoise_change *out);
 
 // Frees a transaction.

@@ -1,5 +1,5 @@
-//! The functions of the header. The documentation of each is that of the header, and so are the constants and structures:
-//! `include/porpoise.h` is generated from this file, `failure.rs`, `reply.rs`, `value.rs` and `changes.rs`.
+//! Functions, constants and structures of the C interface. `include/porpoise.h` is generated from this file, `failure.rs`,
+//! `reply.rs`, `value.rs` and `changes.rs`, with their doc comments as its documentation.
 //!
 //! Safety, for all of them: a pointer to an object is null, or was returned by this library and not freed
 //! since; no other thread uses the object during the call; a string is null or ends with a zero byte; an

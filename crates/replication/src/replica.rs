@@ -339,7 +339,7 @@ impl Replica {
     ///
     /// # Errors
     /// The setting cannot be stored; no thread can be created.
-    pub fn tell_source(&self) -> Result<(), ReplicaError> {
+    pub fn announce_takeover(&self) -> Result<(), ReplicaError> {
         let Some(mut stored) = self.shared.positions.load()? else {
             return Ok(());
         };

@@ -2,7 +2,7 @@
 //!
 //! Clients run transactions of point reads, a range, two updates, a deletion and an insertion on a table
 //! that references a parent. One statement of another connection changes the table: it adds an index, a
-//! foreign key, or changes a column's type. Measured are the transactions of a time before each change,
+//! foreign key, or changes a column's type. It measures the throughput of transactions before each change,
 //! during it and after it, and the longest time of a statement. Writers maintain the new index, or check the new constraint,
 //! during the change as they do after it: the throughput after it shows this part of the loss.
 //!

@@ -430,8 +430,8 @@ impl Binder<'_> {
             ));
         }
         if let Some(cmp) = comparison_operator(op) {
-            self.note_moment(&a, &b);
-            let (a, b) = self.in_columns_form(a, b)?;
+            self.note_date_literal(&a, &b);
+            let (a, b) = self.convert_constants(a, b)?;
             return compare(cmp, a, b);
         }
         match op {
@@ -448,10 +448,10 @@ impl Binder<'_> {
     }
 
     /// Records a literal that is compared with a date.
-    fn note_moment(&self, a: &Expr, b: &Expr) {
-        let literal = literal::MomentLiteral::among(a, b);
+    fn note_date_literal(&self, a: &Expr, b: &Expr) {
+        let literal = literal::DateTextLiteral::among(a, b);
         if let (Some(planner), Some(literal)) = (self.plan, literal) {
-            planner.note_moment(literal);
+            planner.note_date_literal(literal);
         }
     }
 

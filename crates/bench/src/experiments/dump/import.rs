@@ -152,7 +152,7 @@ fn copy(way: &Way, source: &Target, target: &Target) -> Result<()> {
     }
 }
 
-/// Copies once, and measures. Its requests are rows.
+/// Copies once, and measures. A row counts as a request.
 fn measure(way: &Way, source: &Target, target: &Target, rows: u64, cores: usize) -> Result<Run> {
     Admin::connect(target)?.run(&format!("drop database if exists {DATABASE}"))?;
     let (before, children) = (Reading::now(target.pid), ended_children());
