@@ -4,8 +4,9 @@
 //! replace them.
 //!
 //! * [`base64`]: encoding and decoding.
-//! * [`cancel`]: cancellation of waits (KILL, a client that has disconnected, shutdown).
 //! * [`blocking`]: announces a blocking wait, so that the event loop can be handed over.
+//! * [`calendar`]: dates of day numbers.
+//! * [`cancel`]: cancellation of waits (KILL, a client that has disconnected, shutdown).
 //! * [`clock`]: wall and monotonic time, replaceable.
 //! * [`mod@counters`]: metric counters sharded by core, and the macro that defines them.
 //! * [`disk`]: file operations and durability, with implementations that inject faults.
@@ -28,6 +29,7 @@
 
 pub mod base64;
 pub mod blocking;
+pub mod calendar;
 pub mod cancel;
 pub mod clock;
 pub mod counters;

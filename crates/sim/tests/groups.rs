@@ -53,5 +53,8 @@ fn each_planted_fault_is_found() {
             found.is_none()
         })
         .collect();
-    assert!(missed.is_empty(), "not found in {MAX_RUNS} runs: {missed:?}");
+    assert!(
+        missed.is_empty(),
+        "not found in {MAX_RUNS} runs: {missed:?}"
+    );
 }

@@ -144,12 +144,12 @@ fn beside(
     let began = Instant::now();
     let mut all = Done::default();
     let taken = std::mem::take(clients);
-    let told = std::thread::scope(|scope| {
+    let outcome = std::thread::scope(|scope| {
         let threads: Vec<_> = taken
             .into_iter()
             .map(|client| scope.spawn(|| client.work(&stop)))
             .collect();
-        let told = during();
+        let outcome = during();
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
             let ended = thread.join();
@@ -158,9 +158,9 @@ fn beside(
             all.add(&done);
             clients.push(client);
         }
-        told
+        outcome
     });
-    told.map(|()| (all, began.elapsed()))
+    outcome.map(|()| (all, began.elapsed()))
 }
 
 fn prepare(target: &Target, rows: u64) -> Result<Admin> {

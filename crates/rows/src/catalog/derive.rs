@@ -329,30 +329,15 @@ pub(crate) fn parent_order(index: &Index, columns: &[usize]) -> Option<Vec<usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{
-        Column, ColumnDefault, ColumnId, Database, IndexKind, IndexPart, IndexState,
-    };
+    use crate::catalog::{Column, ColumnId, Database, IndexKind, IndexPart, IndexState};
     use fastrand::Rng;
-    use porpoise_types::{Collation, ColumnType, Kind, Value};
+    use porpoise_types::{Collation, ColumnType, Kind};
 
     const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
     const COLUMNS: [&str; 3] = ["x", "y", "z"];
 
     fn column(n: usize) -> Column {
-        Column {
-            id: ColumnId(n as u32),
-            name: COLUMNS[n].to_owned(),
-            ty: ColumnType::int(Kind::Int),
-            nullable: true,
-            default: ColumnDefault::None,
-            on_update_now: false,
-            auto_increment: false,
-            comment: String::new(),
-            backfill: Value::Null,
-            explicit_collation: false,
-            generated: None,
-            invisible: false,
-        }
+        Column::new(ColumnId(n as u32), COLUMNS[n], ColumnType::int(Kind::Int))
     }
 
     fn index(n: usize, kind: IndexKind) -> Index {

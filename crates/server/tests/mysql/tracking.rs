@@ -71,7 +71,10 @@ fn tracked_variables_are_reported_when_set() {
         [change(VARIABLE, &["max_execution_time", "9"])]
     );
     // A change of a global variable is not reported, and a failed statement changes nothing.
-    assert_eq!(changes_after(&mut c, "SET GLOBAL max_execution_time = 9"), []);
+    assert_eq!(
+        changes_after(&mut c, "SET GLOBAL max_execution_time = 9"),
+        []
+    );
     assert_eq!(
         c.query("SET max_execution_time = 8, sql_mode = 'x'").code(),
         1231
@@ -89,7 +92,10 @@ fn changes_of_the_default_database_are_reported() {
     assert_eq!(changes_after(&mut c, "USE d"), [change(SCHEMA, &["d"])]);
     assert_eq!(c.query("USE none").code(), 1049);
     assert_eq!(changes_after(&mut c, "DO 1"), []);
-    assert_eq!(changes_after(&mut c, "DROP DATABASE d"), [change(SCHEMA, &[""])]);
+    assert_eq!(
+        changes_after(&mut c, "DROP DATABASE d"),
+        [change(SCHEMA, &[""])]
+    );
     c.good("CREATE DATABASE d");
     c.good("SET session_track_schema = OFF");
     assert_eq!(changes_after(&mut c, "USE d"), []);
@@ -202,7 +208,10 @@ fn state_changes_wait_for_a_reply_that_ends_with_ok() {
     c.good("SET session_track_transaction_info = 'STATE'");
     c.good("BEGIN");
     assert_eq!(changes_after(&mut c, "SELECT 1"), []);
-    assert_eq!(changes_after(&mut c, "DO 1"), [change(TRANSACTION, &["T_____S_"])]);
+    assert_eq!(
+        changes_after(&mut c, "DO 1"),
+        [change(TRANSACTION, &["T_____S_"])]
+    );
     let mut old = root(&server, NONE, Capabilities::SESSION_TRACK);
     let answer = old.good("SET NAMES latin1");
     assert!(!answer.changed && !answer.status.has(Status::SESSION_STATE_CHANGED));

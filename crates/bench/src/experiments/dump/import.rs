@@ -111,9 +111,9 @@ fn import_command(program: &Path, source: &Target, target: &Target, more: &[&str
 }
 
 /// The failure of a program, from the last line that it has printed.
-fn failure(name: &str, said: &[u8]) -> Error {
-    let said = String::from_utf8_lossy(said);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+fn failure(name: &str, output: &[u8]) -> Error {
+    let output = String::from_utf8_lossy(output);
+    let last = output.lines().rev().find(|line| !line.trim().is_empty());
     Error::failed(format!("{name}: {}", last.unwrap_or("failed")))
 }
 

@@ -108,9 +108,9 @@ impl Client {
         if done.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        let output = String::from_utf8_lossy(&done.stderr).into_owned();
         Err(Error::failed(
-            said.lines().next().unwrap_or("the client failed"),
+            output.lines().next().unwrap_or("the client failed"),
         ))
     }
 }

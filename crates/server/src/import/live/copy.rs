@@ -572,7 +572,12 @@ impl Copier<'_, '_> {
 }
 
 /// Compares the rows of a range with those that were read from the source.
-fn compare(server: &mut Server, table: &Table, condition: &str, loaded: UncomparedRange) -> Result<()> {
+fn compare(
+    server: &mut Server,
+    table: &Table,
+    condition: &str,
+    loaded: UncomparedRange,
+) -> Result<()> {
     let query = format!(
         "SET SESSION result_checksum = ON; SELECT {} FROM {} WHERE {condition}; SET SESSION result_checksum = OFF",
         table.selected(),

@@ -117,12 +117,12 @@ impl Keys {
         let began = Instant::now();
         self.engine = engine::open(&self.config, disk::real()).map_err(error_text)?;
         let seconds = began.elapsed().as_secs_f64();
-        self.look()?;
+        self.verify()?;
         Ok(seconds)
     }
 
     /// Checks that all keys exist, and some of the values.
-    fn look(&self) -> Result<(), String> {
+    fn verify(&self) -> Result<(), String> {
         let found = self.engine.approximate_keys(&[self.space]);
         if found != Some(self.rows) {
             return Err(format!("{} rows were kept as {found:?}", self.rows));
@@ -152,7 +152,10 @@ impl Keys {
         // Keys at random: those of a cycle of few would be written once by each transaction.
         let mut random = fastrand::Rng::with_seed(11);
         while written() - before < self.log {
-            let mut txn = self.engine.begin(TxnOptions::default()).map_err(error_text)?;
+            let mut txn = self
+                .engine
+                .begin(TxnOptions::default())
+                .map_err(error_text)?;
             for _ in 0..FILL {
                 let key = random.u64(0..self.rows.max(1));
                 value::write(&mut text, key, 1, value::USUAL);
@@ -161,7 +164,9 @@ impl Keys {
                     .map_err(error_text)?;
             }
             let commit = txn.commit().map_err(error_text)?;
-            self.engine.wait_durable(commit.position).map_err(error_text)?;
+            self.engine
+                .wait_durable(commit.position)
+                .map_err(error_text)?;
         }
         Ok(())
     }
@@ -205,7 +210,10 @@ impl Store for Keys {
             of: self,
             fresh: SpaceId(self.fresh.load(Ordering::Relaxed)),
             options: TxnOptions::default(),
-            reader: self.engine.begin(TxnOptions::default()).map_err(error_text)?,
+            reader: self
+                .engine
+                .begin(TxnOptions::default())
+                .map_err(error_text)?,
         }))
     }
 

@@ -339,7 +339,9 @@ impl Worker for RowWorker<'_> {
     }
 
     fn update(&mut self, key: u64, value: &[u8]) -> Result<(), String> {
-        let done = self.try_change(key, |_| value.to_vec()).map_err(error_text)?;
+        let done = self
+            .try_change(key, |_| value.to_vec())
+            .map_err(error_text)?;
         done.then_some(()).ok_or_else(|| no_row(key))
     }
 
