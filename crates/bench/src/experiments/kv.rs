@@ -93,7 +93,7 @@ impl<'a> KvWorkload<'a> {
     }
 
     /// For the listener that stores nothing, whose values cannot be verified.
-    pub fn pretending(mut self) -> KvWorkload<'a> {
+    pub fn of_noop_listener(mut self) -> KvWorkload<'a> {
         self.is_noop = true;
         self
     }

@@ -132,7 +132,7 @@ fn entries<'a>(
                 system: &route.name,
                 endpoint: &route.endpoint,
                 workload: Box::new(if is_noop {
-                    workload.pretending()
+                    workload.of_noop_listener()
                 } else {
                     workload
                 }),
