@@ -10,6 +10,7 @@
 //! * [`clock`]: wall and monotonic time, replaceable.
 //! * [`mod@counters`]: metric counters sharded by core, and the macro that defines them.
 //! * [`disk`]: file operations and durability, with implementations that inject faults.
+//! * [`escapes`]: backslash escapes of string literals.
 //! * [`heavy_hitters`]: the most frequent items of a stream (Space-Saving).
 //! * [`histogram`]: histograms of latencies.
 //! * [`interrupt`]: checkpoints in loops that observe KILL, deadlines and shutdown.
@@ -34,6 +35,7 @@ pub mod cancel;
 pub mod clock;
 pub mod counters;
 pub mod disk;
+pub mod escapes;
 pub mod heavy_hitters;
 pub mod histogram;
 pub mod interrupt;

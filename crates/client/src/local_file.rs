@@ -4,7 +4,7 @@
 //! therefore compared with the statement's own text, and everything else is refused
 //! ([`named_files`]).
 
-use porpoise_types::text::unescape;
+use porpoise_base::escapes::unescape;
 use porpoise_wire::mysql::frame;
 use std::fmt;
 use std::io::{self, Read};

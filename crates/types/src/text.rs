@@ -35,22 +35,6 @@ pub fn write_text(v: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
     }
 }
 
-/// The byte that `\` and this byte stand for in a string literal (manual, "String Literals"). The
-/// sequences `\%` and `\_`, which the parser leaves as they are, and `\N` are up to the caller.
-#[inline]
-#[must_use]
-pub const fn unescape(byte: u8) -> u8 {
-    match byte {
-        b'0' => 0,
-        b'b' => 8,
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        b'Z' => 0x1A,
-        other => other,
-    }
-}
-
 /// Converts a storage value to an SQL value: the index of an ENUM becomes its member's text ('' for
 /// 0); others are unchanged. A SET's text is not stored anywhere: print it with [`write_text`].
 #[must_use]

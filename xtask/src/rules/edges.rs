@@ -96,7 +96,7 @@ const MEMBERS: &[Member] = &[
     ),
     member("porpoise-backup", &["porpoise-base", "porpoise-client"]),
     member("porpoise-wire", &["porpoise-base", "porpoise-types"]),
-    member("porpoise-client", &["porpoise-types", "porpoise-wire"]),
+    member("porpoise-client", &["porpoise-base", "porpoise-wire"]),
     member(
         "porpoise-replication",
         &[

@@ -1,7 +1,7 @@
 //! Decoding of literals.
 
 use bumpalo::collections::Vec as BumpVec;
-use porpoise_types::text::unescape;
+use porpoise_base::escapes::unescape;
 
 use super::super::ast::{Expr, ExprKind, IntroducedString, Literal};
 use super::super::deprecated::Deprecation;

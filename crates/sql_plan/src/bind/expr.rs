@@ -84,7 +84,10 @@ impl Binder<'_> {
     fn between(&mut self, between: &ast::Between<'_>) -> Result<Expr> {
         let arg = self.expr(&between.expr)?;
         let (low, high) = (self.expr(&between.low)?, self.expr(&between.high)?);
-        let (low, high) = (self.in_form_of(&arg, low)?, self.in_form_of(&arg, high)?);
+        let (low, high) = (
+            self.convert_constant(&arg, low)?,
+            self.convert_constant(&arg, high)?,
+        );
         let numbers = enum_as_number(&arg, &low).filter(|_| high.ty.is_numeric());
         let arg = numbers.unwrap_or(arg);
         let how = between_as(&arg, &low, &high)?;

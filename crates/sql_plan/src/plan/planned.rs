@@ -77,7 +77,7 @@ impl Planned {
             reads_unlocked: plan.reads_unlocked(),
             writes_expressions: tables.iter().any(|(t, w)| *w && t.has_expressions()),
             runs_programs: false,
-            moments: Vec::new(),
+            date_literals: Vec::new(),
             used_tables,
             tables,
             uses,

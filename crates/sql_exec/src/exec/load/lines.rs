@@ -10,8 +10,8 @@
 
 use crate::error::SqlError;
 use crate::plan::sinks::{FileRows, LineFormat};
+use porpoise_base::escapes::unescape;
 use porpoise_types::Charset;
-use porpoise_types::text::unescape;
 use std::ops::Range;
 
 /// Number of bytes that are read before the first line.
