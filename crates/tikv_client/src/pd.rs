@@ -168,10 +168,10 @@ impl Pd {
             return Ok(channel);
         }
         let addresses = self.members.lock().addresses.clone();
-        let mut asked = JoinSet::new();
+        let mut requests = JoinSet::new();
         for address in addresses {
             let tls = self.tls.clone();
-            asked.spawn(async move {
+            requests.spawn(async move {
                 let channel = transport::channel(&address, ANSWER_TIME, tls.as_ref())?;
                 let request = GetMembersRequest { header: None };
                 let path = "/pdpb.PD/GetMembers";
@@ -182,7 +182,7 @@ impl Pd {
             });
         }
         let mut last = String::from("no placement driver is configured");
-        while let Some(answer) = asked.join_next().await {
+        while let Some(answer) = requests.join_next().await {
             match answer {
                 Ok(Ok(answer)) => match self.learn(&answer) {
                     Ok(channel) => return Ok(channel),
