@@ -77,7 +77,7 @@ def wait(what, is_done):
 
 
 class Load(threading.Thread):
-    """Writes of all kinds until it is told to stop; a server that is away is waited for."""
+    """Writes of all kinds until `stops` is set. While the server is down, it tries again."""
 
     def __init__(self, server, seed):
         super().__init__()

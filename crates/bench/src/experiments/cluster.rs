@@ -119,9 +119,9 @@ fn child(seed: u64, ids: &AtomicU64, parents: i64) -> Statement<'_> {
 }
 
 fn counted<'a>(seed: u64) -> Statement<'a> {
-    let marks = vec!["(?, ?)"; BATCH as usize].join(", ");
+    let placeholders = vec!["(?, ?)"; BATCH as usize].join(", ");
     Statement {
-        text: format!("INSERT INTO cl_counted (n, note) VALUES {marks}"),
+        text: format!("INSERT INTO cl_counted (n, note) VALUES {placeholders}"),
         fill: Box::new(|random, call: &mut Call| {
             for _ in 0..BATCH {
                 call.int(random.i64(0..1 << 40))

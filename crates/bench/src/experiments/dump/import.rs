@@ -111,9 +111,9 @@ fn import_command(program: &Path, source: &Target, target: &Target, more: &[&str
 }
 
 /// The failure of a program, from the last line that it has printed.
-fn failure(name: &str, said: &[u8]) -> Error {
-    let said = String::from_utf8_lossy(said);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+fn failure(name: &str, output: &[u8]) -> Error {
+    let output = String::from_utf8_lossy(output);
+    let last = output.lines().rev().find(|line| !line.trim().is_empty());
     Error::failed(format!("{name}: {}", last.unwrap_or("failed")))
 }
 
@@ -152,7 +152,7 @@ fn copy(way: &Way, source: &Target, target: &Target) -> Result<()> {
     }
 }
 
-/// Copies once, and measures. Its requests are rows.
+/// Copies once, and measures. A row counts as a request.
 fn measure(way: &Way, source: &Target, target: &Target, rows: u64, cores: usize) -> Result<Run> {
     Admin::connect(target)?.run(&format!("drop database if exists {DATABASE}"))?;
     let (before, children) = (Reading::now(target.pid), ended_children());

@@ -40,8 +40,8 @@ enum Job<'a> {
 impl Job<'_> {
     fn name(&self) -> String {
         match self {
-            Job::Inserts(table, ..) => format!("INSERTs, {}", table.words),
-            Job::Lines(table, ..) => format!("LOAD DATA, {}", table.words),
+            Job::Inserts(table, ..) => format!("INSERTs, {}", table.description),
+            Job::Lines(table, ..) => format!("LOAD DATA, {}", table.description),
             Job::Whole(..) => "whole dump".to_owned(),
         }
     }
@@ -108,14 +108,14 @@ impl Client {
         if done.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        let output = String::from_utf8_lossy(&done.stderr).into_owned();
         Err(Error::failed(
-            said.lines().next().unwrap_or("the client failed"),
+            output.lines().next().unwrap_or("the client failed"),
         ))
     }
 }
 
-/// Loads a job's files once. Its requests are rows.
+/// Loads a job's file once, and measures. A row counts as a request.
 fn measure(client: &Client, target: &Target, job: &Job<'_>, cores: usize) -> Result<Run> {
     let (before, children) = (Reading::now(target.pid), ended_children());
     let begun = Instant::now();
@@ -223,7 +223,7 @@ fn describe(jobs: &[Job<'_>], routes: &[Route], size: u64, notes: Vec<String>) -
             "dump",
             "Loading dumps",
             format!(
-                "A dump of {size} MB as of mariadb-dump (INSERTs of 1 MB), and the same rows by LOAD DATA \
+                "A dump of {size} MB as mariadb-dump writes it (INSERTs of 1 MB), and the same rows by LOAD DATA \
                  LOCAL INFILE, by the client mariadb from its start to its end. A request is a row of \
                  about 75 bytes. Each table alone, with checks of foreign keys, then all of them with \
                  their definitions and without these checks. Columns are added up and compared \
