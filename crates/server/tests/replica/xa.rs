@@ -33,6 +33,16 @@ fn applied(replica: &Porpoise, position: u32) {
     assert!(done.is_some(), "position {position} is not reached");
 }
 
+/// Waits until the replica has stopped with an error; returns its text.
+fn stopped(replica: &Porpoise) -> String {
+    let stopped = wait_until(PATIENCE, || {
+        let shown = replica.sql("SHOW REPLICA STATUS");
+        let row = shown.rows()[0].clone();
+        (row[SQL_RUNNING] == "No").then(|| row[SQL_ERROR].to_owned())
+    });
+    stopped.expect("the replica goes on")
+}
+
 fn ids(replica: &Porpoise) -> String {
     let ids = replica.sql("SELECT GROUP_CONCAT(id, v ORDER BY id) FROM d.t");
     ids.stdout.trim().to_owned()
@@ -127,15 +137,7 @@ fn branches_of_mysql_are_prepared_and_end_with_the_sources() {
 
     // A branch that was prepared before the position at which the replica began.
     source.release(all);
-    let stopped = wait_until(PATIENCE, || {
-        let shown = replica.sql("SHOW REPLICA STATUS");
-        let row = shown.rows()[0]
-            .iter()
-            .map(|c| (*c).to_owned())
-            .collect::<Vec<_>>();
-        (row[SQL_RUNNING] == "No").then_some(row)
-    });
-    let error = &stopped.expect("the replica goes on")[SQL_ERROR];
+    let error = stopped(&replica);
     assert!(error.contains("X'99',X'',1: XAER_NOTA"), "{error}");
 }
 
@@ -153,15 +155,7 @@ fn branches_with_an_identifier_of_this_server_stop_the_replica() {
         .rows();
     follow(&replica, &source);
     source.release(all);
-    let stopped = wait_until(PATIENCE, || {
-        let shown = replica.sql("SHOW REPLICA STATUS");
-        let row = shown.rows()[0]
-            .iter()
-            .map(|c| (*c).to_owned())
-            .collect::<Vec<_>>();
-        (row[SQL_RUNNING] == "No").then_some(row)
-    });
-    let error = &stopped.expect("the replica goes on")[SQL_ERROR];
+    let error = stopped(&replica);
     assert!(error.contains("this server has the identifier"), "{error}");
     replica.sql("XA ROLLBACK 'a'; START REPLICA").rows();
     applied(&replica, 5);
