@@ -45,6 +45,7 @@ pub mod file;
 pub mod flow_control;
 pub mod log;
 mod open;
+mod pacing;
 pub mod pending_keys;
 pub mod seed;
 mod waiting;

@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Lag of a member, in bytes of the log, up to which the leader makes commits wait for it.
-const SMALL_LAG: u64 = 1 << 20;
+const SMALL_LAG: u64 = 256 << 10;
 
 /// Pause between attempts to follow a leader after an error that stopped the replica.
 const FOLLOW_AGAIN: Duration = Duration::from_secs(5);

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Rows of a transaction, so that applying it takes a while.
-const ROWS: usize = 50;
+const ROWS: usize = 10;
 
 /// Writers without pauses of their own.
 struct Writers {
@@ -39,8 +39,9 @@ impl Writers {
                     }
                     let begun = Instant::now();
                     let ids = first..first + ROWS as u64;
-                    let rows: Vec<String> = ids.map(|id| format!("({id}, 1)")).collect();
-                    let insert = format!("INSERT INTO d.t VALUES {}", rows.join(","));
+                    let rows: Vec<String> =
+                        ids.map(|id| format!("({id}, REPEAT('v', 400))")).collect();
+                    let insert = format!("INSERT INTO d.wide VALUES {}", rows.join(","));
                     connection.execute(&insert).unwrap();
                     let micros = begun.elapsed().as_micros() as u64;
                     shared.longest_micros.fetch_max(micros, Ordering::SeqCst);
@@ -74,7 +75,7 @@ impl Slowed {
     fn start(server: &Porpoise) -> Slowed {
         let id = server.id();
         let script =
-            format!("while kill -STOP {id}; do sleep 0.08; kill -CONT {id}; sleep 0.02; done");
+            format!("while kill -STOP {id}; do sleep 0.19; kill -CONT {id}; sleep 0.01; done");
         let shell = Command::new("sh").args(["-c", &script]).spawn().unwrap();
         Slowed { server: id, shell }
     }
@@ -100,15 +101,21 @@ fn a_server_that_applies_slowly_is_taken_in_while_clients_write_on() {
         ..GroupOptions::default()
     });
     let leader = group.servers[0].mysql_addr;
+    let table = "CREATE TABLE d.wide (id BIGINT PRIMARY KEY, v VARCHAR(1000))";
+    good(&group.servers[0], table);
     let paused = "Replication_flow_control_paused_commits";
     let writers = Writers::start(leader, 4);
     group.servers[1].pause();
     group.wait_until_in_sync("1");
     let before = writers.commits();
     group.wait("commits", || {
-        (writers.commits() > before + 800).then_some(())
+        (writers.commits() > before + 1000).then_some(())
     });
-    assert_eq!(counter(&group.servers[0], paused), 0, "nobody catches up");
+    assert_eq!(
+        counter(&group.servers[0], paused),
+        0,
+        "no server catches up"
+    );
     let slowed = Slowed::start(&group.servers[1]);
     writers.shared.longest_micros.store(0, Ordering::SeqCst);
     group.wait_in_sync();
@@ -124,7 +131,7 @@ fn a_server_that_applies_slowly_is_taken_in_while_clients_write_on() {
         longest < Duration::from_secs(10),
         "a commit took {longest:?}"
     );
-    // Nobody is behind any more.
+    // No server is behind any more.
     let name = "Replication_flow_control_commits_per_second";
     group.wait("the end of the limit", || {
         (counter(&group.servers[0], name) == 0).then_some(())
@@ -139,4 +146,7 @@ fn a_server_that_applies_slowly_is_taken_in_while_clients_write_on() {
     });
     writers.stop();
     group.compare();
+    let sums = "SELECT COUNT(*), SUM(id), SUM(LENGTH(v)) FROM d.wide";
+    let of = |server: usize| good(&group.servers[server], sums);
+    assert_eq!(of(0), of(1));
 }
