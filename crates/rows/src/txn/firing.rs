@@ -120,7 +120,7 @@ impl Txn {
 
     /// Sets whether foreign key actions fire the triggers of the rows they change.
     pub fn set_cascades_fire(&mut self, on: bool) {
-        self.cascades_fire = on;
+        self.settings.cascades_fire = on;
     }
 
     /// Fires the triggers of one row. While they run, they cannot write the given tables.
@@ -187,7 +187,7 @@ impl FiringTxn<'_> {
     /// rows or their keys' state. BEFORE triggers may change the rows, and any trigger may delete the parents of later
     /// rows; but no trigger changes the table itself.
     fn locks_rows_together(&self, table: &Table, mode: InsertMode) -> bool {
-        let references = self.txn.foreign_key_checks && !table.foreign_keys.is_empty();
+        let references = self.txn.settings.foreign_key_checks && !table.foreign_keys.is_empty();
         mode != InsertMode::Replace
             && !references
             && !has_triggers(table, TriggerTime::Before, TriggerEvent::Insert)

@@ -278,7 +278,7 @@ impl Txn {
         charge: &mut Charge<'_>,
     ) -> Result<TextMatches> {
         let index = table.text_index(position).ok_or(Error::DefinitionChanged)?;
-        if self.is_sql {
+        if self.settings.is_sql {
             table.note_index_use(position);
         }
         let search = Search {
