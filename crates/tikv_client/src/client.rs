@@ -63,11 +63,7 @@ impl Client {
     /// [`crate::Error::Unavailable`] if none answers within `connect_time`; [`crate::Error::Refused`] if a store is too old.
     pub fn connect(options: ClientOptions) -> Result<Client> {
         let threads = Threads::start(options.threads)?;
-        let pd = Pd::new(
-            options.endpoints.clone(),
-            options.tls.clone(),
-            threads.handle(),
-        );
+        let pd = Pd::new(&options.endpoints, options.tls.clone(), threads.handle());
         let router = Arc::new(Router {
             pd,
             regions: RegionCache::default(),
@@ -91,7 +87,7 @@ impl Client {
         let router = client.router();
         client.threads().wait(call, async {
             let mut b = Backoff::until(deadline);
-            router.pd.connect(&mut b).await?;
+            router.pd.connect(&b).await?;
             for store in router.pd.stores(&mut b).await? {
                 version::check(&store)?;
             }
