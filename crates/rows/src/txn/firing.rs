@@ -405,7 +405,8 @@ impl FiringTxn<'_> {
                 .txn
                 .update_all(table, &mut changes, mode, Some(self.runner));
         }
-        let in_batch = mode != UpdateMode::Ignore && self.writes_alone(table);
+        let several = mode != UpdateMode::Ignore && changes.len() > 1;
+        let in_batch = several && self.writes_alone(table);
         self.atomic(|this| {
             let done = this.update_rows(table, changes, mode, in_batch);
             if in_batch {
@@ -501,7 +502,7 @@ impl FiringTxn<'_> {
         if table.triggers.is_empty() {
             return self.txn.delete_all(table, rows, Some(self.runner));
         }
-        let in_batch = self.writes_alone(table);
+        let in_batch = rows.len() > 1 && self.writes_alone(table);
         self.atomic(|this| {
             let done = this.delete_rows(table, rows, in_batch);
             if in_batch {

@@ -723,7 +723,8 @@ impl Txn {
     ) -> Result<InsertOutcome> {
         let refused = self.prepare_insert(table, rows, mode, Some(runner))?;
         self.statement(table, Some(runner), |statement| {
-            statement.after_insert = if mode == InsertMode::Plain {
+            let in_batch = mode == InsertMode::Plain && rows.len() > 1;
+            statement.after_insert = if in_batch {
                 AfterInsert::InBatch
             } else {
                 AfterInsert::EachRow
