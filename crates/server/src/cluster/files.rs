@@ -523,8 +523,8 @@ mod tests {
             let Ok(verified) = verified else {
                 return;
             };
-            let said = String::from_utf8_lossy(&verified.stderr);
-            assert!(!said.contains(&name), "{said}");
+            let output = String::from_utf8_lossy(&verified.stderr);
+            assert!(!output.contains(&name), "{output}");
         }
     }
 }

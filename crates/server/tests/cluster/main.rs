@@ -50,6 +50,24 @@ fn until(server: &Porpoise, statements: &str, expected: &str) {
 }
 
 #[test]
+fn an_idle_server_waits_for_events_instead_of_polling() {
+    let store = TikvCluster::start();
+    let server = server(&store);
+    let polls = || {
+        let (_, metrics) = server.http("/metrics");
+        let count = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("porpoise_worker_polls_total "));
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    let before = polls();
+    std::thread::sleep(Duration::from_millis(500));
+    let polled = polls() - before;
+    // A server that polls does so some 10,000 times in this time.
+    assert!(polled < 500, "polled {polled} times");
+}
+
+#[test]
 fn definitions_and_accounts_of_one_server_hold_on_the_others() {
     let store = TikvCluster::start();
     let servers = std::thread::scope(|scope| {

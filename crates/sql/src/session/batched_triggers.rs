@@ -10,7 +10,7 @@
 //!   AFTER INSERT ... INSERT INTO a     values  values  ...   values   | a: row 1 ... row n
 //! ```
 //!
-//! Invariants: nobody can tell that the rows are written later.
+//! Invariants: no statement and no client can tell that the rows are written later.
 //! 1. The trigger is the only one of its event, so that no other program runs between two rows. `rows` asks
 //!    for batches only if the statement neither writes nor checks other tables.
 //! 2. The values depend on the row and the statement alone ([`RowBatch::accepts`]), and the other table has
@@ -139,7 +139,7 @@ fn insert_of<'p>(planned: &'p Planned, table: &Table) -> Option<&'p Insert> {
     let mut keys = insert.table.foreign_keys.iter();
     let is_accepted = RowBatch::accepts(insert)
         && !planned.runs_programs
-        && planned.moments.is_empty()
+        && planned.date_literals.is_empty()
         && planned.tables.len() == 1
         && !keys.any(|key| refers_back(key.parent.as_ref().map(|parent| parent.table)));
     is_accepted.then_some(insert)
