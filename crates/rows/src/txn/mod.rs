@@ -65,7 +65,7 @@ use porpoise_types::{Value, Warning};
 use scan::{EntryVisitor, Fetch, RowScanVisitor, ScanPosition, ScanSpec};
 use scratch::Scratch;
 use smallvec::SmallVec;
-use statement::Statement;
+use statement::{AfterInsert, Statement};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -762,8 +762,17 @@ impl Txn {
     ) -> Result<InsertOutcome> {
         let refused = self.prepare_insert(table, rows, mode, Some(runner))?;
         self.statement(table, Some(runner), |statement| {
-            statement.fires_after_insert = true;
-            statement.insert_rows(table, rows, mode, refused, ids, 0)
+            let in_batch = mode == InsertMode::Plain && rows.len() > 1;
+            statement.after_insert = if in_batch {
+                AfterInsert::InBatch
+            } else {
+                AfterInsert::EachRow
+            };
+            let done = statement.insert_rows(table, rows, mode, refused, ids, 0);
+            match statement.after_insert {
+                AfterInsert::InBatch => statement.txn.write_batch(runner, table, done),
+                _ => done,
+            }
         })
     }
 
