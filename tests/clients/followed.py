@@ -29,6 +29,15 @@ SCHEMA = [
     "ALTER TABLE shop.kv MEMCACHED PREFIX 'kv:'",
 ]
 
+# Definitions that change between rows.
+DEFINITIONS = [
+    "ALTER TABLE shop.items ADD COLUMN extra VARCHAR(20) DEFAULT 'none'",
+    "CREATE TABLE shop.later (id INT PRIMARY KEY, v LONGBLOB)",
+    "INSERT INTO shop.later VALUES (1, REPEAT('x', 300000)), (2, 'gone')",
+    "TRUNCATE TABLE shop.later",
+    "INSERT INTO shop.later VALUES (3, REPEAT('y', 300000))",
+]
+
 
 class Server:
     """A server on fixed ports, which can be killed and started again."""

@@ -13,7 +13,7 @@ use crate::url::System;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows of a batch.
-const BATCH: u64 = 16;
+pub(super) const BATCH: u64 = 16;
 
 /// Routes with prepared statements, one for each target that has SQL.
 fn prepared(bench: &Bench) -> Vec<Route> {
@@ -133,7 +133,7 @@ fn id_variants<'v>(
             system,
             route,
             setting,
-            workload: Box::new(move || counted(seed)),
+            workload: Box::new(move || counted("counted", seed)),
         });
     }
     variants.push(Variant {
@@ -160,10 +160,11 @@ fn make_counters(route: &Route) -> Result<()> {
     Ok(())
 }
 
-fn counted<'a>(seed: u64) -> Statement<'a> {
+/// INSERT of [`BATCH`] rows with generated ids into a table with the columns `n` and `note`.
+pub(super) fn counted<'a>(table: &str, seed: u64) -> Statement<'a> {
     let placeholders = vec!["(?, ?)"; BATCH as usize].join(", ");
     Statement {
-        text: format!("insert into counted (n, note) values {placeholders}"),
+        text: format!("insert into {table} (n, note) values {placeholders}"),
         fill: Box::new(|random, call| {
             for _ in 0..BATCH {
                 call.int(random.i64(0..1 << 40))

@@ -115,15 +115,21 @@ impl Client {
     }
 }
 
-/// Loads a job's file once, and measures. A row counts as a request.
-fn measure(client: &Client, target: &Target, job: &Job<'_>, cores: usize) -> Result<Run> {
+/// Measures `load`, which loads this number of rows into a target by programs that it starts and waits for. A row counts
+/// as a request.
+fn measure(
+    target: &Target,
+    rows: u64,
+    cores: usize,
+    load: impl FnOnce() -> Result<()>,
+) -> Result<Run> {
     let (before, children) = (Reading::now(target.pid), ended_children());
     let begun = Instant::now();
-    client.run(target, job)?;
+    load()?;
     let seconds = begun.elapsed().as_secs_f64();
     let after = Reading::now(target.pid);
     let mut spent = before.within(&after, seconds);
-    // The client is a part of the generator.
+    // The programs are a part of the generator.
     if let (Some(before), Some(after)) = (children, ended_children()) {
         spent.generator = spent.generator.map(|own| own + after - before);
         spent.outside = spent.outside.map(|other| (other - after + before).max(0.0));
@@ -131,7 +137,7 @@ fn measure(client: &Client, target: &Target, job: &Job<'_>, cores: usize) -> Res
     let mut latency = histogram();
     latency.saturating_record((seconds * 1e9) as u64);
     let outcome = Outcome {
-        requests: job.rows(),
+        requests: rows,
         seconds,
         latency,
         spent,
@@ -251,7 +257,7 @@ fn rounds(
     let attempt = |job: &Job<'_>, target: &Target, known: &mut Option<Vec<String>>| {
         let mut admin = Admin::connect(target)?;
         job.prepare(&mut admin)?;
-        let run = measure(client, target, job, cores)?;
+        let run = measure(target, job.rows(), cores, || client.run(target, job))?;
         let sums = job.sums(&mut admin)?;
         let count = sums
             .iter()
