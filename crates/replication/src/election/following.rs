@@ -107,6 +107,9 @@ impl Following {
             inputs.push(Input::Stalls(server));
         } else if progress.place.0 == end.0 && lag <= progress.small_lag(&self.limits) {
             inputs.push(Input::Replicates(server));
+        } else if target.is_none() {
+            // It was close when it was left out, and is so no longer: commits would wait until it has caught up.
+            inputs.push(Input::Stalls(server));
         }
         inputs
     }
@@ -177,6 +180,16 @@ mod tests {
             };
             assert_eq!(progress.small_lag(&limits), expected, "{rate:?}");
         }
+    }
+
+    #[test]
+    fn a_member_that_falls_back_after_it_was_close_is_not_required() {
+        let mut following = following();
+        following.require(&BTreeSet::new(), END);
+        let mut at = |end| following.observe(2, Some(7), &progress((1, 950), 0), end, 20);
+        assert_eq!(at(END), [Input::Replicates(2)]);
+        assert_eq!(at((1, 2000)), [Input::Stalls(2)]);
+        assert_eq!(at((2, 100)), [Input::Stalls(2)]);
     }
 
     #[test]

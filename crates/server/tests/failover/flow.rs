@@ -1,17 +1,16 @@
-//! Flow control: a server that was away and applies more slowly than clients write is taken in again.
+//! Flow control: a server that was away and follows more slowly than clients write is taken in again.
 
 use crate::group::{Group, GroupOptions, good};
 use crate::load::connect;
 use porpoise_testkit::Porpoise;
 use std::net::SocketAddr;
-use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Rows of a transaction, so that applying it takes a while.
-const ROWS: usize = 10;
+/// Bytes a second that the server gets which was away. Writers write several times as much.
+const RATE: u64 = 600_000;
 
 /// Writers without pauses of their own.
 struct Writers {
@@ -33,15 +32,12 @@ impl Writers {
             let shared = shared.clone();
             std::thread::spawn(move || {
                 let mut connection = connect(address, "root", "d").unwrap();
-                for first in (number * 1_000_000..).step_by(ROWS) {
+                for id in number * 1_000_000.. {
                     if shared.stop.load(Ordering::SeqCst) {
                         return;
                     }
                     let begun = Instant::now();
-                    let ids = first..first + ROWS as u64;
-                    let rows: Vec<String> =
-                        ids.map(|id| format!("({id}, REPEAT('v', 400))")).collect();
-                    let insert = format!("INSERT INTO d.wide VALUES {}", rows.join(","));
+                    let insert = format!("INSERT INTO d.wide VALUES ({id}, REPEAT('v', 400))");
                     connection.execute(&insert).unwrap();
                     let micros = begun.elapsed().as_micros() as u64;
                     shared.longest_micros.fetch_max(micros, Ordering::SeqCst);
@@ -65,62 +61,40 @@ impl Writers {
     }
 }
 
-/// Lets a server run for a fraction of the time, until this is dropped.
-struct Slowed {
-    server: u32,
-    shell: Child,
-}
-
-impl Slowed {
-    fn start(server: &Porpoise) -> Slowed {
-        let id = server.id();
-        let script =
-            format!("while kill -STOP {id}; do sleep 0.19; kill -CONT {id}; sleep 0.01; done");
-        let shell = Command::new("sh").args(["-c", &script]).spawn().unwrap();
-        Slowed { server: id, shell }
-    }
-}
-
-impl Drop for Slowed {
-    fn drop(&mut self) {
-        let _ended = self.shell.kill().and_then(|()| self.shell.wait().map(drop));
-        let server = self.server.to_string();
-        let _sent = Command::new("kill").args(["-CONT", &server]).status();
-    }
-}
-
 fn counter(server: &Porpoise, name: &str) -> u64 {
     let shown = good(server, &format!("SHOW GLOBAL STATUS LIKE '{name}'"));
     shown[0].split('|').nth(1).unwrap().parse().unwrap()
 }
 
 #[test]
-fn a_server_that_applies_slowly_is_taken_in_while_clients_write_on() {
+fn a_server_that_follows_slowly_is_taken_in_while_clients_write_on() {
     let mut group = Group::start(&GroupOptions {
         arguments: &[("--flow-control-threshold", "0")],
+        has_network: true,
         ..GroupOptions::default()
     });
     let leader = group.servers[0].mysql_addr;
     let table = "CREATE TABLE d.wide (id BIGINT PRIMARY KEY, v VARCHAR(1000))";
     good(&group.servers[0], table);
     let paused = "Replication_flow_control_paused_commits";
+    group.network.as_ref().unwrap().limit(RATE);
     let writers = Writers::start(leader, 4);
     group.servers[1].pause();
     group.wait_until_in_sync("1");
     let before = writers.commits();
     group.wait("commits", || {
-        (writers.commits() > before + 1000).then_some(())
+        (writers.commits() > before + 2500).then_some(())
     });
     assert_eq!(
         counter(&group.servers[0], paused),
         0,
         "no server catches up"
     );
-    let slowed = Slowed::start(&group.servers[1]);
+    group.servers[1].resume();
     writers.shared.longest_micros.store(0, Ordering::SeqCst);
     group.wait_in_sync();
     let longest = writers.shared.longest_micros.load(Ordering::SeqCst);
-    drop(slowed);
+    group.network.as_ref().unwrap().heal();
     assert!(
         counter(&group.servers[0], paused) > 0,
         "no commit has paused"

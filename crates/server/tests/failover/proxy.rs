@@ -19,6 +19,8 @@ struct State {
     delay: AtomicU64,
     /// How many of 1,000 parts are lost, with their connections.
     lost: AtomicU64,
+    /// Bytes a second of each stream from a MySQL listener; 0: no limit.
+    rate: AtomicU64,
 }
 
 impl State {
@@ -73,11 +75,17 @@ impl Network {
         self.state.cut.lock().unwrap().clear();
         self.state.delay.store(0, Ordering::SeqCst);
         self.state.lost.store(0, Ordering::SeqCst);
+        self.limit(0);
     }
 
     /// Loses this number of 1,000 parts of streams; their connections end.
     pub fn lose(&self, lost: u64) {
         self.state.lost.store(lost, Ordering::SeqCst);
+    }
+
+    /// Limits each stream from a MySQL listener to this number of bytes a second; 0: no limit.
+    pub fn limit(&self, bytes_per_second: u64) {
+        self.state.rate.store(bytes_per_second, Ordering::SeqCst);
     }
 
     /// Delays everything by up to this many milliseconds.
@@ -110,7 +118,8 @@ fn relay(
     let (to_client, from_server) = (client.try_clone()?, server.try_clone()?);
     let own = state.clone();
     std::thread::spawn(move || {
-        let _ = copy(&own, &[member], from_server, to_client);
+        let rate = (!has_greeting).then_some(&own.rate);
+        let _ = copy(&own, &[member], rate, from_server, to_client);
     });
     let mut sender = Vec::new();
     if has_greeting {
@@ -121,7 +130,7 @@ fn relay(
         (&server).write_all(&head)?;
     }
     sender.push(member);
-    copy(state, &sender, client, server)
+    copy(state, &sender, None, client, server)
 }
 
 fn wait(state: &State, members: &[u32]) {
@@ -134,6 +143,7 @@ fn wait(state: &State, members: &[u32]) {
 fn copy(
     state: &State,
     members: &[u32],
+    rate: Option<&AtomicU64>,
     mut from: TcpStream,
     mut to: TcpStream,
 ) -> std::io::Result<()> {
@@ -148,6 +158,10 @@ fn copy(
             let delay = state.delay.load(Ordering::SeqCst);
             if delay > 0 {
                 std::thread::sleep(Duration::from_millis(fastrand::u64(..=delay)));
+            }
+            let rate = rate.map_or(0, |rate| rate.load(Ordering::SeqCst));
+            if rate > 0 {
+                std::thread::sleep(Duration::from_secs_f64(read as f64 / rate as f64));
             }
             if fastrand::u64(..1000) < state.lost.load(Ordering::SeqCst) {
                 return Ok(());
