@@ -81,7 +81,7 @@ pub trait FireTriggers {
     /// none: rows that the bodies insert into other tables may be kept until [`FireTriggers::write_batch`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`FireTriggers::fire`].
     fn fire_in_batch(&self, txn: &mut Txn, firing: &mut Firing<'_>) -> Result<()> {
         self.fire(txn, firing)
     }
@@ -420,7 +420,7 @@ impl FiringTxn<'_> {
     /// Whether a change or a deletion of rows neither writes nor checks other tables, so that what the
     /// triggers of a row insert there may be written after the other rows.
     fn writes_alone(&self, table: &Table) -> bool {
-        let references = self.txn.foreign_key_checks && !table.foreign_keys.is_empty();
+        let references = self.txn.foreign_key_checks() && !table.foreign_keys.is_empty();
         !references && table.referenced_by.is_empty()
     }
 

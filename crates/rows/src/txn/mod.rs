@@ -124,7 +124,7 @@ impl Default for BeginOptions {
 /// Resources of a runner of triggers until the end of a transaction, such as metadata locks.
 pub type Lease = Box<dyn Any + Send>;
 
-/// What a transaction does for its front end: [`BeginOptions`] without those of the engine.
+/// The [`BeginOptions`] of a transaction that the engine does not need.
 #[derive(Clone, Copy)]
 struct TxnSettings {
     lock_wait: Duration,
@@ -160,8 +160,8 @@ impl TxnSettings {
     }
 }
 
-/// What was found out about the table written last. It is kept for the next transaction ([`Txn::restart`]), which usually
-/// writes to the same table.
+/// Properties of the table written last. They are kept for the next transaction ([`Txn::restart`]), which usually writes to the
+/// same table.
 #[derive(Clone, Copy)]
 struct WrittenTable {
     id: TableId,
@@ -968,7 +968,7 @@ impl Txn {
 
     /// What a write to a table needs to know of it.
     fn written_table(&mut self, table: &Table) -> WrittenTable {
-        // Read before what they are the versions of.
+        // Read before the values that are valid at these versions, so that a change meanwhile is noticed.
         let versions = (self.db.catalog_version(), self.db.change_notifier.version());
         if let Some(known) = self.written_table
             && known.id == table.id

@@ -63,8 +63,8 @@ pub struct TextMatches {
     frequencies: Frequencies,
 }
 
-/// The order of matches by descending relevance, equal ones by their keys. It is sorted as far as positions
-/// are taken (incremental quicksort), for most searches want a few rows of many.
+/// The order of matches by descending relevance, equal ones by their keys. It is sorted only as far as positions
+/// are taken (incremental quicksort), because most searches return only the first few rows.
 #[derive(Debug)]
 pub struct RankOrder {
     order: Vec<u32>,
@@ -74,7 +74,7 @@ pub struct RankOrder {
     taken: usize,
 }
 
-/// Positions that are sorted at first; then as many as are sorted already.
+/// Number of positions that the first step sorts. Each further step doubles the sorted part.
 const FIRST_SORTED: usize = 64;
 
 impl RankOrder {
@@ -89,8 +89,8 @@ impl RankOrder {
         }
     }
 
-    /// The positions of the next rows, at most `limit`; none at the end. The matches are those it was made
-    /// for.
+    /// The positions of the next rows, at most `limit`; none at the end. `matches` must be those for which the order was
+    /// created.
     pub fn next(&mut self, matches: &TextMatches, limit: usize) -> &[u32] {
         let start = self.taken;
         let end = start.saturating_add(limit).min(self.order.len());
