@@ -214,8 +214,8 @@ fn existing_duplicates_end_the_build() {
     }
 }
 
-/// An engine that cannot skip locked rows refuses a whole batch for one of them. The others are indexed in few transactions
-/// nevertheless.
+/// An engine that cannot skip locked rows refuses a whole batch for one of them. The other rows must be indexed in few
+/// transactions nevertheless.
 #[test]
 fn a_locked_row_does_not_make_the_backfill_index_its_batch_row_by_row() {
     let counting = Counting::without_skip(Arc::new(Model::new()));

@@ -1,26 +1,26 @@
 //! The placement drivers, and which of them leads.
 //!
-//! Only the leader gives timestamps and knows regions. A leader that hangs does not say so: a *stopped* process accepts
-//! connections and is silent, and the other members name it as the leader until its term in their common store ends. So one
-//! task looks for the leader whenever a caller has none, or doubts the one it has:
+//! Only the leader gives timestamps and knows regions. A leader that hangs cannot be recognized by an error: a *stopped* process
+//! accepts connections and is silent, and the other members name it as the leader until its term in their common store ends. So
+//! one task searches for the leader whenever a caller has none, or has waited too long for an answer of the one it has:
 //!
 //! ```text
 //! caller   call -> A . . . 250 ms without an answer: doubt              B leads: the call is repeated there
 //! search                   GetMembers -> A, B, C, every 200 ms      |
-//!                          C: "A leads"        hearsay, not believed|
-//!                          B: "B leads"        believed  -----------+
+//!                          C: "A leads"        ignored              |
+//!                          B: "B leads"        accepted  -----------+
 //! ```
 //!
 //! Invariants:
-//! 1. A member is believed to lead only when it says so itself.
+//! 1. A member is accepted as the leader only when it names itself.
 //! 2. A search waits for no member: it sends its requests at an interval, whether earlier ones are answered or not. Members
 //!    answer late during an election.
 //! 3. There is one search at a time. It ends only when a leader is found, so that callers with any deadline may
 //!    wait for it.
 //!
-//! Rejected: to believe the first answer (a member that is behind leads back to the stopped leader, at the cost of a time limit
-//! each time); forwarding by other members as in client-go (a leader that servers cannot reach is a fault of the network to be
-//! mended).
+//! Rejected: accepting the first answer (a member with an outdated view names the stopped leader again, which costs a time limit
+//! each time); forwarding by other members as in client-go (a leader that servers cannot reach is a fault of the network that
+//! has to be repaired).
 
 use crate::proto::{GetMembersRequest, GetMembersResponse, Member, ResponseHeader};
 use crate::transport::{self, Channel, TlsOptions};
@@ -40,8 +40,8 @@ pub(crate) const ANSWER_TIME: Duration = Duration::from_millis(1_000);
 pub(crate) const DOUBT_TIME: Duration = Duration::from_millis(250);
 /// Interval of the requests of a search.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
-/// Least time from a search that has confirmed the leader to the next one: answers that are always late, because the way is
-/// long, must not cost connections all the time.
+/// Least time from a search that has confirmed the leader to the next one. Without it, a network over which answers are always
+/// late would cost connections all the time.
 const CONFIRMED_TIME: Duration = Duration::from_secs(1);
 
 /// The leader of the placement drivers.
@@ -94,7 +94,7 @@ fn address_of(url: &str) -> String {
     url.trim_end_matches('/').to_owned()
 }
 
-/// Refuses answers that say that the request was not served.
+/// Fails if the header of an answer says that the request was not served.
 pub(crate) fn check_header(header: Option<&ResponseHeader>) -> Result<(), String> {
     match header.and_then(|h| h.error.as_ref()) {
         Some(e) if e.kind != 0 => Err(format!("placement driver: {}", e.message)),
@@ -170,7 +170,7 @@ impl Members {
         }
     }
 
-    /// Searches for the leader, and believes in the present one meanwhile.
+    /// Starts a search for the leader; calls use the present one meanwhile.
     pub(crate) fn doubt(&self) {
         self.doubt.notify_one();
     }
@@ -204,7 +204,7 @@ impl Members {
         }
     }
 
-    /// Asks all members until one of them says that it leads.
+    /// Asks all members until one of them names itself as the leader.
     async fn search(&self) {
         let mut channels: Vec<(String, Channel)> = Vec::new();
         let mut requests = JoinSet::new();
@@ -265,7 +265,7 @@ impl Members {
         let mut known = self.known.lock();
         if known.cluster_id != 0 && cluster != known.cluster_id {
             return Err(format!(
-                "{address} is of cluster {cluster}, not of cluster {}",
+                "{address} belongs to cluster {cluster}, not to cluster {}",
                 known.cluster_id
             ));
         }
@@ -306,7 +306,7 @@ impl Members {
     }
 }
 
-/// Serves callers without a leader, or in doubt, until the client's runtime ends.
+/// Searches for the leader whenever callers have none or doubt it, until the client's runtime ends.
 async fn search_when_in_doubt(members: Arc<Members>) {
     let mut confirmed: Option<Instant> = None;
     let mut leader = members.leader.subscribe();
@@ -319,5 +319,58 @@ async fn search_when_in_doubt(members: Arc<Members>) {
         }
         members.search().await;
         confirmed = Some(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(url: &str) -> Member {
+        Member {
+            client_urls: vec![url.to_owned()],
+            ..Member::default()
+        }
+    }
+
+    fn answer(cluster_id: u64, leader: Option<&str>) -> GetMembersResponse {
+        GetMembersResponse {
+            header: Some(ResponseHeader {
+                cluster_id,
+                error: None,
+            }),
+            members: vec![member("http://a:1"), member("http://b:1/")],
+            leader: leader.map(member),
+        }
+    }
+
+    #[test]
+    fn a_member_is_accepted_as_the_leader_only_when_it_names_itself() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let handle = tokio::runtime::Handle::current();
+            let addresses = ["http://a:1".to_owned(), "a:1".to_owned()];
+            let members = Members::new(&addresses, None, &handle);
+            let leads = || members.leader.borrow().as_ref().map(|l| l.address.clone());
+            assert!(members.learn("a:1", &answer(7, None)).is_err());
+            let named = members.learn("a:1", &answer(7, Some("http://b:1")));
+            assert!(named.is_err_and(|why| why.contains("a:1 names b:1")));
+            assert_eq!(leads(), None);
+            // Members that an answer lists are asked, too.
+            assert_eq!(members.known.lock().addresses, ["a:1", "b:1"]);
+            members
+                .learn("b:1", &answer(7, Some("http://b:1")))
+                .unwrap();
+            assert_eq!(leads().as_deref(), Some("b:1"));
+            let other = members.learn("a:1", &answer(8, Some("http://a:1")));
+            assert!(other.is_err_and(|why| why.contains("of cluster 8, not of cluster 7")));
+            let soon = Instant::now() + Duration::from_secs(10);
+            let leader = members.leader(soon).await.unwrap();
+            members.failed(&leader);
+            assert_eq!(leads(), None);
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! The placement driver: timestamps, and where regions and stores are.
 //!
-//! Of several placement drivers the leader answers, which `members.rs` finds. A call whose leader is replaced is repeated at the
-//! new one at once.
+//! Requests go to the leader of the placement drivers, which `members.rs` finds. A call whose leader is replaced is repeated at
+//! the new leader at once.
 //!
 //! # Timestamps
 //!

@@ -175,7 +175,7 @@ impl AnyCluster {
         })
     }
 
-    /// A cluster whose faults and regions are commanded, which is always a double.
+    /// A cluster whose faults and regions the test controls: always a double.
     pub fn commanded() -> AnyCluster {
         AnyCluster::Double(Double::start())
     }

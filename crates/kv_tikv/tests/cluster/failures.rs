@@ -31,10 +31,10 @@ fn a_stopped_leader_of_the_placement_drivers_costs_at_most_five_seconds() {
     );
 }
 
-/// During an election, and for a while after it, other members still name the stopped leader, and answer first. Only the word of
-/// the new leader counts.
+/// During an election, and for a while after it, other members still name the stopped leader, and answer first. The client must
+/// wait for the answer of the new leader.
 #[test]
-fn members_that_name_a_stopped_leader_are_not_believed() {
+fn members_that_name_a_stopped_leader_are_ignored() {
     let cluster = Double::with(3, 1);
     let server = cluster.server();
     let space = space(&server);
@@ -42,7 +42,7 @@ fn members_that_name_a_stopped_leader_are_not_believed() {
     cluster.command("/stop-pd?n=0&elect=500&behind=20000");
     let began = Instant::now();
     set(&server, space, &[("a", "1")]);
-    // A region that is not in the cache is asked of the new leader, too.
+    // Requests for a region that is not in the cache go to the new leader, too.
     let at = hex(&[&prefix(space)[..], b"m"].concat());
     cluster.command(&format!("/split?key={at}"));
     set(&server, space, &[("z", "1")]);

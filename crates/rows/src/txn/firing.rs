@@ -81,7 +81,7 @@ pub trait FireTriggers {
     /// none: rows that the bodies insert into other tables may be kept until [`FireTriggers::write_batch`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`FireTriggers::fire`].
     fn fire_in_batch(&self, txn: &mut Txn, firing: &mut Firing<'_>) -> Result<()> {
         self.fire(txn, firing)
     }
@@ -137,7 +137,7 @@ impl Txn {
 
     /// Sets whether foreign key actions fire the triggers of the rows they change.
     pub fn set_cascades_fire(&mut self, on: bool) {
-        self.cascades_fire = on;
+        self.settings.cascades_fire = on;
     }
 
     /// Fires the triggers of one row. While they run, they cannot write the given tables.
@@ -242,7 +242,7 @@ impl FiringTxn<'_> {
     /// rows or their keys' state. BEFORE triggers may change the rows, and any trigger may delete the parents of later
     /// rows; but no trigger changes the table itself.
     fn locks_rows_together(&self, table: &Table, mode: InsertMode) -> bool {
-        let references = self.txn.foreign_key_checks && !table.foreign_keys.is_empty();
+        let references = self.txn.settings.foreign_key_checks && !table.foreign_keys.is_empty();
         mode != InsertMode::Replace
             && !references
             && !has_triggers(table, TriggerTime::Before, TriggerEvent::Insert)
@@ -420,7 +420,7 @@ impl FiringTxn<'_> {
     /// Whether a change or a deletion of rows neither writes nor checks other tables, so that what the
     /// triggers of a row insert there may be written after the other rows.
     fn writes_alone(&self, table: &Table) -> bool {
-        let references = self.txn.foreign_key_checks && !table.foreign_keys.is_empty();
+        let references = self.txn.foreign_key_checks() && !table.foreign_keys.is_empty();
         !references && table.referenced_by.is_empty()
     }
 

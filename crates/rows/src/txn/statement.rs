@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// A writing statement: its transaction, and the keys that it locks and checks.
 pub(super) struct Statement<'t> {
     pub(super) txn: &'t mut Txn,
-    pub(super) keys: KeySet,
+    /// Boxed, because it is taken from the transaction's buffers and returned to them.
+    pub(super) keys: Box<KeySet>,
     /// Whether replaced rows keep their version.
     pub(super) keep_version: bool,
     /// Runs the triggers of rows that foreign key actions change; `None` for the server's own
@@ -40,6 +41,9 @@ pub(super) enum AfterInsert {
 impl Statement<'_> {
     /// Locks the keys gathered since the last call.
     pub(super) fn lock_keys(&mut self) -> Result<()> {
+        if !self.keys.has_unlocked() {
+            return Ok(());
+        }
         let wait = self.txn.wait();
         Ok(self.keys.lock(self.txn.kv.as_mut(), wait)?)
     }
@@ -77,8 +81,8 @@ impl Txn {
         run: impl FnOnce(&mut Statement<'_>) -> Result<T>,
     ) -> Result<T> {
         let mark = self.kv.mark();
-        let mut keys = std::mem::take(&mut self.scratch.keys);
-        keys.clear();
+        let keys = self.scratch.buffers().keys.take();
+        let keys = keys.unwrap_or_default();
         let mut statement = Statement {
             txn: self,
             keys,
@@ -88,7 +92,9 @@ impl Txn {
             removals: ReadRemovals::new(),
         };
         let done = run(&mut statement);
-        self.scratch.keys = statement.keys;
+        let mut keys = statement.keys;
+        keys.clear();
+        self.scratch.buffers().keys = Some(keys);
         if done.is_err() {
             self.rollback_to(mark);
         }

@@ -64,7 +64,7 @@ pub struct TextMatches {
 }
 
 /// The order of matches by descending relevance, equal ones by their keys. The first ones are selected and
-/// sorted alone, for many searches want a few rows of many; the others when they are asked for.
+/// sorted alone, because most searches return only the first few rows; the others when they are read.
 #[derive(Debug)]
 pub struct RankOrder {
     order: Vec<u32>,
@@ -74,7 +74,7 @@ pub struct RankOrder {
     taken: usize,
 }
 
-/// Positions that are sorted at first.
+/// Number of positions that the first step sorts; the second one sorts the others.
 const FIRST_SORTED: usize = 64;
 
 impl RankOrder {
@@ -89,8 +89,8 @@ impl RankOrder {
         }
     }
 
-    /// The positions of the next rows, at most `limit`; none at the end. The matches are those it was made
-    /// for.
+    /// The positions of the next rows, at most `limit`; none at the end. `matches` must be those for which the order was
+    /// created.
     pub fn next(&mut self, matches: &TextMatches, limit: usize) -> &[u32] {
         let start = self.taken;
         let end = start.saturating_add(limit).min(self.order.len());
@@ -327,7 +327,7 @@ impl Txn {
         charge: &mut Charge<'_>,
     ) -> Result<TextMatches> {
         let index = table.text_index(position).ok_or(Error::DefinitionChanged)?;
-        if self.is_sql {
+        if self.settings.is_sql {
             table.note_index_use(position);
         }
         let search = Search {

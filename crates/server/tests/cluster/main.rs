@@ -6,6 +6,7 @@
     reason = "a test that fails may panic"
 )]
 
+mod copy;
 mod requests;
 mod tool;
 

@@ -48,7 +48,7 @@ struct RowColumn {
     at: usize,
 }
 
-/// What a body sees of its definer and its database where they are not the session's.
+/// Account, roles and default database of a body, where they differ from the session's.
 struct Identity {
     account: String,
     roles: String,
@@ -315,7 +315,7 @@ impl SqlSession {
 }
 
 impl BatchedTrigger {
-    /// Whether it is the one that fires.
+    /// Whether this is the trigger that fires.
     pub(super) fn is_of(&self, firing: &Firing<'_>) -> bool {
         self.table == firing.table.id && self.event == firing.event
     }

@@ -147,8 +147,8 @@ impl SqlSession {
         self.assigned_value_of(e, params, types, None)
     }
 
-    /// As [`Self::value_of`]. A value that a query finds for a destination is converted to its type, which is
-    /// then the type returned.
+    /// As [`Self::value_of`]. If a query computes the value, and it has a destination, it is converted to the type of
+    /// the destination, which is then the returned type.
     pub(super) fn assigned_value_of(
         &mut self,
         e: &ast::Expr<'_>,

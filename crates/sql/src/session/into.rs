@@ -61,14 +61,14 @@ impl ResultSink for SingleRow {
     }
 }
 
-/// Takes the only row of a query, and converts its values to the types of the variables that take them
-/// before the statement ends: what it has written is undone if one does not fit.
+/// Takes the only row of a query, and converts its values to the types of the variables before the statement ends. If
+/// a value does not fit, the statement's changes are undone.
 struct OneRow<'a> {
     program: &'a Program,
     targets: &'a [Target],
     types: Vec<ColumnType>,
     row: Option<Vec<Value>>,
-    /// Number of values that have been converted. One that does not fit is NULL, and the last one.
+    /// Number of values that have been converted. Conversion stops at a value that does not fit, which becomes NULL.
     converted: usize,
     /// Whether the SQL mode is strict.
     in_strict_mode: bool,

@@ -143,7 +143,7 @@ impl SqlSession {
     pub fn prepare(&mut self, text: &[u8]) -> Result<PreparedInfo> {
         let _scope = Scope::enter(&self.cx.env.cancel);
         let text = self.decode(text).into_owned();
-        self.begin_statement("Prepare", Some(&super::process_list_text(&text)));
+        self.begin_statement("Prepare", Some(&text));
         let prepared = self
             .check_password()
             .and_then(|()| self.prepare_text(&text));
@@ -309,8 +309,7 @@ impl SqlSession {
         let result = match self.statements.remove(&id) {
             Some(mut prepared) => {
                 let now = self.cx.server.db.clock().now();
-                let text = super::process_list_text(&prepared.text);
-                self.process.begin("Execute", Some(&text), now);
+                self.process.begin("Execute", Some(&prepared.text), now);
                 let texts = self.utf8_texts(params);
                 let sent = params.iter().enumerate();
                 let values = sent.map(|(at, p)| match texts.get(at) {
@@ -386,7 +385,7 @@ impl SqlSession {
         // Its tables stay published until the end of the outermost statement.
         let outer = (self.programs.nested > 0).then_some(self.programs.outer_runs);
         if outer.is_none() || prepared.published_for != outer {
-            self.publish(plan, self.definition_deadline())?;
+            self.publish(plan)?;
             if self.cx.server.db.catalog_version() != version {
                 return Ok(None);
             }

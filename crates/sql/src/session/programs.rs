@@ -544,8 +544,8 @@ impl SqlSession {
         self.value_of_source_for(source, frame, None)
     }
 
-    /// As [`Self::value_of_source`]. A value that a query finds for a destination is converted to its
-    /// type, which is then the type returned.
+    /// As [`Self::value_of_source`]. If a query computes the value, and it has a destination, it is converted to
+    /// the type of the destination, which is then the returned type.
     fn value_of_source_for(
         &mut self,
         source: &Source,

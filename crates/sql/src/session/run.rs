@@ -132,11 +132,10 @@ impl SqlSession {
         &mut self,
         mut make: impl FnMut(&SqlSession, &Catalog) -> Result<Arc<Planned>>,
     ) -> Result<Arc<Planned>> {
-        let deadline = self.definition_deadline();
         for _ in 0..MAX_REPLANS {
             let catalog = self.cx.catalog();
             let plan = make(self, &catalog)?;
-            self.publish(&plan, deadline)?;
+            self.publish(&plan)?;
             if self.cx.server.db.catalog_version() == catalog.version {
                 return Ok(plan);
             }
@@ -153,14 +152,15 @@ impl SqlSession {
     }
 
     /// Publishes the tables of a plan as in use, and that it writes.
-    pub(crate) fn publish(&self, plan: &Planned, deadline: Instant) -> Result<()> {
+    pub(crate) fn publish(&self, plan: &Planned) -> Result<()> {
         if plan.used_tables.is_empty() {
             return Ok(());
         }
-        self.begin_writes(plan, deadline)?;
-        let shared = self
-            .metadata_locks
-            .share(&plan.used_tables, deadline, &self.cx.env.cancel);
+        self.begin_writes(plan)?;
+        let deadline = || self.definition_deadline();
+        let shared =
+            self.metadata_locks
+                .share_until(&plan.used_tables, deadline, &self.cx.env.cancel);
         shared.map_err(|e| SqlError::from(porpoise_rows::ddl::metadata_lock_error(e)))
     }
 

@@ -205,7 +205,7 @@ pub trait RunPrograms {
     /// [`RunPrograms::write_batch`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`RunPrograms::fire`].
     fn fire_in_batch(
         &self,
         firing: &mut Firing<'_>,

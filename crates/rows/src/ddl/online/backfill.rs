@@ -141,8 +141,8 @@ impl Backfill<'_> {
         Ok((keys, next))
     }
 
-    /// Adds the entries of rows of which other transactions may have locked some. An engine that cannot skip locked rows refuses
-    /// all of them for one that is locked: then halves find it in few transactions.
+    /// Adds the entries of rows, some of which other transactions may have locked. An engine that cannot skip locked rows refuses
+    /// the whole batch for one of them; halving the batch then finds that row in few transactions.
     fn fill_batch(&mut self, space: SpaceId, mut keys: Keys) -> Result<()> {
         let left = match self.fill(space, &keys, None)? {
             Filled::Except(rows) => rows,
