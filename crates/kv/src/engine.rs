@@ -625,8 +625,8 @@ pub trait Txn: Send {
         false
     }
 
-    /// Commits, and begins another transaction in its place, whether or not the commit succeeds. Only if
-    /// [`Txn::restarts`].
+    /// Commits, and begins another transaction in its place, whether or not the commit succeeds. To be called only if
+    /// [`Txn::restarts`] returns true.
     fn commit_and_restart(&mut self) -> Result<Commit> {
         Err(Error::Unsupported("transactions that begin again"))
     }

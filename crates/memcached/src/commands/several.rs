@@ -183,7 +183,7 @@ impl<'m, 'k> Resolved<'m, 'k> {
         )
     }
 
-    /// Its command, if it is a plain `set`.
+    /// The command of the change, if it is a plain `set`.
     fn plain_set(&self) -> Option<&'k Store<'k>> {
         match self.change {
             Change::Store(store) if store::is_plain_set(store) => Some(store),
@@ -280,7 +280,7 @@ fn attempt(
     }
 }
 
-/// The first changes, up to one whose key another one of them has.
+/// The longest run of changes from the first one on whose keys all differ.
 fn with_different_keys<'r, 'm, 'k>(
     resolved: &'r [Resolved<'m, 'k>],
     keys: &[u8],
@@ -318,7 +318,7 @@ fn execute_each(
                 continue;
             }
         }
-        // One by one, which tells which of them fails.
+        // One by one, which finds the change that fails.
         let (run, later) = rest.split_at_checked(sets.max(1)).unwrap_or((rest, &[]));
         for one in run {
             let (mark, mut place) = (txn.mark(), one.place(keys, convert, shared));
@@ -341,7 +341,7 @@ fn execute_each(
 /// Executes several plain `set`s at once. Returns `None`, with nothing written, if they are to be executed one by one.
 ///
 /// # Errors
-/// The transaction has ended; the number of changes that were tried, `before` of them before these.
+/// The transaction has ended. The error has the number of changes that were tried, including the `before` earlier ones.
 fn execute_sets(
     txn: &mut Txn,
     run: &[Resolved<'_, '_>],

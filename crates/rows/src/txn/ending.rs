@@ -11,7 +11,7 @@ use crate::definition::TableId;
 use crate::text_index::maintenance::TextChange;
 use porpoise_kv::{self as kv, CommitPosition};
 
-/// What the end of a commit needs of a transaction.
+/// The parts of a transaction that the end of its commit uses.
 struct EndedTxn<'t> {
     db: &'t Db,
     subscribed: &'t [TableId],
@@ -19,7 +19,7 @@ struct EndedTxn<'t> {
 }
 
 impl EndedTxn<'_> {
-    /// Notifies those who follow the changes of a commit.
+    /// Notifies the subscribers of the changes of a commit.
     fn finish(self, keys: Option<ChangedKeys>, done: kv::Result<kv::Commit>) -> Result<kv::Commit> {
         if !self.subscribed.is_empty() {
             let notifier = &self.db.change_notifier;
@@ -61,13 +61,13 @@ impl Txn {
         ended.finish(keys, done)
     }
 
-    /// Whether [`Txn::restart`] and [`Txn::commit_and_restart`] are to be used.
+    /// Whether the engine supports [`Txn::restart`] and [`Txn::commit_and_restart`].
     pub fn restarts(&self) -> bool {
         self.kv.restarts()
     }
 
-    /// Commits as [`Txn::commit`] does, and makes this the beginning of another transaction, as [`Txn::restart`] does. Only
-    /// if [`Txn::restarts`]. After an error the transaction is to be dropped.
+    /// Commits as [`Txn::commit`] does, and makes this the beginning of another transaction, as [`Txn::restart`] does. Requires
+    /// [`Txn::restarts`]. After an error the caller must drop the transaction.
     ///
     /// # Errors
     /// As [`Txn::commit`].
@@ -84,7 +84,7 @@ impl Txn {
         Ok(commit)
     }
 
-    /// What precedes the commit of the engine's transaction. Returns the keys of its changes, if they are logged.
+    /// Prepares the commit of the engine's transaction. Returns the keys of its changes, if they are logged.
     fn prepare_commit(&mut self) -> Result<Option<ChangedKeys>> {
         if self.wrote_rows && !self.db.read_only.is_off() {
             self.db.read_only.check(self.settings.is_privileged)?;
@@ -111,7 +111,7 @@ impl Txn {
         restarted
     }
 
-    /// Forgets the transaction that was, but not its options.
+    /// Resets the state of the transaction, except its options.
     fn begin_again(&mut self) {
         self.row_version = 0;
         self.scratch = Scratch::default();

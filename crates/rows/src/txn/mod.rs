@@ -65,7 +65,7 @@ use porpoise_types::{Value, Warning};
 use scan::{EntryVisitor, Fetch, RowScanVisitor, ScanPosition, ScanSpec};
 use scratch::Scratch;
 use smallvec::SmallVec;
-use statement::Statement;
+use statement::{AfterInsert, Statement};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,7 +124,7 @@ impl Default for BeginOptions {
 /// Resources of a runner of triggers until the end of a transaction, such as metadata locks.
 pub type Lease = Box<dyn Any + Send>;
 
-/// What a transaction does for its front end: [`BeginOptions`] without those of the engine.
+/// The [`BeginOptions`] of a transaction that the engine does not need.
 #[derive(Clone, Copy)]
 struct TxnSettings {
     lock_wait: Duration,
@@ -160,8 +160,8 @@ impl TxnSettings {
     }
 }
 
-/// What was found out about the table written last. It is kept for the next transaction ([`Txn::restart`]), which usually
-/// writes to the same table.
+/// Properties of the table written last. They are kept for the next transaction ([`Txn::restart`]), which usually writes to the
+/// same table.
 #[derive(Clone, Copy)]
 struct WrittenTable {
     id: TableId,
@@ -762,8 +762,17 @@ impl Txn {
     ) -> Result<InsertOutcome> {
         let refused = self.prepare_insert(table, rows, mode, Some(runner))?;
         self.statement(table, Some(runner), |statement| {
-            statement.fires_after_insert = true;
-            statement.insert_rows(table, rows, mode, refused, ids, 0)
+            let in_batch = mode == InsertMode::Plain && rows.len() > 1;
+            statement.after_insert = if in_batch {
+                AfterInsert::InBatch
+            } else {
+                AfterInsert::EachRow
+            };
+            let done = statement.insert_rows(table, rows, mode, refused, ids, 0);
+            match statement.after_insert {
+                AfterInsert::InBatch => statement.txn.write_batch(runner, table, done),
+                _ => done,
+            }
         })
     }
 
@@ -959,7 +968,7 @@ impl Txn {
 
     /// What a write to a table needs to know of it.
     fn written_table(&mut self, table: &Table) -> WrittenTable {
-        // Read before what they are the versions of.
+        // Read before the values that are valid at these versions, so that a change meanwhile is noticed.
         let versions = (self.db.catalog_version(), self.db.change_notifier.version());
         if let Some(known) = self.written_table
             && known.id == table.id

@@ -21,10 +21,21 @@ pub(super) struct Statement<'t> {
     /// Runs the triggers of rows that foreign key actions change; `None` for the server's own
     /// runner.
     pub(super) runner: Option<&'t dyn FireTriggers>,
-    /// Whether AFTER INSERT triggers fire for each row that it inserts.
-    pub(super) fires_after_insert: bool,
+    /// Firing of AFTER INSERT triggers by the statement itself.
+    pub(super) after_insert: AfterInsert,
     /// Removals of FULLTEXT indexes that were read ahead.
     pub(super) removals: ReadRemovals,
+}
+
+/// Firing of AFTER INSERT triggers for the rows that a statement inserts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterInsert {
+    /// The caller fires them, if there are any.
+    ByCaller,
+    /// After each row, before the next one is written.
+    EachRow,
+    /// As `EachRow`, but rows that the triggers insert may be written together at the end of the statement.
+    InBatch,
 }
 
 impl Statement<'_> {
@@ -43,7 +54,8 @@ impl Statement<'_> {
         table: &Arc<Table>,
         row: &mut Vec<Value>,
     ) -> Result<()> {
-        let Some(runner) = self.runner.filter(|_| self.fires_after_insert) else {
+        let fires = self.after_insert != AfterInsert::ByCaller;
+        let Some(runner) = self.runner.filter(|_| fires) else {
             return Ok(());
         };
         let mut firing = Firing {
@@ -53,7 +65,10 @@ impl Statement<'_> {
             old: &[],
             new: row,
         };
-        self.txn.fire(runner, &[table.id], &mut firing)
+        if self.after_insert == AfterInsert::EachRow {
+            return self.txn.fire(runner, &[table.id], &mut firing);
+        }
+        self.txn.fire_in_batch(runner, &mut firing)
     }
 }
 
@@ -73,7 +88,7 @@ impl Txn {
             keys,
             keep_version: false,
             runner,
-            fires_after_insert: false,
+            after_insert: AfterInsert::ByCaller,
             removals: ReadRemovals::new(),
         };
         let done = run(&mut statement);

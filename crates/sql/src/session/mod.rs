@@ -21,6 +21,7 @@
 mod account;
 mod attributes;
 mod backup;
+mod batched_triggers;
 mod built_in_functions;
 mod change_log;
 mod checksum;

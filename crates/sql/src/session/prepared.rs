@@ -370,7 +370,7 @@ impl SqlSession {
     }
 
     /// The plan of the last execution with its tables published, if it is still valid.
-    fn plan_still_valid<'p>(
+    pub(super) fn plan_still_valid<'p>(
         &self,
         prepared: &'p mut Prepared,
         types: &[ColumnType],
@@ -517,6 +517,7 @@ impl SqlSession {
             }
         };
         let key = name.to_lowercase();
+        self.check_not_running(&key)?;
         if self.named.remove(&key).is_some() {
             self.cx.counters.add(Counter::StmtClose, 1);
         }
@@ -550,21 +551,36 @@ impl SqlSession {
             owned.push(found.unwrap_or((Value::Null, ColumnType::null())));
         }
         let epoch = self.programs.plan_epoch;
+        self.check_not_running(&key)?;
         let Some(mut prepared) = self.named.remove(&key) else {
             return Err(unknown_statement(name, "EXECUTE"));
         };
         let values: Vec<ValueRef<'_>> = owned.iter().map(|(v, _)| v.as_ref()).collect();
         let types: Vec<ColumnType> = owned.iter().map(|(_, ty)| ty.clone()).collect();
         self.programs.using = using.iter().map(|name| variable_name(name)).collect();
+        self.programs.executing.push(key.clone());
         let result = self.run_prepared(&mut prepared, &values, &types, sink);
+        self.programs.executing.pop();
         self.programs.using.clear();
         prepared.forget_plan_unless(self.programs.plan_epoch == epoch);
         self.named.insert(key, prepared);
         result
     }
 
+    /// Error 1444 if a named statement is running, and has called the program that names it.
+    fn check_not_running(&self, key: &str) -> Result<()> {
+        if !self.programs.executing.iter().any(|running| running == key) {
+            return Ok(());
+        }
+        let text = "The prepared statement contains a stored routine call that refers to that same \
+                    statement. It's not allowed to execute a prepared statement in such a recursive \
+                    manner";
+        Err(SqlError::new(1444, "HY000", text))
+    }
+
     /// DEALLOCATE PREPARE.
     pub(crate) fn deallocate(&mut self, name: &str) -> Result<Outcome> {
+        self.check_not_running(&name.to_lowercase())?;
         match self.named.remove(&name.to_lowercase()) {
             Some(_) => {
                 self.cx.counters.add(Counter::StmtClose, 1);

@@ -223,10 +223,11 @@ impl SqlSession {
             self.await_own_commits()?;
         }
         let mark = open.txn.get_mut().mark();
-        let checked = check_open(plan, tables, &open);
+        let checked = open.check(plan, tables);
         let ran = checked
             .and_then(|()| self.run_with_restarts(planned, params, &mut open, mark, keep, sink));
         let ran = ran.and_then(|done| Ok(interrupt::outcome().map(|()| done)?));
+        let ran = ran.and_then(|done| sink.complete(&self.cx.env).map(|()| done));
         if self.programs.nested == 0 || self.programs.of_commands {
             // Statements of functions and triggers are counted with the statement that runs them.
             let accesses = open.txn.get_mut().take_accesses();
@@ -616,16 +617,4 @@ impl SqlSession {
             done => done,
         }
     }
-}
-
-/// Errors 1792 (read-only transaction) and 1412 (definition changed).
-fn check_open(plan: &Plan, tables: &[(Arc<Table>, bool)], open: &OpenTxn) -> Result<()> {
-    if open.read_only && plan.writes() {
-        return Err(SqlError::read_only_transaction());
-    }
-    let newer = |t: &Arc<Table>| t.incompatible_since > open.snapshot_version;
-    if open.txn.borrow().pinned() && tables.iter().any(|(t, _)| newer(t)) {
-        return Err(SqlError::from(porpoise_rows::Error::DefinitionChanged));
-    }
-    Ok(())
 }

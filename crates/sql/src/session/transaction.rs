@@ -6,6 +6,7 @@ use crate::server::Counters;
 use crate::status::Counter;
 use crate::vars::settings::{self, IsolationLevel};
 use porpoise_kv::{Commit, CommitPosition, Isolation, StatementMark};
+use porpoise_rows::catalog::Table;
 use porpoise_rows::hot_keys::Interface;
 use porpoise_rows::metadata_lock::Activity;
 use porpoise_rows::{BeginOptions, Txn};
@@ -13,7 +14,9 @@ use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
     Completion, Isolation as AstIsolation, SetTransaction, StartTransaction, VarScope,
 };
+use porpoise_sql_plan::plan::sinks::Plan;
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// A transaction of a session. It ends with the statement that began it, or stays open in
 /// [`SqlSession`].
@@ -57,6 +60,21 @@ impl OpenTxn {
         self.savepoints.clear();
         self.started = None;
         self.activity = TxnActivity::default();
+    }
+
+    /// Checks a plan on these tables before it is executed.
+    ///
+    /// # Errors
+    /// 1792 in a read-only transaction, 1412 if a definition is newer than the snapshot.
+    pub(super) fn check(&self, plan: &Plan, tables: &[(Arc<Table>, bool)]) -> Result<()> {
+        if self.read_only && plan.writes() {
+            return Err(SqlError::read_only_transaction());
+        }
+        let newer = |t: &Arc<Table>| t.incompatible_since > self.snapshot_version;
+        if self.txn.borrow().pinned() && tables.iter().any(|(t, _)| newer(t)) {
+            return Err(SqlError::from(porpoise_rows::Error::DefinitionChanged));
+        }
+        Ok(())
     }
 }
 
