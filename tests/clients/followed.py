@@ -29,6 +29,15 @@ SCHEMA = [
     "ALTER TABLE shop.kv MEMCACHED PREFIX 'kv:'",
 ]
 
+# Definitions that change between rows.
+DEFINITIONS = [
+    "ALTER TABLE shop.items ADD COLUMN extra VARCHAR(20) DEFAULT 'none'",
+    "CREATE TABLE shop.later (id INT PRIMARY KEY, v LONGBLOB)",
+    "INSERT INTO shop.later VALUES (1, REPEAT('x', 300000)), (2, 'gone')",
+    "TRUNCATE TABLE shop.later",
+    "INSERT INTO shop.later VALUES (3, REPEAT('y', 300000))",
+]
+
 
 class Server:
     """A server on fixed ports, which can be killed and started again."""
@@ -77,7 +86,7 @@ def wait(what, is_done):
 
 
 class Load(threading.Thread):
-    """Writes of all kinds until it is told to stop; a server that is away is waited for."""
+    """Writes of all kinds until `stops` is set. While the server is down, it tries again."""
 
     def __init__(self, server, seed):
         super().__init__()

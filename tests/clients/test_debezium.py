@@ -13,7 +13,7 @@ import unittest
 
 import pymysql
 
-from followed import PATIENCE, SCHEMA, Load, Server, wait
+from followed import DEFINITIONS, PATIENCE, SCHEMA, Load, Server, wait
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROJECT = HERE / "debezium"
@@ -179,13 +179,7 @@ class Debezium(unittest.TestCase):
             self.server.run(f"INSERT INTO shop.parents VALUES ({2000 + number}, 'restart {number}')")
             engine.wait_for(f"restart {number}")
         # Definitions in between.
-        self.server.run(
-            "ALTER TABLE shop.items ADD COLUMN extra VARCHAR(20) DEFAULT 'none'",
-            "CREATE TABLE shop.later (id INT PRIMARY KEY, v LONGBLOB)",
-            "INSERT INTO shop.later VALUES (1, REPEAT('x', 300000)), (2, 'gone')",
-            "TRUNCATE TABLE shop.later",
-            "INSERT INTO shop.later VALUES (3, REPEAT('y', 300000))",
-        )
+        self.server.run(*DEFINITIONS)
         # The engine is stopped while the load goes on, and continues where it was.
         engine.stop()
         before = load.done

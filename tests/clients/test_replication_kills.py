@@ -17,7 +17,7 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import GtidEvent, QueryEvent, XidEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from followed import SCHEMA, Load, Server, wait
+from followed import DEFINITIONS, SCHEMA, Load, Server, wait
 
 TABLES = ["items", "parents", "children", "kv", "later"]
 KINDS = [GtidEvent, QueryEvent, XidEvent, WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent]
@@ -134,13 +134,7 @@ class ReplicationKills(unittest.TestCase):
             self.server.start()
             self.more(load)
             reader.gives_up.set()
-        self.server.run(
-            "ALTER TABLE shop.items ADD COLUMN extra VARCHAR(20) DEFAULT 'none'",
-            "CREATE TABLE shop.later (id INT PRIMARY KEY, v LONGBLOB)",
-            "INSERT INTO shop.later VALUES (1, REPEAT('x', 300000)), (2, 'gone')",
-            "TRUNCATE TABLE shop.later",
-            "INSERT INTO shop.later VALUES (3, REPEAT('y', 300000))",
-        )
+        self.server.run(*DEFINITIONS)
         self.more(load)
         load.stops.set()
         load.join()

@@ -117,7 +117,8 @@ func (f *faults) wait(store int) {
 //	POST /merge?key=HEX                the key's region takes over the next one
 //	POST /lead?key=HEX&store=N         the store (from 0) leads the key's region
 //	POST /stop-store?n=N&elect=MS      the store (from 0) answers nothing; after a while the next one leads its regions
-//	POST /stop-pd?n=N&elect=MS         the placement driver (from 0) answers nothing; after a while the next one leads
+//	POST /stop-pd?n=N&elect=MS&behind=MS  the placement driver (from 0) answers nothing; after a while the next one leads,
+//	                                   and the other members learn of it after another while
 //	POST /store-version?n=N&v=VERSION  the store (from 0) is of this release
 //	POST /advance-clock?ms=N           timestamps jump ahead, so that locks expire
 //	POST /forget-lock?key=HEX          one lock vanishes, of whatever kind
@@ -172,7 +173,7 @@ func control(f *faults, db *mvcc, c *cluster, pds *placementDrivers, all *proces
 		time.AfterFunc(ms(r, "elect"), func() { c.lead((n+1)%len(c.stores), nil, n) })
 	})
 	set("/store-version", func(r *http.Request) { c.setVersion(number(r, "n"), r.FormValue("v")) })
-	set("/stop-pd", func(r *http.Request) { pds.stop(number(r, "n"), ms(r, "elect")) })
+	set("/stop-pd", func(r *http.Request) { pds.stop(number(r, "n"), ms(r, "elect"), ms(r, "behind")) })
 	set("/reset", func(*http.Request) {
 		f.latency, f.pdLatency, f.secondaryDelay, f.dropCommits, f.decline = 0, 0, 0, 0, false
 		f.undetermined = 0

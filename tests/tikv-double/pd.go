@@ -60,6 +60,9 @@ type placementDrivers struct {
 	mu         sync.Mutex
 	leader     int
 	stopped    map[int]chan struct{}
+	// Until this time the members other than the leader name this one instead of it.
+	formerLeader int
+	behindUntil  time.Time
 }
 
 func newPlacementDrivers(c *cluster, db *mvcc, f *faults, listeners []net.Listener) *placementDrivers {
@@ -74,11 +77,15 @@ func newPlacementDrivers(c *cluster, db *mvcc, f *faults, listeners []net.Listen
 }
 
 // stop makes a placement driver accept connections and answer nothing, as a
-// stopped process does. If it leads, another is elected after a while.
-func (p *placementDrivers) stop(i int, election time.Duration) {
+// stopped process does. If it leads, another is elected after a while, and the
+// others name it as the leader for some time after that.
+func (p *placementDrivers) stop(i int, election, behind time.Duration) {
 	p.mu.Lock()
 	p.stopped[i] = make(chan struct{})
 	leads := p.leader == i
+	if behind > 0 {
+		p.formerLeader, p.behindUntil = i, time.Now().Add(election+behind)
+	}
 	p.mu.Unlock()
 	if leads && len(p.addresses) > 1 {
 		time.AfterFunc(election, func() {
@@ -96,6 +103,24 @@ func (p *placementDrivers) resume() {
 		close(c)
 		delete(p.stopped, i)
 	}
+	p.behindUntil = time.Time{}
+}
+
+// named returns the leader that member i names.
+func (p *placementDrivers) named(i, leader int) int {
+	p.mu.Lock()
+	isBehind := time.Now().Before(p.behindUntil)
+	former := p.formerLeader
+	p.mu.Unlock()
+	if !isBehind {
+		return leader
+	}
+	if i == leader {
+		// Its answer comes after that of a member that is behind.
+		time.Sleep(100 * time.Millisecond)
+		return leader
+	}
+	return former
 }
 
 type pdServer struct {
@@ -129,7 +154,7 @@ func (s *pdServer) lead(name string) error {
 func hdr() *pdpb.ResponseHeader { return &pdpb.ResponseHeader{ClusterId: clusterID} }
 
 func (s *pdServer) GetMembers(context.Context, *pdpb.GetMembersRequest) (*pdpb.GetMembersResponse, error) {
-	leader := s.enter("GetMembers")
+	leader := s.pds.named(s.index, s.enter("GetMembers"))
 	out := &pdpb.GetMembersResponse{Header: hdr()}
 	for i, a := range s.pds.addresses {
 		url := []string{"http://" + a}

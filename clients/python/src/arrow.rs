@@ -76,7 +76,7 @@ impl ArrowBatch {
     }
 }
 
-/// Digits and digits behind the point of a DECIMAL, of its type in SQL.
+/// Precision and scale of a DECIMAL, parsed from its SQL type.
 fn digits(sql_type: &str) -> Option<(u8, i8)> {
     let inner = sql_type.split_once('(')?.1.split_once(')')?.0;
     let (digits, scale) = inner.split_once(',').unwrap_or((inner, "0"));
@@ -110,7 +110,7 @@ fn data_type(column: &ColumnData) -> DataType {
     }
 }
 
-/// A number as an integer of its last digit.
+/// A decimal number as an integer, in units of `10^-scale`.
 fn unscaled(text: &str, scale: i8) -> Option<i128> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let missing = usize::try_from(scale).ok()?.checked_sub(fraction.len())?;

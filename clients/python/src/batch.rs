@@ -16,7 +16,7 @@ pub(crate) type Parts = Vec<(Arc<Prepared>, u32)>;
 
 type Objects<'py> = SmallVec<[Bound<'py, PyAny>; 16]>;
 
-/// Operations that are executed in their order, in one transaction. Atomic: all of them take effect or none.
+/// Operations that are executed in their order, in one transaction. If the batch is atomic, all of them take effect or none.
 #[pyclass(module = "porpoise")]
 pub(crate) struct Batch {
     pub(crate) inner: NativeBatch,

@@ -35,7 +35,7 @@ impl Change {
 }
 
 /// The changes of one transaction; `gtid` is empty if it has none, `micros` the time of its commit since 1970 UTC, `position` the
-/// position behind it.
+/// position after it.
 #[pyclass(frozen, get_all, module = "porpoise")]
 pub(crate) struct Transaction {
     changes: Py<PyList>,
@@ -141,7 +141,7 @@ impl Subscription {
         }
     }
 
-    /// The position behind the transactions that were returned, and behind those of other rows up to the next one.
+    /// The position after the transactions that were returned, and after those of other rows up to the next one.
     #[getter]
     fn position(&self, py: Python<'_>) -> String {
         let position = |inner: &mut NativeSubscription| Ok(inner.position().to_owned());

@@ -1,4 +1,4 @@
-//! Columns of batches: as read, for numpy and for Arrow; and as given.
+//! Columns of batches: those that were read, for numpy and Arrow, and those that the caller inserts.
 
 use crate::arrow::{self, ArrowBatch};
 use crate::batch::Batch;

@@ -98,7 +98,7 @@ impl<T> Exclusive<T> {
 /// A time in seconds.
 ///
 /// # Errors
-/// ValueError for what is no time.
+/// ValueError for a number that is not a time.
 pub(crate) fn seconds(seconds: f64) -> PyResult<Duration> {
     let seconds = seconds.min(MAX_TIMEOUT);
     Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))

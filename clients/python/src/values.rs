@@ -90,7 +90,7 @@ fn bytes<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<Given<'a>> {
     Ok(Given::Owned(Value::Bytes(buffer.to_vec(value.py())?)))
 }
 
-/// A number as its digits, of which the server makes the column's.
+/// A number as decimal digits, which the server converts to the column's type.
 fn decimal(value: &Bound<'_, PyAny>) -> PyResult<Value> {
     let py = value.py();
     let number = classes(py)?.decimal.bind(py).call1((value,))?;
@@ -132,7 +132,7 @@ fn temporal(encoding: Encoding, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     Ok(Value::DateTime(at.ok_or_else(unfit)?))
 }
 
-/// Converts a value of the server. A date that Python does not have, as the zero date, is None.
+/// Converts a value of the server. A date that Python does not have, such as the zero date, is None.
 ///
 /// # Errors
 /// A text that is not UTF-8.

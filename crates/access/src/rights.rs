@@ -108,7 +108,7 @@ impl Rights {
         self
     }
 
-    /// These rights with literal names of databases in grants (`partial_revokes`).
+    /// These rights, with names of databases in grants taken literally instead of as patterns (`partial_revokes`).
     pub(crate) fn with_literal_names(mut self, literal: bool) -> Rights {
         self.literal = literal;
         self

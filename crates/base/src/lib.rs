@@ -4,11 +4,13 @@
 //! replace them.
 //!
 //! * [`base64`]: encoding and decoding.
-//! * [`cancel`]: cancellation of waits (KILL, a client that has disconnected, shutdown).
 //! * [`blocking`]: announces a blocking wait, so that the event loop can be handed over.
+//! * [`calendar`]: dates of day numbers.
+//! * [`cancel`]: cancellation of waits (KILL, a client that has disconnected, shutdown).
 //! * [`clock`]: wall and monotonic time, replaceable.
 //! * [`mod@counters`]: metric counters sharded by core, and the macro that defines them.
 //! * [`disk`]: file operations and durability, with implementations that inject faults.
+//! * [`escapes`]: backslash escapes of string literals.
 //! * [`heavy_hitters`]: the most frequent items of a stream (Space-Saving).
 //! * [`histogram`]: histograms of latencies.
 //! * [`interrupt`]: checkpoints in loops that observe KILL, deadlines and shutdown.
@@ -28,10 +30,12 @@
 
 pub mod base64;
 pub mod blocking;
+pub mod calendar;
 pub mod cancel;
 pub mod clock;
 pub mod counters;
 pub mod disk;
+pub mod escapes;
 pub mod heavy_hitters;
 pub mod histogram;
 pub mod interrupt;

@@ -110,16 +110,16 @@ impl Count {
         let name = self.tool.name();
         let has_ended = !matches!(self.child.try_wait(), Ok(None));
         sys::signal(&self.child, Signal::Interrupt);
-        let mut said = String::new();
+        let mut output = String::new();
         if let Some(mut pipe) = self.child.stderr.take() {
-            pipe.read_to_string(&mut said)
+            pipe.read_to_string(&mut output)
                 .map_err(|e| format!("{name}: {e}"))?;
         }
         self.child.wait().map_err(|e| format!("{name}: {e}"))?;
-        let calls = self.tool.calls(&said).filter(|_| !has_ended);
+        let calls = self.tool.calls(&output).filter(|_| !has_ended);
         calls.ok_or_else(|| {
-            let line = said.lines().find(|l| !l.trim().is_empty());
-            format!("{name}: {}", line.unwrap_or("it said nothing").trim())
+            let line = output.lines().find(|l| !l.trim().is_empty());
+            format!("{name}: {}", line.unwrap_or("it printed nothing").trim())
         })
     }
 }
@@ -152,10 +152,10 @@ mod tests {
         assert_eq!(calls("<not supported>,,syscalls:sys_enter_futex"), None);
         assert_eq!(calls("No permission"), None);
         let calls = |said| Tool::Strace.calls(said);
-        let said = "% time     seconds  usecs/call     calls    errors syscall\n\
+        let output = "% time     seconds  usecs/call     calls    errors syscall\n\
                     ------ ----------- ----------- --------- --------- ----------------\n\
                     100.00    0.000021          10       321        17 futex\n";
-        assert_eq!(calls(said), Some(321.0));
+        assert_eq!(calls(output), Some(321.0));
         assert_eq!(calls(""), Some(0.0));
         assert_eq!(
             calls("strace: attach: ptrace(PTRACE_SEIZE, 1): not permitted"),

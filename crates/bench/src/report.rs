@@ -292,14 +292,14 @@ impl Report {
     pub fn upgrade(&mut self) {
         let is_budgets = self.machine.command.contains("bench budgets");
         let words = self.systems.iter().map(|system| &system.settings);
-        let told = |word: &str| {
+        let is_set = |word: &str| {
             words
                 .clone()
                 .any(|text| text.contains(&format!("--durability {word}")))
         };
         let common = ["sync", "interval", "memory"]
             .into_iter()
-            .find(|word| told(word));
+            .find(|word| is_set(word));
         let common = common.and_then(|word| Durability::parse(word).ok());
         let mut seen: Vec<String> = Vec::new();
         for experiment in &mut self.experiments {

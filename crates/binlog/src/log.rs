@@ -266,10 +266,10 @@ impl BinaryLog {
         blocking(|| {
             let mut state = self.state.lock();
             counter(&mut state).0 += 1;
-            let asked = counter(&mut state).0;
+            let count = counter(&mut state).0;
             loop {
                 self.check_open(&state)?;
-                if counter(&mut state).1 >= asked {
+                if counter(&mut state).1 >= count {
                     return Ok(());
                 }
                 self.changed.wait(&mut state);

@@ -489,7 +489,7 @@ impl Writer {
                 let keys: Vec<(u64, bool)> = keys.collect();
                 self.history.enter(number, &keys)
             }
-            None => self.history.enter_alone(number),
+            None => self.history.add_alone(number),
         }
     }
 

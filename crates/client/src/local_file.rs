@@ -4,6 +4,7 @@
 //! therefore compared with the statement's own text, and everything else is refused
 //! ([`named_files`]).
 
+use porpoise_base::escapes::unescape;
 use porpoise_wire::mysql::frame;
 use std::fmt;
 use std::io::{self, Read};
@@ -177,18 +178,6 @@ impl<'t> Lexer<'t> {
         } else {
             Token::Text(content)
         }
-    }
-}
-
-fn unescape(byte: u8) -> u8 {
-    match byte {
-        b'0' => 0,
-        b'b' => 8,
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        b'Z' => 26,
-        other => other,
     }
 }
 

@@ -75,7 +75,7 @@ impl Write {
 /// The newest write to each key, in the order of the keys.
 type SortedKeys = BTreeMap<SpaceId, BTreeMap<Box<[u8]>, usize>>;
 
-/// For some spaces, a key at or above all keys of the first writes.
+/// For a few spaces, an upper bound of the keys of the transaction's first writes.
 #[derive(Default)]
 struct HighestKeys {
     keys: SmallVec<[(SpaceId, InlineKey); 4]>,
@@ -140,8 +140,8 @@ pub(crate) struct WriteSet {
     bytes: usize,
 }
 
-/// The newest write to each key of a transaction, in the order of the keys. A list that is not in this order is not sorted,
-/// which would move each write twice; a list of positions is.
+/// The newest write to each key of a transaction, in the order of the keys. If the writes are not in this order, a list of
+/// their positions is sorted: sorting the writes themselves would move each of them twice.
 #[derive(Default)]
 pub(crate) struct FinalWrites {
     log: Writes,

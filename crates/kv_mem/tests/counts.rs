@@ -1,5 +1,5 @@
-//! Counts, which mark records that all snapshots see, agree with scans: at old and new snapshots, and
-//! beside writers.
+//! Counts agree with scans, at old and new snapshots and beside writers. Counts mark records that all snapshots see, and
+//! later counts do not read these again.
 
 use crate::common::SPACE;
 use porpoise_kv::{Check, Engine, Key, Read, ScanEnd, ScanRange, Txn, TxnOptions};
@@ -81,7 +81,7 @@ fn counts_agree_with_scans_at_all_snapshots() {
 }
 
 #[test]
-fn a_count_resumes_behind_its_limit() {
+fn a_count_resumes_after_its_limit() {
     let engine = memory();
     change(&*engine, (0..500).map(|key| (key, true)));
     change(&*engine, (0..500).step_by(3).map(|key| (key, false)));

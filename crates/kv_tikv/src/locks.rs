@@ -47,6 +47,14 @@ impl HeldLock {
     }
 }
 
+/// Parameters of lock requests.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    call: Call<'a>,
+    wait: LockWait,
+    at: u64,
+}
+
 /// The locks of one transaction.
 #[derive(Default)]
 pub(crate) struct Locks {
@@ -109,17 +117,16 @@ impl Locks {
         &mut self,
         cluster: &Cluster,
         call: Call<'_>,
-        mut keys: Vec<Vec<u8>>,
+        keys: Vec<Vec<u8>>,
         wait: Wait,
         snapshot: Option<u64>,
     ) -> Result<()> {
-        keys.retain(|key| !self.held.contains_key(key));
+        let keys = self.not_held(keys);
         if keys.is_empty() {
             return Ok(());
         }
-        let (call, wait) = wait_policy(call, wait);
-        let at = self.request_ts(cluster, call, snapshot)?;
-        self.acquire_at(cluster, call, keys, wait, at)
+        let request = self.request(cluster, call, wait, snapshot)?;
+        self.acquire_at(cluster, keys, request)
     }
 
     /// As [`Locks::acquire`], and meanwhile reads other keys at the timestamp of the request. Returns the timestamp and the
@@ -128,32 +135,54 @@ impl Locks {
         &mut self,
         cluster: &Cluster,
         call: Call<'_>,
-        mut keys: Vec<Vec<u8>>,
+        keys: Vec<Vec<u8>>,
         wait: Wait,
         snapshot: Option<u64>,
         read: Vec<Vec<u8>>,
     ) -> Result<(u64, Values)> {
-        keys.retain(|key| !self.held.contains_key(key));
-        let (waiting, wait) = wait_policy(call, wait);
-        let at = self.request_ts(cluster, waiting, snapshot)?;
+        let keys = self.not_held(keys);
+        let request = self.request(cluster, call, wait, snapshot)?;
         cluster.metrics.keys_read.add(read.len() as u64);
-        let reading = cluster.client.begin_get(at, read);
-        self.acquire_at(cluster, waiting, keys, wait, at)?;
-        Ok((at, reading.wait(call).map_err(read_error)?))
+        let reading = cluster.client.begin_get(request.at, read);
+        self.acquire_at(cluster, keys, request)?;
+        Ok((request.at, reading.wait(call).map_err(read_error)?))
+    }
+
+    fn not_held(&self, mut keys: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        keys.retain(|key| !self.held.contains_key(key));
+        keys
+    }
+
+    /// The parameters of a lock request with this wait policy. The deadline of the call is extended accordingly.
+    fn request<'a>(
+        &self,
+        cluster: &Cluster,
+        call: Call<'a>,
+        wait: Wait,
+        snapshot: Option<u64>,
+    ) -> Result<Request<'a>> {
+        let (deadline, wait) = match wait {
+            Wait::Until(deadline) => {
+                let call_deadline = deadline.max(Instant::now()) + ANSWER_TIME;
+                (Some(call_deadline), LockWait::Until(deadline))
+            }
+            Wait::NoWait | Wait::Skip => (None, LockWait::No),
+        };
+        let call = Call { deadline, ..call };
+        let at = self.request_ts(cluster, call, snapshot)?;
+        Ok(Request { call, wait, at })
     }
 
     /// Locks keys, none of which are held, in calls of bounded size.
     fn acquire_at(
         &mut self,
         cluster: &Cluster,
-        call: Call<'_>,
         keys: Vec<Vec<u8>>,
-        wait: LockWait,
-        at: u64,
+        request: Request<'_>,
     ) -> Result<()> {
         for part in keys.chunks(CALL_KEYS) {
-            self.acquire_part(cluster, call, part.to_vec(), at, wait)
-                .map_err(|e| match (e, wait) {
+            self.acquire_part(cluster, part.to_vec(), request)
+                .map_err(|e| match (e, request.wait) {
                     (ClientError::Locked, LockWait::No) => Error::LockBusy,
                     (e, _) => {
                         count_failure(cluster, &e);
@@ -167,10 +196,8 @@ impl Locks {
     fn acquire_part(
         &mut self,
         cluster: &Cluster,
-        call: Call<'_>,
         keys: Vec<Vec<u8>>,
-        at: u64,
-        wait: LockWait,
+        Request { call, wait, at }: Request<'_>,
     ) -> std::result::Result<(), ClientError> {
         // A transaction without locks costs nothing: it begins at the timestamp of its first lock.
         if self.held.is_empty() && self.txn.as_ref().is_some_and(|t| t.start_ts() != at) {
@@ -225,18 +252,6 @@ impl Locks {
         }
         Ok(())
     }
-}
-
-/// Converts the engine contract's wait policy to the client's, and extends the deadline of the call accordingly.
-fn wait_policy(call: Call<'_>, wait: Wait) -> (Call<'_>, LockWait) {
-    let (deadline, wait) = match wait {
-        Wait::Until(deadline) => {
-            let call_deadline = deadline.max(Instant::now()) + ANSWER_TIME;
-            (Some(call_deadline), LockWait::Until(deadline))
-        }
-        Wait::NoWait | Wait::Skip => (None, LockWait::No),
-    };
-    (Call { deadline, ..call }, wait)
 }
 
 fn count_failure(cluster: &Cluster, e: &ClientError) {

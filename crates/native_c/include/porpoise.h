@@ -211,7 +211,7 @@ typedef struct {
     uint32_t limit;
     // PORPOISE_WITH_VERSION, PORPOISE_REVERSE.
     uint32_t flags;
-    // That of the previous page; null for the first one.
+    // The continuation of the previous page; null for the first page.
     const uint8_t *continuation;
     size_t continuation_length;
 } porpoise_scan_request;
@@ -220,16 +220,16 @@ typedef struct {
 typedef struct {
     // PORPOISE_OK to PORPOISE_ABORTED.
     int status;
-    // If the operation asks for it; otherwise 0.
+    // Version of the row with PORPOISE_WITH_VERSION; otherwise 0.
     uint64_t version;
-    // If the operation asks for it; otherwise 0.
+    // Generated id of the row with PORPOISE_WITH_GENERATED_ID; otherwise 0.
     uint64_t generated_id;
-    // Whether the row is new, if an UPSERT asks for it; otherwise 0.
+    // Whether an UPSERT with PORPOISE_WITH_CREATED has inserted its row; otherwise 0.
     int is_new;
-    // Of a row that was read. Valid until the reply is freed.
+    // Values of a row that was read. Valid until the reply is freed.
     const porpoise_value *values;
     size_t value_count;
-    // MySQL's number.
+    // MySQL's error number.
     int error;
     // Valid until the reply is freed.
     const char *message;
@@ -351,7 +351,7 @@ size_t porpoise_result_count(const porpoise_reply *reply);
 // A result of a reply.
 int porpoise_get_result(const porpoise_reply *reply, size_t position, porpoise_result *out);
 
-// Where the scan continues; of length 0 after the last page. Valid until the reply is freed.
+// The continuation of a scan, for its next page; empty after the last page. Valid until the reply is freed.
 const uint8_t *porpoise_continuation(const porpoise_reply *reply, size_t *length);
 
 // Frees a reply.
@@ -395,7 +395,7 @@ void porpoise_unsubscribe(porpoise_subscription *subscription);
 // Properties of a transaction.
 int porpoise_get_transaction(const porpoise_transaction *transaction, porpoise_transaction_info *out);
 
-// A change of a transaction, in their order.
+// The change at a position in a transaction, counted from 0.
 int porpoise_get_change(const porpoise_transaction *transaction, size_t position, porpoise_change *out);
 
 // Frees a transaction.

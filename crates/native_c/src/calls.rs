@@ -1,5 +1,5 @@
-//! The functions of the header. The documentation of each is that of the header, and so are the constants and structures:
-//! `include/porpoise.h` is generated from this file, `failure.rs`, `reply.rs`, `value.rs` and `changes.rs`.
+//! Functions, constants and structures of the C interface. `include/porpoise.h` is generated from this file, `failure.rs`,
+//! `reply.rs`, `value.rs` and `changes.rs`, with their doc comments as its documentation.
 //!
 //! Safety, for all of them: a pointer to an object is null, or was returned by this library and not freed
 //! since; no other thread uses the object during the call; a string is null or ends with a zero byte; an
@@ -116,7 +116,7 @@ pub struct CScanRequest {
     limit: u32,
     /// PORPOISE_WITH_VERSION, PORPOISE_REVERSE.
     flags: u32,
-    /// That of the previous page; null for the first one.
+    /// The continuation of the previous page; null for the first page.
     continuation: *const u8,
     continuation_length: usize,
 }
@@ -462,7 +462,7 @@ pub unsafe extern "C" fn porpoise_get_result(
     })
 }
 
-/// Where the scan continues; of length 0 after the last page. Valid until the reply is freed.
+/// The continuation of a scan, for its next page; empty after the last page. Valid until the reply is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn porpoise_continuation(
     reply: *const CReply,

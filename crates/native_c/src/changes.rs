@@ -1,4 +1,4 @@
-//! Subscriptions: functions of the header, as in `calls.rs`.
+//! Subscriptions: further functions of the C interface (`calls.rs`).
 
 #![allow(unsafe_code)]
 #![allow(
@@ -340,7 +340,7 @@ pub unsafe extern "C" fn porpoise_get_transaction(
     })
 }
 
-/// A change of a transaction, in their order.
+/// The change at a position in a transaction, counted from 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn porpoise_get_change(
     transaction: *const CTransaction,

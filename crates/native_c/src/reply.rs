@@ -22,16 +22,16 @@ pub const PORPOISE_ABORTED: c_int = 4;
 pub struct CResult {
     /// PORPOISE_OK to PORPOISE_ABORTED.
     status: c_int,
-    /// If the operation asks for it; otherwise 0.
+    /// Version of the row with PORPOISE_WITH_VERSION; otherwise 0.
     version: u64,
-    /// If the operation asks for it; otherwise 0.
+    /// Generated id of the row with PORPOISE_WITH_GENERATED_ID; otherwise 0.
     generated_id: u64,
-    /// Whether the row is new, if an UPSERT asks for it; otherwise 0.
+    /// Whether an UPSERT with PORPOISE_WITH_CREATED has inserted its row; otherwise 0.
     is_new: c_int,
-    /// Of a row that was read. Valid until the reply is freed.
+    /// Values of a row that was read. Valid until the reply is freed.
     values: *const CValue,
     value_count: usize,
-    /// MySQL's number.
+    /// MySQL's error number.
     error: c_int,
     /// Valid until the reply is freed.
     message: *const c_char,

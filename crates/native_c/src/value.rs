@@ -121,7 +121,7 @@ fn kept(text: String, keep: &mut Vec<String>) -> CValue {
 /// The values of the caller.
 ///
 /// # Safety
-/// `start` is null, or points to `count` values that nothing changes during `'v`, and so are the bytes of each.
+/// `start` is null, or points to `count` values. Nothing changes the values, or the bytes that they point to, during `'v`.
 pub(crate) unsafe fn values<'v>(
     start: *const CValue,
     count: usize,

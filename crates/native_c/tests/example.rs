@@ -77,7 +77,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Starts it for this number of transactions behind a position.
+    /// Starts it for this number of transactions after a position.
     fn start(program: &Path, server: &Porpoise, count: &str, position: &str) -> Follower {
         let (host, port) = address(server);
         let mut process = Command::new(program)
@@ -149,7 +149,7 @@ fn the_example_in_c_follows_changes_through_kill_9_and_restart() {
     assert_eq!(follower.transaction().0, ["- id=2 v=NULL d=-2.00"]);
     assert_eq!(follower.transaction().0, ["! truncate"]);
     assert!(follower.process.wait().unwrap().success());
-    // Another process continues behind a transaction.
+    // Another process continues after a transaction.
     let mut again = Follower::start(&program, &server, "2", &position);
     assert_eq!(again.transaction().0, updated);
     assert_eq!(again.transaction().0, ["- id=2 v=NULL d=-2.00"]);

@@ -2,8 +2,8 @@
 //!
 //! A subscription requests changes only when its caller does, so that the server reads at the caller's pace and
 //! buffers nothing. It connects again when its connection breaks, and continues after the last transaction
-//! that it has received: each transaction comes once, whole and in commit order. A caller that keeps
-//! [`ChangedTransaction::position`] with what it makes of the changes continues there after its own restart.
+//! that it has received: each transaction comes once, whole and in commit order. A caller that stores
+//! [`ChangedTransaction::position`] together with the results of the changes can continue there after its own restart.
 //!
 //! A server that has vanished without closing the connection is noticed by a missing answer: the server waits for changes for at
 //! most half the time that the client waits for its answer.
@@ -37,7 +37,7 @@ struct Collector {
     complete: VecDeque<ChangedTransaction>,
     /// The position after the last complete transaction.
     position: Option<String>,
-    /// The position after the last transaction that the caller was given; those of `complete` come after it.
+    /// The position after the last transaction that was returned to the caller; those of `complete` come after it.
     returned: Option<String>,
 }
 

@@ -54,8 +54,8 @@ impl KeyHistory {
         depends_on
     }
 
-    /// Enters a transaction that depends on all before it, and on which all after it depend. Returns the number of its predecessor.
-    pub fn enter_alone(&mut self, number: u64) -> u64 {
+    /// Adds a transaction that depends on all before it, and on which all after it depend. Returns the number of its predecessor.
+    pub fn add_alone(&mut self, number: u64) -> u64 {
         self.uses.clear();
         self.floor = number;
         number.saturating_sub(1)
@@ -94,7 +94,7 @@ mod tests {
     fn a_transaction_that_runs_alone_holds_up_those_behind() {
         let mut history = KeyHistory::default();
         assert_eq!(history.enter(1, &keys(&[1], &[])), 0);
-        assert_eq!(history.enter_alone(2), 1);
+        assert_eq!(history.add_alone(2), 1);
         assert_eq!(history.enter(3, &keys(&[9], &[])), 2);
         history.clear();
         assert_eq!(history.enter(1, &keys(&[9], &[])), 0);

@@ -99,7 +99,7 @@ pub struct ReplicaHost {
 }
 
 /// Pause between two attempts to reach a former source.
-const TELL_AGAIN: Duration = Duration::from_secs(1);
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Longest wait for a connection to a leader of the group: as long an attempt may hold up the failover to another one.
 const GROUP_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -339,7 +339,7 @@ impl Replica {
     ///
     /// # Errors
     /// The setting cannot be stored; no thread can be created.
-    pub fn tell_source(&self) -> Result<(), ReplicaError> {
+    pub fn announce_takeover(&self) -> Result<(), ReplicaError> {
         let Some(mut stored) = self.shared.positions.load()? else {
             return Ok(());
         };
@@ -511,7 +511,7 @@ impl Shared {
     /// Follows the source until it is stopped, or until an error that trying again does not mend.
     fn run(self: &Arc<Shared>, cancel: &Cancel) {
         if self.state.lock().settings.announces_takeover {
-            self.tell_former(cancel);
+            self.announce_to_former_source(cancel);
             return;
         }
         let (mut attempts, mut repetitions) = (0, 0);
@@ -549,16 +549,15 @@ impl Shared {
     }
 
     /// Announces to a former source that its epoch is over, as soon as it can be reached.
-    fn tell_former(&self, cancel: &Cancel) {
+    fn announce_to_former_source(&self, cancel: &Cancel) {
         while cancel.reason().is_none() {
             let settings = self.state.lock().settings.clone();
             let own = self.host.epochs.epoch();
-            let told = SourceStream::open(&self.options(&settings), &Coordinates::default(), None);
-            match told {
+            match SourceStream::open(&self.options(&settings), &Coordinates::default(), None) {
                 Err(SourceError::Outdated { .. }) => break,
                 // It already knows the epoch.
                 Ok(stream) if stream.epoch() >= own => break,
-                _ => self.pause(TELL_AGAIN, cancel),
+                _ => self.pause(ANNOUNCE_INTERVAL, cancel),
             }
         }
         if cancel.reason().is_some() {

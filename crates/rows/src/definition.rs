@@ -222,6 +222,24 @@ pub enum GeneratedKind {
 }
 
 impl Column {
+    /// A nullable column with no other properties.
+    pub fn new(id: ColumnId, name: impl Into<String>, ty: ColumnType) -> Column {
+        Column {
+            id,
+            name: name.into(),
+            ty,
+            nullable: true,
+            default: ColumnDefault::Null,
+            on_update_now: false,
+            auto_increment: false,
+            comment: String::new(),
+            backfill: Value::Null,
+            explicit_collation: false,
+            generated: None,
+            invisible: false,
+        }
+    }
+
     /// Whether it is the hidden column of a functional key part.
     pub fn is_hidden(&self) -> bool {
         self.key_part().is_some()

@@ -348,10 +348,10 @@ impl KeyInterpolation {
     /// Returns a key in step `step` of `steps` equal steps, at a varying offset, to avoid aliasing
     /// with regularities of the keys.
     fn key_at(&self, step: u64, steps: u64) -> Vec<u8> {
-        let whole = u128::from(self.high - self.low);
-        let aside = u128::from(step * 618 % 1000);
-        let way = whole * (u128::from(step) * 1000 + aside) / (u128::from(steps.max(1)) * 1000);
-        let number = self.low + u64::try_from(way).unwrap_or(0);
+        let width = u128::from(self.high - self.low);
+        let jitter = u128::from(step * 618 % 1000);
+        let offset = width * (u128::from(step) * 1000 + jitter) / (u128::from(steps.max(1)) * 1000);
+        let number = self.low + u64::try_from(offset).unwrap_or(0);
         let mut key = self.common.clone();
         key.extend_from_slice(&number.to_be_bytes());
         key
@@ -363,8 +363,8 @@ impl KeyInterpolation {
             Some(rest) => number(rest),
             None => self.high,
         };
-        let way = number.clamp(self.low, self.high) - self.low;
-        way as f64 / ((self.high - self.low) as f64).max(1.0)
+        let offset = number.clamp(self.low, self.high) - self.low;
+        offset as f64 / ((self.high - self.low) as f64).max(1.0)
     }
 }
 

@@ -1,4 +1,4 @@
-//! An ordered map whose copies share what they have in common.
+//! An ordered map that is copied on write: copies share the entries that they have in common.
 //!
 //! A catalog is copied for each change, and a server may have thousands of tables. The entries are in chunks behind
 //! reference counts: a copy takes a count of each chunk, and a change copies the one chunk that it concerns. Two

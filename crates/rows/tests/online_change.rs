@@ -1,11 +1,13 @@
 //! Online schema change: transactions of adjacent versions of a table, all interleavings of two of
 //! them with each step of a change; writers on other threads; duplicates; cancellation.
 
+use crate::common::counting::Counting;
 use crate::common::running::{Running, User, check};
 use crate::common::verify::verify;
 use crate::common::{begin, by_key, database, delete, engines, get, ids, insert, table, update};
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_kv::Engine;
+use porpoise_kv::model::Model;
 use porpoise_rows::Db;
 use porpoise_rows::catalog::{FkAction, IndexKind, IndexState, Table};
 use porpoise_rows::ddl::{AlterOp, IndexSpec, LockLevel};
@@ -210,6 +212,45 @@ fn existing_duplicates_end_the_build() {
         assert_eq!(error.to_string(), "Duplicate entry '10' for key 't.a'");
         check(&db);
     }
+}
+
+/// An engine that cannot skip locked rows refuses a whole batch for one of them. The other rows must be indexed in few
+/// transactions nevertheless.
+#[test]
+fn a_locked_row_does_not_make_the_backfill_index_its_batch_row_by_row() {
+    let counting = Counting::without_skip(Arc::new(Model::new()));
+    let calls = counting.calls.clone();
+    let db = family(Arc::new(counting));
+    let rows: Vec<[i64; 4]> = (1..=900).map(|id| [id, id, 0, 0]).collect();
+    let rows: Vec<&[i64]> = rows.iter().map(<[i64; 4]>::as_slice).collect();
+    let mut txn = begin(&db);
+    insert(&mut txn, &get(&db, "t"), &rows).unwrap();
+    txn.commit().unwrap();
+    let mut writer = begin(&db);
+    update(&mut writer, &get(&db, "t"), &[700], |row| {
+        row[2] = Value::Int(1)
+    })
+    .unwrap();
+    calls.take();
+    std::thread::scope(|scope| {
+        let ops = [
+            add(IndexKind::Plain, "b", &["b"]),
+            AlterOp::Lock(LockLevel::None),
+        ];
+        let change = db.clone();
+        let change =
+            scope.spawn(move || change.define(|cx| change.alter_table(cx, "d", "t", &ops)));
+        // The locked row is tried again and again.
+        while calls.locks() < 60 && !change.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        writer.commit().unwrap();
+        change.join().unwrap().unwrap();
+    });
+    let locks = calls.take().locks;
+    assert!((60..200).contains(&locks), "{locks} lock calls");
+    verify(&db);
+    check(&db);
 }
 
 #[test]

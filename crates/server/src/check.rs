@@ -129,7 +129,10 @@ pub fn dump(data_dir: &Path) -> Result<(), StartError> {
 }
 
 /// The path of the store in a data directory.
-fn store_in(data_dir: &Path) -> Result<PathBuf, StartError> {
+///
+/// # Errors
+/// With exit status 2: there is none.
+pub(crate) fn store_in(data_dir: &Path) -> Result<PathBuf, StartError> {
     let at = data_dir.display();
     let unusable = |error: &dyn std::fmt::Display| {
         StartError::usage(format!("data directory {at} cannot be checked: {error}"))
@@ -147,14 +150,22 @@ fn store_in(data_dir: &Path) -> Result<PathBuf, StartError> {
     Ok(store)
 }
 
-fn check_store(store: PathBuf, report: &mut Report) -> Result<(), Failure> {
-    let engine = KvMem::open(KvMemOptions {
+/// Opens a store without changing its files: what recovery and the caller write stays in memory.
+///
+/// # Errors
+/// The engine's.
+pub(crate) fn open_unchanged(store: PathBuf) -> porpoise_kv::Result<Arc<KvMem>> {
+    KvMem::open(KvMemOptions {
         dir: Some(store),
         disk: Arc::new(Overlay::new()),
         durability: Durability::Sync,
         ..KvMemOptions::default()
     })
-    .map_err(|e| Failure::of("the embedded engine cannot be opened", &e))?;
+}
+
+fn check_store(store: PathBuf, report: &mut Report) -> Result<(), Failure> {
+    let engine = open_unchanged(store);
+    let engine = engine.map_err(|e| Failure::of("the embedded engine cannot be opened", &e))?;
     check_tables(engine.clone(), report)?;
     engine.reclaim();
     if let Err(problem) = engine.verify() {

@@ -3,6 +3,7 @@
 use crate::backup::command::{BackupOptions, RestoreOptions};
 use crate::cluster::ClusterCommand;
 use crate::config::{self, ClusterUrl, Config, StartError, Values, report, table::SETTINGS};
+use crate::copy::Place;
 use crate::demo;
 use crate::failover::witness::WitnessOptions;
 use crate::import::{self, Existing, ImportOptions, Selection};
@@ -31,6 +32,8 @@ pub enum CliCommand {
     Dump(PathBuf),
     /// Copy what is readable from a data directory into a new one, or into a file.
     Salvage(PathBuf, PathBuf),
+    /// Copy a whole database to or from a cluster.
+    Copy(Place, Place),
     /// Make, list or verify backups.
     Backup(Box<BackupOptions>),
     /// Promote a standby.
@@ -155,6 +158,24 @@ fn salvage_command() -> Command {
         )
         .arg(path("from", "DIR", "Data directory of a stopped server"))
         .arg(path("into", "NEW", "New data directory, or a new file whose name ends in .sql"))
+}
+
+fn copy_command() -> Command {
+    let place = |name: &'static str, help: &'static str| {
+        let arg = Arg::new(name).long(name).value_name("PLACE").help(help);
+        arg.required(true)
+    };
+    Command::new("copy")
+        .about("Copies a whole database from a data directory to a TiKV cluster, or back")
+        .after_help(
+            "A PLACE is a data directory, or tikv://HOST:PORT,...?OPTION=VALUE as in --engine. No server may use either. The \
+             source is not changed. The target is a directory that does not exist, or a cluster (a tenant of one) without \
+             data; a copy that was interrupted is begun again by the same command. Tables, rows, views, programs, accounts \
+             and persisted settings are copied, files beside the store are not: certificates, binary logs. Exit status 0: \
+             everything is copied; 1: it is not, the reasons are listed; 2: nothing was done.",
+        )
+        .arg(place("from", "Place that is read"))
+        .arg(place("to", "Place that is written"))
 }
 
 fn import_command() -> Command {
@@ -465,6 +486,7 @@ pub fn command() -> Command {
         .subcommand(demo_command())
         .subcommand(check_command())
         .subcommand(salvage_command())
+        .subcommand(copy_command())
         .subcommand(backup_command())
         .subcommand(restore_command())
         .subcommand(promote_command())
@@ -547,6 +569,13 @@ fn other_command(
         "salvage" => {
             let path = |name| given.get_one::<PathBuf>(name).cloned().unwrap_or_default();
             Ok(CliCommand::Salvage(path("from"), path("into")))
+        }
+        "copy" => {
+            let place = |name: &str| {
+                let text = given.get_one::<String>(name).map_or("", String::as_str);
+                Place::parse(text).map_err(|e| StartError::usage(format!("--{name}: expected {e}")))
+            };
+            Ok(CliCommand::Copy(place("from")?, place("to")?))
         }
         "import" => {
             let options = import_options(given, variable)?;

@@ -8,6 +8,7 @@ use crate::check;
 use crate::cli::{self, CliCommand};
 use crate::cluster;
 use crate::config::{Config, StartError, exposure};
+use crate::copy;
 use crate::demo;
 use crate::failover::{self, witness};
 use crate::import;
@@ -72,6 +73,7 @@ fn run(
         CliCommand::CheckCluster(url) => check::run_cluster(&url).map(done),
         CliCommand::Dump(data_dir) => check::dump(&data_dir).map(done),
         CliCommand::Salvage(from, into) => salvage::run(&from, &into).map(done),
+        CliCommand::Copy(from, to) => copy::run(&from, &to).map(done),
         CliCommand::Backup(options) => command::run_backup(&options).map(done),
         CliCommand::Restore(options) => command::run_restore(&options).map(done),
         CliCommand::Promote(options) => promote::run(&options).map(done),

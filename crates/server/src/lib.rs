@@ -7,7 +7,7 @@
 //! * [`reload`] reads the configuration again at SIGHUP.
 //! * [`demo`]: `porpoise demo`, a server in memory with example data.
 //! * [`import`]: loads dumps of MySQL Shell, and moves databases in from a running server.
-//! * [`check`], [`salvage`]: verify and rescue a data directory. [`backup`]: backups, the archive of the log, restores.
+//! * [`check`], [`salvage`]: verify and rescue a data directory. [`copy`]: from one engine to another; `transfer`: what the two share. [`backup`]: backups, the archive of the log, restores.
 //! * `binlog`: the binary log. `replica`: the thread that follows a source.
 //! * `standby`: `porpoise promote`, epochs of replication. [`failover`]: groups that elect their leader.
 //! * [`net`]: connections, worker groups, deferred replies; independent of protocols.
@@ -29,6 +29,7 @@ pub mod cli;
 pub mod cluster;
 pub mod config;
 pub mod console;
+pub mod copy;
 pub mod datadir;
 pub mod demo;
 pub mod engine;
@@ -60,3 +61,4 @@ pub mod sys;
 mod target;
 pub mod tls;
 mod traces;
+mod transfer;

@@ -306,7 +306,7 @@ impl ReplicaControl for Control {
         })?;
         if done {
             tracing::info!(epoch, "this server has taken over: clients may write");
-            self.replica.tell_source().map_err(reported)?;
+            self.replica.announce_takeover().map_err(reported)?;
         }
         Ok(done)
     }

@@ -2,10 +2,8 @@
 //! directory or into a file of SQL, and lists the lost part. Nothing is written to the source.
 //!
 //! The readable rows of the store ([`porpoise_kv_mem::salvage`]) become a store in memory, whose catalog
-//! is read row by row. Each table is created in the target by the statement that SHOW CREATE TABLE would
-//! print, and its rows are inserted in batches, so that indexes and generated columns are
-//! rebuilt. Foreign keys are not checked: a parent may be lost. A row that the target refuses, such
-//! as a second one with the same unique key, is listed as lost.
+//! is read row by row, and copied as in `transfer.rs`. Foreign keys are not checked: a parent may be lost. A
+//! row that the target refuses, such as a second one with the same unique key, is listed as lost.
 //!
 //! Exit statuses: 0 if nothing is known to be lost, 1 if something is, 2 if nothing was done.
 
@@ -13,45 +11,30 @@ use crate::config::StartError;
 use crate::datadir::DataDir;
 use crate::engine::STORE;
 use crate::new_data_dir::NewDataDir;
+use crate::transfer::{Source, Target, execute};
 use porpoise_access::is_system_schema;
-use porpoise_base::cancel::Cancel;
 use porpoise_base::clock;
-use porpoise_base::disk::{self, Disk, MemDisk, Overlay};
+use porpoise_base::disk::{Disk, MemDisk, Overlay};
 use porpoise_kv::{Durability, Read, TxnOptions};
 use porpoise_kv_mem::{KvMem, KvMemOptions, salvage};
 use porpoise_rows::catalog::{Catalog, RoutineKind, Table, persist};
-use porpoise_rows::ddl::{TriggerOrder, ViewMode};
-use porpoise_rows::{
-    AutoIncOptions, BeginOptions, Db, DbOptions, Fetch, InsertMode, OverflowFetch, RowBuf,
-    ScanPosition, ScanSpec, show,
-};
-use porpoise_sql::client::ClientInfo;
-use porpoise_sql::server::{SqlConfig, SqlServer};
+use porpoise_rows::{BeginOptions, Db, DbOptions, ScanPosition, ScanSpec, show};
+use porpoise_sql::SqlError;
 use porpoise_sql::session::SqlSession;
 use porpoise_sql::table_expressions::ExpressionCompiler;
-use porpoise_sql::{ResultColumn, ResultSink, SqlError};
-use porpoise_types::{Value, ValueRef, write_text};
+use porpoise_types::{ValueRef, write_text};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rows per transaction, and per INSERT of a dump.
+pub use crate::transfer::Report;
+
+/// Rows per INSERT of a dump.
 const BATCH: usize = 500;
 
 /// Suffix of the name of an incomplete result.
 const UNFINISHED: &str = "salvaging";
-
-/// Result of a salvage.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// Tables copied.
-    pub tables: usize,
-    /// Rows copied.
-    pub rows: u64,
-    /// Lines about what is lost or may be lost.
-    pub lost: Vec<String>,
-}
 
 /// Copies the readable part of the data directory `from` into a new data directory, or into a file
 /// whose name ends in `.sql`.
@@ -72,15 +55,15 @@ pub fn salvage_into(from: &Path, into: &Path) -> Result<Report, StartError> {
     let (source, mut report) = open_source(&store)?;
     let is_dump = into.extension().is_some_and(|ending| ending == "sql");
     if is_dump {
-        let target = Target::open(None)?;
-        target.copy_all(&source, &mut report);
+        let target = Target::embedded(None)?;
+        target.copy_all(&source, Source::Salvaged, &mut report);
         let failed = |e| StartError::failure(format!("{}: {e}", into.display()));
         write_dump_file(&target, into).map_err(failed)?;
         return Ok(report);
     }
     let mut new = NewDataDir::begin(into, UNFINISHED)?;
-    let target = Target::open(Some(new.path().join(STORE)))?;
-    target.copy_all(&source, &mut report);
+    let target = Target::embedded(Some(new.path().join(STORE)))?;
+    target.copy_all(&source, Source::Salvaged, &mut report);
     target.close()?;
     new.finish(into)?;
     Ok(report)
@@ -139,326 +122,6 @@ fn nameless(
             )
         })
         .collect())
-}
-
-/// The database that receives the rows.
-struct Target {
-    engine: Arc<KvMem>,
-    server: Arc<SqlServer>,
-}
-
-impl Target {
-    /// Opens a store in a directory, or one in memory.
-    fn open(dir: Option<PathBuf>) -> Result<Target, StartError> {
-        let durability = match dir {
-            Some(_) => Durability::Sync,
-            None => Durability::Memory,
-        };
-        let engine = KvMem::open(KvMemOptions {
-            dir,
-            disk: disk::real(),
-            durability,
-            ..KvMemOptions::default()
-        })?;
-        let failed = |e: &dyn std::fmt::Display| StartError::failure(format!("the target: {e}"));
-        let db = crate::rows::open(engine.clone()).map_err(|e| failed(&e))?;
-        let server = SqlServer::new(db, SqlConfig::default()).map_err(|e| failed(&e.message))?;
-        Ok(Target { engine, server })
-    }
-
-    fn close(self) -> Result<(), StartError> {
-        self.server.db().return_ids();
-        porpoise_kv::Engine::shutdown(&*self.engine)?;
-        Ok(())
-    }
-
-    /// A session of root in which statements of dumps run.
-    fn session(&self) -> Result<SqlSession, SqlError> {
-        let root = ClientInfo {
-            connection_id: 1,
-            user: "root".to_owned(),
-            host: "localhost".to_owned(),
-            account: "root@localhost".to_owned(),
-            capabilities: 0,
-            collation: 255,
-            database: None,
-        };
-        let mut session = self.server.connect(root, Cancel::new())?;
-        let settings = "SET foreign_key_checks = 0, sql_mode = '', time_zone = '+00:00'";
-        execute(&mut session, settings)?;
-        Ok(session)
-    }
-
-    /// Copies databases, tables and rows, then views, stored programs, events and triggers.
-    fn copy_all(&self, source: &Arc<Db>, report: &mut Report) {
-        let catalog = source.catalog();
-        let mut session = match self.session() {
-            Ok(session) => session,
-            Err(error) => return report.lost.push(error.message),
-        };
-        for database in catalog.databases.values() {
-            let text = format!(
-                "CREATE DATABASE IF NOT EXISTS {} COLLATE {}",
-                show::quote(&database.name),
-                database.collation.name()
-            );
-            self.try_statement(&mut session, &text, &database.name, report);
-        }
-        for table in catalog.tables.values() {
-            let exists = self.find(table).is_some();
-            if !exists {
-                let use_database = format!("USE {}", show::quote(&table.database));
-                let name = table.quoted_name();
-                self.try_statement(&mut session, &use_database, &name, report);
-                let text = show::create_table(table, None);
-                self.try_statement(&mut session, &text, &name, report);
-            }
-            // Tables that exist were filled by the target's first start; salvaged rows replace
-            // theirs.
-            let mode = if exists {
-                InsertMode::Replace
-            } else {
-                InsertMode::Ignore
-            };
-            self.copy_table(source, table, mode, report);
-        }
-        self.copy_programs(&catalog, report);
-    }
-
-    fn try_statement(
-        &self,
-        session: &mut SqlSession,
-        text: &str,
-        object: &str,
-        report: &mut Report,
-    ) {
-        if let Err(error) = execute(session, text) {
-            report.lost.push(format!("{object}: {}", error.message));
-        }
-    }
-
-    fn find(&self, table: &Table) -> Option<Arc<Table>> {
-        let catalog = self.server.db().catalog();
-        catalog.table(&table.database, &table.name).cloned()
-    }
-
-    /// Copies the rows of a table.
-    fn copy_table(
-        &self,
-        source: &Arc<Db>,
-        table: &Arc<Table>,
-        mode: InsertMode,
-        report: &mut Report,
-    ) {
-        let name = table.quoted_name();
-        let Some(target) = self.find(table) else {
-            return report.lost.push(format!("{name}: all rows"));
-        };
-        report.tables += 1;
-        // The position in the source of each column of the target.
-        let columns = target
-            .columns
-            .iter()
-            .map(|column| table.column(&column.name));
-        let columns: Vec<Option<usize>> = columns.collect();
-        let mut position = ScanPosition::default();
-        let spec = ScanSpec {
-            index: 0,
-            ranges: vec![porpoise_rows::KeyRange::ALL],
-            reverse: false,
-            entries_only: false,
-        };
-        loop {
-            let mut rows: Vec<(Vec<u8>, RowBuf)> = Vec::new();
-            let read = source.begin(BeginOptions::default()).and_then(|mut txn| {
-                let more = txn.scan_with(
-                    table,
-                    &spec,
-                    Fetch::PREFIXES,
-                    Read::SNAPSHOT,
-                    &mut position,
-                    BATCH,
-                    &mut |key, row| rows.push((key.to_vec(), row.to_buf())),
-                )?;
-                Ok(more)
-            });
-            let values = self.complete(source, table, rows, report);
-            let values = values.into_iter().map(|row| arranged(&row, &columns));
-            self.insert(&target, values.collect(), mode, report);
-            match read {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => {
-                    return report
-                        .lost
-                        .push(format!("{name}: rows from here on: {error}"));
-                }
-            }
-        }
-    }
-
-    /// The values of rows with their overflow values. Rows are completed one by one, so that one
-    /// with a missing value does not fail the others.
-    fn complete(
-        &self,
-        source: &Arc<Db>,
-        table: &Table,
-        rows: Vec<(Vec<u8>, RowBuf)>,
-        report: &mut Report,
-    ) -> Vec<Vec<Value>> {
-        let mut all = Vec::with_capacity(rows.len());
-        for row in rows {
-            let key = row.0.clone();
-            let mut row = [row];
-            let values = source.begin(BeginOptions::default()).and_then(|mut txn| {
-                txn.complete_rows(table, &mut row, OverflowFetch::All, Read::SNAPSHOT)?;
-                let [(_, row)] = &row;
-                Ok(row.row(table)?.values())
-            });
-            match values {
-                Ok(values) => all.push(values),
-                Err(error) => report.lost.push(lost_row(table, &key, &error)),
-            }
-        }
-        all
-    }
-
-    fn insert(
-        &self,
-        table: &Arc<Table>,
-        rows: Vec<Vec<Value>>,
-        mode: InsertMode,
-        report: &mut Report,
-    ) {
-        match self.insert_batch(table, rows.clone(), mode, report) {
-            Ok(()) => {}
-            Err(_) if rows.len() > 1 => {
-                for row in rows {
-                    self.insert(table, vec![row], mode, report);
-                }
-            }
-            Err(error) => {
-                let text = format!("{}: a row is refused: {error}", table.quoted_name());
-                report.lost.push(text);
-            }
-        }
-    }
-
-    fn insert_batch(
-        &self,
-        table: &Arc<Table>,
-        rows: Vec<Vec<Value>>,
-        mode: InsertMode,
-        report: &mut Report,
-    ) -> porpoise_rows::Result<()> {
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let mut txn = self.server.db().begin(BeginOptions {
-            foreign_key_checks: false,
-            cascades_fire: false,
-            ..BeginOptions::default()
-        })?;
-        let mut rows = rows;
-        let options = AutoIncOptions {
-            no_auto_value_on_zero: true,
-            ..AutoIncOptions::default()
-        };
-        txn.assign_auto_increment(table, &mut rows, options)?;
-        let done = txn.insert(table, rows, mode)?;
-        txn.commit()?;
-        report.rows += done.inserted;
-        for (_, error) in done.skipped {
-            let text = format!("{}: a row is refused: {error}", table.quoted_name());
-            report.lost.push(text);
-        }
-        Ok(())
-    }
-
-    /// Copies views, stored programs, events and triggers.
-    fn copy_programs(&self, catalog: &Catalog, report: &mut Report) {
-        let db = self.server.db();
-        let mut note = |object: String, done: porpoise_rows::Result<()>| {
-            if let Err(error) = done {
-                report.lost.push(format!("{object}: {error}"));
-            }
-        };
-        for view in catalog.views.values() {
-            let done = db.define(|cx| db.create_view(cx, view, ViewMode::Replace));
-            note(
-                format!("view {}.{}", view.database, view.name),
-                done.map(drop),
-            );
-        }
-        for routine in catalog.routines.values() {
-            let done = db.define(|cx| db.create_routine(cx, routine, true));
-            note(
-                format!("{}.{}", routine.database, routine.name),
-                done.map(drop),
-            );
-        }
-        for event in catalog.events.values() {
-            let done = db.define(|cx| db.put_event(cx, None, event));
-            note(
-                format!("event {}.{}", event.database, event.name),
-                done.map(drop),
-            );
-        }
-        for table in catalog.tables.values() {
-            for trigger in table.triggers.iter() {
-                let (database, name) = (&table.database, &table.name);
-                let last = TriggerOrder::Last;
-                let done =
-                    db.define(|cx| db.create_trigger(cx, database, name, trigger, &last, true));
-                note(
-                    format!("trigger {database}.{}", trigger.name),
-                    done.map(drop),
-                );
-            }
-        }
-    }
-}
-
-/// A row's values in the order of the target's columns.
-fn arranged(row: &[Value], columns: &[Option<usize>]) -> Vec<Value> {
-    let value = |at: &Option<usize>| {
-        at.and_then(|at| row.get(at))
-            .cloned()
-            .unwrap_or(Value::Null)
-    };
-    columns.iter().map(value).collect()
-}
-
-fn lost_row(table: &Table, key: &[u8], error: &porpoise_rows::Error) -> String {
-    let key: String = key.iter().map(|b| format!("{b:02x}")).collect();
-    format!("{}: the row with key {key}: {error}", table.quoted_name())
-}
-
-/// A sink for statements without rows that keeps the texts of the last row.
-#[derive(Default)]
-struct LastRow(Vec<ResultColumn>, Vec<String>);
-
-impl ResultSink for LastRow {
-    fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
-        self.0 = columns.to_vec();
-        Ok(())
-    }
-
-    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
-        let cells = values.iter().zip(&self.0).map(|(value, column)| {
-            let mut text = Vec::new();
-            write_text(*value, &column.ty, &mut text);
-            String::from_utf8_lossy(&text).into_owned()
-        });
-        self.1 = cells.collect();
-        Ok(())
-    }
-}
-
-fn execute(session: &mut SqlSession, text: &str) -> Result<Vec<String>, SqlError> {
-    let mut sink = LastRow::default();
-    session.query(text.as_bytes(), false, &mut sink)?;
-    Ok(sink.1)
 }
 
 /// Writes the dump to a temporary file beside its place, which is renamed when it is complete and on disk.

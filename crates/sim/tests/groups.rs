@@ -38,7 +38,7 @@ fn no_acknowledged_commit_is_lost_in_a_thousand_simulations() {
 }
 
 /// Maximum number of runs until a planted fault is found.
-const ENOUGH: u64 = 400;
+const MAX_RUNS: u64 = 400;
 
 #[test]
 fn each_planted_fault_is_found() {
@@ -46,12 +46,15 @@ fn each_planted_fault_is_found() {
         .into_iter()
         .filter(|planted| {
             let found =
-                (0..ENOUGH).find_map(|seed| Some((seed, simulate(seed, Some(*planted)).err()?)));
+                (0..MAX_RUNS).find_map(|seed| Some((seed, simulate(seed, Some(*planted)).err()?)));
             if let Some((seed, what)) = &found {
                 println!("{planted:?}: seed {seed}: {what}");
             }
             found.is_none()
         })
         .collect();
-    assert!(missed.is_empty(), "not found in {ENOUGH} runs: {missed:?}");
+    assert!(
+        missed.is_empty(),
+        "not found in {MAX_RUNS} runs: {missed:?}"
+    );
 }

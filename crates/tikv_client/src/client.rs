@@ -63,11 +63,7 @@ impl Client {
     /// [`crate::Error::Unavailable`] if none answers within `connect_time`; [`crate::Error::Refused`] if a store is too old.
     pub fn connect(options: ClientOptions) -> Result<Client> {
         let threads = Threads::start(options.threads)?;
-        let pd = Pd::new(
-            options.endpoints.clone(),
-            options.tls.clone(),
-            threads.handle(),
-        );
+        let pd = Pd::new(&options.endpoints, options.tls.clone(), threads.handle());
         let router = Arc::new(Router {
             pd,
             regions: RegionCache::default(),
@@ -91,7 +87,7 @@ impl Client {
         let router = client.router();
         client.threads().wait(call, async {
             let mut b = Backoff::until(deadline);
-            router.pd.connect(&mut b).await?;
+            router.pd.connect(&b).await?;
             for store in router.pd.stores(&mut b).await? {
                 version::check(&store)?;
             }
@@ -113,8 +109,8 @@ impl Client {
     }
 
     fn backoff(&self, call: Call<'_>) -> Backoff {
-        let patience = Instant::now() + self.options().retry_time;
-        Backoff::until(call.deadline.unwrap_or(patience))
+        let default = Instant::now() + self.options().retry_time;
+        Backoff::until(call.deadline.unwrap_or(default))
     }
 
     /// A new timestamp: every later commit has a higher one, every commit that was reported a lower one.
@@ -196,7 +192,7 @@ impl Client {
     }
 
     /// Registers the timestamp below which this service needs no versions, for `ttl`; zero ends the
-    /// registration. Returns a timestamp below which versions may be collected, or may have been.
+    /// registration. Returns a timestamp below which versions may be or have been collected.
     ///
     /// # Errors
     /// No placement driver answers in time.
@@ -227,7 +223,7 @@ impl Client {
         Ok(self.threads().wait(call, least)?.min(wanted))
     }
 
-    /// Moves the safe point: stores may collect what is not visible at it or later. All locks of older
+    /// Moves the safe point: stores may remove versions that no snapshot at or after it reads. All locks of older
     /// transactions must be removed before.
     ///
     /// # Errors

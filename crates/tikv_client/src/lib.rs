@@ -10,7 +10,7 @@
 //!                    resolve                      locks of other transactions
 //!                    router                       keys -> regions -> requests -> answers, repetitions
 //!                     /        \
-//!                   pd          store             timestamps, regions; one stream for each store
+//!              members, pd     store              the leader, timestamps, regions; one stream for each store
 //!                     \        /
 //!                     transport                   gRPC
 //! ```
@@ -34,6 +34,7 @@ mod commit;
 mod counts;
 mod error;
 mod locks;
+mod members;
 mod pd;
 mod proto;
 mod reads;

@@ -1,7 +1,7 @@
 //! The placement driver: timestamps, and where regions and stores are.
 //!
-//! Of several placement drivers the leader answers. It is found by asking all known members at once, so
-//! that a member that hangs delays nothing, and again whenever the leader fails or does not answer in time.
+//! Requests go to the leader of the placement drivers, which `members.rs` finds. A call whose leader is replaced is repeated at
+//! the new leader at once.
 //!
 //! # Timestamps
 //!
@@ -15,9 +15,8 @@
 //!                  <- last of 3   <- last of 2 ...
 //! ```
 //!
-//! A stream that fails, or does not answer for [`ANSWER_TIME`], is replaced, at another leader if there is one;
-//! its callers stay in the queue. A *stopped* leader accepts connections and says nothing: only this time
-//! limit finds it.
+//! A stream that fails, does not answer for [`ANSWER_TIME`], or whose leader is replaced while it is late, is opened again; its
+//! callers stay in the queue.
 //!
 //! Invariants:
 //! 1. Timestamps given out increase in the order of requests to the placement driver; an answer below an
@@ -26,24 +25,22 @@
 
 use crate::backoff::{Backoff, Class};
 use crate::error::{Error, Result};
+use crate::members::{ANSWER_TIME, CallEnd, DOUBT_TIME, Leader, Members, check_header};
 use crate::proto::{
-    GetAllStoresRequest, GetAllStoresResponse, GetMembersRequest, GetMembersResponse,
-    GetRegionRequest, GetRegionResponse, GetSafePointRequest, GetStoreRequest, GetStoreResponse,
-    MoveSafePointRequest, RequestHeader, ResponseHeader, SafePointResponse,
-    ServiceSafePointRequest, ServiceSafePointResponse, Store, Timestamp, TsoRequest, TsoResponse,
+    GetAllStoresRequest, GetAllStoresResponse, GetRegionRequest, GetRegionResponse,
+    GetSafePointRequest, GetStoreRequest, GetStoreResponse, MoveSafePointRequest, RequestHeader,
+    SafePointResponse, ServiceSafePointRequest, ServiceSafePointResponse, Store, Timestamp,
+    TsoRequest, TsoResponse,
 };
 use crate::region::{Region, encode_key};
-use crate::transport::{self, Channel, TlsOptions};
+use crate::transport::{self, TlsOptions};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Time after which a placement driver that does not answer is given up.
-const ANSWER_TIME: Duration = Duration::from_millis(1_000);
 /// Requests for timestamps without an answer.
 const MAX_IN_FLIGHT: usize = 4;
 /// Timestamps of one request; the placement driver refuses more than fit a logical clock.
@@ -71,20 +68,9 @@ pub fn last_timestamp_of(ms: u64) -> u64 {
 
 type Waiter = oneshot::Sender<u64>;
 
-/// Known placement drivers.
-struct Members {
-    /// Addresses, `HOST:PORT`.
-    addresses: Vec<String>,
-    leader: Option<(String, Channel)>,
-    cluster_id: u64,
-}
-
 /// The placement drivers of a cluster.
 pub(crate) struct Pd {
-    members: Mutex<Members>,
-    tls: Option<TlsOptions>,
-    /// One search for the leader at a time.
-    searching: tokio::sync::Mutex<()>,
+    members: Arc<Members>,
     waiters: mpsc::UnboundedSender<Waiter>,
     newest: Mutex<Newest>,
 }
@@ -99,36 +85,16 @@ struct Newest {
     arrived: Instant,
 }
 
-fn address_of(url: &str) -> String {
-    let url = (url.strip_prefix("http://"))
-        .or_else(|| url.strip_prefix("https://"))
-        .unwrap_or(url);
-    url.trim_end_matches('/').to_owned()
-}
-
-fn check_header(header: Option<&ResponseHeader>) -> std::result::Result<(), String> {
-    match header.and_then(|h| h.error.as_ref()) {
-        Some(e) if e.kind != 0 => Err(format!("placement driver: {}", e.message)),
-        _ => Ok(()),
-    }
-}
-
 impl Pd {
     /// Uses the placement drivers at these addresses; starts the task for timestamps. Sends no request yet.
     pub(crate) fn new(
-        addresses: Vec<String>,
+        addresses: &[String],
         tls: Option<TlsOptions>,
         runtime: &tokio::runtime::Handle,
     ) -> Arc<Pd> {
         let (waiters, queue) = mpsc::unbounded_channel();
         let pd = Arc::new(Pd {
-            members: Mutex::new(Members {
-                addresses: addresses.iter().map(|a| address_of(a)).collect(),
-                leader: None,
-                cluster_id: 0,
-            }),
-            tls,
-            searching: tokio::sync::Mutex::new(()),
+            members: Members::new(addresses, tls, runtime),
             waiters,
             newest: Mutex::new(Newest {
                 ts: 0,
@@ -141,85 +107,8 @@ impl Pd {
     }
 
     fn header(&self) -> Option<RequestHeader> {
-        let cluster_id = self.members.lock().cluster_id;
+        let cluster_id = self.members.cluster_id();
         Some(RequestHeader { cluster_id })
-    }
-
-    fn known_leader(&self) -> Option<Channel> {
-        let members = self.members.lock();
-        members.leader.as_ref().map(|(_, channel)| channel.clone())
-    }
-
-    /// Forgets the leader if it is still this one.
-    fn leader_failed(&self, failed: &Channel) {
-        let mut members = self.members.lock();
-        if members.leader.as_ref().is_some_and(|(_, c)| c.is(failed)) {
-            members.leader = None;
-        }
-    }
-
-    /// A channel to the leader, which is searched for if none is known.
-    async fn leader(&self) -> std::result::Result<Channel, String> {
-        if let Some(channel) = self.known_leader() {
-            return Ok(channel);
-        }
-        let _turn = self.searching.lock().await;
-        if let Some(channel) = self.known_leader() {
-            return Ok(channel);
-        }
-        let addresses = self.members.lock().addresses.clone();
-        let mut asked = JoinSet::new();
-        for address in addresses {
-            let tls = self.tls.clone();
-            asked.spawn(async move {
-                let channel = transport::channel(&address, ANSWER_TIME, tls.as_ref())?;
-                let request = GetMembersRequest { header: None };
-                let path = "/pdpb.PD/GetMembers";
-                let answer: GetMembersResponse =
-                    transport::unary(&channel, path, request, ANSWER_TIME).await?;
-                check_header(answer.header.as_ref())?;
-                Ok::<_, String>(answer)
-            });
-        }
-        let mut last = String::from("no placement driver is configured");
-        while let Some(answer) = asked.join_next().await {
-            match answer {
-                Ok(Ok(answer)) => match self.learn(&answer) {
-                    Ok(channel) => return Ok(channel),
-                    Err(why) => last = why,
-                },
-                Ok(Err(why)) => last = why,
-                Err(_) => {}
-            }
-        }
-        Err(last)
-    }
-
-    /// Takes over the members and the leader that a member names.
-    fn learn(&self, answer: &GetMembersResponse) -> std::result::Result<Channel, String> {
-        let cluster = answer.header.as_ref().map_or(0, |h| h.cluster_id);
-        let url = (answer.leader.as_ref()).and_then(|l| l.client_urls.first());
-        let Some(url) = url else {
-            return Err("the placement drivers have no leader at present".into());
-        };
-        let address = address_of(url);
-        let channel = transport::channel(&address, ANSWER_TIME, self.tls.as_ref())?;
-        let mut members = self.members.lock();
-        if members.cluster_id != 0 && cluster != members.cluster_id {
-            return Err(format!(
-                "{address} is of cluster {cluster}, not of cluster {}",
-                members.cluster_id
-            ));
-        }
-        members.cluster_id = cluster;
-        let named = answer.members.iter().flat_map(|m| &m.client_urls);
-        for address in named.map(|url| address_of(url.as_str())) {
-            if !members.addresses.contains(&address) {
-                members.addresses.push(address);
-            }
-        }
-        members.leader = Some((address, channel.clone()));
-        Ok(channel)
     }
 
     /// Calls the leader until it answers, or the call's deadline.
@@ -229,12 +118,15 @@ impl Pd {
         A: prost::Message + Default + 'static,
     {
         loop {
-            let why = match self.leader().await {
-                Ok(channel) => {
-                    match transport::unary(&channel, path, request.clone(), 2 * ANSWER_TIME).await {
+            let why = match self.members.leader(b.deadline()).await {
+                Ok(leader) => {
+                    let request = request.clone();
+                    let call = transport::unary(&leader.channel, path, request, 2 * ANSWER_TIME);
+                    match self.members.while_leading(&leader, call).await {
                         Ok(answer) => return Ok(answer),
-                        Err(why) => {
-                            self.leader_failed(&channel);
+                        Err(CallEnd::Replaced) => continue,
+                        Err(CallEnd::Failed(why)) => {
+                            self.members.failed(&leader);
                             why
                         }
                     }
@@ -342,13 +234,9 @@ impl Pd {
     }
 
     /// Waits until the leader answers; learns the members.
-    pub(crate) async fn connect(&self, b: &mut Backoff) -> Result<()> {
-        loop {
-            match self.leader().await {
-                Ok(_) => return Ok(()),
-                Err(why) => b.pause(Class::Network, &why).await?,
-            }
-        }
+    pub(crate) async fn connect(&self, b: &Backoff) -> Result<()> {
+        let found = self.members.leader(b.deadline()).await;
+        found.map(drop).map_err(Error::Unavailable)
     }
 
     /// A new timestamp.
@@ -421,10 +309,11 @@ async fn grant_timestamps(pd: Arc<Pd>, mut queue: mpsc::UnboundedReceiver<Waiter
                 None => return,
             }
         }
-        let why = match pd.leader().await {
-            Ok(channel) => {
-                let why = serve_stream(&pd, &channel, &mut waiting, &mut queue).await;
-                pd.leader_failed(&channel);
+        let until = Instant::now() + ANSWER_TIME;
+        let why = match pd.members.leader(until).await {
+            Ok(leader) => {
+                let why = serve_stream(&pd, &leader, &mut waiting, &mut queue).await;
+                pd.members.failed(&leader);
                 why
             }
             Err(why) => why,
@@ -444,7 +333,7 @@ struct Sent {
 /// `waiting` then, in order.
 async fn serve_stream(
     pd: &Pd,
-    channel: &Channel,
+    leader: &Leader,
     waiting: &mut VecDeque<Waiter>,
     queue: &mut mpsc::UnboundedReceiver<Waiter>,
 ) -> String {
@@ -452,16 +341,16 @@ async fn serve_stream(
     let mut sent: VecDeque<Sent> = VecDeque::new();
     // The first request goes ahead of the stream's opening, which some servers answer only then.
     send_waiting(pd, &requests, waiting, &mut sent);
-    let opening = transport::stream(channel, "/pdpb.PD/Tso", ReceiverStream::new(outgoing));
-    let mut stream = match tokio::time::timeout(ANSWER_TIME, opening).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(why)) => return give_back(sent, waiting, why),
-        Err(_) => return give_back(sent, waiting, "the placement driver does not answer".into()),
+    let mut stream = match open_stream(pd, leader, outgoing).await {
+        Ok(stream) => stream,
+        Err(why) => return give_back(sent, waiting, why),
     };
     let mut arrived = Vec::new();
+    let mut is_doubted = false;
     loop {
         send_waiting(pd, &requests, waiting, &mut sent);
-        let late = sent.front().map(|s| s.at + ANSWER_TIME);
+        let limit = if is_doubted { ANSWER_TIME } else { DOUBT_TIME };
+        let late = sent.front().map(|s| s.at + limit);
         let late_at = late.unwrap_or_else(|| Instant::now() + ANSWER_TIME);
         let why = tokio::select! {
             n = queue.recv_many(&mut arrived, MAX_BATCH) => {
@@ -471,18 +360,43 @@ async fn serve_stream(
             }
             answer = stream.message() => match answer {
                 Ok(Some(answer)) => match take_answer(pd, &answer, &mut sent) {
-                    Ok(()) => continue,
+                    Ok(()) => {
+                        is_doubted = false;
+                        continue
+                    }
                     Err(why) => why,
                 },
                 Ok(None) => "the placement driver closed the stream".into(),
                 Err(status) => transport::describe(&status),
             },
             () = tokio::time::sleep_until(late_at.into()), if late.is_some() => {
+                if !is_doubted {
+                    pd.members.doubt();
+                    is_doubted = true;
+                    continue
+                }
                 "the placement driver does not answer".into()
             }
+            () = pd.members.replaced(leader), if is_doubted => CallEnd::Replaced.describe(),
         };
         return give_back(sent, waiting, why);
     }
+}
+
+/// Opens a stream of timestamps at the leader, within [`ANSWER_TIME`].
+async fn open_stream(
+    pd: &Pd,
+    leader: &Leader,
+    requests: mpsc::Receiver<TsoRequest>,
+) -> std::result::Result<tonic::Streaming<TsoResponse>, String> {
+    let requests = ReceiverStream::new(requests);
+    let opening = transport::stream(&leader.channel, "/pdpb.PD/Tso", requests);
+    let opening = async {
+        let opened = tokio::time::timeout(ANSWER_TIME, opening).await;
+        opened.unwrap_or_else(|_| Err("the placement driver does not answer".into()))
+    };
+    let opened = pd.members.while_leading(leader, opening).await;
+    opened.map_err(CallEnd::describe)
 }
 
 /// Sends one request for all waiting callers, unless too many are on their way.

@@ -41,7 +41,7 @@ use std::time::Duration;
 /// Time that a read or write gives an asynchronous commit before it looks at all of its keys.
 const ASYNC_PATIENCE: Duration = Duration::from_millis(1_500);
 /// Greatest age of a timestamp by which it is decided whether a lock has expired.
-const RECENT: Duration = Duration::from_millis(500);
+const MAX_TIMESTAMP_AGE: Duration = Duration::from_millis(500);
 /// From this size of a transaction on, all its locks of a region are removed at once.
 const LARGE_TXN: u64 = 16;
 
@@ -202,7 +202,7 @@ impl Router {
 
     /// A timestamp that was given out lately, or a new one.
     async fn recent(&self, b: &Backoff) -> Result<u64> {
-        match self.pd.recent(RECENT) {
+        match self.pd.recent(MAX_TIMESTAMP_AGE) {
             Some(ts) => Ok(ts),
             None => self.pd.timestamp(b).await,
         }

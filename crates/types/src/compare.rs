@@ -137,10 +137,9 @@ pub fn same_type(ty: &ColumnType) -> CompareAs {
     }
 }
 
-/// Compares two values; `None` if one is NULL. What is compared as a date or time and is none is the
-/// zero date or time. Text is in the
-/// character set of the collation. ENUM values are members ([`crate::storage_to_sql`]) and SET
-/// values text, except in numeric comparisons.
+/// Compares two values; `None` if one is NULL. In a comparison of dates or times, a value that is not one
+/// counts as the zero date or time. Text is in the character set of the collation. ENUM values are members
+/// ([`crate::storage_to_sql`]) and SET values text, except in numeric comparisons.
 pub fn compare(
     a: ValueRef<'_>,
     b: ValueRef<'_>,

@@ -96,7 +96,7 @@ const MEMBERS: &[Member] = &[
     ),
     member("porpoise-backup", &["porpoise-base", "porpoise-client"]),
     member("porpoise-wire", &["porpoise-base", "porpoise-types"]),
-    member("porpoise-client", &["porpoise-wire"]),
+    member("porpoise-client", &["porpoise-base", "porpoise-wire"]),
     member(
         "porpoise-replication",
         &[
@@ -116,7 +116,6 @@ const MEMBERS: &[Member] = &[
             "porpoise-kv",
             "porpoise-rows",
             "porpoise-replication",
-            "porpoise-binlog",
         ],
     ),
     member(
@@ -164,7 +163,6 @@ const MEMBERS: &[Member] = &[
             "porpoise-base",
             "porpoise-binlog",
             "porpoise-client",
-            "porpoise-replication",
             "porpoise-types",
             "porpoise-kv",
             "porpoise-kv-mem",
@@ -271,7 +269,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
             found.push(Violation::of(
                 RULE,
                 &package.name,
-                "is not in the table of xtask/src/rules/edges.rs; say there what it may name"
+                "is not in the table of xtask/src/rules/edges.rs: add it there, with the crates that it may depend on"
                     .to_owned(),
             ));
             continue;
@@ -325,7 +323,7 @@ fn check_synchronous(tree: &Tree, package: &Package, found: &mut Vec<Violation>)
             found.push(Violation::of(
                 RULE,
                 &package.name,
-                format!("is to stay synchronous, but reaches an async runtime: {trail}"),
+                format!("must be synchronous, but depends on an async runtime: {trail}"),
             ));
             continue;
         }

@@ -10,6 +10,7 @@
 use super::ObjectStore;
 use crate::{Error, Result};
 use aws_lc_rs::{digest, hmac};
+use porpoise_base::calendar::civil_from_days;
 use porpoise_client::http::{self, Endpoint, Limits, Request, Response};
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -90,22 +91,10 @@ fn encode(text: &str, slashes: bool) -> String {
     out
 }
 
-/// A time as `YYYYMMDDTHHMMSSZ` (Howard Hinnant's civil_from_days).
+/// A time in seconds since 1970 as `YYYYMMDDTHHMMSSZ`.
 fn timestamp(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let z = days + 719_468;
-    let (era, day_of_era) = (z / 146_097, z % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (year, month, day) = civil_from_days(days.cast_signed());
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }

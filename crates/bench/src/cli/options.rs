@@ -144,7 +144,7 @@ pub(super) fn add_import_options(command: Command) -> Command {
         ))
 }
 
-/// Options of `bench import`, of which `bench dump` has the size only.
+/// Options of `bench import`. `bench dump` has only the option of the size.
 ///
 /// # Errors
 /// A usage error.
@@ -268,8 +268,8 @@ const UNUSED_BY_QUERIES: &[&str] = &[
     "generators",
 ];
 
-/// Options that an experiment has no use for: to ignore them would measure
-/// something else than was requested.
+/// Options that an experiment does not use. They are refused: ignoring them would measure something other
+/// than what was requested.
 const UNUSED: &[(&str, &[&str])] = &[
     ("mget", &["ops", "shape"]),
     ("async", &["ops", "shape", "rate", "generators"]),

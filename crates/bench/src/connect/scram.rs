@@ -49,10 +49,10 @@ impl Scram {
     }
 
     fn try_answer(&mut self, server_first: &[u8]) -> Option<String> {
-        let said = std::str::from_utf8(server_first).ok()?;
-        let nonce = field(said, "r=").filter(|nonce| nonce.starts_with(&self.nonce))?;
-        let salt = base64::decode(field(said, "s=")?.as_bytes())?;
-        let rounds: u32 = field(said, "i=")?.parse().ok()?;
+        let text = std::str::from_utf8(server_first).ok()?;
+        let nonce = field(text, "r=").filter(|nonce| nonce.starts_with(&self.nonce))?;
+        let salt = base64::decode(field(text, "s=")?.as_bytes())?;
+        let rounds: u32 = field(text, "i=")?.parse().ok()?;
         let rounds = NonZeroU32::new(rounds).filter(|n| n.get() <= MOST_ROUNDS)?;
         let mut salted = [0; LENGTH];
         let password = self.password.as_bytes();
@@ -67,7 +67,7 @@ impl Scram {
         let server_key = sign(&salted, b"Server Key")?;
         let stored = digest::digest(&digest::SHA256, &client_key);
         let unproved = format!("c=biws,r={nonce}");
-        let all = format!("n=,r={},{said},{unproved}", self.nonce);
+        let all = format!("n=,r={},{text},{unproved}", self.nonce);
         let signature = sign(stored.as_ref(), all.as_bytes())?;
         self.server_signature = Some(sign(&server_key, all.as_bytes())?);
         let proof: Vec<u8> = client_key

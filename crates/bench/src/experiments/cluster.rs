@@ -7,11 +7,11 @@
 use super::batch::{Statement, inserted};
 use super::cluster_double::ClusterDouble;
 use super::families::{Family, Variant, run_families};
+use super::inserts::{BATCH, counted};
 use super::{Bench, Route, routes};
 use crate::connect::{Access, Admin};
 use crate::error::{Error, Result};
 use crate::peers::Started;
-use crate::proto::Call;
 use crate::report::Experiment;
 use crate::sys::SharedCounter;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,6 @@ const ROWS: u64 = 10_000;
 const PARENTS: i64 = 1000;
 /// Rows of one statement that fills a table.
 const FILL: u64 = 1000;
-/// Rows of a statement with generated ids.
-const BATCH: u64 = 16;
 
 const TABLES: [&str; 6] = [
     "CREATE TABLE cl (id BIGINT PRIMARY KEY, v BIGINT NOT NULL, note VARCHAR(64))",
@@ -118,22 +116,6 @@ fn child(seed: u64, ids: &AtomicU64, parents: i64) -> Statement<'_> {
     }
 }
 
-fn counted<'a>(seed: u64) -> Statement<'a> {
-    let marks = vec!["(?, ?)"; BATCH as usize].join(", ");
-    Statement {
-        text: format!("INSERT INTO cl_counted (n, note) VALUES {marks}"),
-        fill: Box::new(|random, call: &mut Call| {
-            for _ in 0..BATCH {
-                call.int(random.i64(0..1 << 40))
-                    .bytes(b"twenty bytes of note");
-            }
-        }),
-        check: inserted(BATCH),
-        seed,
-        limit: None,
-    }
-}
-
 /// Makes the work of one run.
 type Work<'v> = Box<dyn Fn() -> Statement<'v> + 'v>;
 
@@ -159,7 +141,7 @@ fn families<'v>(
     let single = |workload: Work<'v>| vec![variant(&route.name, None, workload)];
     let prefetch = |n: u32| {
         let setting = format!("SET GLOBAL auto_increment_prefetch = {n}");
-        let work: Work<'v> = Box::new(move || counted(seed));
+        let work: Work<'v> = Box::new(move || counted("cl_counted", seed));
         variant(&format!("prefetch {n}"), Some(setting), work)
     };
     let under = |name, parents| {

@@ -79,9 +79,9 @@ struct Parents {
 
 impl Rows for Parents {
     fn statement(&self, rows: usize) -> String {
-        let marks = vec!["(?, ?)"; rows].join(", ");
+        let placeholders = vec!["(?, ?)"; rows].join(", ");
         format!(
-            "insert into {} ({}, name) values {marks}",
+            "insert into {} ({}, name) values {placeholders}",
             self.table, self.key
         )
     }

@@ -123,8 +123,8 @@ struct Documents;
 
 impl Rows for Documents {
     fn statement(&self, rows: usize) -> String {
-        let marks = vec!["(?, ?)"; rows].join(", ");
-        format!("insert into doc values {marks}")
+        let placeholders = vec!["(?, ?)"; rows].join(", ");
+        format!("insert into doc values {placeholders}")
     }
 
     fn add(&self, n: u64, call: &mut Call) {

@@ -13,7 +13,7 @@ use crate::url::System;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows of a batch.
-const BATCH: u64 = 16;
+pub(super) const BATCH: u64 = 16;
 
 /// Routes with prepared statements, one for each target that has SQL.
 fn prepared(bench: &Bench) -> Vec<Route> {
@@ -133,7 +133,7 @@ fn id_variants<'v>(
             system,
             route,
             setting,
-            workload: Box::new(move || counted(seed)),
+            workload: Box::new(move || counted("counted", seed)),
         });
     }
     variants.push(Variant {
@@ -160,10 +160,11 @@ fn make_counters(route: &Route) -> Result<()> {
     Ok(())
 }
 
-fn counted<'a>(seed: u64) -> Statement<'a> {
-    let marks = vec!["(?, ?)"; BATCH as usize].join(", ");
+/// INSERT of [`BATCH`] rows with generated ids into a table with the columns `n` and `note`.
+pub(super) fn counted<'a>(table: &str, seed: u64) -> Statement<'a> {
+    let placeholders = vec!["(?, ?)"; BATCH as usize].join(", ");
     Statement {
-        text: format!("insert into counted (n, note) values {marks}"),
+        text: format!("insert into {table} (n, note) values {placeholders}"),
         fill: Box::new(|random, call| {
             for _ in 0..BATCH {
                 call.int(random.i64(0..1 << 40))
@@ -177,9 +178,9 @@ fn counted<'a>(seed: u64) -> Statement<'a> {
 }
 
 fn numbered(seed: u64, ids: &AtomicU64) -> Statement<'_> {
-    let marks = vec!["(?, ?, ?)"; BATCH as usize].join(", ");
+    let placeholders = vec!["(?, ?, ?)"; BATCH as usize].join(", ");
     Statement {
-        text: format!("insert into numbered (id, n, note) values {marks}"),
+        text: format!("insert into numbered (id, n, note) values {placeholders}"),
         fill: Box::new(move |random, call| {
             let first = ids.fetch_add(BATCH, Ordering::Relaxed).cast_signed();
             for n in 0..BATCH.cast_signed() {
@@ -364,8 +365,11 @@ struct BlobRows(&'static Column);
 
 impl super::load_rows::Rows for BlobRows {
     fn statement(&self, rows: usize) -> String {
-        let marks = vec!["(?, ?, ?)"; rows].join(", ");
-        format!("insert into {} (id, a, b) values {marks}", self.0.table)
+        let placeholders = vec!["(?, ?, ?)"; rows].join(", ");
+        format!(
+            "insert into {} (id, a, b) values {placeholders}",
+            self.0.table
+        )
     }
 
     fn add(&self, n: u64, call: &mut Call) {

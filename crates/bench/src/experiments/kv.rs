@@ -71,7 +71,7 @@ pub struct KvWorkload<'a> {
     operation: Operation,
     seed: u64,
     /// Whether the listener replies without storing anything.
-    pretends: bool,
+    is_noop: bool,
 }
 
 impl<'a> KvWorkload<'a> {
@@ -88,13 +88,13 @@ impl<'a> KvWorkload<'a> {
             access,
             operation,
             seed: value::mix(seed ^ value::mix(stream)),
-            pretends: false,
+            is_noop: false,
         }
     }
 
     /// For the listener that stores nothing, whose values cannot be verified.
-    pub fn pretending(mut self) -> KvWorkload<'a> {
-        self.pretends = true;
+    pub fn of_noop_listener(mut self) -> KvWorkload<'a> {
+        self.is_noop = true;
         self
     }
 }
@@ -248,7 +248,7 @@ impl Worker for KvWorker<'_> {
     }
 
     fn verify(&mut self, answer: &Answer) -> Result<()> {
-        if self.of.pretends {
+        if self.of.is_noop {
             return Ok(());
         }
         if self.operation != Operation::Select {

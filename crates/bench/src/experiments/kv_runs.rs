@@ -117,8 +117,8 @@ fn entries<'a>(
 ) -> Vec<Entry<'a>> {
     let mut found = Vec::new();
     for filled in filled_stores {
-        let pretends = filled.target.system == System::Noop;
-        if pretends && operation != Operation::Select {
+        let is_noop = filled.target.system == System::Noop;
+        if is_noop && operation != Operation::Select {
             continue;
         }
         for route in &filled.routes {
@@ -131,8 +131,8 @@ fn entries<'a>(
             found.push(Entry {
                 system: &route.name,
                 endpoint: &route.endpoint,
-                workload: Box::new(if pretends {
-                    workload.pretending()
+                workload: Box::new(if is_noop {
+                    workload.of_noop_listener()
                 } else {
                     workload
                 }),

@@ -25,7 +25,8 @@ pub(super) struct Many<'a> {
     pub(super) access: Access,
     pub(super) keys: usize,
     pub(super) seed: u64,
-    pub(super) pretends: bool,
+    /// Whether the listener replies without storing anything.
+    pub(super) is_noop: bool,
 }
 
 impl Workload for Many<'_> {
@@ -101,7 +102,7 @@ impl Worker for Reader<'_> {
     }
 
     fn verify(&mut self, answer: &Answer) -> Result<()> {
-        if self.of.pretends {
+        if self.of.is_noop {
             return Ok(());
         }
         if answer.rows != self.keys.len() {
@@ -152,7 +153,7 @@ fn group(filled_stores: &[FilledStore], clients: usize, keys: usize, seed: u64) 
                     access: route.endpoint.access,
                     keys,
                     seed,
-                    pretends: filled.target.system == System::Noop,
+                    is_noop: filled.target.system == System::Noop,
                 }),
                 before: None,
             });
@@ -251,7 +252,7 @@ mod tests {
             access: Access::Memcached,
             keys: 3,
             seed: 1,
-            pretends: false,
+            is_noop: false,
         };
         let mut worker = many.worker(0);
         let mut call = Call::default();

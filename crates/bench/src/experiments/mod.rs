@@ -217,7 +217,7 @@ fn routes(target: &Target) -> Vec<Route> {
 
 /// Version and durability of a server that was not started here.
 fn ask_settings(target: &Target) -> String {
-    let asked = || -> Result<String> {
+    let query = || -> Result<String> {
         let mut admin = Admin::connect(target)?;
         let version = admin.value("select version()")?.unwrap_or_default();
         let durable = match target.system {
@@ -233,7 +233,7 @@ fn ask_settings(target: &Target) -> String {
     };
     match target.system {
         System::Memcached | System::Noop => "as it was found".to_owned(),
-        _ => asked().unwrap_or_else(|error| error.message),
+        _ => query().unwrap_or_else(|error| error.message),
     }
 }
 

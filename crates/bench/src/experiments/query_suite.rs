@@ -302,9 +302,9 @@ fn describe(suite: &Suite, routes: &[Route], notes: Vec<String>) -> Experiment {
 /// systems to each peer's.
 fn medians(suite: &Suite, experiment: &Experiment) -> Vec<String> {
     let line = |question: &Question| {
-        let asked = experiment.cells.iter();
-        let asked = asked.filter(|c| c.operation == question.name && !c.runs.is_empty());
-        let times = asked.map(|cell| {
+        let cells = experiment.cells.iter();
+        let cells = cells.filter(|c| c.operation == question.name && !c.runs.is_empty());
+        let times = cells.map(|cell| {
             let times: Vec<f64> = cell.runs.iter().map(|r| r.seconds * 1e3).collect();
             (cell.system.as_str(), median(&times))
         });

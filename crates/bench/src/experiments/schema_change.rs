@@ -2,7 +2,7 @@
 //!
 //! Clients run transactions of point reads, a range, two updates, a deletion and an insertion on a table
 //! that references a parent. One statement of another connection changes the table: it adds an index, a
-//! foreign key, or changes a column's type. Measured are the transactions of a time before each change,
+//! foreign key, or changes a column's type. It measures the throughput of transactions before each change,
 //! during it and after it, and the longest time of a statement. Writers maintain the new index, or check the new constraint,
 //! during the change as they do after it: the throughput after it shows this part of the loss.
 //!
@@ -144,12 +144,12 @@ fn beside(
     let began = Instant::now();
     let mut all = Done::default();
     let taken = std::mem::take(clients);
-    let told = std::thread::scope(|scope| {
+    let outcome = std::thread::scope(|scope| {
         let threads: Vec<_> = taken
             .into_iter()
             .map(|client| scope.spawn(|| client.work(&stop)))
             .collect();
-        let told = during();
+        let outcome = during();
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
             let ended = thread.join();
@@ -158,9 +158,9 @@ fn beside(
             all.add(&done);
             clients.push(client);
         }
-        told
+        outcome
     });
-    told.map(|()| (all, began.elapsed()))
+    outcome.map(|()| (all, began.elapsed()))
 }
 
 fn prepare(target: &Target, rows: u64) -> Result<Admin> {

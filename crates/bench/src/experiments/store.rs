@@ -75,9 +75,9 @@ impl Store {
 
     /// SELECT of this number of keys in one IN list.
     pub fn select_in(&self, keys: usize) -> String {
-        let marks = vec!["?"; keys].join(", ");
+        let placeholders = vec!["?"; keys].join(", ");
         format!(
-            "select id, value from {} where id in ({marks})",
+            "select id, value from {} where id in ({placeholders})",
             self.table()
         )
     }

@@ -160,8 +160,8 @@ fn invoke(script: &str, step: &str, given: &Given<'_>, time: u64) -> Result<Stri
     if done.status.success() {
         return Ok(text);
     }
-    let said = String::from_utf8_lossy(&done.stderr);
-    let mut lines = text.lines().chain(said.lines());
+    let output = String::from_utf8_lossy(&done.stderr);
+    let mut lines = text.lines().chain(output.lines());
     let reason = lines.find(|l| l.contains("FATAL") || l.contains("error"));
     let reason = reason.unwrap_or("it ended with an error").trim();
     // Statements are repeated in full, and bulk_insert's are long.

@@ -76,8 +76,8 @@ fn install(home: &Path, account: Option<(u32, u32)>) -> Result<()> {
     if done.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    let last = said.lines().last().unwrap_or_default();
+    let output = String::from_utf8_lossy(&done.stderr).into_owned();
+    let last = output.lines().last().unwrap_or_default();
     Err(Error::failed(format!("initdb failed: {last}")))
 }
 

@@ -56,8 +56,8 @@ pub fn build(directory: &Path, delay: Duration) -> Result<PathBuf> {
     if output.status.success() {
         return Ok(library);
     }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(Error::failed(format!("cc failed: {said}")))
+    let output = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(Error::failed(format!("cc failed: {output}")))
 }
 
 #[cfg(test)]

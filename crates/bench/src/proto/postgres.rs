@@ -67,7 +67,7 @@ pub fn next_message(input: &[u8]) -> Result<Option<(u8, &[u8], usize)>> {
 /// SQLSTATE and text of an error message.
 pub fn error_text(contents: &[u8]) -> String {
     let mut state = "";
-    let mut said = "";
+    let mut message = "";
     for field in contents.split(|b| *b == 0) {
         let Some((kind, value)) = field.split_first() else {
             continue;
@@ -75,11 +75,11 @@ pub fn error_text(contents: &[u8]) -> String {
         let value = std::str::from_utf8(value).unwrap_or_default();
         match kind {
             b'C' => state = value,
-            b'M' => said = value,
+            b'M' => message = value,
             _ => {}
         }
     }
-    format!("{state} {said}")
+    format!("{state} {message}")
 }
 
 /// Appends Parse of a statement under its number; `?` become `$1`, `$2`, ...

@@ -1,8 +1,8 @@
 //! Annotations of commits: how they are stored in the log, retained and read.
 //!
 //! An annotation is written as the first writes of its transaction's record or chunks, to the keys 0, 1, ... of
-//! [`SpaceId::ANNOTATIONS`], each a part of at most [`PART_BYTES`]. Recovery passes over these writes: no row
-//! comes of them. The reader follows the log thread through the segments, by the same functions as an archive.
+//! [`SpaceId::ANNOTATIONS`], each a part of at most [`PART_BYTES`]. Recovery skips these writes: they create no
+//! rows. The reader follows the log thread through the segments, by the same functions as an archive.
 //!
 //! ```text
 //! segments   | released | returned, kept for a restart | not yet read |

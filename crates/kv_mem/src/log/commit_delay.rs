@@ -162,13 +162,13 @@ mod tests {
         let wait = delay.wait(now + SYNC).unwrap();
         assert_eq!(wait.wanted, 4 + 12, "as many as came before");
         delay.record_wait(wait, 4);
-        let asked = (0..MEASURE_EVERY)
+        let waits = (0..MEASURE_EVERY)
             .filter(|_| {
                 delay.record_sync(now, now + SYNC, 16, 4);
                 delay.wait(now + SYNC).is_some()
             })
             .count();
-        assert_eq!(asked, 1, "asked again now and then");
+        assert_eq!(waits, 1, "the wait is tried again now and then");
     }
 
     #[test]

@@ -154,7 +154,7 @@ impl Double {
 /// nothing of the double use that cluster then.
 const EXISTING: &str = "PORPOISE_TEST_TIKV";
 
-/// A cluster whose faults are not commanded: an existing one, or a double.
+/// An existing cluster, or a double.
 pub enum AnyCluster {
     Double(Double),
     Existing(KvTikvOptions),
@@ -173,6 +173,11 @@ impl AnyCluster {
             tenant: random | 1 << 31,
             ..KvTikvOptions::default()
         })
+    }
+
+    /// A cluster whose faults and regions the test controls: always a double.
+    pub fn commanded() -> AnyCluster {
+        AnyCluster::Double(Double::start())
     }
 
     /// The usual options.

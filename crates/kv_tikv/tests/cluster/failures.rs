@@ -31,6 +31,25 @@ fn a_stopped_leader_of_the_placement_drivers_costs_at_most_five_seconds() {
     );
 }
 
+/// During an election, and for a while after it, other members still name the stopped leader, and answer first. The client must
+/// wait for the answer of the new leader.
+#[test]
+fn members_that_name_a_stopped_leader_are_ignored() {
+    let cluster = Double::with(3, 1);
+    let server = cluster.server();
+    let space = space(&server);
+    set(&server, space, &[("a", "0")]);
+    cluster.command("/stop-pd?n=0&elect=500&behind=20000");
+    let began = Instant::now();
+    set(&server, space, &[("a", "1")]);
+    // Requests for a region that is not in the cache go to the new leader, too.
+    let at = hex(&[&prefix(space)[..], b"m"].concat());
+    cluster.command(&format!("/split?key={at}"));
+    set(&server, space, &[("z", "1")]);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
 #[test]
 fn a_stopped_store_costs_a_request_and_the_election() {
     let cluster = Double::with(1, 2);

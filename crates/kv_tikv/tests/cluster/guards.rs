@@ -1,6 +1,6 @@
 //! Key-share locks by guards: what they exclude, what they cost, and that no child loses its parent.
 
-use super::double::{AnyCluster, Double, begin, get, set, space};
+use super::double::{AnyCluster, begin, get, set, space};
 use porpoise_kv::{
     Check, Engine, Error, Key, LockMode, LockRequest, Read, ScanRange, SpaceId, Txn, Wait,
 };
@@ -23,15 +23,6 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new() -> Fixture {
-        Fixture::on(AnyCluster::start())
-    }
-
-    /// On a cluster whose faults are commanded.
-    fn on_double() -> Fixture {
-        Fixture::on(AnyCluster::Double(Double::start()))
-    }
-
     fn on(cluster: AnyCluster) -> Fixture {
         let engines = [cluster.engine(), cluster.engine()];
         let servers = engines.clone().map(|e| e as Arc<dyn Engine>);
@@ -152,7 +143,7 @@ impl Fixture {
 
 #[test]
 fn key_share_locks_exclude_exclusive_ones_only_in_either_order_on_either_server() {
-    let f = Fixture::new();
+    let f = Fixture::on(AnyCluster::start());
     let modes = [
         LockMode::KeyShare,
         LockMode::Share,
@@ -184,7 +175,7 @@ fn key_share_locks_exclude_exclusive_ones_only_in_either_order_on_either_server(
 
 #[test]
 fn thirty_two_transactions_of_two_servers_have_one_parent_at_a_time() {
-    let f = Fixture::new();
+    let f = Fixture::on(AnyCluster::start());
     let mut open: Vec<_> = (0..32).map(|n| begin(&f.servers[n % 2])).collect();
     let began = Instant::now();
     for txn in &mut open {
@@ -204,7 +195,7 @@ fn thirty_two_transactions_of_two_servers_have_one_parent_at_a_time() {
 
 #[test]
 fn a_child_costs_a_timestamp_and_two_steps_and_a_deleter_one_more() {
-    let f = Fixture::new();
+    let f = Fixture::on(AnyCluster::start());
     f.insert(0, "warm", "p").unwrap();
     let before = f.engines[0].request_counts();
     assert!(f.insert(0, "c", "p").unwrap());
@@ -219,7 +210,7 @@ fn a_child_costs_a_timestamp_and_two_steps_and_a_deleter_one_more() {
 
 #[test]
 fn a_parent_that_is_being_inserted_is_waited_for() {
-    let f = Fixture::new();
+    let f = Fixture::on(AnyCluster::start());
     let mut inserter = begin(&f.servers[0]);
     assert_eq!(
         f.waiting(&mut *inserter, "new", LockMode::Exclusive)
@@ -249,7 +240,7 @@ fn a_parent_that_is_being_inserted_is_waited_for() {
 
 #[test]
 fn a_child_waits_for_a_deleter_and_learns_what_it_did() {
-    let f = Fixture::new();
+    let f = Fixture::on(AnyCluster::start());
     for commits in [false, true] {
         let mut deleter = begin(&f.servers[0]);
         f.waiting(&mut *deleter, "q", LockMode::Exclusive).unwrap();
@@ -278,7 +269,7 @@ fn a_child_waits_for_a_deleter_and_learns_what_it_did() {
 #[test]
 fn a_guard_that_vanished_is_noticed_by_the_commit() {
     for child_first in [true, false] {
-        let f = Fixture::on_double();
+        let f = Fixture::on(AnyCluster::commanded());
         let mut child = begin(&f.servers[0]);
         let mut deleter = begin(&f.servers[1]);
         let lock_child = |child: &mut dyn Txn| f.waiting(child, "q", LockMode::KeyShare).unwrap();
@@ -316,7 +307,7 @@ fn a_guard_that_vanished_is_noticed_by_the_commit() {
 
 #[test]
 fn many_parents_are_excluded_by_the_guards_of_their_space() {
-    let f = Fixture::on_double();
+    let f = Fixture::on(AnyCluster::commanded());
     let names: Vec<String> = (0..300).map(|n| format!("many{n:03}")).collect();
     let pairs: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "0")).collect();
     set(&f.servers[0], f.parents, &pairs);
@@ -348,7 +339,7 @@ fn many_parents_are_excluded_by_the_guards_of_their_space() {
 /// Children are inserted and parents removed and inserted again on two servers: no child is without parent.
 #[test]
 fn no_child_loses_its_parent_in_races_of_two_servers() {
-    let f = Fixture::new();
+    let f = Fixture::on(AnyCluster::start());
     let (inserted, removed) = (AtomicU32::new(0), AtomicU32::new(0));
     let again = |e: &Error| matches!(e, Error::Conflict | Error::Deadlock | Error::LockTimeout);
     std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! Numbers of requests: what each operation of the contract costs, in timestamps and in steps that follow each
 //! other.
 
-use super::double::{AnyCluster, Double, begin, get, hex, prefix, set, space};
+use super::double::{AnyCluster, begin, get, hex, prefix, set, space};
 use porpoise_kv::{
     Check, CounterId, Engine, Key, LockMode, LockRequest, Read, ScanRange, SpaceId, Txn, Wait,
 };
@@ -18,15 +18,6 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new() -> Fixture {
-        Fixture::on(AnyCluster::start())
-    }
-
-    /// On a cluster whose regions are commanded.
-    fn on_double() -> Fixture {
-        Fixture::on(AnyCluster::Double(Double::start()))
-    }
-
     fn on(cluster: AnyCluster) -> Fixture {
         let engine = cluster.engine();
         let server: Arc<dyn Engine> = engine.clone();
@@ -74,7 +65,7 @@ impl Fixture {
 
 #[test]
 fn a_locked_write_costs_a_timestamp_and_two_requests() {
-    let f = Fixture::new();
+    let f = Fixture::on(AnyCluster::start());
     let cost = f.costs([1, 2, 2], || {
         let mut txn = begin(&f.server);
         f.lock(&mut *txn, &["a", "b"]);
@@ -95,7 +86,7 @@ fn a_locked_write_costs_a_timestamp_and_two_requests() {
 
 #[test]
 fn a_lock_at_the_snapshot_shows_without_a_request_that_nothing_changed() {
-    let f = Fixture::new();
+    let f = Fixture::on(AnyCluster::start());
     f.costs([1, 3, 3], || {
         let mut txn = begin(&f.server);
         txn.get(Read::SNAPSHOT, &[f.key("a")], &mut |_, _| {})
@@ -110,7 +101,7 @@ fn a_lock_at_the_snapshot_shows_without_a_request_that_nothing_changed() {
 
 #[test]
 fn a_write_checked_against_the_snapshot_costs_a_timestamp_and_two_requests() {
-    let f = Fixture::new();
+    let f = Fixture::on(AnyCluster::start());
     f.costs([1, 2, 2], || {
         let mut txn = begin(&f.server);
         txn.get(Read::SNAPSHOT, &[f.key("a"), f.key("b")], &mut |_, _| {})
@@ -123,7 +114,7 @@ fn a_write_checked_against_the_snapshot_costs_a_timestamp_and_two_requests() {
 
 #[test]
 fn two_locking_statements_and_a_commit_cost_one_timestamp_and_three_requests() {
-    let f = Fixture::new();
+    let f = Fixture::on(AnyCluster::start());
     f.costs([1, 3, 3], || {
         let mut txn = begin(&f.server);
         f.lock(&mut *txn, &["a"]);
@@ -136,7 +127,7 @@ fn two_locking_statements_and_a_commit_cost_one_timestamp_and_three_requests() {
 
 #[test]
 fn reads_cost_a_timestamp_and_a_request_and_a_current_read_of_one_key_only_the_request() {
-    let f = Fixture::new();
+    let f = Fixture::on(AnyCluster::start());
     let all = ["a", "b", "c"].map(|k| f.key(k));
     f.costs([1, 1, 1], || {
         begin(&f.server)
@@ -157,7 +148,7 @@ fn reads_cost_a_timestamp_and_a_request_and_a_current_read_of_one_key_only_the_r
 
 #[test]
 fn a_reservation_of_ids_costs_a_timestamp_and_two_requests() {
-    let f = Fixture::new();
+    let f = Fixture::on(AnyCluster::start());
     f.server.reserve_ids(CounterId(99), 10, 1).unwrap();
     f.costs([1, 2, 2], || {
         f.server.reserve_ids(CounterId(99), 10, 1).unwrap();
@@ -167,7 +158,7 @@ fn a_reservation_of_ids_costs_a_timestamp_and_two_requests() {
 /// Keys in two regions commit asynchronously: the commit is reported after one step.
 #[test]
 fn a_commit_in_several_regions_is_reported_after_one_step() {
-    let f = Fixture::on_double();
+    let f = Fixture::on(AnyCluster::commanded());
     let at = [&prefix(f.space)[..], b"b"].concat();
     f.cluster
         .double()
@@ -192,7 +183,7 @@ fn a_commit_in_several_regions_is_reported_after_one_step() {
 
 #[test]
 fn a_scan_asks_only_the_regions_that_it_needs() {
-    let f = Fixture::on_double();
+    let f = Fixture::on(AnyCluster::commanded());
     for key in [b"b", b"c"] {
         let at = [&prefix(f.space)[..], key].concat();
         f.cluster

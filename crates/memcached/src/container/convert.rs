@@ -152,20 +152,7 @@ mod tests {
     use porpoise_types::ColumnType;
 
     fn column(ty: ColumnType) -> Column {
-        Column {
-            id: porpoise_rows::catalog::ColumnId(1),
-            name: "v".into(),
-            ty,
-            nullable: true,
-            default: ColumnDefault::None,
-            on_update_now: false,
-            auto_increment: false,
-            comment: String::new(),
-            backfill: Value::Null,
-            explicit_collation: false,
-            generated: None,
-            invisible: false,
-        }
+        Column::new(porpoise_rows::catalog::ColumnId(1), "v", ty)
     }
 
     #[test]

@@ -14,9 +14,9 @@
 //! 3. If building a mapping fails (an error of the engine), the last one stays in force, and the
 //!    error is logged.
 //!
-//! On an engine shared by several servers a commit made through another server
-//! is not counted here: the server calls [`MappingCache::poll`] periodically to read the
-//! configuration. Table definitions are not shared yet.
+//! On an engine shared by several servers, a commit made through another server is counted when the follower of
+//! `rows` finds the new token of the table (`crates/rows/src/cluster/follower.rs`). The server also calls
+//! [`MappingCache::poll`] periodically, which reads the configuration without such a notification.
 
 use crate::mapping::Mapping;
 use arc_swap::ArcSwap;

@@ -36,7 +36,7 @@ pub(super) struct Selection {
 #[derive(Debug)]
 pub(super) enum RowChange {
     Map(Arc<TableMap>),
-    /// The type number of the event, and the event; its rows, if they are decoded, until they are applied.
+    /// The type number of the event, the event, and its rows if they are decoded (`apply` takes them).
     Rows(u8, RowsEvent, Option<DecodedRows>),
 }
 

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! The thread that reads the source collects the events of a transaction, computes the transactions on which it depends
-//! ([`super::write_set`]), and appends it to the queue. A worker takes the first one in the queue, once those that it
+//! ([`super::write_set`]), and appends it to the queue. A worker takes the first transaction in the queue, once those that it
 //! depends on are committed, and applies its rows in a transaction of this server. An applied transaction waits for
-//! its turn without a thread: the worker that has applied the next one to be committed commits it, and then the following
-//! ones that are applied.
+//! its turn without a thread: the worker that has applied the next transaction in the source's order commits it, and then
+//! the applied ones that follow it.
 //!
 //! Where the keys miss a dependency, transactions conflict: the earlier one waits for a lock that an applied later one
 //! keeps until its own turn, or the later one does not find a row that the earlier one has not written yet. So every

@@ -1,5 +1,5 @@
-//! Dependencies between transactions of a source: computes from the keys that they write which ones must be committed before
-//! another one may begin.
+//! Computes the dependencies between transactions of a source from the keys that they write: which of them must be committed
+//! before another one may begin.
 //!
 //! The thread that reads the source adds each transaction in the order of the source's log. Its keys are
 //!
@@ -137,7 +137,7 @@ impl WriteSets {
     /// Adds a transaction; numbers ascend. Returns the number of the last transaction that must be committed before it.
     pub(super) fn enter(&mut self, number: u64, keys: &Keys) -> u64 {
         if keys.is_alone {
-            self.history.enter_alone(number)
+            self.history.add_alone(number)
         } else {
             self.history.enter(number, &keys.keys)
         }

@@ -208,13 +208,13 @@ mod tests {
     use super::*;
 
     /// Settings as the version before `announces_takeover` stored them.
-    const FORMER: &str = r#"{"host":"db1","port":3307,"user":"repl","password":"p","auto_position":true,
+    const OLD_SETTINGS: &str = r#"{"host":"db1","port":3307,"user":"repl","password":"p","auto_position":true,
         "connect_retry":60,"retry_count":10,"heartbeat_millis":30000,"delay":0,"ssl":false,"ssl_verify":false,
         "ssl_ca":"","ssl_cert":"","ssl_key":"","is_started":true,"until":null,"is_former":true}"#;
 
     #[test]
-    fn settings_of_the_version_before_are_read() {
-        let settings: SourceSettings = serde_json::from_str(FORMER).unwrap();
+    fn settings_of_the_previous_version_are_read() {
+        let settings: SourceSettings = serde_json::from_str(OLD_SETTINGS).unwrap();
         assert!(settings.announces_takeover && settings.is_started && settings.auto_position);
         assert_eq!((settings.host.as_str(), settings.port), ("db1", 3307));
         let stored = serde_json::to_string(&settings).unwrap();

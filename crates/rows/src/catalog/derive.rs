@@ -182,9 +182,9 @@ impl Catalog {
     /// Recomputes the write sets of the affected tables, and of those whose changes cascade to them.
     fn derive_write_sets(&mut self, old: &Catalog, affected: &Affected) {
         let mut queue: Vec<TableId> = affected.all().collect();
-        let mut reaching = BTreeSet::new();
+        let mut to_update = BTreeSet::new();
         while let Some(id) = queue.pop() {
-            if !reaching.insert(id) {
+            if !to_update.insert(id) {
                 continue;
             }
             let versions = [old.tables.get(&id), self.tables.get(&id)];
@@ -200,10 +200,10 @@ impl Catalog {
                 }
             }
         }
-        for id in reaching {
+        for id in to_update {
             let set = self.write_set_of(id);
-            let has_other = |table: &Arc<Table>| table.write_set != set;
-            if self.tables.get(&id).is_some_and(has_other)
+            let differs = |table: &Arc<Table>| table.write_set != set;
+            if self.tables.get(&id).is_some_and(differs)
                 && let Some(table) = self.tables.get_mut(&id)
             {
                 Arc::make_mut(table).write_set = set;
@@ -329,30 +329,15 @@ pub(crate) fn parent_order(index: &Index, columns: &[usize]) -> Option<Vec<usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{
-        Column, ColumnDefault, ColumnId, Database, IndexKind, IndexPart, IndexState,
-    };
+    use crate::catalog::{Column, ColumnId, Database, IndexKind, IndexPart, IndexState};
     use fastrand::Rng;
-    use porpoise_types::{Collation, ColumnType, Kind, Value};
+    use porpoise_types::{Collation, ColumnType, Kind};
 
     const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
     const COLUMNS: [&str; 3] = ["x", "y", "z"];
 
     fn column(n: usize) -> Column {
-        Column {
-            id: ColumnId(n as u32),
-            name: COLUMNS[n].to_owned(),
-            ty: ColumnType::int(Kind::Int),
-            nullable: true,
-            default: ColumnDefault::None,
-            on_update_now: false,
-            auto_increment: false,
-            comment: String::new(),
-            backfill: Value::Null,
-            explicit_collation: false,
-            generated: None,
-            invisible: false,
-        }
+        Column::new(ColumnId(n as u32), COLUMNS[n], ColumnType::int(Kind::Int))
     }
 
     fn index(n: usize, kind: IndexKind) -> Index {

@@ -68,7 +68,7 @@ pub type ChangeKey = (u64, u64);
 /// its tables until it is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefinitionChange {
-    /// The catalog version that has it first.
+    /// The first catalog version that contains it.
     pub version: u64,
     /// Whether sessions use the tables meanwhile. Otherwise all servers keep them away.
     pub is_online: bool,

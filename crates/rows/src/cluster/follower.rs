@@ -153,7 +153,7 @@ impl Membership {
         if self.written.lock().is_rejoining {
             return self.rejoin(db);
         }
-        self.look(db)?;
+        self.poll(db)?;
         let versions = self.versions(db);
         let running = self.running_statements();
         let catalog = db.catalog();
@@ -184,7 +184,7 @@ impl Membership {
     }
 
     /// Reads the version and the tokens, and acts on those that changed.
-    fn look(&self, db: &dyn Followed) -> Result<()> {
+    fn poll(&self, db: &dyn Followed) -> Result<()> {
         let tables = db.subscribed_tables();
         let mut txn = self.begin()?;
         let (version, tokens) = read_version_and_tokens(txn.as_mut(), &tables)?;

@@ -61,6 +61,10 @@ use std::time::{Duration, Instant};
 /// Counter of the numbers of servers.
 const SERVER_IDS: CounterId = CounterId(4);
 
+/// Number of renewals in the time of a lease. Most of a lease must be left at any moment: an election of TiKV's placement
+/// drivers takes up to 12 s with their own settings, and the default lease is 15 s.
+const RENEWALS: u32 = 8;
+
 /// Interval at which the records of other servers are polled.
 const WAIT_STEP: Duration = Duration::from_millis(15);
 
@@ -270,7 +274,7 @@ impl Membership {
         *written = Written {
             record,
             until,
-            renew_at: begun + lease / 3,
+            renew_at: begun + lease / RENEWALS,
             failure: None,
             is_rejoining: versions.is_none(),
         };

@@ -25,14 +25,14 @@ use porpoise_kv::{self as kv, Check, CommitPosition, Key, Read, SpaceId, TxnOpti
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicUsize, Ordering as MemoryOrdering};
 
-/// Size in bytes of the entries that are sorted at a time. Tests have several runs.
+/// Size in bytes of a sorted run; smaller in tests, so that they have several runs.
 const RUN_BYTES: usize = if cfg!(test) { 16 << 10 } else { 32 << 20 };
 
 /// Number of entries of one transaction.
 const COMMIT_ENTRIES: usize = 4096;
 
 /// Minimum number of rows for building indexes concurrently.
-const SIDE_BY_SIDE: u64 = 10_000;
+const MIN_CONCURRENT_ROWS: u64 = 10_000;
 
 /// An entry of a run.
 struct RunEntry {
@@ -231,7 +231,7 @@ impl Db {
         let threads = cores.min(positions.len());
         let is_small = self
             .approximate_rows(before)
-            .is_some_and(|rows| rows < SIDE_BY_SIDE);
+            .is_some_and(|rows| rows < MIN_CONCURRENT_ROWS);
         if threads < 2 || is_small {
             let mut positions = positions.iter();
             return positions.try_for_each(|at| self.build_index(cx, before, after, *at));

@@ -13,12 +13,9 @@
 use super::columns::MAX_COLUMNS;
 use super::{IndexSpec, errors};
 use crate::db::Db;
-use crate::definition::{
-    Column, ColumnDefault, ColumnId, Generated, GeneratedKind, IndexKind, TableDef,
-};
+use crate::definition::{Column, ColumnId, Generated, GeneratedKind, IndexKind, TableDef};
 use crate::error::Result;
 use crate::expressions::KeyPartType;
-use porpoise_types::Value;
 
 /// Adds the hidden columns of an index to its table. Returns the specification with their names in
 /// place of the expressions.
@@ -55,16 +52,6 @@ pub(super) fn add_columns(db: &Db, table: &mut TableDef, spec: &IndexSpec) -> Re
         let id = ColumnId(table.next_column);
         table.next_column += 1;
         table.columns.push(Column {
-            id,
-            name,
-            ty,
-            nullable: true,
-            default: ColumnDefault::Null,
-            on_update_now: false,
-            auto_increment: false,
-            comment: String::new(),
-            backfill: Value::Null,
-            explicit_collation: false,
             generated: Some(Generated {
                 expression,
                 kind: if array {
@@ -73,7 +60,7 @@ pub(super) fn add_columns(db: &Db, table: &mut TableDef, spec: &IndexSpec) -> Re
                     GeneratedKind::KeyPart
                 },
             }),
-            invisible: false,
+            ..Column::new(id, name, ty)
         });
     }
     Ok(spec)

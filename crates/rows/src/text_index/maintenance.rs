@@ -351,8 +351,8 @@ impl<'m> Maintainer<'m> {
             word = block.word;
             let mut primary = std::mem::take(&mut postings.scratch);
             block.each(&mut primary, &mut |posting| {
-                let gone = removed.get(posting.primary);
-                if gone.is_some_and(|upto| posting.generation <= *upto) {
+                let removal = removed.get(posting.primary);
+                if removal.is_some_and(|upto| posting.generation <= *upto) {
                     dropped = true;
                 } else {
                     postings.add(&posting);

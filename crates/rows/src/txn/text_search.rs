@@ -657,9 +657,9 @@ impl Search<'_> {
         let mut terms = vec![Occurrences::default(); self.query.term_count()];
         let (mut ranked, mut undecided): (Vec<Ranked<'p>>, Vec<usize>) = (Vec::new(), Vec::new());
         // Set when ranking needs to know whether a document lacks such a phrase.
-        let asked = Cell::new(false);
+        let needs_phrase = Cell::new(false);
         let lacks = |_: usize| {
-            asked.set(true);
+            needs_phrase.set(true);
             false
         };
         let list = &postings.list;
@@ -680,7 +680,7 @@ impl Search<'_> {
                 terms: &terms,
                 lacks: &lacks,
             });
-            let is_undecided = asked.take();
+            let is_undecided = needs_phrase.take();
             if is_undecided {
                 undecided.push(ranked.len());
             }

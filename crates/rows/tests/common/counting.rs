@@ -30,6 +30,11 @@ pub struct Taken {
 }
 
 impl Calls {
+    /// `lock` calls since the last [`Calls::take`].
+    pub fn locks(&self) -> usize {
+        self.locks.load(Ordering::SeqCst)
+    }
+
     pub fn take(&self) -> Taken {
         Taken {
             gets: self.gets.swap(0, Ordering::SeqCst),
@@ -100,6 +105,8 @@ pub struct Counting {
     pub calls: Arc<Calls>,
     /// Whether commits are made and their outcome is reported as unknown.
     pub lose_outcomes: Arc<AtomicBool>,
+    /// Whether the engine says that it cannot skip locked keys.
+    refuses_skip: bool,
 }
 
 impl Counting {
@@ -109,6 +116,15 @@ impl Counting {
             inner,
             calls: Arc::default(),
             lose_outcomes: Arc::default(),
+            refuses_skip: false,
+        }
+    }
+
+    /// An engine that cannot skip locked keys, like that on TiKV.
+    pub fn without_skip(inner: Arc<dyn Engine>) -> Counting {
+        Counting {
+            refuses_skip: true,
+            ..Counting::new(inner)
         }
     }
 }
@@ -124,7 +140,11 @@ impl Engine for Counting {
         self.inner.name()
     }
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        let inner = self.inner.capabilities();
+        Capabilities {
+            skip_locked: inner.skip_locked && !self.refuses_skip,
+            ..inner
+        }
     }
     fn limits(&self) -> Limits {
         self.inner.limits()

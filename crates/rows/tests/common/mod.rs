@@ -68,19 +68,11 @@ fn strings(names: &[&str]) -> Vec<String> {
 impl Def {
     /// A NOT NULL column.
     pub fn column(mut self, name: &str, ty: ColumnType) -> Def {
+        let id = ColumnId(u32::try_from(self.columns.len()).unwrap() + 1);
         self.columns.push(Column {
-            id: ColumnId(u32::try_from(self.columns.len()).unwrap() + 1),
-            name: name.into(),
-            ty,
             nullable: false,
             default: ColumnDefault::None,
-            on_update_now: false,
-            auto_increment: false,
-            comment: String::new(),
-            backfill: Value::Null,
-            explicit_collation: false,
-            generated: None,
-            invisible: false,
+            ..Column::new(id, name, ty)
         });
         self
     }

@@ -139,7 +139,7 @@ impl Store {
             words.find_map(|word| word.strip_prefix("pd=").map(str::to_owned))
         });
         let driver =
-            driver.ok_or_else(|| failed("the double did not start", said(home, "double")))?;
+            driver.ok_or_else(|| failed("the double did not start", output_end(home, "double")))?;
         Ok(Store {
             _processes: vec![process],
             driver,
@@ -175,7 +175,7 @@ impl Store {
 }
 
 /// The end of a process's output.
-fn said(home: &Path, name: &str) -> String {
+fn output_end(home: &Path, name: &str) -> String {
     let text = std::fs::read_to_string(home.join(format!("{name}.log"))).unwrap_or_default();
     let lines: Vec<&str> = text.lines().rev().take(3).collect();
     lines.into_iter().rev().collect::<Vec<_>>().join("; ")
@@ -233,7 +233,10 @@ impl Server {
                 _process: process,
                 port,
             }),
-            _ => Err(failed(&format!("{name} did not start"), said(home, name))),
+            _ => Err(failed(
+                &format!("{name} did not start"),
+                output_end(home, name),
+            )),
         }
     }
 

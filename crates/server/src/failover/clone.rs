@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 /// Directory of a copy, within the data directory.
 const INCOMING: &str = "incoming";
 
-/// File in it that marks the copy as complete.
+/// File in [`INCOMING`] that marks the copy as complete.
 const COMPLETE: &str = "COMPLETE";
 
 /// Longest silence of the leader while it sends.

@@ -106,9 +106,9 @@ impl MemberRole {
 pub struct MemberStatus {
     /// Its number.
     pub id: MemberId,
-    /// Host and port of its MySQL listener, of a witness of its messages.
+    /// Host of its MySQL listener; of a witness, that of its listener for messages.
     pub host: String,
-    /// The port.
+    /// Port of the same listener.
     pub port: u16,
     /// Whether it has no data.
     pub is_witness: bool,
@@ -179,7 +179,7 @@ impl Inputs {
 }
 
 impl Node {
-    /// Starts a member. `actions` creates its actions, given the number of its data.
+    /// Starts a member. `actions` creates its actions from the stored state.
     ///
     /// # Errors
     /// The state cannot be read; a thread cannot be started.
@@ -205,16 +205,16 @@ impl Node {
                 described: [(options.id, options.description.clone())].into(),
             }),
         });
-        let (delivered, noted) = (events.clone(), shared.clone());
+        let (inbox_of_messages, state) = (events.clone(), shared.clone());
         let deliver: Deliver = Arc::new(move |from, received| {
-            let mut known = noted.known.lock();
+            let mut known = state.known.lock();
             known.heard.insert(from, Instant::now());
             match received {
                 Received::Hello(description) => drop(known.described.insert(from, description)),
                 Received::Alive => {}
                 Received::Message(message) => {
                     drop(known);
-                    let _ended = delivered.send(Event::Message(from, message));
+                    let _ended = inbox_of_messages.send(Event::Message(from, message));
                 }
             }
         });

@@ -47,7 +47,8 @@ const FOLLOW_AGAIN: Duration = Duration::from_secs(5);
 /// it, if a majority agrees.
 const MIN_STALL: Duration = Duration::from_secs(5);
 
-/// Number of the data of this server, which its replica announces; 0: not a member of a group.
+/// Number that identifies this server's present data, and changes when they are replaced; the replica announces it to its
+/// source. 0: not a member of a group.
 pub type Incarnation = Arc<AtomicU64>;
 
 /// The parts of the server that a member uses.

@@ -24,8 +24,8 @@ use porpoise_wire::mysql::{Status, column};
 /// FLUSH TABLES cannot be combined with other words, and is the statement for no flag.
 fn flush_statement(flags: u8) -> String {
     const WORDS: [(u8, &str); 4] = [(1, "PRIVILEGES"), (2, "LOGS"), (8, "HOSTS"), (16, "STATUS")];
-    let asked = WORDS.iter().filter(|(flag, _)| flags & flag != 0);
-    let words: Vec<&str> = asked.map(|(_, word)| *word).collect();
+    let requested = WORDS.iter().filter(|(flag, _)| flags & flag != 0);
+    let words: Vec<&str> = requested.map(|(_, word)| *word).collect();
     if words.is_empty() {
         "FLUSH TABLES".to_owned()
     } else {

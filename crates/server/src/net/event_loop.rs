@@ -363,9 +363,10 @@ impl EventLoop {
             .map_or(u64::MAX, |Reverse((position, ..))| *position);
         self.group.prepare_to_sleep(lowest);
         let durability = &self.shared.durability;
+        let can_release = lowest != u64::MAX
+            && (durability.durable_position().0 >= lowest || durability.has_failed());
         let has_work = self.group.is_dirty()
-            || durability.durable_position().0 >= lowest
-            || (lowest != u64::MAX && durability.has_failed())
+            || can_release
             || self.can_resume()
             || self.shared.phase() > self.phase;
         if has_work {

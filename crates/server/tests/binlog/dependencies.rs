@@ -61,12 +61,12 @@ fn dependencies_are_those_of_keys_and_foreign_keys() {
         }
         good(&server, "FLUSH BINARY LOGS");
         let found = dependencies(&server, &format!("binlog.{:06}", 2 * round));
-        let depends_on_enough = found
+        let misses_no_dependency = found
             .iter()
             .zip(&expected)
             .all(|(f, e)| f.0 == e.0 && f.1 >= e.1);
         assert!(
-            depends_on_enough && found.len() == expected.len(),
+            misses_no_dependency && found.len() == expected.len(),
             "{found:?}"
         );
         if found == expected {

@@ -6,6 +6,7 @@
     reason = "a test that fails may panic"
 )]
 
+mod copy;
 mod requests;
 mod tool;
 
@@ -47,6 +48,24 @@ fn until(server: &Porpoise, statements: &str, expected: &str) {
         let output = server.sql(statements);
         (output.is_ok && output.stdout.trim_end() == expected).then_some(())
     });
+}
+
+#[test]
+fn an_idle_server_waits_for_events_instead_of_polling() {
+    let store = TikvCluster::start();
+    let server = server(&store);
+    let polls = || {
+        let (_, metrics) = server.http("/metrics");
+        let count = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("porpoise_worker_polls_total "));
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    let before = polls();
+    std::thread::sleep(Duration::from_millis(500));
+    let polled = polls() - before;
+    // A server that polls does so some 10,000 times in this time.
+    assert!(polled < 500, "polled {polled} times");
 }
 
 #[test]

@@ -195,11 +195,11 @@ impl Group {
     /// Waits until all servers have everything that was acknowledged.
     pub fn wait_in_sync(&self) {
         let all: Vec<String> = self.numbers().map(|at| (at + 1).to_string()).collect();
-        self.wait_in_sync_are(&all.join(","));
+        self.wait_until_in_sync(&all.join(","));
     }
 
     /// Waits until the leader reports these members as having everything that was acknowledged.
-    pub fn wait_in_sync_are(&self, members: &str) {
+    pub fn wait_until_in_sync(&self, members: &str) {
         self.wait(&format!("members {members} in sync"), || {
             let leader = self.numbers().find(|s| self.leads(*s))?;
             (self.status(leader, "members_in_sync") == members).then_some(())

@@ -84,7 +84,7 @@ fn the_group_decides_which_server_takes_writes() {
 fn a_server_that_missed_commits_leads_only_if_an_operator_wants_it() {
     let mut group = Group::start(&GroupOptions::default());
     group.servers[1].kill9();
-    group.wait_in_sync_are("1");
+    group.wait_until_in_sync("1");
     good(&group.servers[0], "INSERT INTO d.t VALUES (1, 1)");
     group.servers[0].kill9();
     group.servers[1].restart();
@@ -109,7 +109,7 @@ fn with_replication_ack_no_commit_is_on_one_machine_only() {
         ..GroupOptions::default()
     });
     group.servers[1].kill9();
-    group.wait_in_sync_are("1");
+    group.wait_until_in_sync("1");
     let address = group.servers[0].mysql_addr;
     let writer = std::thread::spawn(move || sql(address, "INSERT INTO d.t VALUES (1, 1)").is_ok);
     group.wait("a commit that waits", || {

@@ -113,14 +113,14 @@ fn load_balancers_find_the_writer_by_http() {
 fn topology_managers_get_what_they_ask_for() {
     let group = Group::start(&GroupOptions::default());
     for server in &group.servers {
-        // What orchestrator and gh-ost read of a server.
-        let facts = "SELECT @@global.hostname <> '', IFNULL(@@global.report_host, ''), @@global.server_id, @@global.version_comment <> '', \
+        // The variables that orchestrator and gh-ost read.
+        let variables = "SELECT @@global.hostname <> '', IFNULL(@@global.report_host, ''), @@global.server_id, @@global.version_comment <> '', \
             @@global.binlog_format, @@global.log_bin, @@global.log_slave_updates, @@global.log_replica_updates, @@global.gtid_mode, \
             @@global.enforce_gtid_consistency, @@global.binlog_row_image, @@global.gtid_purged, @@global.port";
         let id = good(server, "SELECT @@server_id").concat();
         let port = server.mysql_addr.port();
         assert_eq!(
-            good(server, facts),
+            good(server, variables),
             [format!("1||{id}|1|ROW|1|1|1|ON|ON|FULL||{port}")]
         );
         for status in ["SHOW REPLICA STATUS", "SHOW SLAVE STATUS"] {

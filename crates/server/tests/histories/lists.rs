@@ -567,7 +567,7 @@ fn serializable_excludes_everything() {
     expect(SERIALIZABLE, 3);
 }
 
-/// As long as `SECONDS` says, a minute without it.
+/// Runs for `SECONDS` seconds; for a minute if that is not set.
 #[test]
 #[ignore = "as long as SECONDS says, a minute without it"]
 fn histories_are_in_order_for_long() {

@@ -48,12 +48,12 @@ const HEADER: &str = "mix      connections  snapshot isolation  committed  confl
 /// Transaction that a client repeats.
 type Work<'w> = dyn Fn(&mut Sql, &mut Random) -> Result<(), Failure> + Sync + 'w;
 
-/// Transactions that a run commits at least, however slow the machine is.
+/// Minimum number of transactions that a run commits, however slow the machine is.
 const LEAST_COMMITS: u64 = 40;
-/// Time after which a run ends without them.
+/// Time after which a run ends with fewer.
 const LONGEST_RUN: Duration = Duration::from_secs(60);
 
-/// When the clients of a run stop: after its time, and `LEAST_COMMITS` by all of them.
+/// State of a run. Its clients stop when its time has passed and they have committed `LEAST_COMMITS` in all.
 struct Run {
     began: Instant,
     time: Duration,

@@ -7,7 +7,7 @@ fn id(sql: &mut crate::support::Sql) -> String {
     sql.number("SELECT CONNECTION_ID()").to_string()
 }
 
-/// The views of a wait of session `a` for row 2 of `h.t`, which session `b` has locked.
+/// Checks the views that show a wait: session `a` waits for row 2 of `h.t`, which session `b` has locked.
 fn check_lock_views(sql: &mut crate::support::Sql, a: &str, b: &str) {
     let wait = sql.rows(
         "SELECT locked_table, locked_index, waiting_pid, waiting_query, blocking_pid, blocking_query, \
@@ -213,7 +213,7 @@ fn only_the_last_deadlocks_are_kept() {
 }
 
 #[test]
-fn a_wait_of_memcached_is_told_without_a_session() {
+fn a_wait_of_memcached_is_shown_without_a_session() {
     let (server, mut sql) = start();
     let mut a = session(&server);
     a.run("BEGIN; UPDATE t SET a = 1 WHERE id = 3");

@@ -31,7 +31,7 @@ fn a_connection_switches_to_a_container_and_back() {
         "STORED\r\nVALUE @@city 0 9\r\ntest/city\r\nEND\r\nVALUE B 0 12\r\nBANGALORE|IN\r\n\
          END\r\nSTORED\r\nEND\r\nVALUE B 0 1\r\nx\r\nVALUE c:X 0 3\r\ny|z\r\nEND\r\n"
     );
-    // With a key: this one and those behind it.
+    // With a key: this one and those after it.
     assert_eq!(
         server.memcached("get @@city.B C\r\nset @@city.D 0 0 7\r\nDEHLI|I\r\nget D\r\n"),
         "VALUE @@city.B 0 12\r\nBANGALORE|IN\r\nVALUE C 0 10\r\nCHENNAI|IN\r\nEND\r\n\

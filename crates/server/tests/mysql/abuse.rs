@@ -46,7 +46,7 @@ fn noise_before_login() {
         let size = (noise.next() % 300) as usize;
         let mut bytes = Vec::new();
         if round % 2 == 0 {
-            // Inside a packet that is one.
+            // Noise inside a well-formed packet.
             frame::packet(&mut bytes, &mut 1, &noise.bytes(size));
         } else {
             bytes = noise.bytes(size);

@@ -17,7 +17,7 @@ fn change(kind: u8, texts: &[&str]) -> (u8, Vec<String>) {
     (kind, texts.iter().map(|t| (*t).to_owned()).collect())
 }
 
-fn told(c: &mut Client, statement: &str) -> Changes {
+fn changes_after(c: &mut Client, statement: &str) -> Changes {
     c.good(statement).changes
 }
 
@@ -37,7 +37,7 @@ fn tracked_variables_are_reported_when_set() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     assert_eq!(
-        told(&mut c, "SET NAMES latin1"),
+        changes_after(&mut c, "SET NAMES latin1"),
         [
             change(VARIABLE, &["character_set_client", "latin1"]),
             change(VARIABLE, &["character_set_results", "latin1"]),
@@ -45,18 +45,18 @@ fn tracked_variables_are_reported_when_set() {
         ]
     );
     assert_eq!(
-        told(&mut c, "SET autocommit = 0, sql_mode = ''"),
+        changes_after(&mut c, "SET autocommit = 0, sql_mode = ''"),
         [change(VARIABLE, &["autocommit", "OFF"])]
     );
     c.good("SET autocommit = 1");
     let names = "'sql_mode, nothing,SQL_NOTES'";
-    let asked = c.good(&format!("SET session_track_system_variables = {names}"));
-    assert_eq!((asked.changes, asked.warnings), (Changes::new(), 1));
+    let answer = c.good(&format!("SET session_track_system_variables = {names}"));
+    assert_eq!((answer.changes, answer.warnings), (Changes::new(), 1));
     let shown = c.good("SHOW WARNINGS").texts();
     let text = "nothing is not a valid system variable and will be ignored.";
     assert_eq!(shown, [["Warning", "1231", text]]);
     assert_eq!(
-        told(
+        changes_after(
             &mut c,
             "SET sql_notes = 0, sql_mode = 'ANSI_QUOTES', autocommit = 1"
         ),
@@ -67,18 +67,21 @@ fn tracked_variables_are_reported_when_set() {
     );
     c.good("SET session_track_system_variables = '*'");
     assert_eq!(
-        told(&mut c, "SET max_execution_time = 9"),
+        changes_after(&mut c, "SET max_execution_time = 9"),
         [change(VARIABLE, &["max_execution_time", "9"])]
     );
     // A change of a global variable is not reported, and a failed statement changes nothing.
-    assert_eq!(told(&mut c, "SET GLOBAL max_execution_time = 9"), []);
+    assert_eq!(
+        changes_after(&mut c, "SET GLOBAL max_execution_time = 9"),
+        []
+    );
     assert_eq!(
         c.query("SET max_execution_time = 8, sql_mode = 'x'").code(),
         1231
     );
-    assert_eq!(told(&mut c, "DO 1"), []);
+    assert_eq!(changes_after(&mut c, "DO 1"), []);
     c.good("SET session_track_system_variables = ''");
-    assert_eq!(told(&mut c, "SET autocommit = 1"), []);
+    assert_eq!(changes_after(&mut c, "SET autocommit = 1"), []);
 }
 
 #[test]
@@ -86,13 +89,16 @@ fn changes_of_the_default_database_are_reported() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     c.good("CREATE DATABASE d");
-    assert_eq!(told(&mut c, "USE d"), [change(SCHEMA, &["d"])]);
+    assert_eq!(changes_after(&mut c, "USE d"), [change(SCHEMA, &["d"])]);
     assert_eq!(c.query("USE none").code(), 1049);
-    assert_eq!(told(&mut c, "DO 1"), []);
-    assert_eq!(told(&mut c, "DROP DATABASE d"), [change(SCHEMA, &[""])]);
+    assert_eq!(changes_after(&mut c, "DO 1"), []);
+    assert_eq!(
+        changes_after(&mut c, "DROP DATABASE d"),
+        [change(SCHEMA, &[""])]
+    );
     c.good("CREATE DATABASE d");
     c.good("SET session_track_schema = OFF");
-    assert_eq!(told(&mut c, "USE d"), []);
+    assert_eq!(changes_after(&mut c, "USE d"), []);
 }
 
 #[test]
@@ -102,7 +108,7 @@ fn any_state_change_is_reported() {
     c.good("CREATE DATABASE d");
     c.good("USE d");
     c.good("CREATE TABLE t (id INT PRIMARY KEY)");
-    assert_eq!(told(&mut c, "SET @a = 1"), []);
+    assert_eq!(changes_after(&mut c, "SET @a = 1"), []);
     c.good("SET session_track_state_change = ON");
     for statement in [
         "SET @a = 1",
@@ -113,13 +119,13 @@ fn any_state_change_is_reported() {
         "DROP TEMPORARY TABLE own",
     ] {
         assert_eq!(
-            told(&mut c, statement),
+            changes_after(&mut c, statement),
             [change(STATE, &["1"])],
             "{statement}"
         );
     }
     for statement in ["SELECT 1", "INSERT INTO t VALUES (1)", "DO 1"] {
-        assert_eq!(told(&mut c, statement), [], "{statement}");
+        assert_eq!(changes_after(&mut c, statement), [], "{statement}");
     }
 }
 
@@ -147,13 +153,13 @@ fn transaction_states_are_reported_as_letters() {
             .map(|l| change(TRANSACTION, &[l]))
             .into_iter()
             .collect();
-        assert_eq!(told(&mut c, statement), expected, "{statement}");
+        assert_eq!(changes_after(&mut c, statement), expected, "{statement}");
     }
     c.good("SET session_track_system_variables = '', autocommit = 0");
     let implicit = [change(TRANSACTION, &["I___W___"])];
-    assert_eq!(told(&mut c, "INSERT INTO t VALUES (4)"), implicit);
+    assert_eq!(changes_after(&mut c, "INSERT INTO t VALUES (4)"), implicit);
     assert_eq!(
-        told(&mut c, "ROLLBACK"),
+        changes_after(&mut c, "ROLLBACK"),
         [change(TRANSACTION, &["________"])]
     );
 }
@@ -191,7 +197,7 @@ fn transaction_state_is_reported_as_the_statements_that_restore_it() {
     ] {
         let mut expected = vec![change(CHARACTERISTICS, &[text])];
         expected.extend(letters.map(|l| change(TRANSACTION, &[l])));
-        assert_eq!(told(&mut c, statement), expected, "{statement}");
+        assert_eq!(changes_after(&mut c, statement), expected, "{statement}");
     }
 }
 
@@ -201,8 +207,11 @@ fn state_changes_wait_for_a_reply_that_ends_with_ok() {
     let mut c = root(&server, NONE, Capabilities::DEPRECATE_EOF);
     c.good("SET session_track_transaction_info = 'STATE'");
     c.good("BEGIN");
-    assert_eq!(told(&mut c, "SELECT 1"), []);
-    assert_eq!(told(&mut c, "DO 1"), [change(TRANSACTION, &["T_____S_"])]);
+    assert_eq!(changes_after(&mut c, "SELECT 1"), []);
+    assert_eq!(
+        changes_after(&mut c, "DO 1"),
+        [change(TRANSACTION, &["T_____S_"])]
+    );
     let mut old = root(&server, NONE, Capabilities::SESSION_TRACK);
     let answer = old.good("SET NAMES latin1");
     assert!(!answer.changed && !answer.status.has(Status::SESSION_STATE_CHANGED));
@@ -255,7 +264,7 @@ fn a_checksum_takes_the_place_of_rows() {
             assert_eq!(answer.columns, ["rows", "checksum"]);
             assert_eq!(answer.texts(), [["2".to_owned(), sum.to_string()]]);
         }
-        // One row for each result of a text; statements without a result answer as ever.
+        // One row for each result of a text; the replies of statements without a result do not change.
         let all = c.all("SELECT * FROM t WHERE id = 3; DO 1; SELECT * FROM t WHERE id = 2; SET result_checksum = OFF; SELECT 5");
         let texts: Vec<_> = all.iter().map(|answer| answer.texts()).collect();
         let none = vec![vec!["0".to_owned(), "0".to_owned()]];
@@ -268,7 +277,7 @@ fn a_checksum_takes_the_place_of_rows() {
 }
 
 #[test]
-fn branches_are_told_by_letters_and_by_their_start() {
+fn transaction_branches_are_reported_by_letters_and_by_xa_start() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     c.good("CREATE DATABASE d");
@@ -277,27 +286,27 @@ fn branches_are_told_by_letters_and_by_their_start() {
     c.good("SET session_track_transaction_info = 'CHARACTERISTICS'");
     let start = "XA START 'a','b',7;";
     assert_eq!(
-        told(&mut c, "XA START 'a','b',7"),
+        changes_after(&mut c, "XA START 'a','b',7"),
         [
             change(CHARACTERISTICS, &[start]),
             change(TRANSACTION, &["T_______"])
         ]
     );
     assert_eq!(
-        told(&mut c, "INSERT INTO t VALUES (1)"),
+        changes_after(&mut c, "INSERT INTO t VALUES (1)"),
         [change(TRANSACTION, &["T___W___"])]
     );
-    // Between END and PREPARE it is still the session's.
-    assert_eq!(told(&mut c, "XA END 'a','b',7"), []);
+    // Between XA END and XA PREPARE the branch still belongs to the session.
+    assert_eq!(changes_after(&mut c, "XA END 'a','b',7"), []);
     let none = [
         change(CHARACTERISTICS, &[""]),
         change(TRANSACTION, &["________"]),
     ];
-    assert_eq!(told(&mut c, "XA PREPARE 'a','b',7"), none);
-    assert_eq!(told(&mut c, "XA COMMIT 'a','b',7"), []);
+    assert_eq!(changes_after(&mut c, "XA PREPARE 'a','b',7"), none);
+    assert_eq!(changes_after(&mut c, "XA COMMIT 'a','b',7"), []);
     c.good("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY");
     assert_eq!(
-        told(&mut c, "XA START 'c'"),
+        changes_after(&mut c, "XA START 'c'"),
         [
             change(
                 CHARACTERISTICS,
@@ -308,6 +317,6 @@ fn branches_are_told_by_letters_and_by_their_start() {
             change(TRANSACTION, &["T_______"])
         ]
     );
-    assert_eq!(told(&mut c, "XA END 'c'"), []);
-    assert_eq!(told(&mut c, "XA COMMIT 'c' ONE PHASE"), none);
+    assert_eq!(changes_after(&mut c, "XA END 'c'"), []);
+    assert_eq!(changes_after(&mut c, "XA COMMIT 'c' ONE PHASE"), none);
 }

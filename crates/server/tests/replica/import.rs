@@ -310,6 +310,16 @@ fn spawn(pair: &Pair) -> Child {
         .unwrap()
 }
 
+/// Waits until an import has copied everything, and follows.
+fn wait_until_it_follows(pair: &Pair, import: &mut Child) {
+    let follows = wait_until(PATIENCE, || {
+        assert_runs(import);
+        let shown = pair.replica.sql("SELECT stage FROM porpoise_import.source");
+        (shown.rows() == [["follow"]]).then_some(())
+    });
+    assert!(follows.is_some(), "the copy does not end");
+}
+
 /// Asserts that the import has not ended.
 fn assert_runs(child: &mut Child) {
     if let Some(status) = child.try_wait().unwrap() {
@@ -369,12 +379,7 @@ fn key_values_with_many_rows_are_loaded_in_parts() {
         .sql("DELETE FROM d.crowd WHERE a = 5 AND b < 100; UPDATE d.crowd SET v = 'later' WHERE b > 11000")
         .rows();
     let mut child = spawn(&pair);
-    let follows = wait_until(PATIENCE, || {
-        assert_runs(&mut child);
-        let shown = pair.replica.sql("SELECT stage FROM porpoise_import.source");
-        (shown.rows() == [["follow"]]).then_some(())
-    });
-    assert!(follows.is_some(), "the copy does not end");
+    wait_until_it_follows(&pair, &mut child);
     child.kill().unwrap();
     child.wait().unwrap();
     pair.source.sql("SET GLOBAL read_only = 1").rows();
@@ -407,12 +412,7 @@ fn an_import_under_load_continues_after_kills_of_each_process() {
         child.wait().unwrap();
     }
     let mut child = spawn(&pair);
-    let follows = wait_until(PATIENCE, || {
-        assert_runs(&mut child);
-        let shown = pair.replica.sql("SELECT stage FROM porpoise_import.source");
-        (shown.rows() == [["follow"]]).then_some(())
-    });
-    assert!(follows.is_some(), "the copy does not end");
+    wait_until_it_follows(&pair, &mut child);
     thread::sleep(Duration::from_millis(300));
     stop.store(true, Ordering::Relaxed);
     assert!(writer.join().unwrap() > 2);

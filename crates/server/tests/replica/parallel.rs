@@ -250,7 +250,7 @@ fn workers_are_shown_and_their_errors_stop_the_replica() {
     let workers: Vec<_> = rows[..4].iter().map(|row| row.join(" ")).collect();
     assert_eq!(workers, ["1 ON ", "2 ON ", "3 ON ", "4 ON "]);
     assert!(rows[4][0].parse::<u32>().unwrap() > 0);
-    // A row that is in the way: those before are applied, those behind are not.
+    // A row that is in the way: those before it are applied, those after it are not.
     pair.replica
         .sql("INSERT INTO d.doc VALUES (5, 'own')")
         .rows();

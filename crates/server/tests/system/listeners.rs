@@ -113,7 +113,7 @@ fn the_metrics_show_phases_sizes_and_old_snapshots() {
         let (_, page) = server.http("/metrics");
         (metric(&page, "porpoise_engine_oldest_snapshot_seconds") >= 1.0).then_some(page)
     });
-    // One statement in 64 is measured, at distances of at most 127, and about one deferred reply.
+    // One statement in 64 is measured on average, at least one in 127; so are deferred replies.
     for phase in ["parse", "execute", "durability_wait"] {
         let name = format!("porpoise_phase_duration_seconds_count{{phase=\"{phase}\"}}");
         assert!(metric(&page, &name) >= 3.0, "{phase}");
@@ -181,7 +181,7 @@ fn metric_names(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn every_metric_of_the_dashboard_and_the_alert_rules_exists() {
-    // Only a server that archives its log has the metrics of the archive, and of traces likewise.
+    // The metrics of the archive and of traces exist only if the server archives its log and exports traces.
     let archive = tempfile::tempdir().unwrap();
     let server = server()
         .arg("--archive-to", archive.path())

@@ -1,5 +1,5 @@
-//! Rows of the `replication_` tables: one in each table while a source is set, in that of workers one for each worker, and the
-//! members of the group with automatic failover.
+//! Rows of the `replication_` tables. While a source is set, the table of workers has a row for each worker, and each other
+//! table of the replica has one row; the tables of the group have a row for each member.
 
 use crate::context::StatementContext;
 use crate::replica::{GroupMember, ReplicaFailure, ReplicaStatus, ReplicaWorker};

@@ -15,7 +15,7 @@ impl SqlSession {
         self.cx.server.db.change_log().is_some() && self.cx.values.bool("sql_log_bin")
     }
 
-    /// Keeps a definition or account statement for the log until its end. `text` contains its text.
+    /// Keeps a definition or account statement while it is executed, so that it can be logged. `text` contains its text.
     pub(super) fn note_logged(&mut self, statement: &Statement<'_>, text: &[u8]) {
         self.logged_statement = None;
         if is_account_statement(statement) {
@@ -87,7 +87,7 @@ impl SqlSession {
         Ok(db.check_writes_allowed(self.ignores_read_only())?)
     }
 
-    /// A user variable of the session, as text: replicas announce what they understand in them.
+    /// A user variable of the session, as text. Replicas announce their capabilities by setting user variables.
     pub fn user_variable(&self, name: &str) -> Option<String> {
         let variables = self.cx.env.user_variables.borrow();
         let (value, _) = variables.get(name)?;
@@ -101,7 +101,7 @@ impl SqlSession {
         }
     }
 
-    /// Number of the connection.
+    /// Id of the connection.
     pub fn connection_id(&self) -> u64 {
         self.cx.client.connection_id
     }

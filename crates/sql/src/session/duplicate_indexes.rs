@@ -21,8 +21,10 @@ impl SqlSession {
             let is_old = before.iter().any(|old| is_kept(&old));
             let mut others = indexes.iter().enumerate();
             let is_duplicate = others.any(|(other_at, other)| {
-                let is_old_other = before.iter().any(|old| old.id == other.id);
-                is_alike(index, other) && other_at != at && (other_at < at || is_old_other)
+                let was_there_before = before.iter().any(|old| old.id == other.id);
+                have_same_parts(index, other)
+                    && other_at != at
+                    && (other_at < at || was_there_before)
             });
             if !is_old && is_duplicate {
                 self.cx.env.warn(Warning {
@@ -40,7 +42,7 @@ impl SqlSession {
 }
 
 /// Whether two indexes other than the primary key are of one kind and have the same parts.
-fn is_alike(a: &Index, b: &Index) -> bool {
+fn have_same_parts(a: &Index, b: &Index) -> bool {
     let is_same = |(a, b): (&porpoise_rows::catalog::IndexPart, _)| a == b;
     a.kind == b.kind
         && a.kind != IndexKind::Primary

@@ -89,7 +89,7 @@ impl SqlSession {
             return Ok(None);
         };
         let mut planned = Planned::new(plan, reads.uses.take());
-        planned.moments = reads.moments.take();
+        planned.date_literals = reads.date_literals.take();
         planned.runs_programs =
             self.cx.planning.calls_functions.get() || fires_triggers(&planned, catalog);
         Ok(Some(planned))
@@ -262,7 +262,7 @@ impl SqlSession {
 
     /// Warns of literals of a plan that are not valid dates, or fails.
     fn check_date_literals(&mut self, planned: &Planned, params: &[ValueRef<'_>]) -> Result<()> {
-        for literal in &planned.moments {
+        for literal in &planned.date_literals {
             if let Some(warning) = literal.check(params, self.cx.env.mode)? {
                 self.cx.env.warn(warning);
             }

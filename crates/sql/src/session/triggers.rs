@@ -3,7 +3,7 @@
 //! `rows` decides when a trigger fires ([`porpoise_rows::FiringTxn`]). Its body is compiled at its
 //! first use in a session, and again when the definition of its table has changed. `NEW` and `OLD`
 //! are variables of the program: they are filled from the row, and those of `NEW` that the body
-//! assigns are written back behind it.
+//! assigns are written back to the row when the body has ended.
 
 use super::routines::{NoResults, ProgramContext};
 use super::{Outcome, SqlSession};

@@ -17,7 +17,7 @@ pub(crate) fn shown(stored: &str) -> String {
     }
 }
 
-/// An expression of the catalog as information_schema has it: as in a text in quotes.
+/// An expression of the catalog as information_schema has it: escaped as in a quoted string.
 pub(crate) fn escaped(stored: &str) -> String {
     shown(stored).replace('\\', "\\\\").replace('\'', "\\'")
 }

@@ -11,7 +11,8 @@ use porpoise_types::{Kind, ValueRef, double_prefix, round_to_digits, round_to_i6
 /// The years that a YEAR column can store, besides 0.
 const YEARS: std::ops::RangeInclusive<i64> = 1901..=2155;
 
-/// The year that a YEAR column stores for a constant; without one, the constant, rounded so that it equals no year.
+/// The year that a YEAR column stores for a constant. A constant that it cannot store is returned, rounded so that it
+/// equals no year.
 fn year<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (value, _) = c.arg(0);
     let number = match value {

@@ -1,6 +1,7 @@
 //! Decoding of literals.
 
 use bumpalo::collections::Vec as BumpVec;
+use porpoise_base::escapes::unescape;
 
 use super::super::ast::{Expr, ExprKind, IntroducedString, Literal};
 use super::super::deprecated::Deprecation;
@@ -251,7 +252,7 @@ impl<'a> Parser<'a> {
                 bytes.next();
                 out.push(byte);
             } else if escapes && byte == b'\\' {
-                unescape(bytes.next(), &mut out);
+                push_unescaped(bytes.next(), &mut out);
             } else {
                 out.push(byte);
             }
@@ -260,18 +261,12 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The byte for a backslash escape (manual, "String Literals").
-fn unescape(byte: Option<u8>, out: &mut BumpVec<'_, u8>) {
+/// Appends the byte that a backslash and `byte` stand for.
+fn push_unescaped(byte: Option<u8>, out: &mut BumpVec<'_, u8>) {
     match byte {
-        Some(b'0') => out.push(0),
-        Some(b'b') => out.push(8),
-        Some(b'n') => out.push(b'\n'),
-        Some(b'r') => out.push(b'\r'),
-        Some(b't') => out.push(b'\t'),
-        Some(b'Z') => out.push(0x1A),
         // Kept with the backslash, for LIKE.
         Some(byte @ (b'%' | b'_')) => out.extend_from_slice(&[b'\\', byte]),
-        Some(byte) => out.push(byte),
+        Some(byte) => out.push(unescape(byte)),
         None => {}
     }
 }

@@ -59,7 +59,7 @@ impl Binder<'_> {
         let arg = numbered.unwrap_or(arg);
         let mut items = Vec::with_capacity(list.len());
         for item in list {
-            let item = self.in_form_of(&arg, item)?;
+            let item = self.convert_constant(&arg, item)?;
             items.push((comparison_among(&arg, &item), item));
         }
         let mut operands = vec![&arg];

@@ -1,4 +1,4 @@
-//! Constants that a column stores in another form than that in which they are written.
+//! Converts constants to the form in which the column that they are compared with stores them.
 
 use super::Binder;
 use super::literal::integer;
@@ -9,15 +9,15 @@ use porpoise_types::Kind;
 use porpoise_types::column_type::NOT_FIXED_DECIMALS;
 
 impl Binder<'_> {
-    /// The operands of a comparison; a constant compared with a column has the column's form.
-    pub(super) fn in_columns_form(&self, a: Expr, b: Expr) -> Result<(Expr, Expr)> {
-        let b = self.in_form_of(&a, b)?;
-        let a = self.in_form_of(&b, a)?;
+    /// The operands of a comparison; a constant that is compared with a column is converted to the column's form.
+    pub(super) fn convert_constants(&self, a: Expr, b: Expr) -> Result<(Expr, Expr)> {
+        let b = self.convert_constant(&a, b)?;
+        let a = self.convert_constant(&b, a)?;
         Ok((a, b))
     }
 
     /// A constant in the form in which a column stores it; any other expression as it is.
-    pub(super) fn in_form_of(&self, column: &Expr, constant: Expr) -> Result<Expr> {
+    pub(super) fn convert_constant(&self, column: &Expr, constant: Expr) -> Result<Expr> {
         if !matches!(column.kind, ExprKind::Column { .. }) {
             return Ok(constant);
         }

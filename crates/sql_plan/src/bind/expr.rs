@@ -84,7 +84,10 @@ impl Binder<'_> {
     fn between(&mut self, between: &ast::Between<'_>) -> Result<Expr> {
         let arg = self.expr(&between.expr)?;
         let (low, high) = (self.expr(&between.low)?, self.expr(&between.high)?);
-        let (low, high) = (self.in_form_of(&arg, low)?, self.in_form_of(&arg, high)?);
+        let (low, high) = (
+            self.convert_constant(&arg, low)?,
+            self.convert_constant(&arg, high)?,
+        );
         let numbers = enum_as_number(&arg, &low).filter(|_| high.ty.is_numeric());
         let arg = numbers.unwrap_or(arg);
         let how = between_as(&arg, &low, &high)?;
@@ -430,8 +433,8 @@ impl Binder<'_> {
             ));
         }
         if let Some(cmp) = comparison_operator(op) {
-            self.note_moment(&a, &b);
-            let (a, b) = self.in_columns_form(a, b)?;
+            self.note_date_literal(&a, &b);
+            let (a, b) = self.convert_constants(a, b)?;
             return compare(cmp, a, b);
         }
         match op {
@@ -448,10 +451,10 @@ impl Binder<'_> {
     }
 
     /// Records a literal that is compared with a date.
-    fn note_moment(&self, a: &Expr, b: &Expr) {
-        let literal = literal::MomentLiteral::among(a, b);
+    fn note_date_literal(&self, a: &Expr, b: &Expr) {
+        let literal = literal::DateTextLiteral::among(a, b);
         if let (Some(planner), Some(literal)) = (self.plan, literal) {
-            planner.note_moment(literal);
+            planner.note_date_literal(literal);
         }
     }
 

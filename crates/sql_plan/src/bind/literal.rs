@@ -14,7 +14,7 @@ use porpoise_types::{
 
 /// A string literal that is compared with a DATE or DATETIME, and therefore must be a valid one.
 #[derive(Clone, Debug)]
-pub struct MomentLiteral {
+pub struct DateTextLiteral {
     /// The literal, or a parameter.
     pub expr: Expr,
     /// Whether the other operand is a DATE.
@@ -23,13 +23,13 @@ pub struct MomentLiteral {
     pub is_for_column: bool,
 }
 
-impl MomentLiteral {
+impl DateTextLiteral {
     /// The literal among the operands of a comparison, if there is one.
-    pub(super) fn among(a: &Expr, b: &Expr) -> Option<MomentLiteral> {
+    pub(super) fn among(a: &Expr, b: &Expr) -> Option<DateTextLiteral> {
         let literal = |e: &Expr, other: &Expr| {
             let dated = matches!(other.ty.kind, Kind::Date | Kind::DateTime | Kind::Timestamp);
             let is_text = e.is_literal() && e.ty.is_string() && !is_bits(&e.ty);
-            (dated && is_text).then(|| MomentLiteral {
+            (dated && is_text).then(|| DateTextLiteral {
                 expr: e.clone(),
                 is_date: other.ty.kind == Kind::Date,
                 is_for_column: matches!(other.kind, ExprKind::Column { .. }),

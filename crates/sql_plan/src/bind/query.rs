@@ -9,7 +9,7 @@
 //! (manual, "Aggregate Function Descriptions"). Inner queries read its result from the row of the
 //! outer query's group.
 
-use super::literal::MomentLiteral;
+use super::literal::DateTextLiteral;
 use super::nodes::{comparison_operator, node};
 use super::types::comparison;
 use super::window::window_alias;
@@ -174,7 +174,7 @@ pub trait SubqueryPlanner {
     fn note_name(&self, position: u32, scope: &Scope, slot: usize, column: usize);
 
     /// Records a literal that is compared with a date.
-    fn note_moment(&self, literal: MomentLiteral);
+    fn note_date_literal(&self, literal: DateTextLiteral);
 }
 
 impl Binder<'_> {

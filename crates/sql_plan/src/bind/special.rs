@@ -107,8 +107,9 @@ impl Binder<'_> {
         self.call("CONCAT", chars)
     }
 
-    /// DEFAULT(col): the default of a stored column (manual, "Miscellaneous Functions"). A time of
-    /// the insert is the zero value. Error 1364 if the column has none, 3773 if it is an expression.
+    /// DEFAULT(col): the default of a stored column (manual, "Miscellaneous Functions"). The default
+    /// CURRENT_TIMESTAMP of a column that is NOT NULL gives the zero date. Error 1364 if the column has no default,
+    /// 3773 if its default is an expression.
     fn default_of(&mut self, name: &ast::ColumnName<'_>) -> Result<Expr> {
         let named = self.column(name)?;
         let (source, position) = match named.kind {
@@ -159,9 +160,9 @@ impl Binder<'_> {
         }
         let mut call = self.call("JSON_VALUE", args)?;
         if let Some(ty) = &value.returning {
-            // Without a character set, a text has that of documents.
-            let connection = Collation::UTF8MB4_0900_BIN;
-            call.ty = cast_type(ty, &call, connection)?;
+            // A RETURNING clause without a character set has that of JSON documents.
+            let collation = Collation::UTF8MB4_0900_BIN;
+            call.ty = cast_type(ty, &call, collation)?;
         }
         Ok(call)
     }

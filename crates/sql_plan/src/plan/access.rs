@@ -525,7 +525,7 @@ impl<'a> AccessPlanner<'a> {
 /// NULL, which finds NULLs, for which no equality is true.
 fn implied(index: &Index, predicates: &[Sargable<'_>], equal: usize) -> Vec<usize> {
     let parts = index.parts.iter().take(equal);
-    let said = parts.filter_map(|part| {
+    let conditions = parts.filter_map(|part| {
         let predicate = predicates.get(part.column)?;
         let is_null = |e: &&Expr| matches!(e.as_const(), Some(Value::Null));
         let null = predicate.equal.iter().flatten().any(is_null);
@@ -533,6 +533,7 @@ fn implied(index: &Index, predicates: &[Sargable<'_>], equal: usize) -> Vec<usiz
             .equal_condition
             .filter(|_| part.prefix.is_none() && !null)
     });
-    said.map(|condition| std::ptr::from_ref(condition).addr())
+    conditions
+        .map(|condition| std::ptr::from_ref(condition).addr())
         .collect()
 }

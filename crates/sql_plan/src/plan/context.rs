@@ -4,7 +4,7 @@
 use super::derived::{CteEntry, Derived, TableOperator, operator_of};
 use super::uses::{Object, Uses};
 use super::views::{ViewFrame, ViewMerging};
-use crate::bind::literal::MomentLiteral;
+use crate::bind::literal::DateTextLiteral;
 use crate::bind::query::{Enclosing, SubqueryPlanner};
 use crate::bind::{BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
@@ -46,17 +46,17 @@ pub struct PlanCx<'a> {
     pub merging: ViewMerging,
 }
 
-/// Tables that the nested queries of a statement read, and whether they lock rows.
+/// What planning a statement records: tables and locks of its nested queries, uses of tables, date literals, names.
 #[derive(Debug, Default)]
 pub struct NestedReads {
-    /// The stored tables.
+    /// The stored tables that nested queries read.
     pub tables: RefCell<Vec<Arc<Table>>>,
-    /// Whether one of them locks rows.
+    /// Whether a nested query locks rows.
     pub has_locks: Cell<bool>,
     /// All tables and views named by the statement and by its views, existing or not.
     pub uses: Uses,
     /// Literals that are compared with dates.
-    pub moments: RefCell<Vec<MomentLiteral>>,
+    pub date_literals: RefCell<Vec<DateTextLiteral>>,
     /// Resolved names of the statement, recorded only for the text of a view.
     pub names: RefCell<Option<Names>>,
 }
@@ -145,8 +145,8 @@ impl SubqueryPlanner for PlanCx<'_> {
         });
     }
 
-    fn note_moment(&self, literal: MomentLiteral) {
-        self.reads.moments.borrow_mut().push(literal);
+    fn note_date_literal(&self, literal: DateTextLiteral) {
+        self.reads.date_literals.borrow_mut().push(literal);
     }
 }
 

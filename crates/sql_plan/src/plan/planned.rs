@@ -5,7 +5,7 @@ use super::select::PlanCx;
 use super::sinks::Plan;
 use super::uses::TableUse;
 use super::{dml, insert, load, multi};
-use crate::bind::literal::MomentLiteral;
+use crate::bind::literal::DateTextLiteral;
 use crate::error::Result;
 use crate::parse::ast::{DeleteTarget, Statement};
 use porpoise_rows::catalog::{Table, TableId};
@@ -55,7 +55,7 @@ pub struct Planned {
     /// Whether it writes to a table with table expressions.
     pub writes_expressions: bool,
     /// Literals that are compared with dates.
-    pub moments: Vec<MomentLiteral>,
+    pub date_literals: Vec<DateTextLiteral>,
     /// Uses of tables and columns, including those inside views, for the check of privileges.
     pub uses: Box<[TableUse]>,
 }
@@ -77,7 +77,7 @@ impl Planned {
             reads_unlocked: plan.reads_unlocked(),
             writes_expressions: tables.iter().any(|(t, w)| *w && t.has_expressions()),
             runs_programs: false,
-            moments: Vec::new(),
+            date_literals: Vec::new(),
             used_tables,
             tables,
             uses,

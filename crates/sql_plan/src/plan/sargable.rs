@@ -329,16 +329,16 @@ fn add_disjunction<'e>(
             (0..predicates.len()).map(|_| Sargable::default()).collect();
         analyze(arm, slot, joined, &mut own);
         // A disjunct with equalities on two columns counts for the first.
-        let mut said = own.into_iter().enumerate();
-        let Some((at, said)) = said.find(|(_, predicate)| predicate.equal.is_some()) else {
+        let mut columns = own.into_iter().enumerate();
+        let Some((at, predicate)) = columns.find(|(_, predicate)| predicate.equal.is_some()) else {
             return;
         };
         if *together.get_or_insert(at) != at {
             return;
         }
-        values.extend(said.equal.into_iter().flatten());
-        null |= said.allows_null;
-        inexact |= said.inexact;
+        values.extend(predicate.equal.into_iter().flatten());
+        null |= predicate.allows_null;
+        inexact |= predicate.inexact;
     }
     let predicate = together.and_then(|at| predicates.get_mut(at));
     if let Some(predicate) = predicate.filter(|f| f.equal.is_none()) {

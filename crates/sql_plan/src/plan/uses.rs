@@ -17,8 +17,8 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A use stands behind the view whose query names it: `via_view` and `base_use` point from
-//!    inner to outer and from outer to inner by position in one list.
+//! 1. A use comes after the view whose query names it: by position in one list, `via_view` points from
+//!    inner to outer uses, and `base_use` from outer to inner ones.
 //! 2. A name is recorded before it is looked up, so that an error about it can be replaced by
 //!    the lack of a privilege. What has not been found needs the privilege on all of it.
 

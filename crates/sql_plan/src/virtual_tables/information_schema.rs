@@ -65,7 +65,7 @@ const fn entry(name: &'static str, columns: fn() -> Vec<ScopeColumn>) -> Virtual
 }
 
 /// Defines a table that shows other sessions' activity, which needs PROCESS.
-const fn of_others(name: &'static str, columns: fn() -> Vec<ScopeColumn>) -> VirtualTable {
+const fn activity_entry(name: &'static str, columns: fn() -> Vec<ScopeColumn>) -> VirtualTable {
     VirtualTable {
         needs_process: true,
         ..entry(name, columns)
@@ -80,7 +80,7 @@ pub(super) const INFORMATION_SCHEMA: &[VirtualTable] = &[
     entry("APPLICABLE_ROLES", || columns_of(APPLICABLE_ROLES)),
     entry("CHARACTER_SETS", || columns_of(CHARACTER_SETS)),
     entry("CHECK_CONSTRAINTS", || columns_of(CHECK_CONSTRAINTS)),
-    of_others("CLUSTER_SERVERS", || columns_of(CLUSTER_SERVERS)),
+    activity_entry("CLUSTER_SERVERS", || columns_of(CLUSTER_SERVERS)),
     entry("COLLATIONS", || columns_of(COLLATIONS)),
     entry("COLLATION_CHARACTER_SET_APPLICABILITY", || {
         columns_of(COLLATION_CHARACTER_SET_APPLICABILITY)
@@ -88,24 +88,24 @@ pub(super) const INFORMATION_SCHEMA: &[VirtualTable] = &[
     entry("COLUMNS", || columns_of(COLUMNS)),
     entry("COLUMN_PRIVILEGES", || columns_of(COLUMN_PRIVILEGES)),
     entry("COLUMN_STATISTICS", || columns_of(COLUMN_STATISTICS)),
-    of_others("DEADLOCKS", || columns_of(&DEADLOCKS.concat())),
+    activity_entry("DEADLOCKS", || columns_of(&DEADLOCKS.concat())),
     entry("ENABLED_ROLES", || columns_of(ENABLED_ROLES)),
     entry("ENGINES", || columns_of(ENGINES)),
     entry("EVENTS", || columns_of(EVENTS)),
     entry("EVENT_FAILURES", || columns_of(EVENT_FAILURES)),
     entry("FILES", || columns_of(FILES)),
     entry("HOT_KEYS", || columns_of(HOT_KEYS)),
-    of_others("INNODB_FT_BEING_DELETED", || columns_of(INNODB_FT_DELETED)),
-    of_others("INNODB_FT_CONFIG", || columns_of(INNODB_FT_CONFIG)),
-    of_others("INNODB_FT_DEFAULT_STOPWORD", || {
+    activity_entry("INNODB_FT_BEING_DELETED", || columns_of(INNODB_FT_DELETED)),
+    activity_entry("INNODB_FT_CONFIG", || columns_of(INNODB_FT_CONFIG)),
+    activity_entry("INNODB_FT_DEFAULT_STOPWORD", || {
         columns_of(INNODB_FT_DEFAULT_STOPWORD)
     }),
-    of_others("INNODB_FT_DELETED", || columns_of(INNODB_FT_DELETED)),
-    of_others("INNODB_FT_INDEX_CACHE", || columns_of(INNODB_FT_INDEX)),
-    of_others("INNODB_FT_INDEX_TABLE", || columns_of(INNODB_FT_INDEX)),
+    activity_entry("INNODB_FT_DELETED", || columns_of(INNODB_FT_DELETED)),
+    activity_entry("INNODB_FT_INDEX_CACHE", || columns_of(INNODB_FT_INDEX)),
+    activity_entry("INNODB_FT_INDEX_TABLE", || columns_of(INNODB_FT_INDEX)),
     entry("KEYWORDS", || columns_of(KEYWORDS)),
     entry("KEY_COLUMN_USAGE", || columns_of(KEY_COLUMN_USAGE)),
-    of_others("LOCK_WAITS", || columns_of(&LOCK_WAITS.concat())),
+    activity_entry("LOCK_WAITS", || columns_of(&LOCK_WAITS.concat())),
     entry("PARAMETERS", || columns_of(PARAMETERS)),
     entry("PARTITIONS", || columns_of(PARTITIONS)),
     entry("PLUGINS", || columns_of(PLUGINS)),

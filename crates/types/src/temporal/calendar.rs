@@ -4,6 +4,7 @@
 //! 1970-01-01 being day 719,528.
 
 use super::{Date, DateTime, MICROS_PER_DAY, Time};
+use porpoise_base::calendar::civil_from_days;
 
 /// TO_DAYS('1970-01-01').
 const UNIX_DAY: i64 = 719_528;
@@ -55,27 +56,8 @@ impl Date {
         if !(FIRST_DAY..=LAST_DAY).contains(&days) {
             return None;
         }
-        // Years are counted from March, in eras of 400 years, so that the leap
-        // day is the last of its year.
-        let z = days - 60;
-        let era = z.div_euclid(146_097);
-        let day_of_era = z.rem_euclid(146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-        let month = if shifted < 10 {
-            shifted + 3
-        } else {
-            shifted - 9
-        };
-        let year = year_of_era + era * 400 + i64::from(month <= 2);
-        Date::new(
-            u16::try_from(year).ok()?,
-            u8::try_from(month).ok()?,
-            u8::try_from(day).ok()?,
-        )
+        let (year, month, day) = civil_from_days(days - UNIX_DAY);
+        Date::new(u16::try_from(year).ok()?, month, day)
     }
 
     /// 0 for Monday to 6 for Sunday, WEEKDAY.

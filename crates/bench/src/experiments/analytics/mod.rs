@@ -71,8 +71,8 @@ struct Documents;
 
 impl Rows for Documents {
     fn statement(&self, rows: usize) -> String {
-        let marks = vec!["(?, ?, ?)"; rows].join(", ");
-        format!("insert into document values {marks}")
+        let placeholders = vec!["(?, ?, ?)"; rows].join(", ");
+        format!("insert into document values {placeholders}")
     }
 
     fn add(&self, n: u64, call: &mut Call) {
@@ -100,8 +100,8 @@ struct Customers;
 
 impl Rows for Customers {
     fn statement(&self, rows: usize) -> String {
-        let marks = vec!["(?, ?, ?, ?)"; rows].join(", ");
-        format!("insert into customer values {marks}")
+        let placeholders = vec!["(?, ?, ?, ?)"; rows].join(", ");
+        format!("insert into customer values {placeholders}")
     }
 
     fn add(&self, n: u64, call: &mut Call) {
@@ -120,8 +120,8 @@ struct Sales {
 
 impl Rows for Sales {
     fn statement(&self, rows: usize) -> String {
-        let marks = vec!["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"; rows].join(", ");
-        format!("insert into sale values {marks}")
+        let placeholders = vec!["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"; rows].join(", ");
+        format!("insert into sale values {placeholders}")
     }
 
     fn add(&self, n: u64, call: &mut Call) {

@@ -185,7 +185,7 @@ fn plan<'a>(
                         access: route.endpoint.access,
                         keys: rows,
                         seed,
-                        pretends: false,
+                        is_noop: false,
                     };
                     cell("read", &route.name, Job::Other(route, Box::new(many)));
                 }

@@ -23,7 +23,7 @@ pub(super) struct Table {
     /// Its name.
     pub(super) name: &'static str,
     /// Description of its indexes, for reports.
-    pub(super) words: &'static str,
+    pub(super) description: &'static str,
     /// Its keys besides the primary key.
     keys: &'static str,
 }
@@ -32,22 +32,22 @@ pub(super) struct Table {
 pub(super) const TABLES: [Table; 4] = [
     Table {
         name: "dump_plain",
-        words: "primary key",
+        description: "primary key",
         keys: "",
     },
     Table {
         name: "dump_one",
-        words: "1 secondary index",
+        description: "1 secondary index",
         keys: ",\n  KEY `a` (`a`)",
     },
     Table {
         name: "dump_three",
-        words: "3 secondary indexes",
+        description: "3 secondary indexes",
         keys: ",\n  KEY `a` (`a`),\n  KEY `note` (`note`),\n  KEY `made` (`made`)",
     },
     Table {
         name: "dump_child",
-        words: "foreign key",
+        description: "foreign key",
         keys: ",\n  KEY `a` (`a`),\n  CONSTRAINT `dump_child_1` FOREIGN KEY (`a`) REFERENCES `dump_parent` (`id`)",
     },
 ];

@@ -16,7 +16,7 @@ use crate::experiments::{Bench, change_log, no_system};
 use crate::load::{Outcome, histogram};
 use crate::matrix::{Measured, Turn};
 use crate::peers::find_program;
-use crate::procfs::{Reading, ended_children};
+use crate::procfs::Reading;
 use crate::report::{Axis, Cell, Experiment, Run};
 use crate::url::{System, Target};
 use std::path::{Path, PathBuf};
@@ -111,9 +111,9 @@ fn import_command(program: &Path, source: &Target, target: &Target, more: &[&str
 }
 
 /// The failure of a program, from the last line that it has printed.
-fn failure(name: &str, said: &[u8]) -> Error {
-    let said = String::from_utf8_lossy(said);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+fn failure(name: &str, output: &[u8]) -> Error {
+    let output = String::from_utf8_lossy(output);
+    let last = output.lines().rev().find(|line| !line.trim().is_empty());
     Error::failed(format!("{name}: {}", last.unwrap_or("failed")))
 }
 
@@ -152,29 +152,16 @@ fn copy(way: &Way, source: &Target, target: &Target) -> Result<()> {
     }
 }
 
-/// Copies once, and measures. Its requests are rows.
-fn measure(way: &Way, source: &Target, target: &Target, rows: u64, cores: usize) -> Result<Run> {
+/// Copies once, and measures.
+fn measure_copy(
+    way: &Way,
+    source: &Target,
+    target: &Target,
+    rows: u64,
+    cores: usize,
+) -> Result<Run> {
     Admin::connect(target)?.run(&format!("drop database if exists {DATABASE}"))?;
-    let (before, children) = (Reading::now(target.pid), ended_children());
-    let begun = Instant::now();
-    copy(way, source, target)?;
-    let seconds = begun.elapsed().as_secs_f64();
-    let after = Reading::now(target.pid);
-    let mut spent = before.within(&after, seconds);
-    if let (Some(before), Some(after)) = (children, ended_children()) {
-        spent.generator = spent.generator.map(|own| own + after - before);
-    }
-    let mut latency = histogram();
-    latency.saturating_record((seconds * 1e9) as u64);
-    let outcome = Outcome {
-        requests: rows,
-        seconds,
-        latency,
-        spent,
-        threads: before.threads_within(&after, seconds),
-        ..Outcome::empty()
-    };
-    Ok(Run::of(&outcome, cores))
+    super::measure(target, rows, cores, || copy(way, source, target))
 }
 
 /// The sums of all columns of a server's tables.
@@ -368,7 +355,7 @@ fn rounds(bench: &mut Bench, servers: &Servers, rows: u64, cells: &mut [Cell]) -
         .expect(cells.len() * rounds, Duration::from_secs(5));
     let known = sums(&servers.source)?;
     let attempt = |way: &Way, target: &Target| {
-        let run = measure(way, &servers.source, target, rows, cores)?;
+        let run = measure_copy(way, &servers.source, target, rows, cores)?;
         let found = sums(target)?;
         if found == known {
             Ok(run)

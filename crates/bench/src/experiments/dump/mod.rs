@@ -40,8 +40,8 @@ enum Job<'a> {
 impl Job<'_> {
     fn name(&self) -> String {
         match self {
-            Job::Inserts(table, ..) => format!("INSERTs, {}", table.words),
-            Job::Lines(table, ..) => format!("LOAD DATA, {}", table.words),
+            Job::Inserts(table, ..) => format!("INSERTs, {}", table.description),
+            Job::Lines(table, ..) => format!("LOAD DATA, {}", table.description),
             Job::Whole(..) => "whole dump".to_owned(),
         }
     }
@@ -108,22 +108,28 @@ impl Client {
         if done.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        let output = String::from_utf8_lossy(&done.stderr).into_owned();
         Err(Error::failed(
-            said.lines().next().unwrap_or("the client failed"),
+            output.lines().next().unwrap_or("the client failed"),
         ))
     }
 }
 
-/// Loads a job's files once. Its requests are rows.
-fn measure(client: &Client, target: &Target, job: &Job<'_>, cores: usize) -> Result<Run> {
+/// Measures `load`, which loads this number of rows into a target by programs that it starts and waits for. A row counts
+/// as a request.
+fn measure(
+    target: &Target,
+    rows: u64,
+    cores: usize,
+    load: impl FnOnce() -> Result<()>,
+) -> Result<Run> {
     let (before, children) = (Reading::now(target.pid), ended_children());
     let begun = Instant::now();
-    client.run(target, job)?;
+    load()?;
     let seconds = begun.elapsed().as_secs_f64();
     let after = Reading::now(target.pid);
     let mut spent = before.within(&after, seconds);
-    // The client is a part of the generator.
+    // The programs are a part of the generator.
     if let (Some(before), Some(after)) = (children, ended_children()) {
         spent.generator = spent.generator.map(|own| own + after - before);
         spent.outside = spent.outside.map(|other| (other - after + before).max(0.0));
@@ -131,7 +137,7 @@ fn measure(client: &Client, target: &Target, job: &Job<'_>, cores: usize) -> Res
     let mut latency = histogram();
     latency.saturating_record((seconds * 1e9) as u64);
     let outcome = Outcome {
-        requests: job.rows(),
+        requests: rows,
         seconds,
         latency,
         spent,
@@ -223,7 +229,7 @@ fn describe(jobs: &[Job<'_>], routes: &[Route], size: u64, notes: Vec<String>) -
             "dump",
             "Loading dumps",
             format!(
-                "A dump of {size} MB as of mariadb-dump (INSERTs of 1 MB), and the same rows by LOAD DATA \
+                "A dump of {size} MB as mariadb-dump writes it (INSERTs of 1 MB), and the same rows by LOAD DATA \
                  LOCAL INFILE, by the client mariadb from its start to its end. A request is a row of \
                  about 75 bytes. Each table alone, with checks of foreign keys, then all of them with \
                  their definitions and without these checks. Columns are added up and compared \
@@ -251,7 +257,7 @@ fn rounds(
     let attempt = |job: &Job<'_>, target: &Target, known: &mut Option<Vec<String>>| {
         let mut admin = Admin::connect(target)?;
         job.prepare(&mut admin)?;
-        let run = measure(client, target, job, cores)?;
+        let run = measure(target, job.rows(), cores, || client.run(target, job))?;
         let sums = job.sums(&mut admin)?;
         let count = sums
             .iter()

@@ -110,8 +110,8 @@ pub(crate) fn read_version_and_tokens(
     Ok((version, numbers))
 }
 
-/// Puts the tables and histograms of `old` in the place of equal ones of `new`, so that what is derived
-/// from them stays. Before [`Catalog::derive`].
+/// Replaces tables and histograms of `new` by equal ones of `old`, so that both catalogs share what is derived from
+/// them. Called before [`Catalog::derive`].
 pub(super) fn reuse(old: &Catalog, new: &mut Catalog) {
     let encode = |table: &crate::definition::TableDef| {
         let mut w = Writer::new();

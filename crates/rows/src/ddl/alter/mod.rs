@@ -732,12 +732,12 @@ fn check_lock(plan: &Plan, ops: &[AlterOp]) -> Result<()> {
 
 /// 1845 and 1846 if the requested ALGORITHM does not permit the plan.
 pub(super) fn check_algorithm(plan: &Plan, ops: &[AlterOp]) -> Result<()> {
-    let asked = ops.iter().rev().find_map(|op| match op {
+    let requested = ops.iter().rev().find_map(|op| match op {
         AlterOp::Algorithm(algorithm) => Some(*algorithm),
         _ => None,
     });
     let validates = !plan.validate.is_empty() || !plan.not_null.is_empty() || plan.validates_checks;
-    match asked {
+    match requested {
         Some(Algorithm::Instant) if plan.converts => {
             Err(errors::algorithm_refused("INSTANT", "COPY"))
         }

@@ -200,7 +200,7 @@ impl<'a> OnlineCopy<'a> {
     /// Copies all rows, and applies the records that are written meanwhile.
     pub(in crate::ddl) fn scan(&mut self, cast: &mut CastCx<'_>) -> Result<()> {
         self.wait_until_visible()?;
-        let mut throttle = Throttle::new(self.cx, self.copy.before.id);
+        let mut throttle = Throttle::new(self.db, self.cx, self.copy.before.id);
         let mut batches: u32 = 0;
         for (partition, space) in self.copy.before.index_spaces(0).iter().enumerate() {
             let mut next = Some(Vec::new());

@@ -4,7 +4,8 @@
 //! Each transaction locks a batch of rows shared, so that none of them changes until its entries are
 //! committed, and takes the locks of unique keys. It waits for none of these locks. Rows that others
 //! have locked are done one by one afterwards, each with a short wait during which nothing else is
-//! locked: the backfill never makes a writer wait for longer than one batch takes.
+//! locked: the backfill never makes a writer wait for longer than one batch takes. If a whole batch is
+//! refused, it is halved.
 //!
 //! While other sessions use the table the batches are small, and the backfill sleeps after each of
 //! them for a multiple of the time that it took.
@@ -63,7 +64,7 @@ pub(super) fn run(db: &Db, cx: &DdlCx<'_>, table: &Table, patience: Duration) ->
         db,
         cx,
         table,
-        throttle: Throttle::new(cx, table.id),
+        throttle: Throttle::new(db, cx, table.id),
         patience,
         batches: 0,
     };
@@ -85,13 +86,7 @@ impl Backfill<'_> {
             let limit = self.throttle.begin()?;
             let (keys, rest) = self.row_keys(space, (&start, &end), limit)?;
             let count = keys.len();
-            let left = match self.fill(space, &keys, None)? {
-                Filled::Except(rows) => rows,
-                Filled::Refused => keys,
-            };
-            for key in left {
-                self.fill_alone(space, key)?;
-            }
+            self.fill_batch(space, keys)?;
             self.throttle.end(count);
             next = rest;
         }
@@ -144,6 +139,24 @@ impl Backfill<'_> {
             }
         };
         Ok((keys, next))
+    }
+
+    /// Adds the entries of rows, some of which other transactions may have locked. An engine that cannot skip locked rows refuses
+    /// the whole batch for one of them; halving the batch then finds that row in few transactions.
+    fn fill_batch(&mut self, space: SpaceId, mut keys: Keys) -> Result<()> {
+        let left = match self.fill(space, &keys, None)? {
+            Filled::Except(rows) => rows,
+            Filled::Refused if keys.len() > 1 => {
+                let second = keys.split_off(keys.len() / 2);
+                self.fill_batch(space, keys)?;
+                return self.fill_batch(space, second);
+            }
+            Filled::Refused => keys,
+        };
+        for key in left {
+            self.fill_alone(space, key)?;
+        }
+        Ok(())
     }
 
     /// Adds the entries of one row that another transaction may have locked.

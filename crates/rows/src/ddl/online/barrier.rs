@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for the sessions that use a table; new ones are blocked meanwhile.
 const WAIT: Duration = Duration::from_millis(40);
-/// As [`WAIT`] on a cluster, whose servers learn of the barrier by polling the catalog (often while an online change is
-/// announced).
+/// As [`WAIT`], on a cluster: its servers learn of the barrier by polling the catalog, which they do more often while an
+/// online change is announced.
 const WAIT_ON_CLUSTER: Duration = Duration::from_millis(500);
 /// Pause between two attempts, in multiples of the wait.
 const PAUSE_FACTOR: u32 = 4;

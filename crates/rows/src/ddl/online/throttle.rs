@@ -1,8 +1,10 @@
 //! Throttling of the work on existing rows while other sessions use the table.
 //!
 //! While other sessions use the table, batches are small, and each is followed by a sleep for a
-//! multiple of the time that it took, so that the work takes a small part of one processor.
+//! multiple of the time that it took, so that the work takes a small part of one processor. On a cluster most of a
+//! batch's time is spent waiting for stores: batches are larger there, and the sleep is as long as the batch.
 
+use crate::db::Db;
 use crate::ddl::DdlCx;
 use crate::definition::TableId;
 use crate::error::{Error, Result};
@@ -12,12 +14,27 @@ use std::time::{Duration, Instant};
 
 /// Rows in a transaction, if no other session uses the table.
 const BATCH: usize = 1000;
-/// Rows in a transaction while other sessions use the table.
-const BATCH_BESIDE_OTHERS: usize = 64;
-/// The sleep after a batch is this multiple of the batch's time, while other sessions use the table.
-const SLEEP_FACTOR: u32 = 9;
 /// Longest sleep after a batch.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
+
+/// Sizes while other sessions use the table.
+#[derive(Clone, Copy)]
+struct BesideOthers {
+    /// Rows in a transaction.
+    batch: usize,
+    /// The sleep after a batch is this multiple of the batch's time.
+    sleep_factor: u32,
+}
+
+const EMBEDDED: BesideOthers = BesideOthers {
+    batch: 64,
+    sleep_factor: 15,
+};
+const CLUSTER: BesideOthers = BesideOthers {
+    batch: 256,
+    sleep_factor: 1,
+};
+
 /// The time for which a table counts as used after a session was seen to use it.
 const USED_FOR: Duration = Duration::from_secs(1);
 
@@ -25,6 +42,7 @@ const USED_FOR: Duration = Duration::from_secs(1);
 pub(in crate::ddl) struct Throttle<'a> {
     cx: &'a DdlCx<'a>,
     table: TableId,
+    beside_others: BesideOthers,
     /// Time at which another session was last seen to use the table.
     seen_used: Option<Instant>,
     is_used: bool,
@@ -32,10 +50,12 @@ pub(in crate::ddl) struct Throttle<'a> {
 }
 
 impl<'a> Throttle<'a> {
-    pub(in crate::ddl) fn new(cx: &'a DdlCx<'a>, table: TableId) -> Throttle<'a> {
+    pub(in crate::ddl) fn new(db: &Db, cx: &'a DdlCx<'a>, table: TableId) -> Throttle<'a> {
+        let beside_others = if db.is_clustered() { CLUSTER } else { EMBEDDED };
         Throttle {
             cx,
             table,
+            beside_others,
             seen_used: None,
             is_used: false,
             began: Instant::now(),
@@ -55,7 +75,7 @@ impl<'a> Throttle<'a> {
         self.is_used = self.seen_used.is_some_and(|seen| now - seen < USED_FOR);
         self.began = now;
         Ok(if self.is_used {
-            BATCH_BESIDE_OTHERS
+            self.beside_others.batch
         } else {
             BATCH
         })
@@ -65,7 +85,8 @@ impl<'a> Throttle<'a> {
     pub(in crate::ddl) fn end(&self, rows: usize) {
         self.cx.metadata_locks.progress().advance(rows as u64);
         if self.is_used {
-            pause((self.began.elapsed() * SLEEP_FACTOR).min(MAX_SLEEP));
+            let sleep = self.began.elapsed() * self.beside_others.sleep_factor;
+            pause(sleep.min(MAX_SLEEP));
         }
     }
 }

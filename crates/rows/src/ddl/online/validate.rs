@@ -78,7 +78,7 @@ impl Change<'_> {
         table: &Table,
         each: &mut dyn FnMut(&mut dyn kv::Txn, &Batch) -> Result<()>,
     ) -> Result<()> {
-        let mut throttle = Throttle::new(self.cx, table.id);
+        let mut throttle = Throttle::new(self.db, self.cx, table.id);
         for space in table.index_spaces(0) {
             let mut next = Some(Vec::new());
             while let Some(start) = next {

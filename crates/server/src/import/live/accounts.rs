@@ -28,7 +28,7 @@ const SYSTEM: [&str; 7] = [
     "PUBLIC",
 ];
 
-/// Privileges of MariaDB with their names here.
+/// Privileges of MariaDB, with their names in Porpoise.
 const RENAMED: [(&str, &str); 6] = [
     ("BINLOG MONITOR", "REPLICATION CLIENT"),
     ("SLAVE MONITOR", "REPLICATION CLIENT"),

@@ -26,7 +26,7 @@
 use super::super::connection::{Server, failed};
 use super::Live;
 use super::deferred;
-use super::notes::{self, Range, Uncompared};
+use super::notes::{self, Range, UncomparedRange};
 use super::plan::{Name, Table, range_condition};
 use super::source::{Position, Snapshot};
 use crate::config::StartError;
@@ -474,7 +474,7 @@ impl Copier<'_, '_> {
 
     /// Loads and records a range in one transaction, and compares it.
     fn load_range(&mut self, key: &str, range: Range, chunk: Chunk) -> Result<()> {
-        let loaded = Uncompared {
+        let loaded = UncomparedRange {
             range,
             rows: chunk.rows,
             checksum: chunk.sum,
@@ -494,7 +494,7 @@ impl Copier<'_, '_> {
         // There are no rows before the value.
         let condition = range_condition(key, Some(value), end);
         let (rows, checksum) = self.stream(&condition)?;
-        let loaded = Uncompared {
+        let loaded = UncomparedRange {
             range: (range.0, end),
             rows,
             checksum,
@@ -510,7 +510,7 @@ impl Copier<'_, '_> {
     /// Copies a table with one SELECT.
     fn whole(&mut self) -> Result<()> {
         let (rows, checksum) = self.stream("TRUE")?;
-        let loaded = Uncompared {
+        let loaded = UncomparedRange {
             range: (None, None),
             rows,
             checksum,
@@ -558,13 +558,13 @@ impl Copier<'_, '_> {
         load(self.shared, self.server, self.table, chunk)
     }
 
-    fn note_range(&mut self, loaded: Uncompared) -> Result<()> {
+    fn note_range(&mut self, loaded: UncomparedRange) -> Result<()> {
         let note = notes::note_range(self.table, loaded.range, loaded.rows, loaded.checksum);
         self.server.attempt(&note, None).map(drop)
     }
 
     /// Compares loaded rows with those that were read from the source, and records that.
-    fn compare(&mut self, condition: &str, loaded: Uncompared) -> Result<()> {
+    fn compare(&mut self, condition: &str, loaded: UncomparedRange) -> Result<()> {
         compare(self.server, self.table, condition, loaded)?;
         let note = notes::note_compared(self.table, loaded.range);
         self.server.attempt(&note, None).map(drop)
@@ -572,7 +572,12 @@ impl Copier<'_, '_> {
 }
 
 /// Compares the rows of a range with those that were read from the source.
-fn compare(server: &mut Server, table: &Table, condition: &str, loaded: Uncompared) -> Result<()> {
+fn compare(
+    server: &mut Server,
+    table: &Table,
+    condition: &str,
+    loaded: UncomparedRange,
+) -> Result<()> {
     let query = format!(
         "SET SESSION result_checksum = ON; SELECT {} FROM {} WHERE {condition}; SET SESSION result_checksum = OFF",
         table.selected(),

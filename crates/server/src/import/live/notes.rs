@@ -281,7 +281,7 @@ pub fn note_compared(table: &Table, range: Range) -> String {
 
 /// A range that was loaded, and not compared yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Uncompared {
+pub struct UncomparedRange {
     /// The range.
     pub range: Range,
     /// Number of rows that were read.
@@ -294,7 +294,7 @@ pub struct Uncompared {
 ///
 /// # Errors
 /// The server's; a recorded range cannot be read.
-pub fn uncompared(server: &mut Server, table: &Table) -> Result<Vec<Uncompared>, StartError> {
+pub fn uncompared(server: &mut Server, table: &Table) -> Result<Vec<UncomparedRange>, StartError> {
     let rows = server.run(&format!(
         "SELECT low, high, row_count, checksum FROM {SCHEMA}.ranges WHERE is_compared = 0 AND {}",
         of_table(&table.name)
@@ -310,7 +310,7 @@ pub fn uncompared(server: &mut Server, table: &Table) -> Result<Vec<Uncompared>,
         let (Some(rows), Some(checksum)) = (number(), number()) else {
             return Err(unreadable());
         };
-        found.push(Uncompared {
+        found.push(UncomparedRange {
             range,
             rows,
             checksum,

@@ -17,7 +17,7 @@ pub struct Keys {
     next: u64,
     /// Value of each key; `None`: deleted.
     values: HashMap<String, Option<String>>,
-    asked: Option<(String, Option<String>)>,
+    pending: Option<(String, Option<String>)>,
     /// Writes that were acknowledged.
     pub acknowledged: u64,
 }
@@ -40,7 +40,7 @@ impl Keys {
             random: Random::new(3000 + n),
             next: 0,
             values: HashMap::new(),
-            asked: None,
+            pending: None,
             acknowledged: 0,
         }
     }
@@ -65,10 +65,10 @@ impl Keys {
             (2, Some(_)) => (store("replace", &key, &new), Some(new), "STORED".into()),
             _ => (store("set", &key, &new), Some(new), "STORED".into()),
         };
-        self.asked = Some((key.clone(), after.clone()));
+        self.pending = Some((key.clone(), after.clone()));
         assert_eq!(cache.attempt(request.as_bytes())?, reply, "{request:?}");
         self.values.insert(key.clone(), after.clone());
-        self.asked = None;
+        self.pending = None;
         self.acknowledged += 1;
         if self.next.is_multiple_of(8)
             && let Some(value) = after
@@ -106,7 +106,7 @@ pub fn check(cache: &mut Cache, sql: &mut Sql, writers: &mut [&mut Keys]) {
             .map(|item| (item.key, String::from_utf8(item.data).unwrap()))
             .collect();
         known += found.len();
-        let asked = writer.asked.take();
+        let pending = writer.pending.take();
         for key in keys {
             let value = found.get(&key);
             assert_eq!(
@@ -115,10 +115,10 @@ pub fn check(cache: &mut Cache, sql: &mut Sql, writers: &mut [&mut Keys]) {
                 "{key}: the listeners do not agree"
             );
             let acknowledged = writer.values.get(&key).cloned().flatten();
-            let may_be = asked.as_ref().filter(|(k, _)| *k == key).map(|(_, v)| v);
+            let may_be = pending.as_ref().filter(|(k, _)| *k == key).map(|(_, v)| v);
             assert!(
                 value == acknowledged.as_ref() || may_be.is_some_and(|v| value == v.as_ref()),
-                "{key} holds {value:?}, was acknowledged {acknowledged:?}, asked {may_be:?}"
+                "{key} holds {value:?}, was acknowledged {acknowledged:?}, pending {may_be:?}"
             );
             writer.values.insert(key, value.cloned());
         }

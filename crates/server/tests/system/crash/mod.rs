@@ -44,14 +44,14 @@ impl Given {
     }
 }
 
-/// One who writes over SQL, and knows what it asked last.
+/// A client that writes over SQL, and remembers the write that was not answered yet.
 trait Writer {
-    type Asked: std::fmt::Debug;
+    type Pending: std::fmt::Debug;
 
-    /// One transaction; what it asks for is noted until it is answered.
+    /// Executes one transaction, whose write is pending until it is answered.
     fn step(&mut self, sql: &mut Sql, given: &Given) -> Result<(), Failure>;
 
-    fn asked(&mut self) -> &mut Option<Self::Asked>;
+    fn pending(&mut self) -> &mut Option<Self::Pending>;
 
     /// Writes until the connection breaks.
     fn write(&mut self, sql: &mut Sql, given: &Given) {
@@ -59,8 +59,8 @@ trait Writer {
             match self.step(sql, given) {
                 Ok(()) => {}
                 // The victim of a deadlock was rolled back.
-                Err(Failure::Refused(error)) if error.code == 1213 => *self.asked() = None,
-                Err(Failure::Refused(error)) => panic!("{:?}: {error:?}", self.asked()),
+                Err(Failure::Refused(error)) if error.code == 1213 => *self.pending() = None,
+                Err(Failure::Refused(error)) => panic!("{:?}: {error:?}", self.pending()),
                 Err(Failure::Gone(_)) => return,
             }
         }

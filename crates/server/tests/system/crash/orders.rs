@@ -8,7 +8,7 @@ use crate::support::{Failure, Random, Sql};
 
 /// Request without a reply when the server was killed; its outcome is unknown.
 #[derive(Clone, Debug)]
-pub enum Asked {
+pub enum Pending {
     Insert(String),
     Note(i64, String),
     Delete(i64),
@@ -22,16 +22,16 @@ pub struct Orders {
     /// Note of each order that is there.
     alive: HashMap<i64, String>,
     deleted: HashSet<i64>,
-    asked: Option<Asked>,
+    pending: Option<Pending>,
     /// Writes that were acknowledged.
     pub acknowledged: u64,
 }
 
 impl Writer for Orders {
-    type Asked = Asked;
+    type Pending = Pending;
 
-    fn asked(&mut self) -> &mut Option<Asked> {
-        &mut self.asked
+    fn pending(&mut self) -> &mut Option<Pending> {
+        &mut self.pending
     }
 
     fn step(&mut self, sql: &mut Sql, given: &Given) -> Result<(), Failure> {
@@ -39,27 +39,27 @@ impl Writer for Orders {
         let word = format!("{}-{}", self.name, self.next);
         match (self.random.below(4), self.pick()) {
             (0, Some(id)) => {
-                self.asked = Some(Asked::Note(id, word.clone()));
+                self.pending = Some(Pending::Note(id, word.clone()));
                 sql.attempt(&format!(
                     "update items set note = '{word}' where oid = {id}"
                 ))?;
                 self.alive.insert(id, word);
             }
             (1, Some(id)) => {
-                self.asked = Some(Asked::Delete(id));
+                self.pending = Some(Pending::Delete(id));
                 let answer = sql.attempt(&format!("delete from orders where id = {id}"))?;
                 assert_eq!(answer.affected, 1);
                 self.alive.remove(&id);
                 self.deleted.insert(id);
             }
             _ => {
-                self.asked = Some(Asked::Insert(word.clone()));
+                self.pending = Some(Pending::Insert(word.clone()));
                 let id = self.insert(sql, &word)?;
                 given.take("orders", id);
                 self.alive.insert(id, word);
             }
         }
-        self.asked = None;
+        self.pending = None;
         self.acknowledged += 1;
         Ok(())
     }
@@ -73,7 +73,7 @@ impl Orders {
             next: 0,
             alive: HashMap::new(),
             deleted: HashSet::new(),
-            asked: None,
+            pending: None,
             acknowledged: 0,
         }
     }
@@ -153,10 +153,10 @@ pub fn check(sql: &mut Sql, writers: &mut [&mut Orders], given: &Given) {
 impl Orders {
     /// Takes this writer's orders out of `found`.
     fn settle(&mut self, found: &mut HashMap<i64, Found>, given: &Given) {
-        let asked = self.asked.take();
+        let pending = self.pending.take();
         let mut alive = HashMap::new();
         for (id, note) in self.alive.drain() {
-            let may_be_gone = matches!(&asked, Some(Asked::Delete(n)) if *n == id);
+            let may_be_gone = matches!(&pending, Some(Pending::Delete(n)) if *n == id);
             match found.remove(&id) {
                 None if may_be_gone => {
                     self.deleted.insert(id);
@@ -164,14 +164,14 @@ impl Orders {
                 None => panic!("order {id}, acknowledged, is lost"),
                 Some(order) => {
                     let is_note = order.notes[0] == note
-                        || matches!(&asked, Some(Asked::Note(n, new))
+                        || matches!(&pending, Some(Pending::Note(n, new))
                             if *n == id && *new == order.notes[0]);
                     assert!(is_note, "order {id}: {:?}, not {note}", order.notes);
                     alive.insert(id, order.notes[0].clone());
                 }
             }
         }
-        if let Some(Asked::Insert(tag)) = &asked {
+        if let Some(Pending::Insert(tag)) = &pending {
             let id = found.iter().find(|(_, o)| o.tag == *tag).map(|(id, _)| *id);
             if let Some(id) = id {
                 found.remove(&id);

@@ -34,16 +34,16 @@ pub struct Transfers {
     random: Random,
     next: u64,
     done: HashMap<String, i64>,
-    asked: Option<String>,
+    pending: Option<String>,
     /// Writes that were acknowledged.
     pub acknowledged: u64,
 }
 
 impl Writer for Transfers {
-    type Asked = String;
+    type Pending = String;
 
-    fn asked(&mut self) -> &mut Option<String> {
-        &mut self.asked
+    fn pending(&mut self) -> &mut Option<String> {
+        &mut self.pending
     }
 
     fn step(&mut self, sql: &mut Sql, given: &Given) -> Result<(), Failure> {
@@ -52,7 +52,7 @@ impl Writer for Transfers {
         let src = 1 + self.random.below(ACCOUNTS);
         let dst = 1 + (src + self.random.below(ACCOUNTS - 1)) % ACCOUNTS;
         let amount = 1 + self.random.below(50);
-        self.asked = Some(tag.clone());
+        self.pending = Some(tag.clone());
         sql.attempt("begin")?;
         for (id, sign) in [(src, '-'), (dst, '+')] {
             let set = format!("set balance = balance {sign} {amount}");
@@ -65,7 +65,7 @@ impl Writer for Transfers {
         sql.attempt("commit")?;
         given.take("transfers", id);
         self.done.insert(tag, id);
-        self.asked = None;
+        self.pending = None;
         self.acknowledged += 1;
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Transfers {
             random: Random::new(2000 + n),
             next: 0,
             done: HashMap::new(),
-            asked: None,
+            pending: None,
             acknowledged: 0,
         }
     }
@@ -126,7 +126,7 @@ impl Transfers {
         for (tag, id) in &self.done {
             assert_eq!(found.remove(tag), Some(*id), "transfer {tag}, acknowledged");
         }
-        if let Some(tag) = self.asked.take()
+        if let Some(tag) = self.pending.take()
             && let Some(id) = found.remove(&tag)
         {
             given.take("transfers", id);

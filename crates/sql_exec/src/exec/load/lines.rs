@@ -10,6 +10,7 @@
 
 use crate::error::SqlError;
 use crate::plan::sinks::{FileRows, LineFormat};
+use porpoise_base::escapes::unescape;
 use porpoise_types::Charset;
 use std::ops::Range;
 
@@ -396,18 +397,5 @@ impl Scan<'_> {
         }
         self.at -= 1;
         Ok(None)
-    }
-}
-
-/// The byte that an escaped one stands for.
-fn unescape(byte: u8) -> u8 {
-    match byte {
-        b'0' => 0,
-        b'b' => 8,
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        b'Z' => 26,
-        other => other,
     }
 }

@@ -2,7 +2,7 @@
 //! go to a second space, which begins empty in each run.
 
 use super::super::{Memory, ScanVisitor, Setup, Start, Store, Visitor, Work, Worker};
-use super::{FILL, LOCK_WAIT, config, words};
+use super::{FILL, LOCK_WAIT, config, error_text};
 use crate::value;
 use porpoise_base::disk;
 use porpoise_kv::{
@@ -51,7 +51,7 @@ fn spec() -> SpaceSpec {
 }
 
 fn new_space(engine: &dyn Engine) -> Result<SpaceId, String> {
-    let spaces = engine.create_spaces(&[spec()]).map_err(words)?;
+    let spaces = engine.create_spaces(&[spec()]).map_err(error_text)?;
     spaces
         .first()
         .copied()
@@ -78,13 +78,13 @@ fn fill(
 impl Keys {
     pub(super) fn open(setup: &Setup<'_>) -> Result<Keys, String> {
         let config = config(setup, "engine")?;
-        let (engine, measure) = engine::open_measured(&config, disk::real()).map_err(words)?;
+        let (engine, measure) = engine::open_measured(&config, disk::real()).map_err(error_text)?;
         let space = new_space(&*engine)?;
         let before = resident();
         let mut bytes = 0;
         for from in (0..setup.rows).step_by(FILL as usize) {
             let keys = from..setup.rows.min(from + FILL);
-            bytes += fill(&*engine, space, keys, setup.value).map_err(words)?;
+            bytes += fill(&*engine, space, keys, setup.value).map_err(error_text)?;
         }
         let grown = resident().saturating_sub(before);
         let parts = measure();
@@ -115,14 +115,14 @@ impl Keys {
         // The old engine's memory is freed first, as by the stop of a process.
         self.engine = empty()?;
         let began = Instant::now();
-        self.engine = engine::open(&self.config, disk::real()).map_err(words)?;
+        self.engine = engine::open(&self.config, disk::real()).map_err(error_text)?;
         let seconds = began.elapsed().as_secs_f64();
-        self.look()?;
+        self.verify()?;
         Ok(seconds)
     }
 
     /// Checks that all keys exist, and some of the values.
-    fn look(&self) -> Result<(), String> {
+    fn verify(&self) -> Result<(), String> {
         let found = self.engine.approximate_keys(&[self.space]);
         if found != Some(self.rows) {
             return Err(format!("{} rows were kept as {found:?}", self.rows));
@@ -152,16 +152,21 @@ impl Keys {
         // Keys at random: those of a cycle of few would be written once by each transaction.
         let mut random = fastrand::Rng::with_seed(11);
         while written() - before < self.log {
-            let mut txn = self.engine.begin(TxnOptions::default()).map_err(words)?;
+            let mut txn = self
+                .engine
+                .begin(TxnOptions::default())
+                .map_err(error_text)?;
             for _ in 0..FILL {
                 let key = random.u64(0..self.rows.max(1));
                 value::write(&mut text, key, 1, value::USUAL);
                 let bytes = key.to_be_bytes();
                 txn.put(Key::new(self.space, &bytes), &text, Check::Blind)
-                    .map_err(words)?;
+                    .map_err(error_text)?;
             }
-            let commit = txn.commit().map_err(words)?;
-            self.engine.wait_durable(commit.position).map_err(words)?;
+            let commit = txn.commit().map_err(error_text)?;
+            self.engine
+                .wait_durable(commit.position)
+                .map_err(error_text)?;
         }
         Ok(())
     }
@@ -171,7 +176,7 @@ impl Keys {
 fn empty() -> Result<Arc<dyn Engine>, String> {
     let mut config = table::defaults();
     config.durability = DurabilityChoice::Memory;
-    engine::open(&config, disk::real()).map_err(words)
+    engine::open(&config, disk::real()).map_err(error_text)
 }
 
 impl Drop for Keys {
@@ -193,7 +198,7 @@ impl Store for Keys {
     fn begin(&self, work: Work) -> Result<(), String> {
         if work == Work::Insert {
             let old = SpaceId(self.fresh.load(Ordering::Relaxed));
-            self.engine.drop_spaces(&[old]).map_err(words)?;
+            self.engine.drop_spaces(&[old]).map_err(error_text)?;
             let new = new_space(&*self.engine)?;
             self.fresh.store(new.0, Ordering::Relaxed);
         }
@@ -205,7 +210,10 @@ impl Store for Keys {
             of: self,
             fresh: SpaceId(self.fresh.load(Ordering::Relaxed)),
             options: TxnOptions::default(),
-            reader: self.engine.begin(TxnOptions::default()).map_err(words)?,
+            reader: self
+                .engine
+                .begin(TxnOptions::default())
+                .map_err(error_text)?,
         }))
     }
 
@@ -223,8 +231,8 @@ impl Store for Keys {
             is_after_kill,
         };
         let inserted = SpaceId(self.fresh.load(Ordering::Relaxed));
-        self.engine.drop_spaces(&[inserted]).map_err(words)?;
-        self.engine.shutdown().map_err(words)?;
+        self.engine.drop_spaces(&[inserted]).map_err(error_text)?;
+        self.engine.shutdown().map_err(error_text)?;
         let from_checkpoint = self.start()?;
         self.write_log()?;
         // Closed without a last checkpoint, as by a kill.
@@ -329,19 +337,19 @@ impl KeyWorker<'_> {
 
 impl Worker for KeyWorker<'_> {
     fn read(&mut self, keys: &[u64], visit: &mut Visitor<'_>) -> Result<(), String> {
-        self.try_read(keys, visit).map_err(words)
+        self.try_read(keys, visit).map_err(error_text)
     }
 
     fn update(&mut self, key: u64, value: &[u8]) -> Result<(), String> {
         let put = |txn: &mut dyn porpoise_kv::Txn, key: Key<'_>, _: Vec<u8>| {
             txn.put(key, value, Check::Locked)
         };
-        let done = self.try_change(key, put, false).map_err(words)?;
+        let done = self.try_change(key, put, false).map_err(error_text)?;
         done.then_some(()).ok_or_else(|| super::no_row(key))
     }
 
     fn scan(&mut self, from: u64, count: usize, visit: &mut ScanVisitor<'_>) -> Result<(), String> {
-        self.try_scan(from, count, visit).map_err(words)
+        self.try_scan(from, count, visit).map_err(error_text)
     }
 
     fn modify(&mut self, key: u64, change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<(), String> {
@@ -349,12 +357,12 @@ impl Worker for KeyWorker<'_> {
             change(&mut value);
             txn.put(key, &value, Check::Locked)
         };
-        let done = self.try_change(key, put, true).map_err(words)?;
+        let done = self.try_change(key, put, true).map_err(error_text)?;
         done.then_some(()).ok_or_else(|| super::no_row(key))
     }
 
     fn insert(&mut self, key: u64, value: &[u8]) -> Result<(), String> {
-        self.try_insert(key, value).map_err(words)
+        self.try_insert(key, value).map_err(error_text)
     }
 }
 

@@ -39,7 +39,7 @@ const ID: usize = 0;
 const VALUE: usize = 1;
 const LOCK_WAIT: Duration = Duration::from_secs(50);
 
-fn words(error: impl Display) -> String {
+fn error_text(error: impl Display) -> String {
     error.to_string()
 }
 
@@ -79,7 +79,7 @@ pub fn open(setup: &Setup<'_>) -> Result<Vec<Box<dyn Store>>, String> {
 /// Configuration of such an engine.
 fn config(setup: &Setup<'_>, name: &str) -> Result<Config, String> {
     let place: &Path = &setup.directory.join(name);
-    std::fs::create_dir_all(place).map_err(words)?;
+    std::fs::create_dir_all(place).map_err(error_text)?;
     let mut config = table::defaults();
     place.clone_into(&mut config.data_dir);
     config.durability = match setup.durability {
@@ -92,7 +92,7 @@ fn config(setup: &Setup<'_>, name: &str) -> Result<Config, String> {
 }
 
 fn open_engine(setup: &Setup<'_>, name: &str) -> Result<Arc<dyn Engine>, String> {
-    engine::open(&config(setup, name)?, disk::real()).map_err(words)
+    engine::open(&config(setup, name)?, disk::real()).map_err(error_text)
 }
 
 /// A table `kv (id INT PRIMARY KEY, value VARCHAR(1024))`.
@@ -104,15 +104,15 @@ struct Rows {
 impl Rows {
     fn open(setup: &Setup<'_>) -> Result<Rows, String> {
         let engine = open_engine(setup, "rows")?;
-        let db = rows::open(engine).map_err(words)?;
-        make_table(&db).map_err(words)?;
+        let db = rows::open(engine).map_err(error_text)?;
+        make_table(&db).map_err(error_text)?;
         let table = db.catalog().table(DATABASE, TABLE).cloned();
         let table = table.ok_or("the table that was made is not there")?;
         let rows = Rows { db, table };
         let mut from = 0;
         while from < setup.rows {
             let to = setup.rows.min(from + FILL);
-            rows.fill(from..to, setup.value).map_err(words)?;
+            rows.fill(from..to, setup.value).map_err(error_text)?;
             from = to;
         }
         Ok(rows)
@@ -153,8 +153,8 @@ fn column(name: &str, ty: ColumnType) -> ColumnSpec {
     }
 }
 
-/// Runs definitions as a session would.
-fn definition(
+/// Executes statements that define databases and tables, as a session would.
+fn define(
     db: &Db,
     run: impl FnOnce(&DdlCx<'_>) -> Result<(), porpoise_rows::Error>,
 ) -> Result<(), porpoise_rows::Error> {
@@ -171,7 +171,7 @@ fn definition(
 
 fn make_table(db: &Db) -> Result<(), porpoise_rows::Error> {
     let collation = Collation::UTF8MB4_0900_AI_CI;
-    definition(db, |cx| {
+    define(db, |cx| {
         db.create_database(cx, DATABASE, collation, true)?;
         db.create_table(cx, &kv_table(collation))?;
         Ok(())
@@ -213,7 +213,7 @@ impl Store for Rows {
     fn worker(&self) -> Result<Box<dyn Worker + '_>, String> {
         Ok(Box::new(RowWorker {
             of: self,
-            reader: self.db.begin(BeginOptions::default()).map_err(words)?,
+            reader: self.db.begin(BeginOptions::default()).map_err(error_text)?,
         }))
     }
 }
@@ -335,16 +335,18 @@ fn no_row(key: u64) -> String {
 
 impl Worker for RowWorker<'_> {
     fn read(&mut self, keys: &[u64], visit: &mut Visitor<'_>) -> Result<(), String> {
-        self.try_read(keys, visit).map_err(words)
+        self.try_read(keys, visit).map_err(error_text)
     }
 
     fn update(&mut self, key: u64, value: &[u8]) -> Result<(), String> {
-        let done = self.try_change(key, |_| value.to_vec()).map_err(words)?;
+        let done = self
+            .try_change(key, |_| value.to_vec())
+            .map_err(error_text)?;
         done.then_some(()).ok_or_else(|| no_row(key))
     }
 
     fn scan(&mut self, from: u64, count: usize, visit: &mut ScanVisitor<'_>) -> Result<(), String> {
-        self.try_scan(from, count, visit).map_err(words)
+        self.try_scan(from, count, visit).map_err(error_text)
     }
 
     fn modify(&mut self, key: u64, change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<(), String> {
@@ -354,7 +356,7 @@ impl Worker for RowWorker<'_> {
             value
         });
         changed
-            .map_err(words)?
+            .map_err(error_text)?
             .then_some(())
             .ok_or_else(|| no_row(key))
     }

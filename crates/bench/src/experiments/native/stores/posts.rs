@@ -6,7 +6,7 @@
 //! random topic; the users and topics are there.
 
 use super::super::{Setup, Store, Visitor, Work, Worker};
-use super::{DATABASE, FILL, column, definition, open_engine, words};
+use super::{DATABASE, FILL, column, define, error_text, open_engine};
 use porpoise_rows::catalog::{FkAction, IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, Error, InsertMode};
@@ -33,8 +33,8 @@ impl Posts {
             _ => "two foreign keys",
         };
         let engine = open_engine(setup, &format!("posts-{keys}"))?;
-        let db = rows::open(engine).map_err(words)?;
-        let table = make(&db, keys).map_err(words)?;
+        let db = rows::open(engine).map_err(error_text)?;
+        let table = create_tables(&db, keys).map_err(error_text)?;
         Ok(Posts { name, db, table })
     }
 
@@ -55,7 +55,7 @@ impl Posts {
 
 impl Drop for Posts {
     fn drop(&mut self) {
-        // The directory is removed with it, so that a failure to close loses nothing.
+        // The engine's directory is temporary, so a failure to close it loses nothing.
         let _ = self.db.engine().shutdown();
     }
 }
@@ -103,7 +103,8 @@ fn spec(name: &str, columns: Vec<ColumnSpec>, keys: &[&str], foreign: Vec<FkSpec
     }
 }
 
-fn make(db: &Arc<Db>, keys: usize) -> Result<Arc<Table>, Error> {
+/// Creates and fills the parents, and creates `posts` with this number of foreign keys.
+fn create_tables(db: &Arc<Db>, keys: usize) -> Result<Arc<Table>, Error> {
     let int = |name: &str| column(name, ColumnType::int(Kind::BigInt));
     let text = ColumnType::varchar(1024, Collation::UTF8MB4_0900_AI_CI);
     let foreign = [refers("user", "users"), refers("topic", "topics")];
@@ -113,7 +114,7 @@ fn make(db: &Arc<Db>, keys: usize) -> Result<Arc<Table>, Error> {
         int("topic"),
         column("content", text.clone()),
     ];
-    definition(db, |cx| {
+    define(db, |cx| {
         db.create_database(cx, DATABASE, Collation::UTF8MB4_0900_AI_CI, true)?;
         for parent in ["users", "topics"] {
             let columns = vec![int("id"), column("name", text.clone())];
@@ -165,7 +166,7 @@ impl Worker for &Posts {
     }
 
     fn insert(&mut self, key: u64, value: &[u8]) -> Result<(), String> {
-        Posts::insert(self, key, value).map_err(words)
+        Posts::insert(self, key, value).map_err(error_text)
     }
 }
 
