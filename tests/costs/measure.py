@@ -155,6 +155,10 @@ def paths(server):
     def select(n):
         assert len(sql.run(f"SELECT v FROM costs.t WHERE id = {at(n)}")) == 1
 
+    def select_several(n):
+        keys = ", ".join(str(at(n + i)) for i in range(50))
+        assert len(sql.run(f"SELECT v FROM costs.t WHERE id IN ({keys})")) == 50
+
     def insert_children(n):
         rows = range(100 * n, 100 * (n + 1))
         rows = ", ".join(f"({id}, {at(id)}, {at(id + 7)}, 'text')" for id in rows)
@@ -165,6 +169,7 @@ def paths(server):
     define = "CREATE TABLE costs.made{} (id INT PRIMARY KEY, v INT)"
     return [
         ("SELECT by key", select, REQUESTS),
+        ("IN of 50", select_several, REQUESTS),
         ("INSERT", lambda n: sql.run(insert.format(1000 + n)), REQUESTS),
         ("INSERT of 100", insert_children, FEW_REQUESTS),
         ("UPDATE by key", lambda n: sql.run(update.format(n, at(n))), REQUESTS),

@@ -97,6 +97,7 @@ macro_rules! contract_list {
                 guarantee_5_blind_writes_are_not_checked,
                 guarantee_13_a_dropped_transaction_leaves_no_trace,
                 guarantee_13_rollback_leaves_no_trace,
+                guarantee_13_a_restarted_transaction_is_a_new_one,
                 empty_commits_and_sizes_beyond_the_limits,
             }
             scans {

@@ -613,6 +613,24 @@ pub trait Txn: Send {
     /// Rolls the transaction back.
     fn rollback(self: Box<Self>);
 
+    /// Whether [`Txn::restart`] and [`Txn::commit_and_restart`] begin another transaction with the same options in place of
+    /// this one, which costs less than a new one.
+    fn restarts(&self) -> bool {
+        false
+    }
+
+    /// Ends a transaction that holds no locks and has no writes, and begins another one in its place. Returns false if it
+    /// has some, or if the engine does not do this: then the transaction goes on, and the caller ends it.
+    fn restart(&mut self) -> bool {
+        false
+    }
+
+    /// Commits, and begins another transaction in its place, whether or not the commit succeeds. To be called only if
+    /// [`Txn::restarts`] returns true.
+    fn commit_and_restart(&mut self) -> Result<Commit> {
+        Err(Error::Unsupported("transactions that begin again"))
+    }
+
     /// Prepares the transaction: the first phase of a two-phase commit. Whatever can refuse its
     /// commit is checked now, and its writes and locks are stored with `name` (at most
     /// [`MAX_PREPARED_NAME`] bytes) and `note`, in every durability mode that writes commits to

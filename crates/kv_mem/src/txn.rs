@@ -130,6 +130,30 @@ impl MemTxn {
         self.end_anchor();
     }
 
+    /// Ends a transaction without locks and writes, and becomes a new one.
+    fn begin_again(&mut self) {
+        self.end_snapshot();
+        self.end_anchor();
+        self.id = 0;
+        self.pinned = false;
+        // Memory that many locks have taken is freed.
+        self.held = ChunkedList::default();
+        self.reads = ReadSet::default();
+        self.seen = 0;
+        self.ended = false;
+        self.annotation = Vec::new();
+    }
+
+    /// Commits, and counts a refusal.
+    fn commit_counted(&mut self) -> Result<Commit> {
+        self.check_not_ended()?;
+        let outcome = self.commit_now();
+        if let Err(error) = &outcome {
+            self.state.metrics.count_refusal(error);
+        }
+        outcome
+    }
+
     /// Fails if a write cannot be buffered.
     #[inline]
     fn check_write(&mut self, key: Key<'_>, value: Option<&[u8]>) -> Result<()> {
@@ -565,15 +589,33 @@ impl Txn for MemTxn {
     }
 
     fn commit(mut self: Box<Self>) -> Result<Commit> {
-        self.check_not_ended()?;
-        let outcome = self.commit_now();
-        if let Err(error) = &outcome {
-            self.state.metrics.count_refusal(error);
-        }
-        outcome
+        self.commit_counted()
     }
 
     fn rollback(self: Box<Self>) {}
+
+    fn restarts(&self) -> bool {
+        true
+    }
+
+    fn restart(&mut self) -> bool {
+        let is_active = matches!(self.stage, Stage::Active);
+        if !is_active || !self.held.is_empty() || !self.writes.is_unused() {
+            return false;
+        }
+        self.begin_again();
+        true
+    }
+
+    fn commit_and_restart(&mut self) -> Result<Commit> {
+        let outcome = self.commit_counted();
+        self.release_all();
+        if !self.writes.is_unused() {
+            self.writes = WriteSet::default();
+        }
+        self.begin_again();
+        outcome
+    }
 
     fn prepare(self: Box<Self>, name: &[u8], note: &[u8]) -> Result<Box<dyn PreparedTxn>> {
         self.check_not_ended()?;

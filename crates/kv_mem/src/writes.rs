@@ -136,6 +136,8 @@ pub(crate) struct WriteSet {
     by_key: OnceCell<HashTable<usize>>,
     highest: RefCell<HighestKeys>,
     sorted: OnceCell<SortedKeys>,
+    /// Whether the keys of a write set that is not large are not in strict order.
+    is_unordered: bool,
     is_large: bool,
     bytes: usize,
 }
@@ -200,6 +202,11 @@ impl WriteSet {
         self.log.is_empty()
     }
 
+    /// Whether it has no writes, and keeps nothing of writes that were rolled back.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.log.is_empty() && !self.is_large && self.highest.borrow().keys.is_empty()
+    }
+
     /// Approximate memory use in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -212,6 +219,9 @@ impl WriteSet {
 
     fn newest(&self, key: Key<'_>) -> Option<usize> {
         if !self.is_large {
+            if self.is_above_few(key) {
+                return None;
+            }
             let mut few = self.log.first_chunk().iter();
             return few.rposition(|w| w.is(key));
         }
@@ -220,6 +230,12 @@ impl WriteSet {
         }
         let is = |at: &usize| self.log.get(*at).is_some_and(|w| w.is(key));
         self.by_key().find(hash(key), is).copied()
+    }
+
+    /// Whether the keys of a write set that is not large are in strict order, and this key is above them: those of a
+    /// statement often are.
+    fn is_above_few(&self, key: Key<'_>) -> bool {
+        !self.is_unordered && self.log.last().is_none_or(|last| last.key() < key)
     }
 
     /// The index of each key's newest write.
@@ -265,6 +281,9 @@ impl WriteSet {
             }
         }
         let at = self.log.len();
+        if !self.is_large {
+            self.is_unordered = !self.is_above_few(key);
+        }
         let write = Write {
             space: key.space,
             key: InlineKey::from_slice(key.bytes),
@@ -393,6 +412,7 @@ impl WriteSet {
         }
         let highest = self.highest.get_mut();
         highest.writes = highest.writes.min(self.log.len());
+        self.is_unordered &= !self.log.is_empty();
     }
 
     /// Undoes [`WriteSet::index`] for a write that was at this position.

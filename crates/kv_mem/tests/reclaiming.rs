@@ -2,7 +2,7 @@
 
 use crate::common::{all, get, key, set, stat, write};
 use porpoise_kv::{
-    Check, Engine, Error, Key, LockMode, LockRequest, Read, Resource, SpaceSpec, Wait,
+    Check, Engine, Error, Key, LockMode, LockRequest, Read, Resource, SpaceSpec, Txn, Wait,
 };
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 
@@ -41,6 +41,36 @@ fn a_long_snapshot_keeps_only_the_versions_it_sees() {
     engine.reclaim();
     assert_eq!(live_versions(&engine), 100);
     engine.verify().unwrap();
+}
+
+#[test]
+fn a_restarted_transaction_keeps_no_versions() {
+    let engine = KvMem::open(KvMemOptions::default()).unwrap();
+    set(&engine, "k", "old").unwrap();
+    let mut txn = engine.begin(Default::default()).unwrap();
+    let read = |txn: &mut dyn Txn| {
+        let mut seen = None;
+        let mut visit = |_: usize, value: Option<&[u8]>| seen = value.map(<[u8]>::to_vec);
+        txn.get(Read::SNAPSHOT, &[key("k")], &mut visit).unwrap();
+        seen
+    };
+    assert_eq!(read(&mut *txn).as_deref(), Some(&b"old"[..]));
+    set(&engine, "k", "new").unwrap();
+    engine.reclaim();
+    assert_eq!(live_versions(&engine), 2, "the snapshot sees the old one");
+    assert!(txn.restart());
+    engine.reclaim();
+    engine.reclaim();
+    assert_eq!(live_versions(&engine), 1);
+    assert_eq!(read(&mut *txn).as_deref(), Some(&b"new"[..]));
+    // Neither locks nor writes are lost, nor what is left of writes that were rolled back.
+    let mark = txn.mark();
+    txn.put(key("k"), b"mine", Check::Blind).unwrap();
+    assert!(!txn.restart());
+    txn.rollback_to(mark);
+    assert!(txn.restarts() && txn.restart());
+    txn.commit().unwrap();
+    assert_eq!(get(&engine, "k").as_deref(), Some("new"));
 }
 
 #[test]

@@ -204,10 +204,10 @@ impl Context {
     pub(crate) fn commit(&mut self, txn: Txn) -> Result<CommitPosition, Error> {
         let writes = txn.has_writes();
         if writes {
-            let deadline = self.db.clock().now() + self.lock_wait();
+            let deadline = || self.db.clock().now() + self.lock_wait();
             let begun = self
                 .metadata_locks
-                .begin(Activity::Commit, deadline, &self.cancel);
+                .begin_until(Activity::Commit, deadline, &self.cancel);
             if let Err(error) = begun {
                 txn.rollback();
                 self.unshare();
@@ -237,7 +237,7 @@ impl Context {
 
     /// Takes shared metadata locks on tables that are written, until [`Context::unshare`].
     pub(crate) fn share(&self, tables: &[TableId]) -> Result<(), Error> {
-        let deadline = self.db.clock().now() + self.lock_wait();
+        let deadline = || self.db.clock().now() + self.lock_wait();
         self.metadata_locks
             .share_for_writing(tables, deadline, &self.cancel)
             .map_err(metadata_lock_error)

@@ -58,6 +58,8 @@ pub(crate) struct ChangeNotifier {
     subscriptions: Mutex<Vec<Subscription>>,
     /// All tables with a subscriber, ascending.
     tables: ArcSwap<Vec<TableId>>,
+    /// Number of changes of `tables`.
+    version: AtomicU64,
 }
 
 impl ChangeNotifier {
@@ -76,7 +78,13 @@ impl ChangeNotifier {
         all.sort_unstable();
         all.dedup();
         self.tables.store(Arc::new(all));
+        self.version.fetch_add(1, Ordering::Release);
         changes
+    }
+
+    /// Changes whenever a result of [`ChangeNotifier::is_subscribed`] may have changed.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_subscribed(&self, table: TableId) -> bool {

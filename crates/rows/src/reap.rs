@@ -174,7 +174,7 @@ impl Reap<'_> {
     fn delete_keys(&self, keys: &[PrimaryKey]) -> Result<u64> {
         let db = self.db;
         let metadata_locks = db.metadata_locks().session();
-        let deadline = db.clock().now() + METADATA_LOCK_WAIT;
+        let deadline = || db.clock().now() + METADATA_LOCK_WAIT;
         let locked = metadata_locks.share_for_writing(self.write_set, deadline, &Cancel::new());
         let deleted = match locked {
             // Another statement changes a definition: the pass begins again later.

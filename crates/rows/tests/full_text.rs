@@ -11,7 +11,7 @@ use porpoise_rows::catalog::{IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::prepared::PreparedTxn;
 use porpoise_rows::{
-    BeginOptions, Db, DbOptions, InsertMode, OverflowFetch, RowChange, Txn, UpdateMode,
+    BeginOptions, Db, DbOptions, InsertMode, OverflowFetch, RankOrder, RowChange, Txn, UpdateMode,
 };
 use porpoise_types::full_text::{Document, Frequencies, Query};
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
@@ -197,11 +197,12 @@ fn verify_searches(txn: &mut Txn, table: &Table, rows: &Rows) {
             .collect();
         assert_eq!(ranked, expected, "{search}");
         assert_eq!(found.len(), expected.len(), "{search}");
-        let ordered: Vec<f32> = found
-            .by_rank()
-            .into_iter()
-            .map(|at| found.rank(found.key(at)).unwrap())
+        let ordered: Vec<f32> = RankOrder::new(&found)
+            .next(&found, found.len())
+            .iter()
+            .map(|at| found.rank(found.key(*at as usize)).unwrap())
             .collect();
+        assert_eq!(ordered.len(), found.len(), "{search}");
         assert!(ordered.is_sorted_by(|a, b| a >= b), "{search}: {ordered:?}");
     }
 }

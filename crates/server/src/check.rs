@@ -131,7 +131,7 @@ pub fn dump(data_dir: &Path) -> Result<(), StartError> {
 /// The path of the store in a data directory.
 ///
 /// # Errors
-/// With exit status 2: there is none.
+/// With exit status 2: the directory has no store.
 pub(crate) fn store_in(data_dir: &Path) -> Result<PathBuf, StartError> {
     let at = data_dir.display();
     let unusable = |error: &dyn std::fmt::Display| {

@@ -39,10 +39,10 @@ const UNFINISHED_ENDING: &str = "copying";
 /// Database that exists in a cluster while a copy into it is not complete.
 const UNFINISHED: &str = "porpoise_copy_unfinished";
 
-/// Interval at which the leases of other servers are looked at.
+/// Interval at which the leases of other servers are read.
 const LEASE_STEP: Duration = Duration::from_millis(200);
 
-/// A source or a target.
+/// The source or the target of a copy.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// A data directory.
@@ -69,7 +69,7 @@ impl Place {
 struct Original {
     db: Arc<Db>,
     engine: Arc<dyn Engine>,
-    /// Keeps servers away from the data directory.
+    /// Keeps servers from opening the data directory.
     _lock: Option<DataDir>,
 }
 

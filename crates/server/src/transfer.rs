@@ -33,9 +33,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 const BATCH: usize = 500;
 /// Threads that insert the rows of a table: on a cluster most of a transaction's time is a wait for stores.
 const WRITERS: usize = 4;
-/// Error of a transaction that met another one, and the number of times that it is tried again: entries of FULLTEXT indexes are
-/// shared by rows.
+/// Error of a transaction that conflicts with another one: rows share entries of FULLTEXT indexes.
 const DEADLOCK: u16 = 1213;
+/// Number of times that a batch is repeated after conflicts.
 const MAX_CONFLICTS: u32 = 20;
 /// Bytes of rows per transaction, unless one row has more.
 const BATCH_BYTES: usize = 4 << 20;
@@ -158,7 +158,7 @@ fn read_table(
                 Err(lost) => report.lost.push(lost),
             }
             if batch.bytes >= BATCH_BYTES {
-                // The writers end after this thread only, unless they fail, which their end reports.
+                // Fails only if all writers have panicked, which is reported when they are joined.
                 let _ = batches.send(std::mem::take(&mut batch).rows);
             }
         }
@@ -168,7 +168,7 @@ fn read_table(
             Ok(false) => return,
             Err(error) => {
                 let name = table.quoted_name();
-                let text = format!("{name}: rows from here on: {error}");
+                let text = format!("{name}: the remaining rows: {error}");
                 return report.lost.push(text);
             }
         }
@@ -334,7 +334,8 @@ impl Target {
             .iter()
             .map(|column| table.column(&column.name));
         let columns: Vec<Option<usize>> = columns.collect();
-        // Without a primary key the order of insertion is the order of rows; of duplicates in a damaged store the first stays.
+        // One writer for a table without a primary key, whose rows are in the order of insertion, and for a damaged store, of whose
+        // duplicates the first stays.
         let has_key = table.indexes.first().is_some_and(|i| !i.parts.is_empty());
         let writers = if has_key && mode.kind == Source::Whole {
             WRITERS

@@ -4,10 +4,13 @@
 //! added in the event's time zone, so that a daily event keeps its hour.
 
 use porpoise_rows::catalog::{Event, EventSchedule, EventState};
+use porpoise_sql_parser::ast::IntervalUnit;
 use porpoise_types::temporal::Interval;
 use porpoise_types::{DateTime, TimeZone};
 
-const MICROS_PER_DAY: i64 = 86_400_000_000;
+const MICROS_PER_SECOND: i64 = 1_000_000;
+
+const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 
 /// More than clocks are changed by.
 const CLOCK_CHANGE: i64 = 7_200_000_000;
@@ -72,6 +75,73 @@ fn next_multiple(
         }
         times = times.checked_add(((after - at) / longest.max(1)).max(1))?;
     }
+}
+
+/// Maximum number of the smallest unit of an interval (`EVEX_MAX_INTERVAL_VALUE` of MySQL).
+const MAX_UNITS: i64 = 1_000_000_000;
+
+/// The amount of an interval as MySQL shows it: its number of the unit or, of a compound unit, the fields
+/// without their quotes. `EVERY '90' MINUTE_SECOND` is shown as 1:30. `None` if there is no such interval, or
+/// it is too large.
+pub(crate) fn amount_of(unit: IntervalUnit, [months, days, micros]: [i64; 3]) -> Option<String> {
+    use IntervalUnit as U;
+    let seconds = micros / MICROS_PER_SECOND;
+    let hours = days.checked_mul(24)?.checked_add(seconds / 3600)?;
+    let minutes = days
+        .checked_mul(24 * 60)?
+        .checked_add(seconds.checked_div(60)?)?;
+    let all_seconds = days.checked_mul(24 * 3600)?.checked_add(seconds)?;
+    let (units, text) = match unit {
+        U::Year => (months / 12, (months / 12).to_string()),
+        U::Quarter => (months, (months / 3).to_string()),
+        U::Month => (months, months.to_string()),
+        U::Week => (days, (days / 7).to_string()),
+        U::Day => (days, days.to_string()),
+        U::Hour => (hours, hours.to_string()),
+        U::Minute => (minutes, minutes.to_string()),
+        U::Second => (all_seconds, all_seconds.to_string()),
+        U::YearMonth => (months, format!("{}-{}", months / 12, months % 12)),
+        U::DayHour => (hours, format!("{} {}", hours / 24, hours % 24)),
+        U::HourMinute => (minutes, format!("{}:{}", minutes / 60, minutes % 60)),
+        U::MinuteSecond => (
+            all_seconds,
+            format!("{}:{}", all_seconds / 60, all_seconds % 60),
+        ),
+        U::DayMinute => (
+            minutes,
+            format!(
+                "{} {}:{}",
+                minutes / 1440,
+                minutes % 1440 / 60,
+                minutes % 60
+            ),
+        ),
+        U::HourSecond => (
+            all_seconds,
+            format!(
+                "{}:{}:{}",
+                all_seconds / 3600,
+                all_seconds % 3600 / 60,
+                all_seconds % 60
+            ),
+        ),
+        U::DaySecond => (
+            all_seconds,
+            format!(
+                "{} {}:{}:{}",
+                all_seconds / 86_400,
+                all_seconds % 86_400 / 3600,
+                all_seconds % 3600 / 60,
+                all_seconds % 60
+            ),
+        ),
+        U::Microsecond
+        | U::SecondMicrosecond
+        | U::MinuteMicrosecond
+        | U::HourMicrosecond
+        | U::DayMicrosecond => return None,
+    };
+    (1..=MAX_UNITS).contains(&units).then_some(text)
 }
 
 #[cfg(test)]

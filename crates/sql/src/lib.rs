@@ -36,6 +36,7 @@ mod programs;
 pub mod registered_process;
 pub mod replica;
 pub mod results;
+mod secrets;
 pub mod server;
 pub mod session;
 mod shared_variables;

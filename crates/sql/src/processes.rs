@@ -2,8 +2,12 @@
 //!
 //! An entry is written only by its session, under its own mutex, which is contended only while the
 //! list is read.
+//!
+//! Invariant: a text that mentions a password is not shown, neither here nor in statistics, logs or traces, all of which
+//! take it from here.
 
 use crate::client::ClientInfo;
+use crate::secrets::mentions_password;
 use crate::statements::Completed;
 use crate::statements::digests::Digests;
 use crate::statements::recent::{Recent, Totals};
@@ -51,7 +55,7 @@ pub struct Process {
 struct Running {
     /// `Query`, `Execute`, ...; empty between statements.
     command: &'static str,
-    /// Text shown as Info; empty if there is none.
+    /// The text, which may have passwords; empty if there is none. [`Running::shown`] hides it then.
     info: Vec<u8>,
     /// Its plan, for EXPLAIN FOR CONNECTION.
     plan: Option<Arc<Planned>>,
@@ -60,6 +64,22 @@ struct Running {
 }
 
 impl Running {
+    /// The text as it is shown. It is searched for passwords here, because few statements are shown.
+    fn shown(&self) -> &[u8] {
+        if mentions_password(&self.info) {
+            b"(a statement with a password)"
+        } else {
+            &self.info
+        }
+    }
+
+    /// Adds the statements that have ended to the statistics.
+    fn count(&mut self, digests: &Digests) {
+        let mut recent = std::mem::take(&mut self.recent);
+        recent.count(digests, self.shown());
+        self.recent = recent;
+    }
+
     /// Ends the statement. Returns its plan, to be freed without the lock.
     #[must_use]
     fn end(&mut self) -> Option<Arc<Planned>> {
@@ -84,7 +104,7 @@ pub struct ProcessState {
 }
 
 /// Maximum stored length of a statement, in bytes.
-pub(super) const MAX_STATEMENT_LEN: usize = 64 * 1024;
+const MAX_STATEMENT_LEN: usize = 64 * 1024;
 
 /// Capacity of the text buffer that an idle session keeps.
 const IDLE_CAPACITY: usize = 1024;
@@ -174,7 +194,8 @@ impl Process {
     /// The first `limit` bytes of the statement's text.
     pub fn statement(&self, limit: usize) -> String {
         let statement = self.statement.lock();
-        let text = statement.info.get(..limit).unwrap_or(&statement.info);
+        let text = statement.shown();
+        let text = text.get(..limit).unwrap_or(text);
         String::from_utf8_lossy(text).into_owned()
     }
 
@@ -191,7 +212,7 @@ impl Process {
         let mut statement = self.statement.lock();
         let running = &mut *statement;
         if running.recent.push(completed) || digests.samples_values() {
-            running.recent.count(digests, &running.info);
+            running.count(digests);
         }
         let plan = if idle { running.end() } else { None };
         drop(statement);
@@ -205,7 +226,7 @@ impl Process {
     pub(crate) fn count_statements(&self, digests: &Digests) {
         let mut statement = self.statement.lock();
         let running = &mut *statement;
-        running.recent.count(digests, &running.info);
+        running.count(digests);
     }
 
     /// Sums over the statements that have been added to the statistics.
@@ -297,7 +318,7 @@ impl Process {
                 info: None,
             };
         }
-        let info = String::from_utf8_lossy(&statement.info).into_owned();
+        let info = String::from_utf8_lossy(statement.shown()).into_owned();
         ProcessState {
             command: statement.command,
             seconds,

@@ -197,6 +197,58 @@ fn a_missing_definer_is_an_error() {
 }
 
 #[test]
+fn rows_of_a_batched_trigger_are_written_with_the_rights_of_its_definer() {
+    let server = server();
+    let mut root = open(&server, "root", "localhost");
+    for text in [
+        "CREATE DATABASE shop",
+        "CREATE DATABASE elsewhere",
+        "CREATE USER ann IDENTIFIED BY 'x', eve IDENTIFIED BY 'x'",
+        "CREATE TABLE shop.goods (id INT PRIMARY KEY)",
+        "CREATE TABLE shop.audit (id INT AUTO_INCREMENT PRIMARY KEY, goods INT, who TEXT, db TEXT)",
+        "CREATE DEFINER = eve TRIGGER shop.added AFTER INSERT ON shop.goods FOR EACH ROW \
+         INSERT INTO audit (goods, who, db) VALUES (NEW.id, CONCAT(CURRENT_USER(), USER()), DATABASE())",
+        "GRANT INSERT, SELECT, DELETE ON shop.goods TO ann",
+        "GRANT TRIGGER, SELECT ON shop.goods TO eve",
+        "GRANT INSERT ON shop.audit TO eve",
+    ] {
+        good(&mut root, text);
+    }
+    let mut ann = open(&server, "ann", "%");
+    good(&mut root, "GRANT SELECT ON elsewhere.* TO ann");
+    good(&mut ann, "USE elsewhere");
+    for first in [1, 4] {
+        let rows = format!("({}), ({}), ({})", first, first + 1, first + 2);
+        good(&mut ann, &format!("INSERT INTO shop.goods VALUES {rows}"));
+    }
+    let distinct = "SELECT COUNT(*), MIN(who), MAX(who), MIN(db), MAX(db) FROM shop.audit";
+    let who = "eve@%ann@localhost";
+    let expected = format!("6|{who}|{who}|shop|shop");
+    assert_eq!(good(&mut root, distinct), [expected]);
+    assert_eq!(
+        good(&mut ann, "SELECT CURRENT_USER(), DATABASE()"),
+        ["ann@%|elsewhere"]
+    );
+    good(&mut root, "REVOKE INSERT ON shop.audit FROM eve");
+    assert_eq!(
+        code(&mut ann, "INSERT INTO shop.goods VALUES (7), (8)"),
+        1142
+    );
+    good(&mut root, "GRANT INSERT ON shop.audit TO eve");
+    good(&mut root, "REVOKE TRIGGER ON shop.goods FROM eve");
+    assert_eq!(
+        code(&mut ann, "INSERT INTO shop.goods VALUES (7), (8)"),
+        1142
+    );
+    good(&mut root, "DROP USER eve");
+    assert_eq!(
+        code(&mut ann, "INSERT INTO shop.goods VALUES (7), (8)"),
+        1449
+    );
+    assert_eq!(good(&mut root, "SELECT COUNT(*) FROM shop.goods"), ["6"]);
+}
+
+#[test]
 fn kill_query_ends_an_endless_loop() {
     let server = server();
     let mut root = open(&server, "root", "localhost");

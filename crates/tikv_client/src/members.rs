@@ -321,3 +321,56 @@ async fn search_when_in_doubt(members: Arc<Members>) {
         confirmed = Some(Instant::now());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(url: &str) -> Member {
+        Member {
+            client_urls: vec![url.to_owned()],
+            ..Member::default()
+        }
+    }
+
+    fn answer(cluster_id: u64, leader: Option<&str>) -> GetMembersResponse {
+        GetMembersResponse {
+            header: Some(ResponseHeader {
+                cluster_id,
+                error: None,
+            }),
+            members: vec![member("http://a:1"), member("http://b:1/")],
+            leader: leader.map(member),
+        }
+    }
+
+    #[test]
+    fn a_member_is_accepted_as_the_leader_only_when_it_names_itself() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let handle = tokio::runtime::Handle::current();
+            let addresses = ["http://a:1".to_owned(), "a:1".to_owned()];
+            let members = Members::new(&addresses, None, &handle);
+            let leads = || members.leader.borrow().as_ref().map(|l| l.address.clone());
+            assert!(members.learn("a:1", &answer(7, None)).is_err());
+            let named = members.learn("a:1", &answer(7, Some("http://b:1")));
+            assert!(named.is_err_and(|why| why.contains("a:1 names b:1")));
+            assert_eq!(leads(), None);
+            // Members that an answer lists are asked, too.
+            assert_eq!(members.known.lock().addresses, ["a:1", "b:1"]);
+            members
+                .learn("b:1", &answer(7, Some("http://b:1")))
+                .unwrap();
+            assert_eq!(leads().as_deref(), Some("b:1"));
+            let other = members.learn("a:1", &answer(8, Some("http://a:1")));
+            assert!(other.is_err_and(|why| why.contains("of cluster 8, not of cluster 7")));
+            let soon = Instant::now() + Duration::from_secs(10);
+            let leader = members.leader(soon).await.unwrap();
+            members.failed(&leader);
+            assert_eq!(leads(), None);
+        });
+    }
+}

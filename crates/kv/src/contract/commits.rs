@@ -347,6 +347,54 @@ pub fn guarantee_13_rollback_leaves_no_trace(new: EngineFactory<'_>) {
     leave_no_trace(new, |txn| txn.rollback());
 }
 
+/// A transaction that has only read can be restarted, on engines that do this; one with locks or writes goes on.
+pub fn guarantee_13_a_restarted_transaction_is_a_new_one(new: EngineFactory<'_>) {
+    let fixture = Fixture::new(new);
+    fixture.set("a", "1");
+    let mut txn = fixture.begin();
+    txn.track_reads();
+    txn.pin().unwrap();
+    assert_eq!(fixture.at_snapshot(&mut *txn, "a").as_deref(), Some("1"));
+    fixture.set("a", "2");
+    if txn.restart() {
+        assert!(!txn.pinned());
+        assert_eq!(txn.tracked_reads(), 0);
+        assert_eq!(txn.seen(), CommitPosition::NONE);
+        assert_eq!(fixture.at_snapshot(&mut *txn, "a").as_deref(), Some("2"));
+    } else {
+        // It has gone on.
+        assert!(txn.pinned());
+        assert_eq!(fixture.at_snapshot(&mut *txn, "a").as_deref(), Some("1"));
+        txn.rollback();
+        txn = fixture.begin();
+    }
+    lock_one(&mut *txn, fixture.key("a"), LockMode::Exclusive).unwrap();
+    assert!(!txn.restart(), "a lock was lost");
+    txn.put(fixture.key("a"), b"3", Check::Locked).unwrap();
+    txn.put(fixture.key("b"), b"4", Check::Blind).unwrap();
+    assert!(!txn.restart(), "writes were lost");
+    if !txn.restarts() {
+        fixture.commit(txn);
+    } else {
+        let position = txn.commit_and_restart().unwrap().position;
+        fixture.engine.wait_durable(position).unwrap();
+        assert!(!txn.has_writes() && !txn.pinned());
+        assert!(fixture.try_lock(&mut *fixture.begin(), "a", LockMode::Exclusive));
+        fixture.set("a", "5");
+        // The first write of the new transaction conflicts with a commit after its snapshot, as that of any other.
+        assert_eq!(fixture.at_snapshot(&mut *txn, "a").as_deref(), Some("5"));
+        txn.pin().unwrap();
+        fixture.set("a", "3");
+        write(&fixture, &mut *txn, "a", "lost");
+        assert!(matches!(txn.commit_and_restart(), Err(Error::Conflict)));
+        write(&fixture, &mut *txn, "c", "6");
+        fixture.commit(txn);
+        assert_eq!(fixture.get("c").as_deref(), Some("6"));
+    }
+    assert_eq!(fixture.get("a").as_deref(), Some("3"));
+    assert_eq!(fixture.get("b").as_deref(), Some("4"));
+}
+
 /// An empty commit does not wait, and oversized writes fail with the documented error.
 pub fn empty_commits_and_sizes_beyond_the_limits(new: EngineFactory<'_>) {
     let fixture = Fixture::new(new);

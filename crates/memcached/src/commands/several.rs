@@ -17,11 +17,13 @@
 //!    different items, and the first one's `cas` would overwrite the second one's item.
 //! 4. Changes that read or leave item metadata are executed by themselves, because metadata changes
 //!    when a change has committed.
-//! 5. A change is executed in a shared transaction once. If that cannot commit, all changes that it
+//! 5. Plain `set`s of different keys are executed at once where their order makes no difference; if that fails, they are
+//!    undone and executed one by one.
+//! 6. A change is executed in a shared transaction once. If that cannot commit, all changes that it
 //!    has executed are executed by themselves.
 
 use crate::command_statistics::Verb;
-use crate::commands::{self, CommandOutcome, table};
+use crate::commands::{self, CommandOutcome, store, table};
 use crate::container::Container;
 use crate::container::convert::Conversion;
 use crate::context::requirement::Requirement;
@@ -32,7 +34,7 @@ use crate::sampled_command::{self, SampledCommand};
 use foldhash::fast::RandomState;
 use porpoise_kv::{self as kv, CommitPosition};
 use porpoise_rows::{Error, Txn};
-use porpoise_wire::memcached::command::{Change, Outcome};
+use porpoise_wire::memcached::command::{Change, Outcome, Store};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -161,6 +163,35 @@ struct Resolved<'m, 'k> {
     encoded: Range<usize>,
 }
 
+impl<'m, 'k> Resolved<'m, 'k> {
+    /// Its encoded key.
+    fn index_key<'b>(&self, keys: &'b [u8]) -> &'b [u8] {
+        keys.get(self.encoded.clone()).unwrap_or_default()
+    }
+
+    fn place<'p>(&self, keys: &'p [u8], convert: Conversion, shared: &'p ListenerState) -> Place<'p>
+    where
+        'm: 'p,
+        'k: 'p,
+    {
+        Place::new(
+            self.container,
+            self.key,
+            self.index_key(keys),
+            convert,
+            shared,
+        )
+    }
+
+    /// The command of the change, if it is a plain `set`.
+    fn plain_set(&self) -> Option<&'k Store<'k>> {
+        match self.change {
+            Change::Store(store) if store::is_plain_set(store) => Some(store),
+            _ => None,
+        }
+    }
+}
+
 /// Resolves the keys of the first changes, as far as they are of one container and fire no
 /// triggers; encoded keys are appended to `keys`.
 fn resolve<'m, 'k>(
@@ -224,7 +255,7 @@ fn attempt(
     if shared.db.catalog_version() != current.mapping.catalog_version {
         return Attempt::Stale;
     }
-    let Ok(mut txn) = context.begin() else {
+    let Ok(mut txn) = context.begin_next() else {
         return not_committed((Vec::new(), 1));
     };
     txn.set_lock_wait(Duration::ZERO);
@@ -233,10 +264,10 @@ fn attempt(
         Err(count) => return not_committed((Vec::new(), count)),
     };
     if results.is_empty() {
-        return Attempt::rolled_back(txn, (results, alone));
+        return Attempt::rolled_back(*txn, (results, alone));
     }
     let executed = results.len();
-    match Attempt::end(txn, Ok((results, alone))) {
+    match context.end_attempt(txn, Ok((results, alone))) {
         // The outcome is unknown, so no change is repeated.
         Attempt::Done(Done {
             outcome: Err(failure @ Failure::Rows(Error::Kv(kv::Error::UnknownOutcome(_)))),
@@ -247,6 +278,19 @@ fn attempt(
         }) => not_committed((Vec::new(), executed)),
         ended => ended,
     }
+}
+
+/// The longest run of changes from the first one on whose keys all differ.
+fn with_different_keys<'r, 'm, 'k>(
+    resolved: &'r [Resolved<'m, 'k>],
+    keys: &[u8],
+) -> &'r [Resolved<'m, 'k>] {
+    let mut known = HashSet::with_capacity_and_hasher(resolved.len(), RandomState::default());
+    let is_known = |one: &Resolved<'_, '_>| !known.insert(one.index_key(keys));
+    let different = resolved.iter().position(is_known);
+    resolved
+        .get(..different.unwrap_or(resolved.len()))
+        .unwrap_or_default()
 }
 
 /// Executes changes in a transaction, up to the first one that must be executed by itself or in
@@ -261,33 +305,63 @@ fn execute_each(
     convert: Conversion,
     shared: &ListenerState,
 ) -> Result<Executed, usize> {
+    let resolved = with_different_keys(resolved, keys);
     let mut results = Vec::with_capacity(resolved.len());
-    let mut changed = HashSet::with_capacity_and_hasher(resolved.len(), RandomState::default());
-    for Resolved {
-        container,
-        change,
-        key,
-        encoded,
-    } in resolved
-    {
-        let index_key = keys.get(encoded.clone()).unwrap_or_default();
-        if !changed.insert(index_key) {
-            return Ok((results, 0));
-        }
-        let mut place = Place::new(container, key, index_key, convert, shared);
-        let mark = txn.mark();
-        match table::run(txn, &mut place, change) {
-            Ok(outcome) => results.push(Ok(outcome)),
-            Err(Failure::Rows(error)) if error.ends_transaction() => {
-                return Err(results.len() + 1);
-            }
-            Err(_) => {
-                txn.rollback_to(mark);
-                return Ok((results, 1));
+    let mut rest = resolved;
+    while let Some(first) = rest.first() {
+        let sets = rest.iter().map_while(Resolved::plain_set).count();
+        if sets > 1 && first.container.sets_together() {
+            let (run, later) = rest.split_at_checked(sets).unwrap_or((rest, &[]));
+            if let Some(done) = execute_sets(txn, run, keys, convert, shared, results.len())? {
+                results.extend(done.into_iter().map(Ok));
+                rest = later;
+                continue;
             }
         }
+        // One by one, which finds the change that fails.
+        let (run, later) = rest.split_at_checked(sets.max(1)).unwrap_or((rest, &[]));
+        for one in run {
+            let (mark, mut place) = (txn.mark(), one.place(keys, convert, shared));
+            match table::run(txn, &mut place, one.change) {
+                Ok(outcome) => results.push(Ok(outcome)),
+                Err(Failure::Rows(error)) if error.ends_transaction() => {
+                    return Err(results.len() + 1);
+                }
+                Err(_) => {
+                    txn.rollback_to(mark);
+                    return Ok((results, 1));
+                }
+            }
+        }
+        rest = later;
     }
     Ok((results, 0))
+}
+
+/// Executes several plain `set`s at once. Returns `None`, with nothing written, if they are to be executed one by one.
+///
+/// # Errors
+/// The transaction has ended. The error has the number of changes that were tried, including the `before` earlier ones.
+fn execute_sets(
+    txn: &mut Txn,
+    run: &[Resolved<'_, '_>],
+    keys: &[u8],
+    convert: Conversion,
+    shared: &ListenerState,
+    before: usize,
+) -> Result<Option<Vec<CommandOutcome>>, usize> {
+    let mark = txn.mark();
+    let places = run.iter().map(|one| one.place(keys, convert, shared));
+    let mut places: Vec<Place<'_>> = places.collect();
+    let sets: Vec<_> = run.iter().filter_map(Resolved::plain_set).collect();
+    match store::set_all(txn, &mut places, &sets) {
+        Ok(done) => Ok(done),
+        Err(Failure::Rows(error)) if error.ends_transaction() => Err(before + run.len()),
+        Err(_) => {
+            txn.rollback_to(mark);
+            Ok(None)
+        }
+    }
 }
 
 /// An attempt that has committed nothing, as far as is known.

@@ -18,6 +18,7 @@ use porpoise_rows::{
 };
 use porpoise_types::Value;
 use porpoise_wire::memcached::command::{Mode, Outcome, Status, Store};
+use smallvec::SmallVec;
 use std::borrow::Cow;
 
 /// A locked row: its bytes, its version, and whether it has expired.
@@ -137,6 +138,84 @@ pub(crate) fn run(
             ..place.metadata_update(version, stale, command.version)?
         },
     })
+}
+
+/// Whether a command is a plain `set`, which stores whatever the item is.
+pub(crate) fn is_plain_set(command: &Store<'_>) -> bool {
+    command.mode == Mode::Set
+        && command.compare.is_none()
+        && command.version.is_none()
+        && !command.invalidate
+}
+
+/// Executes plain `set`s of different keys of one container ([`Container::sets_together`]) with one lock call and one call
+/// for the rows that exist. Returns `None` if one of the rows has expired; then nothing has been written.
+pub(crate) fn set_all(
+    txn: &mut Txn,
+    places: &mut [Place<'_>],
+    commands: &[&Store<'_>],
+) -> Result<Option<Vec<CommandOutcome>>, Failure> {
+    let Some(first) = places.first() else {
+        return Ok(Some(Vec::new()));
+    };
+    let (container, now) = (first.container, first.convert.unix_micros());
+    let table = &container.table;
+    // Rows in the order of their keys are written faster.
+    let mut order: SmallVec<[usize; 16]> = (0..places.len()).collect();
+    order.sort_unstable_by_key(|at| places.get(*at).map(|place| place.index_key));
+    let ordered = order.iter().filter_map(|at| places.get(*at));
+    let keys: SmallVec<[&[u8]; 16]> = ordered.map(|place| place.index_key).collect();
+    let mut found: Vec<Option<RowBuf>> = vec![None; keys.len()];
+    let mut has_expired = false;
+    let (lookup, wait) = (Lookup::primary(table, &keys), txn.wait());
+    txn.lock(&lookup, LockMode::Update, wait, &mut |n, locked| {
+        if let (Some(place), Some(row)) = (found.get_mut(n), locked.row) {
+            has_expired |= container.expired(&row, || now);
+            *place = Some(row.to_buf());
+        }
+    })?;
+    if has_expired {
+        return Ok(None);
+    }
+    let version = txn.row_version()?;
+    let (mut changes, mut rows) = (Vec::with_capacity(keys.len()), Vec::new());
+    for (at, old) in order.into_iter().zip(found) {
+        let (Some(place), Some(command)) = (places.get_mut(at), commands.get(at)) else {
+            continue;
+        };
+        let what = stored(place, command);
+        let mut new = match &old {
+            Some(old) => copy_values(table, &old.row(table)?, container.replaced_columns()),
+            None => container.new_row(place.key, &mut place.convert)?,
+        };
+        container.apply(&mut new, what, version, &mut place.convert)?;
+        container.check_key(txn, &new)?;
+        match old {
+            Some(old) => changes.push(RowChange {
+                key: place.index_key.to_vec(),
+                old,
+                new,
+            }),
+            None => rows.push(new),
+        }
+    }
+    if !changes.is_empty() {
+        txn.update(table, changes, UpdateMode::Rewrite)?;
+    }
+    if !rows.is_empty() {
+        txn.insert(table, rows, InsertMode::Plain)?;
+    }
+    let outcome = |place: &Place<'_>| {
+        Ok(CommandOutcome {
+            outcome: Outcome::with_version(Status::Stored, version),
+            metadata_update: place.metadata_update(version, false, None)?,
+        })
+    };
+    places
+        .iter()
+        .map(outcome)
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 /// Returns the status of a command that does not store, given the version of the existing item;

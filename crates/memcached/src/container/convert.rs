@@ -11,7 +11,7 @@ use porpoise_base::clock::Clock;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::{Error, Result};
 use porpoise_types::{
-    CastCx, DateTime, SqlMode, TimeZone, TypeError, Value, ValueRef, Warning, store,
+    CastCx, DateTime, Kind, SqlMode, TimeZone, TypeError, Value, ValueRef, Warning, store,
 };
 
 /// SQL mode of conversions: the modes in MySQL's default that affect storing a value.
@@ -108,7 +108,13 @@ impl Conversion {
             strict: true,
             warnings: &mut |warning| last = Some(warning),
             tz: &TimeZone::UTC,
-            now: self.now().unwrap_or_default(),
+            // Only values of dates and times depend on it.
+            now: match column.ty.kind {
+                Kind::Date | Kind::Time | Kind::DateTime | Kind::Timestamp => {
+                    self.now().unwrap_or_default()
+                }
+                _ => DateTime::default(),
+            },
         };
         let stored = store(value, None, &column.ty, &column.name, 1, &mut cx)?;
         Ok((stored, last))
@@ -132,7 +138,6 @@ impl Conversion {
 
 /// Fast path: whether a column stores these bytes unchanged.
 fn stores_bytes_unchanged(column: &Column, value: ValueRef<'_>) -> bool {
-    use porpoise_types::Kind;
     let ValueRef::Bytes(bytes) = value else {
         return false;
     };

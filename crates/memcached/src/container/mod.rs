@@ -283,6 +283,20 @@ impl Container {
         changed
     }
 
+    /// Whether the order of `set`s of different keys makes no difference: no row depends on another one by a foreign key, a
+    /// secondary unique key, a generated id, or the chunks of its value.
+    pub(crate) fn sets_together(&self) -> bool {
+        let table = &self.table;
+        let mut secondary = table.indexes.iter().skip(1);
+        self.index == 0
+            && self.chunked_values.is_none()
+            && table.foreign_keys.is_empty()
+            && table.referenced_by.is_empty()
+            && secondary.all(|index| !index.kind.is_unique())
+            && table.auto_increment().is_none()
+            && !table.has_default_expressions()
+    }
+
     /// Whether rows can expire.
     pub(crate) fn can_expire(&self) -> bool {
         self.expiry.is_some()

@@ -37,6 +37,10 @@ use porpoise_rows::metadata_lock::MetadataLockSession;
 use porpoise_rows::{BeginOptions, Error, Txn};
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Maximum time of a wait for a lock: the default of `innodb_lock_wait_timeout`.
+const LOCK_WAIT: Duration = Duration::from_secs(50);
 
 /// Attempts at a write before its conflict is reported.
 const MAX_ATTEMPTS: usize = 16;
@@ -120,14 +124,18 @@ impl<T> Attempt<T> {
 
     /// Commits, or rolls back if the outcome is a failure.
     pub(crate) fn end(txn: Txn, outcome: Result<T, Failure>) -> Attempt<T> {
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(failure) => return Attempt::failed(failure, txn.seen()),
-        };
-        match txn.commit() {
+        match outcome {
+            Ok(outcome) => Attempt::ended(txn.commit(), Ok(outcome)),
+            Err(failure) => Attempt::failed(failure, txn.seen()),
+        }
+    }
+
+    /// The attempt with this outcome whose transaction has been committed.
+    fn ended(done: Result<kv::Commit, Error>, outcome: Result<T, Failure>) -> Attempt<T> {
+        match done {
             Err(error) => Attempt::failed(error.into(), CommitPosition::NONE),
             Ok(commit) => Attempt::Done(Done {
-                outcome: Ok(outcome),
+                outcome,
                 position: commit.position,
             }),
         }
@@ -237,8 +245,10 @@ pub struct CommandContext {
     pub(crate) keys: Vec<u8>,
     /// Buffer for values that are built from several columns.
     pub(crate) text: Vec<u8>,
-    /// The snapshot of this batch's reads.
-    reader: Option<Txn>,
+    /// The transaction of this batch's reads, with their snapshot.
+    reader: Option<Box<Txn>>,
+    /// The next transaction, in place of one that has ended.
+    restarted: Option<Box<Txn>>,
     /// Name of the container that the client selected, so that its keys have no prefix (see
     /// `read/innodb_containers.rs`).
     pub(crate) selected: Option<Box<[u8]>>,
@@ -260,6 +270,7 @@ impl CommandContext {
             keys: Vec::new(),
             text: Vec::new(),
             reader: None,
+            restarted: None,
             selected: None,
             newest_commit: CommitPosition::NONE,
         }
@@ -268,6 +279,7 @@ impl CommandContext {
     fn options(&self) -> BeginOptions {
         BeginOptions {
             cancel: self.cancel.clone(),
+            lock_wait: LOCK_WAIT,
             fires_triggers: self.shared.fires_triggers,
             ..BeginOptions::default()
         }
@@ -278,20 +290,56 @@ impl CommandContext {
         self.shared.db.begin(self.options())
     }
 
+    /// Begins a transaction, if possible in place of one that has ended.
+    pub(crate) fn begin_next(&mut self) -> Result<Box<Txn>, Error> {
+        match self.restarted.take() {
+            Some(mut txn) => {
+                txn.set_lock_wait(LOCK_WAIT);
+                Ok(txn)
+            }
+            None => Ok(Box::new(self.begin()?)),
+        }
+    }
+
+    /// As [`Attempt::end`], for a transaction of [`CommandContext::begin_next`], which is kept for the next one.
+    pub(crate) fn end_attempt<T>(
+        &mut self,
+        mut txn: Box<Txn>,
+        outcome: Result<T, Failure>,
+    ) -> Attempt<T> {
+        if outcome.is_err() || !txn.restarts() {
+            return Attempt::end(*txn, outcome);
+        }
+        let done = txn.commit_and_restart();
+        if done.is_ok() {
+            self.restarted = Some(txn);
+        }
+        Attempt::ended(done, outcome)
+    }
+
     /// Ends a batch of requests, and its snapshot.
     pub(crate) fn end_batch(&mut self) {
         /// Maximum capacity in bytes that a buffer keeps.
         const KEPT_CAPACITY: usize = 64 * 1024;
-        self.reader = None;
+        self.end_reads();
         for buffer in [&mut self.keys, &mut self.text] {
             buffer.clear();
             buffer.shrink_to(KEPT_CAPACITY);
         }
     }
 
-    /// Returns the snapshot of this batch's reads, and the read mode for `count` keys. The caller
+    /// Ends the snapshot of this batch's reads.
+    fn end_reads(&mut self) {
+        if let Some(mut reader) = self.reader.take()
+            && reader.restart()
+        {
+            self.restarted = Some(reader);
+        }
+    }
+
+    /// Returns the transaction of this batch's reads, and the read mode for `count` keys. The caller
     /// returns the transaction with [`CommandContext::return_reader`].
-    pub(crate) fn reader(&mut self, count: usize) -> Result<(Txn, Read), Failure> {
+    pub(crate) fn reader(&mut self, count: usize) -> Result<(Box<Txn>, Read), Failure> {
         let engine = self.shared.db.engine();
         let mut read = Read::SNAPSHOT;
         if self.newest_commit != CommitPosition::NONE {
@@ -308,7 +356,7 @@ impl CommandContext {
         let txn = match self.reader.take() {
             Some(txn) => txn,
             None => {
-                let mut txn = self.begin()?;
+                let mut txn = self.begin_next()?;
                 if let Some(staleness) = self.shared.db.read_staleness() {
                     txn.refresh_within(staleness)?;
                 }
@@ -319,7 +367,7 @@ impl CommandContext {
     }
 
     /// Keeps the snapshot for the next read of the batch.
-    pub(crate) fn return_reader(&mut self, reader: Txn) {
+    pub(crate) fn return_reader(&mut self, reader: Box<Txn>) {
         self.reader = Some(reader);
     }
 
@@ -353,7 +401,7 @@ impl CommandContext {
         current: &mut Arc<CurrentMapping>,
         mut attempt: impl FnMut(&mut CommandContext, &CurrentMapping) -> Attempt<T>,
     ) -> Done<T> {
-        self.reader = None;
+        self.end_reads();
         let mut tries = 0;
         loop {
             tries += 1;
@@ -409,20 +457,19 @@ impl CommandContext {
         if let Err(error) = container.append_key(rest, &mut convert, &mut self.keys) {
             return failed(Failure::NoSuchKey(error), CommitPosition::NONE);
         }
-        let mut place = Place::new(container, rest, &self.keys, convert, &self.shared);
-        let mut txn = match db.begin(self.options()) {
+        let mut txn = match self.begin_next() {
             Ok(txn) => txn,
             Err(error) => return failed(error.into(), CommitPosition::NONE),
         };
+        let mut place = Place::new(container, rest, &self.keys, convert, &self.shared);
         let outcome = run(&mut txn, &mut place);
-        Attempt::end(txn, outcome)
+        self.end_attempt(txn, outcome)
     }
 
     /// Takes shared metadata locks on tables that a command writes to, until
     /// [`CommandContext::unshare`]. Waits while FLUSH TABLES WITH READ LOCK holds writes off.
     pub(crate) fn share(&self, tables: &[porpoise_rows::catalog::TableId]) -> Result<(), Error> {
-        let lock_wait = BeginOptions::default().lock_wait;
-        let deadline = self.shared.db.clock().now() + lock_wait;
+        let deadline = || self.shared.db.clock().now() + LOCK_WAIT;
         self.metadata_locks
             .share_for_writing(tables, deadline, &self.cancel)
             .map_err(metadata_lock_error)

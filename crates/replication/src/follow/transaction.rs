@@ -139,7 +139,7 @@ impl Transaction {
     ) -> Result<MappedTable, ApplyError> {
         let mut table = find_table(&self.db, database, name)?;
         loop {
-            let deadline = self.db.clock().now() + self.lock_wait;
+            let deadline = || self.db.clock().now() + self.lock_wait;
             self.locks
                 .share_for_writing(&table.write_set, deadline, &self.cancel)
                 .map_err(metadata_lock_error)?;

@@ -24,7 +24,7 @@ pub enum EventSchedule {
     At(i64),
     /// At the start, and at intervals from it.
     Every {
-        /// The amount as written.
+        /// The amount as it is shown.
         amount: String,
         /// The unit as written.
         unit: String,

@@ -264,6 +264,20 @@ impl MetadataLockSession {
         deadline: Instant,
         cancel: &Cancel,
     ) -> Result<(), MetadataLockError> {
+        self.share_until(uses, || deadline, cancel)
+    }
+
+    /// As [`MetadataLockSession::share`]; the deadline is computed only if there is a wait.
+    ///
+    /// # Errors
+    /// As [`MetadataLockSession::share`].
+    #[inline]
+    pub fn share_until(
+        &self,
+        uses: &[(TableId, Access)],
+        deadline: impl Fn() -> Instant,
+        cancel: &Cancel,
+    ) -> Result<(), MetadataLockError> {
         let added: SmallVec<[AddedUse; 4]> = {
             let mut mine = self.slot.tables.lock();
             if mine.uses.is_empty() {
@@ -276,7 +290,7 @@ impl MetadataLockSession {
         if added.is_empty() || self.metadata_locks.standing.load(Ordering::SeqCst) == 0 {
             return Ok(());
         }
-        self.share_blocking(&added, deadline, cancel)
+        self.share_blocking(&added, deadline(), cancel)
     }
 
     /// Publishes tables as written to, and the activity of writing. For writers other than SQL
@@ -287,12 +301,12 @@ impl MetadataLockSession {
     pub fn share_for_writing(
         &self,
         tables: &[TableId],
-        deadline: Instant,
+        deadline: impl Fn() -> Instant,
         cancel: &Cancel,
     ) -> Result<(), MetadataLockError> {
-        self.begin(Activity::Write, deadline, cancel)?;
+        self.begin_until(Activity::Write, &deadline, cancel)?;
         let uses: Uses = tables.iter().map(|table| (*table, Access::Write)).collect();
-        self.share(&uses, deadline, cancel)
+        self.share_until(&uses, deadline, cancel)
     }
 
     fn share_blocking(
@@ -368,6 +382,20 @@ impl MetadataLockSession {
         deadline: Instant,
         cancel: &Cancel,
     ) -> Result<(), MetadataLockError> {
+        self.begin_until(activity, || deadline, cancel)
+    }
+
+    /// As [`MetadataLockSession::begin`]; the deadline is computed only if there is a wait.
+    ///
+    /// # Errors
+    /// As [`MetadataLockSession::begin`].
+    #[inline]
+    pub fn begin_until(
+        &self,
+        activity: Activity,
+        deadline: impl Fn() -> Instant,
+        cancel: &Cancel,
+    ) -> Result<(), MetadataLockError> {
         let flag = activity as u8;
         let is_held = activity == Activity::Write && self.slot.has(Activity::HeldWrites as u8);
         if is_held || self.slot.activities.fetch_or(flag, Ordering::SeqCst) & flag != 0 {
@@ -376,6 +404,17 @@ impl MetadataLockSession {
         if self.metadata_locks.standing.load(Ordering::SeqCst) == 0 {
             return Ok(());
         }
+        self.begin_blocking(activity, deadline(), cancel)
+    }
+
+    /// Waits until nothing blocks an activity that is published.
+    fn begin_blocking(
+        &self,
+        activity: Activity,
+        deadline: Instant,
+        cancel: &Cancel,
+    ) -> Result<(), MetadataLockError> {
+        let flag = activity as u8;
         loop {
             if self.is_free(&Need::Begin(activity)) {
                 return Ok(());

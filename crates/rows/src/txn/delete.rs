@@ -51,7 +51,7 @@ impl Statement<'_> {
             let keys: Vec<&[u8]> = rows.iter().map(|(key, _)| key.as_slice()).collect();
             self.read_removals(table, &keys)?;
         }
-        if !self.txn.foreign_key_checks || table.referenced_by.is_empty() {
+        if !self.txn.settings.foreign_key_checks || table.referenced_by.is_empty() {
             for (primary, old) in &rows {
                 self.write_deletion(table, primary, old.row(table)?)?;
             }

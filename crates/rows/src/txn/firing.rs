@@ -76,6 +76,23 @@ pub trait FireTriggers {
     /// # Errors
     /// The first error of a body; the statement that fired it fails.
     fn fire(&self, txn: &mut Txn, firing: &mut Firing<'_>) -> Result<()>;
+
+    /// As [`FireTriggers::fire`], for the AFTER triggers of a statement that writes no other table and checks
+    /// none: rows that the bodies insert into other tables may be kept until [`FireTriggers::write_batch`].
+    ///
+    /// # Errors
+    /// As [`FireTriggers::fire`].
+    fn fire_in_batch(&self, txn: &mut Txn, firing: &mut Firing<'_>) -> Result<()> {
+        self.fire(txn, firing)
+    }
+
+    /// Writes the rows that [`FireTriggers::fire_in_batch`] has kept.
+    ///
+    /// # Errors
+    /// A row cannot be inserted.
+    fn write_batch(&self, _txn: &mut Txn) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Whether a table has triggers of this time and event.
@@ -120,7 +137,7 @@ impl Txn {
 
     /// Sets whether foreign key actions fire the triggers of the rows they change.
     pub fn set_cascades_fire(&mut self, on: bool) {
-        self.cascades_fire = on;
+        self.settings.cascades_fire = on;
     }
 
     /// Fires the triggers of one row. While they run, they cannot write the given tables.
@@ -134,9 +151,47 @@ impl Txn {
             return Ok(());
         }
         self.check_cancel()?;
+        self.while_busy(busy, |txn| runner.fire(txn, firing))
+    }
+
+    /// As [`Txn::fire`], for a statement at whose end [`Txn::write_batch`] is called.
+    pub(super) fn fire_in_batch(
+        &mut self,
+        runner: &dyn FireTriggers,
+        firing: &mut Firing<'_>,
+    ) -> Result<()> {
+        if !has_triggers(firing.table, firing.time, firing.event) {
+            return Ok(());
+        }
+        self.check_cancel()?;
+        let busy = [firing.table.id];
+        self.while_busy(&busy, |txn| runner.fire_in_batch(txn, firing))
+    }
+
+    /// Writes the rows that triggers have inserted in a batch. If a later row has failed, an error of those rows
+    /// comes first, as it does when each is written at once.
+    pub(super) fn write_batch<T>(
+        &mut self,
+        runner: &dyn FireTriggers,
+        table: &Table,
+        done: Result<T>,
+    ) -> Result<T> {
+        let is_of_row = |e: &Error| e.ignorable() || matches!(e, Error::Trigger { .. });
+        if done.as_ref().err().is_none_or(is_of_row) {
+            self.while_busy(&[table.id], |txn| runner.write_batch(txn))?;
+        }
+        done
+    }
+
+    /// Runs a part of a statement during which the given tables cannot be written.
+    pub(super) fn while_busy<T>(
+        &mut self,
+        busy: &[TableId],
+        run: impl FnOnce(&mut Txn) -> Result<T>,
+    ) -> Result<T> {
         let before = self.busy.len();
         self.busy.extend_from_slice(busy);
-        let done = runner.fire(self, firing);
+        let done = run(self);
         self.busy.truncate(before);
         done
     }
@@ -187,7 +242,7 @@ impl FiringTxn<'_> {
     /// rows or their keys' state. BEFORE triggers may change the rows, and any trigger may delete the parents of later
     /// rows; but no trigger changes the table itself.
     fn locks_rows_together(&self, table: &Table, mode: InsertMode) -> bool {
-        let references = self.txn.foreign_key_checks && !table.foreign_keys.is_empty();
+        let references = self.txn.settings.foreign_key_checks && !table.foreign_keys.is_empty();
         mode != InsertMode::Replace
             && !references
             && !has_triggers(table, TriggerTime::Before, TriggerEvent::Insert)
@@ -350,19 +405,43 @@ impl FiringTxn<'_> {
                 .txn
                 .update_all(table, &mut changes, mode, Some(self.runner));
         }
+        let several = mode != UpdateMode::Ignore && changes.len() > 1;
+        let in_batch = several && self.writes_alone(table);
         self.atomic(|this| {
-            let mut done = UpdateOutcome::default();
-            for (n, change) in changes.into_iter().enumerate() {
-                let change = match n {
-                    0 => Some(change),
-                    _ => this.rebased(table, change)?,
-                };
-                if let Some(change) = change {
-                    this.update_row(table, change, mode, n, &mut done)?;
-                }
+            let done = this.update_rows(table, changes, mode, in_batch);
+            if in_batch {
+                this.txn.write_batch(this.runner, table, done)
+            } else {
+                done
             }
-            Ok(done)
         })
+    }
+
+    /// Whether a change or a deletion of rows neither writes nor checks other tables, so that what the
+    /// triggers of a row insert there may be written after the other rows.
+    fn writes_alone(&self, table: &Table) -> bool {
+        let references = self.txn.foreign_key_checks() && !table.foreign_keys.is_empty();
+        !references && table.referenced_by.is_empty()
+    }
+
+    fn update_rows(
+        &mut self,
+        table: &Arc<Table>,
+        changes: Vec<RowChange>,
+        mode: UpdateMode,
+        in_batch: bool,
+    ) -> Result<UpdateOutcome> {
+        let mut done = UpdateOutcome::default();
+        for (n, change) in changes.into_iter().enumerate() {
+            let change = match n {
+                0 => Some(change),
+                _ => self.rebased(table, change)?,
+            };
+            if let Some(change) = change {
+                self.update_row(table, change, (mode, in_batch), n, &mut done)?;
+            }
+        }
+        Ok(done)
     }
 
     /// Changes one row, and fires its triggers.
@@ -370,7 +449,7 @@ impl FiringTxn<'_> {
         &mut self,
         table: &Arc<Table>,
         mut change: RowChange,
-        mode: UpdateMode,
+        (mode, in_batch): (UpdateMode, bool),
         n: usize,
         done: &mut UpdateOutcome,
     ) -> Result<()> {
@@ -395,7 +474,7 @@ impl FiringTxn<'_> {
             return Ok(());
         }
         let [mut change] = changes;
-        self.fire(table, TriggerTime::After, event, &old, &mut change.new)
+        self.fire_after(table, event, &old, &mut change.new, in_batch)
     }
 
     /// The change of a row that an earlier row's foreign key actions may have changed, on its
@@ -423,22 +502,42 @@ impl FiringTxn<'_> {
         if table.triggers.is_empty() {
             return self.txn.delete_all(table, rows, Some(self.runner));
         }
+        let in_batch = rows.len() > 1 && self.writes_alone(table);
         self.atomic(|this| {
-            let mut done = DeleteOutcome::default();
-            for (n, row) in rows.into_iter().enumerate() {
-                if n > 0 && !this.is_present(table, &row.0)? {
-                    continue;
-                }
-                let one = this.delete_row(table, row)?;
-                done.deleted += one.deleted;
-                done.cascaded += one.cascaded;
+            let done = this.delete_rows(table, rows, in_batch);
+            if in_batch {
+                this.txn.write_batch(this.runner, table, done)
+            } else {
+                done
             }
-            Ok(done)
         })
     }
 
+    fn delete_rows(
+        &mut self,
+        table: &Arc<Table>,
+        rows: Vec<(Vec<u8>, RowBuf)>,
+        in_batch: bool,
+    ) -> Result<DeleteOutcome> {
+        let mut done = DeleteOutcome::default();
+        for (n, row) in rows.into_iter().enumerate() {
+            if n > 0 && !self.is_present(table, &row.0)? {
+                continue;
+            }
+            let one = self.delete_row(table, row, in_batch)?;
+            done.deleted += one.deleted;
+            done.cascaded += one.cascaded;
+        }
+        Ok(done)
+    }
+
     /// Deletes one row, and fires its triggers.
-    fn delete_row(&mut self, table: &Arc<Table>, row: (Vec<u8>, RowBuf)) -> Result<DeleteOutcome> {
+    fn delete_row(
+        &mut self,
+        table: &Arc<Table>,
+        row: (Vec<u8>, RowBuf),
+        in_batch: bool,
+    ) -> Result<DeleteOutcome> {
         let mut rows = [row];
         let kv = self.txn.kv.as_mut();
         lookup::complete_rows(kv, table, &mut rows, OverflowFetch::All, Read::CURRENT)?;
@@ -447,7 +546,7 @@ impl FiringTxn<'_> {
         let event = TriggerEvent::Delete;
         self.fire(table, TriggerTime::Before, event, &old, &mut Vec::new())?;
         let done = self.txn.delete_all(table, vec![row], Some(self.runner))?;
-        self.fire(table, TriggerTime::After, event, &old, &mut Vec::new())?;
+        self.fire_after(table, event, &old, &mut Vec::new(), in_batch)?;
         Ok(done)
     }
 
@@ -478,6 +577,29 @@ impl FiringTxn<'_> {
             new,
         };
         self.txn.fire(self.runner, &[table.id], &mut firing)
+    }
+
+    /// Fires the AFTER triggers of a row.
+    fn fire_after(
+        &mut self,
+        table: &Arc<Table>,
+        event: TriggerEvent,
+        old: &[Value],
+        new: &mut Vec<Value>,
+        in_batch: bool,
+    ) -> Result<()> {
+        let time = TriggerTime::After;
+        if !in_batch {
+            return self.fire(table, time, event, old, new);
+        }
+        let mut firing = Firing {
+            table,
+            time,
+            event,
+            old,
+            new,
+        };
+        self.txn.fire_in_batch(self.runner, &mut firing)
     }
 
     /// Runs a writing call; if it fails, its writes and those of its triggers are rolled back.

@@ -92,11 +92,12 @@ impl Statement<'_> {
         ids: &mut GeneratedIds,
         first: usize,
     ) -> Result<InsertOutcome> {
-        let catalog = self.txn.db.catalog_of(table)?;
-        let constraints = if self.txn.foreign_key_checks {
-            constraints(&catalog, table)
-        } else {
-            SmallVec::new()
+        let has_relatives = !table.foreign_keys.is_empty() || !table.referenced_by.is_empty();
+        let catalog = has_relatives.then(|| self.txn.db.catalog_of(table));
+        let catalog = catalog.transpose()?;
+        let constraints = match &catalog {
+            Some(catalog) if self.txn.settings.foreign_key_checks => constraints(catalog, table),
+            _ => SmallVec::new(),
         };
         let uniques = table.derived().unique_indexes.len();
         let mut new = NewRows {
@@ -318,7 +319,7 @@ impl Statement<'_> {
         if let Some((index, id)) = taken {
             return self.find_duplicate_row(table, index, id);
         }
-        if self.txn.foreign_key_checks && !table.foreign_keys.is_empty() {
+        if self.txn.settings.foreign_key_checks && !table.foreign_keys.is_empty() {
             let catalog = self.txn.db.catalog_of(table)?;
             let constraints = constraints(&catalog, table);
             for constraint in &constraints {

@@ -37,6 +37,13 @@ struct Item {
     value: Option<(usize, usize)>,
 }
 
+impl Item {
+    /// Whether it is not locked in the requested mode.
+    fn is_unlocked(&self) -> bool {
+        !self.locked.is_some_and(|locked| locked.covers(self.mode))
+    }
+}
+
 /// A set of keys; see the module.
 #[derive(Default)]
 pub(crate) struct KeySet {
@@ -196,6 +203,12 @@ impl KeySet {
         }
     }
 
+    /// Whether there are keys that are not locked in the requested mode.
+    #[inline]
+    pub(crate) fn has_unlocked(&self) -> bool {
+        self.items.iter().any(Item::is_unlocked)
+    }
+
     /// Locks all keys that are not locked in the requested mode, in one engine call, or none if
     /// there are none.
     pub(crate) fn lock(&mut self, txn: &mut dyn kv::Txn, wait: Wait) -> kv::Result<()> {
@@ -204,7 +217,7 @@ impl KeySet {
         let mut requests: SmallVec<[LockRequest<'_>; 8]> =
             SmallVec::with_capacity(self.items.len());
         for (id, item) in self.items.iter().enumerate() {
-            if item.locked.is_some_and(|l| l.covers(item.mode)) {
+            if !item.is_unlocked() {
                 continue;
             }
             ids.push(id);

@@ -279,8 +279,19 @@ impl Lookup<'_> {
             failure: None,
         };
         let mut incomplete: Vec<IncompleteRow> = Vec::new();
-        let keys = self.engine_keys();
-        kv.get(read, &keys, &mut |n, value| {
+        let (single, several);
+        let keys: &[Key<'_>] = match self.keys {
+            // Most look-ups are of one key.
+            [key] => {
+                single = [self.engine_key(key)];
+                &single
+            }
+            _ => {
+                several = self.engine_keys();
+                &several
+            }
+        };
+        kv.get(read, keys, &mut |n, value| {
             let Some(bytes) = value else {
                 return order.arrive(n, None);
             };
@@ -316,8 +327,19 @@ impl Lookup<'_> {
         let table = self.table;
         let mut failure = None;
         let mut incomplete: Vec<IncompleteRow> = Vec::new();
-        let keys = self.engine_keys();
-        kv.get(read, &keys, &mut |n, value| {
+        let (single, several);
+        let keys: &[Key<'_>] = match self.keys {
+            // Most look-ups are of one key.
+            [key] => {
+                single = [self.engine_key(key)];
+                &single
+            }
+            _ => {
+                several = self.engine_keys();
+                &several
+            }
+        };
+        kv.get(read, keys, &mut |n, value| {
             let Some(bytes) = value else {
                 return visit(n, None);
             };

@@ -21,6 +21,7 @@ mod capture;
 pub(crate) mod cascade;
 pub(crate) mod delete;
 mod documents;
+mod ending;
 pub(crate) mod expired;
 mod expressions;
 pub(crate) mod firing;
@@ -39,7 +40,6 @@ pub(crate) mod update;
 pub(crate) mod write;
 
 use crate::autoinc::GeneratedIds;
-use crate::catalog::persist::cluster::write_token;
 use crate::changes::{Origin, TransactionChanges};
 use crate::db::Db;
 use crate::definition::TableId;
@@ -65,7 +65,7 @@ use porpoise_types::{Value, Warning};
 use scan::{EntryVisitor, Fetch, RowScanVisitor, ScanPosition, ScanSpec};
 use scratch::Scratch;
 use smallvec::SmallVec;
-use statement::Statement;
+use statement::{AfterInsert, Statement};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,43 +124,82 @@ impl Default for BeginOptions {
 /// Resources of a runner of triggers until the end of a transaction, such as metadata locks.
 pub type Lease = Box<dyn Any + Send>;
 
+/// The [`BeginOptions`] of a transaction that the engine does not need.
+#[derive(Clone, Copy)]
+struct TxnSettings {
+    lock_wait: Duration,
+    foreign_key_checks: bool,
+    snapshot_conflicts: bool,
+    /// Whether foreign key actions fire triggers.
+    cascades_fire: bool,
+    /// Whether changes of rows fire triggers.
+    fires_triggers: bool,
+    /// Whether an SQL session began the transaction: its look-ups are sampled, and the indexes that
+    /// it reads are recorded.
+    is_sql: bool,
+    /// See [`BeginOptions::logged`].
+    logged: bool,
+    /// See [`BeginOptions::replicates`].
+    replicates: bool,
+    is_privileged: bool,
+}
+
+impl TxnSettings {
+    fn of(options: &BeginOptions) -> TxnSettings {
+        TxnSettings {
+            lock_wait: options.lock_wait,
+            foreign_key_checks: options.foreign_key_checks,
+            snapshot_conflicts: options.snapshot_conflicts,
+            cascades_fire: options.cascades_fire && options.fires_triggers,
+            fires_triggers: options.fires_triggers,
+            is_sql: options.interface == Interface::Sql,
+            logged: options.logged,
+            replicates: options.replicates,
+            is_privileged: options.is_privileged,
+        }
+    }
+}
+
+/// Properties of the table written last. They are kept for the next transaction ([`Txn::restart`]), which usually writes to the
+/// same table.
+#[derive(Clone, Copy)]
+struct WrittenTable {
+    id: TableId,
+    /// Versions of the catalog and of the subscriptions.
+    versions: (u64, u64),
+    /// Whether this session may write to it while the database is read-only: it is a system or temporary table.
+    is_exempt: bool,
+    /// Whether there is a subscriber to its changes.
+    is_subscribed: bool,
+}
+
 /// A transaction on rows. Dropping it rolls it back.
 pub struct Txn {
     pub(crate) db: Arc<Db>,
     pub(crate) kv: Box<dyn kv::Txn>,
     cancel: Cancel,
     row_version: u64,
-    lock_wait: Duration,
-    foreign_key_checks: bool,
-    snapshot_conflicts: bool,
+    settings: TxnSettings,
     scratch: Scratch,
     /// The table of the last row written, and those with subscribers written so far.
     last_written: Option<TableId>,
+    /// See [`WrittenTable`].
+    written_table: Option<WrittenTable>,
     subscribed: SmallVec<[TableId; 2]>,
     /// Context of definitions' expressions; `None` for the default one.
     pub(crate) row_context: Option<Box<RowContext>>,
     /// Tables that the enclosing statements are writing: a trigger that they fire cannot
     /// write them.
     busy: SmallVec<[TableId; 2]>,
-    /// Whether foreign key actions fire triggers.
-    cascades_fire: bool,
-    /// Whether changes of rows fire triggers.
-    fires_triggers: bool,
     /// See [`Lease`].
     lease: Option<Lease>,
     accesses: AccessCounts,
-    /// Whether an SQL session began the transaction: its look-ups are sampled, and the indexes that
-    /// it reads are recorded.
-    is_sql: bool,
     /// Work for the maintenance of FULLTEXT indexes.
     text_changes: Vec<TextChange>,
     /// The time at which rows expire; `None` for the present time.
     expiry_time: Option<ExpiryTime>,
     /// Changes for the change log; `None` if they are not logged.
     changes: Option<Box<TransactionChanges>>,
-    /// See [`BeginOptions::replicates`].
-    replicates: bool,
-    is_privileged: bool,
     /// Whether it has written rows that clients cannot write while the database is read-only.
     wrote_rows: bool,
 }
@@ -179,28 +218,28 @@ impl Db {
         Ok(Txn {
             db: self.clone(),
             kv,
+            changes: self.changes_of(options.logged),
+            settings: TxnSettings::of(&options),
             cancel: options.cancel,
             row_version: 0,
-            lock_wait: options.lock_wait,
-            foreign_key_checks: options.foreign_key_checks,
-            snapshot_conflicts: options.snapshot_conflicts,
-            scratch: Scratch::take(),
+            scratch: Scratch::default(),
             last_written: None,
+            written_table: None,
             subscribed: SmallVec::new(),
             row_context: None,
             busy: SmallVec::new(),
-            cascades_fire: options.cascades_fire && options.fires_triggers,
-            fires_triggers: options.fires_triggers,
             lease: None,
             accesses: AccessCounts::default(),
-            is_sql: options.interface == Interface::Sql,
             text_changes: Vec::new(),
             expiry_time: None,
-            changes: (options.logged && self.change_log().is_some()).then(Box::default),
-            replicates: options.replicates,
-            is_privileged: options.is_privileged,
             wrote_rows: false,
         })
+    }
+
+    /// The place for the changes of a transaction that begins; `None` if they are not logged.
+    #[inline]
+    fn changes_of(&self, logged: bool) -> Option<Box<TransactionChanges>> {
+        (logged && self.change_log().is_some()).then(Box::default)
     }
 }
 
@@ -310,27 +349,27 @@ impl Txn {
 
     /// Sets `foreign_key_checks`. Existing rows are not validated.
     pub fn set_foreign_key_checks(&mut self, on: bool) {
-        self.foreign_key_checks = on;
+        self.settings.foreign_key_checks = on;
     }
 
     /// Whether foreign keys are checked.
     pub fn foreign_key_checks(&self) -> bool {
-        self.foreign_key_checks
+        self.settings.foreign_key_checks
     }
 
     /// Sets `innodb_lock_wait_timeout`. With zero, a lock that is not free fails at once.
     pub fn set_lock_wait(&mut self, wait: Duration) {
-        self.lock_wait = wait;
+        self.settings.lock_wait = wait;
     }
 
     /// The wait policy of a lock requested now.
     pub fn wait(&self) -> Wait {
-        if self.lock_wait.is_zero() {
+        if self.settings.lock_wait.is_zero() {
             return Wait::NoWait;
         }
         let now = self.db.clock().now();
         Wait::Until(
-            now.checked_add(self.lock_wait)
+            now.checked_add(self.settings.lock_wait)
                 .unwrap_or_else(|| now + Duration::from_secs(86_400)),
         )
     }
@@ -375,7 +414,7 @@ impl Txn {
     ) -> Result<()> {
         self.accesses.add_lookups(lookup.len() as u64);
         lookup.count_fetched();
-        if self.is_sql {
+        if self.settings.is_sql {
             lookup.sample(self.db.hot_keys(), false);
         }
         lookup.read(self.kv.as_mut(), read, visit)
@@ -396,7 +435,7 @@ impl Txn {
         let lookup = Lookup::primary(table, keys);
         self.accesses.add_lookups(lookup.len() as u64);
         lookup.count_fetched();
-        if self.is_sql {
+        if self.settings.is_sql {
             lookup.sample(self.db.hot_keys(), false);
         }
         lookup.read_in_order(self.kv.as_mut(), read, visit)
@@ -417,7 +456,7 @@ impl Txn {
     ) -> Result<()> {
         self.accesses.add_lookups(lookup.len() as u64);
         lookup.count_fetched();
-        if self.is_sql {
+        if self.settings.is_sql {
             lookup.sample(self.db.hot_keys(), true);
         }
         lookup.lock(self.kv.as_mut(), mode, wait, visit)
@@ -487,7 +526,7 @@ impl Txn {
     /// Counts the beginning of a scan.
     fn begin_scan(&mut self, table: &Table, spec: &ScanSpec) {
         self.accesses.begin_scan(spec);
-        if self.is_sql {
+        if self.settings.is_sql {
             table.note_index_use(spec.index);
         }
     }
@@ -656,7 +695,7 @@ impl Txn {
 
     /// Whether changes of a table's rows fire triggers.
     fn fires(&self, table: &Table) -> bool {
-        self.fires_triggers && !table.triggers.is_empty()
+        self.settings.fires_triggers && !table.triggers.is_empty()
     }
 
     /// Inserts rows of storage values in column order, in order.
@@ -723,8 +762,17 @@ impl Txn {
     ) -> Result<InsertOutcome> {
         let refused = self.prepare_insert(table, rows, mode, Some(runner))?;
         self.statement(table, Some(runner), |statement| {
-            statement.fires_after_insert = true;
-            statement.insert_rows(table, rows, mode, refused, ids, 0)
+            let in_batch = mode == InsertMode::Plain && rows.len() > 1;
+            statement.after_insert = if in_batch {
+                AfterInsert::InBatch
+            } else {
+                AfterInsert::EachRow
+            };
+            let done = statement.insert_rows(table, rows, mode, refused, ids, 0);
+            match statement.after_insert {
+                AfterInsert::InBatch => statement.txn.write_batch(runner, table, done),
+                _ => done,
+            }
         })
     }
 
@@ -847,54 +895,10 @@ impl Txn {
         })
     }
 
-    /// Commits. A reply that reveals the commit must not be sent before the commit position is
-    /// durable.
-    ///
-    /// # Errors
-    /// The engine's. Nothing has changed then, except after [`kv::Error::UnknownOutcome`], when the
-    /// outcome is unknown.
-    pub fn commit(mut self) -> Result<kv::Commit> {
-        if self.wrote_rows && !self.db.read_only.is_off() {
-            self.db.read_only.check(self.is_privileged)?;
-        }
-        let keys = self.annotate()?;
-        if !self.subscribed.is_empty() && self.db.membership().is_some() {
-            // Other servers notice the commit by the token.
-            let token = self.row_version()?;
-            for table in &self.subscribed {
-                write_token(self.kv.as_mut(), *table, token)?;
-            }
-        }
-        let done = self.kv.commit();
-        if !self.subscribed.is_empty() {
-            match &done {
-                Ok(commit) => self
-                    .db
-                    .change_notifier
-                    .notify(&self.subscribed, commit.position),
-                Err(kv::Error::UnknownOutcome(_)) => {
-                    self.db
-                        .change_notifier
-                        .notify(&self.subscribed, CommitPosition::NONE);
-                }
-                Err(_) => {}
-            }
-        }
-        let commit = done?;
-        if let (Some(keys), Some(log)) = (keys, self.db.change_log()) {
-            log.committed(commit.position, keys);
-        }
-        for change in &self.text_changes {
-            let engine = self.db.engine().as_ref();
-            self.db.text_maintenance.note(engine, change);
-        }
-        Ok(commit)
-    }
-
     /// Fails with error 1290 if the database is read-only for this transaction and table.
     #[inline]
     pub(crate) fn check_writable(&mut self, table: &Table) -> Result<()> {
-        if self.replicates {
+        if self.settings.replicates {
             return Ok(());
         }
         if self.wrote_rows && self.db.read_only.is_off() {
@@ -905,13 +909,11 @@ impl Txn {
 
     #[inline(never)]
     fn check_read_only(&mut self, table: &Table) -> Result<()> {
-        let is_system = ["mysql", "sys"].iter().any(|name| *name == table.database);
-        let is_own = is_system && !self.is_sql;
-        if is_own || !self.db.catalog().tables.contains_key(&table.id) {
+        if self.written_table(table).is_exempt {
             return Ok(());
         }
         self.wrote_rows = true;
-        self.db.read_only.check(self.is_privileged)
+        self.db.read_only.check(self.settings.is_privileged)
     }
 
     /// Sets the version of the rows that are written from now on to that on their source, so
@@ -946,7 +948,7 @@ impl Txn {
     /// # Errors
     /// See above.
     pub fn check_newer(&self, newer: bool) -> Result<()> {
-        if newer && self.snapshot_conflicts && self.kv.pinned() {
+        if newer && self.settings.snapshot_conflicts && self.kv.pinned() {
             Err(Error::SnapshotConflict)
         } else {
             Ok(())
@@ -959,9 +961,29 @@ impl Txn {
             return;
         }
         self.last_written = Some(table.id);
-        if self.db.change_notifier.is_subscribed(table.id) && !self.subscribed.contains(&table.id) {
+        if self.written_table(table).is_subscribed && !self.subscribed.contains(&table.id) {
             self.subscribed.push(table.id);
         }
+    }
+
+    /// What a write to a table needs to know of it.
+    fn written_table(&mut self, table: &Table) -> WrittenTable {
+        // Read before the values that are valid at these versions, so that a change meanwhile is noticed.
+        let versions = (self.db.catalog_version(), self.db.change_notifier.version());
+        if let Some(known) = self.written_table
+            && known.id == table.id
+            && known.versions == versions
+        {
+            return known;
+        }
+        let is_system = ["mysql", "sys"].iter().any(|name| *name == table.database);
+        let is_own = is_system && !self.settings.is_sql;
+        *self.written_table.insert(WrittenTable {
+            id: table.id,
+            versions,
+            is_exempt: is_own || !self.db.catalog().tables.contains_key(&table.id),
+            is_subscribed: self.db.change_notifier.is_subscribed(table.id),
+        })
     }
 
     /// Takes hidden ids for `rows` rows, if the table has a hidden key. Returns the first.

@@ -14,21 +14,36 @@ use std::sync::Arc;
 /// A writing statement: its transaction, and the keys that it locks and checks.
 pub(super) struct Statement<'t> {
     pub(super) txn: &'t mut Txn,
-    pub(super) keys: KeySet,
+    /// Boxed, because it is taken from the transaction's buffers and returned to them.
+    pub(super) keys: Box<KeySet>,
     /// Whether replaced rows keep their version.
     pub(super) keep_version: bool,
     /// Runs the triggers of rows that foreign key actions change; `None` for the server's own
     /// runner.
     pub(super) runner: Option<&'t dyn FireTriggers>,
-    /// Whether AFTER INSERT triggers fire for each row that it inserts.
-    pub(super) fires_after_insert: bool,
+    /// Firing of AFTER INSERT triggers by the statement itself.
+    pub(super) after_insert: AfterInsert,
     /// Removals of FULLTEXT indexes that were read ahead.
     pub(super) removals: ReadRemovals,
+}
+
+/// Firing of AFTER INSERT triggers for the rows that a statement inserts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterInsert {
+    /// The caller fires them, if there are any.
+    ByCaller,
+    /// After each row, before the next one is written.
+    EachRow,
+    /// As `EachRow`, but rows that the triggers insert may be written together at the end of the statement.
+    InBatch,
 }
 
 impl Statement<'_> {
     /// Locks the keys gathered since the last call.
     pub(super) fn lock_keys(&mut self) -> Result<()> {
+        if !self.keys.has_unlocked() {
+            return Ok(());
+        }
         let wait = self.txn.wait();
         Ok(self.keys.lock(self.txn.kv.as_mut(), wait)?)
     }
@@ -39,7 +54,8 @@ impl Statement<'_> {
         table: &Arc<Table>,
         row: &mut Vec<Value>,
     ) -> Result<()> {
-        let Some(runner) = self.runner.filter(|_| self.fires_after_insert) else {
+        let fires = self.after_insert != AfterInsert::ByCaller;
+        let Some(runner) = self.runner.filter(|_| fires) else {
             return Ok(());
         };
         let mut firing = Firing {
@@ -49,7 +65,10 @@ impl Statement<'_> {
             old: &[],
             new: row,
         };
-        self.txn.fire(runner, &[table.id], &mut firing)
+        if self.after_insert == AfterInsert::EachRow {
+            return self.txn.fire(runner, &[table.id], &mut firing);
+        }
+        self.txn.fire_in_batch(runner, &mut firing)
     }
 }
 
@@ -62,18 +81,20 @@ impl Txn {
         run: impl FnOnce(&mut Statement<'_>) -> Result<T>,
     ) -> Result<T> {
         let mark = self.kv.mark();
-        let mut keys = std::mem::take(&mut self.scratch.keys);
-        keys.clear();
+        let keys = self.scratch.buffers().keys.take();
+        let keys = keys.unwrap_or_default();
         let mut statement = Statement {
             txn: self,
             keys,
             keep_version: false,
             runner,
-            fires_after_insert: false,
+            after_insert: AfterInsert::ByCaller,
             removals: ReadRemovals::new(),
         };
         let done = run(&mut statement);
-        self.scratch.keys = statement.keys;
+        let mut keys = statement.keys;
+        keys.clear();
+        self.scratch.buffers().keys = Some(keys);
         if done.is_err() {
             self.rollback_to(mark);
         }

@@ -33,6 +33,7 @@ use porpoise_types::full_text::{
     Document, Frequencies, IndexedDocument, Occurrences, Query, Ranking,
 };
 use std::cell::Cell;
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -60,6 +61,53 @@ pub struct TextMatches {
     /// End of each key, and the row's relevance, in the order of the keys.
     rows: Vec<(usize, f32)>,
     frequencies: Frequencies,
+}
+
+/// The order of matches by descending relevance, equal ones by their keys. It is sorted only as far as positions
+/// are taken (incremental quicksort), because most searches return only the first few rows.
+#[derive(Debug)]
+pub struct RankOrder {
+    order: Vec<u32>,
+    /// Number of positions that are in their place.
+    sorted: usize,
+    /// Number of positions that were taken.
+    taken: usize,
+}
+
+/// Number of positions that the first step sorts. Each further step doubles the sorted part.
+const FIRST_SORTED: usize = 64;
+
+impl RankOrder {
+    /// The order of all matches.
+    #[must_use]
+    pub fn new(matches: &TextMatches) -> RankOrder {
+        let count = u32::try_from(matches.len()).unwrap_or(u32::MAX);
+        RankOrder {
+            order: (0..count).collect(),
+            sorted: 0,
+            taken: 0,
+        }
+    }
+
+    /// The positions of the next rows, at most `limit`; none at the end. `matches` must be those for which the order was
+    /// created.
+    pub fn next(&mut self, matches: &TextMatches, limit: usize) -> &[u32] {
+        let start = self.taken;
+        let end = start.saturating_add(limit).min(self.order.len());
+        if end > self.sorted {
+            let wanted = (end - self.sorted).max(self.sorted).max(FIRST_SORTED);
+            let rest = self.order.get_mut(self.sorted..).unwrap_or_default();
+            let count = wanted.min(rest.len());
+            if count < rest.len() {
+                rest.select_nth_unstable_by(count, |a, b| matches.compare_ranks(*a, *b));
+            }
+            let next = rest.get_mut(..count).unwrap_or_default();
+            next.sort_unstable_by(|a, b| matches.compare_ranks(*a, *b));
+            self.sorted += count;
+        }
+        self.taken = end;
+        self.order.get(start..end).unwrap_or_default()
+    }
 }
 
 /// Entries of a FULLTEXT index beside its blocks.
@@ -147,21 +195,18 @@ impl TextMatches {
         while low < high {
             let middle = low.midpoint(high);
             match self.key(middle).cmp(key) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return self.rows.get(middle).map(|row| row.1),
-                std::cmp::Ordering::Greater => high = middle,
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return self.rows.get(middle).map(|row| row.1),
+                Ordering::Greater => high = middle,
             }
         }
         None
     }
 
-    /// Positions of the rows by descending relevance, equal ones by their keys.
-    #[must_use]
-    pub fn by_rank(&self) -> Vec<usize> {
-        let rank = |at: &usize| self.rows.get(*at).map_or(0.0, |row| row.1);
-        let mut order: Vec<usize> = (0..self.rows.len()).collect();
-        order.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
-        order
+    /// Compares the positions of two rows by descending relevance, equal ones by their keys.
+    fn compare_ranks(&self, a: u32, b: u32) -> Ordering {
+        let rank = |at: u32| self.rows.get(at as usize).map_or(0.0, |row| row.1);
+        rank(b).total_cmp(&rank(a)).then(a.cmp(&b))
     }
 
     fn push(&mut self, key: &[u8], rank: f32) {
@@ -278,7 +323,7 @@ impl Txn {
         charge: &mut Charge<'_>,
     ) -> Result<TextMatches> {
         let index = table.text_index(position).ok_or(Error::DefinitionChanged)?;
-        if self.is_sql {
+        if self.settings.is_sql {
             table.note_index_use(position);
         }
         let search = Search {
@@ -722,5 +767,34 @@ fn reset(entries: &[Posting], terms: &mut [Occurrences<'_>]) {
         if let Some(term) = terms.get_mut(entry.term as usize) {
             *term = Occurrences::default();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_in_order_however_they_are_taken() {
+        let mut matches = TextMatches::default();
+        for n in 0_u32..1000 {
+            matches.push(
+                &n.to_be_bytes(),
+                (n.wrapping_mul(2_654_435_761) >> 27) as f32,
+            );
+        }
+        let mut whole: Vec<u32> = (0..1000).collect();
+        whole.sort_by(|a, b| matches.compare_ranks(*a, *b));
+        for limits in [vec![1; 1000], vec![20, 1, 300, 5, 1000], vec![5000]] {
+            let mut order = RankOrder::new(&matches);
+            let mut taken = Vec::new();
+            for limit in limits {
+                taken.extend_from_slice(order.next(&matches, limit));
+            }
+            assert_eq!(taken, whole);
+            assert!(order.next(&matches, 1).is_empty());
+        }
+        let none = TextMatches::default();
+        assert!(RankOrder::new(&none).next(&none, 1).is_empty());
     }
 }

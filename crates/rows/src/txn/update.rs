@@ -10,7 +10,7 @@
 //! 1. A row whose values are all the same is not written and keeps its
 //!    version, unless [`UpdateMode::Rewrite`] requests it.
 //! 2. A row with unchanged keys needs only the caller's lock: an UPDATE of other columns makes no
-//!    engine call except its put. A row whose entry in a constraint's index moves locks its parent
+//!    engine call except its put, and plans nothing ([`keeps_keys`]). A row whose entry in a constraint's index moves locks its parent
 //!    key-share, so that a deletion of the parent scans before or after the move.
 //! 3. Changes of referenced values are processed row by row, because an earlier row of the
 //!    statement may have moved the children. One scan call for all rows finds those without
@@ -26,12 +26,14 @@ use super::cascade::Effects;
 use super::expired::parents_expire;
 use super::expressions::{Refused, prepare_change, refusal};
 use super::gather::{Constraint, check_not_null, constraints};
-use super::key_changes::{KeyChanges, gather_change, lock_referenced, referenced_change};
+use super::key_changes::{
+    KeyChanges, gather_change, is_key_changed, lock_referenced, referenced_change,
+};
 use super::keyset::{KeyId, KeySet};
 use super::reapply::CascadedRows;
-use crate::definition::FkAction;
+use crate::definition::{FkAction, Index};
 use crate::fk::{self, Referrer};
-use crate::row::RowBuf;
+use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
 use crate::{Error, Result};
 use porpoise_kv::{Read, ScanEnd, ScanRange, prefix_end};
@@ -111,10 +113,24 @@ impl Statement<'_> {
         table: &Arc<Table>,
         changes: &[RowChange],
         mode: UpdateMode,
+        refused: Refused,
+    ) -> Result<UpdateOutcome> {
+        if mode != UpdateMode::Ignore && refused.is_empty() && keeps_keys(table, changes)? {
+            return self.update_in_place(table, changes, mode);
+        }
+        self.update_planned(table, changes, mode, refused)
+    }
+
+    /// Changes the rows by a plan for each of them.
+    fn update_planned(
+        &mut self,
+        table: &Arc<Table>,
+        changes: &[RowChange],
+        mode: UpdateMode,
         mut refused: Refused,
     ) -> Result<UpdateOutcome> {
         let catalog = self.txn.db.catalog_of(table)?;
-        let (constraints, referrers) = if self.txn.foreign_key_checks {
+        let (constraints, referrers) = if self.txn.settings.foreign_key_checks {
             (constraints(&catalog, table), fk::referrers(&catalog, table))
         } else {
             (SmallVec::new(), Vec::new())
@@ -172,6 +188,27 @@ impl Statement<'_> {
                 }
                 Err(e) => return Err(e),
             }
+        }
+        self.push_counter(table, changes)?;
+        Ok(done)
+    }
+
+    /// Changes rows for which the caller's locks are enough ([`keeps_keys`]).
+    fn update_in_place(
+        &mut self,
+        table: &Table,
+        changes: &[RowChange],
+        mode: UpdateMode,
+    ) -> Result<UpdateOutcome> {
+        let mut done = UpdateOutcome::default();
+        for change in changes {
+            let old = change.old.row(table)?;
+            if mode != UpdateMode::Rewrite && is_unchanged(&old, &change.new) {
+                continue;
+            }
+            check_not_null(table, &change.new)?;
+            self.write_changed(table, &change.key, old, &change.key, &change.new)?;
+            done.changed += 1;
         }
         self.push_counter(table, changes)?;
         Ok(done)
@@ -398,6 +435,35 @@ impl Statement<'_> {
     }
 }
 
+/// Whether all values of a row stay the same.
+fn is_unchanged(old: &RowRef<'_>, new: &[Value]) -> bool {
+    let mut new = new.iter().enumerate();
+    new.all(|(n, value)| value.as_ref() == old.get(n))
+}
+
+/// Whether the changes need no other locks or checks of keys than the caller's: the table has no foreign keys, and each row
+/// keeps its place and its unique keys.
+fn keeps_keys(table: &Table, changes: &[RowChange]) -> Result<bool> {
+    let is_alone = table.foreign_keys.is_empty() && table.referenced_by.is_empty();
+    if !is_alone || table.partitioning.is_some() || table.indexes.iter().any(Index::is_full_text) {
+        return Ok(false);
+    }
+    let unique = &table.derived().unique_indexes;
+    let primary = (!table.hidden_key).then_some(0);
+    for change in changes {
+        let old = change.old.row(table)?;
+        let keeps = |position: usize| {
+            let index = table.maintained_index(position);
+            index.is_none_or(|index| !is_key_changed(&index.parts, &old, &change.new))
+        };
+        let mut keys = primary.into_iter().chain(unique.iter().copied());
+        if !keys.all(keeps) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn plan_change(
     table: &Table,
     change: &RowChange,
@@ -407,8 +473,7 @@ fn plan_change(
     keys: &mut KeySet,
 ) -> Result<RowAction> {
     let old = change.old.row(table)?;
-    let same = |(n, v): (usize, &Value)| v.as_ref() == old.get(n);
-    if mode != UpdateMode::Rewrite && change.new.iter().enumerate().all(same) {
+    if mode != UpdateMode::Rewrite && is_unchanged(&old, &change.new) {
         return Ok(RowAction::Unchanged);
     }
     if let Err(e) = check_not_null(table, &change.new) {

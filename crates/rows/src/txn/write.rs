@@ -91,7 +91,7 @@ impl Statement<'_> {
         self.txn.check_writable(table)?;
         self.txn.note_written(table);
         self.record_changed_row(table, primary)?;
-        let mut row = std::mem::take(&mut self.txn.scratch.row);
+        let mut row = std::mem::take(&mut self.txn.scratch.buffers().row);
         row.clear();
         let done = encode_with(table, values, heads, stamp, &mut row).and_then(|()| {
             if row.len() > self.txn.db.row_limit {
@@ -109,7 +109,7 @@ impl Statement<'_> {
             Ok(())
         });
         if row.capacity() <= 1 << 20 {
-            self.txn.scratch.row = row;
+            self.txn.scratch.buffers().row = row;
         }
         done
     }
@@ -147,7 +147,7 @@ impl Statement<'_> {
         // Then it has not written an entry with this primary key, either.
         let is_unwritten = id.is_some_and(|id| self.keys.is_unwritten(id));
         self.put_row(table, (primary, id), values, &heads, stamp)?;
-        let mut entry = std::mem::take(&mut self.txn.scratch.entry);
+        let mut entry = std::mem::take(&mut self.txn.scratch.buffers().entry);
         let mut uniques = table.derived().unique_indexes.iter().zip(own).peekable();
         for (n, index) in table.maintained_indexes().skip(1) {
             let id = uniques.next_if(|(position, _)| **position == n);
@@ -184,7 +184,7 @@ impl Statement<'_> {
                 }
             }
         }
-        self.txn.scratch.entry = entry;
+        self.txn.scratch.buffers().entry = entry;
         Ok(())
     }
 
@@ -300,7 +300,7 @@ impl Statement<'_> {
             .delete(Key::new(space, primary), Check::Locked)?;
         self.keys.record_own_write(space, primary, false);
         overflow::delete(self.txn.kv.as_mut(), table, primary, &old)?;
-        let mut entry = std::mem::take(&mut self.txn.scratch.entry);
+        let mut entry = std::mem::take(&mut self.txn.scratch.buffers().entry);
         for (n, index) in table.maintained_indexes().skip(1) {
             if table.text_index(n).is_some() {
                 self.remove_document(table, n, primary)?;
@@ -312,7 +312,7 @@ impl Statement<'_> {
                 self.remove_entry(table, (n, index), primary, &entry, exclusive)?;
             }
         }
-        self.txn.scratch.entry = entry;
+        self.txn.scratch.buffers().entry = entry;
         Ok(())
     }
 
@@ -395,7 +395,7 @@ impl Statement<'_> {
         (primary, old): (&[u8], &RowRef<'_>),
         (new_primary, new): (&[u8], &[Value]),
     ) -> Result<()> {
-        let mut entry = std::mem::take(&mut self.txn.scratch.entry);
+        let mut entry = std::mem::take(&mut self.txn.scratch.buffers().entry);
         entry.clear();
         let had_exclusive = index.append_entry(table, old, primary, &mut entry);
         let middle = entry.len();
@@ -422,7 +422,7 @@ impl Statement<'_> {
             let key = key.get(middle..).unwrap_or(&[]);
             self.write_entry(table, n, key, Some(value), exclusive)?;
         }
-        self.txn.scratch.entry = entry;
+        self.txn.scratch.buffers().entry = entry;
         Ok(())
     }
 

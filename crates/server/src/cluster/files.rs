@@ -115,7 +115,7 @@ peer-urls = \"{scheme}://{all_peer}\"
 advertise-peer-urls = \"{scheme}://{peer}\"
 initial-cluster = \"{members}\"
 initial-cluster-state = \"new\"
-# Another member takes over within about 4 s from a leader that fails; with PD's own settings it takes 9 to 14 s. Raise these on
+# Another member takes over about 3 s after the leader was killed, with PD's own settings about 12 s. Raise these values on
 # machines whose disks or processors may stall for half a second.
 tick-interval = \"100ms\"
 election-interval = \"700ms\"

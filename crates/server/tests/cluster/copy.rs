@@ -80,12 +80,12 @@ fn a_database_is_copied_to_a_cluster_and_back() {
         assert!(made.is_ok, "{}", made.stderr);
     }
     let before = describe(&server);
-    let (status, said) = copy(&text(&dir), &engine);
-    assert_eq!(status, Some(2), "a server uses the source: {said}");
+    let (status, output) = copy(&text(&dir), &engine);
+    assert_eq!(status, Some(2), "a server uses the source: {output}");
     assert!(server.terminate().success());
 
     // What an interrupted copy has left is replaced.
-    let (status, said) = {
+    let (status, output) = {
         let mut left = Porpoise::builder()
             .arg("--engine", &engine)
             .arg("--cluster-lease", "3s")
@@ -95,17 +95,17 @@ fn a_database_is_copied_to_a_cluster_and_back() {
              CREATE TABLE d.junk (id INT PRIMARY KEY); INSERT INTO d.p VALUES (4711)",
         );
         assert!(made.is_ok, "{}", made.stderr);
-        let (status, said) = copy(&text(&dir), &engine);
-        assert_eq!(status, Some(2), "{said}");
-        assert!(said.contains("uses the cluster"), "{said}");
+        let (status, output) = copy(&text(&dir), &engine);
+        assert_eq!(status, Some(2), "{output}");
+        assert!(output.contains("uses the cluster"), "{output}");
         assert!(left.terminate().success());
         copy(&text(&dir), &engine)
     };
-    assert_eq!(status, Some(0), "{said}");
-    assert!(said.contains("rows copied"), "{said}");
-    let (status, said) = copy(&text(&dir), &engine);
-    assert_eq!(status, Some(2), "{said}");
-    assert!(said.contains("has data already"), "{said}");
+    assert_eq!(status, Some(0), "{output}");
+    assert!(output.contains("rows copied"), "{output}");
+    let (status, output) = copy(&text(&dir), &engine);
+    assert_eq!(status, Some(2), "{output}");
+    assert!(output.contains("has data already"), "{output}");
 
     let mut on_cluster = Porpoise::builder().arg("--engine", &engine).start();
     assert_eq!(describe(&on_cluster), before);
@@ -120,10 +120,10 @@ fn a_database_is_copied_to_a_cluster_and_back() {
     assert!(on_cluster.terminate().success());
 
     let back = scratch.path().join("back");
-    let (status, said) = copy(&engine, &text(&back));
-    assert_eq!(status, Some(0), "{said}");
-    let (status, said) = copy(&engine, &text(&back));
-    assert_eq!(status, Some(2), "the directory exists: {said}");
+    let (status, output) = copy(&engine, &text(&back));
+    assert_eq!(status, Some(0), "{output}");
+    let (status, output) = copy(&engine, &text(&back));
+    assert_eq!(status, Some(2), "the directory exists: {output}");
     let check = Command::new(env!("CARGO_BIN_EXE_porpoise"))
         .args(["check", "--data-dir", &text(&back)])
         .output()
@@ -193,11 +193,11 @@ fn places_that_cannot_be_copied_are_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let missing = text(&scratch.path().join("missing"));
     let new = text(&scratch.path().join("new"));
-    let (status, said) = copy(&missing, &new);
-    assert_eq!(status, Some(2), "{said}");
-    let (status, said) = copy(&missing, "tikv://");
-    assert_eq!(status, Some(2), "{said}");
-    let (status, said) = copy("tikv://127.0.0.1:1?connect-timeout=1s", &new);
-    assert_eq!(status, Some(2), "{said}");
+    let (status, output) = copy(&missing, &new);
+    assert_eq!(status, Some(2), "{output}");
+    let (status, output) = copy(&missing, "tikv://");
+    assert_eq!(status, Some(2), "{output}");
+    let (status, output) = copy("tikv://127.0.0.1:1?connect-timeout=1s", &new);
+    assert_eq!(status, Some(2), "{output}");
     assert!(!Path::new(&new).exists());
 }

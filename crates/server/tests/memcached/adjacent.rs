@@ -59,32 +59,81 @@ fn change(random: &mut Random) -> String {
     }
 }
 
-#[test]
-fn changes_in_one_write_have_the_results_that_they_have_one_by_one() {
-    let server = start();
-    for seed in 0..25 {
+/// Sends random changes of one table in one write, and the same changes of another table one by one.
+fn compare(
+    server: &Porpoise,
+    [a, b]: [&str; 2],
+    seeds: u64,
+    change: impl Fn(&mut Random) -> String,
+) {
+    for seed in 0..seeds {
         let mut random = Random(seed);
         let count = 2 + random.below(80);
         let changes: Vec<String> = (0..count).map(|_| change(&mut random)).collect();
-        let together = server.memcached(&changes.concat().replace('@', "a"));
+        let together = server.memcached(&changes.concat().replace('@', a));
         let mut one_by_one = String::new();
         for change in &changes {
-            one_by_one += &server.memcached(&change.replace('@', "b"));
+            one_by_one += &server.memcached(&change.replace('@', b));
         }
-        for (of_b, of_a) in [("'b_chk", "'a_chk"), ("child_b", "child_a"), ("`b", "`a")] {
-            one_by_one = one_by_one.replace(of_b, of_a);
+        for (before, after) in [("'", "_chk"), ("child_", ""), ("`", "")] {
+            let of = |table| format!("{before}{table}{after}");
+            one_by_one = one_by_one.replace(&of(b), &of(a));
         }
         assert_eq!(together, one_by_one, "seed {seed}: {changes:#?}");
-        assert_eq!(
-            sql(&server, "SELECT * FROM t.a ORDER BY id"),
-            sql(&server, "SELECT * FROM t.b ORDER BY id"),
-            "seed {seed}: {changes:#?}"
+        let rows = |table| {
+            sql(
+                server,
+                &format!("SELECT id, v, n FROM t.{table} ORDER BY id"),
+            )
+        };
+        assert_eq!(rows(a), rows(b), "seed {seed}: {changes:#?}");
+    }
+    let checked = sql(server, &format!("CHECK TABLE t.{a}, t.{b}"));
+    assert_eq!(checked.matches("OK").count(), 2);
+}
+
+#[test]
+fn changes_in_one_write_have_the_results_that_they_have_one_by_one() {
+    let server = start();
+    compare(&server, ["a", "b"], 25, change);
+}
+
+#[test]
+fn sets_of_a_table_without_foreign_keys_have_the_results_that_they_have_one_by_one() {
+    let server = Porpoise::builder().arg("--durability", "memory").start();
+    sql(&server, "CREATE DATABASE t");
+    for name in ["c", "d"] {
+        sql(
+            &server,
+            &format!(
+                "CREATE TABLE t.{name} (id INT PRIMARY KEY, v VARCHAR(8), n BIGINT UNSIGNED,
+                     expires INT, word VARCHAR(9) AS (CONCAT('w', v)), KEY (v), KEY (word));
+                 INSERT INTO ndbmemcache.containers SET name = '{name}', db_schema = 't',
+                     db_table = '{name}', key_columns = 'id', value_columns = 'v',
+                     increment_column = 'n', expire_time_column = 'expires';
+                 INSERT INTO ndbmemcache.key_prefixes VALUES (0, '{name}:', 0, 'ndb-only', '{name}')"
+            ),
         );
     }
-    assert_eq!(
-        sql(&server, "CHECK TABLE t.a, t.b").matches("OK").count(),
-        2
-    );
+    // Mostly plain `set`s.
+    compare(&server, ["c", "d"], 25, |random| match random.below(4) {
+        0 => change(random),
+        _ => {
+            let key = random.below(40);
+            let value = *random.pick(&[
+                "x",
+                "12",
+                "",
+                "v5",
+                "v6",
+                "abcdefgh",
+                "abcdefgh",
+                "ninechars",
+            ]);
+            let exptime = *random.pick(&["0", "0", "0", "0", "1000", "-1"]);
+            format!("set @:{key} 0 {exptime} {}\r\n{value}\r\n", value.len())
+        }
+    });
 }
 
 #[test]

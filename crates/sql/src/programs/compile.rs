@@ -322,6 +322,10 @@ impl<'b> Compiler<'b> {
         if let Some(error) = restrict::refusal(&sql.statement, self.cx.kind) {
             return Err(error);
         }
+        if matches!(sql.statement, Statement::CreateView(_)) && !sql.uses.is_empty() {
+            let text = "View's SELECT contains a variable or parameter";
+            return Err(SqlError::new(1351, "HY000", text));
+        }
         let into = match &sql.statement {
             Statement::Query(query) => match query.into {
                 Some(Into::Vars(list)) => Some(self.targets(list)?),

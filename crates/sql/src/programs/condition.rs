@@ -223,3 +223,12 @@ pub(crate) fn diagnostics_item(
         }
     }
 }
+
+/// The condition 1329 of SELECT ... INTO without a row.
+pub(crate) fn no_data() -> Warning {
+    Warning {
+        level: Level::Warning,
+        code: 1329,
+        message: "No data - zero rows fetched, selected, or processed".to_owned(),
+    }
+}

@@ -4,10 +4,12 @@
 //! `SELECT expr`, with the transaction rules of any other query.
 
 use super::{Outcome, SqlSession};
+use bumpalo::Bump;
 use porpoise_rows::catalog::Catalog;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
-use porpoise_sql_expr::expr::Expr;
+use porpoise_sql_expr::expr::eval::{Env, EvalCx, load_value};
+use porpoise_sql_expr::expr::{Expr, load_of};
 use porpoise_sql_parser::ast;
 use porpoise_sql_plan::bind::Scope;
 use porpoise_sql_plan::plan::planned::Planned;
@@ -15,16 +17,48 @@ use porpoise_sql_plan::plan::select::{NestedReads, PlanCx};
 use porpoise_sql_plan::plan::sinks::Plan;
 use porpoise_sql_plan::plan::uses::TableUse;
 use porpoise_sql_plan::plan::{QueryPlan, ResultColumn};
-use porpoise_types::{ColumnType, Value, ValueRef};
+use porpoise_types::{CastCx, ColumnType, Kind, Value, ValueRef, store};
+use std::borrow::Cow;
 use std::sync::Arc;
+
+/// The destination of a value: a variable or a parameter of a program, or the result of a function.
+#[derive(Clone, Copy)]
+pub(super) struct Assigned<'a> {
+    pub(super) name: &'a str,
+    pub(super) ty: &'a ColumnType,
+    /// Whether it is the result of a function.
+    pub(super) is_result: bool,
+}
+
+impl Assigned<'_> {
+    /// Converts a value of some type as an assignment to a column does.
+    pub(super) fn convert(&self, env: &Env, value: Value, from: &ColumnType) -> Result<Value> {
+        if is_unchanged(&value, from, self.ty) {
+            return Ok(value);
+        }
+        let name = if self.is_result {
+            Cow::Owned(format!("{}()", self.name))
+        } else {
+            Cow::Borrowed(self.name)
+        };
+        converted(env, &value, from, self.ty, &name)
+    }
+}
 
 /// A sink for a result of a single value.
 #[derive(Default)]
-pub(super) struct SingleValue {
+pub(super) struct SingleValue<'a> {
     pub(super) value: Value,
+    /// Type of the value in the result, and its destination. The value is converted before the statement
+    /// ends, so that a value that does not fit undoes what the functions that it calls have written.
+    pub(super) assigned: Option<(&'a ColumnType, Assigned<'a>)>,
 }
 
-impl ResultSink for SingleValue {
+impl ResultSink for SingleValue<'_> {
+    fn is_for_client(&self) -> bool {
+        false
+    }
+
     fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
         Ok(())
     }
@@ -34,6 +68,71 @@ impl ResultSink for SingleValue {
             self.value = ValueRef::to_owned(*value);
         }
         Ok(())
+    }
+
+    fn complete(&mut self, env: &Env) -> Result<()> {
+        if let Some((from, to)) = &self.assigned {
+            self.value = to.convert(env, std::mem::take(&mut self.value), from)?;
+        }
+        Ok(())
+    }
+}
+
+/// Converts a value as an assignment to a column does.
+pub(super) fn converted(
+    env: &Env,
+    value: &Value,
+    from: &ColumnType,
+    to: &ColumnType,
+    name: &str,
+) -> Result<Value> {
+    if value.is_null() {
+        return Ok(Value::Null);
+    }
+    let mut warn = |w| env.warn(w);
+    let mut cx = CastCx {
+        mode: env.mode,
+        strict: env.mode.is_strict(),
+        warnings: &mut warn,
+        tz: &env.time_zone,
+        now: env.day_of(value.as_ref()),
+    };
+    let stored = store(value.as_ref(), Some(from), to, name, 1, &mut cx)?;
+    let arena = Bump::new();
+    let cx = env_cx(env, &arena, &[]);
+    Ok(load_value(stored.as_ref(), load_of(to), to, &cx)?.to_owned())
+}
+
+/// The context of an evaluation outside of queries.
+pub(super) fn env_cx<'a>(env: &'a Env, arena: &'a Bump, params: &'a [ValueRef<'a>]) -> EvalCx<'a> {
+    EvalCx {
+        arena,
+        env,
+        params,
+        aggregates: &[],
+        new_row: &[],
+        outer: None,
+        queries: None,
+    }
+}
+
+/// Whether a variable of type `to` has the same value as an expression of type `from`, so that
+/// [`store`] need not be asked. False for most types, whose values it checks.
+pub(super) fn is_unchanged(value: &Value, from: &ColumnType, to: &ColumnType) -> bool {
+    let bits = to.kind.int_bits();
+    match value {
+        Value::Null => true,
+        Value::Int(value) if bits > 0 && !to.unsigned => {
+            let dropped = 64 - bits;
+            value << dropped >> dropped == *value
+        }
+        Value::UInt(value) if bits > 0 && to.unsigned => value.unbounded_shr(bits) == 0,
+        Value::Bytes(bytes) if to.kind == Kind::VarChar => {
+            from.is_string()
+                && from.collation.charset() == to.collation.charset()
+                && bytes.len() <= to.length as usize
+        }
+        _ => false,
     }
 }
 
@@ -45,6 +144,18 @@ impl SqlSession {
         params: &[ValueRef<'_>],
         types: &[ColumnType],
     ) -> Result<(Value, ColumnType)> {
+        self.assigned_value_of(e, params, types, None)
+    }
+
+    /// As [`Self::value_of`]. If a query computes the value, and it has a destination, it is converted to the type of
+    /// the destination, which is then the returned type.
+    pub(super) fn assigned_value_of(
+        &mut self,
+        e: &ast::Expr<'_>,
+        params: &[ValueRef<'_>],
+        types: &[ColumnType],
+        to: Option<Assigned<'_>>,
+    ) -> Result<(Value, ColumnType)> {
         if !e.has_subquery() {
             let bound = self.cx.bind(e, types)?;
             if !bound.has_subquery() {
@@ -52,9 +163,13 @@ impl SqlSession {
             }
         }
         let (planned, ty) = self.planned_value(e, types)?;
-        let mut one = SingleValue::default();
+        let mut one = SingleValue {
+            value: Value::Null,
+            assigned: to.map(|to| (&ty, to)),
+        };
         self.run_plan(&planned, params, &mut one)?;
-        Ok((one.value, ty))
+        let value = one.value;
+        Ok((value, to.map_or(ty, |to| to.ty.clone())))
     }
 
     /// Executes DO.

@@ -1,9 +1,11 @@
 //! CREATE, ALTER and DROP EVENT, and the execution of events.
 
+use super::evaluate::converted;
 use super::programs::Ran;
 use super::routines::ProgramContext;
 use super::{Outcome, SqlSession};
 use crate::context::lex_mode;
+use crate::event_schedule::amount_of;
 use crate::programs::compile::{CompileCx, compile};
 use crate::programs::frame::Frame;
 use crate::programs::program::Program;
@@ -21,7 +23,7 @@ use porpoise_sql_parser::ast::{
 use porpoise_sql_parser::{ParseOptions, parse_one, print};
 use porpoise_sql_plan::bind::nodes::unit_of;
 use porpoise_sql_plan::plan::ResultColumn;
-use porpoise_types::{ColumnType, SqlMode, Value, ValueRef, write_text};
+use porpoise_types::{ColumnType, SqlMode, Value, ValueRef};
 use std::sync::Arc;
 
 /// Discards the results of an event.
@@ -220,7 +222,7 @@ impl SqlSession {
         }
     }
 
-    /// The amount of an interval as text, and the interval.
+    /// The amount of an interval as it is shown, and the interval.
     fn interval(&mut self, amount: &Expr<'_>, unit: IntervalUnit) -> Result<(String, [i64; 3])> {
         use IntervalUnit as U;
         if matches!(
@@ -234,20 +236,18 @@ impl SqlSession {
             return Err(SqlError::not_supported("MICROSECOND"));
         }
         let (value, ty) = self.value_of(amount, &[], &[])?;
-        let mut text = Vec::new();
-        write_text(value.as_ref(), &ty, &mut text);
         let arena = Bump::new();
         let cx = self.eval_cx(&arena, &[]);
         let found = interval(value.as_ref(), &ty, unit_of(unit), &cx)?;
-        let found = found.map(|i| [i.months, i.days, i.micros]);
-        let positive = |i: &[i64; 3]| {
-            !value.is_null() && i.iter().all(|n| *n >= 0) && i.iter().any(|n| *n > 0)
-        };
-        let every = found.filter(positive).ok_or_else(|| {
+        // Fractions of a second are dropped.
+        let found = found.map(|i| [i.months, i.days, i.micros - i.micros % 1_000_000]);
+        let positive = |i: &[i64; 3]| !value.is_null() && i.iter().all(|n| *n >= 0);
+        let every = found.filter(positive);
+        let shown = every.and_then(|every| Some((amount_of(unit, every)?, every)));
+        shown.ok_or_else(|| {
             let text = "INTERVAL is either not positive or too big";
             SqlError::new(1542, "HY000", text)
-        })?;
-        Ok((String::from_utf8_lossy(&text).into_owned(), every))
+        })
     }
 
     /// A time of a schedule, in whole seconds.
@@ -258,7 +258,7 @@ impl SqlSession {
             let text = format!("Incorrect {clause} value: '{shown}'");
             SqlError::new(1525, "HY000", text)
         };
-        let converted = self.converted(&value, &ty, &ColumnType::datetime(0), clause);
+        let converted = converted(&self.cx.env, &value, &ty, &ColumnType::datetime(0), clause);
         let Ok(Value::DateTime(local)) = converted else {
             return Err(invalid());
         };

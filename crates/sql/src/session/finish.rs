@@ -39,8 +39,7 @@ impl SqlSession {
             self.commit()?
         } else {
             self.cx.counters.add(Counter::HandlerCommit, 1);
-            open.txn.into_inner().rollback();
-            self.metadata_locks.release();
+            self.end_reads(open);
             CommitPosition::NONE
         };
         let mut outcome = match done {
@@ -92,10 +91,7 @@ impl SqlSession {
                 kind: ChangeKind::Update,
                 ..
             }) => {
-                outcome.info = format!(
-                    "Rows matched: {}  Changed: {}  Warnings: {warnings}",
-                    changes.matched, changes.affected
-                );
+                outcome.info = update_info(changes.matched, changes.affected, warnings as u64);
                 if found_rows {
                     outcome.affected_rows = changes.matched;
                 }
@@ -113,4 +109,18 @@ impl SqlSession {
         }
         outcome
     }
+}
+
+/// The info of an UPDATE. Not by `format!`, which takes 900 instructions of an UPDATE by key.
+fn update_info(matched: u64, changed: u64, warnings: u64) -> String {
+    let mut info = String::with_capacity(64);
+    for (name, number) in [
+        ("Rows matched: ", matched),
+        ("  Changed: ", changed),
+        ("  Warnings: ", warnings),
+    ] {
+        info.push_str(name);
+        info.push_str(itoa::Buffer::new().format(number));
+    }
+    info
 }

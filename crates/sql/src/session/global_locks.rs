@@ -46,10 +46,10 @@ impl ServerLocks {
 }
 
 impl SqlSession {
-    fn begin_activity(&self, activity: Activity, deadline: Instant) -> Result<()> {
+    fn begin_activity(&self, activity: Activity, deadline: impl Fn() -> Instant) -> Result<()> {
         let begun = self
             .metadata_locks
-            .begin(activity, deadline, &self.cx.env.cancel);
+            .begin_until(activity, deadline, &self.cx.env.cancel);
         begun.map_err(|e| SqlError::from(metadata_lock_error(e)))
     }
 
@@ -57,7 +57,7 @@ impl SqlSession {
     ///
     /// # Errors
     /// 1223 if the session itself holds the global read lock.
-    pub(super) fn begin_writes(&self, plan: &Planned, deadline: Instant) -> Result<()> {
+    pub(super) fn begin_writes(&self, plan: &Planned) -> Result<()> {
         let written = |(table, writes): &(Arc<Table>, bool)| {
             *writes && !self.cx.temporary.contains_id(table.id)
         };
@@ -65,7 +65,7 @@ impl SqlSession {
             return Ok(());
         }
         self.server_locks.check_may_write()?;
-        self.begin_activity(Activity::Write, deadline)
+        self.begin_activity(Activity::Write, || self.definition_deadline())
     }
 
     /// Publishes that the session may write until it unlocks its tables.
@@ -74,7 +74,7 @@ impl SqlSession {
     /// As [`Self::begin_writes`].
     pub(super) fn begin_held_writes(&self, deadline: Instant) -> Result<()> {
         self.server_locks.check_may_write()?;
-        self.begin_activity(Activity::HeldWrites, deadline)
+        self.begin_activity(Activity::HeldWrites, || deadline)
     }
 
     /// Commits the open transaction before a statement that changes definitions or accounts, and
@@ -88,8 +88,8 @@ impl SqlSession {
         let position = self.commit_implicitly()?;
         self.server_locks.check_may_write()?;
         let deadline = self.definition_deadline();
-        self.begin_activity(Activity::Write, deadline)?;
-        self.begin_activity(Activity::Define, deadline)?;
+        self.begin_activity(Activity::Write, || deadline)?;
+        self.begin_activity(Activity::Define, || deadline)?;
         Ok(position)
     }
 
@@ -99,11 +99,11 @@ impl SqlSession {
         if self.metadata_locks.is_writing() {
             return Ok(());
         }
-        let deadline = self.definition_deadline();
+        let deadline = || self.definition_deadline();
         let cancel = &self.cx.env.cancel;
         let begun = self
             .metadata_locks
-            .begin(Activity::Commit, deadline, cancel);
+            .begin_until(Activity::Commit, deadline, cancel);
         begun.map_err(metadata_lock_error)
     }
 

@@ -24,6 +24,7 @@
 //! Rejected: a second session for programs (its metadata locks would wait for those of the first).
 
 use super::SqlSession;
+use super::batched_triggers::{BatchedTrigger, Batching};
 use super::state::fresh_env;
 use super::transaction::OpenTxn;
 use crate::context::{Diagnostics, Planning, StatementContext};
@@ -48,6 +49,8 @@ pub(crate) struct ProgramHost<'s> {
     /// has taken it.
     lent: RefCell<Option<Box<OpenTxn>>>,
     restart: Cell<bool>,
+    /// The trigger that runs for each row of the statement.
+    batching: RefCell<Batching>,
 }
 
 impl<'s> ProgramHost<'s> {
@@ -80,6 +83,7 @@ impl<'s> ProgramHost<'s> {
             session: RefCell::new(session),
             lent: RefCell::new(Some(lent)),
             restart: Cell::new(false),
+            batching: RefCell::default(),
         })
     }
 
@@ -122,9 +126,7 @@ impl<'s> ProgramHost<'s> {
         std::mem::swap(txn, lent.txn.get_mut());
         lent.savepoints.clear();
         *self.lent.borrow_mut() = Some(lent);
-        for warning in session.cx.env.warnings.get_mut().drain(..) {
-            env.warn(warning);
-        }
+        pass_warnings(&mut session, env);
         if std::mem::take(&mut session.programs.restart) {
             if session.programs.nested > 0 {
                 session.programs.restart = true;
@@ -132,6 +134,46 @@ impl<'s> ProgramHost<'s> {
             self.restart.set(true);
         }
         done
+    }
+}
+
+impl ProgramHost<'_> {
+    /// Whether the trigger of a statement's rows may run as a batch.
+    fn batching_of(
+        &self,
+        firing: &Firing<'_>,
+        rows: u32,
+        txn: &mut Txn,
+        env: &Env,
+    ) -> Result<Batching> {
+        self.with_session(txn, env, |session| session.batching_of(firing, rows))
+    }
+
+    /// Runs the trigger of a row as one of a batch.
+    fn fire_batch(
+        &self,
+        batch: &mut BatchedTrigger,
+        firing: &Firing<'_>,
+        txn: &mut Txn,
+        env: &Env,
+    ) -> Result<()> {
+        let busy = |_| SqlError::internal("a trigger within an expression of a program");
+        let mut session = self.session.try_borrow_mut().map_err(busy)?;
+        let lent = self.lent.borrow();
+        let lent = lent.as_ref();
+        let unused = lent.ok_or_else(|| SqlError::internal("no transaction for a program"))?;
+        let done = batch.fire(&mut session, firing, txn, &unused.txn);
+        if done.is_err() {
+            pass_warnings(&mut session, env);
+        }
+        done
+    }
+}
+
+/// Moves the conditions of a program to the statement that runs it.
+fn pass_warnings(session: &mut SqlSession, env: &Env) {
+    for warning in session.cx.env.warnings.get_mut().drain(..) {
+        env.warn(warning);
     }
 }
 
@@ -161,6 +203,27 @@ impl RunPrograms for ProgramHost<'_> {
 
     fn fire(&self, firing: &mut Firing<'_>, txn: &mut Txn, env: &Env) -> Result<()> {
         self.with_session(txn, env, |session| session.run_triggers(firing))
+    }
+
+    fn fire_in_batch(&self, firing: &mut Firing<'_>, txn: &mut Txn, env: &Env) -> Result<()> {
+        let mut batching = self.batching.borrow_mut();
+        if let Batching::Unknown(rows) = *batching {
+            *batching = self.batching_of(firing, rows, txn, env)?;
+        }
+        if let Batching::Ready(batch) = &mut *batching
+            && batch.is_of(firing)
+        {
+            return self.fire_batch(batch, firing, txn, env);
+        }
+        drop(batching);
+        self.fire(firing, txn, env)
+    }
+
+    fn write_batch(&self, txn: &mut Txn) -> Result<()> {
+        match &mut *self.batching.borrow_mut() {
+            Batching::Ready(batch) => batch.write(txn),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -21,6 +21,7 @@
 mod account;
 mod attributes;
 mod backup;
+mod batched_triggers;
 mod built_in_functions;
 mod change_log;
 mod checksum;
@@ -63,7 +64,7 @@ mod xa;
 
 pub(crate) use crate::context::lex_mode;
 use crate::context::{Diagnostics, Planning, StatementContext, Temporary};
-use crate::processes::{self, Process};
+use crate::processes::Process;
 use crate::results;
 use crate::server::{Counters, SqlServer};
 use crate::statements::phases;
@@ -117,6 +118,8 @@ pub struct SqlSession {
     limited_usage: Option<account::LimitedUsage>,
     /// The open transaction.
     open: Option<Box<OpenTxn>>,
+    /// The next transaction, in place of one that has ended, if its isolation is the same.
+    restarted: Option<Box<OpenTxn>>,
     /// The XA transaction branch.
     xa: Option<xa::Branch>,
     /// Characteristics of the next transaction only, from SET TRANSACTION.
@@ -239,6 +242,7 @@ impl SqlSession {
             metadata_locks,
             limited_usage,
             open: None,
+            restarted: None,
             xa: None,
             next: TxnCharacteristics::default(),
             statements: HashMap::new(),
@@ -364,8 +368,7 @@ impl SqlSession {
         }
         let sent = text;
         let text = self.decode(sent);
-        self.process
-            .begin("Query", Some(&process_list_text(&text)), now);
+        self.process.begin("Query", Some(&text), now);
         self.begin_trace(&text);
         let hinted = hint::hinted(&text);
         self.current_statement.hinted_limit = hinted.and_then(hint::execution_limit);
@@ -585,18 +588,6 @@ fn recycle_arena(mut arena: Bump) -> Bump {
     }
     arena.reset();
     arena
-}
-
-/// The prefix of a statement's text for the process list, with passwords removed. The rest is not
-/// scanned, because this runs once for each statement of a multi-statement text; a password follows
-/// the keywords that announce it.
-fn process_list_text(text: &[u8]) -> Cow<'_, [u8]> {
-    let text = text.get(..processes::MAX_STATEMENT_LEN).unwrap_or(text);
-    if crate::users::mentions_password(text) {
-        Cow::Borrowed(b"(a statement with a password)")
-    } else {
-        Cow::Borrowed(text)
-    }
 }
 
 impl Drop for SqlSession {

@@ -232,8 +232,7 @@ impl SqlSession {
                 return Some(self.run_call(&call, values, sink).map(with_rest));
             }
         };
-        let deadline = self.definition_deadline();
-        if let Err(error) = self.publish(&plan, deadline) {
+        if let Err(error) = self.publish(&plan) {
             return Some(Err(error));
         }
         if self.cx.server.db.catalog_version() != version {

@@ -143,7 +143,7 @@ impl SqlSession {
     pub fn prepare(&mut self, text: &[u8]) -> Result<PreparedInfo> {
         let _scope = Scope::enter(&self.cx.env.cancel);
         let text = self.decode(text).into_owned();
-        self.begin_statement("Prepare", Some(&super::process_list_text(&text)));
+        self.begin_statement("Prepare", Some(&text));
         let prepared = self
             .check_password()
             .and_then(|()| self.prepare_text(&text));
@@ -309,8 +309,7 @@ impl SqlSession {
         let result = match self.statements.remove(&id) {
             Some(mut prepared) => {
                 let now = self.cx.server.db.clock().now();
-                let text = super::process_list_text(&prepared.text);
-                self.process.begin("Execute", Some(&text), now);
+                self.process.begin("Execute", Some(&prepared.text), now);
                 let texts = self.utf8_texts(params);
                 let sent = params.iter().enumerate();
                 let values = sent.map(|(at, p)| match texts.get(at) {
@@ -371,7 +370,7 @@ impl SqlSession {
     }
 
     /// The plan of the last execution with its tables published, if it is still valid.
-    fn plan_still_valid<'p>(
+    pub(super) fn plan_still_valid<'p>(
         &self,
         prepared: &'p mut Prepared,
         types: &[ColumnType],
@@ -386,7 +385,7 @@ impl SqlSession {
         // Its tables stay published until the end of the outermost statement.
         let outer = (self.programs.nested > 0).then_some(self.programs.outer_runs);
         if outer.is_none() || prepared.published_for != outer {
-            self.publish(plan, self.definition_deadline())?;
+            self.publish(plan)?;
             if self.cx.server.db.catalog_version() != version {
                 return Ok(None);
             }
@@ -518,6 +517,7 @@ impl SqlSession {
             }
         };
         let key = name.to_lowercase();
+        self.check_not_running(&key)?;
         if self.named.remove(&key).is_some() {
             self.cx.counters.add(Counter::StmtClose, 1);
         }
@@ -551,21 +551,36 @@ impl SqlSession {
             owned.push(found.unwrap_or((Value::Null, ColumnType::null())));
         }
         let epoch = self.programs.plan_epoch;
+        self.check_not_running(&key)?;
         let Some(mut prepared) = self.named.remove(&key) else {
             return Err(unknown_statement(name, "EXECUTE"));
         };
         let values: Vec<ValueRef<'_>> = owned.iter().map(|(v, _)| v.as_ref()).collect();
         let types: Vec<ColumnType> = owned.iter().map(|(_, ty)| ty.clone()).collect();
         self.programs.using = using.iter().map(|name| variable_name(name)).collect();
+        self.programs.executing.push(key.clone());
         let result = self.run_prepared(&mut prepared, &values, &types, sink);
+        self.programs.executing.pop();
         self.programs.using.clear();
         prepared.forget_plan_unless(self.programs.plan_epoch == epoch);
         self.named.insert(key, prepared);
         result
     }
 
+    /// Error 1444 if a named statement is running, and has called the program that names it.
+    fn check_not_running(&self, key: &str) -> Result<()> {
+        if !self.programs.executing.iter().any(|running| running == key) {
+            return Ok(());
+        }
+        let text = "The prepared statement contains a stored routine call that refers to that same \
+                    statement. It's not allowed to execute a prepared statement in such a recursive \
+                    manner";
+        Err(SqlError::new(1444, "HY000", text))
+    }
+
     /// DEALLOCATE PREPARE.
     pub(crate) fn deallocate(&mut self, name: &str) -> Result<Outcome> {
+        self.check_not_running(&name.to_lowercase())?;
         match self.named.remove(&name.to_lowercase()) {
             Some(_) => {
                 self.cx.counters.add(Counter::StmtClose, 1);

@@ -5,11 +5,11 @@
 //! prepared statements whose parameters are the variables; outside of functions and triggers each
 //! is a statement of its own for the transaction.
 
-use super::evaluate::SingleValue;
+use super::evaluate::{Assigned, SingleValue, env_cx, is_unchanged};
 use super::plan_cache::PlanDependencies;
 use super::prepared::Prepared;
 use super::{Outcome, SqlSession, lex_mode};
-use crate::programs::condition::Condition;
+use crate::programs::condition::{Condition, no_data};
 use crate::programs::frame::{Frame, OpenCursor};
 use crate::programs::program::{CallInstruction, Instruction, Program, Source, Target};
 use bumpalo::Bump;
@@ -20,16 +20,15 @@ use porpoise_rows::catalog::{Catalog, Routine, RoutineKey, TableId};
 use porpoise_sql_exec::exec::row_queue::RowQueue;
 use porpoise_sql_exec::exec::{ResultEnd, ResultSink};
 use porpoise_sql_expr::error::{Result, SqlError};
-use porpoise_sql_expr::expr::eval::{EvalCx, load_value};
-use porpoise_sql_expr::expr::load_of;
+use porpoise_sql_expr::expr::eval::EvalCx;
 use porpoise_sql_expr::expr::{CmpOp, Coercibility, Expr, ExprKind, convert};
 use porpoise_sql_expr::memory::SessionMemory;
-use porpoise_sql_parser::ast;
+use porpoise_sql_parser::ast::{self, ParameterMode};
 use porpoise_sql_parser::{Literals, ParseOptions, parse_expr};
 use porpoise_sql_plan::bind::types::comparison;
 use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_sql_plan::plan::planned::Planned;
-use porpoise_types::{CastCx, ColumnType, DateTime, Kind, Level, Value, ValueRef, Warning, store};
+use porpoise_types::{ColumnType, DateTime, Kind, Value, ValueRef};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -92,6 +91,8 @@ pub(crate) struct Programs {
     pub(super) restart: bool,
     /// Variables of the EXECUTE ... USING that is about to run, to which a CALL assigns.
     pub(super) using: Vec<Arc<str>>,
+    /// Named prepared statements that are running, outermost first.
+    pub(super) executing: Vec<String>,
     /// The condition of the last SIGNAL, whose items an error does not carry.
     pub(super) signalled: Option<Condition>,
 }
@@ -133,40 +134,6 @@ enum Bound {
     Direct(Expr),
     /// With a subquery or a stored function: executed as a query.
     Query(Arc<Planned>),
-}
-
-/// Takes the only row of a query.
-#[derive(Default)]
-struct OneRow {
-    types: Vec<ColumnType>,
-    row: Option<Vec<Value>>,
-    /// Number of variables that take it.
-    width: usize,
-}
-
-impl ResultSink for OneRow {
-    fn is_for_client(&self) -> bool {
-        false
-    }
-
-    fn columns(&mut self, columns: &[ResultColumn]) -> Result<()> {
-        if self.width != columns.len() {
-            let text = "The used SELECT statements have a different number of columns";
-            return Err(SqlError::new(1222, "21000", text));
-        }
-        self.types = columns.iter().map(|c| c.ty.clone()).collect();
-        self.row = None;
-        Ok(())
-    }
-
-    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<()> {
-        if self.row.is_some() {
-            let text = "Result consisted of more than one row";
-            return Err(SqlError::new(1172, "42000", text));
-        }
-        self.row = Some(values.iter().map(|v| ValueRef::to_owned(*v)).collect());
-        Ok(())
-    }
 }
 
 /// Collects the rows of a cursor.
@@ -399,14 +366,12 @@ impl SqlSession {
                 frame.set(*slot, Value::Null, &self.cx.env.memory)?;
             }
             Instruction::Assign(slot, Some(source)) => {
-                let value = self.assigned_value(source, frame);
-                let done =
-                    value.and_then(|(value, ty)| self.set_slot(program, frame, *slot, value, &ty));
-                if done.is_err() {
-                    // A handler that goes on finds NULL.
-                    frame.set(*slot, Value::Null, &self.cx.env.memory)?;
-                }
-                done?;
+                let to = assigned_slot(program, *slot)?;
+                let value = self.assigned_value(source, frame, to);
+                // After an error, a handler that goes on finds NULL.
+                let (value, error) = value.map_or_else(|e| (Value::Null, Some(e)), |v| (v, None));
+                frame.set(*slot, value, &self.cx.env.memory)?;
+                error.map_or(Ok(()), Err)?;
             }
             Instruction::AssignUser(name, source) => {
                 let (value, ty) = self.value_of_source(source, frame)?;
@@ -426,17 +391,13 @@ impl SqlSession {
                 return Err(SqlError::new(1339, "20000", text));
             }
             Instruction::Return(source) => {
-                let (value, ty) = self.assigned_value(source, frame)?;
                 let returns = program.returns.as_ref();
-                let returns = returns.ok_or_else(|| SqlError::internal("RETURN"))?;
-                let name = program.name.rsplit('.').next().unwrap_or_default();
-                let value = if is_unchanged(&value, &ty, returns) {
-                    value
-                } else {
-                    self.set_time();
-                    self.converted(&value, &ty, returns, &format!("{name}()"))?
+                let to = Assigned {
+                    name: program.name.rsplit('.').next().unwrap_or_default(),
+                    ty: returns.ok_or_else(|| SqlError::internal("RETURN"))?,
+                    is_result: true,
                 };
-                return Ok(Flow::Return(value));
+                return Ok(Flow::Return(self.assigned_value(source, frame, to)?));
             }
             Instruction::Open(cursor) => self.open_cursor(*cursor, program, frame, ran)?,
             Instruction::Fetch(cursor, targets) => {
@@ -453,32 +414,6 @@ impl SqlSession {
         Ok(Flow::Next)
     }
 
-    /// Executes SELECT ... INTO.
-    fn select_row(
-        &mut self,
-        source: &Source,
-        targets: &[Target],
-        program: &Program,
-        frame: &mut Frame,
-        ran: &mut Ran,
-    ) -> Result<()> {
-        let mut one = OneRow {
-            width: targets.len(),
-            ..OneRow::default()
-        };
-        let done = self.run_source(source, frame, &mut one)?;
-        ran.position = ran.position.max(done.position);
-        self.cx.env.row_count = i64::from(one.row.is_some());
-        let Some(row) = one.row else {
-            self.cx.env.warn(no_data());
-            return Ok(());
-        };
-        for ((target, value), ty) in targets.iter().zip(row).zip(&one.types) {
-            self.assign_target(program, frame, target, value, ty)?;
-        }
-        Ok(())
-    }
-
     /// Executes CALL in a program.
     fn call_step(
         &mut self,
@@ -488,12 +423,14 @@ impl SqlSession {
         ran: &mut Ran,
         sink: &mut dyn ResultSink,
     ) -> Result<()> {
+        let routine = self.resolve_call(call)?;
+        let called = self.executable(&routine)?;
         let mut values = Vec::with_capacity(call.args.len());
-        for (source, target) in &call.args {
-            let (value, ty) = self.value_of_source(source, frame)?;
+        for (at, (source, target)) in call.args.iter().enumerate() {
+            let to = assigned_parameter(&called, at);
+            let (value, ty) = self.value_of_source_for(source, frame, to)?;
             values.push((value, ColumnType::clone(&ty), target.is_some()));
         }
-        let routine = self.resolve_call(call)?;
         let called = self.call_procedure(&routine, values, sink)?;
         ran.position = ran.position.max(called.position);
         ran.affected_rows = called.affected_rows;
@@ -579,7 +516,7 @@ impl SqlSession {
 
     /// Shows a statement of a program in the process list. One that runs for each row of the outermost statement is
     /// shown once.
-    fn show_source(&mut self, source: &Source) {
+    pub(super) fn show_source(&mut self, source: &Source) {
         let is_called_by_plan = self.programs.nested > 0;
         let shown = (self.programs.outer_runs, source.text.as_ptr() as usize);
         if is_called_by_plan && self.programs.shown == shown {
@@ -604,6 +541,17 @@ impl SqlSession {
         source: &Source,
         frame: &Frame,
     ) -> Result<(Value, Arc<ColumnType>)> {
+        self.value_of_source_for(source, frame, None)
+    }
+
+    /// As [`Self::value_of_source`]. If a query computes the value, and it has a destination, it is converted to
+    /// the type of the destination, which is then the returned type.
+    fn value_of_source_for(
+        &mut self,
+        source: &Source,
+        frame: &Frame,
+        to: Option<Assigned<'_>>,
+    ) -> Result<(Value, Arc<ColumnType>)> {
         let slots = source.slots.iter();
         let values: SmallVec<[ValueRef<'_>; 4]> =
             slots.map(|slot| frame.get(*slot).as_ref()).collect();
@@ -620,11 +568,17 @@ impl SqlSession {
         if bound.depends_on_time {
             self.set_time();
         }
+        let mut ty = bound.ty.clone();
         let value = match &bound.made {
             Bound::Direct(e) => self.evaluate_bound(e, &values),
-            Bound::Query(planned) => self.run_value(source, (planned, &bound), &values),
+            Bound::Query(planned) => {
+                let value = self.run_value(source, (planned, &bound), &values, to);
+                if let Some(to) = to {
+                    ty = Arc::new(to.ty.clone());
+                }
+                value
+            }
         };
-        let ty = bound.ty.clone();
         if bound.is_kept {
             source.plan.put(bound);
         }
@@ -637,12 +591,18 @@ impl SqlSession {
         &mut self,
         source: &Source,
         frame: &Frame,
-    ) -> Result<(Value, Arc<ColumnType>)> {
+        to: Assigned<'_>,
+    ) -> Result<Value> {
         let strict = self.cx.env.mode.is_strict();
         let before = self.cx.env.strict.replace(strict);
-        let value = self.value_of_source(source, frame);
+        let value = self.value_of_source_for(source, frame, Some(to));
         self.cx.env.strict.set(before);
-        value
+        let (value, from) = value?;
+        if is_unchanged(&value, &from, to.ty) {
+            return Ok(value);
+        }
+        self.set_time();
+        to.convert(&self.cx.env, value, &from)
     }
 
     fn parse_source<'a>(&self, arena: &'a Bump, source: &'a Source) -> Result<ast::Expr<'a>> {
@@ -713,6 +673,7 @@ impl SqlSession {
         source: &Source,
         (planned, bound): (&Arc<Planned>, &BoundSource),
         values: &[ValueRef<'_>],
+        to: Option<Assigned<'_>>,
     ) -> Result<Value> {
         let planned = self.plan_and_lock(|session, catalog| {
             if bound.dependencies.still_hold(&session.cx, catalog.version) {
@@ -722,7 +683,10 @@ impl SqlSession {
             let e = session.parse_source(&arena, source)?;
             Ok(session.plan_of_source(&e, source, catalog)?.0)
         })?;
-        let mut one = SingleValue::default();
+        let mut one = SingleValue {
+            value: Value::Null,
+            assigned: to.map(|to| (&*bound.ty, to)),
+        };
         let done = self.run_plan(&planned, values, &mut one);
         if self.programs.nested == 0 {
             self.metadata_locks.end_statement();
@@ -737,15 +701,7 @@ impl SqlSession {
 
     /// The context of an evaluation outside of queries.
     pub(super) fn eval_cx<'a>(&'a self, arena: &'a Bump, params: &'a [ValueRef<'a>]) -> EvalCx<'a> {
-        EvalCx {
-            arena,
-            env: &self.cx.env,
-            params,
-            aggregates: &[],
-            new_row: &[],
-            outer: None,
-            queries: None,
-        }
+        env_cx(&self.cx.env, arena, params)
     }
 
     fn evaluate_bound(&self, e: &Expr, values: &[ValueRef<'_>]) -> Result<Value> {
@@ -881,14 +837,13 @@ impl SqlSession {
         value: Value,
         from: &ColumnType,
     ) -> Result<()> {
-        let variable = program.variables.get(slot as usize);
-        let (name, ty) = variable.ok_or_else(|| SqlError::internal("no such variable"))?;
-        if is_unchanged(&value, from, ty) {
+        let to = assigned_slot(program, slot)?;
+        if is_unchanged(&value, from, to.ty) {
             return frame.set(slot, value, &self.cx.env.memory);
         }
         self.set_time();
         let memory = &self.cx.env.memory;
-        match self.converted(&value, from, ty, name) {
+        match to.convert(&self.cx.env, value, from) {
             Ok(value) => frame.set(slot, value, memory),
             Err(error) => {
                 frame.set(slot, Value::Null, memory)?;
@@ -896,32 +851,25 @@ impl SqlSession {
             }
         }
     }
+}
 
-    /// Converts a value as an assignment to a column does.
-    pub(super) fn converted(
-        &self,
-        value: &Value,
-        from: &ColumnType,
-        to: &ColumnType,
-        name: &str,
-    ) -> Result<Value> {
-        if value.is_null() {
-            return Ok(Value::Null);
-        }
-        let env = &self.cx.env;
-        let mut warn = |w| env.warn(w);
-        let mut cx = CastCx {
-            mode: env.mode,
-            strict: env.mode.is_strict(),
-            warnings: &mut warn,
-            tz: &env.time_zone,
-            now: env.day_of(value.as_ref()),
-        };
-        let stored = store(value.as_ref(), Some(from), to, name, 1, &mut cx)?;
-        let arena = Bump::new();
-        let cx = self.eval_cx(&arena, &[]);
-        Ok(load_value(stored.as_ref(), load_of(to), to, &cx)?.to_owned())
-    }
+/// A variable as the destination of a value.
+pub(super) fn assigned_slot(program: &Program, slot: u32) -> Result<Assigned<'_>> {
+    let variable = program.variables.get(slot as usize);
+    let (name, ty) = variable.ok_or_else(|| SqlError::internal("no such variable"))?;
+    Ok(Assigned {
+        name,
+        ty,
+        is_result: false,
+    })
+}
+
+/// The destination of an argument; `None` for one whose value is not used.
+pub(super) fn assigned_parameter(program: &Program, at: usize) -> Option<Assigned<'_>> {
+    let mode = program.parameters.get(at)?;
+    (*mode != ParameterMode::Out)
+        .then(|| assigned_slot(program, at as u32).ok())
+        .flatten()
 }
 
 /// Whether the value of an expression may depend on the time of the statement; false only for
@@ -948,33 +896,4 @@ fn may_depend_on_time(e: &Expr) -> bool {
         found |= !is_operator || is_time;
     });
     found
-}
-
-/// Whether a variable of type `to` has the same value as an expression of type `from`, so that
-/// [`store`] need not be asked. False for most types, whose values it checks.
-fn is_unchanged(value: &Value, from: &ColumnType, to: &ColumnType) -> bool {
-    let bits = to.kind.int_bits();
-    match value {
-        Value::Null => true,
-        Value::Int(value) if bits > 0 && !to.unsigned => {
-            let dropped = 64 - bits;
-            value << dropped >> dropped == *value
-        }
-        Value::UInt(value) if bits > 0 && to.unsigned => value.unbounded_shr(bits) == 0,
-        Value::Bytes(bytes) if to.kind == Kind::VarChar => {
-            from.is_string()
-                && from.collation.charset() == to.collation.charset()
-                && bytes.len() <= to.length as usize
-        }
-        _ => false,
-    }
-}
-
-/// The condition 1329 of SELECT ... INTO without a row.
-fn no_data() -> Warning {
-    Warning {
-        level: Level::Warning,
-        code: 1329,
-        message: "No data - zero rows fetched, selected, or processed".to_owned(),
-    }
 }

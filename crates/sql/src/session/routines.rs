@@ -5,7 +5,7 @@
 //! changed. While it runs, the session has the SQL mode, the collation and the database of the
 //! routine, and with SQL SECURITY DEFINER the account of its definer ([`Entered`]).
 
-use super::programs::{CompiledRoutine, Ran, RecentRoutine};
+use super::programs::{CompiledRoutine, Ran, RecentRoutine, assigned_parameter};
 use super::{Outcome, SqlSession};
 use crate::privileges::grant::{grant_own_routine, revoke_routine};
 use crate::programs::condition::{
@@ -128,6 +128,18 @@ fn text(bytes: &[u8]) -> String {
 pub(crate) fn no_routine(kind: &str, database: &str, name: &str) -> SqlError {
     let text = format!("{kind} {database}.{name} does not exist");
     SqlError::new(1305, "42000", text)
+}
+
+impl Entered {
+    /// Whether the program has another account or default database than the session.
+    pub(super) fn changes_identity(&self) -> bool {
+        self.account.is_some() || self.database.is_some()
+    }
+
+    /// Whether the program has another SQL mode or collation than the session.
+    pub(super) fn changes_settings(&self) -> bool {
+        self.settings.is_some()
+    }
 }
 
 impl SqlSession {
@@ -308,7 +320,7 @@ impl SqlSession {
     ///
     /// # Errors
     /// 1370 unless the account may execute it.
-    fn executable(&mut self, routine: &Arc<Routine>) -> Result<Arc<Program>> {
+    pub(super) fn executable(&mut self, routine: &Arc<Routine>) -> Result<Arc<Program>> {
         let rights = self.cx.rights();
         let is_same = |recent: &&mut RecentRoutine| Arc::ptr_eq(&recent.from, routine);
         if let Some(recent) = self.programs.recent.iter_mut().find(is_same) {
@@ -602,13 +614,15 @@ impl SqlSession {
         let (database, name) = self.cx.qualified(&call.name)?;
         // What the routine executes has variables of its own.
         let using = std::mem::take(&mut self.programs.using);
+        let routine = self.procedure(&database, &name)?;
+        let program = self.executable(&routine)?;
         let mut args = Vec::with_capacity(call.args.len());
-        for arg in call.args {
+        for (at, arg) in call.args.iter().enumerate() {
             let is_variable = matches!(arg.kind, ExprKind::UserVar(_) | ExprKind::Param(_));
-            let (value, ty) = self.value_of(arg, values, types)?;
+            let to = assigned_parameter(&program, at);
+            let (value, ty) = self.assigned_value_of(arg, values, types, to)?;
             args.push((value, ty, is_variable));
         }
-        let routine = self.procedure(&database, &name)?;
         let called = self.call_procedure(&routine, args, sink)?;
         let mut sent = Vec::new();
         for (at, value, ty) in called.out {

@@ -132,11 +132,10 @@ impl SqlSession {
         &mut self,
         mut make: impl FnMut(&SqlSession, &Catalog) -> Result<Arc<Planned>>,
     ) -> Result<Arc<Planned>> {
-        let deadline = self.definition_deadline();
         for _ in 0..MAX_REPLANS {
             let catalog = self.cx.catalog();
             let plan = make(self, &catalog)?;
-            self.publish(&plan, deadline)?;
+            self.publish(&plan)?;
             if self.cx.server.db.catalog_version() == catalog.version {
                 return Ok(plan);
             }
@@ -153,14 +152,15 @@ impl SqlSession {
     }
 
     /// Publishes the tables of a plan as in use, and that it writes.
-    pub(crate) fn publish(&self, plan: &Planned, deadline: Instant) -> Result<()> {
+    pub(crate) fn publish(&self, plan: &Planned) -> Result<()> {
         if plan.used_tables.is_empty() {
             return Ok(());
         }
-        self.begin_writes(plan, deadline)?;
-        let shared = self
-            .metadata_locks
-            .share(&plan.used_tables, deadline, &self.cx.env.cancel);
+        self.begin_writes(plan)?;
+        let deadline = || self.definition_deadline();
+        let shared =
+            self.metadata_locks
+                .share_until(&plan.used_tables, deadline, &self.cx.env.cancel);
         shared.map_err(|e| SqlError::from(porpoise_rows::ddl::metadata_lock_error(e)))
     }
 
@@ -223,10 +223,11 @@ impl SqlSession {
             self.await_own_commits()?;
         }
         let mark = open.txn.get_mut().mark();
-        let checked = check_open(plan, tables, &open);
+        let checked = open.check(plan, tables);
         let ran = checked
             .and_then(|()| self.run_with_restarts(planned, params, &mut open, mark, keep, sink));
         let ran = ran.and_then(|done| Ok(interrupt::outcome().map(|()| done)?));
+        let ran = ran.and_then(|done| sink.complete(&self.cx.env).map(|()| done));
         if self.programs.nested == 0 || self.programs.of_commands {
             // Statements of functions and triggers are counted with the statement that runs them.
             let accesses = open.txn.get_mut().take_accesses();
@@ -616,16 +617,4 @@ impl SqlSession {
             done => done,
         }
     }
-}
-
-/// Errors 1792 (read-only transaction) and 1412 (definition changed).
-fn check_open(plan: &Plan, tables: &[(Arc<Table>, bool)], open: &OpenTxn) -> Result<()> {
-    if open.read_only && plan.writes() {
-        return Err(SqlError::read_only_transaction());
-    }
-    let newer = |t: &Arc<Table>| t.incompatible_since > open.snapshot_version;
-    if open.txn.borrow().pinned() && tables.iter().any(|(t, _)| newer(t)) {
-        return Err(SqlError::from(porpoise_rows::Error::DefinitionChanged));
-    }
-    Ok(())
 }

@@ -5,7 +5,8 @@ use super::{Outcome, SqlSession};
 use crate::server::Counters;
 use crate::status::Counter;
 use crate::vars::settings::{self, IsolationLevel};
-use porpoise_kv::{CommitPosition, Isolation, StatementMark};
+use porpoise_kv::{Commit, CommitPosition, Isolation, StatementMark};
+use porpoise_rows::catalog::Table;
 use porpoise_rows::hot_keys::Interface;
 use porpoise_rows::metadata_lock::Activity;
 use porpoise_rows::{BeginOptions, Txn};
@@ -13,7 +14,9 @@ use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
     Completion, Isolation as AstIsolation, SetTransaction, StartTransaction, VarScope,
 };
+use porpoise_sql_plan::plan::sinks::Plan;
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// A transaction of a session. It ends with the statement that began it, or stays open in
 /// [`SqlSession`].
@@ -48,6 +51,30 @@ impl OpenTxn {
             requested: TxnCharacteristics::default(),
             activity: TxnActivity::default(),
         }
+    }
+
+    /// Begins a transaction of the same isolation in place of one that [`Txn::restart`] has ended.
+    fn restart(&mut self, options: &BeginOptions) {
+        self.txn.get_mut().set_options(options);
+        self.snapshot_version = 0;
+        self.savepoints.clear();
+        self.started = None;
+        self.activity = TxnActivity::default();
+    }
+
+    /// Checks a plan on these tables before it is executed.
+    ///
+    /// # Errors
+    /// 1792 in a read-only transaction, 1412 if a definition is newer than the snapshot.
+    pub(super) fn check(&self, plan: &Plan, tables: &[(Arc<Table>, bool)]) -> Result<()> {
+        if self.read_only && plan.writes() {
+            return Err(SqlError::read_only_transaction());
+        }
+        let newer = |t: &Arc<Table>| t.incompatible_since > self.snapshot_version;
+        if self.txn.borrow().pinned() && tables.iter().any(|(t, _)| newer(t)) {
+            return Err(SqlError::from(porpoise_rows::Error::DefinitionChanged));
+        }
+        Ok(())
     }
 }
 
@@ -96,7 +123,7 @@ impl SqlSession {
         let next = std::mem::take(&mut self.next);
         let isolation = next.isolation.unwrap_or(self.cx.settings.isolation);
         self.check_isolation(isolation)?;
-        let txn = self.cx.server.db.begin(BeginOptions {
+        let options = BeginOptions {
             isolation: match isolation {
                 IsolationLevel::Serializable => Isolation::Serializable,
                 _ => Isolation::Snapshot,
@@ -113,14 +140,42 @@ impl SqlSession {
             logged: self.logs_changes(),
             replicates: self.origin.is_some(),
             is_privileged: self.cx.server.db.is_read_only() && self.ignores_read_only(),
-        })?;
-        let mut open = Box::new(OpenTxn::new(txn, isolation));
+        };
+        let mut open = match self.restarted.take_if(|open| open.isolation == isolation) {
+            Some(mut open) => {
+                open.restart(&options);
+                open
+            }
+            None => Box::new(OpenTxn::new(self.cx.server.db.begin(options)?, isolation)),
+        };
         if let Some(origin) = self.origin {
             open.txn.get_mut().set_origin(origin);
         }
         open.read_only = next.read_only.unwrap_or(self.cx.settings.read_only);
         open.requested = next;
         Ok(open)
+    }
+
+    /// Commits a transaction. It is kept for the next one.
+    fn commit_txn(&mut self, mut open: Box<OpenTxn>) -> porpoise_rows::Result<Commit> {
+        if !open.txn.get_mut().restarts() {
+            return open.txn.into_inner().commit();
+        }
+        let done = open.txn.get_mut().commit_and_restart();
+        if done.is_ok() {
+            self.restarted = Some(open);
+        }
+        done
+    }
+
+    /// Ends a transaction that has only read. It is kept for the next one.
+    pub(super) fn end_reads(&mut self, mut open: Box<OpenTxn>) {
+        if open.txn.get_mut().restart() {
+            self.restarted = Some(open);
+        } else {
+            open.txn.into_inner().rollback();
+        }
+        self.metadata_locks.release();
     }
 
     /// START TRANSACTION, BEGIN.
@@ -172,19 +227,18 @@ impl SqlSession {
 
     /// Commits the open transaction, also that of an XA transaction branch.
     pub(super) fn commit_open(&mut self) -> Result<CommitPosition> {
-        let Some(open) = self.open.take() else {
+        let Some(mut open) = self.open.take() else {
             self.metadata_locks.release();
             return Ok(CommitPosition::NONE);
         };
-        let txn = open.txn.into_inner();
-        let writes = txn.has_writes();
+        let writes = open.txn.get_mut().has_writes();
         if writes && let Err(error) = self.begin_commit() {
             self.cx.counters.add(Counter::HandlerRollback, 1);
-            txn.rollback();
+            open.txn.into_inner().rollback();
             self.metadata_locks.release();
             return Err(error.into());
         }
-        let done = txn.commit();
+        let done = self.commit_txn(open);
         if writes {
             self.metadata_locks.finish(Activity::Commit);
         }

@@ -30,11 +30,11 @@ use std::sync::Arc;
 
 /// A compiled trigger.
 pub(super) struct CompiledTrigger {
-    time: TriggerTime,
-    event: TriggerEvent,
-    program: Arc<Program>,
+    pub(super) time: TriggerTime,
+    pub(super) event: TriggerEvent,
+    pub(super) program: Arc<Program>,
     /// Positions of the columns of the program's row variables.
-    columns: Vec<usize>,
+    pub(super) columns: Vec<usize>,
     /// Rights with which the privilege TRIGGER was found.
     allowed: Mutex<Option<Arc<Rights>>>,
 }
@@ -120,6 +120,16 @@ impl StatementContext {
             }
             _ => Err(SqlError::internal("the definition of a trigger")),
         }
+    }
+}
+
+/// The circumstances in which the body of a trigger runs.
+pub(super) fn context_of<'t>(trigger: &'t Trigger, table: &'t Table) -> ProgramContext<'t> {
+    ProgramContext {
+        definer: Some(&trigger.definer),
+        sql_mode: SqlMode::from_bits(trigger.sql_mode),
+        database: &table.database,
+        collation: &trigger.collation,
     }
 }
 
@@ -251,7 +261,10 @@ impl SqlSession {
     }
 
     /// The compiled triggers of a table.
-    fn compiled_triggers(&mut self, table: &Arc<Table>) -> Result<Arc<[CompiledTrigger]>> {
+    pub(super) fn compiled_triggers(
+        &mut self,
+        table: &Arc<Table>,
+    ) -> Result<Arc<[CompiledTrigger]>> {
         if let Some(found) = self.programs.triggers.get(&table.id)
             && Arc::ptr_eq(&found.table, table)
         {
@@ -291,13 +304,7 @@ impl SqlSession {
                 continue;
             }
             let mut frame = self.frame_of(compiled, firing)?;
-            let context = ProgramContext {
-                definer: Some(&trigger.definer),
-                sql_mode: SqlMode::from_bits(trigger.sql_mode),
-                database: &table.database,
-                collation: &trigger.collation,
-            };
-            let entered = self.enter_program(&context)?;
+            let entered = self.enter_program(&context_of(trigger, &table))?;
             let ran = self.run_trigger(compiled, &table, &mut frame);
             let written = ran.and_then(|()| self.write_back(compiled, &frame, firing));
             let left = self.leave_program(entered);
@@ -334,6 +341,17 @@ impl SqlSession {
         Ok(())
     }
 
+    /// Fails unless the definer, whose rights the session has, may run the body.
+    pub(super) fn check_trigger(&self, compiled: &CompiledTrigger, table: &Table) -> Result<()> {
+        let rights = self.cx.rights();
+        let mut allowed = compiled.allowed.lock();
+        if !allowed.as_ref().is_some_and(|a| Arc::ptr_eq(a, &rights)) {
+            self.check_definer(&compiled.program, &rights, table)?;
+            *allowed = Some(rights);
+        }
+        Ok(())
+    }
+
     /// Runs a body with the rights of its definer.
     fn run_trigger(
         &mut self,
@@ -341,13 +359,7 @@ impl SqlSession {
         table: &Table,
         frame: &mut Frame,
     ) -> Result<()> {
-        let rights = self.cx.rights();
-        let mut allowed = compiled.allowed.lock();
-        if !allowed.as_ref().is_some_and(|a| Arc::ptr_eq(a, &rights)) {
-            self.check_definer(&compiled.program, &rights, table)?;
-            *allowed = Some(rights);
-        }
-        drop(allowed);
+        self.check_trigger(compiled, table)?;
         self.run_program(
             &compiled.program,
             frame,

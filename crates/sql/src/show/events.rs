@@ -40,6 +40,15 @@ fn state(event: &Event) -> &'static str {
     }
 }
 
+/// The amount of an interval: that of a compound unit in quotes.
+fn quoted_amount(amount: &str, unit: &str) -> String {
+    if unit.contains('_') {
+        literal(amount)
+    } else {
+        amount.to_owned()
+    }
+}
+
 /// Type, execution time, interval, unit, start and end.
 fn schedule(event: &Event) -> [Value; 6] {
     match &event.schedule {
@@ -60,7 +69,7 @@ fn schedule(event: &Event) -> [Value; 6] {
         } => [
             text("RECURRING"),
             Value::Null,
-            text(amount),
+            text(quoted_amount(amount, unit)),
             text(unit),
             time(event, Some(*starts)),
             time(event, *ends),
@@ -216,11 +225,7 @@ fn create_text(event: &Event) -> String {
             ends,
             ..
         } => {
-            let amount = if unit.contains('_') {
-                literal(amount)
-            } else {
-                amount.clone()
-            };
+            let amount = quoted_amount(amount, unit);
             let ends = ends.map_or_else(String::new, |ends| format!(" ENDS {}", shown(ends)));
             format!("EVERY {amount} {unit} STARTS {}{ends}", shown(*starts))
         }

@@ -9,7 +9,6 @@ mod options;
 mod passwords;
 mod rename;
 pub(crate) mod roles;
-mod secrets;
 
 use crate::context::StatementContext;
 use crate::results::Outcome;
@@ -23,8 +22,8 @@ use porpoise_sql_parser::ast::{
     UserStatement,
 };
 
+pub use crate::secrets::mentions_password;
 pub use rename::rename_users;
-pub use secrets::mentions_password;
 
 fn failed(statement: &str, names: &[String]) -> SqlError {
     let text = format!("Operation {statement} failed for {}", names.join(","));

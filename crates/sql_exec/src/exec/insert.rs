@@ -22,7 +22,7 @@ pub(super) fn run(plan: &Insert, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ex
     let mut select_values = Vec::new();
     let rows = match &plan.rows {
         InsertRows::Query(source) => selected_rows(plan, source, exec, &mut select_values)?,
-        InsertRows::Values(given) => value_rows(plan, given, exec)?,
+        InsertRows::Values(given) => rows_of_values(plan, given, exec)?,
         InsertRows::File(_) => return Err(SqlError::internal("rows of a file").into()),
     };
     insert_rows(plan, rows, select_values, exec, ids)
@@ -79,7 +79,12 @@ pub(super) fn insert_rows(
     Ok(changes)
 }
 
-fn value_rows(plan: &Insert, given: &ValueRows, exec: &Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {
+/// The rows of VALUES, with defaults for the columns that they lack.
+pub(super) fn rows_of_values(
+    plan: &Insert,
+    given: &ValueRows,
+    exec: &Exec<'_>,
+) -> ExecResult<Vec<Vec<Value>>> {
     let ignore = plan.mode == InsertMode::Ignore;
     let converter = ValueConverter::new(exec, ignore, given.len());
     // Strict mode until the guard is dropped.

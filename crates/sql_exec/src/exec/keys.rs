@@ -210,8 +210,37 @@ pub fn prefixes<'a>(
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
 ) -> ExecResult<Prefixes> {
+    if let Some(key) = integer_prefix(table, index, parts, row, cx)? {
+        return Ok(smallvec::smallvec![key]);
+    }
     let all = values(table, index, parts, row, cx)?.into_iter();
     Ok(all.map(|values| encoded(table, index, &values)).collect())
+}
+
+/// The encoded key prefix of a parameter or constant that is an integer in the range of the index's first column, which is
+/// most look-ups by a key; `None` for others.
+fn integer_prefix<'a>(
+    table: &Table,
+    index: usize,
+    parts: &'a [Expr],
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> ExecResult<Option<Vec<u8>>> {
+    let ([e], Some(definition)) = (parts, table.indexes.get(index)) else {
+        return Ok(None);
+    };
+    let part = definition.parts.first();
+    let column = part.and_then(|part| table.columns.get(part.column));
+    let (ExprKind::Param(_) | ExprKind::Const(_), Some(column)) = (&e.kind, column) else {
+        return Ok(None);
+    };
+    let ty = &column.ty;
+    if !ty.is_integer() || ty.unsigned {
+        return Ok(None);
+    }
+    let value = eval(e, row, cx)?;
+    let fits = matches!(value, ValueRef::Int(v) if in_range(v.into(), ty));
+    Ok(fits.then(|| table.key_prefix(index, &[value])))
 }
 
 fn encoded(table: &Table, index: usize, values: &[Value]) -> Vec<u8> {

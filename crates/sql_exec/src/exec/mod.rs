@@ -58,6 +58,7 @@ mod project;
 pub mod pruning;
 mod query;
 mod record_sort;
+pub mod row_batch;
 pub mod row_queue;
 mod row_set;
 mod rows;
@@ -139,6 +140,18 @@ pub trait ResultSink {
     fn is_for_client(&self) -> bool {
         true
     }
+    /// Whether conditions such as a division by zero in the select list are errors: the values are assigned
+    /// to variables in strict mode.
+    fn is_strict(&self) -> bool {
+        false
+    }
+    /// Called when the statement has found all rows, before it commits; an error undoes its changes.
+    ///
+    /// # Errors
+    /// Values do not fit where they are assigned.
+    fn complete(&mut self, _env: &Env) -> Result<(), SqlError> {
+        Ok(())
+    }
     /// Ends a result that is not the statement's last: that of a statement in a procedure.
     ///
     /// # Errors
@@ -189,6 +202,28 @@ pub trait RunPrograms {
     /// # Errors
     /// The first error that a body does not handle.
     fn fire(&self, firing: &mut Firing<'_>, txn: &mut Txn, env: &Env) -> Result<(), SqlError>;
+
+    /// As [`RunPrograms::fire`], for AFTER triggers whose rows may be kept until
+    /// [`RunPrograms::write_batch`].
+    ///
+    /// # Errors
+    /// As [`RunPrograms::fire`].
+    fn fire_in_batch(
+        &self,
+        firing: &mut Firing<'_>,
+        txn: &mut Txn,
+        env: &Env,
+    ) -> Result<(), SqlError> {
+        self.fire(firing, txn, env)
+    }
+
+    /// Writes the rows that [`RunPrograms::fire_in_batch`] has kept.
+    ///
+    /// # Errors
+    /// A row cannot be inserted.
+    fn write_batch(&self, _txn: &mut Txn) -> Result<(), SqlError> {
+        Ok(())
+    }
 }
 
 /// Treatment of rows newer than the snapshot.

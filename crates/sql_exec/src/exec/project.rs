@@ -19,6 +19,7 @@ pub(super) fn run(
     sink: &mut dyn ResultSink,
 ) -> ExecResult<u64> {
     sink.columns(&plan.columns)?;
+    let is_strict = sink.is_strict();
     let skip = Cell::new(window.offset);
     let mut sent = 0u64;
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> ExecResult<bool> {
@@ -27,9 +28,11 @@ pub(super) fn run(
             return Ok(true);
         }
         let mut values: smallvec::SmallVec<[ValueRef<'_>; 16]> = smallvec::SmallVec::new();
+        let strictly = is_strict.then(|| cx.env.strictly(true));
         for item in &plan.items {
             values.push(eval_short(item, row, cx)?);
         }
+        drop(strictly);
         sink.row(&values)?;
         sent += 1;
         Ok(sent < window.count)

@@ -11,7 +11,7 @@ use porpoise_base::memory::MemoryTracker;
 use porpoise_base::temp_files::TempDir;
 use porpoise_rows::catalog::TableId;
 use porpoise_types::{Value, ValueRef};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,9 +48,8 @@ const MAX_CACHED_ANSWERS: usize = 65_536;
 /// Cached results of an execution. Memory that is still charged when it is dropped is released.
 #[derive(Debug, Default)]
 pub struct States {
-    memos: RefCell<HashMap<usize, SubqueryCache>>,
-    working: RefCell<HashMap<usize, Rc<RowSet>>>,
-    searches: RefCell<Searches>,
+    /// Made by the first result, because most statements cache none.
+    caches: RefCell<Option<Box<Caches>>>,
     used: Cell<u64>,
     /// The tracker that the bytes in `used` are charged to.
     tracker: Option<Arc<MemoryTracker>>,
@@ -67,12 +66,15 @@ pub struct States {
 /// Table, position of the index, mode, whether rows may be newer, and text of a search.
 pub(super) type SearchKey = (TableId, usize, SearchMode, bool, String);
 
-/// Results of searches.
+/// Cached results.
 #[derive(Debug, Default)]
-struct Searches {
-    /// By the address of what clones of an expression share.
-    by_address: HashMap<usize, Rc<FoundTexts>>,
-    by_key: HashMap<SearchKey, Rc<FoundTexts>>,
+struct Caches {
+    subqueries: HashMap<usize, SubqueryCache>,
+    /// Rows of the previous iterations of recursive expressions.
+    working: HashMap<usize, Rc<RowSet>>,
+    /// Results of searches, by the address of what clones of an expression share.
+    searches: HashMap<usize, Rc<FoundTexts>>,
+    searches_by_key: HashMap<SearchKey, Rc<FoundTexts>>,
 }
 
 /// Minimum number of bytes that an operator must keep before it spills.
@@ -242,13 +244,25 @@ impl States {
         }
     }
 
+    /// A cached result, if there is one.
+    fn cached<T>(&self, find: impl FnOnce(&Caches) -> Option<T>) -> Option<T> {
+        find(self.caches.borrow().as_deref()?)
+    }
+
+    /// The caches, to store a result.
+    fn caches(&self) -> RefMut<'_, Caches> {
+        RefMut::map(self.caches.borrow_mut(), |caches| {
+            &mut **caches.get_or_insert_default()
+        })
+    }
+
     pub(super) fn cached_answer(&self, of: usize, key: &[u8]) -> Option<Value> {
-        self.memos.borrow().get(&of)?.answers.get(key).cloned()
+        self.cached(|caches| caches.subqueries.get(&of)?.answers.get(key).cloned())
     }
 
     pub(super) fn cache_answer(&self, of: usize, key: Vec<u8>, value: Value) {
-        let mut memos = self.memos.borrow_mut();
-        let memo = memos.entry(of).or_default();
+        let mut caches = self.caches();
+        let memo = caches.subqueries.entry(of).or_default();
         if memo.answers.len() >= MAX_CACHED_ANSWERS {
             memo.answers.clear();
         }
@@ -256,40 +270,43 @@ impl States {
     }
 
     pub(super) fn rows(&self, of: usize, key: &[u8]) -> Option<Rc<RowSet>> {
-        let memos = self.memos.borrow();
-        let (known, rows) = memos.get(&of)?.rows.as_ref()?;
-        (known == key).then(|| rows.clone())
+        self.cached(|caches| {
+            let (known, rows) = caches.subqueries.get(&of)?.rows.as_ref()?;
+            (known == key).then(|| rows.clone())
+        })
     }
 
     pub(super) fn keep_rows(&self, of: usize, key: Vec<u8>, rows: Rc<RowSet>) {
-        let mut memos = self.memos.borrow_mut();
-        let memo = memos.entry(of).or_default();
+        let mut caches = self.caches();
+        let memo = caches.subqueries.entry(of).or_default();
         if let Some((_, old)) = memo.rows.replace((key, rows)) {
             self.release(old.held);
         }
     }
 
     pub(super) fn search(&self, address: usize) -> Option<Rc<FoundTexts>> {
-        self.searches.borrow().by_address.get(&address).cloned()
+        self.cached(|caches| caches.searches.get(&address).cloned())
     }
 
     pub(super) fn same_search(&self, key: &SearchKey) -> Option<Rc<FoundTexts>> {
-        self.searches.borrow().by_key.get(key).cloned()
+        self.cached(|caches| caches.searches_by_key.get(key).cloned())
     }
 
     pub(super) fn keep_search(&self, address: usize, key: SearchKey, found: Rc<FoundTexts>) {
-        let mut searches = self.searches.borrow_mut();
-        searches.by_address.insert(address, found.clone());
-        searches.by_key.insert(key, found);
+        let mut caches = self.caches();
+        caches.searches.insert(address, found.clone());
+        caches.searches_by_key.insert(key, found);
     }
 
     /// The rows that the previous iteration of a recursive expression found.
     pub(super) fn working_rows(&self, of: usize) -> Rc<RowSet> {
-        self.working.borrow().get(&of).cloned().unwrap_or_default()
+        let rows = self.cached(|caches| caches.working.get(&of).cloned());
+        rows.unwrap_or_default()
     }
 
     pub(super) fn set_working(&self, of: usize, rows: Rc<RowSet>) {
-        if let Some(old) = self.working.borrow_mut().insert(of, rows) {
+        let old = self.caches().working.insert(of, rows);
+        if let Some(old) = old {
             self.release(old.held);
         }
     }

@@ -17,7 +17,7 @@ use crate::plan::QueryPlan;
 use porpoise_kv::{Read, ReadMode};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::text_index::TextIndex;
-use porpoise_rows::{Lookup, OverflowFetch, RowRef, TextMatches, Txn};
+use porpoise_rows::{Lookup, OverflowFetch, RankOrder, RowRef, TextMatches, Txn};
 use porpoise_types::full_text::Query;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,9 +31,7 @@ const EXPANSION_BATCH: usize = 64;
 /// Rows that a search found, in the order of their relevance.
 pub struct RankedRows {
     found: Rc<FoundTexts>,
-    order: Vec<usize>,
-    /// Number of rows that were fetched.
-    fetched: usize,
+    order: RankOrder,
 }
 
 impl RankedRows {
@@ -43,12 +41,8 @@ impl RankedRows {
             return Err(SqlError::internal("no search to run").into());
         };
         let found = queries.search(search, cx)?;
-        let order = found.matches.by_rank();
-        Ok(RankedRows {
-            found,
-            order,
-            fetched: 0,
-        })
+        let order = RankOrder::new(&found.matches);
+        Ok(RankedRows { found, order })
     }
 
     /// Passes the next rows and their primary keys to `visit`; false at the end.
@@ -60,16 +54,12 @@ impl RankedRows {
         exec: &mut Exec<'_>,
         visit: &mut dyn FnMut(&[u8], RowRef<'_>),
     ) -> ExecResult<bool> {
-        let left = self.order.get(self.fetched..).unwrap_or_default();
-        let wanted = left
-            .iter()
-            .take(batch.limit)
-            .map(|at| self.found.matches.key(*at));
-        let wanted: Vec<&[u8]> = wanted.collect();
+        let matches = &self.found.matches;
+        let next = self.order.next(matches, batch.limit).iter();
+        let wanted: Vec<&[u8]> = next.map(|at| matches.key(*at as usize)).collect();
         if wanted.is_empty() {
             return Ok(false);
         }
-        self.fetched += wanted.len();
         let lookup = Lookup::primary(table, &wanted).overflow(batch.pruning.overflow());
         exec.txn()
             .look_up(&lookup.in_order(), read, &mut |_, found| {
@@ -202,7 +192,7 @@ impl SearchRun<'_, '_> {
 
     /// The indexed words of the documents found.
     fn words_of(&self, txn: &mut Txn, found: &TextMatches) -> Result<Vec<String>> {
-        let (rules, order) = (self.index.rules(), found.by_rank());
+        let (rules, mut order) = (self.index.rules(), RankOrder::new(found));
         let parts = self
             .table
             .indexes
@@ -214,12 +204,9 @@ impl SearchRun<'_, '_> {
             .map(|part| part.column)
             .collect();
         let mut words: Vec<String> = Vec::new();
-        for batch in order
-            .get(..MAX_EXPANDED)
-            .unwrap_or(&order)
-            .chunks(EXPANSION_BATCH)
-        {
-            let keys: Vec<&[u8]> = batch.iter().map(|at| found.key(*at)).collect();
+        let first = order.next(found, MAX_EXPANDED);
+        for batch in first.chunks(EXPANSION_BATCH) {
+            let keys: Vec<&[u8]> = batch.iter().map(|at| found.key(*at as usize)).collect();
             let fetch = OverflowFetch::Of(&columns);
             let lookup = Lookup::primary(self.table, &keys).overflow(fetch);
             let before = words.len();

@@ -17,10 +17,14 @@ struct Runner<'x> {
     failure: RefCell<Option<SqlError>>,
 }
 
-impl FireTriggers for Runner<'_> {
-    fn fire(&self, txn: &mut Txn, firing: &mut Firing<'_>) -> Result<(), Error> {
+impl Runner<'_> {
+    /// Runs a call of the session's, and keeps its error.
+    fn run(
+        &self,
+        call: impl FnOnce(&dyn RunPrograms) -> Result<(), SqlError>,
+    ) -> Result<(), Error> {
         let done = match self.programs {
-            Some(programs) => programs.fire(firing, txn, self.env),
+            Some(programs) => call(programs),
             None => Err(SqlError::internal("a statement without triggers fired one")),
         };
         done.map_err(|error| {
@@ -29,9 +33,23 @@ impl FireTriggers for Runner<'_> {
                 sqlstate: String::from_utf8_lossy(&error.sqlstate).into_owned(),
                 message: error.message.clone(),
             };
-            self.failure.borrow_mut().get_or_insert(error);
+            self.failure.replace(Some(error));
             reported
         })
+    }
+}
+
+impl FireTriggers for Runner<'_> {
+    fn fire(&self, txn: &mut Txn, firing: &mut Firing<'_>) -> Result<(), Error> {
+        self.run(|programs| programs.fire(firing, txn, self.env))
+    }
+
+    fn fire_in_batch(&self, txn: &mut Txn, firing: &mut Firing<'_>) -> Result<(), Error> {
+        self.run(|programs| programs.fire_in_batch(firing, txn, self.env))
+    }
+
+    fn write_batch(&self, txn: &mut Txn) -> Result<(), Error> {
+        self.run(|programs| programs.write_batch(txn))
     }
 }
 

@@ -15,7 +15,7 @@ use super::eval::{Env, EvalCx, eval};
 use super::{Expr, ExprKind};
 use crate::error::Result;
 use porpoise_types::{CompareAs, ValueRef};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -39,10 +39,23 @@ enum ListState {
     Set(Arc<InSet>),
 }
 
-/// The sets of the plan that runs, by the addresses of their lists; none while
-/// no plan runs.
+/// The sets of the plan that runs.
 #[derive(Debug, Default)]
-pub struct InSets(RefCell<Option<HashMap<usize, ListState>>>);
+pub struct InSets {
+    /// Whether a plan runs.
+    kept: Cell<bool>,
+    /// By the addresses of their lists; empty while no plan runs.
+    sets: RefCell<HashMap<usize, ListState>>,
+}
+
+impl InSets {
+    /// Drops the sets.
+    fn clear(&self) {
+        if !self.sets.borrow().is_empty() {
+            self.sets.take();
+        }
+    }
+}
 
 /// Guard that discards the sets when dropped.
 #[must_use = "sets are kept until it is dropped"]
@@ -50,14 +63,16 @@ pub struct InSetsGuard<'e>(&'e InSets);
 
 impl Drop for InSetsGuard<'_> {
     fn drop(&mut self) {
-        self.0.0.replace(None);
+        self.0.kept.set(false);
+        self.0.clear();
     }
 }
 
 impl Env {
     /// Enables hashed IN lists until the returned guard is dropped.
     pub fn keep_sets(&self) -> InSetsGuard<'_> {
-        self.in_sets.0.replace(Some(HashMap::new()));
+        self.in_sets.clear();
+        self.in_sets.kept.set(true);
         InSetsGuard(&self.in_sets)
     }
 }
@@ -74,15 +89,14 @@ pub fn probe<'a>(
         return Ok(None);
     };
     let address = list.as_ptr().addr();
-    let known = match &mut *cx.env.in_sets.0.borrow_mut() {
-        None => return Ok(None),
-        Some(sets) => match sets.get(&address) {
-            Some(known) => known.clone(),
-            None => {
-                sets.insert(address, ListState::SeenOnce);
-                return Ok(None);
-            }
-        },
+    let sets = &cx.env.in_sets;
+    if !sets.kept.get() {
+        return Ok(None);
+    }
+    let known = sets.sets.borrow().get(&address).cloned();
+    let Some(known) = known else {
+        sets.sets.borrow_mut().insert(address, ListState::SeenOnce);
+        return Ok(None);
     };
     let set = match known {
         ListState::Unhashable => return Ok(None),
@@ -90,8 +104,8 @@ pub fn probe<'a>(
         ListState::SeenOnce => {
             let made = set_of(list, how, cx)?.map(Arc::new);
             let known = made.clone().map_or(ListState::Unhashable, ListState::Set);
-            if let Some(sets) = &mut *cx.env.in_sets.0.borrow_mut() {
-                sets.insert(address, known);
+            if sets.kept.get() {
+                sets.sets.borrow_mut().insert(address, known);
             }
             match made {
                 Some(set) => set,

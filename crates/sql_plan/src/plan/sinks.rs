@@ -228,7 +228,7 @@ impl ValueRows {
     }
 
     /// The expressions among the values.
-    fn expressions(&self) -> &[Expr] {
+    pub fn expressions(&self) -> &[Expr] {
         &self.expressions
     }
 

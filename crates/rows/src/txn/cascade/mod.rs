@@ -499,7 +499,7 @@ impl Statement<'_> {
     /// Whether a changed child has triggers that fire.
     fn fires_any(&self, fx: &Effects) -> bool {
         let mut children = fx.list.iter().filter(|change| !change.is_root);
-        self.txn.cascades_fire && children.any(|change| !change.table.triggers.is_empty())
+        self.txn.settings.cascades_fire && children.any(|change| !change.table.triggers.is_empty())
     }
 
     /// Fires the triggers of one time for all changed children, in the order of the changes.
