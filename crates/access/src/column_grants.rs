@@ -50,7 +50,7 @@ impl ColumnGrant {
 }
 
 /// Effective privileges of one account on single columns of one table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnRights {
     database: String,
     table: String,

@@ -191,6 +191,7 @@ impl Acknowledgements {
             incarnation: replica.incarnation,
             place: replica.place,
             behind: oldest.map(|oldest| now.saturating_duration_since(oldest.since)),
+            rate: None,
         }
     }
 

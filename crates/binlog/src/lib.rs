@@ -21,6 +21,7 @@
 //! * [`dump`]: the stream of events to a reader.
 //! * [`feed`]: the stream of changes to an application.
 //! * [`acknowledge`]: commits that wait for replicas.
+//! * [`flow_control`]: commits that pause while a replica catches up.
 //! * [`branch`]: the point at which the log branches off from that of another server.
 //! * [`describe`]: events as SHOW BINLOG EVENTS prints them.
 //!
@@ -41,8 +42,10 @@ pub mod encode;
 mod error;
 pub mod feed;
 pub mod file;
+pub mod flow_control;
 pub mod log;
 mod open;
+mod pacing;
 pub mod pending_keys;
 pub mod seed;
 mod waiting;

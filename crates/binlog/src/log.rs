@@ -11,6 +11,7 @@ use crate::acknowledge::{AckEngine, Acknowledgements};
 use crate::annotation::ANNOTATION_FORMAT_VERSION;
 use crate::describe::{self, EventRow};
 use crate::file::{self, EventReader, FIRST_POSITION, Scanned, file_name, file_number};
+use crate::flow_control::{FlowControl, FlowSettings};
 use crate::pending_keys::PendingKeys;
 use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -22,6 +23,7 @@ use porpoise_kv::Stat;
 use porpoise_replication::epoch::{EpochKeeper, MAX_EPOCH};
 use porpoise_replication::event::FormatDescription;
 use porpoise_replication::gtid::{GtidSet, Uuid};
+use porpoise_rows::commit_pacing::CommitPacing;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,6 +109,7 @@ pub(crate) struct State {
     pub(crate) generation: u64,
     replicas: BTreeMap<u64, Replica>,
     pub(crate) acks: Acknowledgements,
+    pub(crate) flow: FlowControl,
 }
 
 impl State {
@@ -146,6 +149,8 @@ pub struct BinaryLog {
     /// Keeps the greatest epoch that this server knows of.
     pub(crate) epochs: OnceLock<Arc<dyn EpochKeeper>>,
     pub(crate) pending_keys: Arc<PendingKeys>,
+    /// Slows down commits while a replica catches up.
+    pub(crate) pacing: OnceLock<(Arc<CommitPacing>, FlowSettings)>,
 }
 
 impl BinaryLog {
@@ -494,6 +499,7 @@ impl BinaryLog {
             value,
         };
         let mut stats = self.ack_stats();
+        stats.extend(self.flow_stats());
         stats.extend([
             stat(
                 "binlog_transactions_total",

@@ -135,6 +135,7 @@ fn new_log(options: Options, state: State, engine: &Arc<dyn Engine>) -> BinaryLo
         ack_engine: engine.clone().into(),
         epochs: std::sync::OnceLock::new(),
         pending_keys: Arc::default(),
+        pacing: std::sync::OnceLock::new(),
     }
 }
 

@@ -106,7 +106,11 @@ impl BinaryLog {
     pub fn member_progress(&self, member: u32) -> (MemberProgress, (u64, u64)) {
         let state = self.state.lock();
         let end = (state.files.last().map_or(0, |file| file.number), state.end);
-        (state.acks.progress(member, Instant::now()), end)
+        let progress = MemberProgress {
+            rate: state.flow.rate(member),
+            ..state.acks.progress(member, Instant::now())
+        };
+        (progress, end)
     }
 
     /// The present policy.

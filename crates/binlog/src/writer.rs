@@ -99,6 +99,7 @@ pub(crate) struct Writer {
     unsynced: u64,
     last_sync: Instant,
     last_purge: Instant,
+    last_flow_control: Instant,
     /// See [`begin_event`].
     begin: Vec<u8>,
     /// The last transactions of the file that used each key.
@@ -133,6 +134,7 @@ impl Writer {
                 unsynced: 0,
                 last_sync: now,
                 last_purge: now,
+                last_flow_control: now,
                 begin: begin_event(),
                 history: KeyHistory::default(),
             });
@@ -166,6 +168,7 @@ impl Writer {
             unsynced: 1,
             last_sync: now,
             last_purge: now,
+            last_flow_control: now,
             begin: begin_event(),
             history: KeyHistory::default(),
         };
@@ -235,6 +238,7 @@ impl Writer {
                 (*stops, *rotations, *resets, *catch_ups)
             };
             let wrote = self.write_next()?;
+            self.log.control_flow(&mut self.last_flow_control);
             if catch_ups.0 > catch_ups.1 && wrote != Progress::More {
                 self.log.state.lock().catch_ups.1 = catch_ups.0;
                 self.log.changed.notify_all();

@@ -343,6 +343,11 @@ impl Connection {
         self.next_packet(payload)
     }
 
+    /// Whether unread bytes have arrived; false if this cannot be determined without waiting.
+    pub fn has_input(&mut self) -> bool {
+        !self.input.unread().is_empty() || self.stream.is_readable()
+    }
+
     /// Sets the longest wait for a packet; `None` waits forever.
     ///
     /// # Errors

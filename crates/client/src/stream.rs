@@ -78,6 +78,18 @@ impl Stream {
         }
     }
 
+    /// Whether bytes have arrived that were not read. Always false for a Unix socket.
+    pub(crate) fn is_readable(&self) -> bool {
+        match self {
+            Stream::Tcp(tcp) => {
+                let peeked = tcp.set_nonblocking(true).and_then(|()| tcp.peek(&mut [0]));
+                tcp.set_nonblocking(false).is_ok() && peeked.is_ok()
+            }
+            Stream::Unix(_) => false,
+            Stream::Tls(tls) => tls.sock.is_readable(),
+        }
+    }
+
     /// Whether others cannot read what is sent.
     pub fn is_secure(&self) -> bool {
         !matches!(self, Stream::Tcp(_))

@@ -27,6 +27,15 @@ pub struct Coordinates {
     pub position: u64,
 }
 
+impl Coordinates {
+    /// Whether it is this position or a later one. Names of files end with a number of at least six digits.
+    #[must_use]
+    pub fn is_at_or_after(&self, file: &str, position: u64) -> bool {
+        let own = (self.file.len(), self.file.as_str(), self.position);
+        own >= (file.len(), file, position)
+    }
+}
+
 /// Transactions that were applied: of a MySQL source a set, of a MariaDB source the last one of each domain.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct GtidPosition {

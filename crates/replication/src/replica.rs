@@ -9,6 +9,7 @@
 //!
 //! Invariant: the password is in no message and no state.
 
+mod acknowledge;
 mod state;
 
 pub use state::{Activity, LastError, ReplicaState, SourceSettings};
@@ -21,6 +22,7 @@ use crate::follow::{
 use crate::gtid::GtidSet;
 use crate::position::{AppliedPosition, Coordinates, GtidPosition, PositionTable};
 use crate::source::{Divergence, FIRST_POSITION, SourceError, SourceOptions, SourceStream};
+use acknowledge::Acknowledgements;
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::threads::{self, Role};
@@ -459,20 +461,6 @@ enum Ended {
     Apply(FollowError),
 }
 
-/// Whether a place in the log is at or after another. Names of files end with a number of at least six digits.
-fn is_reached(read: &Coordinates, until: &(String, u64)) -> bool {
-    let order = |file: &str, position: u64| (file.len(), file.to_owned(), position);
-    order(&read.file, read.position) >= order(&until.0, until.1)
-}
-
-/// Acknowledges what is applied, once it is on disk.
-fn acknowledge(stream: &mut SourceStream, follower: &Follower) -> Result<(), Ended> {
-    // What workers still apply is waited for.
-    follower.wait_durable().map_err(Ended::Apply)?;
-    let place = follower.read().clone();
-    stream.acknowledge(&place).map_err(Ended::Source)
-}
-
 impl Shared {
     fn now(&self) -> i64 {
         self.db.clock().unix_micros()
@@ -710,7 +698,7 @@ impl Shared {
         };
         if let Some(until) = &settings.until
             && !applied.coordinates.file.is_empty()
-            && is_reached(&applied.coordinates, until)
+            && applied.coordinates.is_at_or_after(&until.0, until.1)
         {
             return self.reached(&applied.coordinates);
         }
@@ -772,6 +760,7 @@ impl Shared {
         cancel: &Cancel,
     ) -> Ended {
         let mut is_settled = true;
+        let mut acks = Acknowledgements::default();
         let delay = i64::try_from(settings.delay).unwrap_or(i64::MAX);
         loop {
             if cancel.reason().is_some() {
@@ -779,11 +768,14 @@ impl Shared {
             }
             if let Some(until) = &settings.until
                 && !follower.is_inside()
-                && is_reached(follower.read(), until)
+                && follower.read().is_at_or_after(&until.0, until.1)
             {
                 return follower
                     .drain()
                     .map_or_else(Ended::Apply, |()| Ended::Reached);
+            }
+            if let Err(ended) = acks.send(stream, follower) {
+                return ended;
             }
             let (header, event) = match stream.next_event() {
                 Ok(Some(event)) => event,
@@ -805,8 +797,7 @@ impl Shared {
                 continue;
             }
             self.delay(i64::from(header.timestamp), delay, cancel);
-            let format = stream.format().clone();
-            let done = follower.event(&header, event, &format);
+            let done = follower.event(&header, event, stream.format());
             {
                 let mut state = self.state.lock();
                 state.activity = Activity::Applying;
@@ -821,10 +812,8 @@ impl Shared {
                 Ok(is_settled) => is_settled,
                 Err(error) => return Ended::Apply(error),
             };
-            if stream.is_ack_requested()
-                && let Err(ended) = acknowledge(stream, follower)
-            {
-                return ended;
+            if stream.is_ack_requested() {
+                acks.request(follower);
             }
         }
     }

@@ -260,6 +260,11 @@ impl SourceStream {
         Ok(self.connection.send_packet(&packet)?)
     }
 
+    /// Whether events have arrived that were not read.
+    pub fn has_input(&mut self) -> bool {
+        self.connection.has_input()
+    }
+
     /// Kind and identity of the source.
     #[must_use]
     pub fn identity(&self) -> &SourceIdentity {

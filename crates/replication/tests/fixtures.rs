@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use porpoise_replication::event::{
-    Event, EventOptions, EventWriter, FormatDescription, Header, RowChangeKind, checksum, kind,
+    Event, EventOptions, EventWriter, FormatDescription, Header, RowChangeKind, XaStep, checksum,
+    kind,
 };
 use porpoise_replication::gtid::{Gtid, GtidSet};
 use porpoise_types::{Date, DateTime, Decimal, Time, Value};
@@ -378,7 +379,7 @@ fn xid_xa_prepare_and_rows_query() {
         b"\x00\x01\0\0\0\x02\0\0\0\x01\0\0\0abc",
     ));
     assert!(
-        matches!(xa, Event::XaPrepare(x) if x.global == b"ab" && x.branch == b"c" && !x.one_phase)
+        matches!(xa, Event::XaPrepare(x) if x.xid.to_string() == "X'6162',X'63',1" && !x.one_phase)
     );
     let query = both_ways(&event(kind::ROWS_QUERY, 0x80, 700, b"\x08DELETE a"));
     assert_eq!(query, Event::RowsQuery(b"DELETE a".to_vec()));
@@ -546,8 +547,32 @@ fn mariadb_gtid_list_annotate_and_compressed_query() {
         panic!("another event");
     };
     assert_eq!(gtid.gtid.to_string(), "3-7-8");
-    assert!(gtid.is_transactional && !gtid.is_standalone && !gtid.is_xa);
+    assert!(gtid.is_transactional && !gtid.is_standalone && gtid.xa.is_none());
     assert_eq!(gtid.commit_id, Some(9));
+    // Branch X'6162',X'63',258: prepared without a group commit, and ended.
+    let branch = [2, 1, 0, 0, 2, 1, b'a', b'b', b'c'];
+    for (flags, step) in [(0x44, "Prepare"), (0x84, "End")] {
+        let head = [8, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, flags];
+        let bytes = event(
+            kind::MARIADB_GTID,
+            0,
+            400,
+            &[&head[..], &branch[..]].concat(),
+        );
+        let Event::MariadbGtid(gtid) = both_ways(&bytes) else {
+            panic!("another event");
+        };
+        let found = match gtid.xa {
+            Some(XaStep::Prepare(xid)) => format!("Prepare {xid}"),
+            Some(XaStep::End(xid)) => format!("End {xid}"),
+            None => String::new(),
+        };
+        assert_eq!(found, format!("{step} X'6162',X'63',258"));
+    }
+    let torn = [
+        8, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0x44, 2, 1, 0, 0, 200, 1, b'a', b'b',
+    ];
+    assert!(Event::decode(&event(kind::MARIADB_GTID, 0, 400, &torn), &format()).is_err());
     let mut body = vec![1, 0, 0, 0x10];
     body.extend([0, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
     let Event::MariadbGtidList(list) = decode(&event(kind::MARIADB_GTID_LIST, 0, 400, &body)).1

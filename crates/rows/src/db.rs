@@ -11,6 +11,7 @@ use crate::catalog::persist;
 use crate::change_notifier::{ChangeNotifier, TableChanges};
 use crate::changes::ChangeLog;
 use crate::cluster::{ClusterOptions, ClusterView, Followed, Membership};
+use crate::commit_pacing::CommitPacing;
 use crate::definition::{TableDef, TableId};
 use crate::error::{Error, Result};
 use crate::expressions::{CompileExpressions, Compiled, RowContext, RowExpressions};
@@ -72,6 +73,7 @@ pub struct Db {
     pub(crate) text_maintenance: TextMaintenance,
     /// The change log; unset if it is off.
     change_log: OnceLock<Arc<dyn ChangeLog>>,
+    pub(crate) commit_pacing: Arc<CommitPacing>,
     /// The clients whose writes are refused.
     pub(crate) read_only: ReadOnlyState,
     /// See [`Db::read_staleness`], in milliseconds.
@@ -176,6 +178,7 @@ impl Db {
             trigger_runner: OnceLock::new(),
             text_maintenance: TextMaintenance::default(),
             change_log: OnceLock::new(),
+            commit_pacing: Arc::default(),
             read_only: ReadOnlyState::default(),
             read_staleness: AtomicU32::new(0),
             restored: Mutex::default(),
@@ -437,6 +440,11 @@ impl Db {
     /// The change log, if it is on.
     pub fn change_log(&self) -> Option<&Arc<dyn ChangeLog>> {
         self.change_log.get()
+    }
+
+    /// The pauses of commits, which the change log controls.
+    pub fn commit_pacing(&self) -> &Arc<CommitPacing> {
+        &self.commit_pacing
     }
 
     /// The compiled expressions of a table.

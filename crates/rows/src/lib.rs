@@ -20,6 +20,7 @@ mod check_text;
 mod check_values;
 pub mod cluster;
 pub mod command_summary;
+pub mod commit_pacing;
 pub mod db;
 pub mod ddl;
 pub mod definition;

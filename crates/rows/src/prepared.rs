@@ -31,6 +31,56 @@ pub struct PreparedTxn {
 /// Bytes of a table in the note.
 const TABLE_BYTES: usize = 9;
 
+/// Identifier of an XA transaction branch.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Xid {
+    /// gtrid, at most 64 bytes.
+    pub global: Vec<u8>,
+    /// bqual, at most 64 bytes.
+    pub branch: Vec<u8>,
+    /// formatID.
+    pub format: u64,
+}
+
+impl Xid {
+    /// The name of its prepared transaction: lengths of gtrid and bqual, gtrid, bqual, format (big-endian).
+    #[must_use]
+    pub fn to_name(&self) -> Vec<u8> {
+        let mut name = vec![self.global.len() as u8, self.branch.len() as u8];
+        name.extend_from_slice(&self.global);
+        name.extend_from_slice(&self.branch);
+        name.extend_from_slice(&self.format.to_be_bytes());
+        name
+    }
+
+    /// The identifier of a name.
+    #[must_use]
+    pub fn from_name(name: &[u8]) -> Option<Xid> {
+        let ([global, branch], rest) = name.split_first_chunk::<2>()?;
+        let (global, rest) = rest.split_at_checked(usize::from(*global))?;
+        let (branch, format) = rest.split_at_checked(usize::from(*branch))?;
+        Some(Xid {
+            global: global.to_vec(),
+            branch: branch.to_vec(),
+            format: u64::from_be_bytes(format.try_into().ok()?),
+        })
+    }
+}
+
+/// As a binary log has it: `X'6162',X'63',258`.
+impl std::fmt::Display for Xid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for part in [&self.global, &self.branch] {
+            f.write_str("X'")?;
+            for byte in part {
+                write!(f, "{byte:02x}")?;
+            }
+            f.write_str("',")?;
+        }
+        write!(f, "{}", self.format)
+    }
+}
+
 fn encode_note(uses: &[(TableId, Access)]) -> Vec<u8> {
     let mut note = vec![PREPARED_NOTE_FORMAT_VERSION];
     note.extend_from_slice(&(uses.len() as u32).to_le_bytes());
@@ -179,7 +229,9 @@ impl PreparedTxn {
             // Not only those with a subscriber when the rows were written.
             db.change_notifier.notify(&self.tables, position);
         }
-        self.ended(done)
+        let position = self.ended(done)?;
+        db.commit_pacing.pause();
+        Ok(position)
     }
 
     /// Rolls it back.
@@ -202,6 +254,22 @@ impl PreparedTxn {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn xa_names_round_trip() {
+        let xid = Xid {
+            global: b"ab".to_vec(),
+            branch: b"c".to_vec(),
+            format: 258,
+        };
+        let name = xid.to_name();
+        assert_eq!(name, b"\x02\x01abc\0\0\0\0\0\0\x01\x02");
+        assert_eq!(xid.to_string(), "X'6162',X'63',258");
+        assert_eq!(Xid::from_name(&name), Some(xid));
+        for cut in 0..name.len() {
+            assert_eq!(Xid::from_name(&name[..cut]), None);
+        }
+    }
 
     #[test]
     fn notes_come_back_and_damaged_ones_are_refused() {

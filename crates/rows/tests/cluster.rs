@@ -81,6 +81,7 @@ impl Server {
         let (metadata_locks, cancel) = (self.db.metadata_locks().session(), Cancel::new());
         let cx = DdlCx {
             statement: None,
+            memory: None,
             metadata_locks: &metadata_locks,
             deadline: Instant::now() + time,
             cancel: &cancel,
@@ -283,6 +284,7 @@ fn lock_tables_and_a_statement_of_another_server_do_not_wait_for_ever() {
         b.waits_for(|| !b.db.catalog().changes.is_empty());
         let cx = DdlCx {
             statement: None,
+            memory: None,
             metadata_locks: &owner,
             deadline: late,
             cancel: &cancel,

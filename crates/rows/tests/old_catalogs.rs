@@ -73,6 +73,7 @@ fn run<T>(db: &Arc<Db>, f: impl FnOnce(&DdlCx<'_>) -> T) -> T {
         foreign_key_checks: true,
         now: 0,
         statement: None,
+        memory: None,
     })
 }
 

@@ -357,6 +357,7 @@ fn nobody_waits_for_long_behind_a_change_that_waits_for_a_transaction() {
                 foreign_key_checks: true,
                 now: 0,
                 statement: None,
+                memory: None,
             };
             db.alter_table(&cx, "d", "t", &to_double())
         });

@@ -162,6 +162,7 @@ impl Change {
                 foreign_key_checks: true,
                 now: 0,
                 statement: None,
+                memory: None,
             };
             db.alter_table(&cx, "d", "t", &ops)
         });

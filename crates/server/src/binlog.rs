@@ -4,6 +4,7 @@ use crate::config::{Config, DurabilityChoice, EngineChoice, StartError};
 use crate::standby::epoch;
 use porpoise_base::disk::Disk;
 use porpoise_binlog::acknowledge::AckPolicy;
+use porpoise_binlog::flow_control::FlowSettings;
 use porpoise_binlog::log::Replica;
 use porpoise_binlog::{BinaryLog, Encoder, Error, Options, RowImage};
 use porpoise_kv::Engine;
@@ -34,6 +35,12 @@ pub struct OpenLog {
 impl OpenLog {
     /// Lets SQL show and manage the log. Returns the log.
     pub fn provide(self, sql: &SqlServer) -> Arc<BinaryLog> {
+        let shown = Arc::downgrade(&self.log);
+        sql.provide_status(Box::new(move || {
+            shown
+                .upgrade()
+                .map_or_else(Vec::new, |log| log.flow_variables())
+        }));
         sql.provide_binary_log(Arc::new(Statements {
             engine: sql.db().engine().clone(),
             log: self.log.clone(),
@@ -92,6 +99,11 @@ pub fn open(
     };
     let encoder = Encoder::new(config.server_id, config.binlog_row_image, metadata);
     let encoder = Arc::new(encoder.with_pending_keys(log.pending_keys().clone()));
+    let flow = FlowSettings {
+        max_pause: config.flow_control_pause,
+        threshold: config.flow_control_threshold,
+    };
+    log.provide_pacing(db.commit_pacing().clone(), flow);
     db.set_change_log(encoder.clone());
     Ok(Some(OpenLog { log, encoder }))
 }

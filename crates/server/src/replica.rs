@@ -23,6 +23,7 @@ use porpoise_replication::replica::{
 };
 use porpoise_rows::Db;
 use porpoise_rows::changes::Origin;
+use porpoise_rows::prepared::{PreparedTxn, Xid};
 use porpoise_sql::replica::{
     FilterItem, FilterKind, ReplicaControl, ReplicaFailure, ReplicaStatus, ReplicaWorker,
     SourceChange, WorkerActivity,
@@ -433,18 +434,41 @@ impl StatementRunner for DefinitionRunner {
         origin: Origin,
     ) -> std::result::Result<(), StatementError> {
         self.execute(query, is_mariadb, origin)
-            .map_err(|error| StatementError {
-                number: error.code,
-                is_transient: matches!(error.code, 1205 | 1213),
-                message: error.message,
-            })
+            .map_err(statement_error)
+    }
+
+    fn is_prepared(&self, xid: &Xid) -> bool {
+        let server = self.server.upgrade();
+        server.is_some_and(|server| server.is_branch_prepared(xid))
+    }
+
+    fn prepare(
+        &mut self,
+        xid: &Xid,
+        prepare: &mut dyn FnMut() -> porpoise_rows::Result<PreparedTxn>,
+    ) -> std::result::Result<(), StatementError> {
+        let prepared = self.server().and_then(|s| s.prepare_branch(xid, prepare));
+        prepared.map_err(statement_error)
+    }
+}
+
+/// 3197: the branch is still prepared.
+fn statement_error(error: SqlError) -> StatementError {
+    StatementError {
+        number: error.code,
+        is_transient: matches!(error.code, 1205 | 1213 | 3197),
+        message: error.message,
     }
 }
 
 impl DefinitionRunner {
-    fn execute(&self, query: &QueryEvent, is_mariadb: bool, origin: Origin) -> Result<()> {
+    fn server(&self) -> Result<Arc<SqlServer>> {
         let server = self.server.upgrade();
-        let server = server.ok_or_else(|| SqlError::internal("the server is stopping"))?;
+        server.ok_or_else(|| SqlError::internal("the server is stopping"))
+    }
+
+    fn execute(&self, query: &QueryEvent, is_mariadb: bool, origin: Origin) -> Result<()> {
+        let server = self.server()?;
         let mut session = server.connect_system(self.id, self.cancel.clone())?;
         session.set_origin(Some(origin));
         for statement in settings(query, is_mariadb) {

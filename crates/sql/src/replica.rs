@@ -275,6 +275,8 @@ pub struct GroupMember {
     pub version: String,
     /// Whether it is this server.
     pub is_own: bool,
+    /// Transactions that it has not acknowledged, about; `None` if this server does not lead, or the member does not follow it.
+    pub behind: Option<u64>,
 }
 
 /// A group with automatic failover, as this server sees it.

@@ -25,6 +25,7 @@ use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::command_summary::CommandSummary;
+use porpoise_rows::prepared::{PreparedTxn, Xid};
 use porpoise_rows::sample::TableBytes;
 use porpoise_rows::{Db, ReadOnly};
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -451,6 +452,23 @@ impl SqlServer {
     /// Sets what runs the replica.
     pub fn provide_replica(&self, replica: Arc<dyn ReplicaControl>) {
         *self.replica.write() = Some(replica);
+    }
+
+    /// Whether an XA transaction branch is prepared.
+    pub fn is_branch_prepared(&self, xid: &Xid) -> bool {
+        self.branches.is_prepared(xid)
+    }
+
+    /// Adds a branch that a replica's source has prepared and that `prepare` prepares here. Any session may end it.
+    ///
+    /// # Errors
+    /// 1440 if there is a branch with its identifier; that of `prepare`.
+    pub fn prepare_branch(
+        &self,
+        xid: &Xid,
+        prepare: &mut dyn FnMut() -> porpoise_rows::Result<PreparedTxn>,
+    ) -> Result<()> {
+        self.branches.prepare(xid, prepare)
     }
 
     /// The control of the replica.

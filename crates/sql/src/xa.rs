@@ -9,59 +9,31 @@
 
 use parking_lot::Mutex;
 use porpoise_rows::Db;
-use porpoise_rows::prepared::PreparedTxn;
+use porpoise_rows::prepared::{PreparedTxn, Xid};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A branch identifier.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Xid {
-    /// gtrid
-    pub(crate) global: Vec<u8>,
-    /// bqual
-    pub(crate) branch: Vec<u8>,
-    /// formatID
-    pub(crate) format: u64,
-}
-
 /// gtrid and bqual: what identifies a branch.
 type BranchKey = (Vec<u8>, Vec<u8>);
 
-impl Xid {
-    pub(crate) fn new(xid: &ast::Xid<'_>) -> Xid {
-        Xid {
-            global: xid.global.to_vec(),
-            branch: xid.branch.to_vec(),
-            format: xid.format,
-        }
+/// The identifier in a statement.
+pub(crate) fn xid_of(xid: &ast::Xid<'_>) -> Xid {
+    Xid {
+        global: xid.global.to_vec(),
+        branch: xid.branch.to_vec(),
+        format: xid.format,
     }
+}
 
-    fn key(&self) -> BranchKey {
-        (self.global.clone(), self.branch.clone())
-    }
+/// Error for an identifier that another branch has.
+pub(crate) fn duplicate_xid() -> SqlError {
+    SqlError::new(1440, "XAE08", "XAER_DUPID: The XID already exists")
+}
 
-    /// Its bytes in the engine: lengths of gtrid and bqual, gtrid, bqual, format (big-endian).
-    pub(crate) fn to_name(&self) -> Vec<u8> {
-        // Each is at most 64 bytes long.
-        let mut name = vec![self.global.len() as u8, self.branch.len() as u8];
-        name.extend_from_slice(&self.global);
-        name.extend_from_slice(&self.branch);
-        name.extend_from_slice(&self.format.to_be_bytes());
-        name
-    }
-
-    fn from_name(name: &[u8]) -> Option<Xid> {
-        let ([global, branch], rest) = name.split_first_chunk::<2>()?;
-        let (global, rest) = rest.split_at_checked(usize::from(*global))?;
-        let (branch, format) = rest.split_at_checked(usize::from(*branch))?;
-        Some(Xid {
-            global: global.to_vec(),
-            branch: branch.to_vec(),
-            format: u64::from_be_bytes(format.try_into().ok()?),
-        })
-    }
+fn key_of(xid: &Xid) -> BranchKey {
+    (xid.global.clone(), xid.branch.clone())
 }
 
 /// A prepared branch; `None` after its end.
@@ -104,14 +76,14 @@ impl Branches {
     /// Adds a branch that a session begins. Returns false if there is one with its identifier.
     pub(crate) fn begin(&self, xid: &Xid) -> bool {
         let mut all = self.all.lock();
-        if all.contains_key(&xid.key()) {
+        if all.contains_key(&key_of(xid)) {
             return false;
         }
         let entry = Entry {
             format: xid.format,
             stage: Stage::Active,
         };
-        all.insert(xid.key(), entry);
+        all.insert(key_of(xid), entry);
         true
     }
 
@@ -122,12 +94,12 @@ impl Branches {
             format: xid.format,
             stage: Stage::Prepared { txn, attached },
         };
-        self.all.lock().insert(xid.key(), entry);
+        self.all.lock().insert(key_of(xid), entry);
     }
 
     /// Leaves a prepared branch to other sessions.
     pub(crate) fn detach(&self, xid: &Xid) {
-        if let Some(entry) = self.all.lock().get_mut(&xid.key())
+        if let Some(entry) = self.all.lock().get_mut(&key_of(xid))
             && let Stage::Prepared { attached, .. } = &mut entry.stage
         {
             *attached = false;
@@ -136,13 +108,13 @@ impl Branches {
 
     /// Removes a branch that has ended.
     pub(crate) fn remove(&self, xid: &Xid) {
-        self.all.lock().remove(&xid.key());
+        self.all.lock().remove(&key_of(xid));
     }
 
     /// A prepared branch that belongs to no session, or to the caller's (`own`).
     pub(crate) fn prepared(&self, xid: &Xid, own: bool) -> Option<PreparedBranch> {
         let all = self.all.lock();
-        let entry = all.get(&xid.key()).filter(|e| e.format == xid.format)?;
+        let entry = all.get(&key_of(xid)).filter(|e| e.format == xid.format)?;
         match &entry.stage {
             Stage::Prepared { txn, attached } if *attached == own => Some(txn.clone()),
             _ => None,
@@ -165,24 +137,32 @@ impl Branches {
         });
         prepared.collect()
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Whether a branch is prepared.
+    pub(crate) fn is_prepared(&self, xid: &Xid) -> bool {
+        let all = self.all.lock();
+        let entry = all.get(&key_of(xid)).filter(|e| e.format == xid.format);
+        entry.is_some_and(|entry| matches!(entry.stage, Stage::Prepared { .. }))
+    }
 
-    #[test]
-    fn xa_names_round_trip() {
-        let xid = Xid {
-            global: b"ab".to_vec(),
-            branch: b"c".to_vec(),
-            format: 258,
-        };
-        let name = xid.to_name();
-        assert_eq!(name, b"\x02\x01abc\0\0\0\0\0\0\x01\x02");
-        assert_eq!(Xid::from_name(&name), Some(xid));
-        for cut in 0..name.len() {
-            assert_eq!(Xid::from_name(&name[..cut]), None);
+    /// Adds a branch that `prepare` prepares and that belongs to no session.
+    pub(crate) fn prepare(
+        &self,
+        xid: &Xid,
+        prepare: &mut dyn FnMut() -> porpoise_rows::Result<PreparedTxn>,
+    ) -> Result<()> {
+        if !self.begin(xid) {
+            return Err(duplicate_xid());
+        }
+        match prepare() {
+            Ok(txn) => {
+                self.add_prepared(xid, txn, false);
+                Ok(())
+            }
+            Err(error) => {
+                self.remove(xid);
+                Err(error.into())
+            }
         }
     }
 }

@@ -21,12 +21,26 @@ pub struct MemberProgress {
     pub place: Place,
     /// Time for which the oldest waiting commit has waited, if it waits for this member.
     pub behind: Option<Duration>,
+    /// Bytes of the log that it acknowledges in a second while it catches up, if that was measured.
+    pub rate: Option<u64>,
 }
+
+impl MemberProgress {
+    /// Maximum number of bytes of the log that the member may lack when commits begin to wait for it. Commits then wait until
+    /// it has acknowledged them, which takes a quarter of a second at its rate.
+    fn small_lag(&self, limits: &FollowLimits) -> u64 {
+        let small = self.rate.map(|rate| (rate / 4).max(LEAST_LAG));
+        small.map_or(limits.small_lag, |small| small.min(limits.small_lag))
+    }
+}
+
+/// Least lag, in bytes of the log, at which commits may begin to wait for a member.
+const LEAST_LAG: u64 = 32 << 10;
 
 /// Limits by which a member is added to the view or removed from it.
 #[derive(Clone, Debug)]
 pub struct FollowLimits {
-    /// Bytes of the log that a member may lack when commits begin to wait for it.
+    /// Bytes of the log that a member may lack at most when commits begin to wait for it.
     pub small_lag: u64,
     /// Time for which a member may be disconnected.
     pub silence: u64,
@@ -91,7 +105,7 @@ impl Following {
         let lag = end.1.saturating_sub(progress.place.1);
         if stalls && target.is_some() {
             inputs.push(Input::Stalls(server));
-        } else if progress.place.0 == end.0 && lag <= self.limits.small_lag {
+        } else if progress.place.0 == end.0 && lag <= progress.small_lag(&self.limits) {
             inputs.push(Input::Replicates(server));
         }
         inputs
@@ -121,6 +135,7 @@ mod tests {
             incarnation: 7,
             place,
             behind: (behind > 0).then(|| Duration::from_millis(behind)),
+            rate: None,
         }
     }
 
@@ -140,6 +155,28 @@ mod tests {
         following.require(&[2, 3].into(), end);
         let inputs = following.observe(2, Some(7), &progress(END, 0), end, 20);
         assert_eq!(inputs, [Input::Replicates(2)]);
+    }
+
+    #[test]
+    fn commits_begin_to_wait_for_a_member_that_catches_up_in_a_moment() {
+        let limits = FollowLimits {
+            small_lag: 1 << 20,
+            silence: 50,
+            stall: Duration::from_millis(80),
+        };
+        let lags = [
+            (None, 1 << 20),
+            (Some(1000), LEAST_LAG),
+            (Some(1 << 20), 1 << 18),
+            (Some(1 << 30), 1 << 20),
+        ];
+        for (rate, expected) in lags {
+            let progress = MemberProgress {
+                rate,
+                ..progress(END, 0)
+            };
+            assert_eq!(progress.small_lag(&limits), expected, "{rate:?}");
+        }
     }
 
     #[test]

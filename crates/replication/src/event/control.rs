@@ -2,6 +2,7 @@
 
 use super::bytes::{lenenc_len, put_lenenc, put_lenenc_bytes, put_uint};
 use super::{Decoded, Reader};
+use porpoise_rows::prepared::Xid;
 
 /// ROTATE: the stream goes on in another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,12 +117,8 @@ impl Incident {
 pub struct XaPrepare {
     /// Whether the branch is committed at once (XA COMMIT ... ONE PHASE).
     pub one_phase: bool,
-    /// Format of the identifier.
-    pub format: u32,
-    /// Global part of the identifier.
-    pub global: Vec<u8>,
-    /// Part of the branch.
-    pub branch: Vec<u8>,
+    /// Identifier of the branch.
+    pub xid: Xid,
 }
 
 impl XaPrepare {
@@ -134,20 +131,21 @@ impl XaPrepare {
         if global > 64 || branch > 64 {
             return Err(body.error(format!("an identifier of {global} and {branch} bytes")));
         }
-        Ok(XaPrepare {
-            one_phase,
-            format,
+        let xid = Xid {
+            format: u64::from(format),
             global: body.take(global as usize, "global part")?.to_vec(),
             branch: body.take(branch as usize, "branch")?.to_vec(),
-        })
+        };
+        Ok(XaPrepare { one_phase, xid })
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::from(self.one_phase));
-        put_uint(out, u64::from(self.format), 4);
-        put_uint(out, self.global.len() as u64, 4);
-        put_uint(out, self.branch.len() as u64, 4);
-        out.extend_from_slice(&self.global);
-        out.extend_from_slice(&self.branch);
+        let xid = &self.xid;
+        put_uint(out, xid.format, 4);
+        put_uint(out, xid.global.len() as u64, 4);
+        put_uint(out, xid.branch.len() as u64, 4);
+        out.extend_from_slice(&xid.global);
+        out.extend_from_slice(&xid.branch);
     }
 }

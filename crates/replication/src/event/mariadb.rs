@@ -4,6 +4,7 @@ pub use crate::gtid::mariadb::MariadbGtid;
 
 use super::bytes::put_uint;
 use super::{Decoded, Header, Reader};
+use porpoise_rows::prepared::Xid;
 
 /// The event is a single statement that commits itself; no XID follows.
 const STANDALONE: u8 = 1;
@@ -12,6 +13,9 @@ const TRANSACTIONAL: u8 = 4;
 const DDL: u8 = 32;
 const PREPARED_XA: u8 = 64;
 const COMPLETED_XA: u8 = 128;
+
+/// Shortest body of a GTID event; the rest is zero.
+const MIN_GTID_LEN: usize = 19;
 
 /// MariaDB's GTID: start of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +30,36 @@ pub struct MariadbGtidEvent {
     pub is_ddl: bool,
     /// Number of the group commit.
     pub commit_id: Option<u64>,
-    /// Whether the transaction is a branch that becomes prepared, or completes one.
-    pub is_xa: bool,
+    /// The branch of an XA transaction that is prepared or ended.
+    pub xa: Option<XaStep>,
+}
+
+/// A step of an XA transaction branch in two phases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum XaStep {
+    /// The rows of the branch follow; then it is prepared.
+    Prepare(Xid),
+    /// The branch was prepared before; XA COMMIT or XA ROLLBACK follows as a statement.
+    End(Xid),
+}
+
+/// Reads the identifier of a branch.
+fn decode_xid(body: &mut Reader<'_>) -> Decoded<Xid> {
+    let format = body.u32("format")?;
+    let global = body.u8("length of the global part")?;
+    let branch = body.u8("length of the branch")?;
+    Ok(Xid {
+        format: u64::from(format),
+        global: body.take(global.into(), "global part")?.to_vec(),
+        branch: body.take(branch.into(), "branch")?.to_vec(),
+    })
+}
+
+fn encode_xid(xid: &Xid, out: &mut Vec<u8>) {
+    put_uint(out, xid.format, 4);
+    out.extend_from_slice(&[xid.global.len() as u8, xid.branch.len() as u8]);
+    out.extend_from_slice(&xid.global);
+    out.extend_from_slice(&xid.branch);
 }
 
 impl MariadbGtidEvent {
@@ -39,6 +71,11 @@ impl MariadbGtidEvent {
             0 => None,
             _ => Some(body.u64("number of the group commit")?),
         };
+        let xa = match flags & (PREPARED_XA | COMPLETED_XA) {
+            0 => None,
+            PREPARED_XA => Some(XaStep::Prepare(decode_xid(&mut body)?)),
+            _ => Some(XaStep::End(decode_xid(&mut body)?)),
+        };
         Ok(MariadbGtidEvent {
             gtid: MariadbGtid {
                 domain,
@@ -49,25 +86,35 @@ impl MariadbGtidEvent {
             is_transactional: flags & TRANSACTIONAL != 0,
             is_ddl: flags & DDL != 0,
             commit_id,
-            is_xa: flags & (PREPARED_XA | COMPLETED_XA) != 0,
+            xa,
         })
     }
 
-    /// Appends the body. The server is that of the header. Branches of XA transactions are not written.
+    /// Appends the body. The server is that of the header.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        let start = out.len();
         put_uint(out, self.gtid.number, 8);
         put_uint(out, u64::from(self.gtid.domain), 4);
+        let (step, xid) = match &self.xa {
+            None => (0, None),
+            Some(XaStep::Prepare(xid)) => (PREPARED_XA, Some(xid)),
+            Some(XaStep::End(xid)) => (COMPLETED_XA, Some(xid)),
+        };
         out.push(
             flag(self.is_standalone, STANDALONE)
                 | flag(self.is_transactional, TRANSACTIONAL)
                 | flag(self.is_ddl, DDL)
-                | flag(self.commit_id.is_some(), GROUP_COMMIT_ID),
+                | flag(self.commit_id.is_some(), GROUP_COMMIT_ID)
+                | step,
         );
-        match self.commit_id {
-            Some(id) => put_uint(out, id, 8),
-            None => out.extend_from_slice(&[0; 6]),
+        if let Some(id) = self.commit_id {
+            put_uint(out, id, 8);
         }
+        if let Some(xid) = xid {
+            encode_xid(xid, out);
+        }
+        out.resize(out.len().max(start + MIN_GTID_LEN), 0);
     }
 }
 

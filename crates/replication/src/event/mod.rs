@@ -43,7 +43,7 @@ pub use bytes::{DecodeError, Decoded, Reader};
 pub use control::{Heartbeat, Incident, Rotate, XaPrepare};
 pub use format::FormatDescription;
 pub use gtid::{GtidEvent, PreviousGtids};
-pub use mariadb::{MariadbGtid, MariadbGtidEvent};
+pub use mariadb::{MariadbGtid, MariadbGtidEvent, XaStep};
 pub use payload::TransactionPayload;
 pub use query::{QueryEvent, StatusVariables};
 pub use rows::{ColumnBitmap, RowChangeKind, RowImage, RowImages, RowsEvent, RowsHead};

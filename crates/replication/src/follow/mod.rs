@@ -32,6 +32,7 @@ mod error;
 mod transaction;
 mod workers;
 mod write_set;
+mod xa;
 
 pub use error::FollowError;
 pub use workers::{CommitListener, WorkerBoard, WorkerStatus, WorkerTransaction};
@@ -39,8 +40,8 @@ pub use workers::{CommitListener, WorkerBoard, WorkerStatus, WorkerTransaction};
 use crate::apply::ApplyError;
 use crate::copied::CopiedTables;
 use crate::event::{
-    Event, FormatDescription, Header, QueryEvent, RowsEvent, TableMap, TransactionPayload,
-    XaPrepare, flags,
+    Event, FormatDescription, Header, QueryEvent, RowsEvent, TableMap, TransactionPayload, XaStep,
+    flags,
 };
 use crate::filter::Filters;
 use crate::position::{AnyGtid, AppliedPosition, Coordinates, PendingDefinition, PositionTable};
@@ -50,6 +51,7 @@ use porpoise_base::cancel::Cancel;
 use porpoise_kv::{CommitPosition, StatementMark};
 use porpoise_rows::Db;
 use porpoise_rows::changes::Origin;
+use porpoise_rows::prepared::{PreparedTxn, Xid};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +70,19 @@ pub trait StatementRunner: Send {
         query: &QueryEvent,
         is_mariadb: bool,
         origin: Origin,
+    ) -> Result<(), StatementError>;
+
+    /// Whether this server has prepared an XA transaction branch.
+    fn is_prepared(&self, xid: &Xid) -> bool;
+
+    /// Adds a branch to this server's branches; `prepare` prepares it.
+    ///
+    /// # Errors
+    /// Another branch has the identifier, or `prepare` fails.
+    fn prepare(
+        &mut self,
+        xid: &Xid,
+        prepare: &mut dyn FnMut() -> porpoise_rows::Result<PreparedTxn>,
     ) -> Result<(), StatementError>;
 }
 
@@ -113,6 +128,8 @@ struct Group {
     timestamp: u32,
     /// Its changes are left out: it was applied before, or is to be skipped.
     is_skipped: bool,
+    /// The XA branch that it prepares, if that was done before a crash.
+    prepared: Option<Xid>,
 }
 
 /// Applier of a source's events.
@@ -243,6 +260,41 @@ impl Follower {
         done.map_err(|error| self.failed("XID", porpoise_rows::Error::from(error).into()))
     }
 
+    /// The commit of everything that was read; `None` while workers apply some of it.
+    #[must_use]
+    pub fn commit_of_read(&self) -> Option<CommitPosition> {
+        // With workers it may be of an earlier transaction.
+        let is_applied = self.workers.is_none();
+        is_applied.then(|| *self.progress.committed.lock())
+    }
+
+    /// A commit that is not before any commit of the transactions before `place`; `None` while workers apply some of them.
+    ///
+    /// # Errors
+    /// See [`Follower::event`].
+    pub fn commit_before(&self, place: &Coordinates) -> Followed<Option<CommitPosition>> {
+        if let Some(workers) = &self.workers
+            && !workers.is_idle()?
+            && !self.is_applied(place)
+        {
+            return Ok(None);
+        }
+        Ok(Some(*self.progress.committed.lock()))
+    }
+
+    fn is_applied(&self, place: &Coordinates) -> bool {
+        let applied = self.progress.applied.lock();
+        applied
+            .coordinates
+            .is_at_or_after(&place.file, place.position)
+    }
+
+    /// Whether a commit is on disk.
+    #[must_use]
+    pub fn is_durable(&self, commit: CommitPosition) -> bool {
+        self.db.engine().durable_position() >= commit
+    }
+
     /// Whether a transaction has begun.
     #[must_use]
     pub fn is_inside(&self) -> bool {
@@ -309,29 +361,21 @@ impl Follower {
                 }
                 Ok(())
             }
-            Event::MariadbGtid(event) if event.is_xa => Err(self.refuse(
-                "MariaDB's GTID",
-                "XA transactions in two phases cannot be applied",
-            )),
             Event::MariadbGtid(event) => {
                 let gtid = Some(AnyGtid::Mariadb(event.gtid));
                 self.begin_group(header, gtid)?;
-                if event.is_standalone {
-                    return Ok(());
+                match event.xa {
+                    _ if event.is_standalone => Ok(()),
+                    Some(XaStep::Prepare(xid)) => self.begin_branch(xid),
+                    Some(XaStep::End(_)) | None => self.begin(),
                 }
-                self.begin()
             }
             Event::Query(query) => self.query(header, &query, format),
             Event::TableMap(map) => self.table_map(*map),
             Event::Rows(rows) => self.rows(header, rows),
             Event::Xid(_) => self.commit(),
-            Event::XaPrepare(XaPrepare {
-                one_phase: true, ..
-            }) => self.commit(),
-            Event::XaPrepare(_) => Err(self.refuse(
-                "XA_PREPARE",
-                "XA transactions in two phases cannot be applied",
-            )),
+            Event::XaPrepare(event) if event.one_phase => self.commit(),
+            Event::XaPrepare(event) => self.prepare(&event),
             Event::TransactionPayload(payload) => self.payload(&payload, format),
             Event::Incident(incident) => {
                 let message = String::from_utf8_lossy(&incident.message);
@@ -392,6 +436,7 @@ impl Follower {
             commit_micros: u64::from(header.timestamp) * 1_000_000,
             timestamp: header.timestamp,
             is_skipped: was_applied || is_own || is_unwanted || is_marked,
+            prepared: None,
         });
         Ok(())
     }
@@ -496,11 +541,23 @@ impl Follower {
                 Ok(())
             }
             ("RELEASE", "SAVEPOINT") => Ok(()),
-            ("XA", "START" | "BEGIN") => self.begin(),
-            ("XA", "END") => Ok(()),
-            ("XA", _) => {
-                Err(self.refuse("QUERY", "XA transactions in two phases cannot be applied"))
+            ("XA", "START" | "BEGIN") => {
+                if self.group.is_none() {
+                    self.begin_group(header, None)?;
+                }
+                let xid = xa::parse(text);
+                let why = "it names an XA branch in an unknown form";
+                let (xid, _) = xid.ok_or_else(|| self.refuse("QUERY", why))?;
+                self.begin_branch(xid)
             }
+            ("XA", command @ ("COMMIT" | "ROLLBACK")) => {
+                if self.group.is_none() {
+                    self.begin_group(header, None)?;
+                }
+                self.end_branch(query, command)
+            }
+            // XA END, and XA PREPARE, which an event of its own follows.
+            ("XA", _) => Ok(()),
             ("", _) => self.after_statement(),
             ("INSERT" | "UPDATE" | "DELETE" | "REPLACE" | "LOAD" | "CALL" | "WITH" | "DO", _)
                 if !is_generated(text) =>

@@ -14,6 +14,7 @@ use porpoise_rows::changes::Origin;
 use porpoise_rows::ddl::metadata_lock_error;
 use porpoise_rows::hot_keys::Interface;
 use porpoise_rows::metadata_lock::{Activity, MetadataLockSession};
+use porpoise_rows::prepared::PreparedTxn;
 use porpoise_rows::table::Table;
 use porpoise_rows::{BeginOptions, Db, Txn};
 use std::collections::HashMap;
@@ -90,7 +91,13 @@ impl Transaction {
         if self.txn.is_some() {
             return Ok(());
         }
-        let options = BeginOptions {
+        let txn = self.db.begin(self.options());
+        self.txn = Some(txn.map_err(|error| Failure::apply("BEGIN", error))?);
+        Ok(())
+    }
+
+    fn options(&self) -> BeginOptions {
+        BeginOptions {
             cancel: self.cancel.clone(),
             lock_wait: self.lock_wait,
             cascades_fire: false,
@@ -98,10 +105,7 @@ impl Transaction {
             replicates: true,
             interface: Interface::Internal,
             ..BeginOptions::default()
-        };
-        let txn = self.db.begin(options);
-        self.txn = Some(txn.map_err(|error| Failure::apply("BEGIN", error))?);
-        Ok(())
+        }
     }
 
     /// Applies an event.
@@ -222,6 +226,31 @@ impl Transaction {
         let begun = self.locks.begin(Activity::Commit, deadline, &self.cancel);
         begun.map_err(metadata_lock_error)?;
         Ok(txn.commit()?.position)
+    }
+
+    /// Prepares the transaction under a name, to which its locks pass.
+    pub(super) fn prepare(
+        &mut self,
+        name: &[u8],
+        origin: Option<Origin>,
+    ) -> porpoise_rows::Result<PreparedTxn> {
+        let mut txn = match self.txn.take() {
+            Some(txn) => txn,
+            None => self.db.begin(self.options())?,
+        };
+        self.tables.clear();
+        if let Some(origin) = origin {
+            txn.set_origin(origin);
+        }
+        let deadline = self.db.clock().now() + COMMIT_WAIT;
+        let begun = self.locks.begin(Activity::Commit, deadline, &self.cancel);
+        let prepared = match begun {
+            Ok(()) => txn.prepare(name, &self.locks),
+            Err(error) => Err(metadata_lock_error(error)),
+        };
+        self.locks.finish(Activity::Commit);
+        self.locks.end();
+        prepared
     }
 
     /// Rolls back, and releases all locks.

@@ -10,6 +10,8 @@
 //! An index that fits into one run is appended in key order. If entries were written in the order of the rows, each would go to
 //! another leaf, and miss the processor's caches when the index is larger than these.
 //!
+//! Runs are charged to the statement's connection; without memory for more they are shorter.
+//!
 //! Foreign keys are validated in batches ([`super::walk`]), each with one engine call for its look-ups.
 
 use super::DdlCx;
@@ -21,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::fk;
 use crate::row::RowRef;
 use crate::table::Table;
+use porpoise_base::memory::{MemoryClass, MemoryTracker};
 use porpoise_kv::{self as kv, Check, CommitPosition, Key, Read, SpaceId, TxnOptions};
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicUsize, Ordering as MemoryOrdering};
@@ -125,11 +128,31 @@ struct Build<'a> {
     table: &'a Table,
     position: usize,
     run: Run,
+    memory: Option<MemoryTracker>,
     /// Whether entries have been written.
     has_entries: bool,
 }
 
 impl Build<'_> {
+    /// Writes the entries of the run if it is complete, or if there is no memory for more.
+    fn flush_if_full(&mut self) -> Result<()> {
+        let size = self.run.size();
+        let memory = self.memory.as_ref();
+        let is_refused = memory.is_some_and(|memory| {
+            size as u64 > memory.used() && memory.resize(size as u64).is_err()
+        });
+        if is_refused || size > RUN_BYTES {
+            self.flush()?;
+        }
+        if is_refused {
+            self.run = Run::default();
+            if let Some(memory) = &self.memory {
+                memory.resize_always(0);
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the entries of the run.
     fn flush(&mut self) -> Result<()> {
         let mut run = std::mem::take(&mut self.run);
@@ -276,6 +299,9 @@ impl Db {
             table: after,
             position,
             run: Run::default(),
+            memory: cx
+                .memory
+                .map(|memory| MemoryTracker::new(memory.clone(), MemoryClass::Statement)),
             has_entries: false,
         };
         self.for_each_batch(cx, before, |batch| {
@@ -283,10 +309,7 @@ impl Db {
                 let row = RowRef::new(after, bytes)?;
                 build.run.add(after, index, position, &row, primary);
             }
-            if build.run.size() > RUN_BYTES {
-                build.flush()?;
-            }
-            Ok(())
+            build.flush_if_full()
         })?;
         build.flush()
     }
@@ -369,10 +392,11 @@ impl Db {
 
 #[cfg(test)]
 mod tests {
-    use crate::ddl::{AlterOp, ColumnSpec, IndexSpec, LockLevel, TableSpec};
+    use crate::ddl::{AlterOp, ColumnSpec, DdlCx, IndexSpec, LockLevel, TableSpec};
     use crate::definition::{IndexKind, TableOptions};
     use crate::{BeginOptions, Db, DbOptions, Error, InsertMode};
     use porpoise_base::clock;
+    use porpoise_base::memory::{ConnectionMemory, MemoryBudget};
     use porpoise_kv::model::Model;
     use porpoise_types::{Collation, ColumnType, Kind, Value};
     use std::sync::Arc;
@@ -421,6 +445,10 @@ mod tests {
     }
 
     fn add_indexes(db: &Db) -> Result<(), Error> {
+        add_indexes_with(db, None)
+    }
+
+    fn add_indexes_with(db: &Db, memory: Option<&Arc<ConnectionMemory>>) -> Result<(), Error> {
         let add = |kind, name, columns: &[&str]| {
             AlterOp::AddIndex(IndexSpec::new(kind, Some(name), columns))
         };
@@ -429,7 +457,20 @@ mod tests {
             add(IndexKind::Plain, "b", &["b", "a"]),
             AlterOp::Lock(LockLevel::Exclusive),
         ];
-        db.define(|cx| db.alter_table(cx, "d", "t", &ops)).map(drop)
+        let alter = |cx: &DdlCx<'_>| db.alter_table(&DdlCx { memory, ..*cx }, "d", "t", &ops);
+        db.define(alter).map(drop)
+    }
+
+    #[test]
+    fn without_memory_for_a_run_runs_are_shorter() {
+        let db = filled(2000, |id| 5000 - id);
+        let budget = Arc::new(MemoryBudget::new(1));
+        let memory = Arc::new(ConnectionMemory::new(budget));
+        add_indexes_with(&db, Some(&memory)).unwrap();
+        assert_eq!(memory.used(), 0);
+        let table = db.catalog().table("d", "t").unwrap().clone();
+        let (rows, problems) = db.define(|cx| db.check_table(cx, &table)).unwrap();
+        assert_eq!((rows, problems.len()), (2000, 0), "{problems:?}");
     }
 
     #[test]

@@ -57,6 +57,7 @@ use crate::table::Table;
 use crate::ttl::TtlChange;
 use parking_lot::MutexGuard;
 use porpoise_base::cancel::Cancel;
+use porpoise_base::memory::ConnectionMemory;
 use porpoise_kv::{CommitPosition, SpaceId};
 use porpoise_types::{Collation, ColumnType};
 use std::sync::Arc;
@@ -91,6 +92,8 @@ pub struct DdlCx<'a> {
     /// The statement for the change log; `None` if it is not logged. It goes with each commit of the catalog, so a
     /// statement that commits several times passes it with the one after which tables are as it says.
     pub statement: Option<&'a LoggedStatement>,
+    /// The memory that builds of indexes are charged to.
+    pub memory: Option<&'a Arc<ConnectionMemory>>,
 }
 
 /// The outcome of a data definition statement.
@@ -201,6 +204,7 @@ impl Db {
             foreign_key_checks: true,
             now: self.clock().unix_micros(),
             statement: None,
+            memory: None,
         })
     }
 

@@ -16,10 +16,12 @@ struct EndedTxn<'t> {
     db: &'t Db,
     subscribed: &'t [TableId],
     text_changes: &'t [TextChange],
+    /// See [`BeginOptions::replicates`].
+    replicates: bool,
 }
 
 impl EndedTxn<'_> {
-    /// Notifies the subscribers of the changes of a commit.
+    /// Notifies the subscribers of the changes of a commit, then pauses if flow control requires it.
     fn finish(self, keys: Option<ChangedKeys>, done: kv::Result<kv::Commit>) -> Result<kv::Commit> {
         if !self.subscribed.is_empty() {
             let notifier = &self.db.change_notifier;
@@ -32,12 +34,15 @@ impl EndedTxn<'_> {
             }
         }
         let commit = done?;
-        if let (Some(keys), Some(log)) = (keys, self.db.change_log()) {
-            log.committed(commit.position, keys);
-        }
         for change in self.text_changes {
             let engine = self.db.engine().as_ref();
             self.db.text_maintenance.note(engine, change);
+        }
+        if let (Some(keys), Some(log)) = (keys, self.db.change_log()) {
+            log.committed(commit.position, keys);
+            if !self.replicates {
+                self.db.commit_pacing.pause();
+            }
         }
         Ok(commit)
     }
@@ -57,6 +62,7 @@ impl Txn {
             db: &self.db,
             subscribed: &self.subscribed,
             text_changes: &self.text_changes,
+            replicates: self.settings.replicates,
         };
         ended.finish(keys, done)
     }
@@ -78,6 +84,7 @@ impl Txn {
             db: &self.db,
             subscribed: &self.subscribed,
             text_changes: &self.text_changes,
+            replicates: self.settings.replicates,
         };
         let commit = ended.finish(keys, done)?;
         self.begin_again();

@@ -68,6 +68,7 @@ impl Running {
                 foreign_key_checks: true,
                 now: 0,
                 statement: None,
+                memory: None,
             };
             of_change.alter_table(&cx, "d", "t", &ops)
         });

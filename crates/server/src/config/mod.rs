@@ -218,6 +218,10 @@ pub struct Config {
     pub replication_ack: Option<usize>,
     /// Longest wait of a commit for replicas; `None`: for ever.
     pub replication_ack_timeout: Option<Duration>,
+    /// Longest pause of a commit while a replica catches up; zero: none.
+    pub flow_control_pause: Duration,
+    /// Transactions that a replica which catches up may lack before commits pause.
+    pub flow_control_threshold: u64,
     /// Members of the group with automatic failover.
     pub failover_members: Option<Members>,
     /// Address at which the other members reach this one.

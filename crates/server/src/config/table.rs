@@ -7,6 +7,7 @@ use super::{ClusterUrl, Config, DurabilityChoice, EngineChoice, Members, TlsMode
 use porpoise_client::http::Endpoint;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// One setting.
 pub struct Setting {
@@ -243,6 +244,15 @@ settings! {
             "off" => None,
             _ => Some(duration(t)?),
         };
+    "flow-control-pause" "TIME" = "100ms":
+        "Longest pause of a commit while a server of the group (or a replica, after --replication-ack-timeout) catches up more slowly than clients write; off: commits never pause",
+        |c, t| c.flow_control_pause = match t {
+            "off" => Duration::ZERO,
+            _ => duration(t)?,
+        };
+    "flow-control-threshold" "COUNT" = "25000":
+        "Number of transactions that a server that comes back may lack before commits pause; with fewer, commits pause if it has not caught up within 10 seconds",
+        |c, t| c.flow_control_threshold = number(t, 0, usize::MAX)? as u64;
     "failover-members" "MEMBERS" = "off":
         "Members of a group with automatic failover, the same list on all: SERVER_ID=HOST:PORT/MYSQL_PORT,... and of a witness ID=HOST:PORT; a new group begins with the data of the first",
         |c, t| c.failover_members = match t {

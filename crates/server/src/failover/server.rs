@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Lag of a member, in bytes of the log, up to which the leader makes commits wait for it.
-const SMALL_LAG: u64 = 1 << 20;
+const SMALL_LAG: u64 = 256 << 10;
 
 /// Pause between attempts to follow a leader after an error that stopped the replica.
 const FOLLOW_AGAIN: Duration = Duration::from_secs(5);
@@ -105,6 +105,7 @@ pub fn start(
     let followed = parts.binlog.set_group_policy(Some(GroupPolicy::Follows));
     followed.map_err(|e| StartError::failure(format!("failover: {e}")))?;
     let (sql, shown) = (parts.sql.clone(), parts.epochs.clone());
+    let binlog = parts.binlog.clone();
     let mut actions = ServerActions {
         id: config.server_id,
         members: members.clone(),
@@ -132,7 +133,7 @@ pub fn start(
         Box::new(actions)
     });
     let node = Arc::new(node.map_err(failed)?);
-    status::provide(&sql, &node, shown);
+    status::provide(&sql, &node, shown, binlog);
     Ok(Some(node))
 }
 

@@ -2,13 +2,15 @@
 
 use super::node::{GroupStatus, MemberRole, MemberStatus, Node};
 use crate::standby::epoch::Epochs;
+use porpoise_binlog::BinaryLog;
 use porpoise_kv::Stat;
+use porpoise_replication::election::MemberId;
 use porpoise_sql::SqlServer;
 use porpoise_sql::replica::{Group, GroupMember, GroupMemberRole, GroupMemberState};
 use std::sync::Arc;
 
 /// Lets SQL show the group.
-pub fn provide(sql: &SqlServer, node: &Arc<Node>, epochs: Arc<Epochs>) {
+pub fn provide(sql: &SqlServer, node: &Arc<Node>, epochs: Arc<Epochs>, binlog: Arc<BinaryLog>) {
     let shown = Arc::downgrade(node);
     sql.provide_status(Box::new(move || {
         shown
@@ -18,12 +20,20 @@ pub fn provide(sql: &SqlServer, node: &Arc<Node>, epochs: Arc<Epochs>) {
     let shown = Arc::downgrade(node);
     sql.provide_group(Box::new(move || {
         let node = shown.upgrade()?;
-        Some(group(&node.status(), epochs.is_writable()))
+        let status = node.status();
+        let leads = status.role == MemberRole::Leader;
+        let behind = |id| binlog.transactions_behind(id).filter(|_| leads);
+        Some(group(&status, epochs.is_writable(), &behind))
     }));
 }
 
-/// The group in the form of MySQL's group replication. `is_writable`: whether this server takes writes.
-fn group(status: &GroupStatus, is_writable: bool) -> Group {
+/// The group in the form of MySQL's group replication. `is_writable`: whether this server takes writes; `behind`: the number of
+/// transactions that a member lacks.
+fn group(
+    status: &GroupStatus,
+    is_writable: bool,
+    behind: &dyn Fn(MemberId) -> Option<u64>,
+) -> Group {
     let member = |member: &MemberStatus| {
         let is_leader = status.leader == Some(member.id);
         let role = match (member.is_witness, is_leader) {
@@ -41,6 +51,7 @@ fn group(status: &GroupStatus, is_writable: bool) -> Group {
             role,
             version: description.version,
             is_own: member.id == status.id,
+            behind: behind(member.id),
         }
     };
     let (epoch, number) = status.view;
@@ -206,7 +217,7 @@ mod tests {
     }
 
     fn states(status: &GroupStatus, is_writable: bool) -> Vec<(GroupMemberRole, GroupMemberState)> {
-        let members = group(status, is_writable).members.into_iter();
+        let members = group(status, is_writable, &|_| None).members.into_iter();
         members.map(|member| (member.role, member.state)).collect()
     }
 

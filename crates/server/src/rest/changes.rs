@@ -13,8 +13,9 @@
 //! has not received are sent again. A stream reads from the files of the log by a [`Feed`], at the pace of its client.
 //!
 //! Invariants:
-//! 1. The account has SELECT on all that the filter covers: it is checked at the start and, before anything
-//!    is sent, after each change of accounts or privileges.
+//! 1. The account has SELECT on all that is sent: on what the filter covers, or on columns of the tables that it names, whose
+//!    other columns are left out. It is checked at the start and, before anything is sent, after each change of accounts or
+//!    privileges.
 //! 2. A stream holds one event of the log, or one compressed transaction, and few chunks.
 //! 3. No change is left out silently: one that cannot be read or described ends the stream with an error.
 //!
@@ -94,13 +95,72 @@ impl Filter {
             return Err(Problem::mysql(1044, "42000", text));
         }
         let mut tables = self.tables.iter();
-        match tables.find(|table| !has(rights.on_table(database, table))) {
+        match tables.find(|table| !has(rights.on_any_column(database, table))) {
             None => Ok(()),
-            Some(table) => {
-                let text = format!("SELECT command denied to user {account} for table '{table}'");
-                Err(Problem::mysql(1142, "42000", text))
+            Some(table) => Err(denied(account, table)),
+        }
+    }
+
+    /// A table whose readable columns have changed.
+    fn changed<'f>(&'f self, before: &Rights, now: &Rights) -> Option<&'f String> {
+        let database = self.database.as_deref()?;
+        let columns = |rights: &Rights, table: &str| {
+            let all = rights.on_table(database, table).has(Privileges::SELECT);
+            (!all).then(|| rights.on_columns(database, table).cloned())
+        };
+        let mut tables = self.tables.iter();
+        tables.find(|table| columns(before, table) != columns(now, table))
+    }
+}
+
+fn denied(account: &str, table: &str) -> Problem {
+    let text = format!("SELECT command denied to user {account} for table '{table}'");
+    Problem::mysql(1142, "42000", text)
+}
+
+/// A table whose changes are sent.
+struct SentTable {
+    map: Arc<TableMap>,
+    readable: ReadableTable,
+    /// The columns that the account may read; `None`: all.
+    visible: Option<Vec<bool>>,
+}
+
+impl SentTable {
+    fn new(map: &Arc<TableMap>, readable: ReadableTable, rights: &Rights) -> SentTable {
+        let (database, table) = (&readable.database, &readable.table);
+        let is_visible = |column: &str| {
+            let privileges = rights.on_column(database, table, column);
+            privileges.has(Privileges::SELECT)
+        };
+        let all = rights.on_table(database, table).has(Privileges::SELECT);
+        let columns = readable.columns.iter();
+        let visible = (!all).then(|| columns.map(|c| is_visible(&c.name)).collect());
+        SentTable {
+            map: map.clone(),
+            readable,
+            visible,
+        }
+    }
+
+    /// A column of the key that the account may not read.
+    fn hidden_key(&self) -> Option<&str> {
+        let visible = self.visible.as_ref()?;
+        let mut key = self.readable.key.iter();
+        let hidden = key.find(|at| visible.get(**at) != Some(&true))?;
+        let column = self.readable.columns.get(*hidden)?;
+        Some(&column.name)
+    }
+
+    /// The values of an image that are sent.
+    fn values(&self, image: RowImage) -> RowImage {
+        let mut values = self.readable.values(image);
+        for (value, is_visible) in values.iter_mut().zip(self.visible.iter().flatten()) {
+            if !is_visible {
+                *value = None;
             }
         }
+        values
     }
 }
 
@@ -212,10 +272,11 @@ struct ChangeStream<'e> {
     send: ChunkSender,
     out: Vec<u8>,
     memory: MemoryTracker,
-    /// The last table, with its description.
-    table: Option<(Arc<TableMap>, ReadableTable)>,
-    /// Version of access control at the last check.
+    /// The last table.
+    table: Option<SentTable>,
+    /// Version of access control at the last check, and the account's privileges then.
     checked: u64,
+    rights: Rights,
     last_sent: Instant,
     /// Whether a change of the current transaction was sent.
     has_changes: bool,
@@ -250,6 +311,7 @@ impl<'e> ChangeStream<'e> {
             memory: MemoryTracker::new(execution.memory.clone(), MemoryClass::Statement),
             table: None,
             checked,
+            rights,
             last_sent: Instant::now(),
             has_changes: false,
             is_sent: false,
@@ -322,7 +384,11 @@ impl<'e> ChangeStream<'e> {
         let rights = self.execution.rights()?;
         let account = self.execution.shown_account();
         self.request.filter.check(&rights, &account)?;
-        self.checked = version;
+        // A client that goes on would mistake columns that are missing for columns that have not changed.
+        if let Some(table) = self.request.filter.changed(&self.rights, &rights) {
+            return Err(denied(&account, table));
+        }
+        (self.checked, self.rights) = (version, rights);
         Ok(())
     }
 
@@ -433,10 +499,7 @@ impl<'e> ChangeStream<'e> {
             let held = self.memory.resize(bytes);
             held.map_err(porpoise_sql::memory::refused)?;
         }
-        let is_known = self
-            .table
-            .as_ref()
-            .is_some_and(|(known, _)| **known == **map);
+        let is_known = self.table.as_ref().is_some_and(|known| *known.map == **map);
         if !is_known {
             let table = ReadableTable::of(map).ok_or_else(|| {
                 let text = format!(
@@ -445,7 +508,17 @@ impl<'e> ChangeStream<'e> {
                 );
                 Problem::mysql(1236, "HY000", text).with_status(StatusCode::GONE)
             })?;
-            self.table = Some((map.clone(), table));
+            let table = SentTable::new(map, table, &self.rights);
+            if let (Some(column), true) =
+                (table.hidden_key(), self.request.filter.key_prefix.is_some())
+            {
+                let account = self.execution.shown_account();
+                let text = format!(
+                    "SELECT command denied to user {account} for column '{column}' in table '{name}'"
+                );
+                return Err(Problem::mysql(1143, "42000", text));
+            }
+            self.table = Some(table);
         }
         let damaged = |error: DecodeError| {
             let text = error.to_string();
@@ -453,7 +526,7 @@ impl<'e> ChangeStream<'e> {
         };
         for row in rows.images(map, |_| false).map_err(damaged)? {
             let (first, second) = row.map_err(damaged)?;
-            let Some((_, table)) = &self.table else {
+            let Some(table) = &self.table else {
                 continue;
             };
             let (old, new) = match (rows.kind, second) {
@@ -462,7 +535,7 @@ impl<'e> ChangeStream<'e> {
                 (RowChangeKind::Update, new) => (Some(first), new),
             };
             let change = RowChange {
-                table,
+                table: &table.readable,
                 old: old.map(|image| table.values(image)),
                 new: new.map(|image| table.values(image)),
             };

@@ -9,6 +9,7 @@
 )]
 
 mod faults;
+mod flow;
 mod group;
 mod load;
 mod members;

@@ -262,6 +262,22 @@ fn values_that_do_not_fit_end_the_import_with_their_table() {
     assert_eq!(pair.replica.sql("SELECT COUNT(*) FROM d.c").rows(), [["0"]]);
 }
 
+#[test]
+fn prepared_transactions_of_the_source_are_ended_before_the_copy() {
+    let pair = start();
+    pair.source
+        .sql(
+            "CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY); INSERT INTO d.t VALUES (1); \
+             XA START 'x'; INSERT INTO d.t VALUES (2); XA END 'x'; XA PREPARE 'x'",
+        )
+        .rows();
+    let text = refused(&import(&pair, &["--follow"]));
+    assert!(text.contains("prepared XA transactions"), "{text}");
+    pair.source.sql("XA COMMIT 'x'").rows();
+    succeed(&import(&pair, &[]));
+    pair.compare("SELECT * FROM d.t ORDER BY id");
+}
+
 const LOADED: &str = "
     CREATE DATABASE d; USE d;
     CREATE TABLE p (id INT AUTO_INCREMENT PRIMARY KEY, n INT NOT NULL, v VARCHAR(300), KEY (n));

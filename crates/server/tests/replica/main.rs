@@ -17,3 +17,5 @@ mod rows;
 mod standby;
 mod statements;
 mod support;
+mod written_source;
+mod xa;

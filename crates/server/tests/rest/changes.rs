@@ -402,6 +402,50 @@ fn a_stream_needs_select_as_long_as_it_runs() {
 }
 
 #[test]
+fn privileges_on_columns_show_these_columns() {
+    let server = with_log().start();
+    sql(
+        &server,
+        "CREATE DATABASE shop; CREATE TABLE shop.a (id INT PRIMARY KEY, name VARCHAR(20), secret VARCHAR(20));
+         CREATE USER ann IDENTIFIED BY 'pw'; GRANT SELECT (id, name) ON shop.a TO ann",
+    );
+    let ann = Client {
+        address: address(&server),
+        credentials: "Authorization: Basic YW5uOnB3".to_owned(),
+    };
+    assert_eq!(refused(&ann, "?database=shop", &[]), (403, 1044));
+    let mut stream = Stream::started(&ann, "?database=shop&table=a&key_prefix=1");
+    sql(
+        &server,
+        "INSERT INTO shop.a VALUES (1, 'n', 's'); UPDATE shop.a SET secret = 't'",
+    );
+    let inserted = stream.transaction();
+    assert_eq!(inserted[0].data["row"], json!({"id": 1, "name": "n"}));
+    assert_eq!(inserted[0].data["key"], json!([1]));
+    let updated = stream.transaction();
+    assert_eq!(updated[0].data["old"], json!({"id": 1, "name": "n"}));
+    // The stream ends when it would show something else from now on; another one goes on there.
+    sql(
+        &server,
+        "REVOKE SELECT (id) ON shop.a FROM ann; INSERT INTO shop.a VALUES (12, 'm', 's')",
+    );
+    let error = stream.next().unwrap();
+    assert_eq!(
+        (error.kind.as_str(), &error.data["code"]),
+        ("error", &json!(1142))
+    );
+    let after = format!("Last-Event-ID: {}", stream.last_id);
+    let mut stream = Stream::open(&ann, "?database=shop&table=a", &[&after]);
+    assert_eq!(stream.next().unwrap().kind, "start");
+    let inserted = stream.transaction();
+    assert_eq!(inserted[0].data["row"], json!({"name": "m"}));
+    assert_eq!(inserted[0].data.get("key"), None);
+    // A prefix would reveal the key.
+    let query = "?database=shop&table=a&key_prefix=1";
+    assert_eq!(refused(&ann, query, &[&after]), (403, 1143));
+}
+
+#[test]
 fn streams_are_limited_and_slow_readers_cost_no_memory() {
     let server = with_log().start();
     let client = Client::root(&server);

@@ -177,7 +177,7 @@ pub(super) fn group_member_stats(cx: &StatementContext) -> Table {
     members(cx, |view, member| {
         let in_queue = match member.is_own {
             true => Value::UInt(applying),
-            false => Value::Null,
+            false => member.behind.map_or(Value::Null, Value::UInt),
         };
         let none = || Value::UInt(0);
         vec![

@@ -370,6 +370,7 @@ impl SqlSession {
             foreign_key_checks: self.cx.settings.foreign_key_checks,
             now: self.cx.env.now_utc.to_unix_micros(),
             statement: self.logged_statement.as_ref(),
+            memory: self.cx.env.memory.connection(),
         }
     }
 

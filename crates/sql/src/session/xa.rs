@@ -24,11 +24,11 @@ use super::transaction::ExplicitStart;
 use super::{Outcome, SqlSession};
 use crate::results::table::{Rows, typed_column};
 use crate::status::Counter;
-use crate::xa::{PreparedBranch, Xid};
+use crate::xa::{PreparedBranch, duplicate_xid, xid_of};
 use porpoise_base::blocking::blocking;
 use porpoise_kv::CommitPosition;
 use porpoise_rows::metadata_lock::Activity;
-use porpoise_rows::prepared::PreparedTxn;
+use porpoise_rows::prepared::{PreparedTxn, Xid};
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{self, Xa, XaEnd, XaStart};
@@ -132,10 +132,6 @@ fn fatal_in_branch() -> SqlError {
     SqlError::new(1401, "XAE03", text)
 }
 
-fn duplicate_xid() -> SqlError {
-    SqlError::new(1440, "XAE08", "XAER_DUPID: The XID already exists")
-}
-
 /// Error for a prepared branch whose end failed but may be tried again.
 fn retry() -> SqlError {
     let text = "The resource manager is not able to commit the transaction branch at this time. \
@@ -152,11 +148,11 @@ impl SqlSession {
     /// Executes an XA statement.
     pub(super) fn xa(&mut self, statement: &Xa<'_>, sink: &mut dyn ResultSink) -> Result<Outcome> {
         match statement {
-            Xa::Start(xid, how) => self.xa_start(&Xid::new(xid), *how),
-            Xa::End(xid, how) => self.xa_end(&Xid::new(xid), *how),
-            Xa::Prepare(xid) => self.xa_prepare(&Xid::new(xid)),
+            Xa::Start(xid, how) => self.xa_start(&xid_of(xid), *how),
+            Xa::End(xid, how) => self.xa_end(&xid_of(xid), *how),
+            Xa::Prepare(xid) => self.xa_prepare(&xid_of(xid)),
             Xa::Commit(xid, one_phase) => self.xa_commit(xid, *one_phase),
-            Xa::Rollback(xid) => self.xa_rollback(&Xid::new(xid)),
+            Xa::Rollback(xid) => self.xa_rollback(&xid_of(xid)),
             Xa::Recover(convert) => self.xa_recover(*convert, sink),
         }
     }
@@ -370,7 +366,7 @@ impl SqlSession {
     }
 
     fn xa_commit(&mut self, xid: &ast::Xid<'_>, one_phase: bool) -> Result<Outcome> {
-        let xid = &Xid::new(xid);
+        let xid = &xid_of(xid);
         if !self.has_branch(xid) {
             return self.end_detached(xid, true);
         }

@@ -56,6 +56,13 @@ func fresh(t *testing.T) *sql.DB {
 	}
 	db.SetMaxOpenConns(1)
 	t.Cleanup(func() { db.Close() })
+	create(t, db)
+	return db
+}
+
+// create makes the tables over the only connection of a pool.
+func create(t *testing.T, db *sql.DB) {
+	t.Helper()
 	run(t, db,
 		"DROP DATABASE IF EXISTS "+database,
 		"CREATE DATABASE "+database,
@@ -68,7 +75,6 @@ func fresh(t *testing.T) *sql.DB {
 		`CREATE TABLE types (id INT PRIMARY KEY, a TINYINT UNSIGNED, b BIGINT UNSIGNED, d DECIMAL(20,5), e DOUBLE, f DATE, g TIME(3),
 			h DATETIME(6), y YEAR, c CHAR(5), raw VARBINARY(20), big LONGTEXT, en ENUM('a','b'), se SET('x','y','z'), j JSON, bits BIT(11))`,
 	)
-	return db
 }
 
 func run(t *testing.T, db *sql.DB, statements ...string) {
@@ -253,6 +259,13 @@ func syncer(t *testing.T, id uint32) *replication.BinlogSyncer {
 	return reader
 }
 
+// kinds of the changes in events of rows.
+var kinds = map[replication.EventType]string{
+	replication.WRITE_ROWS_EVENTv2:  "insert",
+	replication.UPDATE_ROWS_EVENTv2: "update",
+	replication.DELETE_ROWS_EVENTv2: "delete",
+}
+
 // follow applies events until the statement that ends the test.
 func follow(t *testing.T, stream *replication.BinlogStreamer, copied *copies, end string) (gtids []string) {
 	t.Helper()
@@ -274,12 +287,7 @@ func follow(t *testing.T, stream *replication.BinlogStreamer, copied *copies, en
 			if string(body.Table.Schema) != database {
 				continue
 			}
-			kind := map[replication.EventType]string{
-				replication.WRITE_ROWS_EVENTv2:  "insert",
-				replication.UPDATE_ROWS_EVENTv2: "update",
-				replication.DELETE_ROWS_EVENTv2: "delete",
-			}[event.Header.EventType]
-			copied.change(string(body.Table.Table), kind, body.Rows)
+			copied.change(string(body.Table.Table), kinds[event.Header.EventType], body.Rows)
 		case *replication.QueryEvent:
 			if strings.Contains(string(body.Query), end) {
 				return gtids

@@ -166,6 +166,7 @@ fn define(
         foreign_key_checks: true,
         now: db.clock().unix_micros(),
         statement: None,
+        memory: None,
     })
 }
 
