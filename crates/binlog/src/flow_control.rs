@@ -42,7 +42,7 @@ const STUCK: Duration = Duration::from_secs(5);
 /// Bytes of the log that a replica lacks at most when it is close.
 const CLOSE_BYTES: u64 = 32 << 10;
 
-/// Share of the replica's rate that writers get: at first, less with every second, and at least.
+/// Share of the replica's rate to which writers are limited: the first share, its decrease per second, and the smallest one.
 const FIRST_SHARE: f64 = 0.9;
 const LESS_PER_SECOND: f64 = 0.05;
 const LEAST_SHARE: f64 = 0.1;

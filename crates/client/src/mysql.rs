@@ -343,7 +343,7 @@ impl Connection {
         self.next_packet(payload)
     }
 
-    /// Whether bytes have arrived that were not received; false if that is not known without waiting.
+    /// Whether unread bytes have arrived; false if this cannot be determined without waiting.
     pub fn has_input(&mut self) -> bool {
         !self.input.unread().is_empty() || self.stream.is_readable()
     }

@@ -78,7 +78,7 @@ impl Stream {
         }
     }
 
-    /// Whether bytes have arrived that were not read. False of a Unix socket, of which the system does not tell.
+    /// Whether bytes have arrived that were not read. Always false for a Unix socket.
     pub(crate) fn is_readable(&self) -> bool {
         match self {
             Stream::Tcp(tcp) => {

@@ -366,7 +366,7 @@ mod tests {
                 .unwrap();
             assert_eq!(leads().as_deref(), Some("b:1"));
             let other = members.learn("a:1", &answer(8, Some("http://a:1")));
-            assert!(other.is_err_and(|why| why.contains("of cluster 8, not of cluster 7")));
+            assert!(other.is_err_and(|why| why.contains("belongs to cluster 8")));
             let soon = Instant::now() + Duration::from_secs(10);
             let leader = members.leader(soon).await.unwrap();
             members.failed(&leader);

@@ -26,8 +26,8 @@ pub struct MemberProgress {
 }
 
 impl MemberProgress {
-    /// Bytes of the log that the member may lack when commits begin to wait for it: they wait until it has acknowledged these,
-    /// a quarter of a second by its rate.
+    /// Maximum number of bytes of the log that the member may lack when commits begin to wait for it. Commits then wait until
+    /// it has acknowledged them, which takes a quarter of a second at its rate.
     fn small_lag(&self, limits: &FollowLimits) -> u64 {
         let small = self.rate.map(|rate| (rate / 4).max(LEAST_LAG));
         small.map_or(limits.small_lag, |small| small.min(limits.small_lag))

@@ -75,10 +75,10 @@ pub trait StatementRunner: Send {
     /// Whether this server has prepared an XA transaction branch.
     fn is_prepared(&self, xid: &Xid) -> bool;
 
-    /// Adds a branch to those of this server, which `prepare` prepares.
+    /// Adds a branch to this server's branches; `prepare` prepares it.
     ///
     /// # Errors
-    /// Another branch has the identifier; that of `prepare`.
+    /// Another branch has the identifier, or `prepare` fails.
     fn prepare(
         &mut self,
         xid: &Xid,
@@ -268,7 +268,7 @@ impl Follower {
         is_applied.then(|| *self.progress.committed.lock())
     }
 
-    /// A commit at or after that of everything before a place; `None` while workers apply some of it.
+    /// A commit that is not before any commit of the transactions before `place`; `None` while workers apply some of them.
     ///
     /// # Errors
     /// See [`Follower::event`].

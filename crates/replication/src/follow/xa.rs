@@ -11,10 +11,10 @@
 //! The replica prepares a branch of its own with the same identifier, which has the locks of its rows, survives restarts, and
 //! can be ended here by a client if the source is lost.
 //!
-//! Neither preparing a branch nor ending one can store the position in the same commit. So each is done as a definition is
-//! ([`crate::position::PendingDefinition`]): the end of its event is noted durably before it, and the position is stored
-//! afterwards. If the replica receives the event of the note again, the branch itself shows whether it was done: a branch to be
-//! prepared exists then, one to be ended does not.
+//! Neither preparing a branch nor ending one can store the position in the same commit. So each step is executed as a definition
+//! is ([`crate::position::PendingDefinition`]): the end of its event is recorded durably before it, and the position is stored
+//! afterwards. If the replica receives the recorded event again, the branch itself shows whether the step was done: a branch to
+//! be prepared exists then, and one to be ended does not.
 
 use super::error::{FollowError, Followed, place};
 use super::{Follower, Group, StatementError};

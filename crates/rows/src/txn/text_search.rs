@@ -63,8 +63,8 @@ pub struct TextMatches {
     frequencies: Frequencies,
 }
 
-/// The order of matches by descending relevance, equal ones by their keys. It is sorted only as far as positions
-/// are taken (incremental quicksort), because most searches return only the first few rows.
+/// The order of matches by descending relevance, equal ones by their keys. The first ones are selected and
+/// sorted alone, because most searches return only the first few rows; the others when they are read.
 #[derive(Debug)]
 pub struct RankOrder {
     order: Vec<u32>,
@@ -74,7 +74,7 @@ pub struct RankOrder {
     taken: usize,
 }
 
-/// Number of positions that the first step sorts. Each further step doubles the sorted part.
+/// Number of positions that the first step sorts; the second one sorts the others.
 const FIRST_SORTED: usize = 64;
 
 impl RankOrder {
@@ -95,7 +95,11 @@ impl RankOrder {
         let start = self.taken;
         let end = start.saturating_add(limit).min(self.order.len());
         if end > self.sorted {
-            let wanted = (end - self.sorted).max(self.sorted).max(FIRST_SORTED);
+            // A reader of a second block usually reads all.
+            let wanted = match self.sorted {
+                0 => end.max(FIRST_SORTED),
+                _ => usize::MAX,
+            };
             let rest = self.order.get_mut(self.sorted..).unwrap_or_default();
             let count = wanted.min(rest.len());
             if count < rest.len() {

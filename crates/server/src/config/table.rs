@@ -245,13 +245,13 @@ settings! {
             _ => Some(duration(t)?),
         };
     "flow-control-pause" "TIME" = "100ms":
-        "Longest pause of a commit while a server of the group, or after --replication-ack-timeout a replica, comes back and applies more slowly than clients write; off: none",
+        "Longest pause of a commit while a server of the group (or a replica, after --replication-ack-timeout) catches up more slowly than clients write; off: commits never pause",
         |c, t| c.flow_control_pause = match t {
             "off" => Duration::ZERO,
             _ => duration(t)?,
         };
     "flow-control-threshold" "COUNT" = "25000":
-        "Transactions that it may lack before commits pause; if it lacks fewer, they pause when it has not caught up within 10 seconds",
+        "Number of transactions that a server that comes back may lack before commits pause; with fewer, commits pause if it has not caught up within 10 seconds",
         |c, t| c.flow_control_threshold = number(t, 0, usize::MAX)? as u64;
     "failover-members" "MEMBERS" = "off":
         "Members of a group with automatic failover, the same list on all: SERVER_ID=HOST:PORT/MYSQL_PORT,... and of a witness ID=HOST:PORT; a new group begins with the data of the first",

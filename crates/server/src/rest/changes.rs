@@ -101,7 +101,7 @@ impl Filter {
         }
     }
 
-    /// A table of which other columns may be read than before.
+    /// A table whose readable columns have changed.
     fn changed<'f>(&'f self, before: &Rights, now: &Rights) -> Option<&'f String> {
         let database = self.database.as_deref()?;
         let columns = |rights: &Rights, table: &str| {

@@ -1,4 +1,4 @@
-//! Flow control: a server that was away and follows more slowly than clients write is taken in again.
+//! Flow control: a server that was away catches up and joins the group again, although it follows more slowly than clients write.
 
 use crate::group::{Group, GroupOptions, good};
 use crate::load::connect;

@@ -218,6 +218,84 @@ fn joins_spill() {
     }
 }
 
+/// Asserts that a statement joins partitions at 1 MiB and answers as it does in memory.
+fn assert_joins_partitions(server: &Porpoise, sql: &mut Sql, statement: &str) {
+    assert_spills(server, sql, statement);
+    let plan = &sql.rows(&format!("EXPLAIN ANALYZE {statement}"))[0][0];
+    // 32 partitions of each side; an input that is indexed has one part.
+    assert!(
+        plan.contains("(spilled parts=64 bytes="),
+        "{statement}: {plan}"
+    );
+}
+
+#[test]
+fn joins_whose_consumer_needs_no_order_are_partitioned() {
+    let (server, mut sql) = start();
+    for statement in [
+        "SELECT COUNT(*), SUM(a.id), SUM(b.other), MAX(b.words) FROM t a JOIN t b ON b.other = a.other",
+        "SELECT a.id, b.id, b.words, a.doc FROM t a JOIN t b ON b.other = a.other ORDER BY a.id, b.id",
+        // NULL equals nothing; rows without a match stay.
+        "SELECT COUNT(*), COUNT(b.id), SUM(a.id), SUM(b.id) FROM t a LEFT JOIN t b ON b.exact = a.exact AND b.kind <> 'low'",
+        "SELECT a.id, b.id FROM t a LEFT JOIN t b ON b.other = a.id AND b.words > a.words ORDER BY 1, 2",
+        "SELECT COUNT(*), SUM(a.id) FROM t a LEFT JOIN t b ON b.other = a.id WHERE b.id IS NULL",
+        "SELECT COUNT(*), SUM(a.id) FROM t a WHERE EXISTS (SELECT 1 FROM t b WHERE b.other = a.id AND b.words > a.words)",
+        "SELECT COUNT(*), SUM(a.id) FROM t a WHERE NOT EXISTS (SELECT 1 FROM t b WHERE b.other = a.id AND b.exact > a.exact)",
+        "SELECT a.kind, COUNT(*), MIN(a.id), MAX(b.day) FROM t a JOIN t b ON b.exact = a.exact GROUP BY a.kind ORDER BY 1",
+        // One partitioned join above another, and one below a join with an index.
+        "SELECT COUNT(*), SUM(a.id), SUM(b.id), SUM(c.id) FROM t a JOIN t b ON b.other = a.other JOIN t c ON c.exact = b.exact",
+        "SELECT COUNT(*), SUM(a.id), SUM(c.id) FROM t a LEFT JOIN t b ON b.words = a.words AND b.id <> a.id LEFT JOIN t c ON c.id = b.other",
+        // Keys of text and of several types.
+        "SELECT COUNT(*), SUM(a.id), SUM(b.id) FROM t a JOIN t b ON b.general = a.general AND b.kind = a.kind",
+        "SELECT COUNT(*), SUM(a.id), SUM(b.id) FROM t a JOIN t b ON b.moment = a.moment AND b.bytes = a.bytes",
+        // Rows of a derived table.
+        "SELECT COUNT(*), SUM(a.id), MAX(x.words) FROM t a LEFT JOIN (SELECT words, doc, exact, other FROM t LIMIT 20000) x ON x.other = a.other",
+    ] {
+        assert_joins_partitions(&server, &mut sql, statement);
+    }
+}
+
+#[test]
+fn partitions_that_hashing_cannot_split_are_joined_in_chunks() {
+    let (server, mut sql) = start();
+    // Three keys for all rows; then one for most of them.
+    for key in ["kind", "hot"] {
+        if key == "hot" {
+            sql.run("ALTER TABLE t ADD hot INT, ALGORITHM = COPY; UPDATE t SET hot = IF(id % 50 = 0, id, 7)");
+        }
+        for statement in [
+            format!(
+                "SELECT COUNT(*), SUM(a.id), SUM(b.id) FROM t a STRAIGHT_JOIN t b ON b.{key} = a.{key} WHERE a.id < 40"
+            ),
+            format!(
+                "SELECT COUNT(*), COUNT(b.id), SUM(a.id), SUM(b.id) FROM t a LEFT JOIN t b ON b.{key} = a.{key} AND b.other > a.other + 11000 \
+                 WHERE a.id < 70"
+            ),
+            format!(
+                "SELECT COUNT(*), SUM(a.id) FROM t a WHERE a.id < 70 AND EXISTS (SELECT 1 FROM t b WHERE b.{key} = a.{key} \
+                 AND b.other > a.other + 11000)"
+            ),
+            format!(
+                "SELECT COUNT(*), SUM(a.id) FROM t a WHERE a.id < 70 AND NOT EXISTS (SELECT 1 FROM t b WHERE b.{key} = a.{key} \
+                 AND b.other > a.other + 11000)"
+            ),
+        ] {
+            assert_joins_partitions(&server, &mut sql, &statement);
+        }
+    }
+}
+
+#[test]
+fn a_join_of_partitions_can_be_killed() {
+    let (server, mut sql) = start();
+    // 12,000 rows of three keys: 48 million pairs.
+    let large = "SELECT COUNT(*), SUM(a.id), SUM(b.id) FROM t a JOIN t b ON b.kind = a.kind AND b.words <> CONCAT(a.words, 'x')";
+    limit(&mut sql, 1);
+    sql.run("SET max_execution_time = 500");
+    assert_eq!(sql.refused(large).code, 3024);
+    assert_released(&server, large);
+}
+
 /// Statements that are put together at random: joins, groups, windows, DISTINCT and sorts over keys of
 /// all types.
 fn random_statement(rng: &mut fastrand::Rng) -> String {

@@ -43,7 +43,10 @@ pub(super) fn run(
     };
     // DISTINCT may need more groups than rows are wanted; a scan continues when rows are dropped.
     let exact = order.distinct.is_none() || input.aggregate().is_none();
-    let demand = if exact {
+    // DISTINCT shows the first of equal rows.
+    let demand = if !order.keys.is_empty() && order.distinct.is_none() {
+        Demand::UNORDERED
+    } else if exact {
         Demand::first(enough)
     } else {
         Demand::ALL

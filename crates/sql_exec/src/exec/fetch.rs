@@ -466,10 +466,25 @@ pub(super) fn encode_distinct_keys<'a>(
         encoded.extend(keys::prefixes(table, index, key, row, cx)?);
     }
     if encoded.len() > 1 {
-        encoded.sort_unstable();
+        sort_keys(&mut encoded);
         encoded.dedup();
     }
     Ok(encoded)
+}
+
+/// Sorts keys. Their first bytes are compared as numbers, which decides about most of them.
+fn sort_keys(keys: &mut Vec<Vec<u8>>) {
+    let prefix = |key: &[u8]| {
+        let mut first = [0; 8];
+        for (to, from) in first.iter_mut().zip(key) {
+            *to = *from;
+        }
+        u64::from_be_bytes(first)
+    };
+    let with_prefix = |key: Vec<u8>| (prefix(&key), key);
+    let mut all: Vec<(u64, Vec<u8>)> = keys.drain(..).map(with_prefix).collect();
+    all.sort_unstable();
+    keys.extend(all.into_iter().map(|(_, key)| key));
 }
 
 /// The key of a row if `with_keys`, else an empty one.

@@ -5,6 +5,10 @@
 //! in one call ([`super::index_lookup`]). A table without a usable index is read once and
 //! materialized ([`super::materialized`]).
 //!
+//! A join whose right side was partitioned into files does not extend the batch but writes it to
+//! partitions. When the driving scan has ended, these are joined ([`super::partitioned_join`]), and
+//! the joins above continue with the result.
+//!
 //! Invariants:
 //! 1. Every condition is checked on every candidate row, however it was found.
 //! 2. The right side of a nested join (an outer join of several tables) is joined for a whole batch
@@ -15,7 +19,8 @@ use super::driving_scan::DrivingScan;
 use super::index_lookup::{LookupResult, lookup};
 use super::join_hash_table::JoinHashTable;
 use super::materialized::{Materialized, MaterializedTables, SpilledInputs, number_key};
-use super::profile::Role;
+use super::partitioned_join::{MatchedRows, PartitionPair, ProbeInput, ProbeWriter};
+use super::profile::{Role, SpillSize};
 use super::query::{all_true, cx_of};
 use super::row_set::RowCursor;
 use super::rows::Demand;
@@ -29,6 +34,7 @@ use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::number::{NumberExpr, NumberResult};
 use crate::plan::QueryPlan;
 use crate::plan::physical::{Join, JoinKind, JoinMethod, NestedJoin, RowOperator};
+use crate::plan::scan::Scan;
 use bumpalo::Bump;
 use porpoise_base::interrupt::Pacer;
 use porpoise_rows::catalog::Table;
@@ -119,11 +125,13 @@ fn run_pipeline(
     };
     let held = Bump::new();
     let tables = tables_of(&plan.sources);
+    let partitionable = partitionable(first, &joins, demand);
     let mut inner = JoinState {
         plan,
-        materialized: MaterializedTables::new(&held, tables.clone(), spilled),
+        materialized: MaterializedTables::new(&held, tables.clone(), spilled, partitionable),
         tables,
         conditions: HashMap::new(),
+        probes: HashMap::new(),
     };
     let wanted = if joins.is_empty() {
         demand.rows
@@ -147,6 +155,7 @@ fn run_pipeline(
         let tuples = driving.next(plan, first, exec, &arena)?;
         let Some(mut tuples) = tuples else {
             exec.end_part(first, Role::Scan, loops, 0, since);
+            inner.join_partitions(&joins, exec, consume)?;
             return Ok(());
         };
         let is_adaptive = first.lock().is_none() && inner.materialized.has_spilled_keys();
@@ -168,6 +177,22 @@ fn run_pipeline(
     }
 }
 
+/// The slots of the right sides that may be partitioned, as a bit set.
+fn partitionable(first: &Scan, joins: &[JoinNode<'_>], demand: Demand<'_>) -> u64 {
+    let is_locked = |join: &JoinNode<'_>| match join {
+        JoinNode::Table(join) => join.right.lock().is_some(),
+        JoinNode::Nested(_) => false,
+    };
+    if demand.is_ordered || first.lock().is_some() || joins.iter().any(is_locked) {
+        return 0;
+    }
+    let slots = joins.iter().map(|join| match join {
+        JoinNode::Table(join) if !join.hash_keys().is_empty() => join.right.slot_bit(),
+        _ => 0,
+    });
+    slots.fold(0, |all, slot| all | slot)
+}
+
 /// A joined row with the position of the batch row that it extends.
 type ExtendedTuple<'a> = (usize, Tuple<'a>);
 
@@ -180,6 +205,8 @@ struct JoinState<'h> {
     tables: Vec<Option<&'h Table>>,
     /// Compiled conditions of each join, by the join's address.
     conditions: HashMap<usize, JoinConditions<'h>>,
+    /// Rows of the joins with partitioned inputs, by the slot of the input.
+    probes: HashMap<usize, ProbeWriter>,
 }
 
 /// The compiled conditions of one join.
@@ -247,6 +274,13 @@ impl<'h> JoinState<'h> {
             }
             return Ok(true);
         };
+        if let JoinNode::Table(join) = *join
+            && !tuples.is_empty()
+            && self.materialized.is_partitionable(&join.right)
+            && self.partition_probe(join, rest, &tuples, exec, arena)?
+        {
+            return Ok(true);
+        }
         for part in tuples.chunks(self.chunk_size(*join)) {
             exec.check_cancelled()?;
             let batch = part.iter().copied().enumerate().collect();
@@ -256,6 +290,158 @@ impl<'h> JoinState<'h> {
                 return Ok(false);
             }
         }
+        Ok(true)
+    }
+
+    /// Writes the batch to partitions if the join's right side is partitioned, too. Returns whether it
+    /// is. The rows go on to the joins above, `rest`, by [`JoinState::join_partitions`].
+    fn partition_probe<'a, 'x: 'a + 'h>(
+        &mut self,
+        join: &'h Join,
+        rest: &[JoinNode<'h>],
+        tuples: &[Tuple<'a>],
+        exec: &mut Exec<'x>,
+        arena: &'a Bump,
+    ) -> ExecResult<bool>
+    where
+        'h: 'a,
+    {
+        let Some(build) = self.partitioned_input(join, exec)? else {
+            return Ok(false);
+        };
+        let states = exec.shared.states;
+        if !self.probes.contains_key(&join.right.slot) {
+            // The inputs of the joins above are read now: if one is too large for memory, the join
+            // restarts before it has written the rows of this one.
+            for node in rest {
+                if let JoinNode::Table(join) = *node
+                    && self.materialized.is_partitionable(&join.right)
+                {
+                    self.partitioned_input(join, exec)?;
+                }
+            }
+            let writer = ProbeWriter::new(states)?;
+            self.probes.insert(join.right.slot, writer);
+        }
+        let (Some(build), Some(probe)) =
+            (build.partitioned(), self.probes.get_mut(&join.right.slot))
+        else {
+            return Ok(false);
+        };
+        let cx = cx_of(exec, arena);
+        let (keys, mut pacer) = (join.hash_keys(), Pacer::new());
+        for tuple in tuples {
+            pacer.tick()?;
+            let build = (&build.hasher, build.partitions.as_slice());
+            probe.add((join.kind, keys), build, tuple, &cx)?;
+        }
+        Ok(true)
+    }
+
+    /// The right side of a join, which is read on the first call, if it is partitioned.
+    fn partitioned_input<'x: 'h>(
+        &mut self,
+        join: &'h Join,
+        exec: &mut Exec<'x>,
+    ) -> ExecResult<Option<Rc<Materialized<'h>>>> {
+        let plan: &'h QueryPlan = self.plan;
+        let Some(source) = plan.sources.get(join.right.slot) else {
+            return Ok(None);
+        };
+        let input = self.materialized.rows(join, &source.origin, exec)?;
+        Ok(input.partitioned().is_some().then_some(input))
+    }
+
+    /// Joins the partitions of the joins whose rows were written to some, the lowest join first. The
+    /// rows go on to the joins above. Returns false when the consumer wants no more.
+    fn join_partitions<'x: 'h>(
+        &mut self,
+        joins: &[JoinNode<'h>],
+        exec: &mut Exec<'x>,
+        consume: &mut Consumer<'_>,
+    ) -> ExecResult<bool> {
+        let states = exec.shared.states;
+        for (at, node) in joins.iter().enumerate() {
+            let JoinNode::Table(join) = *node else {
+                continue;
+            };
+            let Some(probe) = self.probes.remove(&join.right.slot) else {
+                continue;
+            };
+            let input = self.partitioned_input(join, exec)?;
+            let Some(build) = input.as_ref().and_then(|input| input.partitioned()) else {
+                return Err(SqlError::internal("a join without its partitions").into());
+            };
+            let mut pending = probe.finish(&build.partitions, states)?;
+            let size = SpillSize {
+                runs: pending.len() as u64,
+                bytes: pending.iter().map(PartitionPair::probe_bytes).sum(),
+            };
+            exec.note_spilled(&join.right, Role::Scan, size);
+            let rest = joins.get(at + 1..).unwrap_or_default();
+            while let Some(pair) = pending.pop() {
+                exec.check_cancelled()?;
+                if pair.is_irrelevant(join.kind) {
+                    continue;
+                }
+                if pair.must_split(states) {
+                    pending.extend(pair.split(states)?);
+                } else if !self.join_partition(join, &pair, rest, exec, consume)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Joins the rows of a pair of partitions. Returns false when the consumer wants no more.
+    fn join_partition<'x: 'h>(
+        &mut self,
+        join: &'h Join,
+        pair: &PartitionPair,
+        rest: &[JoinNode<'h>],
+        exec: &mut Exec<'x>,
+        consume: &mut Consumer<'_>,
+    ) -> ExecResult<bool> {
+        let states = exec.shared.states;
+        let address = std::ptr::from_ref(join).addr();
+        let conditions = self.conditions.remove(&address);
+        let mut conditions = conditions.unwrap_or_else(|| JoinConditions::new(join));
+        let (mut held, mut arena) = (Bump::new(), Bump::new());
+        let table = self.tables.get(join.right.slot).copied().flatten();
+        let mut chunks = pair.build_chunks(table);
+        let mut matched = MatchedRows::default();
+        loop {
+            held.reset();
+            let Some(chunk) = chunks.next(&held, states)? else {
+                break;
+            };
+            let mut probe = pair.probe_cursor();
+            loop {
+                exec.check_cancelled()?;
+                arena.reset();
+                let (since, before) = (exec.begin_part(), probe.rows_read());
+                conditions.compile(join, MIN_COMPILED_BATCH, &self.tables, &cx_of(exec, &arena));
+                let input = ProbeInput {
+                    join,
+                    on: &conditions.on,
+                    filter: &conditions.filter,
+                    tables: &self.tables,
+                    chunk: &chunk,
+                };
+                let Some(tuples) = probe.next(&input, &mut matched, exec, &arena)? else {
+                    break;
+                };
+                let loops = probe.rows_read() - before;
+                exec.end_part(&join.right, Role::Scan, loops, tuples.len() as u64, since);
+                if !self.run_joins(rest, tuples, exec, &arena, consume)? {
+                    return Ok(false);
+                }
+            }
+            chunk.release(states);
+        }
+        matched.release(states);
+        self.conditions.insert(address, conditions);
         Ok(true)
     }
 

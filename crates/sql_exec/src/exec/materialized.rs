@@ -4,7 +4,8 @@
 //! rows are kept in memory for the duration of the join: in a hash table by the join's equalities
 //! (the build side), or in a list that each row of the probe side is compared with. Derived and
 //! virtual tables are handled in the same way. A stored table that exceeds the operator's share of
-//! memory is written to temporary files ([`super::spilled_build`]).
+//! memory is written to temporary files ([`super::spilled_build`]), partitioned if the consumer needs
+//! no order ([`super::partitioned_join`]).
 //!
 //! Invariant: the hash table only narrows the candidates. Rows that compare equal have equal keys,
 //! and every condition is checked again; NULL, which equals nothing, has no key.
@@ -14,12 +15,12 @@ use super::derived;
 use super::fetch::Cursor;
 use super::join::Tuple;
 use super::join_hash_table::JoinHashTable;
-use super::profile::{Role, SpillSize};
+use super::profile::Role;
 use super::pruning::{Batch, Pruning};
 use super::query::cx_of;
 use super::row_set::RowCursor;
 use super::scan::{fetch_slots, slot_of};
-use super::spilled_build::{SpilledBuild, SpillingBuild};
+use super::spilled_build::{PartitionedBuild, SpilledBuild, SpillingBuild};
 use super::state::RowSet;
 use super::visit::{VisitOutcome, copied_slot, visit_entries, visit_rows};
 use super::{Exec, ExecError, ExecResult};
@@ -64,6 +65,14 @@ pub(super) enum Materialized<'h> {
 }
 
 impl Materialized<'_> {
+    /// The partitions, if it has some.
+    pub(super) fn partitioned(&self) -> Option<&PartitionedBuild> {
+        match self {
+            Materialized::Spilled(build) => build.partitioned(),
+            Materialized::InMemory { .. } => None,
+        }
+    }
+
     fn is_spilled_by_keys(&self) -> bool {
         matches!(self, Materialized::Spilled(build) if build.has_keys())
     }
@@ -115,17 +124,21 @@ pub(super) struct MaterializedTables<'h> {
     /// Bytes charged for all inputs.
     charged_total: Cell<u64>,
     spilled: &'h SpilledInputs,
+    /// Slots of the inputs that may be partitioned, as a bit set.
+    partitionable: u64,
 }
 
 /// Memory of a row without its values, in a list and in a hash table.
 const ROW_OVERHEAD: usize = size_of::<Slot<'_>>() + 4 * size_of::<usize>();
 
 impl<'h> MaterializedTables<'h> {
-    /// Creates an empty set for a join of these tables, by slot.
+    /// Creates an empty set for a join of these tables, by slot. `partitionable` is the bit set of
+    /// the inputs that may be partitioned.
     pub(super) fn new(
         arena: &'h Bump,
         tables: Vec<Option<&'h Table>>,
         spilled: &'h SpilledInputs,
+        partitionable: u64,
     ) -> MaterializedTables<'h> {
         MaterializedTables {
             arena,
@@ -135,7 +148,13 @@ impl<'h> MaterializedTables<'h> {
             charged_input: Cell::new(0),
             charged_total: Cell::new(0),
             spilled,
+            partitionable,
         }
+    }
+
+    /// Whether the input of a scan may be partitioned.
+    pub(super) fn is_partitionable(&self, scan: &Scan) -> bool {
+        self.partitionable & scan.slot_bit() != 0
     }
 
     /// Charges the growth of the arena, and memory for `rows`, to the statement. Returns whether
@@ -213,7 +232,8 @@ impl<'h> MaterializedTables<'h> {
         exec: &Exec<'x>,
     ) -> ExecResult<Rc<Materialized<'h>>> {
         let (scan, states) = (&join.right, exec.shared.states);
-        let mut build = SpillingBuild::new(None, join.hash_keys(), states)?;
+        let mut build =
+            SpillingBuild::new(None, join.hash_keys(), self.is_partitionable(scan), states)?;
         let mut cursor = RowCursor::default();
         let mut arena = Bump::new();
         loop {
@@ -233,11 +253,7 @@ impl<'h> MaterializedTables<'h> {
             }
         }
         let build = build.finish(states)?;
-        let size = SpillSize {
-            runs: 1,
-            bytes: build.bytes(),
-        };
-        exec.note_spilled(&join.right, Role::Scan, size);
+        exec.note_spilled(&join.right, Role::Scan, build.size());
         Ok(self.keep(scan.slot, Materialized::Spilled(build)))
     }
 
@@ -287,7 +303,8 @@ impl<'h> MaterializedTables<'h> {
     ) -> ExecResult<Rc<Materialized<'h>>> {
         let (scan, states) = (&join.right, exec.shared.states);
         let empty = self.empty();
-        let mut build = SpillingBuild::new(Some(table), join.hash_keys(), states)?;
+        let (keys, is_partitioned) = (join.hash_keys(), self.is_partitionable(scan));
+        let mut build = SpillingBuild::new(Some(table), keys, is_partitioned, states)?;
         let mut cursor = Cursor::open(table, &scan.access, empty, &cx_of(exec, self.arena))?;
         let alone = right_side_conditions(join);
         let mut arena = Bump::new();
@@ -310,11 +327,7 @@ impl<'h> MaterializedTables<'h> {
             }
         }
         let build = build.finish(states)?;
-        let size = SpillSize {
-            runs: 1,
-            bytes: build.bytes(),
-        };
-        exec.note_spilled(&join.right, Role::Scan, size);
+        exec.note_spilled(&join.right, Role::Scan, build.size());
         Ok(self.keep(scan.slot, Materialized::Spilled(build)))
     }
 

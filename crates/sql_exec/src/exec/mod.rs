@@ -19,7 +19,7 @@
 //!        window       window functions
 //!        top_n_per_group  the first rows of each partition
 //!        fused_scan   rows of one table, in place
-//!        join         driving_scan -> index_lookup | materialized, join_hash_table -> ...
+//!        join         driving_scan -> index_lookup | materialized, join_hash_table | partitioned_join -> ...
 //! ```
 //!
 //! Invariants:
@@ -51,6 +51,7 @@ mod lock_rows;
 mod loose_scan;
 mod materialized;
 mod multi;
+mod partitioned_join;
 mod point_lookup;
 pub mod profile;
 mod project;
@@ -63,6 +64,7 @@ mod row_set;
 mod rows;
 mod rowstore;
 mod scan;
+mod slot_codec;
 mod sort;
 mod sort_buffer;
 mod spill;

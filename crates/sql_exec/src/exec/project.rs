@@ -40,6 +40,7 @@ pub(super) fn run(
     let demand = Demand {
         skip: Some(&skip),
         rows: window.end(),
+        is_ordered: true,
     };
     rows::run(plan, input, demand, exec, &mut consume)?;
     Ok(sent)

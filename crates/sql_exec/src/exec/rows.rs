@@ -22,15 +22,28 @@ pub(super) struct Demand<'d> {
     /// Number of rows wanted, the skipped ones included. A scan reads and locks no more at first,
     /// and continues if the consumer wants more.
     pub(super) rows: u64,
+    /// Whether the rows must come in the order of the driving scan.
+    pub(super) is_ordered: bool,
 }
 
 impl Demand<'_> {
     /// All rows.
     pub(super) const ALL: Demand<'static> = Demand::first(u64::MAX);
 
+    /// All rows, in any order.
+    pub(super) const UNORDERED: Demand<'static> = Demand {
+        skip: None,
+        rows: u64::MAX,
+        is_ordered: false,
+    };
+
     /// The first `rows` rows.
     pub(super) const fn first(rows: u64) -> Demand<'static> {
-        Demand { skip: None, rows }
+        Demand {
+            skip: None,
+            rows,
+            is_ordered: true,
+        }
     }
 }
 
@@ -67,7 +80,11 @@ pub(super) fn run(
                     Ok(true)
                 }
             };
-            run(plan, &filter.input, Demand::ALL, exec, &mut consume)
+            let demand = Demand {
+                is_ordered: demand.is_ordered,
+                ..Demand::ALL
+            };
+            run(plan, &filter.input, demand, exec, &mut consume)
         }
         RowOperator::Aggregate(aggregate) => aggregate::run(plan, aggregate, demand, exec, consume),
         RowOperator::TopNPerGroup(operator) => top_n_per_group::run(plan, operator, exec, consume),

@@ -18,18 +18,21 @@
 //!    the same hash.
 //! 2. The rows of a key are returned in the order in which they were read.
 //!
-//! Rejected: partitioning both sides by hash (a Grace hash join). The output would be ordered by
-//! partition, but plans rely on the order of the driving scan, for example if an index saves a sort
-//! or makes the rows of a group consecutive.
+//! This keeps the order of the driving scan, which plans rely on, for example if an index saves a sort or
+//! makes the rows of a group consecutive. Where the consumer needs no order, the build side is
+//! written in partitions by key hash instead ([`super::partitioned_join`]): each row is then read
+//! once, not once for each batch.
 
 use super::join::{BATCH, Candidates, Tuple};
+use super::partitioned_join::{FAN_OUT, hash_key, partition_of};
+use super::profile::SpillSize;
 use super::record_sort::ByBytes;
-use super::rowstore::{self, Values, values_of};
+use super::slot_codec::{damaged, decode, encode};
+use super::spill::partitions::{Partition, PartitionWriter};
 use super::spill::records::{Position, RecordFile, RecordReader, RecordWriter};
 use super::spill::sorter::Sorter;
 use super::state::States;
-use super::{Exec, ExecError, ExecResult};
-use crate::error::SqlError;
+use super::{Exec, ExecResult};
 use crate::expr::comparable::append_comparable;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::plan::physical::HashKey;
@@ -37,83 +40,64 @@ use bumpalo::Bump;
 use foldhash::fast::RandomState;
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sorting;
-use porpoise_rows::RowRef;
 use porpoise_rows::catalog::Table;
 use std::hash::BuildHasher;
 
 /// Block size in bytes: where the rows found are far apart, one block is read for each.
 const BLOCK: usize = 4 << 10;
 
-/// Maximum number of rows of a batch; sorting their hashes takes about a millisecond.
-const MAX_BATCH: usize = 16 << 10;
+/// Maximum number of rows of a batch; sorting their hashes takes about ten milliseconds.
+const MAX_BATCH: usize = 128 << 10;
 
 /// Least number of rows of a batch for which its memory is charged.
 const MIN_CHARGED_BATCH: usize = 1 << 10;
 
-/// The first byte of a row: stored as in the engine, or as serialized values.
-const STORED: u8 = 0;
-const VALUES: u8 = 1;
-
-fn damaged() -> ExecError {
-    ExecError::Error(SqlError::internal("a spilled row of a join cannot be read"))
-}
-
-/// Serializes a row; [`decode`] reads it back.
-fn encode(slot: Slot<'_>, out: &mut Vec<u8>) -> ExecResult<()> {
-    match slot {
-        Slot::Row(row) => {
-            out.push(STORED);
-            out.extend_from_slice(row.bytes());
-        }
-        Slot::Values(values) => {
-            out.push(VALUES);
-            out.extend_from_slice(&(values.len() as u64).to_le_bytes());
-            values.iter().for_each(|v| rowstore::write(*v, out));
-        }
-        Slot::Keyed(_) | Slot::Null => return Err(damaged()),
-    }
-    Ok(())
-}
-
-/// The row in these bytes, which it borrows.
-fn decode<'a>(table: Option<&'a Table>, bytes: &'a [u8], arena: &'a Bump) -> ExecResult<Slot<'a>> {
-    match (bytes.split_first(), table) {
-        (Some((&STORED, row)), Some(table)) => Ok(Slot::Row(RowRef::new(table, row)?)),
-        (Some((&VALUES, rest)), _) => {
-            let (width, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
-            let width = usize::try_from(u64::from_le_bytes(*width)).map_err(|_| damaged())?;
-            let values: Values<'a> = values_of(rest, width);
-            Ok(Slot::Values(arena.alloc_slice_copy(&values)))
-        }
-        _ => Err(damaged()),
-    }
-}
-
 /// A build side while it is written.
 pub(super) struct SpillingBuild<'h> {
     table: Option<&'h Table>,
-    rows: RecordWriter,
     keys: &'h [HashKey],
-    /// Row positions by key hash; `None` once a key could not be encoded.
-    index: Option<Sorter<ByBytes>>,
+    files: Files,
+    /// Whether all keys could be encoded.
+    is_keyed: bool,
     hasher: RandomState,
     key: Vec<u8>,
     row: Vec<u8>,
 }
 
+/// The files of a build side while they are written.
+enum Files {
+    /// Rows in order, and their positions by key hash.
+    Indexed {
+        rows: RecordWriter,
+        index: Sorter<ByBytes>,
+    },
+    /// Rows by key hash, for a consumer that needs no order.
+    Partitioned(PartitionWriter),
+}
+
 impl<'h> SpillingBuild<'h> {
-    /// Creates empty files; `table` is the stored table, if it is one.
+    /// Creates empty files; `table` is the stored table, if it is one. A partitioned build side
+    /// serves a join whose rows may come in any order.
     pub(super) fn new(
         table: Option<&'h Table>,
         keys: &'h [HashKey],
+        is_partitioned: bool,
         states: &States,
     ) -> ExecResult<SpillingBuild<'h>> {
         states.count_disk_table();
+        let files = if is_partitioned {
+            Files::Partitioned(PartitionWriter::create(FAN_OUT, states)?)
+        } else {
+            Files::Indexed {
+                rows: RecordWriter::create(states.temp_dir()?, BLOCK)?,
+                index: Sorter::new(ByBytes),
+            }
+        };
         Ok(SpillingBuild {
             table,
-            rows: RecordWriter::create(states.temp_dir()?, BLOCK)?,
             keys,
-            index: (!keys.is_empty()).then(|| Sorter::new(ByBytes)),
+            files,
+            is_keyed: !keys.is_empty(),
             hasher: RandomState::default(),
             key: Vec::new(),
             row: Vec::new(),
@@ -128,39 +112,70 @@ impl<'h> SpillingBuild<'h> {
         cx: &EvalCx<'_>,
         states: &States,
     ) -> ExecResult<()> {
+        let is_null = self.encode_key(tuple, cx)?;
         self.row.clear();
-        let row = tuple.get(slot).copied().unwrap_or(Slot::Null);
-        encode(row, &mut self.row)?;
-        let position = self.rows.add(&[], &self.row)?;
-        let Some(index) = &mut self.index else {
-            return Ok(());
-        };
+        encode(
+            tuple.get(slot).copied().unwrap_or(Slot::Null),
+            &mut self.row,
+        )?;
+        match &mut self.files {
+            Files::Indexed { rows, index } => {
+                let position = rows.add(&[], &self.row)?;
+                if self.is_keyed && !is_null {
+                    let hash = self.hasher.hash_one(&self.key).to_be_bytes();
+                    index.add(&hash, &position.to_bytes(), states)?;
+                }
+            }
+            Files::Partitioned(writer) if !is_null => {
+                let hash = hash_key(&self.hasher, &self.key);
+                writer.add(partition_of(hash, 0), &hash.to_le_bytes(), &self.row)?;
+            }
+            // NULL equals nothing.
+            Files::Partitioned(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Encodes the key of a row, unless a key could not be encoded. Returns whether it contains NULL.
+    fn encode_key(&mut self, tuple: Tuple<'_>, cx: &EvalCx<'_>) -> ExecResult<bool> {
         self.key.clear();
+        if !self.is_keyed {
+            return Ok(false);
+        }
         for part in self.keys {
             let value = eval(&part.build, tuple, cx)?;
             if value.is_null() {
-                // NULL equals nothing.
-                return Ok(());
+                return Ok(true);
             }
             if !append_comparable(value, &part.build.ty, part.compare_as, cx, &mut self.key)? {
-                self.index = None;
-                return Ok(());
+                self.is_keyed = false;
+                return Ok(false);
             }
         }
-        let hash = self.hasher.hash_one(&self.key).to_be_bytes();
-        Ok(index.add(&hash, &position.to_bytes(), states)?)
+        Ok(false)
     }
 
     /// The build input, after its last row.
     pub(super) fn finish(self, states: &States) -> ExecResult<SpilledBuild<'h>> {
-        let index = match self.index {
-            Some(sorter) => Some(Index::new(sorter, self.hasher, states)?),
-            None => None,
+        let files = match self.files {
+            Files::Indexed { rows, index } => {
+                let index = if self.is_keyed {
+                    Some(Index::new(index, self.hasher, states)?)
+                } else {
+                    None
+                };
+                let rows = rows.finish()?;
+                BuildFiles::Indexed { rows, index }
+            }
+            Files::Partitioned(writer) => BuildFiles::Partitioned(PartitionedBuild {
+                partitions: writer.finish(states)?,
+                hasher: self.hasher,
+                is_keyed: self.is_keyed,
+            }),
         };
         Ok(SpilledBuild {
             table: self.table,
-            rows: self.rows.finish()?,
-            index,
+            files,
         })
     }
 }
@@ -291,20 +306,64 @@ fn hash_of(key: &[u8]) -> u64 {
 /// A build side in temporary files.
 pub(super) struct SpilledBuild<'h> {
     table: Option<&'h Table>,
-    rows: RecordFile,
-    index: Option<Index>,
+    files: BuildFiles,
+}
+
+/// The files of a build side.
+enum BuildFiles {
+    /// Rows in order; with an index unless they have no keys.
+    Indexed {
+        rows: RecordFile,
+        index: Option<Index>,
+    },
+    /// Rows by key hash.
+    Partitioned(PartitionedBuild),
+}
+
+/// A build side in partitions by key hash.
+pub(super) struct PartitionedBuild {
+    /// The partitions.
+    pub(super) partitions: Vec<Partition>,
+    /// The function that yields the hashes.
+    pub(super) hasher: RandomState,
+    /// Whether all keys could be encoded.
+    is_keyed: bool,
 }
 
 impl<'h> SpilledBuild<'h> {
-    /// Whether rows are found by keys; otherwise [`SpilledBuild::for_each`] visits all of them.
-    pub(super) fn has_keys(&self) -> bool {
-        self.index.is_some()
+    /// The index by which rows are found.
+    fn index(&self) -> Option<(&RecordFile, &Index)> {
+        match &self.files {
+            BuildFiles::Indexed { rows, index } => Some((rows, index.as_ref()?)),
+            BuildFiles::Partitioned(_) => None,
+        }
     }
 
-    /// Size of its files in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        let index = self.index.as_ref().map_or(0, |index| index.file.length());
-        self.rows.length() + index
+    /// Whether rows are found by keys; otherwise [`SpilledBuild::for_each`] visits all of them.
+    pub(super) fn has_keys(&self) -> bool {
+        self.index().is_some()
+    }
+
+    /// The partitions, if the probe side can be partitioned in the same way.
+    pub(super) fn partitioned(&self) -> Option<&PartitionedBuild> {
+        match &self.files {
+            BuildFiles::Partitioned(build) if build.is_keyed => Some(build),
+            _ => None,
+        }
+    }
+
+    /// The size of its files.
+    pub(super) fn size(&self) -> SpillSize {
+        match &self.files {
+            BuildFiles::Indexed { rows, index } => SpillSize {
+                runs: 1,
+                bytes: rows.length() + index.as_ref().map_or(0, |index| index.file.length()),
+            },
+            BuildFiles::Partitioned(build) => SpillSize {
+                runs: build.partitions.len() as u64,
+                bytes: build.partitions.iter().map(Partition::bytes).sum(),
+            },
+        }
     }
 
     /// The candidate rows for each tuple of a batch.
@@ -317,7 +376,7 @@ impl<'h> SpilledBuild<'h> {
     where
         'h: 'a,
     {
-        let Some(index) = &self.index else {
+        let Some((file, index)) = self.index() else {
             return Err(damaged());
         };
         let mut key = Vec::new();
@@ -352,12 +411,14 @@ impl<'h> SpilledBuild<'h> {
                 *place = last.1.clone();
             }
         }
-        Ok(Candidates::Shared(self.read_rows(wanted, cx.arena)?, of))
+        let rows = self.read_rows(file, wanted, cx.arena)?;
+        Ok(Candidates::Shared(rows, of))
     }
 
     /// Reads rows in the order of the file, each into its place.
     fn read_rows<'a>(
         &self,
+        file: &RecordFile,
         mut wanted: Vec<(Position, usize)>,
         arena: &'a Bump,
     ) -> ExecResult<Vec<Slot<'a>>>
@@ -366,14 +427,14 @@ impl<'h> SpilledBuild<'h> {
     {
         let mut rows = vec![Slot::Null; wanted.len()];
         sorting::sort_by(&mut wanted, sorting::RUN_CHEAP, |(a, _), (b, _)| a.cmp(b))?;
-        let mut reader = self.rows.reader();
+        let mut reader = file.reader();
         let mut pacer = Pacer::new();
         for (position, at) in wanted {
             pacer.tick()?;
             reader.seek(position)?;
-            let bytes: &'a [u8] = arena.alloc_slice_copy(reader.value());
+            let mut bytes: &'a [u8] = arena.alloc_slice_copy(reader.value());
             if let Some(place) = rows.get_mut(at) {
-                *place = decode(self.table, bytes, arena)?;
+                *place = decode(self.table, &mut bytes, arena)?;
             }
         }
         Ok(rows)
@@ -390,23 +451,34 @@ impl<'h> SpilledBuild<'h> {
     where
         'h: 'a,
     {
-        let mut reader = self.rows.reader();
         let mut scratch = Bump::new();
         let mut pacer = Pacer::new();
-        while reader.advance()? {
-            pacer.tick()?;
-            scratch.reset();
-            let slot = decode(self.table, reader.value(), &scratch)?;
-            match decide(slot)? {
-                Decision::NoMatch => {}
-                Decision::Match => {
-                    let bytes: &'a [u8] = arena.alloc_slice_copy(reader.value());
-                    keep(decode(self.table, bytes, arena)?);
+        for mut reader in self.readers() {
+            while reader.advance()? {
+                pacer.tick()?;
+                scratch.reset();
+                let slot = decode(self.table, &mut reader.value(), &scratch)?;
+                match decide(slot)? {
+                    Decision::NoMatch => {}
+                    Decision::Match => {
+                        let mut bytes: &'a [u8] = arena.alloc_slice_copy(reader.value());
+                        keep(decode(self.table, &mut bytes, arena)?);
+                    }
+                    Decision::Stop => return Ok(()),
                 }
-                Decision::Stop => return Ok(()),
             }
         }
         Ok(())
+    }
+
+    /// Readers of all rows.
+    fn readers(&self) -> Vec<RecordReader> {
+        match &self.files {
+            BuildFiles::Indexed { rows, .. } => vec![rows.reader()],
+            BuildFiles::Partitioned(build) => {
+                build.partitions.iter().map(Partition::reader).collect()
+            }
+        }
     }
 }
 

@@ -175,6 +175,11 @@ impl States {
         bytes > self.headroom() && self.spill_dir().is_some()
     }
 
+    /// Whether an operator that keeps this many more bytes must spill.
+    pub(super) fn exceeds_share(&self, bytes: u64) -> bool {
+        self.exceeds(bytes) && bytes >= self.share()
+    }
+
     /// Number of bytes that the statement may still charge before its operators spill.
     pub(super) fn headroom(&self) -> u64 {
         self.tracker.as_ref().map_or(u64::MAX, |t| t.headroom())

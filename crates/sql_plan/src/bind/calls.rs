@@ -3,7 +3,7 @@
 use super::Binder;
 use super::nodes::{cast_to, node};
 use super::special::text_literal;
-use super::types::{comparison, is_text, merged_type};
+use super::types::{chosen_type, comparison, is_text};
 use crate::error::{Result, SqlError};
 use crate::expr::collations::{Claim, Use, agree};
 use crate::expr::stored::{BuiltIn, FunctionName, SessionFunction};
@@ -94,7 +94,7 @@ impl Binder<'_> {
         let args = self.list(args)?;
         let branches: Vec<&Expr> = args.iter().collect();
         agree(&branches, &name.to_lowercase(), Use::Result)?;
-        let ty = merged_type(&branches, self.env.collation);
+        let ty = chosen_type(&branches, self.env.collation);
         let nullable = args.iter().all(|a| a.nullable);
         let coercibility = args.iter().map(|a| a.coercibility).min();
         let mut e = node(ExprKind::Coalesce(args), ty, nullable);

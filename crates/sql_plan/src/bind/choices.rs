@@ -2,7 +2,7 @@
 
 use super::Binder;
 use super::nodes::{cast_to, compare, enum_as_number, negated, node};
-use super::types::{collation_of_two, compare_alike, comparison_among, merged_type};
+use super::types::{chosen_type, collation_of_two, compare_alike, comparison_among};
 use crate::error::{Result, SqlError};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, When};
 use crate::parse::ast;
@@ -108,7 +108,7 @@ impl Binder<'_> {
     pub(super) fn cases(&self, whens: Vec<When>, otherwise: Option<Expr>) -> Expr {
         let mut branches: Vec<&Expr> = whens.iter().map(|w| &w.result).collect();
         branches.extend(otherwise.as_ref());
-        let ty = merged_type(&branches, self.env.collation);
+        let ty = chosen_type(&branches, self.env.collation);
         let nullable = otherwise.is_none() || branches.iter().any(|b| b.nullable);
         let coercibility = branches.iter().map(|b| b.coercibility).min();
         let otherwise = otherwise.map(Box::new);

@@ -15,6 +15,18 @@ pub fn collation_of_two(a: &Expr, b: &Expr, operation: &str) -> Result<Collation
     Ok(common.map_or(a.ty.collation, |claim| claim.collation))
 }
 
+/// The type of an expression that yields one of its branches. Bits become a number.
+pub(super) fn chosen_type(branches: &[&Expr], collation: Collation) -> ColumnType {
+    let ty = merged_type(branches, collation);
+    if ty.kind != Kind::Bit {
+        return ty;
+    }
+    ColumnType {
+        unsigned: true,
+        ..ColumnType::bigint()
+    }
+}
+
 /// Makes all operands that are compared as text use their common collation; an error if there is
 /// none. `how` has the comparisons of all operands but the first.
 pub(super) fn compare_alike(

@@ -161,7 +161,8 @@ pub(super) fn plan_delete(
         let named = |from: &From| -> Result<Vec<Target>> {
             let mut found: Vec<Target> = Vec::new();
             for name in targets {
-                let target = delete_target(name, from)?;
+                let named = named_table(name, tables, cx.env.database.as_deref())?;
+                let target = delete_target(named, from)?;
                 if !found.iter().any(|t| t.slot == target.slot) {
                     found.push(target);
                 }
@@ -174,14 +175,84 @@ pub(super) fn plan_delete(
     })
 }
 
-fn delete_target(name: &TableName<'_>, from: &From) -> Result<Target> {
-    let sources = from.scope.sources.iter().enumerate();
-    let mut named = sources.filter(|(_, s)| {
-        s.alias.eq_ignore_ascii_case(name.name.name)
-            && name.schema.is_none_or(|d| d.name == s.database)
+/// A table of the FROM clause by the names that a target of DELETE is compared with.
+#[derive(Clone, Copy)]
+struct ListedTable<'a> {
+    /// The database; `None` if it has none.
+    schema: Option<&'a str>,
+    /// The alias, or the table's name.
+    name: &'a str,
+    is_alias: bool,
+}
+
+fn each_listed<'a>(
+    tables: &[TableRef<'a>],
+    default: Option<&'a str>,
+    visit: &mut dyn FnMut(ListedTable<'a>),
+) {
+    let mut of_factor = |factor: &TableFactor<'a>| match factor {
+        TableFactor::Table(table) => visit(ListedTable {
+            schema: table.name.schema.map(|s| s.name).or(default),
+            name: table.alias.unwrap_or(table.name.name).name,
+            is_alias: table.alias.is_some(),
+        }),
+        TableFactor::Derived(ast::Derived { alias, .. })
+        | TableFactor::JsonTable(ast::JsonTable { alias, .. }) => visit(ListedTable {
+            schema: None,
+            name: alias.name,
+            is_alias: true,
+        }),
+        TableFactor::Nested(tables) => each_listed(tables, default, visit),
+    };
+    for table in tables {
+        of_factor(&table.first);
+        table.joins.iter().for_each(|join| of_factor(&join.right));
+    }
+}
+
+/// The table of the FROM clause that a target names. A table with an alias is named by the alias alone; one
+/// without is named by its name and database, either of which may be the default one.
+fn named_table<'a>(
+    target: &TableName<'_>,
+    tables: &[TableRef<'a>],
+    default: Option<&'a str>,
+) -> Result<ListedTable<'a>> {
+    let schema = target.schema.map(|s| s.name);
+    let mut found = Vec::new();
+    each_listed(tables, default, &mut |listed| {
+        let is_named = listed.name.eq_ignore_ascii_case(target.name.name);
+        let is_same_database = schema.or(default) == listed.schema;
+        let is_found = match (listed.is_alias, schema) {
+            (true, Some(_)) => false,
+            (true, None) => is_named,
+            (false, _) => is_named && is_same_database,
+        };
+        if is_found {
+            found.push(listed);
+        }
     });
-    let Some((slot, source)) = named.next() else {
-        let text = format!("Unknown table '{}' in MULTI DELETE", name.name.name);
+    match found.as_slice() {
+        [only] => Ok(*only),
+        [] => {
+            let text = format!("Unknown table '{}' in MULTI DELETE", target.name.name);
+            Err(SqlError::new(1109, "42S02", text))
+        }
+        _ => {
+            let text = format!("Not unique table/alias: '{}'", target.name.name);
+            Err(SqlError::new(1066, "42000", text))
+        }
+    }
+}
+
+fn delete_target(listed: ListedTable<'_>, from: &From) -> Result<Target> {
+    let sources = from.scope.sources.iter().enumerate();
+    let named = sources.filter(|(_, s)| s.alias.eq_ignore_ascii_case(listed.name));
+    let is_same_database = |s: &Source| listed.schema.is_some_and(|d| d == s.database);
+    // A common table expression has no database.
+    let Some((slot, source)) =
+        named.max_by_key(|(slot, s)| (is_same_database(s), usize::MAX - slot))
+    else {
+        let text = format!("Unknown table '{}' in MULTI DELETE", listed.name);
         return Err(SqlError::new(1109, "42S02", text));
     };
     if let Some(view) = source.view.as_ref().filter(|v| v.joined.is_some()) {

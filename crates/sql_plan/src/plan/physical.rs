@@ -72,13 +72,14 @@ use super::ResultColumn;
 use super::derived::operator_of;
 use super::finish::BoundQuery;
 use super::scan::{LockSpec, Scan, ScanMode};
+use crate::bind::aggregate::AggregateKind;
 use crate::bind::window::{FrameBound, Window as BoundWindow, WindowCall, WindowFunction};
 use crate::bind::{Aggregate as AggregateCall, OrderKey, Origin, Source};
 use crate::error::SqlError;
 use crate::expr::query::{Subquery, SubqueryPlan};
 use crate::expr::{Expr, ExprKind};
 use porpoise_rows::catalog::Table;
-use porpoise_types::CompareAs;
+use porpoise_types::{CompareAs, Kind};
 use std::sync::Arc;
 
 /// A planned query without set operations.
@@ -384,6 +385,21 @@ impl Window {
         self.passes.first().is_some_and(|pass| {
             // Without a sort there is one partition.
             !pass.sort.is_empty() || !pass.windows.first().is_none_or(WindowCalls::streams)
+        })
+    }
+}
+
+impl Aggregate {
+    /// Whether results depend on the order of the rows: those of functions that collect values, and
+    /// the last bits of sums of doubles.
+    pub fn depends_on_order(&self) -> bool {
+        self.calls.iter().any(|call| match call.kind {
+            AggregateKind::Sum | AggregateKind::Avg => call.ty.kind == Kind::Double,
+            AggregateKind::Deviation { .. }
+            | AggregateKind::Concat
+            | AggregateKind::JsonArray
+            | AggregateKind::JsonObject => true,
+            _ => false,
         })
     }
 }

@@ -142,9 +142,10 @@ impl Snapshot {
     }
 }
 
-/// Fails if the source has prepared XA transactions: the copy would lack their rows, and the log after it has only their ends.
+/// Fails if the source has prepared XA transactions: the copy would lack their rows, and the log after the copy contains only their
+/// ends.
 fn refuse_prepared(server: &mut Server) -> Result<(), StartError> {
-    // Without the privilege XA_RECOVER_ADMIN MySQL does not tell; then the replica stops at the end of such a transaction.
+    // MySQL refuses the statement without the privilege XA_RECOVER_ADMIN. Then the replica stops at the end of such a transaction.
     let prepared = server.attempt("XA RECOVER", None);
     if prepared.is_ok_and(|reply| !reply.rows.is_empty()) {
         let text = "the source has prepared XA transactions, whose rows the copy would lack: end them first (XA RECOVER lists them)";

@@ -613,7 +613,14 @@ pub(super) fn run(
                 groups.add(row, cx, states)?;
                 Ok(groups.count() <= enough)
             };
-            rows::run(plan, &aggregate.input, Demand::ALL, exec, &mut add)?;
+            let is_ordered =
+                matches!(aggregate.method, AggregateMethod::Stream) || aggregate.depends_on_order();
+            let demand = if is_ordered {
+                Demand::ALL
+            } else {
+                Demand::UNORDERED
+            };
+            rows::run(plan, &aggregate.input, demand, exec, &mut add)?;
         }
         AggregateMethod::CountRows => {
             if let Some(input) = rows::below_one_time_filter(&aggregate.input, exec)? {

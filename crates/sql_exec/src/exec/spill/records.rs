@@ -83,6 +83,59 @@ impl Position {
     }
 }
 
+/// Creates an empty file.
+pub(super) fn create_file(dir: &Arc<TempDir>) -> Result<TempFile, SqlError> {
+    blocking(|| dir.create()).map_err(|error| {
+        let text = format!(
+            "Can't create a temporary file in '{}' (OS errno {} - {error})",
+            dir.path().display(),
+            error.raw_os_error().unwrap_or(0)
+        );
+        SqlError::new(1004, "HY000", text)
+    })
+}
+
+/// A block without records: space for its header.
+pub(super) fn new_block() -> Vec<u8> {
+    vec![0; BLOCK_HEADER]
+}
+
+/// Adds a record to a block.
+pub(super) fn push_record(block: &mut Vec<u8>, key: &[u8], value: &[u8]) -> Result<(), SqlError> {
+    for part in [key, value] {
+        let length = u32::try_from(part.len()).map_err(|_| too_long())?;
+        block.extend_from_slice(&length.to_le_bytes());
+    }
+    block.extend_from_slice(key);
+    block.extend_from_slice(value);
+    Ok(())
+}
+
+/// Appends a block to a file, if it has records, and empties it. Blocks have about `size` bytes.
+pub(super) fn write_block(
+    file: &mut TempFile,
+    block: &mut Vec<u8>,
+    size: usize,
+) -> Result<(), SqlError> {
+    check()?;
+    let Some((head, records)) = block.split_first_chunk_mut::<BLOCK_HEADER>() else {
+        return Ok(());
+    };
+    if records.is_empty() {
+        return Ok(());
+    }
+    let length = u32::try_from(records.len()).map_err(|_| too_long())?;
+    let sum = crc32c::crc32c(records);
+    for (to, from) in head.chunks_exact_mut(4).zip([FORMAT, length, sum]) {
+        to.copy_from_slice(&from.to_le_bytes());
+    }
+    let written = blocking(|| file.append(block));
+    written.map_err(|e| failed(file, 1026, "writing", &e))?;
+    block.truncate(BLOCK_HEADER);
+    block.shrink_to(size * 2);
+    Ok(())
+}
+
 /// Appends records to a temporary file.
 #[derive(Debug)]
 pub(in crate::exec) struct RecordWriter {
@@ -101,17 +154,9 @@ impl RecordWriter {
         dir: &Arc<TempDir>,
         size: usize,
     ) -> Result<RecordWriter, SqlError> {
-        let file = blocking(|| dir.create()).map_err(|error| {
-            let text = format!(
-                "Can't create a temporary file in '{}' (OS errno {} - {error})",
-                dir.path().display(),
-                error.raw_os_error().unwrap_or(0)
-            );
-            SqlError::new(1004, "HY000", text)
-        })?;
         Ok(RecordWriter {
-            file,
-            block: vec![0; BLOCK_HEADER],
+            file: create_file(dir)?,
+            block: new_block(),
             size,
             largest: 0,
         })
@@ -121,12 +166,7 @@ impl RecordWriter {
     pub(in crate::exec) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<Position, SqlError> {
         let at = u32::try_from(self.block.len() - BLOCK_HEADER).map_err(|_| too_long())?;
         let block = self.file.length();
-        for part in [key, value] {
-            let length = u32::try_from(part.len()).map_err(|_| too_long())?;
-            self.block.extend_from_slice(&length.to_le_bytes());
-        }
-        self.block.extend_from_slice(key);
-        self.block.extend_from_slice(value);
+        push_record(&mut self.block, key, value)?;
         if self.block.len() >= self.size {
             self.flush()?;
         }
@@ -135,25 +175,8 @@ impl RecordWriter {
 
     /// Writes the current block, if it has records.
     fn flush(&mut self) -> Result<(), SqlError> {
-        check()?;
-        let Some((head, records)) = self.block.split_first_chunk_mut::<BLOCK_HEADER>() else {
-            return Ok(());
-        };
-        if records.is_empty() {
-            return Ok(());
-        }
-        let length = u32::try_from(records.len()).map_err(|_| too_long())?;
-        let sum = crc32c::crc32c(records);
-        for (to, from) in head.chunks_exact_mut(4).zip([FORMAT, length, sum]) {
-            to.copy_from_slice(&from.to_le_bytes());
-        }
         self.largest = self.largest.max(self.block.len());
-        let (file, block) = (&mut self.file, &self.block);
-        let written = blocking(|| file.append(block));
-        written.map_err(|e| failed(&self.file, 1026, "writing", &e))?;
-        self.block.truncate(BLOCK_HEADER);
-        self.block.shrink_to(self.size * 2);
-        Ok(())
+        write_block(&mut self.file, &mut self.block, self.size)
     }
 
     /// Ends a run of records. Returns the offset of its end.
@@ -175,10 +198,7 @@ impl RecordWriter {
     /// The written file.
     pub(in crate::exec) fn finish(mut self) -> Result<RecordFile, SqlError> {
         self.flush()?;
-        Ok(RecordFile {
-            file: Rc::new(self.file),
-            read_size: BLOCK_HEADER + self.size + self.size / 8,
-        })
+        Ok(RecordFile::new(self.file, self.size))
     }
 }
 
@@ -191,6 +211,14 @@ pub(in crate::exec) struct RecordFile {
 }
 
 impl RecordFile {
+    /// A file whose blocks have about `size` bytes.
+    pub(super) fn new(file: TempFile, size: usize) -> RecordFile {
+        RecordFile {
+            file: Rc::new(file),
+            read_size: BLOCK_HEADER + size + size / 8,
+        }
+    }
+
     /// Size in bytes.
     pub(in crate::exec) fn length(&self) -> u64 {
         self.file.length()
@@ -203,10 +231,16 @@ impl RecordFile {
 
     /// Creates a reader of the records of a run.
     pub(in crate::exec) fn run(&self, run: Range<u64>) -> RecordReader {
+        self.runs(run, Vec::new())
+    }
+
+    /// Creates a reader of the records of several runs, one after the other.
+    pub(super) fn runs(&self, first: Range<u64>, more: Vec<Range<u64>>) -> RecordReader {
         RecordReader {
             file: self.file.clone(),
             read_size: self.read_size,
-            rest: run,
+            rest: first,
+            more: more.into_iter(),
             block: Vec::new(),
             start: u64::MAX,
             at: BLOCK_HEADER,
@@ -224,6 +258,8 @@ pub(in crate::exec) struct RecordReader {
     read_size: usize,
     /// Range of the blocks not yet read.
     rest: Range<u64>,
+    /// The runs after it.
+    more: std::vec::IntoIter<Range<u64>>,
     /// The current block with its header; empty before the first one.
     block: Vec<u8>,
     /// Offset of the current block.
@@ -249,7 +285,10 @@ impl RecordReader {
     pub(in crate::exec) fn advance(&mut self) -> Result<bool, SqlError> {
         if self.at >= self.block.len() {
             if self.rest.is_empty() {
-                return Ok(false);
+                match self.more.next() {
+                    Some(run) => self.rest = run,
+                    None => return Ok(false),
+                }
             }
             self.rest.start = self.read_block(self.rest.start)?;
         }

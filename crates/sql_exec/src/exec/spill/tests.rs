@@ -2,6 +2,7 @@
 
 use super::super::record_sort::ByBytes;
 use super::super::state::States;
+use super::partitions::PartitionWriter;
 use super::records::{BLOCK, RecordWriter};
 use super::runs::Runs;
 use super::sorter::Sorter;
@@ -150,5 +151,42 @@ fn a_full_directory_is_error_1021() {
     let failed = (0..10_000).find_map(|_| sorter.add(b"", &[1; 1000], &states).err());
     assert_eq!(failed.unwrap().code, 1021);
     drop(sorter);
+    assert_eq!(place.dir.used(), 0);
+}
+
+#[test]
+fn partitions_keep_their_records_in_order() {
+    let place = Place::new("partitions", None);
+    let states = place.states(1 << 20);
+    let mut rng = fastrand::Rng::with_seed(9);
+    let mut writer = PartitionWriter::create(7, &states).unwrap();
+    let held = states.used();
+    assert!(held > 0);
+    let mut expected: Vec<Vec<Record>> = vec![Vec::new(); 7];
+    // The last partition has no record; some records are larger than a block.
+    for (key, value) in records(5000, 400, &mut rng)
+        .into_iter()
+        .chain(records(20, 100_000, &mut rng))
+    {
+        let at = rng.usize(..6);
+        writer.add(at, &key, &value).unwrap();
+        expected[at].push((key, value));
+    }
+    assert!(writer.add(7, b"", b"").is_err());
+    let partitions = writer.finish(&states).unwrap();
+    assert_eq!(states.used(), 0);
+    for (partition, expected) in partitions.iter().zip(&expected) {
+        let mut reader = partition.reader();
+        let mut found = Vec::new();
+        while reader.advance().unwrap() {
+            found.push((reader.key().to_vec(), reader.value().to_vec()));
+        }
+        assert!(!reader.advance().unwrap());
+        assert!(found == *expected);
+        assert_eq!(partition.records(), expected.len() as u64);
+    }
+    let bytes: u64 = partitions.iter().map(|p| p.bytes()).sum();
+    assert_eq!(bytes, place.dir.used());
+    drop(partitions);
     assert_eq!(place.dir.used(), 0);
 }
