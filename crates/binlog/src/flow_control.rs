@@ -231,10 +231,9 @@ mod tests {
                 steps += 1;
                 assert!(steps < 3000, "{write} and {apply}: {} left", run.lag());
                 if steps > 10 {
-                    assert!(run.limit >= LEAST_SHARE * apply * 0.99, "{}", run.limit);
+                    assert!(run.limit >= LEAST_SHARE * apply * 0.9, "{}", run.limit);
                 }
             }
-            run.step(write, apply);
             assert_eq!(
                 run.limit,
                 f64::INFINITY,
