@@ -22,7 +22,11 @@ fn an_archive_that_fails_stops_no_commit_and_catches_up() {
     });
     failed.expect("the failure is counted");
     assert!(status(&mut sql, "Archive_lag_bytes") > 0);
-    assert!(source.log().contains("the log cannot be archived"));
+    let logged = wait_until(Duration::from_secs(20), || {
+        let log = source.log();
+        log.contains("the log cannot be archived").then_some(())
+    });
+    logged.expect("the failure is logged");
     // A restart with the archive out of order keeps what is not archived.
     source.terminate();
     source.restart();
