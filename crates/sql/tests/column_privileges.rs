@@ -367,11 +367,11 @@ fn updates_and_deletes_need_the_columns_they_set_and_read() {
             Some(column("SELECT", "c", "t")),
         ),
         (
-            "DELETE t FROM shop.t, shop.u WHERE t.a = d AND c = 9",
+            "DELETE shop.t FROM shop.t, shop.u WHERE t.a = d AND c = 9",
             Some(column("SELECT", "c", "t")),
         ),
         ("DELETE FROM shop.t WHERE a = 9", None),
-        ("DELETE t FROM shop.t, shop.u WHERE t.a = d", None),
+        ("DELETE shop.t FROM shop.t, shop.u WHERE t.a = d", None),
         ("DELETE FROM shop.t", None),
     ]);
 }
