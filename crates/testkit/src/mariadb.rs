@@ -82,13 +82,13 @@ impl MariadbBuilder {
         let is_ready = wait_until(START, || match process.ended() {
             Some(_) => Some(false),
             None => process
-                .stderr()
+                .own_stderr()
                 .contains("ready for connections")
                 .then_some(true),
         });
         match is_ready {
             Some(true) => Some((socket, process)),
-            Some(false) if process.log().contains("Address already in use") => None,
+            Some(false) if process.own_stderr().contains("Address already in use") => None,
             _ => fail(
                 "mariadb",
                 format_args!("did not get ready\n{}", process.log()),

@@ -34,6 +34,8 @@ pub struct Process {
     status: Option<ExitStatus>,
     stdout: PathBuf,
     stderr: PathBuf,
+    /// Bytes in the file of standard error that earlier processes have written.
+    earlier: usize,
 }
 
 impl Process {
@@ -44,6 +46,7 @@ impl Process {
     pub fn start(name: &str, mut command: Command, directory: &Path, remedy: &str) -> Self {
         let stdout = directory.join(format!("{name}.stdout"));
         let stderr = directory.join(format!("{name}.stderr"));
+        let earlier = std::fs::metadata(&stderr).map_or(0, |file| file.len() as usize);
         command
             .stdin(Stdio::piped())
             .stdout(create(name, &stdout))
@@ -62,6 +65,7 @@ impl Process {
             status: None,
             stdout,
             stderr,
+            earlier,
         }
     }
 
@@ -78,6 +82,12 @@ impl Process {
     /// Standard error so far.
     pub fn stderr(&self) -> String {
         read(&self.stderr)
+    }
+
+    /// Standard error of this process, without that of an earlier one with the same name and directory.
+    pub fn own_stderr(&self) -> String {
+        let bytes = std::fs::read(&self.stderr).unwrap_or_default();
+        String::from_utf8_lossy(bytes.get(self.earlier..).unwrap_or_default()).into_owned()
     }
 
     /// Both outputs, for messages.
