@@ -1,9 +1,11 @@
 //! System calls for processes: signals to a process group, and children that end with this program.
 
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A signal that a test sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,20 @@ pub fn spawn(command: Command) -> std::io::Result<Child> {
     answer.recv().map_err(|_| gone())?
 }
 
+/// Starts a command. Its program may have just been written: a child that another thread has started meanwhile keeps it open for
+/// writing until it executes its own program.
+fn start_when_written(command: &mut Command) -> std::io::Result<Child> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        match command.spawn() {
+            Err(e) if e.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 /// Starts the commands that arrive; runs in the thread.
 fn start_all(incoming: &Receiver<Job>) {
     while let Ok((mut command, reply)) = incoming.recv() {
@@ -83,6 +99,6 @@ fn start_all(incoming: &Receiver<Job>) {
             });
         }
         // The receiver waits for this answer; if its thread has ended, the answer is not needed.
-        let _ = reply.send(command.spawn());
+        let _ = reply.send(start_when_written(&mut command));
     }
 }
