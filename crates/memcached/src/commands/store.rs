@@ -148,7 +148,7 @@ pub(crate) fn is_plain_set(command: &Store<'_>) -> bool {
         && !command.invalidate
 }
 
-/// Executes plain `set`s of different keys of one container ([`Container::sets_together`]) with one lock call and one call
+/// Executes plain `set`s of different keys of one container (`Container::sets_together`) with one lock call and one call
 /// for the rows that exist. Returns `None` if one of the rows has expired; then nothing has been written.
 pub(crate) fn set_all(
     txn: &mut Txn,
