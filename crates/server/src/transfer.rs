@@ -54,7 +54,7 @@ pub struct Report {
 /// Kind of the source of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// What is left of a damaged store: the target's own accounts and settings stay where the source has none.
+    /// The readable part of a damaged store. The target keeps its accounts and settings unless the source has some.
     Salvaged,
     /// A whole database: the target becomes equal to it.
     Whole,

@@ -966,7 +966,7 @@ impl Txn {
         }
     }
 
-    /// What a write to a table needs to know of it.
+    /// The properties of a table that each write to it checks.
     fn written_table(&mut self, table: &Table) -> WrittenTable {
         // Read before the values that are valid at these versions, so that a change meanwhile is noticed.
         let versions = (self.db.catalog_version(), self.db.change_notifier.version());

@@ -386,7 +386,7 @@ pub(super) struct ProbeCursor {
     pacer: Pacer,
 }
 
-/// What a probe cursor joins with.
+/// The join, and the build rows that a probe cursor compares its rows with.
 pub(super) struct ProbeInput<'p, 'h, 'b> {
     /// The join.
     pub(super) join: &'h Join,

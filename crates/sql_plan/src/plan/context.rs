@@ -46,7 +46,7 @@ pub struct PlanCx<'a> {
     pub merging: ViewMerging,
 }
 
-/// What planning a statement records: tables and locks of its nested queries, uses of tables, date literals, names.
+/// Facts recorded while a statement is planned: tables and locks of its nested queries, uses of tables, date literals, names.
 #[derive(Debug, Default)]
 pub struct NestedReads {
     /// The stored tables that nested queries read.
