@@ -111,6 +111,14 @@ impl<'a> Lookup<'a> {
         self.keys.iter().map(|k| Key::new(space, k)).collect()
     }
 
+    /// Calls `read` with the keys. Most look-ups are of one key.
+    fn with_engine_keys<T>(&self, read: impl FnOnce(&[Key<'a>]) -> T) -> T {
+        match self.keys {
+            [key] => read(&[self.engine_key(key)]),
+            _ => read(&self.engine_keys()),
+        }
+    }
+
     fn lock_requests(&self, mode: LockMode) -> SmallVec<[LockRequest<'a>; 16]> {
         let request = |key: &&'a [u8]| LockRequest {
             key: self.engine_key(key),
@@ -279,19 +287,7 @@ impl Lookup<'_> {
             failure: None,
         };
         let mut incomplete: Vec<IncompleteRow> = Vec::new();
-        let (single, several);
-        let keys: &[Key<'_>] = match self.keys {
-            // Most look-ups are of one key.
-            [key] => {
-                single = [self.engine_key(key)];
-                &single
-            }
-            _ => {
-                several = self.engine_keys();
-                &several
-            }
-        };
-        kv.get(read, keys, &mut |n, value| {
+        let mut found = |n, value: Option<&[u8]>| {
             let Some(bytes) = value else {
                 return order.arrive(n, None);
             };
@@ -303,7 +299,8 @@ impl Lookup<'_> {
                 Ok(row) => order.arrive(n, Some(row)),
                 Err(e) => order.failure = Some(e),
             }
-        })?;
+        };
+        self.with_engine_keys(|keys| kv.get(read, keys, &mut found))?;
         if let Some(e) = order.failure.take() {
             return Err(e);
         }
@@ -327,19 +324,7 @@ impl Lookup<'_> {
         let table = self.table;
         let mut failure = None;
         let mut incomplete: Vec<IncompleteRow> = Vec::new();
-        let (single, several);
-        let keys: &[Key<'_>] = match self.keys {
-            // Most look-ups are of one key.
-            [key] => {
-                single = [self.engine_key(key)];
-                &single
-            }
-            _ => {
-                several = self.engine_keys();
-                &several
-            }
-        };
-        kv.get(read, keys, &mut |n, value| {
+        let mut found = |n, value: Option<&[u8]>| {
             let Some(bytes) = value else {
                 return visit(n, None);
             };
@@ -351,7 +336,8 @@ impl Lookup<'_> {
                 Ok(row) => visit(n, Some(FoundRow { primary, row })),
                 Err(e) => failure = Some(e),
             }
-        })?;
+        };
+        self.with_engine_keys(|keys| kv.get(read, keys, &mut found))?;
         if let Some(e) = failure {
             return Err(e);
         }

@@ -38,6 +38,7 @@ mod statement;
 pub(crate) mod text_search;
 pub(crate) mod update;
 pub(crate) mod write;
+mod written_table;
 
 use crate::autoinc::GeneratedIds;
 use crate::changes::{Origin, TransactionChanges};
@@ -70,6 +71,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 use update::{RowChange, UpdateMode, UpdateOutcome};
+use written_table::WrittenTable;
 
 /// Options for [`Db::begin`](crate::Db::begin).
 #[derive(Clone, Debug)]
@@ -158,19 +160,6 @@ impl TxnSettings {
             is_privileged: options.is_privileged,
         }
     }
-}
-
-/// Properties of the table written last. They are kept for the next transaction ([`Txn::restart`]), which usually writes to the
-/// same table.
-#[derive(Clone, Copy)]
-struct WrittenTable {
-    id: TableId,
-    /// Versions of the catalog and of the subscriptions.
-    versions: (u64, u64),
-    /// Whether this session may write to it while the database is read-only: it is a system or temporary table.
-    is_exempt: bool,
-    /// Whether there is a subscriber to its changes.
-    is_subscribed: bool,
 }
 
 /// A transaction on rows. Dropping it rolls it back.
@@ -895,27 +884,6 @@ impl Txn {
         })
     }
 
-    /// Fails with error 1290 if the database is read-only for this transaction and table.
-    #[inline]
-    pub(crate) fn check_writable(&mut self, table: &Table) -> Result<()> {
-        if self.settings.replicates {
-            return Ok(());
-        }
-        if self.wrote_rows && self.db.read_only.is_off() {
-            return Ok(());
-        }
-        self.check_read_only(table)
-    }
-
-    #[inline(never)]
-    fn check_read_only(&mut self, table: &Table) -> Result<()> {
-        if self.written_table(table).is_exempt {
-            return Ok(());
-        }
-        self.wrote_rows = true;
-        self.db.read_only.check(self.settings.is_privileged)
-    }
-
     /// Sets the version of the rows that are written from now on to that on their source, so
     /// that the CAS values of memcached are the same on both servers. Versions of this server's own later writes are greater.
     ///
@@ -953,37 +921,6 @@ impl Txn {
         } else {
             Ok(())
         }
-    }
-
-    /// Records that a row of `table` was written, for subscribers to its changes.
-    fn note_written(&mut self, table: &Table) {
-        if self.last_written == Some(table.id) {
-            return;
-        }
-        self.last_written = Some(table.id);
-        if self.written_table(table).is_subscribed && !self.subscribed.contains(&table.id) {
-            self.subscribed.push(table.id);
-        }
-    }
-
-    /// The properties of a table that each write to it checks.
-    fn written_table(&mut self, table: &Table) -> WrittenTable {
-        // Read before the values that are valid at these versions, so that a change meanwhile is noticed.
-        let versions = (self.db.catalog_version(), self.db.change_notifier.version());
-        if let Some(known) = self.written_table
-            && known.id == table.id
-            && known.versions == versions
-        {
-            return known;
-        }
-        let is_system = ["mysql", "sys"].iter().any(|name| *name == table.database);
-        let is_own = is_system && !self.settings.is_sql;
-        *self.written_table.insert(WrittenTable {
-            id: table.id,
-            versions,
-            is_exempt: is_own || !self.db.catalog().tables.contains_key(&table.id),
-            is_subscribed: self.db.change_notifier.is_subscribed(table.id),
-        })
     }
 
     /// Takes hidden ids for `rows` rows, if the table has a hidden key. Returns the first.

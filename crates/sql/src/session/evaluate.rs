@@ -78,8 +78,8 @@ impl ResultSink for SingleValue<'_> {
     }
 }
 
-/// Converts a value as an assignment to a column does.
-pub(super) fn converted(
+/// Converts a value to the form that a column stores, as an assignment to the column does.
+pub(super) fn stored(
     env: &Env,
     value: &Value,
     from: &ColumnType,
@@ -98,6 +98,21 @@ pub(super) fn converted(
         now: env.day_of(value.as_ref()),
     };
     let stored = store(value.as_ref(), Some(from), to, name, 1, &mut cx)?;
+    Ok(stored.to_owned())
+}
+
+/// Converts a value as an assignment to a column does, to the form in which statements read it.
+pub(super) fn converted(
+    env: &Env,
+    value: &Value,
+    from: &ColumnType,
+    to: &ColumnType,
+    name: &str,
+) -> Result<Value> {
+    let stored = stored(env, value, from, to, name)?;
+    if stored.is_null() {
+        return Ok(Value::Null);
+    }
     let arena = Bump::new();
     let cx = env_cx(env, &arena, &[]);
     Ok(load_value(stored.as_ref(), load_of(to), to, &cx)?.to_owned())

@@ -5,6 +5,7 @@
 //! are variables of the program: they are filled from the row, and those of `NEW` that the body
 //! assigns are written back to the row when the body has ended.
 
+use super::evaluate::stored;
 use super::routines::{NoResults, ProgramContext};
 use super::{Outcome, SqlSession};
 use crate::context::{StatementContext, lex_mode};
@@ -25,7 +26,7 @@ use porpoise_sql_parser::ast::{
     self, CreateTrigger, ProgramKind, Statement, TableName, VariableKind,
 };
 use porpoise_sql_parser::{ParseOptions, parse_one};
-use porpoise_types::{CastCx, ColumnType, SqlMode, Value, store};
+use porpoise_types::{ColumnType, SqlMode, Value};
 use std::sync::Arc;
 
 /// A compiled trigger.
@@ -400,29 +401,8 @@ impl SqlSession {
                 continue;
             };
             let value = frame.get(row.slot);
-            if value.is_null() {
-                *place = Value::Null;
-                continue;
-            }
-            let env = &self.cx.env;
-            let mut warn = |w| env.warn(w);
-            let mut cx = CastCx {
-                mode: env.mode,
-                strict: env.mode.is_strict(),
-                warnings: &mut warn,
-                tz: &env.time_zone,
-                now: env.day_of(value.as_ref()),
-            };
             let from = sql_type(&column.ty);
-            let stored = store(
-                value.as_ref(),
-                Some(&from),
-                &column.ty,
-                &column.name,
-                1,
-                &mut cx,
-            )?;
-            *place = stored.to_owned();
+            *place = stored(&self.cx.env, value, &from, &column.ty, &column.name)?;
         }
         Ok(())
     }
