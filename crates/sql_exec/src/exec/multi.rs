@@ -140,6 +140,11 @@ fn buffer_change(
         cx,
     )?;
     states.hold(size_of_row(&new))?;
+    if let Some(check) = &target.check
+        && !converter.satisfies_check_option(check, &target.table, &new, row, cx)?
+    {
+        return Ok(());
+    }
     let chosen = change.named_partitions(target);
     if !stays_in_partitions(&target.table, chosen, &new, change.ignore, cx.env)? {
         return Ok(());
