@@ -580,8 +580,10 @@ impl TableExpressions {
                 tz: &cx.time_zone,
                 now: env.now(),
             };
-            let (column, from) = (&compiled.column, Some(&compiled.expr.ty));
-            store(value, from, &column.ty, &column.name, row_number, &mut cast)?
+            let column = &compiled.column;
+            let (value, from) = convert::assigned(value, &compiled.expr.ty, &column.ty);
+            let (ty, name) = (&column.ty, &column.name);
+            store(value, Some(from), ty, name, row_number, &mut cast)?
         };
         cx.seed.set(env.random.get());
         cx.warnings

@@ -50,12 +50,7 @@ impl<'x> ValueConverter<'x> {
         if value.is_null() {
             return Ok(self.null(column));
         }
-        let number = convert::assigned_number(value, from, &column.ty);
-        let number_type = ColumnType::bigint_unsigned();
-        let (value, from) = match number {
-            Some(number) => (ValueRef::UInt(number), &number_type),
-            None => (value, from),
-        };
+        let (value, from) = convert::assigned(value, from, &column.ty);
         let mut warn = |w| self.env.warn(w);
         let mut cx = CastCx {
             mode: self.env.mode,
