@@ -274,7 +274,7 @@ fn check_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
             let nondeterministic = current_time || NONDETERMINISTIC_FUNCTIONS.contains(&f.name);
             let is_default = matches!(owner, ExpressionOwner::Default(_));
             if nondeterministic && !is_default || FORBIDDEN_FUNCTIONS.contains(&f.name) {
-                let name = f.name.to_ascii_lowercase();
+                let name = first_name(f.name).to_ascii_lowercase();
                 refused.get_or_insert_with(|| owner.disallowed(Some(&name)));
             }
         }
@@ -283,6 +283,17 @@ fn check_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
     match refused {
         Some(error) => Err(error),
         None => Ok(()),
+    }
+}
+
+/// The name of a function that MySQL's messages have for its synonyms.
+fn first_name(name: &str) -> &str {
+    match name {
+        "CURRENT_TIMESTAMP" | "LOCALTIME" | "LOCALTIMESTAMP" => "NOW",
+        "CURRENT_DATE" => "CURDATE",
+        "CURRENT_TIME" => "CURTIME",
+        "SESSION_USER" | "SYSTEM_USER" => "USER",
+        _ => name,
     }
 }
 

@@ -259,6 +259,7 @@ pub(super) fn draft_table(
     };
     let declared = |i: &&super::IndexSpec| i.kind == IndexKind::Primary;
     match spec.indexes.iter().find(declared) {
+        Some(primary) if primary.invisible => return Err(errors::primary_invisible()),
         Some(primary) => {
             let primary = key_parts::add_columns(db, &mut table, primary)?;
             indexes::add(&mut table.indexes, &table.columns, &primary, false)?;
@@ -274,6 +275,9 @@ pub(super) fn draft_table(
     for index in spec.indexes.iter().filter(|i| !declared(i)) {
         let index = key_parts::add_columns(db, &mut table, index)?;
         indexes::add(&mut table.indexes, &table.columns, &index, false)?;
+    }
+    if indexes::replaces_primary(&table).is_some_and(|index| index.invisible) {
+        return Err(errors::primary_invisible());
     }
     table.layouts = vec![columns::layout(1, &table.columns)];
     for wanted in &spec.foreign_keys {

@@ -67,10 +67,10 @@ fn insert_or_update(
     };
     let (table, set) = (&plan.table, &plan.on_duplicate);
     let new = assign_in_slot(table, set, before, &converter, number, joined, &cx)?;
-    if let Some(check) = &plan.check {
-        if !converter.satisfies_check_option(check, table, &new, &[], &cx)? {
-            return Ok(false);
-        }
+    if let Some(check) = &plan.check
+        && !converter.satisfies_check_option(check, table, &new, &[], &cx)?
+    {
+        return Ok(false);
     }
     let id = ids.id_of(&new);
     let change = RowChange { key, old, new };
