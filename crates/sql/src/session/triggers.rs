@@ -218,8 +218,10 @@ impl SqlSession {
             create.if_not_exists,
         )?;
         if done.is_note {
-            let text = format!("Trigger '{database}.{name}' already exists");
-            self.cx.note(1359, text);
+            let text = format!(
+                "Trigger '{name}' already exists on the table '{database}'.'{table_name}'."
+            );
+            self.cx.note(4099, text);
         }
         Ok(Outcome {
             position: done.position.max(before),
