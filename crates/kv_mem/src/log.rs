@@ -463,8 +463,12 @@ impl Log {
         }
         {
             let mut seq = self.pipeline.lock();
-            seq.log.urgent = true;
-            self.wake.notify_one();
+            let begun = seq.log.appended - seq.log.bytes.len() as u64;
+            // A group in flight is synced in any case, except in the modes that postpone syncs.
+            if position > begun || self.acknowledges_before_sync() {
+                seq.log.urgent = true;
+                self.wake.notify_one();
+            }
         }
         let watermark = &self.pipeline.watermark;
         self.wait_until(|| watermark.outcome(self.is_synced(position)))

@@ -149,10 +149,14 @@ impl CommitDelay {
             }
             (self.unmeasured, self.share) = (0, ALL_CLIENTS / 2);
         }
-        let syncs = if self.overlaps() { SYNCS_IN_FLIGHT } else { 1 };
+        let limit = if self.overlaps() {
+            self.alone / SYNCS_IN_FLIGHT as u32
+        } else {
+            self.alone * 3 / 4
+        };
         Some(Wait {
             wanted: commits + self.expected,
-            until: now + self.alone * 3 / 4 / syncs as u32,
+            until: now + limit,
             expected: self.expected,
         })
     }
@@ -296,7 +300,6 @@ mod tests {
         let mut clients = Clients::new();
         clients.delay.beside = SYNC;
         let wait = clients.wait(8, 0).unwrap();
-        let longest = SYNC * 3 / 4 / SYNCS_IN_FLIGHT as u32;
-        assert_eq!(wait.until, clients.now + longest);
+        assert_eq!(wait.until, clients.now + SYNC / SYNCS_IN_FLIGHT as u32);
     }
 }
