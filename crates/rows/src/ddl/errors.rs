@@ -100,9 +100,8 @@ pub(crate) fn not_a_base_table(database: &str, name: &str) -> Error {
 }
 
 /// 1359: there is a trigger of that name.
-pub(crate) fn trigger_exists(database: &str, name: &str) -> Error {
-    let text = format!("Trigger '{database}.{name}' already exists");
-    refuse(1359, "HY000", text)
+pub(crate) fn trigger_exists() -> Error {
+    refuse(1359, "HY000", "Trigger already exists".to_owned())
 }
 
 /// 1359, with IF NOT EXISTS: the name belongs to another table's trigger.

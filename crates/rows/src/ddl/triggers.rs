@@ -67,7 +67,7 @@ impl Db {
                     Some((other, existing)) if if_not_exists => Err(
                         errors::trigger_of_other_table(database, &existing.name, &other.name),
                     ),
-                    Some((_, existing)) => Err(errors::trigger_exists(database, &existing.name)),
+                    Some(_) => Err(errors::trigger_exists()),
                 }
             };
         if exists(&self.catalog())? {
