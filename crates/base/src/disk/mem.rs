@@ -483,7 +483,8 @@ mod tests {
         let other = disk.open(Path::new("/d/f")).unwrap();
         let during = Mutex::new(Some(other));
         disk.watch(Some(Arc::new(move |_, _: &Path| {
-            if let Some(other) = during.lock().take() {
+            let other = during.lock().take();
+            if let Some(other) = other {
                 other.write_at(1, b"b").unwrap();
             }
         })));
