@@ -265,7 +265,7 @@ fn bind_view_tables(
     }
     let scope = &from.scope;
     if let Some(filter) = &select.filter {
-        let filter = cx.binder(scope, "where clause").expr(filter)?;
+        let filter = cx.binder(scope, "where clause").condition(filter)?;
         split_conjuncts(filter, &mut block.conditions);
     }
     let mut columns = Vec::with_capacity(select.items.len());
