@@ -59,17 +59,7 @@ impl Binder<'_> {
                 let arg = self.expr(arg)?;
                 self.json_type(arg)
             }
-            ("GROUPING", [_, ..]) if self.aggregates.is_none() => Err(SqlError::new(
-                1111,
-                "HY000",
-                "Invalid use of group function",
-            )),
-            ("GROUPING", [_, ..]) => {
-                let args = self.list(args)?;
-                let mut e = Expr::boolean(ExprKind::Grouping(args), false);
-                e.ty = porpoise_types::ColumnType::bigint();
-                Ok(e)
-            }
+            ("GROUPING", [_, ..]) => self.grouping(args),
             ("MOD", [a, b]) => {
                 let (a, b) = (self.expr(a)?, self.expr(b)?);
                 self.operator(BinaryOp::Mod, a, b)
@@ -93,6 +83,19 @@ impl Binder<'_> {
                 self.call(name, args)
             }
         }
+    }
+
+    /// Binds GROUPING(). Error 1111 where no aggregates are allowed.
+    fn grouping(&mut self, args: &[ast::Expr<'_>]) -> Result<Expr> {
+        if self.aggregates.is_none() {
+            let text = "Invalid use of group function";
+            return Err(SqlError::new(1111, "HY000", text));
+        }
+        let args = self.list(args)?;
+        Ok(Expr {
+            ty: ColumnType::bigint(),
+            ..Expr::boolean(ExprKind::Grouping(args), false)
+        })
     }
 
     fn coalesce(&mut self, name: &str, args: &[ast::Expr<'_>]) -> Result<Expr> {

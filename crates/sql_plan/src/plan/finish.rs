@@ -156,37 +156,6 @@ fn bind_clauses(
     if is_single || cx.need() != Need::Rows && clauses.limit.is_none() {
         order_by.clear();
     }
-    if clauses.rollup {
-        let order = order_by.iter().map(|key| &key.expr);
-        let all = items.iter().map(|i| &i.expr).chain(&having).chain(order);
-        grouping::check_grouping(all, &group_by)?;
-    }
-    if cx.env.mode.contains(SqlMode::ONLY_FULL_GROUP_BY) {
-        if grouped {
-            let implicit = group_by.is_empty() && before == 0;
-            let clauses = grouping::GroupedClauses {
-                items: &items,
-                keys: &group_by,
-                order: &order_by,
-                windows: &aggregates.windows,
-                rollup: clauses.rollup,
-            };
-            grouping::check(&from, &clauses, implicit)?;
-        }
-        // Without duplicates, DISTINCT has no effect.
-        let is_item = |key: &Expr| items.iter().any(|i| grouping::is_same_expr(&i.expr, key));
-        let is_unique = !group_by.is_empty() && group_by.iter().all(is_item);
-        if clauses.distinct && !is_unique {
-            let written = clauses.order_by;
-            grouping::check_distinct(&from.scope, &items, &order_by, written, &aggregates)?;
-        }
-    }
-    // Without groups, HAVING is another condition on rows.
-    if !grouped {
-        for condition in std::mem::take(&mut having) {
-            split_conjuncts(condition, &mut from.block.conditions);
-        }
-    }
     let mut bound = BoundQuery {
         from,
         items,
@@ -202,6 +171,14 @@ fn bind_clauses(
         aggregates,
         ..BoundQuery::default()
     };
+    let is_implicit = bound.group_by.is_empty() && before == 0;
+    bound.check(clauses, is_implicit, cx.env.mode)?;
+    // Without groups, HAVING is another condition on rows.
+    if !grouped {
+        for condition in std::mem::take(&mut bound.having) {
+            split_conjuncts(condition, &mut bound.from.block.conditions);
+        }
+    }
     let named = RollupNames {
         keys: named_items(clauses.group_by, &aliases),
         order: named_items(clauses.order_by, &aliases),
@@ -264,6 +241,42 @@ impl BoundQuery {
         super::placement::set_placement(&mut plan);
         super::rules::rewrite_plan(&mut plan, statistics);
         plan
+    }
+
+    /// Checks GROUPING() and, with ONLY_FULL_GROUP_BY, what a grouped query or one with DISTINCT may contain.
+    /// `is_implicit`: only ORDER BY has aggregates.
+    fn check(&self, clauses: &Clauses<'_, '_>, is_implicit: bool, mode: SqlMode) -> Result<()> {
+        let items = self.items.as_slice();
+        if self.rollup {
+            let order = self.order_by.iter().map(|key| &key.expr);
+            let all = items
+                .iter()
+                .map(|i| &i.expr)
+                .chain(&self.having)
+                .chain(order);
+            grouping::check_grouping(all, &self.group_by)?;
+        }
+        if !mode.contains(SqlMode::ONLY_FULL_GROUP_BY) {
+            return Ok(());
+        }
+        if self.grouped {
+            let clauses = grouping::GroupedClauses {
+                items,
+                keys: &self.group_by,
+                order: &self.order_by,
+                windows: &self.aggregates.windows,
+                rollup: self.rollup,
+            };
+            grouping::check(&self.from, &clauses, is_implicit)?;
+        }
+        // Without duplicates, DISTINCT has no effect.
+        let is_item = |key: &Expr| items.iter().any(|i| grouping::is_same_expr(&i.expr, key));
+        let is_unique = !self.group_by.is_empty() && self.group_by.iter().all(is_item);
+        if self.distinct && !is_unique {
+            let (scope, written) = (&self.from.scope, clauses.order_by);
+            grouping::check_distinct(scope, items, &self.order_by, written, &self.aggregates)?;
+        }
+        Ok(())
     }
 
     /// Whether rows are locked.

@@ -54,6 +54,10 @@ pub fn of_date(text: &[u8]) -> Option<DeprecatedDelimiter> {
     if at == 0 {
         return None;
     }
+    // A point after a date of digits only is no delimiter.
+    if at == 8 && text.get(at) == Some(&b'.') {
+        return None;
+    }
     // A date and a time of digits only.
     if at >= 12 {
         return trailing(text, after_fraction(text, at));
