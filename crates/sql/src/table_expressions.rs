@@ -529,6 +529,7 @@ impl TableExpressions {
             random: Cell::new(cx.seed.get()),
             seeded: RefCell::new(HashMap::new()),
             joined_rows: RefCell::new(HashMap::new()),
+            warned_literals: RefCell::new(Vec::new()),
             has_side_effect: Cell::new(false),
             max_allowed_packet: 1 << 30,
             div_precision: 4,

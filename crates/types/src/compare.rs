@@ -14,6 +14,7 @@
 //! | DATE with DATE, TIME with TIME | themselves |
 //! | a date or datetime with anything but a floating-point number | date and time |
 //! | TIME with text or a number | time |
+//! | two numbers with fixed digits after the point, one of them FLOAT(M,D) or DOUBLE(M,D) (chosen by the caller) | doubles with fixed digits |
 //! | anything else | doubles |
 
 use std::cmp::Ordering;
@@ -39,6 +40,9 @@ pub enum CompareAs {
     Number,
     /// Doubles.
     Double,
+    /// Doubles with at most this number of digits after the point: they are equal if they differ by less than half
+    /// of the last digit's tenth, as FLOAT(M,D) and DOUBLE(M,D) are compared.
+    FixedDouble(u8),
     /// Text of a collation.
     Bytes(Collation),
     /// Dates with times.
@@ -167,6 +171,11 @@ pub fn compare(
             to_f64(a, &plain, cx)?,
             to_f64(b, &plain, cx)?,
         )),
+        CompareAs::FixedDouble(digits) => Some(compare_fixed(
+            to_f64(a, &plain, cx)?,
+            to_f64(b, &plain, cx)?,
+            digits,
+        )),
         CompareAs::Bytes(collation) => {
             let (a, b) = (printed(a), printed(b));
             Some(collation.compare(&a, &b))
@@ -222,6 +231,7 @@ pub fn compare_direct(a: ValueRef<'_>, b: ValueRef<'_>, how: CompareAs) -> Optio
         }
         (CompareAs::Decimal, Decimal(a), Decimal(b)) => a.cmp_value(&b),
         (CompareAs::Double, Double(a), Double(b)) => compare_doubles(a, b),
+        (CompareAs::FixedDouble(digits), Double(a), Double(b)) => compare_fixed(a, b, digits),
         (CompareAs::Bytes(collation), Bytes(a), Bytes(b)) => collation.compare(a, b),
         // Equal texts are equal documents, but not conversely: 1 equals 1.0.
         (CompareAs::Json, Bytes(a), Bytes(b)) if a == b => Ordering::Equal,
@@ -236,6 +246,14 @@ pub fn compare_direct(a: ValueRef<'_>, b: ValueRef<'_>, how: CompareAs) -> Optio
         (CompareAs::Time, Time(a), Time(b)) => a.cmp(&b),
         _ => return None,
     })
+}
+
+/// Compares doubles that have this number of digits after the point.
+fn compare_fixed(a: f64, b: f64, digits: u8) -> Ordering {
+    if (a - b).abs() < 5.0 / 10f64.powi(i32::from(digits) + 1) {
+        return Ordering::Equal;
+    }
+    compare_doubles(a, b)
 }
 
 /// Compares doubles: -0 equals 0; NaN, which SQL does not have, is the greatest.

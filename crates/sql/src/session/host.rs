@@ -329,6 +329,7 @@ fn renew(copy: &mut StatementContext, cx: &StatementContext) {
     env.warnings_dropped.set(0);
     env.seeded.get_mut().clear();
     env.joined_rows.get_mut().clear();
+    env.warned_literals.get_mut().clear();
     env.has_side_effect.set(false);
     env.random.set(of.random.get());
     env.cancel = of.cancel.clone();

@@ -328,6 +328,7 @@ impl SqlSession {
         let _deadline = self.arm_deadline(&planned.plan)?;
         self.cx.env.seeded.get_mut().clear();
         self.cx.env.joined_rows.get_mut().clear();
+        self.cx.env.warned_literals.get_mut().clear();
         self.cx.env.has_side_effect.set(false);
         if planned.writes_expressions {
             open.txn.get_mut().set_row_context(self.row_cx(planned));
@@ -438,6 +439,7 @@ impl SqlSession {
         self.cx.env.warnings.get_mut().clear();
         self.cx.env.seeded.get_mut().clear();
         self.cx.env.joined_rows.get_mut().clear();
+        self.cx.env.warned_literals.get_mut().clear();
         self.cx.env.last_insert_id.set(self.cx.last_insert_id);
         Ok(true)
     }

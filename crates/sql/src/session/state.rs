@@ -177,6 +177,7 @@ pub(super) fn fresh_env(
         warnings_dropped: Cell::new(0),
         seeded: RefCell::new(HashMap::new()),
         joined_rows: RefCell::new(HashMap::new()),
+        warned_literals: RefCell::new(Vec::new()),
         has_side_effect: Cell::new(false),
         // Fibonacci hashing: adjacent connections get distant seeds.
         random: Cell::new(client.connection_id.wrapping_mul(0x9E37_79B9_7F4A_7C15)),

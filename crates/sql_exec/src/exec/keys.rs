@@ -165,6 +165,16 @@ fn convert_exactly(
     if is_finer(value, from, to, &mut cast) {
         return KeyValue::NoMatch;
     }
+    // A text is compared as the number that it begins with.
+    let value = match (value, to.kind) {
+        (ValueRef::Bytes(text), Kind::Decimal) if !convert::is_bits(from) => {
+            ValueRef::Decimal(cast::exact_prefix(text))
+        }
+        (ValueRef::Bytes(text), Kind::Double) if !convert::is_bits(from) => {
+            ValueRef::Double(porpoise_types::double_prefix(text).value)
+        }
+        _ => value,
+    };
     match store(value, Some(from), to, "", 0, &mut cast) {
         Ok(Value::Null) | Err(_) => KeyValue::NoMatch,
         Ok(value) if changed => {

@@ -1,8 +1,9 @@
 //! Conversions of values during evaluation: a thin layer over `types` that supplies the session's
 //! settings and the arena.
 
-use super::Expr;
+use super::describe::describe;
 use super::eval::EvalCx;
+use super::{Expr, ExprKind};
 use crate::error::{Result, SqlError};
 use bumpalo::Bump;
 use porpoise_types::ColumnType;
@@ -48,13 +49,18 @@ fn state_of(code: u16) -> &'static str {
     }
 }
 
-/// Converts to a truth value; NULL is unknown.
+/// Converts to a truth value; NULL is unknown. A JSON value is true unless it equals the JSON number 0.
 #[inline]
 pub fn truth(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<bool>> {
     match v {
         ValueRef::Null => Ok(None),
         ValueRef::Int(v) => Ok(Some(v != 0)),
         ValueRef::UInt(v) => Ok(Some(v != 0)),
+        ValueRef::Bytes(_) if ty.kind == Kind::Json => {
+            let zero = (ValueRef::Int(0), &ColumnType::bigint());
+            let order = super::json::order((v, ty), zero)?;
+            Ok(Some(order != Ordering::Equal))
+        }
         _ => with_cast_cx(cx, |c| cast::to_bool(v, ty, c)),
     }
 }
@@ -64,6 +70,21 @@ pub fn int(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i64> {
     match v {
         ValueRef::Int(v) => Ok(v),
         _ => Ok(with_cast_cx(cx, |c| cast::to_i64(v, ty, c))?.unwrap_or(0)),
+    }
+}
+
+/// The signed integer nearest to a double beyond the range: a literal is clipped, a computed value is an error 1690.
+/// `None` for other values, and for columns, whose conversion gives a warning.
+pub fn clipped_double(v: ValueRef<'_>, e: &Expr) -> Result<Option<i64>> {
+    let ValueRef::Double(number) = v else {
+        return Ok(None);
+    };
+    let (clipped, is_outside) = porpoise_types::round_to_i64(number);
+    match &e.kind {
+        _ if !is_outside => Ok(None),
+        ExprKind::Const(_) | ExprKind::Param(_) => Ok(Some(clipped)),
+        ExprKind::Column { .. } | ExprKind::Outer { .. } => Ok(None),
+        _ => Err(SqlError::out_of_range("BIGINT", &describe(e))),
     }
 }
 

@@ -17,7 +17,9 @@ use porpoise_base::cancel::Cancel;
 use porpoise_base::interrupt;
 use porpoise_rows::RowRef;
 use porpoise_rows::ttl::ExpiryTime;
-use porpoise_types::{ColumnType, DateTime, Level, SqlMode, TimeZone, Value, ValueRef, Warning};
+use porpoise_types::{
+    ColumnType, DateTime, Kind, Level, SqlMode, TimeZone, Value, ValueRef, Warning,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,6 +68,8 @@ pub struct Env {
     pub random: Cell<u64>,
     /// State of each RAND(n) of this statement, by the address of its expression.
     pub seeded: RefCell<HashMap<usize, Seeded>>,
+    /// Literals of this statement that have given warnings in comparisons, by the address of their expressions.
+    pub warned_literals: RefCell<Vec<usize>>,
     /// Number of rows that each GROUP_CONCAT of this statement has joined, by the address of the
     /// aggregate.
     pub joined_rows: RefCell<HashMap<usize, u64>>,
@@ -210,6 +214,17 @@ impl Env {
         } else {
             self.warnings_dropped.set(self.warnings_dropped.get() + 1);
         }
+    }
+
+    /// Number of conditions of this statement so far.
+    pub fn condition_count(&self) -> (usize, u64) {
+        (self.warnings.borrow().len(), self.warnings_dropped.get())
+    }
+
+    /// Takes back the conditions after the first ones.
+    pub fn drop_conditions_after(&self, (listed, dropped): (usize, u64)) {
+        self.warnings.borrow_mut().truncate(listed);
+        self.warnings_dropped.set(dropped);
     }
 
     /// Adds a warning; in a strict evaluation, fails with it.
@@ -475,7 +490,14 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
             Ok(bits.map_or(ValueRef::Null, |b| ValueRef::UInt(!b)))
         }
         ExprKind::Cast(arg) => {
-            let value = convert::cast(eval(arg, row, cx)?, &arg.ty, &e.ty, cx)?;
+            let value = eval(arg, row, cx)?;
+            if e.ty.kind == Kind::BigInt
+                && !e.ty.unsigned
+                && let Some(clipped) = convert::clipped_double(value, arg)?
+            {
+                return Ok(ValueRef::Int(clipped));
+            }
+            let value = convert::cast(value, &arg.ty, &e.ty, cx)?;
             Ok(convert::permitted_date(value, cx))
         }
         ExprKind::ArrayTest(test) => eval(&test.condition, row, cx),

@@ -142,6 +142,11 @@ impl<'a> Call<'_, 'a> {
 
     /// Argument as a signed integer, rounded.
     pub fn int(&self, at: usize) -> Result<Option<i64>> {
+        if let Some(e) = self.args.get(at)
+            && let Some(clipped) = convert::clipped_double(self.arg(at).0, e)?
+        {
+            return Ok(Some(clipped));
+        }
         self.with(at, convert::int)
     }
 

@@ -107,8 +107,6 @@ fn opaque(bytes: &[u8], ty: &ColumnType) -> Json {
         Kind::MediumBlob => 250,
         Kind::LongBlob => 251,
         Kind::Blob => 252,
-        // A hexadecimal or bit literal.
-        _ if ty.unsigned => 253,
         _ => 15,
     };
     let mut text = format!("base64:type{number}:").into_bytes();

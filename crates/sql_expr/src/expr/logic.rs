@@ -96,7 +96,32 @@ pub fn order(
     if let (CompareAs::Int, ValueRef::Int(x), ValueRef::Int(y)) = (how, a.0, b.0) {
         return Ok(Some(x.cmp(&y)));
     }
-    convert::order(how, a.0, &a.1.ty, b.0, &b.1.ty, cx)
+    let is_text =
+        |(value, e): (ValueRef<'_>, &Expr)| matches!(value, ValueRef::Bytes(_)) && e.is_literal();
+    let literal = match (is_text(a), is_text(b)) {
+        (true, false) => a.1,
+        (false, true) => b.1,
+        _ => return convert::order(how, a.0, &a.1.ty, b.0, &b.1.ty, cx),
+    };
+    let before = cx.env.condition_count();
+    let order = convert::order(how, a.0, &a.1.ty, b.0, &b.1.ty, cx)?;
+    if cx.env.condition_count() != before {
+        warn_once(literal, before, cx);
+    }
+    Ok(order)
+}
+
+/// Takes back the conditions that the conversion of a literal has added, if it has given them before: a literal is
+/// converted once in MySQL.
+#[cold]
+fn warn_once(literal: &Expr, before: (usize, u64), cx: &EvalCx<'_>) {
+    let address = std::ptr::from_ref(literal) as usize;
+    let mut warned = cx.env.warned_literals.borrow_mut();
+    if warned.contains(&address) {
+        cx.env.drop_conditions_after(before);
+    } else {
+        warned.push(address);
+    }
 }
 
 /// IN: true if an item is equal; else unknown if an item is NULL.

@@ -60,8 +60,26 @@ fn sum_type(args: &[Expr], collation: Collation) -> ColumnType {
     }
 }
 
-/// ADDTIME, SUBTIME: text is a date and time if it reads as one, else a time.
+/// Whether a text or a number has both a date and a time.
+fn is_dated(value: ValueRef<'_>) -> bool {
+    /// The least number with a date and a time.
+    const LEAST: i64 = 10_000_000_000;
+    match value {
+        ValueRef::Bytes(text) => Time::begins_with_date(text),
+        ValueRef::Int(number) => number >= LEAST,
+        ValueRef::UInt(number) => number >= LEAST as u64,
+        ValueRef::Double(number) => number >= LEAST as f64,
+        ValueRef::Decimal(number) => number.to_f64() >= LEAST as f64,
+        ValueRef::DateTime(_) => true,
+        _ => false,
+    }
+}
+
+/// ADDTIME, SUBTIME: text is a date and time if it reads as one, else a time. NULL if the second argument has a date.
 fn add_time<'a>(c: &Call<'_, 'a>, sign: i64) -> Result<ValueRef<'a>> {
+    if is_dated(c.arg(1).0) {
+        return Ok(ValueRef::Null);
+    }
     let Some(amount) = c.time(1)? else {
         return Ok(ValueRef::Null);
     };
@@ -70,9 +88,7 @@ fn add_time<'a>(c: &Call<'_, 'a>, sign: i64) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::Null);
     };
     let amount = sign * amount.as_micros();
-    let dated = is_moment(ty)
-        || matches!(value, ValueRef::Bytes(text) if text.iter().filter(|b| **b == b'-').count() >= 2);
-    if dated {
+    if is_moment(ty) || is_dated(value) {
         let Some(moment) = c.datetime(0)? else {
             return Ok(ValueRef::Null);
         };

@@ -304,7 +304,8 @@ fn shortened(segments: &[u16], zero: usize) -> String {
 }
 
 fn test_bytes<'a>(c: &Call<'_, 'a>, f: fn(&[u8]) -> bool) -> Result<ValueRef<'a>> {
-    Ok(ValueRef::Int(i64::from(c.text(0)?.is_some_and(f))))
+    Ok(c.text(0)?
+        .map_or(ValueRef::Null, |text| ValueRef::Int(i64::from(f(text)))))
 }
 
 fn is_mapped_ipv6(bytes: &[u8], tail: [u8; 2]) -> bool {
@@ -424,8 +425,8 @@ pub const FUNCTIONS: &[Function] = &[
     f!("INET_NTOA", (1, 1), |_, c| text_of(31, c), Always, inet_ntoa, "The IPv4 address of a number.", "INET_NTOA(167773449)" => "10.0.5.9"),
     f!("INET6_ATON", (1, 1), |_, _| ColumnType::varbinary(16), Always, inet6_aton, "The bytes of an IPv6 or IPv4 address.", "HEX(INET6_ATON('fdfe::5a55:caff:fefa:9089'))" => "FDFE0000000000005A55CAFFFEFA9089"),
     f!("INET6_NTOA", (1, 1), |_, c| text_of(39, c), Always, inet6_ntoa, "The address of its bytes.", "INET6_NTOA(INET6_ATON('10.0.5.9'))" => "10.0.5.9"),
-    f!("IS_IPV4", (1, 1), truth, Never, |c| test_bytes(c, |t| parsed::<Ipv4Addr>(t).is_some()), "Whether a text is an IPv4 address.", "IS_IPV4('10.0.5.256')" => "0"),
-    f!("IS_IPV6", (1, 1), truth, Never, |c| test_bytes(c, |t| parsed::<Ipv6Addr>(t).is_some()), "Whether a text is an IPv6 address.", "IS_IPV6('::1')" => "1"),
-    f!("IS_IPV4_COMPAT", (1, 1), truth, Never, |c| test_bytes(c, |t| is_mapped_ipv6(t, [0, 0]) && t.get(12..15) != Some(&[0, 0, 0])), "Whether bytes are an IPv4-compatible IPv6 address.", "IS_IPV4_COMPAT(INET6_ATON('::10.0.5.9'))" => "1"),
-    f!("IS_IPV4_MAPPED", (1, 1), truth, Never, |c| test_bytes(c, |t| is_mapped_ipv6(t, [0xff, 0xff])), "Whether bytes are an IPv4-mapped IPv6 address.", "IS_IPV4_MAPPED(INET6_ATON('::ffff:10.0.5.9'))" => "1"),
+    f!("IS_IPV4", (1, 1), truth, IfArgument, |c| test_bytes(c, |t| parsed::<Ipv4Addr>(&without_leading_zeros(t)).is_some()), "Whether a text is an IPv4 address.", "IS_IPV4('10.0.5.256')" => "0"),
+    f!("IS_IPV6", (1, 1), truth, IfArgument, |c| test_bytes(c, |t| parsed::<Ipv6Addr>(&without_leading_zeros(t)).is_some()), "Whether a text is an IPv6 address.", "IS_IPV6('::1')" => "1"),
+    f!("IS_IPV4_COMPAT", (1, 1), truth, IfArgument, |c| test_bytes(c, |t| is_mapped_ipv6(t, [0, 0]) && t.get(12..15) != Some(&[0, 0, 0])), "Whether bytes are an IPv4-compatible IPv6 address.", "IS_IPV4_COMPAT(INET6_ATON('::10.0.5.9'))" => "1"),
+    f!("IS_IPV4_MAPPED", (1, 1), truth, IfArgument, |c| test_bytes(c, |t| is_mapped_ipv6(t, [0xff, 0xff])), "Whether bytes are an IPv4-mapped IPv6 address.", "IS_IPV4_MAPPED(INET6_ATON('::ffff:10.0.5.9'))" => "1"),
 ];

@@ -45,6 +45,7 @@ pub mod locks;
 pub mod numbers;
 pub mod regexp;
 mod regexp_pattern;
+mod seed_text;
 pub mod strings;
 pub mod text;
 pub mod times;
@@ -60,7 +61,7 @@ use porpoise_types::{Collation, ColumnType, Kind};
 
 /// Every registered function.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    let files: [&'static [Function]; 25] = [
+    let files: [&'static [Function]; 26] = [
         binary_bits::FUNCTIONS,
         digest::FUNCTIONS,
         gtid::FUNCTIONS,
@@ -77,6 +78,7 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
         json::storage::FUNCTIONS,
         json::value::FUNCTIONS,
         regexp::FUNCTIONS,
+        seed_text::FUNCTIONS,
         text::FUNCTIONS,
         codes::FUNCTIONS,
         column_constants::FUNCTIONS,

@@ -91,12 +91,14 @@ pub enum Literal<'a> {
     Hex(&'a [u8]),
     /// `b'101'` or `0b101`, decoded, padded with zero bits on the left to whole bytes.
     Bit(&'a [u8]),
-    /// `DATE '...'`, also `{d '...'}`.
+    /// `DATE '...'`.
     Date(&'a [u8]),
-    /// `TIME '...'`, also `{t '...'}`.
+    /// `TIME '...'`.
     Time(&'a [u8]),
-    /// `TIMESTAMP '...'`, also `{ts '...'}`.
+    /// `TIMESTAMP '...'`.
     Timestamp(&'a [u8]),
+    /// `{d '...'}`, `{t '...'}` or `{ts '...'}`: a string if its text is none of that type.
+    Odbc(TemporalKind, &'a [u8]),
 }
 
 /// A string literal after an introducer.

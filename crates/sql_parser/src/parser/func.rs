@@ -2,7 +2,7 @@
 
 use super::super::ast::{
     AssignUserVar, Case, Expr, ExprKind, Func, Ident, IntervalArith, IntervalUnit, JsonPath,
-    Literal, SystemVar, VarScope, Window,
+    Literal, SystemVar, TemporalKind, VarScope, Window,
 };
 use super::super::deprecated::Deprecation;
 use super::super::error::{ParseError, ParseErrorKind};
@@ -127,13 +127,13 @@ impl<'a> Parser<'a> {
         let text_follows = self.is(K::String);
         let kind = match word.name.as_bytes() {
             name if text_follows && name.eq_ignore_ascii_case(b"d") => {
-                ExprKind::Literal(Literal::Date(self.string()?))
+                ExprKind::Literal(Literal::Odbc(TemporalKind::Date, self.string()?))
             }
             name if text_follows && name.eq_ignore_ascii_case(b"t") => {
-                ExprKind::Literal(Literal::Time(self.string()?))
+                ExprKind::Literal(Literal::Odbc(TemporalKind::Time, self.string()?))
             }
             name if text_follows && name.eq_ignore_ascii_case(b"ts") => {
-                ExprKind::Literal(Literal::Timestamp(self.string()?))
+                ExprKind::Literal(Literal::Odbc(TemporalKind::DateTime, self.string()?))
             }
             _ => self.expr()?.kind,
         };

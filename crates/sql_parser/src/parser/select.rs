@@ -38,8 +38,19 @@ impl<'a> Parser<'a> {
             select.filter = Some(self.expr()?);
         }
         if self.eat_kw2(Kw::GROUP, Kw::BY) {
-            select.group_by = self.order_items()?;
-            select.rollup = self.eat_kw2(Kw::WITH, Kw::ROLLUP);
+            let is_list = self.token.keyword == Kw::ROLLUP && self.peek().kind == K::LeftParen;
+            if is_list {
+                self.advance();
+                self.expect(K::LeftParen)?;
+            }
+            select.group_by = self.comma_list(|p| {
+                let expr = p.expr()?;
+                Ok(OrderItem { expr, desc: false })
+            })?;
+            if is_list {
+                self.expect(K::RightParen)?;
+            }
+            select.rollup = is_list || self.eat_kw2(Kw::WITH, Kw::ROLLUP);
         }
         if self.eat_kw(Kw::HAVING) {
             select.having = Some(self.expr()?);
@@ -299,7 +310,7 @@ impl<'a> Parser<'a> {
         Ok(self.alloc(into))
     }
 
-    /// Items of ORDER BY and GROUP BY.
+    /// Items of ORDER BY.
     pub(super) fn order_items(&mut self) -> PResult<&'a [OrderItem<'a>]> {
         self.comma_list(|p| {
             let expr = p.expr()?;

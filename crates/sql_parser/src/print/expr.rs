@@ -5,7 +5,7 @@
 
 use super::super::ast::{
     BinaryOp, Expr, ExprKind, IntervalArith, IsTest, Literal, LogicalOp, OrderItem, SystemVar,
-    UnaryOp, VarScope,
+    TemporalKind, UnaryOp, VarScope,
 };
 use super::Printer;
 use super::call::unit;
@@ -316,6 +316,15 @@ impl Printer<'_> {
             Literal::Date(text) => self.temporal("DATE ", text),
             Literal::Time(text) => self.temporal("TIME ", text),
             Literal::Timestamp(text) => self.temporal("TIMESTAMP ", text),
+            Literal::Odbc(kind, text) => {
+                self.put(match kind {
+                    TemporalKind::Date => "{d ",
+                    TemporalKind::Time => "{t ",
+                    TemporalKind::DateTime => "{ts ",
+                });
+                self.string(text);
+                self.put("}");
+            }
         }
     }
 

@@ -4,8 +4,8 @@
 //! Invariant: the text has the value of the call that it shows.
 
 use super::super::ast::{
-    DataType, Expr, ExprKind, Func, JsonPath, Literal, TemporalKind, TimestampArith, TrimSide,
-    TypeKind,
+    DataType, Expr, ExprKind, Func, JsonPath, JsonValue, Literal, TemporalKind, TimestampArith,
+    TrimSide, TypeKind,
 };
 use super::Printer;
 use super::call::unit;
@@ -84,6 +84,7 @@ impl Printer<'_> {
                 self.shown_call("trim", &[node.from]);
             }
             ExprKind::JsonPath(node) => self.shown_path(node),
+            ExprKind::JsonValue(node) => self.shown_json_value(node),
             ExprKind::TimestampArith(node) => self.shown_timestamp_arith(node),
             ExprKind::GetFormat(kind, format) => {
                 self.put("get_format(");
@@ -110,6 +111,40 @@ impl Printer<'_> {
         self.shown_string(node.path);
         self.put(")");
         self.put_if(node.unquote, ")");
+    }
+
+    /// JSON_VALUE with the type that it returns.
+    fn shown_json_value(&mut self, node: &JsonValue<'_>) {
+        self.put("json_value(");
+        self.expr(&node.doc);
+        self.put(", ");
+        self.put_if(self.shows_introducers(), "_utf8mb4");
+        self.shown_string(node.path);
+        self.put(" returning ");
+        match &node.returning {
+            None => self.put("char(512)"),
+            Some(ty) if ty.kind == TypeKind::Decimal => {
+                let digits = [ty.length, ty.decimals].into_iter().flatten();
+                let digits: Vec<String> = digits.map(|n| n.to_string()).collect();
+                self.put("decimal");
+                if !digits.is_empty() {
+                    self.put(&format!("({})", digits.join(", ")));
+                }
+            }
+            Some(ty) => {
+                let charset = ty.charset.map(|charset| charset.name);
+                self.cast_type(&DataType {
+                    charset: None,
+                    ..*ty
+                });
+                if let Some(charset) = charset {
+                    self.put(" character set ");
+                    self.exactly(charset);
+                }
+            }
+        }
+        self.json_responses(node.on_empty.as_ref(), node.on_error.as_ref());
+        self.put(")");
     }
 
     fn shown_timestamp_arith(&mut self, node: &TimestampArith<'_>) {

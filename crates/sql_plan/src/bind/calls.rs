@@ -37,7 +37,7 @@ impl Binder<'_> {
         let upper = name.to_ascii_uppercase();
         match (upper.as_str(), args) {
             ("IF", [condition, then, otherwise]) => {
-                let condition = self.expr(condition)?;
+                let condition = self.condition(condition)?;
                 let result = self.expr(then)?;
                 let otherwise = self.expr(otherwise)?;
                 Ok(self.cases(vec![When { condition, result }], Some(otherwise)))
@@ -59,12 +59,7 @@ impl Binder<'_> {
                 let arg = self.expr(arg)?;
                 self.json_type(arg)
             }
-            ("GROUPING", [_, ..]) if self.aggregates.is_some() => {
-                let args = self.list(args)?;
-                let mut e = Expr::boolean(ExprKind::Grouping(args), false);
-                e.ty = porpoise_types::ColumnType::bigint();
-                Ok(e)
-            }
+            ("GROUPING", [_, ..]) => self.grouping(args),
             ("MOD", [a, b]) => {
                 let (a, b) = (self.expr(a)?, self.expr(b)?);
                 self.operator(BinaryOp::Mod, a, b)
@@ -88,6 +83,19 @@ impl Binder<'_> {
                 self.call(name, args)
             }
         }
+    }
+
+    /// Binds GROUPING(). Error 1111 where no aggregates are allowed.
+    fn grouping(&mut self, args: &[ast::Expr<'_>]) -> Result<Expr> {
+        if self.aggregates.is_none() {
+            let text = "Invalid use of group function";
+            return Err(SqlError::new(1111, "HY000", text));
+        }
+        let args = self.list(args)?;
+        Ok(Expr {
+            ty: ColumnType::bigint(),
+            ..Expr::boolean(ExprKind::Grouping(args), false)
+        })
     }
 
     fn coalesce(&mut self, name: &str, args: &[ast::Expr<'_>]) -> Result<Expr> {
@@ -197,9 +205,11 @@ impl Binder<'_> {
         }
         let claim = collations_agree(&args, name)?;
         fraction_fits(&args, name)?;
-        let args = in_one_charset(args, self.env.collation);
-        let args = in_own_bytes(args, function);
-        let args = json_in_utf8(args, function);
+        let args = if functions::json::reads_documents(function.name) {
+            json_in_utf8(args)
+        } else {
+            in_own_bytes(in_one_charset(args, self.env.collation), function)
+        };
         let ty = (function.ty)(&args, self.env.collation);
         let nullable = match function.nullable {
             // A text may be longer than max_allowed_packet.
@@ -341,11 +351,8 @@ fn in_own_bytes(args: Vec<Expr>, function: &Function) -> Vec<Expr> {
     args.into_iter().map(convert).collect()
 }
 
-/// Converts the texts of JSON functions to UTF-8.
-fn json_in_utf8(args: Vec<Expr>, function: &Function) -> Vec<Expr> {
-    if !function.name.starts_with("JSON_") && function.name != "MEMBER OF" {
-        return args;
-    }
+/// Converts the texts of JSON functions to UTF-8; documents stay as they are.
+fn json_in_utf8(args: Vec<Expr>) -> Vec<Expr> {
     let is_other = |e: &Expr| {
         let charset = e.ty.collation.charset();
         is_text(&e.ty)

@@ -4,6 +4,7 @@ use super::Binder;
 use super::nodes::{cast_to, compare, enum_as_number, negated, node};
 use super::types::{chosen_type, collation_of_two, compare_alike, comparison_among};
 use crate::error::{Result, SqlError};
+use crate::expr::collations::{Use, agree};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, When};
 use crate::parse::ast;
 use porpoise_types::{Collation, ColumnType, CompareAs, Kind, SqlMode, Value};
@@ -81,11 +82,14 @@ impl Binder<'_> {
     pub(super) fn case(&mut self, case: &ast::Case<'_>) -> Result<Expr> {
         let mut whens = Vec::with_capacity(case.arms.len());
         for (when, then) in case.arms {
-            let mut condition = self.expr(when)?;
-            if let Some(operand) = &case.operand {
-                let (operand, value) = json_as_scalar(self.expr(operand)?, condition);
-                condition = compare(CmpOp::Eq, operand, value)?;
-            }
+            let condition = match &case.operand {
+                Some(operand) => {
+                    let (value, operand) = (self.expr(when)?, self.expr(operand)?);
+                    let (operand, value) = json_as_scalar(operand, value);
+                    compare(CmpOp::Eq, operand, value)?
+                }
+                None => self.condition(when)?,
+            };
             let result = self.expr(then)?;
             whens.push(When { condition, result });
         }
@@ -102,6 +106,9 @@ impl Binder<'_> {
             compare_alike(&operands, &mut how, "case")?;
         }
         let otherwise = case.otherwise.as_ref().map(|e| self.expr(e)).transpose()?;
+        let results = whens.iter().map(|when| &when.result);
+        let branches: Vec<&Expr> = results.chain(&otherwise).collect();
+        agree(&branches, "case", Use::Result)?;
         Ok(self.cases(whens, otherwise))
     }
 

@@ -18,6 +18,7 @@ use crate::functions::{self, text_of};
 use crate::parse::ast::{
     self, Binary, BinaryOp, Cast, Chain, ColumnName, IsTest, LogicalOp, UnaryOp,
 };
+use porpoise_types::cast::delimiter_warning;
 use porpoise_types::{Charset, Collation, ColumnType, Decimal, Kind, Value};
 
 impl Binder<'_> {
@@ -26,7 +27,7 @@ impl Binder<'_> {
         use ast::ExprKind as A;
         porpoise_base::interrupt::check()?;
         match &e.kind {
-            A::Literal(lit) => literal::literal(lit, self.env.collation, self.env.mode),
+            A::Literal(lit) => self.literal(lit),
             A::Param(at) => Ok(self.param(*at as usize)),
             A::Column(name) => self.column(name),
             A::Unary(op, arg) => self.unary(*op, arg),
@@ -63,13 +64,37 @@ impl Binder<'_> {
         }
     }
 
+    fn literal(&self, lit: &ast::Literal<'_>) -> Result<Expr> {
+        let bound = literal::literal(lit, self.env.collation, self.env.mode)?;
+        if let Some((found, text)) = literal::deprecated_delimiter(lit) {
+            let (code, message) = delimiter_warning(found, text, 1);
+            self.system.warn(code, message);
+        }
+        Ok(bound)
+    }
+
+    /// Binds an expression whose truth value counts. Warning 3986 for a JSON value.
+    pub fn condition(&mut self, e: &ast::Expr<'_>) -> Result<Expr> {
+        let bound = self.expr(e)?;
+        if bound.ty.kind == Kind::Json {
+            let text = "Evaluating a JSON value in SQL boolean context does an implicit comparison against JSON \
+                 integer 0; if this is not what you want, consider converting JSON to an SQL numeric type with \
+                 JSON_VALUE RETURNING";
+            self.system.warn(3986, text.to_owned());
+        }
+        Ok(bound)
+    }
+
     fn is(&mut self, is: &ast::Is<'_>) -> Result<Expr> {
-        let arg = Box::new(self.expr(&is.expr)?);
         let truth = match is.test {
             IsTest::Null | IsTest::Unknown => Truth::Null,
             IsTest::True => Truth::True,
             IsTest::False => Truth::False,
         };
+        let arg = Box::new(match truth {
+            Truth::Null => self.expr(&is.expr)?,
+            Truth::True | Truth::False => self.condition(&is.expr)?,
+        });
         let negated = is.not;
         Ok(Expr::boolean(
             ExprKind::Is {
@@ -304,7 +329,10 @@ impl Binder<'_> {
             let ty = ColumnType::decimal(v.precision(), 0);
             return Ok(Expr::constant(Value::Decimal(v), ty));
         }
-        let arg = self.expr(arg)?;
+        let arg = match op {
+            UnaryOp::Not => self.condition(arg)?,
+            _ => self.expr(arg)?,
+        };
         Ok(match op {
             UnaryOp::Plus => arg,
             UnaryOp::Not => {
@@ -459,7 +487,8 @@ impl Binder<'_> {
     }
 
     fn logical(&mut self, op: LogicalOp, args: &[ast::Expr<'_>]) -> Result<Expr> {
-        let args = self.list(args)?;
+        let args = args.iter().map(|arg| self.condition(arg));
+        let args = args.collect::<Result<Vec<Expr>>>()?;
         let nullable = args.iter().any(|a| a.nullable);
         Ok(match op {
             LogicalOp::And => Expr::boolean(ExprKind::And(args), nullable),

@@ -4,9 +4,10 @@ use super::nodes::cast_to;
 use crate::error::{Result, SqlError};
 use crate::expr::convert::is_bits;
 use crate::expr::{Coercibility, Expr, ExprKind};
-use crate::parse::ast::Literal;
+use crate::parse::ast::{Literal, TemporalKind};
 use porpoise_types::cast::delimiter_warning;
-use porpoise_types::temporal::{DateRules, delimiter};
+use porpoise_types::temporal::DateRules;
+use porpoise_types::temporal::delimiter::{self, DeprecatedDelimiter};
 use porpoise_types::{
     Charset, Collation, ColumnType, Date, DateTime, Decimal, Kind, Level, SqlMode, Time, Value,
     ValueRef, Warning,
@@ -96,6 +97,17 @@ pub fn literal(lit: &Literal<'_>, connection: Collation, mode: SqlMode) -> Resul
         Literal::Date(text) => date(text, mode)?,
         Literal::Time(text) => time(text)?,
         Literal::Timestamp(text) => timestamp(text, mode)?,
+        Literal::Odbc(kind, text) => {
+            let temporal = match kind {
+                TemporalKind::Date => date(text, mode),
+                TemporalKind::Time => time(text),
+                TemporalKind::DateTime => timestamp(text, mode),
+            };
+            match temporal {
+                Ok(temporal) => temporal,
+                Err(_) => literal(&Literal::String(text), connection, mode)?,
+            }
+        }
     })
 }
 
@@ -114,20 +126,10 @@ pub fn integer(n: u64) -> Expr {
 }
 
 fn decimal(text: &str) -> Expr {
-    match Decimal::parse(text.as_bytes()) {
-        Ok(value) => {
-            let precision = value.precision().max(value.scale()).max(1);
-            Expr::constant(
-                Value::Decimal(value),
-                ColumnType::decimal(precision, value.scale()),
-            )
-        }
-        Err(_) => {
-            // More digits than a decimal can have: MySQL uses the nearest value.
-            let value = text.parse::<f64>().unwrap_or(0.0);
-            Expr::constant(Value::Double(value), ColumnType::double())
-        }
-    }
+    let (value, _) = Decimal::parse_literal(text.as_bytes());
+    let precision = value.precision().max(value.scale()).clamp(1, 65);
+    let ty = ColumnType::decimal(precision, value.scale());
+    Expr::constant(Value::Decimal(value), ty)
 }
 
 /// A string literal; the length of its type is that of its text.
@@ -149,8 +151,8 @@ fn introduced(charset: &str, bytes: &[u8]) -> Result<Expr> {
     };
     let charset = Charset::by_name(charset).ok_or_else(unknown)?;
     let (text, invalid) = charset.decoded(bytes);
-    if invalid.is_some() {
-        let shown = bytes.iter().take(6).map(|b| format!("{b:02X}"));
+    if let Some(at) = invalid {
+        let shown = bytes.iter().skip(at).take(3).map(|b| format!("{b:02X}"));
         let text = format!(
             "Invalid {} character string: '{}'",
             charset.name(),
@@ -166,39 +168,37 @@ fn incorrect(kind: &str, text: &[u8]) -> SqlError {
     SqlError::new(1525, "HY000", format!("Incorrect {kind} value: '{text}'"))
 }
 
-fn date(text: &[u8], mode: SqlMode) -> Result<Expr> {
-    let value = Date::parse(text, DateRules::of(mode)).ok_or_else(|| incorrect("DATE", text))?;
-    Ok(temporal(Value::Date(value), ColumnType::date()))
-}
-
-fn fsp_of(text: &[u8]) -> u8 {
-    let digits = text.rsplit(|b| *b == b'.').next().unwrap_or_default();
-    if text.contains(&b'.') {
-        // A time zone offset may follow.
-        let digits = digits.iter().take_while(|b| b.is_ascii_digit()).count();
-        u8::try_from(digits.min(6)).unwrap_or(6)
-    } else {
-        0
+/// The first deprecated delimiter in the text of a temporal literal, with its text.
+pub(super) fn deprecated_delimiter<'l>(
+    lit: &Literal<'l>,
+) -> Option<(DeprecatedDelimiter, &'l [u8])> {
+    match lit {
+        Literal::Date(text) | Literal::Timestamp(text) => Some((delimiter::of_date(text)?, text)),
+        Literal::Time(text) => Some((delimiter::of_time(text)?, text)),
+        _ => None,
     }
 }
 
+fn date(text: &[u8], mode: SqlMode) -> Result<Expr> {
+    let value = Date::of_literal(text, DateRules::of(mode));
+    let value = value.ok_or_else(|| incorrect("DATE", text))?;
+    Ok(temporal(Value::Date(value), ColumnType::date()))
+}
+
+/// Digits of a fraction of the second as a column has them.
+fn fsp(digits: usize) -> u8 {
+    u8::try_from(digits.min(6)).unwrap_or(6)
+}
+
 fn time(text: &[u8]) -> Result<Expr> {
-    let parsed = Time::parse(text).filter(|p| !p.truncated && !p.clipped);
-    let parsed = parsed.ok_or_else(|| incorrect("TIME", text))?;
-    Ok(temporal(
-        Value::Time(parsed.value),
-        ColumnType::time(fsp_of(text)),
-    ))
+    let (value, digits) = Time::of_literal(text).ok_or_else(|| incorrect("TIME", text))?;
+    Ok(temporal(Value::Time(value), ColumnType::time(fsp(digits))))
 }
 
 fn timestamp(text: &[u8], mode: SqlMode) -> Result<Expr> {
-    let parsed = DateTime::parse(text, DateRules::of(mode));
-    let parsed = parsed.filter(|p| {
-        let marked = |b: &u8| !b.is_ascii_digit() && !b"-/".contains(b);
-        !p.truncated && text.iter().any(marked)
-    });
+    let parsed = DateTime::of_literal(text, DateRules::of(mode));
     let parsed = parsed.ok_or_else(|| incorrect("DATETIME", text))?;
-    let ty = ColumnType::datetime(fsp_of(text));
+    let ty = ColumnType::datetime(fsp(parsed.fraction_digits));
     if parsed.offset.is_some() {
         // The value depends on the session's time zone.
         return Ok(cast_to(string(text, Collation::UTF8MB4_GENERAL_CI), ty));

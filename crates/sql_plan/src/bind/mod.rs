@@ -22,7 +22,7 @@ pub mod optimizer_hints;
 pub mod query;
 mod rows;
 mod source;
-mod special;
+pub mod special;
 pub mod table_expression;
 mod text_match;
 pub mod types;

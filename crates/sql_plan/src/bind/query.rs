@@ -37,6 +37,20 @@ pub struct Enclosing<'a> {
     pub in_aggregate: bool,
     /// The query's select-list aliases that the inner query may use.
     pub aliases: Aliases<'a>,
+    /// What the query needs of the inner one.
+    pub need: Need,
+}
+
+/// What a query needs of a query inside of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Need {
+    /// Its rows, in its order.
+    #[default]
+    Rows,
+    /// Its rows in any order, for IN, ANY and ALL.
+    Set,
+    /// Whether there are rows, for EXISTS.
+    Existence,
 }
 
 /// Select-list aliases with their expressions, as subqueries see them.
@@ -62,6 +76,7 @@ impl<'a> Enclosing<'a> {
             aggregates: RefCell::new(None),
             in_aggregate: false,
             aliases: Aliases::default(),
+            need: Need::Rows,
         }
     }
 
@@ -287,13 +302,14 @@ impl Binder<'_> {
     }
 
     /// Plans a subquery in an expression.
-    fn subquery(&mut self, query: &Query<'_>) -> Result<Arc<Subquery>> {
+    fn subquery(&mut self, query: &Query<'_>, need: Need) -> Result<Arc<Subquery>> {
         let Some(planner) = self.plan else {
             return Err(SqlError::not_supported("subqueries here"));
         };
         super::check_stack()?;
         let mut enclosing = Enclosing::new(self.scope, planner.outer());
         enclosing.in_aggregate = self.in_aggregate;
+        enclosing.need = need;
         enclosing.aliases = Aliases {
             list: self.preceding_aliases.unwrap_or(self.aliases),
             is_select_list: self.preceding_aliases.is_some(),
@@ -326,7 +342,7 @@ impl Binder<'_> {
 
     /// The columns of a subquery's only row, each as an expression.
     fn columns_of(&mut self, query: &Query<'_>) -> Result<Vec<Expr>> {
-        let query = self.subquery(query)?;
+        let query = self.subquery(query, Need::Rows)?;
         let column = |(at, item): (usize, &Expr)| {
             let test = QueryTest {
                 query: query.clone(),
@@ -347,7 +363,7 @@ impl Binder<'_> {
     /// Binds EXISTS.
     pub(super) fn exists(&mut self, query: &Query<'_>) -> Result<Expr> {
         let test = QueryTest {
-            query: self.subquery(query)?,
+            query: self.subquery(query, Need::Existence)?,
             kind: TestKind::Exists,
             left: Vec::new(),
             compare_as: Vec::new(),
@@ -390,10 +406,12 @@ impl Binder<'_> {
         kind: TestKind,
         operation: &str,
     ) -> Result<Expr> {
-        if matches!(kind, TestKind::Any(_) | TestKind::All(_)) && has_limit(query) {
+        let is_set = matches!(kind, TestKind::Any(_) | TestKind::All(_));
+        if is_set && has_limit(query) {
             return Err(SqlError::not_supported("LIMIT & IN/ALL/ANY/SOME subquery"));
         }
-        let query = self.subquery(query)?;
+        let need = if is_set { Need::Set } else { Need::Rows };
+        let query = self.subquery(query, need)?;
         test_of(left, query, kind, operation)
     }
 
@@ -413,7 +431,7 @@ impl Binder<'_> {
         if let ast::ExprKind::Row(row) = &test.left.kind
             && !matches!((op, test.all), (CmpOp::Eq, false) | (CmpOp::Ne, true))
         {
-            let columns = self.subquery(test.query)?.items().len();
+            let columns = self.subquery(test.query, Need::Set)?.items().len();
             let is_alike = columns == row.len();
             return Err(SqlError::operand_columns(if is_alike {
                 1
@@ -440,7 +458,7 @@ impl Binder<'_> {
             return Err(SqlError::operand_columns(1));
         };
         let op = comparison_operator(flipped(op)).ok_or_else(|| SqlError::operand_columns(1))?;
-        let query = self.subquery(query)?;
+        let query = self.subquery(query, Need::Rows)?;
         let columns = query.items().len();
         if columns != values.len() {
             return Err(SqlError::operand_columns(columns));

@@ -153,9 +153,14 @@ impl References {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Number of places counted so far.
+    pub fn count(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Whether several places share the rows.
     pub fn are_several(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 1
+        self.count() > 1
     }
 }
 

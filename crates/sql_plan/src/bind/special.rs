@@ -14,7 +14,8 @@ use porpoise_rows::ddl::implicit_default;
 use porpoise_rows::definition::ColumnDefault;
 use porpoise_types::{Charset, Collation, ColumnType, Kind, Value};
 
-pub(super) fn text_literal(text: &str) -> Expr {
+/// A literal text.
+pub fn text_literal(text: &str) -> Expr {
     let chars = u32::try_from(text.len()).unwrap_or(u32::MAX);
     Expr::constant(
         Value::Bytes(text.as_bytes().to_vec()),

@@ -7,6 +7,7 @@ use crate::expr::collations::{Use, agree};
 use crate::expr::convert::is_bits;
 pub use crate::expr::types::{merged_type, precision};
 use crate::expr::{ArithOp, Expr, ExprKind};
+use porpoise_types::column_type::NOT_FIXED_DECIMALS;
 use porpoise_types::{Collation, ColumnType, CompareAs, Kind, comparison_type};
 
 /// The common collation of two compared operands. Error 1267 if there is none.
@@ -73,7 +74,18 @@ pub(super) fn comparison_among(a: &Expr, b: &Expr) -> CompareAs {
         return how;
     }
     let exact = column_with_text(a, b).or_else(|| column_with_text(b, a));
-    exact.unwrap_or(how)
+    exact.or_else(|| fixed_digits(a, b)).unwrap_or(how)
+}
+
+/// The comparison of numbers with fixed digits after the point.
+fn fixed_digits(a: &Expr, b: &Expr) -> Option<CompareAs> {
+    let digits = |e: &Expr| match e.ty.kind {
+        Kind::Float | Kind::Double | Kind::Decimal => Some(e.ty.decimals),
+        _ if e.ty.is_integer() => Some(0),
+        _ => None,
+    };
+    let most = digits(a)?.max(digits(b)?);
+    (most < NOT_FIXED_DECIMALS).then_some(CompareAs::FixedDouble(most))
 }
 
 /// The comparison of a DECIMAL or integer column with a constant text, which is converted to the

@@ -76,7 +76,10 @@ pub(super) fn equality(condition: &Expr) -> Option<(CompareAs, &[Expr; 2])> {
     let ExprKind::Compare(CmpOp::Eq, how, args) = &condition.kind else {
         return None;
     };
-    let transitive = !matches!(how, CompareAs::Double | CompareAs::Json);
+    let transitive = !matches!(
+        how,
+        CompareAs::Double | CompareAs::FixedDouble(_) | CompareAs::Json
+    );
     transitive.then_some((*how, args.as_ref()))
 }
 

@@ -5,7 +5,7 @@ use super::derived::{CteEntry, Derived, TableOperator, operator_of};
 use super::uses::{Object, Uses};
 use super::views::{ViewFrame, ViewMerging};
 use crate::bind::literal::DateTextLiteral;
-use crate::bind::query::{Enclosing, SubqueryPlanner};
+use crate::bind::query::{Enclosing, Need, SubqueryPlanner};
 use crate::bind::{BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
 use crate::expr::query::SubqueryPlan;
@@ -184,6 +184,11 @@ impl PlanCx<'_> {
                 self.reads.uses.note(at, column, wanted);
             }
         }
+    }
+
+    /// What the enclosing query needs of this one.
+    pub(super) fn need(&self) -> Need {
+        self.outer.map_or(Need::Rows, |outer| outer.need)
     }
 
     /// Creates the binder of a clause.

@@ -215,7 +215,7 @@ fn plan_target(
     conditions.extend(live_row(&table, 0));
     if let Some(filter) = selection.filter {
         split_conjuncts(
-            cx.binder(&scope, "where clause").expr(filter)?,
+            cx.binder(&scope, "where clause").condition(filter)?,
             &mut conditions,
         );
     }

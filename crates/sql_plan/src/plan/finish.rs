@@ -14,8 +14,10 @@ use super::scan::LockSpec;
 use super::select::{Clauses, Item, PlanCx, limits};
 use super::{OrderKey, QueryPlan, ResultColumn, grouping};
 use crate::bind::Aggregates;
+use crate::bind::query::Need;
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
+use crate::parse::ast;
 use crate::statistics::StatisticsSource;
 use porpoise_types::SqlMode;
 use std::cell::OnceCell;
@@ -125,7 +127,7 @@ fn bind_clauses(
     cx: &PlanCx<'_>,
 ) -> Result<BoundQuery> {
     if let Some(filter) = clauses.filter {
-        let filter = cx.binder(&from.scope, "where clause").expr(filter)?;
+        let filter = cx.binder(&from.scope, "where clause").condition(filter)?;
         split_conjuncts(filter, &mut from.block.conditions);
     }
     super::zero_dates::find_by_null(&mut from.block.conditions, &from.scope)?;
@@ -142,32 +144,17 @@ fn bind_clauses(
         binder.aggregates = Some(&mut aggregates);
         binder.aliases = &aliases;
         binder.group_keys = Some(&group_by);
-        let condition = binder.expr(condition)?;
+        let condition = binder.condition(condition)?;
         grouping::check_having(&from.scope, &condition, &items, &group_by)?;
         having.push(condition);
     }
     let before = aggregates.list.len();
-    let order_by = order_keys(&from.scope, &aliases, clauses.order_by, &mut aggregates, cx)?;
+    let mut order_by = order_keys(&from.scope, &aliases, clauses.order_by, &mut aggregates, cx)?;
     let grouped = !group_by.is_empty() || !aggregates.list.is_empty();
-    if cx.env.mode.contains(SqlMode::ONLY_FULL_GROUP_BY) {
-        if grouped {
-            let implicit = group_by.is_empty() && before == 0;
-            let windows = &aggregates.windows;
-            grouping::check(&from, &items, &group_by, &order_by, windows, implicit)?;
-        }
-        // Without duplicates, DISTINCT has no effect.
-        let is_item = |key: &Expr| items.iter().any(|i| grouping::is_same_expr(&i.expr, key));
-        let is_unique = !group_by.is_empty() && group_by.iter().all(is_item);
-        if clauses.distinct && !is_unique {
-            let written = clauses.order_by;
-            grouping::check_distinct(&from.scope, &items, &order_by, written, &aggregates)?;
-        }
-    }
-    // Without groups, HAVING is another condition on rows.
-    if !grouped {
-        for condition in std::mem::take(&mut having) {
-            split_conjuncts(condition, &mut from.block.conditions);
-        }
+    // A single row needs no order, nor does a set from which all rows are taken.
+    let is_single = group_by.is_empty() && before > 0;
+    if is_single || cx.need() != Need::Rows && clauses.limit.is_none() {
+        order_by.clear();
     }
     let mut bound = BoundQuery {
         from,
@@ -184,7 +171,19 @@ fn bind_clauses(
         aggregates,
         ..BoundQuery::default()
     };
-    bound.prepare_rollup()?;
+    let is_implicit = bound.group_by.is_empty() && before == 0;
+    bound.check(clauses, is_implicit, cx.env.mode)?;
+    // Without groups, HAVING is another condition on rows.
+    if !grouped {
+        for condition in std::mem::take(&mut bound.having) {
+            split_conjuncts(condition, &mut bound.from.block.conditions);
+        }
+    }
+    let named = RollupNames {
+        keys: named_items(clauses.group_by, &aliases),
+        order: named_items(clauses.order_by, &aliases),
+    };
+    bound.prepare_rollup(&named)?;
     Ok(bound)
 }
 
@@ -242,6 +241,42 @@ impl BoundQuery {
         super::placement::set_placement(&mut plan);
         super::rules::rewrite_plan(&mut plan, statistics);
         plan
+    }
+
+    /// Checks GROUPING() and, with ONLY_FULL_GROUP_BY, what a grouped query or one with DISTINCT may contain.
+    /// `is_implicit`: only ORDER BY has aggregates.
+    fn check(&self, clauses: &Clauses<'_, '_>, is_implicit: bool, mode: SqlMode) -> Result<()> {
+        let items = self.items.as_slice();
+        if self.rollup {
+            let order = self.order_by.iter().map(|key| &key.expr);
+            let all = items
+                .iter()
+                .map(|i| &i.expr)
+                .chain(&self.having)
+                .chain(order);
+            grouping::check_grouping(all, &self.group_by)?;
+        }
+        if !mode.contains(SqlMode::ONLY_FULL_GROUP_BY) {
+            return Ok(());
+        }
+        if self.grouped {
+            let clauses = grouping::GroupedClauses {
+                items,
+                keys: &self.group_by,
+                order: &self.order_by,
+                windows: &self.aggregates.windows,
+                rollup: self.rollup,
+            };
+            grouping::check(&self.from, &clauses, is_implicit)?;
+        }
+        // Without duplicates, DISTINCT has no effect.
+        let is_item = |key: &Expr| items.iter().any(|i| grouping::is_same_expr(&i.expr, key));
+        let is_unique = !self.group_by.is_empty() && self.group_by.iter().all(is_item);
+        if self.distinct && !is_unique {
+            let (scope, written) = (&self.from.scope, clauses.order_by);
+            grouping::check_distinct(scope, items, &self.order_by, written, &self.aggregates)?;
+        }
+        Ok(())
     }
 
     /// Whether rows are locked.
@@ -350,9 +385,24 @@ impl BoundQuery {
         }))
     }
 
-    /// WITH ROLLUP: keys of GROUP BY read as NULL in super-aggregate rows.
-    fn prepare_rollup(&mut self) -> Result<()> {
+    /// WITH ROLLUP: keys of GROUP BY read as NULL in super-aggregate rows. A key that names an item is that item,
+    /// also if another key has the same expression.
+    fn prepare_rollup(&mut self, named: &RollupNames) -> Result<()> {
         let (keys, aggregates) = (&self.group_by, self.aggregates.list.len());
+        if self.rollup {
+            let rollup = grouping::Rollup { keys, aggregates };
+            let key_of = |item| named.keys.iter().position(|key| *key == Some(item));
+            for (at, item) in self.items.iter_mut().enumerate() {
+                if let Some(key) = key_of(at) {
+                    rollup.replace_by(key, &mut item.expr);
+                }
+            }
+            for (order, item) in self.order_by.iter_mut().zip(&named.order) {
+                if let Some(key) = item.and_then(key_of) {
+                    rollup.replace_by(key, &mut order.expr);
+                }
+            }
+        }
         let items = self.items.iter_mut().map(|i| &mut i.expr);
         let order = self.order_by.iter_mut().map(|k| &mut k.expr);
         let windows = self.aggregates.windows.expressions_mut();
@@ -369,6 +419,28 @@ impl BoundQuery {
         }
         Ok(())
     }
+}
+
+/// The select-list items that the keys of GROUP BY and of ORDER BY name or number.
+struct RollupNames {
+    keys: Vec<Option<usize>>,
+    order: Vec<Option<usize>>,
+}
+
+/// For each key, the position of the item that it names or numbers.
+fn named_items(keys: &[ast::OrderItem<'_>], items: &[(String, Expr)]) -> Vec<Option<usize>> {
+    let item_of = |key: &ast::OrderItem<'_>| match &key.expr.kind {
+        ast::ExprKind::Column(name) if name.table.is_none() => {
+            let is_named = |(item, _): &(String, Expr)| item.eq_ignore_ascii_case(name.name.name);
+            items.iter().position(is_named)
+        }
+        ast::ExprKind::Literal(ast::Literal::Int(n)) => {
+            let at = usize::try_from(*n).ok()?.checked_sub(1)?;
+            (at < items.len()).then_some(at)
+        }
+        _ => None,
+    };
+    keys.iter().map(item_of).collect()
 }
 
 /// Conditions that read no row.

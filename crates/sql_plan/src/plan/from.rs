@@ -272,7 +272,7 @@ fn bind_view_tables(
     let mut stated = std::mem::replace(&mut from.stated, around);
     let scope = &from.scope;
     if let Some(filter) = &select.filter {
-        let filter = cx.binder(scope, "where clause").expr(filter)?;
+        let filter = cx.binder(scope, "where clause").condition(filter)?;
         let before = block.conditions.len();
         split_conjuncts(filter, &mut block.conditions);
         stated.extend(block.conditions.iter().skip(before).cloned());

@@ -14,7 +14,7 @@ use super::select::Item;
 use crate::bind::window::Windows;
 use crate::bind::{Aggregates, Derived, Origin, Scope, Source};
 use crate::error::{Result, SqlError};
-use crate::expr::query::{AGGREGATES, FreeRef};
+use crate::expr::query::{AGGREGATES, FreeRef, TestKind};
 use crate::expr::{BitOp, CmpOp, Expr, ExprKind, Truth};
 use crate::parse::ast;
 use crate::plan::OrderKey;
@@ -50,21 +50,27 @@ pub(super) struct DependentColumns<'f> {
 }
 
 impl<'f> DependentColumns<'f> {
-    pub(super) fn new(
-        from: &'f From,
-        keys: &'f [Expr],
-        windows: &'f Windows,
-    ) -> DependentColumns<'f> {
-        let mut found = DependentColumns {
+    /// The keys alone: a super-aggregate row of WITH ROLLUP has NULL for a key, but not for what depends on it.
+    fn keys_only(from: &'f From, keys: &'f [Expr], windows: &'f Windows) -> DependentColumns<'f> {
+        DependentColumns {
             from,
             keys,
             windows,
             columns: keys.iter().filter_map(column_of).collect(),
             never_null: HashSet::new(),
-        };
+        }
+    }
+
+    pub(super) fn new(
+        from: &'f From,
+        keys: &'f [Expr],
+        windows: &'f Windows,
+    ) -> DependentColumns<'f> {
+        let mut found = DependentColumns::keys_only(from, keys, windows);
         for condition in &from.block.conditions {
             find_rejected_nulls(condition, &mut found.never_null);
         }
+        found.find_rejected_by_joins(&from.block.outers);
         loop {
             let before = found.columns.len();
             found.add_block(&from.block);
@@ -83,14 +89,50 @@ impl<'f> DependentColumns<'f> {
         self.add_outers(&block.outers);
     }
 
+    /// Columns of the right side of an outer join that its ON does not accept as NULL: a row of NULLs apart, they are
+    /// never NULL.
+    fn find_rejected_by_joins(&mut self, outers: &[OuterBlock]) {
+        for outer in outers {
+            let inside = outer.block.slots();
+            let mut found = HashSet::new();
+            for condition in outer.on.iter().chain(&outer.block.conditions) {
+                find_rejected_nulls(condition, &mut found);
+            }
+            found.retain(|(slot, _)| inside & (1 << (slot & 63)) != 0);
+            self.never_null.extend(found);
+            self.find_rejected_by_joins(&outer.block.outers);
+        }
+    }
+
     fn add_outers(&mut self, outers: &[OuterBlock]) {
         for outer in outers {
             let inside = outer.block.slots();
-            for condition in outer.on.iter().chain(&outer.block.conditions) {
+            let conditions = || outer.on.iter().chain(&outer.block.conditions);
+            if !conditions().all(|condition| self.is_decided(condition, inside)) {
+                continue;
+            }
+            for condition in conditions() {
                 self.add_by_condition(condition, inside);
             }
             self.add_outers(&outer.block.outers);
         }
+    }
+
+    /// Whether dependent columns decide about matches of an outer join: only then are rows of NULLs dependent, too.
+    fn is_decided(&self, condition: &Expr, inside: u64) -> bool {
+        let mut decided = condition.is_fixed();
+        condition.columns(&mut |slot, at| {
+            let is_inside = inside & (1 << (slot & 63)) != 0;
+            decided &= is_inside || self.columns.contains(&(slot, at));
+        });
+        decided
+    }
+
+    /// Whether a slot is on the right side of an outer join.
+    fn is_outer_joined(&self, slot: usize) -> bool {
+        let bit = 1u64 << (slot & 63);
+        let mut outers = self.from.block.outers.iter();
+        outers.any(|outer| outer.block.slots() & bit != 0)
     }
 
     /// Adds the column of `column = value` if the value is dependent; only columns of `slots` can
@@ -184,6 +226,11 @@ impl<'f> DependentColumns<'f> {
         };
         let items = || query.items.iter().map(|i| &i.expr).take(width).enumerate();
         let known = |at: usize| self.columns.contains(&(slot, at));
+        // A row of NULLs need not have the values that its query gives for NULL.
+        let never_null = |at: usize| derived.columns.get(at).is_some_and(|c| !c.nullable);
+        if self.is_outer_joined(slot) && !(0..width).any(|at| known(at) && never_null(at)) {
+            return Vec::new();
+        }
         let keys: Vec<Expr> = items()
             .filter(|(at, _)| known(*at))
             .map(|(_, e)| e.clone())
@@ -252,6 +299,9 @@ fn find_rejected_nulls(condition: &Expr, found: &mut HashSet<(usize, usize)>) {
             find_strict(arg, found);
         }
         ExprKind::In { arg, .. } => find_strict(arg, found),
+        ExprKind::Query(test) if matches!(test.kind, TestKind::Any(_)) => {
+            test.left.iter().for_each(|arg| find_strict(arg, found));
+        }
         ExprKind::Is {
             arg,
             truth: Truth::Null,
@@ -307,15 +357,53 @@ fn full_name(scope: &Scope, (slot, at): (usize, usize)) -> String {
     parts.join(".")
 }
 
-/// ONLY_FULL_GROUP_BY: errors 1055, 1140 and 3029.
-pub(super) fn check(
-    from: &From,
-    items: &[Item],
+/// Error 3602 for an argument of GROUPING() that is no key of GROUP BY.
+pub(super) fn check_grouping<'e>(
+    clauses: impl Iterator<Item = &'e Expr>,
     keys: &[Expr],
-    order: &[OrderKey],
-    windows: &Windows,
-    implicit: bool,
 ) -> Result<()> {
+    let mut wrong = None;
+    for clause in clauses {
+        clause.walk(&mut |e| {
+            if let ExprKind::Grouping(args) = &e.kind {
+                let is_key = |arg: &Expr| keys.iter().any(|key| is_same_expr(key, arg));
+                wrong = wrong.or(args.iter().position(|arg| !is_key(arg)));
+            }
+        });
+    }
+    wrong.map_or(Ok(()), |at| Err(not_a_key(at)))
+}
+
+/// Error of GROUPING() for the argument at this position.
+fn not_a_key(at: usize) -> SqlError {
+    let number = at + 1;
+    let text = format!("Argument #{number} of GROUPING function is not in GROUP BY");
+    SqlError::new(3602, "HY000", text)
+}
+
+/// The clauses of a grouped query.
+pub(super) struct GroupedClauses<'q> {
+    /// The select list.
+    pub(super) items: &'q [Item],
+    /// The keys of GROUP BY.
+    pub(super) keys: &'q [Expr],
+    /// The keys of ORDER BY.
+    pub(super) order: &'q [OrderKey],
+    /// The windows.
+    pub(super) windows: &'q Windows,
+    /// WITH ROLLUP.
+    pub(super) rollup: bool,
+}
+
+/// ONLY_FULL_GROUP_BY: errors 1055, 1140 and 3029.
+pub(super) fn check(from: &From, clauses: &GroupedClauses<'_>, implicit: bool) -> Result<()> {
+    let GroupedClauses {
+        items,
+        keys,
+        order,
+        windows,
+        rollup,
+    } = *clauses;
     if implicit {
         let first = order.iter().position(|key| key.expr.has_aggregate());
         let number = first.unwrap_or(0) + 1;
@@ -325,7 +413,11 @@ pub(super) fn check(
         );
         return Err(SqlError::new(3029, "HY000", text));
     }
-    let determined = DependentColumns::new(from, keys, windows);
+    let determined = if rollup {
+        DependentColumns::keys_only(from, keys, windows)
+    } else {
+        DependentColumns::new(from, keys, windows)
+    };
     let items = items.iter().map(|i| &i.expr).enumerate();
     // The single row of a query without GROUP BY is not sorted.
     let order = if keys.is_empty() { &[] } else { order };
@@ -398,13 +490,20 @@ pub(super) fn check_distinct(
     written: &[ast::OrderItem<'_>],
     aggregates: &Aggregates,
 ) -> Result<()> {
-    let aggregate_of = |e: &Expr| match e.kind {
-        ExprKind::Aggregate(at) => aggregates.list.get(at).map(|found| format!("{found:?}")),
-        _ => None,
+    // Equal aggregates are numbered alike.
+    let texts: Vec<String> = aggregates.list.iter().map(|a| format!("{a:?}")).collect();
+    let first_alike = |at: usize| texts.iter().position(|text| Some(text) == texts.get(at));
+    let numbered = |e: &Expr| {
+        let mut e = e.clone();
+        e.rewrite(&mut |e| {
+            if let ExprKind::Aggregate(at) = &mut e.kind {
+                *at = first_alike(*at).unwrap_or(*at);
+            }
+        });
+        e
     };
     let is_same = |shown: &Expr, e: &Expr| {
-        let aggregate = aggregate_of(e);
-        is_same_expr(shown, e) || aggregate.is_some() && aggregate == aggregate_of(shown)
+        is_same_expr(shown, e) || e.has_aggregate() && is_same_expr(&numbered(shown), &numbered(e))
     };
     let is_shown = |e: &Expr| is_any_value(e) || items.iter().any(|i| is_same(&i.expr, e));
     let is_shown_column = |place| items.iter().any(|i| column_of(&i.expr) == Some(place));
@@ -495,12 +594,17 @@ pub(super) struct Rollup<'k> {
 }
 
 impl Rollup<'_> {
+    /// Makes an expression read a key of the group's row.
+    pub(super) fn replace_by(&self, key: usize, e: &mut Expr) {
+        e.kind = ExprKind::Aggregate(self.aggregates + key);
+        e.nullable = true;
+    }
+
     /// Makes references to GROUP BY keys read the key of the group's row, which is NULL in
     /// super-aggregate rows.
     pub(super) fn replace(&self, e: &mut Expr) -> Result<()> {
         if let Some(at) = self.keys.iter().position(|key| is_same_expr(key, e)) {
-            e.kind = ExprKind::Aggregate(self.aggregates + at);
-            e.nullable = true;
+            self.replace_by(at, e);
             return Ok(());
         }
         if let ExprKind::Grouping(args) = &e.kind {
@@ -526,8 +630,7 @@ impl Rollup<'_> {
         let mut whole: Option<Expr> = None;
         for (at, arg) in args.iter().enumerate() {
             let Some(key) = self.keys.iter().position(|key| is_same_expr(key, arg)) else {
-                let text = format!("Argument #{at} of GROUPING function is not in GROUP BY");
-                return Err(SqlError::new(3625, "HY000", text));
+                return Err(not_a_key(at));
             };
             let kind = ExprKind::Aggregate(self.aggregates + self.keys.len() + key);
             let bit = Expr::boolean(kind, false);

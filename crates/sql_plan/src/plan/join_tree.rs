@@ -259,7 +259,8 @@ impl Planner<'_> {
                 .position(|slot| self.lateral_slots(*slot) & pending == 0);
             let straight = self.from.straight;
             let next = match (ready, free) {
-                (Some(at), _) if tables.is_empty() || straight => {
+                // An outer join needs rows to join to.
+                (Some(at), _) if tables.is_empty() || straight && joined != 0 => {
                     self.outer(outers.remove(at), joined)
                 }
                 (_, Some(at)) => {

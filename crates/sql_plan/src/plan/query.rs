@@ -16,7 +16,8 @@ use crate::bind::{Origin, Scope, ScopeColumn, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::query::FreeRef;
 use crate::expr::{Coercibility, Expr, ExprKind};
-use crate::parse::ast::{Cte, Ident, Query, QueryBody, SetChain, With};
+use crate::parse::ast::{self, Cte, Ident, Query, QueryBody, SetChain, With};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Plans a query.
@@ -55,11 +56,24 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
         QueryBody::Nested(inner) if query.order_by.is_empty() && query.limit.is_none() => {
             plan_query(inner, cx)
         }
+        // ORDER BY and LIMIT after the parentheses of a query without them are those of the query.
+        QueryBody::Nested(inner) if is_bare(inner) => plan_body(
+            &Query {
+                body: inner.body,
+                ..*query
+            },
+            cx,
+        ),
         QueryBody::Nested(inner) => {
+            check_global_order(query)?;
             let (plan, free) = plan_nested(cx, |cx| plan_query(inner, cx))?;
             let shown = plan.columns.clone();
             let columns = columns_of(&plan);
-            select_all_from(materialized(plan, columns, free), shown, query, cx)
+            let mut plan = select_all_from(materialized(plan, columns, free), shown, query, cx)?;
+            if !cx.is_nested && counts_found_rows(&inner.body) {
+                plan.count_found_rows();
+            }
+            Ok(plan)
         }
         QueryBody::Values(rows) => {
             let (rows, free) = plan_nested(cx, |cx| bound_rows(rows, cx))?;
@@ -68,6 +82,7 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
             select_all_from(derived, shown, query, cx)
         }
         QueryBody::Set(chain) => {
+            check_global_order(query)?;
             let (set, free) = plan_nested(cx, |cx| plan_set(chain, query, cx))?;
             let columns = columns_of(&set.first);
             let shown = derived_result_columns(&columns);
@@ -79,14 +94,51 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
             };
             let mut plan = select_all_from(derived, shown, query, cx)?;
             // SQL_CALC_FOUND_ROWS of the first operand applies to the whole.
-            if !cx.is_nested
-                && matches!(&chain.first, QueryBody::Select(s) if s.options.calc_found_rows)
-            {
+            if !cx.is_nested && counts_found_rows(&chain.first) {
                 plan.count_found_rows();
             }
             Ok(plan)
         }
     }
+}
+
+/// Whether a query has only a body.
+fn is_bare(query: &Query<'_>) -> bool {
+    let is_ordered = !query.order_by.is_empty() || query.limit.is_some();
+    !is_ordered && query.with.is_none() && query.locks.is_empty() && query.into.is_none()
+}
+
+/// Whether the leftmost SELECT has SQL_CALC_FOUND_ROWS.
+fn counts_found_rows(body: &QueryBody<'_>) -> bool {
+    match body {
+        QueryBody::Select(select) => select.options.calc_found_rows,
+        QueryBody::Nested(query) => counts_found_rows(&query.body),
+        QueryBody::Set(chain) => counts_found_rows(&chain.first),
+        QueryBody::Table(_) | QueryBody::Values(_) => false,
+    }
+}
+
+/// Error 1250 for a table's name in the ORDER BY of a set operation, or of a query in parentheses.
+fn check_global_order(query: &Query<'_>) -> Result<()> {
+    for item in query.order_by {
+        let table = RefCell::new(None);
+        item.expr.any(&|e| {
+            let ast::ExprKind::Column(name) = &e.kind else {
+                return false;
+            };
+            let found = name.table.map(|table| table.name.to_owned());
+            let is_found = found.is_some();
+            table.replace(found);
+            is_found
+        });
+        if let Some(table) = table.into_inner() {
+            let text = format!(
+                "Table '{table}' from one of the SELECTs cannot be used in global ORDER clause"
+            );
+            return Err(SqlError::new(1250, "42000", text));
+        }
+    }
+    Ok(())
 }
 
 /// Plans a nested query that sees the enclosing queries of `cx`, but not the query of `cx` itself.

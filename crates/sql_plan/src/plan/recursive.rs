@@ -7,14 +7,18 @@
 use super::QueryPlan;
 use super::derived::{CteEntry, Derived, Recursive, References, TableOperator, working_table};
 use super::query::{
-    body_only, columns_of, convert_item, name_columns, plan_cte, plan_nested, plan_query,
+    body_only, columns_of, convert_item, converted, name_columns, plan_cte, plan_nested, plan_query,
 };
 use super::select::PlanCx;
-use crate::bind::ScopeColumn;
+use crate::bind::nodes::node;
+use crate::bind::special::text_literal;
+use crate::bind::{Origin, ScopeColumn, Source};
 use crate::error::{Result, SqlError};
-use crate::expr::Expr;
 use crate::expr::query::FreeRef;
+use crate::expr::{Expr, ExprKind};
+use crate::functions;
 use crate::parse::ast::{Cte, QueryBody, SetChain, SetOp, SetTerm};
+use porpoise_types::{ColumnType, Kind};
 use std::sync::Arc;
 
 /// Internal error code of a name whose columns are not known yet; handled in this module.
@@ -60,13 +64,9 @@ pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> R
     let working = Arc::new(working_table(columns.clone()));
     let all = pending(Some(working.clone()));
     let terms = chain.rest.get(steps_from..).unwrap_or_default();
-    let steps = plan_steps(
-        cte,
-        terms,
-        &columns,
-        &PlanCx { ctes: &all, ..*cx },
-        &mut free,
-    )?;
+    check_unions(terms)?;
+    let cx = &PlanCx { ctes: &all, ..*cx };
+    let steps = plan_steps(cte, terms, &working, cx, &mut free)?;
     Ok(Derived {
         rows: Box::new(TableOperator::Recursive(Recursive {
             seed: Box::new(seed),
@@ -101,18 +101,106 @@ fn no_union(cte: &Cte<'_>) -> SqlError {
     SqlError::new(3573, "HY000", text)
 }
 
+/// Error 1235 for recursive operands of UNION DISTINCT before those of UNION ALL, and for operands with ORDER BY,
+/// LIMIT or DISTINCT.
+fn check_unions(terms: &[SetTerm<'_>]) -> Result<()> {
+    let mut kinds = terms.iter().map(|term| term.all);
+    if kinds.any(|all| !all) && kinds.any(|all| all) {
+        return Err(SqlError::not_supported(
+            "recursive query blocks with UNION DISTINCT then UNION ALL, in recursive Common Table Expression",
+        ));
+    }
+    let is_cut = |body: &QueryBody<'_>| match body {
+        QueryBody::Select(select) => select.options.distinct,
+        QueryBody::Nested(query) => !query.order_by.is_empty() || query.limit.is_some(),
+        _ => false,
+    };
+    if terms.iter().any(|term| is_cut(&term.body)) {
+        return Err(SqlError::not_supported(
+            "ORDER BY / LIMIT / SELECT DISTINCT in recursive query block of Common Table Expression",
+        ));
+    }
+    Ok(())
+}
+
+/// Checks how a recursive operand, which has read the working table `count` times, joins it: errors 3574, 3576 and
+/// 3577.
+fn check_reference(cte: &Cte<'_>, plan: &QueryPlan, count: u32, working: &Derived) -> Result<()> {
+    let wrong = |code: u16, rule: &str| {
+        let text = format!(
+            "In recursive query block of Recursive Common Table Expression '{}', the recursive table must {rule}",
+            cte.name.name
+        );
+        Err(SqlError::new(code, "HY000", text))
+    };
+    match count {
+        0 => return Err(misplaced(cte)),
+        1 => {}
+        _ => return wrong(3577, "be referenced only once, and not in any subquery"),
+    }
+    let Some(bound) = &plan.bound else {
+        return Ok(());
+    };
+    let is_working = |source: &Source| match &source.origin {
+        Origin::Derived(derived) => std::ptr::eq(derived.as_ref(), working),
+        _ => false,
+    };
+    let slot = bound.from.scope.sources.iter().position(is_working);
+    let is_first = |slot: usize| {
+        let tables = &bound.from.block.tables;
+        tables.contains(&slot) && (!bound.from.straight || tables.iter().all(|t| *t >= slot))
+    };
+    if slot.is_some_and(|slot| !is_first(slot)) {
+        let rule = "neither be in the right argument of a LEFT JOIN, nor be forced to be non-first with join order hints";
+        return wrong(3576, rule);
+    }
+    Ok(())
+}
+
+/// Converts a column of a recursive operand to the type of the seed. A text that is longer is an error in strict
+/// mode.
+fn convert_to_seed(plan: &mut QueryPlan, at: usize, column: &ScopeColumn) {
+    let ty = &column.ty;
+    let limited = matches!(
+        ty.kind,
+        Kind::Char | Kind::VarChar | Kind::Binary | Kind::VarBinary
+    );
+    if limited
+        && let Some(item) = plan.items.get_mut(at)
+        && functions::width(item) > ty.length
+        && let Some(function) = functions::find("SEED TEXT")
+    {
+        let value = std::mem::replace(item, Expr::null());
+        let value = converted(value, &ColumnType::text(longest(ty.kind), ty.collation));
+        let args = vec![value, text_literal(&column.name)];
+        *item = node(ExprKind::Call(function, args), ty.clone(), true);
+    }
+    convert_item(plan, at, ty, true);
+}
+
+/// The type of texts of any length that are characters or bytes, as those of `kind` are.
+fn longest(kind: Kind) -> Kind {
+    match kind {
+        Kind::Binary | Kind::VarBinary => Kind::LongBlob,
+        _ => Kind::LongText,
+    }
+}
+
 /// Plans the recursive operands, converted to the types of the seed.
 fn plan_steps(
     cte: &Cte<'_>,
     terms: &[SetTerm<'_>],
-    columns: &[ScopeColumn],
+    working: &Derived,
     cx: &PlanCx<'_>,
     free: &mut Vec<FreeRef>,
 ) -> Result<Vec<QueryPlan>> {
+    let columns = &working.columns;
     let mut steps = Vec::with_capacity(terms.len());
     for term in terms {
         let body = body_only(&term.body, cte.query);
+        let before = working.references.count();
         let (mut plan, more) = plan_nested(cx, |cx| plan_query(&body, cx))?;
+        check_reference(cte, &plan, working.references.count() - before, working)?;
         for reference in more {
             if !free.contains(&reference) {
                 free.push(reference);
@@ -131,7 +219,7 @@ fn plan_steps(
             return Err(SqlError::new(3575, "HY000", text));
         }
         for (at, column) in columns.iter().enumerate() {
-            convert_item(&mut plan, at, &column.ty, true);
+            convert_to_seed(&mut plan, at, column);
         }
         steps.push(plan);
     }

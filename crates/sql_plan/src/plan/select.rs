@@ -9,6 +9,8 @@
 
 use super::QueryPlan;
 use super::from::{From, bind_from};
+use crate::bind::literal::integer;
+use crate::bind::query::Need;
 use crate::bind::{Aggregates, Origin, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, ExprKind};
@@ -16,6 +18,7 @@ use crate::parse::ast::{
     self, Literal, LockClause, OrderItem, Query, Select, SelectItem, TableName,
 };
 use porpoise_access::Privileges;
+use porpoise_types::Charset;
 
 pub use super::columns::{column_flags, type_flags};
 pub use super::context::{NestedReads, PlanCx};
@@ -134,6 +137,14 @@ fn bind_items(
         match item {
             SelectItem::Wildcard => {
                 if from.scope.sources.is_empty() {
+                    if cx.need() == Need::Existence {
+                        // EXISTS reads no column.
+                        items.push(Item {
+                            expr: integer(1),
+                            name: "1".to_owned(),
+                        });
+                        continue;
+                    }
                     return Err(SqlError::new(1096, "HY000", "No tables used"));
                 }
                 expand_star(from, None, cx, &mut items)?;
@@ -189,14 +200,22 @@ fn name_const(call: &ast::Func<'_>) -> Option<String> {
 fn literal_name(literal: &Literal<'_>, text: Option<&str>) -> String {
     match literal {
         Literal::String(bytes) => String::from_utf8_lossy(bytes).trim_start().to_owned(),
-        Literal::Introduced(string) if string.charset.starts_with("utf8") => {
-            String::from_utf8_lossy(string.bytes)
-                .trim_start()
-                .to_owned()
+        Literal::Introduced(string) if text.is_none_or(is_quoted) => {
+            let charset = Charset::by_name(string.charset).unwrap_or(Charset::Utf8mb4);
+            let text = charset.decoded(string.bytes).0;
+            let name = charset.convert(Charset::Utf8mb4, &text).0;
+            String::from_utf8_lossy(&name).trim_start().to_owned()
         }
         Literal::Null => "NULL".to_owned(),
         _ => text.unwrap_or("?").trim().to_owned(),
     }
+}
+
+/// Whether the text of a literal with an introducer has quotes, and is not in hexadecimal or binary digits.
+fn is_quoted(text: &str) -> bool {
+    let introducer = |c: char| c == '_' || c.is_ascii_alphanumeric();
+    let literal = text.trim().trim_start_matches(introducer).trim_start();
+    literal.starts_with(['\'', '"'])
 }
 
 /// The defined name of a column of a merged view or derived table, which a result shows instead of

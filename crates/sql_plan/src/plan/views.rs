@@ -478,7 +478,7 @@ fn simple_columns(
         if filter.has_subquery() && !allowed {
             return Ok(None);
         }
-        let filter = cx.binder(&scope, "where clause").expr(filter)?;
+        let filter = cx.binder(&scope, "where clause").condition(filter)?;
         if filter.has_subquery() && !allowed {
             return Ok(None);
         }

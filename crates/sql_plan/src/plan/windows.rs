@@ -12,12 +12,15 @@
 //!
 //! Windows with more keys are assigned first. A query's ORDER BY that the last sort provides is
 //! removed.
+//!
+//! Windows without keys see the rows in their given order where that matters, as in MySQL: they come before all
+//! sorts or, if no window needs a sort, after that of ORDER BY.
 
 use super::OrderKey;
 use super::grouping::is_same_expr;
 use super::physical::{RowOperator, Window, WindowCalls, WindowPass};
 use super::select::Item;
-use crate::bind::window::{Window as BoundWindow, Windows};
+use crate::bind::window::{FrameBound, Window as BoundWindow, WindowCall, WindowFunction, Windows};
 use crate::expr::{Expr, ExprKind};
 
 /// Adds window functions above the rows or groups, and makes the select list and ORDER BY read
@@ -37,7 +40,7 @@ pub(super) fn add_window_functions(
         };
         aggregate.calls.len() + keys
     });
-    let mut passes = passes(&windows.windows);
+    let mut passes = passes(&windows, order_by);
     if let Some(at) = passes.iter().rposition(|pass| provides(pass, order_by)) {
         let last = passes.remove(at);
         passes.push(last);
@@ -73,10 +76,31 @@ struct SharedSort {
     windows: Vec<usize>,
 }
 
-/// The sorts, in the order of the first windows that they serve.
-fn passes(windows: &[BoundWindow]) -> Vec<SharedSort> {
-    let keys = |window: &BoundWindow| window.partition.len() + window.order.len();
-    let mut longest: Vec<(usize, &BoundWindow)> = windows.iter().enumerate().collect();
+/// Number of sort keys of a window.
+fn keys(window: &BoundWindow) -> usize {
+    window.partition.len() + window.order.len()
+}
+
+/// Whether the results of a window without keys depend on the order of the rows.
+fn depends_on_order(windows: &Windows, at: usize) -> bool {
+    let window = windows.windows.get(at).filter(|window| keys(window) == 0);
+    let whole = |window: &BoundWindow| {
+        let ends = [&window.frame.start, &window.frame.end];
+        window.frame.range || ends.iter().all(|end| matches!(end, FrameBound::Unbounded))
+    };
+    let is_aggregate = |call: &WindowCall| matches!(call.function, WindowFunction::Aggregate(_));
+    let mut calls = windows.calls.iter().filter(|call| call.window == at);
+    window.is_some_and(|window| !whole(window) || !calls.all(is_aggregate))
+}
+
+/// The sorts, in the order of the first windows that they serve; windows that need the given order come before them.
+fn passes(windows: &Windows, order_by: &[OrderKey]) -> Vec<SharedSort> {
+    let (unsorted, shared): (Vec<usize>, Vec<usize>) =
+        (0..windows.windows.len()).partition(|at| depends_on_order(windows, *at));
+    let mut longest: Vec<(usize, &BoundWindow)> = shared
+        .into_iter()
+        .filter_map(|at| Some((at, windows.windows.get(at)?)))
+        .collect();
     longest.sort_by_key(|(_, window)| std::cmp::Reverse(keys(window)));
     let mut passes: Vec<SharedSort> = Vec::new();
     for (at, window) in longest {
@@ -92,6 +116,20 @@ fn passes(windows: &[BoundWindow]) -> Vec<SharedSort> {
         pass.windows.sort_unstable();
     }
     passes.sort_by_key(|pass| pass.windows.first().copied());
+    if !unsorted.is_empty() {
+        let is_sorted = passes.iter().any(|pass| !pass.sort.is_empty());
+        let known_before = |key: &OrderKey| key.expr.is_fixed() && !key.expr.has_window();
+        let sort = if !is_sorted && order_by.iter().all(known_before) {
+            order_by.to_vec()
+        } else {
+            Vec::new()
+        };
+        let first = SharedSort {
+            sort,
+            windows: unsorted,
+        };
+        passes.insert(0, first);
+    }
     passes
 }
 

@@ -41,13 +41,18 @@ fn temporal_int(v: ValueRef<'_>) -> i64 {
 
 /// Replaces values that are numbers in a numeric context: ENUM and SET by their storage values,
 /// BIT, binary and JSON values by numbers where possible.
-fn numeric_view<'a>(v: ValueRef<'a>, ty: &ColumnType) -> ValueRef<'a> {
+fn numeric_view<'a>(v: ValueRef<'a>, ty: &ColumnType, cx: &mut CastCx<'_>) -> ValueRef<'a> {
     match (ty.kind, v) {
         // Bytes of a BIT value are a big-endian number.
         (Kind::Bit, ValueRef::Bytes(b)) if b.len() <= 8 => {
             ValueRef::UInt(b.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
         }
-        // Hexadecimal and bit literals, too: bytes of an unsigned type.
+        // Hexadecimal and bit literals, too: bytes of an unsigned type. One of more than 64 bits is 0.
+        (Kind::VarBinary, ValueRef::Bytes(b)) if ty.unsigned && b.len() > 8 => {
+            let digits: String = b.iter().map(|byte| format!("{byte:02x}")).collect();
+            cx.truncated_incorrect("BINARY", format!("x'{digits}'").as_bytes());
+            ValueRef::UInt(0)
+        }
         (Kind::VarBinary, ValueRef::Bytes(b)) if ty.unsigned => {
             ValueRef::UInt(b.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
         }
@@ -75,7 +80,7 @@ fn json_text<'a>(v: ValueRef<'a>, ty: &ColumnType) -> ValueRef<'a> {
 /// CAST AS SIGNED: decimals are rounded half away from zero, doubles half to even; text is
 /// converted by its integer prefix.
 pub fn to_i64(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<i64> {
-    Some(match numeric_view(v, ty) {
+    Some(match numeric_view(v, ty, cx) {
         ValueRef::Null => return None,
         ValueRef::Int(v) => v,
         ValueRef::UInt(v) => v as i64,
@@ -97,7 +102,7 @@ pub fn to_i64(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<i
 
 /// CAST AS UNSIGNED: as [`to_i64`]; negative numbers give their two's complement.
 pub fn to_u64(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<u64> {
-    Some(match numeric_view(v, ty) {
+    Some(match numeric_view(v, ty, cx) {
         ValueRef::Null => return None,
         ValueRef::Int(v) => v as u64,
         ValueRef::UInt(v) => v,
@@ -181,7 +186,7 @@ fn text_to_int(text: &[u8], unsigned: bool, cx: &mut CastCx<'_>) -> u64 {
 
 /// Converts to a double; text by its numeric prefix.
 pub fn to_f64(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<f64> {
-    Some(match numeric_view(v, ty) {
+    Some(match numeric_view(v, ty, cx) {
         ValueRef::Null => return None,
         ValueRef::Int(v) => v as f64,
         ValueRef::UInt(v) => v as f64,
@@ -200,7 +205,7 @@ pub fn to_f64(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<f
 
 /// Converts to a decimal of the value's own scale; text by its numeric prefix.
 pub fn to_decimal(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<Decimal> {
-    Some(match numeric_view(v, ty) {
+    Some(match numeric_view(v, ty, cx) {
         ValueRef::Null => return None,
         ValueRef::Int(v) => Decimal::from_i64(v),
         ValueRef::UInt(v) => Decimal::from_u64(v),
@@ -340,6 +345,7 @@ pub(super) fn read_datetime(
         truncated: false,
         date_only: false,
         offset: None,
+        fraction_digits: 0,
     };
     match v {
         ValueRef::Null => None,

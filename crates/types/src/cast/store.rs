@@ -198,24 +198,19 @@ fn enum_as_text<'a>(
 }
 
 fn store_json(value: ValueRef<'_>, to: &Target<'_>) -> Result<Value, TypeError> {
-    let (text, is_text) = match value {
-        ValueRef::Bytes(b) => (std::borrow::Cow::Borrowed(b), true),
-        other => {
-            let plain = ColumnType::double();
-            let text = text_of(other, to.source.unwrap_or(&plain)).unwrap_or_default();
-            let text = std::borrow::Cow::Owned(text.into_owned());
-            (text, to.source.is_some_and(|s| s.kind == Kind::Set))
+    let is_set = to.source.is_some_and(|source| source.kind == Kind::Set);
+    let text = match (value, to.source) {
+        (ValueRef::Bytes(text), _) => std::borrow::Cow::Borrowed(text),
+        (bits, Some(source)) if is_set => text_of(bits, source).unwrap_or_default(),
+        // Numbers, dates and times are no documents, whatever their text.
+        _ => {
+            let message = format!(
+                "Invalid JSON text: \"not a JSON text, may need CAST\" at position 0 in value for column '{}'.",
+                to.column
+            );
+            return Err(TypeError::new(ER_INVALID_JSON_TEXT, message));
         }
     };
-    if !is_text
-        && !matches!(
-            value,
-            ValueRef::Int(_) | ValueRef::UInt(_) | ValueRef::Double(_) | ValueRef::Decimal(_)
-        )
-    {
-        // Dates and times become strings of JSON.
-        return Ok(Value::Bytes([b"\"", text.as_ref(), b"\""].concat()));
-    }
     let charset = match to.source {
         Some(source) if source.is_string() => source.collation.charset(),
         _ => Charset::Utf8mb4,

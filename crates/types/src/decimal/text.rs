@@ -1,7 +1,7 @@
 //! Conversion of decimals from and to text, integers and floats.
 
 use super::wide::Wide;
-use super::{Decimal, DecimalError, MAX_PRECISION, MAX_SCALE};
+use super::{Decimal, DecimalError, MAX_DIGITS, MAX_PRECISION, MAX_SCALE};
 
 /// Result of [`Decimal::parse_prefix`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +53,22 @@ impl Decimal {
         Ok(prefix.value)
     }
 
+    /// Reads a literal, which may have more digits than a column. Beyond 76 digits before the point it is the greatest
+    /// number of a column, as in MySQL beyond 81, and the second result is true.
+    #[must_use]
+    pub fn parse_literal(text: &[u8]) -> (Decimal, bool) {
+        let prefix = Decimal::read_prefix(text, MAX_DIGITS);
+        (prefix.value, prefix.overflow)
+    }
+
     /// Reads the longest number at the front of a text, after spaces.
     #[must_use]
     pub fn parse_prefix(text: &[u8]) -> Prefix {
+        Decimal::read_prefix(text, MAX_PRECISION)
+    }
+
+    /// As [`Decimal::parse_prefix`], with at most this number of digits.
+    fn read_prefix(text: &[u8], most: u8) -> Prefix {
         let none = Prefix {
             value: Decimal::ZERO,
             read: 0,
@@ -81,7 +94,7 @@ impl Decimal {
         }
         let (exponent, used) = parse_exponent(rest);
         let read = text.len() - rest.len() + used;
-        match build(int, frac, exponent, negative) {
+        match build((int, frac), exponent, negative, most) {
             Ok(value) => Prefix {
                 value,
                 read,
@@ -241,7 +254,13 @@ fn build_small(int: &[u8], frac: &[u8], exponent: i64, negative: bool) -> Option
     (word > 0).then(|| Decimal::raw(Wide::from(u128::from(word)), negative, scale))
 }
 
-fn build(int: &[u8], frac: &[u8], exponent: i64, negative: bool) -> Result<Decimal, DecimalError> {
+/// Puts a number together from the digits before and after its point.
+fn build(
+    (int, frac): (&[u8], &[u8]),
+    exponent: i64,
+    negative: bool,
+    most: u8,
+) -> Result<Decimal, DecimalError> {
     if let Some(small) = build_small(int, frac, exponent, negative) {
         return Ok(small);
     }
@@ -264,10 +283,10 @@ fn build(int: &[u8], frac: &[u8], exponent: i64, negative: bool) -> Result<Decim
             u8::try_from(scale).unwrap_or(0),
         ));
     }
-    if integer_digits > i64::from(MAX_PRECISION) {
+    if integer_digits > i64::from(most) {
         return Err(DecimalError::Overflow);
     }
-    let scale = scale.min(i64::from(MAX_PRECISION) - integer_digits.max(0));
+    let scale = scale.min(i64::from(most) - integer_digits.max(0));
     // Digits to take: down to the scale.
     let take = integer_digits + scale;
     let mut magnitude = Wide::ZERO;

@@ -54,6 +54,10 @@ pub fn of_date(text: &[u8]) -> Option<DeprecatedDelimiter> {
     if at == 0 {
         return None;
     }
+    // A point after a date of digits only is no delimiter.
+    if at == 8 && text.get(at) == Some(&b'.') {
+        return None;
+    }
     // A date and a time of digits only.
     if at >= 12 {
         return trailing(text, after_fraction(text, at));
@@ -94,12 +98,7 @@ pub fn of_time(text: &[u8]) -> Option<DeprecatedDelimiter> {
     if is_space(text, 0) {
         return superfluous(text, 0);
     }
-    let apart = text.iter().any(|b| matches!(b, b' ' | b'T'));
-    let dated = super::DateTime::parse(text, super::DateRules::LENIENT);
-    if text.len() >= 12
-        && (apart || digits(text, 0) >= 12)
-        && dated.is_some_and(|parsed| !parsed.date_only)
-    {
+    if super::parse::dated_time(text).is_some() {
         return of_date(text);
     }
     let mut at = usize::from(matches!(text.first(), Some(b'-' | b'+')));

@@ -24,6 +24,8 @@ pub struct ParsedDateTime {
     pub date_only: bool,
     /// The time zone offset in seconds east of UTC, if given.
     pub offset: Option<i32>,
+    /// Digits of the fraction of the second that were given.
+    pub fraction_digits: usize,
 }
 
 /// A time read from text or a number.
@@ -128,7 +130,14 @@ impl DateTime {
         } else {
             2
         });
-        let (fields, count, year_len, micros) = fields(&mut cursor, fixed)?;
+        let parsed = fields(&mut cursor, fixed)?;
+        let ParsedFields {
+            fields,
+            count,
+            year_len,
+            micros,
+            fraction_digits,
+        } = parsed;
         if count < 3 {
             return None;
         }
@@ -151,6 +160,7 @@ impl DateTime {
             truncated,
             date_only: count <= 3,
             offset,
+            fraction_digits,
         })
     }
 
@@ -197,15 +207,25 @@ fn assemble(fields: &Fields, micros: u32) -> Option<DateTime> {
         u8::try_from(second).ok()?,
         if carry { 0 } else { micros },
     )?;
-    if carry {
-        value.add_micros(MICROS_PER_SECOND)
-    } else {
-        Some(value)
+    if !carry {
+        return Some(value);
     }
+    // A date with a zero part has no next second.
+    let is_whole = month != 0 && day != 0;
+    is_whole.then(|| value.add_micros(MICROS_PER_SECOND))?
 }
 
-/// Fields, their count, digits of the year, microseconds.
-type ParsedFields = (Fields, usize, usize, u32);
+/// The fields of a text.
+struct ParsedFields {
+    fields: Fields,
+    /// Number of fields.
+    count: usize,
+    /// Digits of the year.
+    year_len: usize,
+    micros: u32,
+    /// Digits of the fraction.
+    fraction_digits: usize,
+}
 
 /// Parses the fields of both forms. In the internal form `fixed` is the width of the year, and
 /// every other field has two digits; in the other form, a field is as long as its digits.
@@ -215,6 +235,7 @@ fn fields(cursor: &mut Cursor<'_>, fixed: Option<usize>) -> Option<ParsedFields>
     let mut count = 0;
     let mut year_len = 0;
     let mut micros = 0;
+    let mut fraction_digits = 0;
     for (i, field) in fields.iter_mut().enumerate() {
         let most = match fixed {
             Some(year) if i == 0 => year,
@@ -236,6 +257,7 @@ fn fields(cursor: &mut Cursor<'_>, fixed: Option<usize>) -> Option<ParsedFields>
         if i == 5 {
             if cursor.peek() == Some(b'.') {
                 cursor.skip();
+                fraction_digits = cursor.digits();
                 micros = cursor.fraction();
             }
             break;
@@ -257,7 +279,13 @@ fn fields(cursor: &mut Cursor<'_>, fixed: Option<usize>) -> Option<ParsedFields>
             break;
         }
     }
-    Some((fields, count, year_len, micros))
+    Some(ParsedFields {
+        fields,
+        count,
+        year_len,
+        micros,
+        fraction_digits,
+    })
 }
 
 /// Parses `+HH:MM` or `-HH:MM`, between -13:59 and +14:00.
@@ -282,13 +310,7 @@ impl Time {
     pub fn parse(text: &[u8]) -> Option<ParsedTime> {
         let mut cursor = Cursor { rest: text };
         cursor.skip_spaces();
-        // '10:05:03.000007' would read as a date of seven fields.
-        let apart = cursor.rest.iter().any(|b| matches!(b, b' ' | b'T'));
-        if cursor.rest.len() >= 12
-            && (apart || cursor.digits() >= 12)
-            && let Some(full) = DateTime::parse(cursor.rest, DateRules::LENIENT)
-            && !full.date_only
-        {
+        if let Some(full) = dated_time(cursor.rest) {
             let value = full.value.time();
             return Some(ParsedTime {
                 value,
@@ -359,6 +381,17 @@ impl Time {
     }
 }
 
+/// The date and time that a text of a time begins with, if it does.
+pub(super) fn dated_time(text: &[u8]) -> Option<ParsedDateTime> {
+    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    // '10:05:03.000007' would read as a date of seven fields.
+    let apart = text.iter().any(|b| matches!(b, b' ' | b'T'));
+    if text.len() < 12 || !(apart || digits >= 12) {
+        return None;
+    }
+    DateTime::parse(text, DateRules::LENIENT).filter(|parsed| !parsed.date_only)
+}
+
 /// Parses the fields after the first number. Returns seconds in total, and the minute and second
 /// for validation.
 fn time_fields(cursor: &mut Cursor<'_>, first: u64) -> Option<(u64, u64, u64)> {
@@ -408,5 +441,41 @@ impl Date {
     #[must_use]
     pub fn parse(text: &[u8], rules: DateRules) -> Option<Date> {
         DateTime::parse(text, rules).map(|p| p.value.date())
+    }
+
+    /// The value of the literal `DATE 'text'`; `None` if there is more than a date.
+    #[must_use]
+    pub fn of_literal(text: &[u8], rules: DateRules) -> Option<Date> {
+        let parsed = DateTime::parse(text, rules).filter(|p| p.date_only && !p.truncated);
+        parsed.map(|p| p.value.date())
+    }
+}
+
+impl DateTime {
+    /// The value of the literal `TIMESTAMP 'text'`; `None` if it is not a whole date with a time.
+    #[must_use]
+    pub fn of_literal(text: &[u8], rules: DateRules) -> Option<ParsedDateTime> {
+        DateTime::parse(text, rules).filter(|p| !p.date_only && !p.truncated)
+    }
+}
+
+impl Time {
+    /// Whether a text is a date with a time.
+    #[must_use]
+    pub fn begins_with_date(text: &[u8]) -> bool {
+        dated_time(text.trim_ascii_start()).is_some()
+    }
+
+    /// The value of the literal `TIME 'text'`, with the digits of its fraction; `None` for a text that begins
+    /// with a date, or is out of range.
+    #[must_use]
+    pub fn of_literal(text: &[u8]) -> Option<(Time, usize)> {
+        if Time::begins_with_date(text) {
+            return None;
+        }
+        let parsed = Time::parse(text).filter(|p| !p.truncated && !p.clipped)?;
+        let fraction = text.rsplit(|b| *b == b'.').next().unwrap_or_default();
+        let digits = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
+        Some((parsed.value, if text.contains(&b'.') { digits } else { 0 }))
     }
 }

@@ -23,7 +23,9 @@ use crate::overflow;
 use crate::row::{RowRef, RowStamp, encode_with};
 use crate::table::Table;
 use porpoise_kv::{Check, Key, Read, SpaceId, TxnOptions};
-use porpoise_types::{CastCx, SqlMode, Value, store};
+use porpoise_types::{
+    CastCx, Collation, ColumnType, Kind, SqlMode, Value, ValueRef, store, write_text,
+};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -64,6 +66,27 @@ pub(super) struct Entry {
     pub(super) value: Vec<u8>,
     /// Positions of the row in the batch and of the index, if the key must be unique.
     pub(super) unique_position: Option<(usize, usize)>,
+}
+
+/// A value in the type of a column. A number, a date or a time becomes the document that its text is.
+fn convert(
+    value: ValueRef<'_>,
+    from: Option<&ColumnType>,
+    (to, name): (&ColumnType, &str),
+    row: u64,
+    cast: &mut CastCx<'_>,
+) -> Result<Value> {
+    let is_text = matches!(value, ValueRef::Bytes(_));
+    match from.filter(|from| to.kind == Kind::Json && !is_text && from.kind != Kind::Set) {
+        Some(from) => {
+            let mut text = Vec::new();
+            write_text(value, from, &mut text);
+            let source = ColumnType::text(Kind::LongText, Collation::UTF8MB4_BIN);
+            let text = ValueRef::Bytes(&text);
+            Ok(store(text, Some(&source), to, name, row, cast)?)
+        }
+        None => Ok(store(value, from, to, name, row, cast)?),
+    }
 }
 
 /// The state of a copy.
@@ -135,7 +158,7 @@ impl Copy<'_> {
                     if old.is_null() {
                         Value::Null
                     } else {
-                        store(old, from, &column.ty, &column.name, self.rows, cast)?
+                        convert(old, from, (&column.ty, &column.name), self.rows, cast)?
                     }
                 }
             };

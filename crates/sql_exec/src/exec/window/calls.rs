@@ -17,8 +17,8 @@ use crate::exec::aggregate::accumulate::Accumulator;
 use crate::exec::aggregate::extreme::replaces_extreme;
 use crate::exec::rowstore;
 use crate::exec::state::{States, size_of_row};
-use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, eval};
+use crate::expr::{Expr, ExprKind};
 use porpoise_base::interrupt::Pacer;
 use porpoise_types::{Value, ValueRef};
 use std::collections::VecDeque;
@@ -31,8 +31,8 @@ pub(super) enum Evaluator<'p> {
     DenseRank,
     PercentRank,
     CumeDist,
-    /// NTILE; `None` for NULL.
-    Ntile(Option<u64>),
+    /// NTILE.
+    Ntile(u64),
     /// LAG and LEAD.
     Offset {
         lead: bool,
@@ -100,11 +100,17 @@ fn number_of(call: &WindowCall, least: u64, cx: &EvalCx<'_>) -> ExecResult<Optio
     }
 }
 
+/// Whether the number of a call is a parameter or a user variable.
+fn is_variable(call: &WindowCall) -> bool {
+    let number = call.function.number();
+    number.is_some_and(|e| matches!(e.kind, ExprKind::Param(_) | ExprKind::UserVariable(_)))
+}
+
 impl<'p> Evaluator<'p> {
     /// A call whose arguments are columns of a record.
     ///
     /// # Errors
-    /// 1210 for a number that is NULL or out of range.
+    /// 1210 for a number that is out of range or NULL, unless it is a variable in NTH_VALUE.
     pub(super) fn new(
         call: &'p WindowCall,
         frame: &WindowFrame,
@@ -121,7 +127,7 @@ impl<'p> Evaluator<'p> {
             WindowFunction::DenseRank => Evaluator::DenseRank,
             WindowFunction::PercentRank => Evaluator::PercentRank,
             WindowFunction::CumeDist => Evaluator::CumeDist,
-            WindowFunction::Ntile(_) => Evaluator::Ntile(number_of(call, 1, cx)?),
+            WindowFunction::Ntile(_) => Evaluator::Ntile(number(1)? as u64),
             WindowFunction::Offset {
                 lead,
                 value,
@@ -136,7 +142,12 @@ impl<'p> Evaluator<'p> {
             WindowFunction::First(value) => Evaluator::First(Reader::new(value)),
             WindowFunction::Last(value) => Evaluator::Last(Reader::new(value)),
             WindowFunction::Nth { value, .. } => Evaluator::Nth {
-                number: number(1)?,
+                number: if is_variable(call) && number_of(call, 1, cx)?.is_none() {
+                    // No row has the number NULL.
+                    usize::MAX
+                } else {
+                    number(1)?
+                },
                 value: Reader::new(value),
             },
             WindowFunction::Aggregate(aggregate) if aggregate.kind == AggregateKind::CountRows => {
@@ -211,7 +222,7 @@ impl<'p> Evaluator<'p> {
                 others => ValueRef::Double(first as f64 / others as f64),
             },
             Evaluator::CumeDist => ValueRef::Double(row.peers.end as f64 / row.count.max(1) as f64),
-            Evaluator::Ntile(Some(buckets)) => ValueRef::UInt(bucket(row, *buckets)),
+            Evaluator::Ntile(buckets) => ValueRef::UInt(bucket(row, *buckets)),
             _ => ValueRef::Null,
         }
     }

@@ -100,6 +100,12 @@ impl<'a> Call<'_, 'a> {
     }
 }
 
+/// Whether a function reads JSON documents, so that its texts are in UTF-8.
+pub fn reads_documents(function: &str) -> bool {
+    let name = function.to_ascii_uppercase();
+    name.starts_with("JSON_") || name == "MEMBER OF"
+}
+
 /// Result of JSON_CONTAINS and similar functions.
 pub(super) fn yes(b: bool) -> ValueRef<'static> {
     ValueRef::Int(i64::from(b))

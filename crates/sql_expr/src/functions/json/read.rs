@@ -62,9 +62,16 @@ fn extract_text<'a>(c: &Call<'_, 'a>) -> Result<Option<ValueRef<'a>>> {
 }
 
 fn unquote<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let Some(text) = c.text(0)? else {
+    let (Some(text), (_, Some(ty))) = (c.text(0)?, c.arg(0)) else {
         return Ok(ValueRef::Null);
     };
+    if ty.kind != Kind::Json {
+        if !super::is_document_text(ty) {
+            let text = "Incorrect type for argument 1 in function json_unquote.";
+            return Err(SqlError::new(3064, "HY000", text));
+        }
+        crate::expr::json::utf8(text, ty)?;
+    }
     let quoted = text.len() >= 2 && text.starts_with(b"\"") && text.ends_with(b"\"");
     if !quoted {
         return Ok(ValueRef::Bytes(text));
@@ -159,15 +166,32 @@ fn part<'a>(
     }
 }
 
+/// JSON_LENGTH. Several values at a path count as an array of them.
 fn length<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    part(c, "json_length", |value| {
-        let items = match value {
-            Json::Array(items) => items.len(),
-            Json::Object(members) => members.len(),
-            _ => 1,
-        };
-        Ok(ValueRef::Int(items as i64))
-    })
+    let Some(document) = c.document(0, "json_length")? else {
+        return Ok(ValueRef::Null);
+    };
+    let path = if c.len() < 2 {
+        None
+    } else {
+        match c.path(1)? {
+            Some(path) => Some(path),
+            None => return Ok(ValueRef::Null),
+        }
+    };
+    let several = path.as_ref().is_some_and(|path| path.is_multiple());
+    let found = match &path {
+        Some(path) => path.select(&document),
+        None => vec![&document],
+    };
+    let items = match found.as_slice() {
+        [] => return Ok(ValueRef::Null),
+        all if several => all.len(),
+        [Json::Array(items), ..] => items.len(),
+        [Json::Object(members), ..] => members.len(),
+        _ => 1,
+    };
+    Ok(ValueRef::Int(items as i64))
 }
 
 fn keys<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {

@@ -9,7 +9,8 @@ use super::super::{Call, Function, Nullable};
 use crate::error::{Result, SqlError};
 use crate::expr::convert;
 use porpoise_types::json::Json;
-use porpoise_types::{Collation, ColumnType, Kind, Level, ValueRef, Warning};
+use porpoise_types::temporal::DateRules;
+use porpoise_types::{Collation, ColumnType, DateTime, Kind, Level, ValueRef, Warning};
 
 /// The response ERROR.
 pub const RESPOND_ERROR: u64 = 1;
@@ -95,6 +96,12 @@ fn default_of<'a>(c: &Call<'_, 'a>, at: usize) -> Result<ValueRef<'a>> {
             }
             Err(other) => Err(other),
         };
+    }
+    let is_date = matches!(c.ty.kind, Kind::Date | Kind::DateTime);
+    if let (true, ValueRef::Bytes(text)) = (is_date, value)
+        && DateTime::parse(text, DateRules::REAL).is_none()
+    {
+        return Err(unfit_default(c.ty, value));
     }
     let is_short_year = c.ty.kind == Kind::Year && matches!(value, ValueRef::Int(1..=99));
     if !is_short_year
@@ -201,6 +208,8 @@ fn converted<'a>(c: &Call<'_, 'a>, found: &Json) -> Result<Option<ValueRef<'a>>>
         other if characters => exact_cast(c, c.keep(&other.to_text()), &text),
         Json::Array(_) | Json::Object(_) => Ok(None),
         _ if temporal => Ok(None),
+        // A year of two digits is not completed.
+        Json::Int(1..=99) if c.ty.kind == Kind::Year => Ok(None),
         Json::Bool(b) => exact_cast(c, ValueRef::Int(i64::from(*b)), &ColumnType::bigint()),
         Json::Int(v) => exact_cast(c, ValueRef::Int(*v), &ColumnType::bigint()),
         Json::UInt(v) => exact_cast(c, ValueRef::UInt(*v), &ColumnType::bigint_unsigned()),
@@ -217,7 +226,8 @@ fn fits_integer(value: ValueRef<'_>, unsigned: bool) -> bool {
         (ValueRef::UInt(v), false) => i64::try_from(v).is_ok(),
         (ValueRef::Decimal(v), true) => !v.is_negative(),
         (ValueRef::Double(v), true) => (0.0..2.0 * TWO_TO_63).contains(&v.round()),
-        (ValueRef::Double(v), false) => (-TWO_TO_63..TWO_TO_63).contains(&v.round()),
+        // The least integer has no fraction, so that a document has it as an integer.
+        (ValueRef::Double(v), false) => v.round().abs() < TWO_TO_63,
         _ => true,
     }
 }
