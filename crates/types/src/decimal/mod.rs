@@ -210,6 +210,14 @@ impl Decimal {
     /// number without trailing zeros after the point.
     #[must_use]
     pub fn normalized(self) -> Decimal {
+        if let Some(mut word) = self.magnitude.word() {
+            let mut scale = self.scale;
+            while scale > 0 && word.is_multiple_of(10) {
+                word /= 10;
+                scale -= 1;
+            }
+            return Decimal::raw(Wide::from(u128::from(word)), self.negative, scale);
+        }
         let mut d = self;
         while d.scale > 0 {
             let (quotient, remainder) = d.magnitude.div_rem_pow10(1);
