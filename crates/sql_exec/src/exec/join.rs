@@ -128,7 +128,7 @@ fn run_pipeline(
     let partitionable = partitionable(first, &joins, demand);
     let mut inner = JoinState {
         plan,
-        materialized: MaterializedTables::new(&held, tables.clone(), spilled, partitionable),
+        materialized: MaterializedTables::new(&held, plan, spilled, partitionable),
         tables,
         conditions: HashMap::new(),
         probes: HashMap::new(),
@@ -206,7 +206,7 @@ struct JoinState<'h> {
     /// Compiled conditions of each join, by the join's address.
     conditions: HashMap<usize, JoinConditions<'h>>,
     /// Rows of the joins with partitioned inputs, by the slot of the input.
-    probes: HashMap<usize, ProbeWriter>,
+    probes: HashMap<usize, ProbeWriter<'h>>,
 }
 
 /// The compiled conditions of one join.
@@ -320,7 +320,7 @@ impl<'h> JoinState<'h> {
                     self.partitioned_input(join, exec)?;
                 }
             }
-            let writer = ProbeWriter::new(states)?;
+            let writer = ProbeWriter::new(self.materialized.codecs().clone(), states)?;
             self.probes.insert(join.right.slot, writer);
         }
         let (Some(build), Some(probe)) =
@@ -408,8 +408,10 @@ impl<'h> JoinState<'h> {
         let conditions = self.conditions.remove(&address);
         let mut conditions = conditions.unwrap_or_else(|| JoinConditions::new(join));
         let (mut held, mut arena) = (Bump::new(), Bump::new());
-        let table = self.tables.get(join.right.slot).copied().flatten();
-        let mut chunks = pair.build_chunks(table);
+        let codecs = self.materialized.codecs().clone();
+        let own = codecs.get(join.right.slot);
+        let own = own.ok_or_else(|| SqlError::internal("a join without a table"))?;
+        let mut chunks = pair.build_chunks(own);
         let mut matched = MatchedRows::default();
         loop {
             held.reset();
@@ -426,7 +428,7 @@ impl<'h> JoinState<'h> {
                     join,
                     on: &conditions.on,
                     filter: &conditions.filter,
-                    tables: &self.tables,
+                    codecs: &codecs,
                     chunk: &chunk,
                 };
                 let Some(tuples) = probe.next(&input, &mut matched, exec, &arena)? else {
