@@ -11,14 +11,15 @@
 //! ```
 //!
 //! Windows with more keys are assigned first. A query's ORDER BY that the last sort provides is
-//! removed.
+//! removed. The first sort is left out where the access path of the driving scan has its order
+//! ([`first_sort`]).
 
 use super::OrderKey;
 use super::grouping::is_same_expr;
 use super::physical::{RowOperator, Window, WindowCalls, WindowPass};
 use super::select::Item;
 use crate::bind::window::{Window as BoundWindow, Windows};
-use crate::expr::{Expr, ExprKind};
+use crate::expr::{Expr, ExprKind, Load};
 
 /// Adds window functions above the rows or groups, and makes the select list and ORDER BY read
 /// their results.
@@ -27,7 +28,7 @@ pub(super) fn add_window_functions(
     windows: Windows,
     items: &mut [Item],
     order_by: &mut Vec<OrderKey>,
-    distinct: bool,
+    order: RowOrder,
 ) -> RowOperator {
     let aggregates = input.aggregate().map_or(0, |aggregate| {
         let keys = if aggregate.rollup {
@@ -37,15 +38,14 @@ pub(super) fn add_window_functions(
         };
         aggregate.calls.len() + keys
     });
-    let mut passes = passes(&windows.windows);
-    if let Some(at) = passes.iter().rposition(|pass| provides(pass, order_by)) {
-        let last = passes.remove(at);
-        passes.push(last);
-        if !distinct {
-            order_by.clear();
-        }
+    let (passes, provides_order) = passes(&windows.windows, order_by);
+    if provides_order && !order.is_distinct {
+        order_by.clear();
     }
-    let (passes, positions) = with_calls(passes, windows);
+    let (mut passes, positions) = with_calls(passes, windows);
+    if let Some(first) = passes.first_mut() {
+        first.is_presorted = order.is_presorted;
+    }
     let items = items.iter_mut().map(|item| &mut item.expr);
     let exprs = items.chain(order_by.iter_mut().map(|key| &mut key.expr));
     let mut carried = Vec::new();
@@ -67,14 +67,54 @@ pub(super) fn add_window_functions(
     }))
 }
 
+/// The order of the rows below window functions, and the use of their order above.
+#[derive(Clone, Copy)]
+pub(super) struct RowOrder {
+    /// Whether the rows have the order of the first sort.
+    pub(super) is_presorted: bool,
+    /// Whether DISTINCT above may change the order.
+    pub(super) is_distinct: bool,
+}
+
+/// The keys of the first sort, if an index may have their order; else none. A TIMESTAMP is not
+/// among them: equal local times need not be neighbours when clocks are set back.
+pub(super) fn first_sort(windows: &[BoundWindow], order_by: &[OrderKey]) -> Vec<OrderKey> {
+    let is_stored = |key: &OrderKey| {
+        matches!(
+            key.expr.kind,
+            ExprKind::Column {
+                load: Load::Plain,
+                ..
+            }
+        )
+    };
+    let (passes, _) = passes(windows, order_by);
+    let first = passes.into_iter().next().map(|pass| pass.sort);
+    first
+        .filter(|sort| sort.iter().all(is_stored))
+        .unwrap_or_default()
+}
+
 /// A sort, and the positions of the windows that it serves.
 struct SharedSort {
     sort: Vec<OrderKey>,
     windows: Vec<usize>,
 }
 
+/// The sorts, in the order of the first windows that they serve; but one that provides the order of
+/// ORDER BY is the last. Also returns whether there is one.
+fn passes(windows: &[BoundWindow], order_by: &[OrderKey]) -> (Vec<SharedSort>, bool) {
+    let mut passes = shared_sorts(windows);
+    let provider = passes.iter().rposition(|pass| provides(pass, order_by));
+    if let Some(at) = provider {
+        let last = passes.remove(at);
+        passes.push(last);
+    }
+    (passes, provider.is_some())
+}
+
 /// The sorts, in the order of the first windows that they serve.
-fn passes(windows: &[BoundWindow]) -> Vec<SharedSort> {
+fn shared_sorts(windows: &[BoundWindow]) -> Vec<SharedSort> {
     let keys = |window: &BoundWindow| window.partition.len() + window.order.len();
     let mut longest: Vec<(usize, &BoundWindow)> = windows.iter().enumerate().collect();
     longest.sort_by_key(|(_, window)| std::cmp::Reverse(keys(window)));
@@ -155,6 +195,7 @@ fn with_calls(passes: Vec<SharedSort>, windows: Windows) -> (Vec<WindowPass>, Ve
         all.push(WindowPass {
             windows: own.collect(),
             sort: pass.sort,
+            is_presorted: false,
         });
     }
     (all, positions)
