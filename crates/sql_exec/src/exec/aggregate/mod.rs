@@ -569,11 +569,7 @@ impl<'p> Groups<'p> {
                 results.push(accumulator.finish(aggregate, exec.env)?);
             }
             if plan.rollup {
-                let kept = group.keys.len();
-                results.extend(group.keys);
-                let all = plan.group_by.len();
-                results.extend((kept..all).map(|_| Value::Null));
-                results.extend((0..all).map(|at| Value::Int(i64::from(at >= kept))));
+                push_rollup_keys(plan, group.keys, &mut results);
             }
             let refs: smallvec::SmallVec<[ValueRef<'_>; 8]> =
                 results.iter().map(Value::as_ref).collect();
@@ -597,6 +593,15 @@ impl<'p> Groups<'p> {
         }
         Ok(())
     }
+}
+
+/// Appends what a row of a ROLLUP has after the results of aggregates: its keys, and for each key
+/// whether the row is summed over it.
+fn push_rollup_keys(plan: &Aggregate, keys: Vec<Value>, results: &mut Vec<Value>) {
+    let (kept, all) = (keys.len(), plan.group_by.len());
+    results.extend(keys);
+    results.extend((kept..all).map(|_| Value::Null));
+    results.extend((0..all).map(|at| Value::Int(i64::from(at >= kept))));
 }
 
 /// Aggregates the input and pushes one row for each group.
