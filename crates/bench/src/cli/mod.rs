@@ -18,6 +18,7 @@ use crate::progress::Progress;
 use crate::report::Report;
 use crate::scaling;
 use crate::sys;
+use crate::sys::Processors;
 use crate::url::{Target, masked};
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 use options::{
@@ -274,6 +275,8 @@ struct Setup<'a> {
     fsync_delay: Duration,
     /// Whether Porpoise and MariaDB keep a binary log: each server is started once for each value.
     binary_log: &'a [bool],
+    /// Processors of the servers and of this process.
+    pinning: Pinning,
 }
 
 fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
@@ -292,6 +295,7 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
             (_, true) => &[true],
             (_, false) => &[false],
         },
+        pinning: options::pinning(given)?,
     };
     let (report, done) = measure(name, &[name], given, &setup, &|_, _| ())?;
     output::print(&output::text::render(&report));
@@ -306,6 +310,8 @@ fn budgets(given: &ArgMatches) -> Result<()> {
         return Err(Error::usage("--only: no budget has one of these words"));
     }
     let is_quick = given.get_flag("quick");
+    let pinning = options::pinning(given)?;
+    let processors = Processors::allowed()?;
     let mut whole: Option<Report> = None;
     let mut verdicts = Vec::new();
     let mut outcome = Ok(());
@@ -323,11 +329,14 @@ fn budgets(given: &ArgMatches) -> Result<()> {
             durability: phase.durability,
             fsync_delay: phase.fsync_delay,
             binary_log: &[false],
+            // What runs in this process shares it with no generator.
+            pinning: phase.peers.map(|_| pinning.clone()).unwrap_or_default(),
         };
         let restrict = |name: &str, options: &mut BenchOptions| {
             phase.restrict(name, &selection, options);
         };
         let (report, done) = measure("budgets", &experiments, given, &setup, &restrict)?;
+        processors.pin_this_thread()?;
         output::print(&output::text::render(&report));
         verdicts.extend(phase.verdicts(&selection, &report.experiments));
         match &mut whole {
@@ -604,7 +613,7 @@ fn start_pinned(
     setup: &Setup<'_>,
     progress: &mut Progress,
 ) -> Result<(Vec<Started>, Vec<String>, String)> {
-    let pinning = options::pinning(given)?;
+    let pinning = &setup.pinning;
     if pinning.server.is_some() && setup.peers.is_none() {
         return Err(Error::usage(
             "--pin server=: only servers that --start-peers starts are pinned",
@@ -612,7 +621,7 @@ fn start_pinned(
     }
     // The count of all processors, before this process is pinned to some of them.
     sys::cores();
-    let (started, left_out) = start_peers(given, home, setup, &pinning, progress)?;
+    let (started, left_out) = start_peers(given, home, setup, progress)?;
     if let Some(processors) = &pinning.generator {
         processors.pin_this_thread()?;
     }
@@ -623,7 +632,6 @@ fn start_peers(
     given: &ArgMatches,
     home: &Path,
     setup: &Setup<'_>,
-    pinning: &Pinning,
     progress: &mut Progress,
 ) -> Result<(Vec<Started>, Vec<String>)> {
     let Some(list) = setup.peers else {
@@ -649,7 +657,7 @@ fn start_peers(
         porpoise: porpoise_program(given)?,
         preload,
         binary_log: false,
-        processors: pinning.server.clone(),
+        processors: setup.pinning.server.clone(),
     };
     let mut started = Vec::new();
     let mut left_out = Vec::new();

@@ -358,7 +358,6 @@ const UNUSED: &[(&str, &[&str])] = &[
             "fsync-delay",
             "rate",
             "generators",
-            "pin",
         ],
     ),
 ];
@@ -471,7 +470,7 @@ fn pace(given: &ArgMatches) -> Result<Pace> {
 }
 
 /// Processors of servers and generator.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pinning {
     pub(super) server: Option<Processors>,
     pub(super) generator: Option<Processors>,

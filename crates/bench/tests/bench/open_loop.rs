@@ -1,14 +1,6 @@
 //! A fixed rate, several generator processes and pinned processors, and the history of results.
 
-use crate::support::{bench, cells, home, last_line, report, run};
-
-/// The number of a processor that this process may use.
-fn processor() -> String {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|l| l.starts_with("Cpus_allowed_list:"));
-    let list = line.unwrap().split_whitespace().last().unwrap();
-    list.split([',', '-']).next().unwrap().to_owned()
-}
+use crate::support::{bench, cells, home, last_line, processor, report, run};
 
 #[test]
 fn requests_are_due_at_a_rate_and_generators_share_the_connections() {
@@ -99,6 +91,7 @@ fn unknown_budgets_and_processors_are_refused() {
     let home = home();
     for (words, part) in [
         (&["budgets", "--only", "poetry"][..], "--only"),
+        (&["budgets", "--pin", "server=1023"][..], "1023"),
         (
             &["kv", "mysql://127.0.0.1:1", "--pin", "server=0"][..],
             "server=",

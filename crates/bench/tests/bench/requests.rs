@@ -1,6 +1,6 @@
 //! `bench budgets` of the figures without a peer that take no time: requests on a TiKV cluster.
 
-use crate::support::{home, report, run};
+use crate::support::{home, processor, report, run};
 use porpoise_testkit::TikvDouble;
 
 #[test]
@@ -8,8 +8,10 @@ fn statements_on_a_cluster_make_as_few_requests_as_their_budgets_allow() {
     // Built where the experiment looks for it.
     TikvDouble::program();
     let home = home();
+    // Only servers that are started for an experiment are pinned: here none is.
+    let pin = format!("server={}", processor());
     let words = [
-        "budgets", "--quick", "--only", "on TiKV", "--json", "a.json",
+        "budgets", "--quick", "--only", "on TiKV", "--json", "a.json", "--pin", &pin,
     ];
     let text = run(home.path(), &words);
     let met = text

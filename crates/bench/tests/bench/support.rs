@@ -61,3 +61,11 @@ pub fn home() -> tempfile::TempDir {
     std::fs::set_permissions(home.path(), permissions).unwrap();
     home
 }
+
+/// The number of a processor that this process may use.
+pub(crate) fn processor() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("Cpus_allowed_list:"));
+    let list = line.unwrap().split_whitespace().last().unwrap();
+    list.split([',', '-']).next().unwrap().to_owned()
+}
