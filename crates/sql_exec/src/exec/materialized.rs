@@ -120,7 +120,7 @@ pub(super) struct MaterializedTables<'h> {
     /// The stored tables of the join, by slot.
     tables: Vec<Option<&'h Table>>,
     /// The codecs of the slots, for files.
-    codecs: OnceCell<Rc<[SlotCodec<'h>]>>,
+    codecs: &'h OnceCell<Box<[SlotCodec<'h>]>>,
     by_slot: HashMap<usize, Rc<Materialized<'h>>>,
     /// Bytes of the arena that have been charged to the statement.
     charged_arena: Cell<usize>,
@@ -142,6 +142,7 @@ impl<'h> MaterializedTables<'h> {
     pub(super) fn new(
         arena: &'h Bump,
         plan: &'h QueryPlan,
+        codecs: &'h OnceCell<Box<[SlotCodec<'h>]>>,
         spilled: &'h SpilledInputs,
         partitionable: u64,
     ) -> MaterializedTables<'h> {
@@ -149,7 +150,7 @@ impl<'h> MaterializedTables<'h> {
             arena,
             plan,
             tables: tables_of(&plan.sources),
-            codecs: OnceCell::new(),
+            codecs,
             by_slot: HashMap::new(),
             charged_arena: Cell::new(0),
             charged_input: Cell::new(0),
@@ -160,13 +161,14 @@ impl<'h> MaterializedTables<'h> {
     }
 
     /// The codecs of the query's slots.
-    pub(super) fn codecs(&self) -> &Rc<[SlotCodec<'h>]> {
+    pub(super) fn codecs(&self) -> &'h [SlotCodec<'h>] {
         self.codecs.get_or_init(|| slot_codecs(self.plan))
     }
 
     /// The codec of a slot.
-    fn codec(&self, slot: usize) -> SlotCodec<'h> {
-        self.codecs().get(slot).cloned().unwrap_or_default()
+    pub(super) fn codec(&self, slot: usize) -> ExecResult<&'h SlotCodec<'h>> {
+        let codec = self.codecs().get(slot);
+        codec.ok_or_else(|| SqlError::internal("a join without a table").into())
     }
 
     /// Whether the input of a scan may be partitioned.
@@ -250,7 +252,7 @@ impl<'h> MaterializedTables<'h> {
     ) -> ExecResult<Rc<Materialized<'h>>> {
         let (scan, states) = (&join.right, exec.shared.states);
         let (keys, is_partitioned) = (join.hash_keys(), self.is_partitionable(scan));
-        let codec = self.codec(scan.slot);
+        let codec = self.codec(scan.slot)?;
         let mut build = SpillingBuild::new(codec, keys, is_partitioned, states)?;
         let mut cursor = RowCursor::default();
         let mut arena = Bump::new();
@@ -322,7 +324,7 @@ impl<'h> MaterializedTables<'h> {
         let (scan, states) = (&join.right, exec.shared.states);
         let empty = self.empty();
         let (keys, is_partitioned) = (join.hash_keys(), self.is_partitionable(scan));
-        let codec = self.codec(scan.slot);
+        let codec = self.codec(scan.slot)?;
         let mut build = SpillingBuild::new(codec, keys, is_partitioned, states)?;
         let mut cursor = Cursor::open(table, &scan.access, empty, &cx_of(exec, self.arena))?;
         let alone = right_side_conditions(join);

@@ -42,7 +42,6 @@ use bumpalo::Bump;
 use foldhash::fast::RandomState;
 use porpoise_base::interrupt::Pacer;
 use std::hash::BuildHasher;
-use std::rc::Rc;
 
 /// Number of partitions that one pass writes.
 pub(super) const FAN_OUT: usize = 1 << FAN_OUT_BITS;
@@ -79,7 +78,7 @@ pub(super) fn hash_key(hasher: &RandomState, key: &[u8]) -> u64 {
 /// The probe side while it is written.
 pub(super) struct ProbeWriter<'h> {
     /// The codecs of the slots.
-    codecs: Rc<[SlotCodec<'h>]>,
+    codecs: &'h [SlotCodec<'h>],
     writer: PartitionWriter,
     key: Vec<u8>,
     row: Vec<u8>,
@@ -87,7 +86,7 @@ pub(super) struct ProbeWriter<'h> {
 
 impl<'h> ProbeWriter<'h> {
     /// Creates empty partitions.
-    pub(super) fn new(codecs: Rc<[SlotCodec<'h>]>, states: &States) -> ExecResult<ProbeWriter<'h>> {
+    pub(super) fn new(codecs: &'h [SlotCodec<'h>], states: &States) -> ExecResult<ProbeWriter<'h>> {
         Ok(ProbeWriter {
             codecs,
             writer: PartitionWriter::create(FAN_OUT, states)?,
@@ -123,7 +122,7 @@ impl<'h> ProbeWriter<'h> {
             return Ok(());
         }
         self.row.clear();
-        for (slot, codec) in tuple.iter().zip(&*self.codecs) {
+        for (slot, codec) in tuple.iter().zip(self.codecs) {
             codec.encode(*slot, &mut self.row)?;
         }
         Ok(self.writer.add(at, &hash.to_le_bytes(), &self.row)?)
@@ -185,7 +184,7 @@ impl PartitionPair {
     }
 
     /// The build rows, in chunks that fit into memory, read by the codec of their slot.
-    pub(super) fn build_chunks<'c, 'h>(&self, codec: &'c SlotCodec<'h>) -> BuildChunks<'c, 'h> {
+    pub(super) fn build_chunks<'h>(&self, codec: &'h SlotCodec<'h>) -> BuildChunks<'h> {
         BuildChunks {
             codec,
             reader: self.build.reader(),
@@ -228,13 +227,13 @@ enum ChunkState {
 }
 
 /// Reads the build rows of a partition.
-pub(super) struct BuildChunks<'c, 'h> {
-    codec: &'c SlotCodec<'h>,
+pub(super) struct BuildChunks<'h> {
+    codec: &'h SlotCodec<'h>,
     reader: RecordReader,
     state: ChunkState,
 }
 
-impl<'h> BuildChunks<'_, 'h> {
+impl<'h> BuildChunks<'h> {
     /// The next rows that fit into memory; `None` after the last chunk. The first chunk of an empty
     /// partition is empty.
     pub(super) fn next<'b>(
@@ -397,7 +396,7 @@ pub(super) struct ProbeInput<'p, 'h, 'b> {
     pub(super) on: &'p Conditions<'h>,
     pub(super) filter: &'p Conditions<'h>,
     /// The codecs of the slots.
-    pub(super) codecs: &'p [SlotCodec<'h>],
+    pub(super) codecs: &'h [SlotCodec<'h>],
     /// The build rows.
     pub(super) chunk: &'p BuildChunk<'b>,
 }
@@ -519,7 +518,7 @@ impl ProbeCursor {
     /// The reader's row.
     fn tuple<'a, 'h: 'a>(
         &self,
-        codecs: &[SlotCodec<'h>],
+        codecs: &'h [SlotCodec<'h>],
         arena: &'a Bump,
     ) -> ExecResult<Tuple<'a>> {
         let mut bytes: &'a [u8] = arena.alloc_slice_copy(self.reader.value());

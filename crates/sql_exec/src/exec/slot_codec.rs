@@ -5,13 +5,12 @@
 //!  stored row    1 | length (4) | row
 //!  keyed row     2 | length (4) | primary key | length (4) | row
 //!  values        3 | count (4) | value ...         values as in `rowstore`
-//!  columns       4 | value ...                     the columns of the row that the query reads
+//!  columns       4 | length (4) | row               a row of the columns that the query reads
 //! ```
 //!
 //! Of a stored row the columns that the query reads are written if these are at most half of its
-//! columns, because the time of a spilled join is that of its files. They are read back as values with
-//! NULL in place of the others. A row with overflow values is written whole: an expression may need no
-//! more than their lengths.
+//! columns, because the time of a spilled join is that of its files ([`RowProjection`]). A row with
+//! overflow values is written whole: an expression may need no more than their lengths.
 
 use super::rowstore::{self, Values};
 use super::{ExecError, ExecResult};
@@ -20,10 +19,9 @@ use crate::error::SqlError;
 use crate::expr::eval::{KeyedRow, Slot};
 use crate::plan::QueryPlan;
 use bumpalo::Bump;
-use porpoise_rows::RowRef;
 use porpoise_rows::catalog::Table;
+use porpoise_rows::{RowProjection, RowRef};
 use porpoise_types::ValueRef;
-use std::rc::Rc;
 
 const NO_ROW: u8 = 0;
 const STORED: u8 = 1;
@@ -49,16 +47,16 @@ fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) -> ExecResult<()> {
 }
 
 /// Writes and reads the rows of one slot.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct SlotCodec<'h> {
     /// The stored table, if it is one.
     table: Option<&'h Table>,
-    /// The columns that are written of a stored row, ascending; `None` if it is written whole.
-    columns: Option<Rc<[usize]>>,
+    /// The columns that are written of a stored row; `None` if it is written whole.
+    columns: Option<RowProjection<'h>>,
 }
 
 /// The codecs of a query's slots.
-pub(super) fn slot_codecs(plan: &QueryPlan) -> Rc<[SlotCodec<'_>]> {
+pub(super) fn slot_codecs(plan: &QueryPlan) -> Box<[SlotCodec<'_>]> {
     let mut read: Vec<Vec<usize>> = vec![Vec::new(); plan.sources.len()];
     plan.expressions(&mut |e| {
         e.columns(&mut |slot, column| {
@@ -90,7 +88,9 @@ fn codec_of(source: &Source, mut columns: Vec<usize>, is_whole: bool) -> SlotCod
     columns.dedup();
     let few = |table: &Table| !is_whole && 2 * columns.len() <= table.columns.len();
     SlotCodec {
-        columns: table.is_some_and(few).then(|| columns.into()),
+        columns: table
+            .filter(|table| few(table))
+            .map(|table| RowProjection::new(table, &columns)),
         table,
     }
 }
@@ -98,24 +98,21 @@ fn codec_of(source: &Source, mut columns: Vec<usize>, is_whole: bool) -> SlotCod
 impl<'h> SlotCodec<'h> {
     /// Appends a slot, for [`SlotCodec::decode`].
     pub(super) fn encode(&self, slot: Slot<'_>, out: &mut Vec<u8>) -> ExecResult<()> {
-        let columns = |row: &RowRef<'_>| self.columns.as_deref().filter(|_| !row.has_overflow());
         match slot {
             Slot::Null => out.push(NO_ROW),
-            Slot::Row(row) => match columns(&row) {
-                Some(columns) => write_columns(row, columns, out),
-                None => {
+            Slot::Row(row) => {
+                if !self.push_columns(&row, out) {
                     out.push(STORED);
                     push_bytes(row.bytes(), out)?;
                 }
-            },
-            Slot::Keyed(keyed) => match columns(&keyed.row) {
-                Some(columns) => write_columns(keyed.row, columns, out),
-                None => {
+            }
+            Slot::Keyed(keyed) => {
+                if !self.push_columns(&keyed.row, out) {
                     out.push(KEYED);
                     push_bytes(keyed.key, out)?;
                     push_bytes(keyed.row.bytes(), out)?;
                 }
-            },
+            }
             Slot::Values(values) => {
                 out.push(VALUES);
                 push_length(values.len(), out)?;
@@ -125,8 +122,26 @@ impl<'h> SlotCodec<'h> {
         Ok(())
     }
 
+    /// Appends the columns of a row that are written. Returns false if it must be written whole.
+    fn push_columns(&self, row: &RowRef<'_>, out: &mut Vec<u8>) -> bool {
+        let Some(columns) = &self.columns else {
+            return false;
+        };
+        let start = out.len();
+        out.extend_from_slice(&[COLUMNS, 0, 0, 0, 0]);
+        if !columns.append(row, out) {
+            out.truncate(start);
+            return false;
+        }
+        let length = u32::try_from(out.len() - start - 5).unwrap_or(u32::MAX);
+        if let Some(place) = out.get_mut(start + 1..start + 5) {
+            place.copy_from_slice(&length.to_le_bytes());
+        }
+        true
+    }
+
     /// Removes a slot from the front of the bytes, which it borrows.
-    pub(super) fn decode<'a>(&self, rest: &mut &'a [u8], arena: &'a Bump) -> ExecResult<Slot<'a>>
+    pub(super) fn decode<'a>(&'a self, rest: &mut &'a [u8], arena: &'a Bump) -> ExecResult<Slot<'a>>
     where
         'h: 'a,
     {
@@ -140,7 +155,10 @@ impl<'h> SlotCodec<'h> {
                 let row = RowRef::new(table, bytes(rest)?)?;
                 Slot::Keyed(arena.alloc(KeyedRow { key, row }))
             }
-            (COLUMNS, _) => Slot::Values(self.read_columns(rest, arena)?),
+            (COLUMNS, _) => {
+                let columns = self.columns.as_ref().ok_or_else(damaged)?;
+                Slot::Row(columns.row(bytes(rest)?)?)
+            }
             (VALUES, _) => {
                 let mut values = Values::new();
                 for _ in 0..length(rest)? {
@@ -151,31 +169,6 @@ impl<'h> SlotCodec<'h> {
             }
             _ => return Err(damaged()),
         })
-    }
-
-    /// The columns of a row, each at its position.
-    fn read_columns<'a>(
-        &self,
-        rest: &mut &'a [u8],
-        arena: &'a Bump,
-    ) -> ExecResult<&'a [ValueRef<'a>]> {
-        let columns = self.columns.as_deref().ok_or_else(damaged)?;
-        let width = columns.last().map_or(0, |last| last + 1);
-        let values = arena.alloc_slice_fill_copy(width, ValueRef::Null);
-        for column in columns {
-            let value = rowstore::read(rest).ok_or_else(damaged)?;
-            if let Some(place) = values.get_mut(*column) {
-                *place = value;
-            }
-        }
-        Ok(values)
-    }
-}
-
-fn write_columns(row: RowRef<'_>, columns: &[usize], out: &mut Vec<u8>) {
-    out.push(COLUMNS);
-    for column in columns {
-        rowstore::write(row.get(*column), out);
     }
 }
 

@@ -53,7 +53,7 @@ const MIN_CHARGED_BATCH: usize = 1 << 10;
 
 /// A build side while it is written.
 pub(super) struct SpillingBuild<'h> {
-    codec: SlotCodec<'h>,
+    codec: &'h SlotCodec<'h>,
     keys: &'h [HashKey],
     files: Files,
     /// Whether all keys could be encoded.
@@ -78,7 +78,7 @@ impl<'h> SpillingBuild<'h> {
     /// Creates empty files for the rows of a slot. A partitioned build side serves a join whose rows
     /// may come in any order.
     pub(super) fn new(
-        codec: SlotCodec<'h>,
+        codec: &'h SlotCodec<'h>,
         keys: &'h [HashKey],
         is_partitioned: bool,
         states: &States,
@@ -302,7 +302,7 @@ fn hash_of(key: &[u8]) -> u64 {
 
 /// A build side in temporary files.
 pub(super) struct SpilledBuild<'h> {
-    codec: SlotCodec<'h>,
+    codec: &'h SlotCodec<'h>,
     files: BuildFiles,
 }
 

@@ -302,7 +302,8 @@ impl Decimal {
             .fold(0, |raw, byte| raw << 8 | u64::from(*byte));
         let half = 1u64 << (8 * bytes.len() - 1);
         let magnitude = raw.abs_diff(half);
-        (magnitude < 10u64.checked_pow(u32::from(precision))?)
+        let limit = Wide::pow10(u32::from(precision)).word()?;
+        (magnitude < limit)
             .then(|| Decimal::raw(Wide::from(u128::from(magnitude)), raw < half, scale))
     }
 }

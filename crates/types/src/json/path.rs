@@ -111,12 +111,14 @@ impl Path {
     /// The value that it selects, if it cannot select several ([`Path::is_multiple`]).
     #[must_use]
     pub fn select_single<'j>(&self, document: &'j Json) -> Option<&'j Json> {
-        self.steps.iter().try_fold(document, |value, step| match (step, value) {
-            (Step::Member(name), Json::Object(members)) => members.get(name),
-            (Step::Element(index), Json::Array(items)) => items.get(index.at(items.len())?),
-            (Step::Element(index), other) if index.at(1) == Some(0) => Some(other),
-            _ => None,
-        })
+        self.steps
+            .iter()
+            .try_fold(document, |value, step| match (step, value) {
+                (Step::Member(name), Json::Object(members)) => members.get(name),
+                (Step::Element(index), Json::Array(items)) => items.get(index.at(items.len())?),
+                (Step::Element(index), other) if index.at(1) == Some(0) => Some(other),
+                _ => None,
+            })
     }
 
     /// Whether it selects anything.
