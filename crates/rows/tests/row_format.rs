@@ -128,6 +128,9 @@ proptest! {
                 prop_assert_eq!(projected.number(&number), row.number(&number));
             }
         }
+        let mut again = Vec::new();
+        prop_assert!(projection.append(&projected, &mut again));
+        prop_assert_eq!(&again[..], &out[3..]);
         // A row that is cut is refused, never read beyond its end.
         prop_assert!(projection.row(&out[3..out.len() - 1]).is_err());
     }

@@ -64,9 +64,14 @@ impl<'t> RowProjection<'t> {
         }
     }
 
-    /// Appends a row's projection. Returns false, and appends nothing, if the row cannot be projected: it
-    /// has another layout, or overflow values.
+    /// Appends a row's projection; that of a row that [`RowProjection::row`] returned is its bytes. Returns
+    /// false, and appends nothing, if the row cannot be projected: it has another layout, or overflow
+    /// values.
     pub fn append(&self, row: &RowRef<'_>, out: &mut Vec<u8>) -> bool {
+        if std::ptr::eq(row.layout, &raw const self.layout) {
+            out.extend_from_slice(row.bytes);
+            return true;
+        }
         let (Some(head), true) = (
             row.bytes.get(..HEADER),
             std::ptr::eq(row.layout, self.table.derived().current()) && !row.has_overflow(),
